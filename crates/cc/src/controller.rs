@@ -1,0 +1,210 @@
+//! The sender half of a control law.
+
+use core::fmt;
+
+use crate::{Duration, Feedback, Instant};
+
+/// What a controller may keep with each packet in flight, handed back on its ACK or loss.
+///
+/// Opaque to the transport.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketState(pub u64);
+
+/// A packet that counts towards bytes in flight has just been sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// Its packet number (application data space).
+    pub packet_number: u64,
+    /// Its size in bytes, shim included, as the path's routers will count it less IP and UDP headers.
+    pub bytes: u64,
+    /// Bytes in flight after it was sent.
+    pub in_flight: u64,
+    /// What keeps the sender from sending more right now, if anything but the window does.
+    pub limit: Limit,
+}
+
+/// What bounds a sender at a given moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Limit {
+    /// The congestion window, or the pacer that spreads it.
+    #[default]
+    Window,
+    /// The application has nothing more to send.
+    Application,
+    /// The peer's flow control.
+    Peer,
+    /// This side's own send buffer.
+    Buffer,
+}
+
+/// Packets newly acknowledged by one ACK frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Acked {
+    /// Their bytes (those that counted towards bytes in flight).
+    pub bytes: u64,
+    /// Their number.
+    pub packets: u64,
+    /// Largest packet number among them.
+    pub largest: u64,
+    /// When that largest packet was sent.
+    pub sent_at: Instant,
+    /// [`PacketState`] of that largest packet.
+    pub state: PacketState,
+    /// RTT sample of this ACK, acknowledgement delay taken off; `None` if it gives none.
+    pub rtt: Option<Duration>,
+    /// Smoothed RTT after the sample.
+    pub srtt: Duration,
+    /// Least RTT seen on this path.
+    pub min_rtt: Duration,
+    /// Bytes in flight before these packets were taken off.
+    pub in_flight_before: u64,
+    /// True if the window (or its pacer) bounded the sender at some point since the previous ACK;
+    /// growth is skipped otherwise (RFC 9002 §7.8).
+    pub window_limited: bool,
+}
+
+/// Packets declared lost together.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost {
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their number.
+    pub packets: u64,
+    /// Largest packet number among them.
+    pub largest: u64,
+    /// When that largest packet was sent.
+    pub sent_at: Instant,
+    /// [`PacketState`] of that largest packet.
+    pub state: PacketState,
+    /// Largest packet number sent so far: losses up to here belong to the same round trip.
+    pub last_sent: u64,
+    /// Smoothed RTT at the time.
+    pub srtt: Duration,
+    /// Least RTT seen on this path.
+    pub min_rtt: Duration,
+    /// Bytes in flight before the lost packets were taken off.
+    pub in_flight_before: u64,
+}
+
+/// What the sender asks of the routers: it goes into the shim of the next packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Request {
+    /// VCP: the sender would follow BISE's large ε.
+    pub bise: bool,
+    /// Least RTT of this path, for routers that size their interval by it. `None`: not measured yet.
+    pub min_rtt: Option<Duration>,
+}
+
+/// Where a controller stands, for reports. Not for control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Phase {
+    /// Slow start, or a start-up of another law.
+    Startup,
+    /// Multiplicative increase (VCP under LOW).
+    MultiplicativeIncrease,
+    /// Additive increase, congestion avoidance.
+    Avoidance,
+    /// Just cut; waiting for the cut to show.
+    Recovery,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Startup => "startup",
+            Self::MultiplicativeIncrease => "multiplicative increase",
+            Self::Avoidance => "avoidance",
+            Self::Recovery => "recovery",
+        })
+    }
+}
+
+/// A controller's state, for reports. Not for control.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Name of the law that rules right now (`cubic` while `vcp` has heard no router).
+    pub ruling: &'static str,
+    /// Where it stands.
+    pub phase: Phase,
+    /// Window in bytes.
+    pub window: u64,
+    /// Slow-start threshold in bytes, where the law has one.
+    pub ssthresh: Option<u64>,
+    /// True if the path's feedback steers the window; false while the law falls back.
+    pub explicit: bool,
+}
+
+/// The sender half of a control law: one per connection and path.
+///
+/// Told what happened, it answers with a window, a pace and the request for the next packet.
+/// Methods neither allocate nor block nor read a clock; `now` never needs to advance between calls.
+/// A controller never trusts the range of a field.
+///
+/// The order of calls for one incoming ACK packet is: [`on_feedback`](Self::on_feedback) (if its FEEDBACK
+/// frame brought something new), then [`on_ack`](Self::on_ack), then [`on_loss`](Self::on_loss).
+pub trait Controller: Send + fmt::Debug {
+    /// A packet that counts towards bytes in flight was sent; the return value is kept with it.
+    fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
+        let _ = (now, sent);
+        PacketState::default()
+    }
+
+    /// Packets were newly acknowledged.
+    fn on_ack(&mut self, now: Instant, acked: &Acked);
+
+    /// The receiver's counters moved. `acked` describes the ACK frame that came with them, whose packets
+    /// [`on_ack`](Self::on_ack) reports next; with no newly acknowledged packets its counts are 0.
+    fn on_feedback(&mut self, now: Instant, feedback: &Feedback, acked: &Acked) {
+        let _ = (now, feedback, acked);
+    }
+
+    /// Packets were declared lost.
+    fn on_loss(&mut self, now: Instant, lost: &Lost);
+
+    /// The IP ECN field came back with new CE marks (never called while the field carries VCP codes).
+    /// `sent_at` is when the largest newly acknowledged packet was sent, `last_sent` as in [`Lost`].
+    fn on_congestion_experienced(&mut self, now: Instant, sent_at: Instant, last_sent: u64) {
+        let _ = (now, sent_at, last_sent);
+    }
+
+    /// A probe timeout fired (RFC 9002 §6.2). Not a loss.
+    fn on_probe_timeout(&mut self, now: Instant) {
+        let _ = now;
+    }
+
+    /// Persistent congestion was established (RFC 9002 §7.6).
+    fn on_persistent_congestion(&mut self, now: Instant);
+
+    /// Every packet of the last loss event was acknowledged after all.
+    fn on_spurious_loss(&mut self, now: Instant) {
+        let _ = now;
+    }
+
+    /// The sender has nothing in flight and sends again after a pause of `idle`.
+    fn on_restart(&mut self, now: Instant, idle: Duration) {
+        let _ = (now, idle);
+    }
+
+    /// The largest datagram changed (path MTU discovery), in bytes of UDP payload.
+    fn on_mtu(&mut self, mtu: u16);
+
+    /// Congestion window in bytes.
+    fn window(&self) -> u64;
+
+    /// Pace in bytes per second; `None` lets the transport derive one from window and smoothed RTT
+    /// (RFC 9002 §7.7 with N = 1.25).
+    fn pacing_rate(&self) -> Option<u64> {
+        None
+    }
+
+    /// What to ask of the routers in the next packet.
+    fn request(&self) -> Request {
+        Request::default()
+    }
+
+    /// State for reports.
+    fn metrics(&self) -> Metrics;
+}

@@ -1,0 +1,39 @@
+//! Congestion control laws as pure state machines.
+//!
+//! Endpoints ask, routers answer in the packet, receivers return the answer, a controller obeys.
+//! This crate holds both ends of that loop and nothing of the bytes in between:
+//!
+//! ```text
+//!   transport ──sent, acked, lost, feedback──►  Controller      ──window, pace, request──► transport
+//!                                               (sender half)
+//!   router    ──arrivals, departures, queue──►  LinkController  ──answer──►  header in the packet
+//!                                               (link half)
+//! ```
+//!
+//! Both halves of an algorithm live in one folder (`vcp/sender.rs` beside `vcp/link.rs`), next to the
+//! constants with their sources (`params.rs`) and the slow `f64` oracle that tests hold them to.
+//! Nothing here reads a clock, draws randomness, allocates per packet or touches a wire format:
+//! `now` comes in, numbers come out.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+mod controller;
+mod feedback;
+mod link;
+mod time;
+
+pub use controller::{Acked, Controller, Limit, Lost, Metrics, PacketState, Phase, Request, Sent};
+pub use feedback::{Feedback, VcpFeedback};
+pub use link::{
+    Answer, Arrival, Carried, LinkController, LinkMetrics, VcpAnswer, VcpCarried, VcpCode,
+};
+pub use time::{Duration, Instant};

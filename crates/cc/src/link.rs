@@ -1,0 +1,139 @@
+//! The link half of a control law: one per output port of a router.
+
+use core::fmt;
+
+use crate::{Duration, Instant};
+
+/// VCP's two-bit load code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum VcpCode {
+    /// Not VCP, or erased.
+    #[default]
+    None = 0,
+    /// Load below 80 %.
+    Low = 1,
+    /// Load from 80 % to below 100 %.
+    High = 2,
+    /// Load of 100 % and above.
+    Over = 3,
+}
+
+impl VcpCode {
+    /// The code in the two low bits of `bits`.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        match bits & 3 {
+            0 => Self::None,
+            1 => Self::Low,
+            2 => Self::High,
+            _ => Self::Over,
+        }
+    }
+}
+
+/// What an arriving packet carries, as far as control laws care.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Carried {
+    /// Nothing that a law reads (TCP, plain UDP, ACK-only packets …).
+    #[default]
+    Foreign,
+    /// A VCP shim, or VCP's code in the ECN field.
+    Vcp(VcpCarried),
+}
+
+/// The fields of a VCP packet that the link half reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VcpCarried {
+    /// Its code as it arrived.
+    pub code: VcpCode,
+    /// The sender's least RTT, if it told one.
+    pub min_rtt: Option<Duration>,
+    /// The sender would follow BISE's large ε.
+    pub bise: bool,
+    /// The shim has room for r (false for the ECN carrier).
+    pub carries_r: bool,
+}
+
+/// A packet at the port.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Size that the link will carry, in bytes: IP packet plus the configured frame overhead.
+    pub bytes: u32,
+    /// A hash of the packet's flow (addresses, ports, protocol), for sketches of bounded size.
+    pub flow_hash: u32,
+    /// What it carries.
+    pub carried: Carried,
+}
+
+/// What the link half wants written into a departing packet; the protocol's crate does the writing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// Leave the packet alone.
+    #[default]
+    None,
+    /// Mark a VCP packet (only ever raising what it finds).
+    Vcp(VcpAnswer),
+}
+
+/// A VCP router's mark: every field is *combined* with what the packet already says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VcpAnswer {
+    /// This port's code; the packet keeps the higher one.
+    pub code: VcpCode,
+    /// r in 2^-16, 65 535 standing for 1; the packet keeps the lower one. `None`: this port runs no BISE.
+    pub r: Option<u16>,
+    /// This port's measuring interval; the packet keeps the longer one.
+    pub t_rho: Duration,
+    /// This port's load in 1/128, saturating; the packet keeps the higher one with its router's id.
+    pub load_128: u8,
+}
+
+/// A port's state, for `show` and results. Not for control.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct LinkMetrics {
+    /// Measuring interval.
+    pub interval: Duration,
+    /// Load factor ρ of the last interval in 10^-9.
+    pub load_ppb: u64,
+    /// The code that follows from it.
+    pub code: VcpCode,
+    /// BISE's r in 2^-32, if it runs.
+    pub r_q32: Option<u64>,
+    /// Persistent queue in bytes.
+    pub persistent_queue: u64,
+    /// Packets that left with each code: none, LOW, HIGH, OVER.
+    pub marked: [u64; 4],
+}
+
+/// The link half of a control law: told of arrivals, departures, drops and time.
+///
+/// Methods neither allocate nor block nor read a clock. State is bounded whatever arrives.
+/// `queue` is always the port's queue in bytes at that moment.
+pub trait LinkController: Send + fmt::Debug {
+    /// A packet arrived, before it is enqueued or dropped; `queue` excludes it.
+    fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64);
+
+    /// The packet leaves for the wire; `queue` excludes it.
+    fn on_departure(&mut self, now: Instant, packet: &Arrival, queue: u64) -> Answer;
+
+    /// The queue dropped a packet.
+    fn on_drop(&mut self, now: Instant, packet: &Arrival) {
+        let _ = (now, packet);
+    }
+
+    /// Runs what is due; called at or after [`deadline`](Self::deadline) and before other calls.
+    fn on_timer(&mut self, now: Instant, queue: u64);
+
+    /// When [`on_timer`](Self::on_timer) wants to be called next.
+    fn deadline(&self) -> Option<Instant>;
+
+    /// The link's capacity changed, in bytes per second, net of what the port subtracts itself.
+    fn on_capacity(&mut self, now: Instant, bytes_per_second: u64);
+
+    /// State for reports.
+    fn metrics(&self) -> LinkMetrics;
+}

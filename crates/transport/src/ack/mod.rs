@@ -1,0 +1,1 @@
+//! Acknowledging what arrived: ranges, and when to say so.

@@ -1,0 +1,1 @@
+//! Connection ids, both sides' (RFC 9000 §5.1).

@@ -1,0 +1,1 @@
+//! A QUIC connection, composed of the parts in the sibling modules.

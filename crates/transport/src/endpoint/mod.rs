@@ -1,0 +1,1 @@
+//! Many connections behind one socket: demultiplexing, Retry, version negotiation, stateless reset.

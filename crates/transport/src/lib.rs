@@ -1,0 +1,35 @@
+//! QUIC v1 as a sans-I/O state machine for reliable streams, with explicit feedback from the path.
+//!
+//! ```text
+//!   application ──streams──► Connection ──datagrams──► driver (tokio, emulator) ──► UDP
+//!                               │  ▲
+//!              sent, acked, lost│  │window, pace, request
+//!            feedback difference▼  │
+//!                            pathmark_cc::Controller
+//! ```
+//!
+//! `Connection` and `Endpoint` take `now` and bytes and return bytes, events and deadlines; only
+//! the `driver` module (feature `tokio`) touches sockets and clocks. The crate knows no algorithm and no
+//! header: what a protocol such as VCP puts in front of datagrams comes in through [`Signal`].
+
+#![cfg_attr(not(feature = "tokio"), forbid(unsafe_code))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+pub mod ack;
+pub mod cid;
+pub mod connection;
+pub mod crypto;
+#[cfg(feature = "tokio")]
+pub mod driver;
+pub mod endpoint;
+pub mod path;
+pub mod recovery;
+mod signal;
+pub mod streams;
+pub mod wire;
+
+pub use pathmark_cc::{Duration, Instant};
+pub use signal::{Arrived, BadFeedback, Counters, Ecn, Meter, Signal};

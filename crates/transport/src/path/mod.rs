@@ -1,0 +1,1 @@
+//! One network path: validation, MTU, ECN, amplification limit, feedback.

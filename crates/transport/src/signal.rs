@@ -1,0 +1,150 @@
+//! What an explicit-feedback protocol adds to the transport.
+//!
+//! A `Signal` says how many bytes stand in front of a datagram, fills them from the controller's request,
+//! makes a [`Meter`] that counts what arrives, and turns differences of the returned counters into the
+//! controller's [`Feedback`]. The transport carries the counters as opaque cumulative numbers.
+
+use core::fmt;
+
+use pathmark_cc::{Feedback, Request};
+
+/// The IP ECN field (RFC 3168).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Ecn {
+    /// Not-ECT.
+    #[default]
+    NotEct = 0,
+    /// ECT(1).
+    Ect1 = 1,
+    /// ECT(0).
+    Ect0 = 2,
+    /// Congestion experienced.
+    Ce = 3,
+}
+
+impl Ecn {
+    /// The field in the two low bits of `bits`.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        match bits & 3 {
+            0 => Self::NotEct,
+            1 => Self::Ect1,
+            2 => Self::Ect0,
+            _ => Self::Ce,
+        }
+    }
+}
+
+/// A packet that arrived and opened, as a [`Meter`] sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrived<'a> {
+    /// The shim as it arrived, prefix and check included; `None` if there was none or its check failed.
+    pub shim: Option<&'a [u8]>,
+    /// The IP ECN field.
+    pub ecn: Ecn,
+    /// IP TTL or hop limit, where the driver can read it.
+    pub ttl: Option<u8>,
+    /// Bytes of UDP payload, shim included.
+    pub bytes: u64,
+}
+
+/// Most counters that one signal may keep.
+pub const MAX_COUNTERS: usize = 20;
+
+/// Cumulative counters of one path epoch, opaque to the transport. Each is below 2^62 (a QUIC varint);
+/// a signal that wraps does so modulo 2^62.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Counters {
+    values: [u64; MAX_COUNTERS],
+    len: u8,
+}
+
+impl Counters {
+    /// No counters.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            values: [0; MAX_COUNTERS],
+            len: 0,
+        }
+    }
+
+    /// Appends one, reduced modulo 2^62. False (and unchanged) if [`MAX_COUNTERS`] are held already.
+    pub fn push(&mut self, value: u64) -> bool {
+        match self.values.get_mut(usize::from(self.len)) {
+            Some(slot) => {
+                *slot = value & ((1 << 62) - 1);
+                self.len += 1;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The counters in the order in which they were pushed.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u64] {
+        self.values.get(..usize::from(self.len)).unwrap_or(&[])
+    }
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_slice().fmt(f)
+    }
+}
+
+/// Counters that cannot be: wrong count, running backwards, or more packets than were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("impossible feedback counters: {0}")]
+pub struct BadFeedback(pub &'static str);
+
+/// The receiver's counting of one path epoch.
+pub trait Meter: Send + fmt::Debug {
+    /// A 1-RTT packet opened, for the first time, on the current path, in a datagram of its own or as the
+    /// first of its datagram: its shim counts once.
+    fn on_packet(&mut self, arrived: &Arrived<'_>);
+
+    /// The totals so far, to go into the next FEEDBACK frame. `None`: nothing worth sending.
+    fn counters(&self) -> Option<Counters>;
+}
+
+/// An explicit-feedback protocol over this transport. One value serves all connections of an endpoint.
+pub trait Signal: Send + Sync + fmt::Debug {
+    /// Its number in the `explicit_feedback` transport parameter and in FEEDBACK frames.
+    fn kind(&self) -> u8;
+
+    /// Bytes in front of each datagram that carries it, fixed per connection. 0: no shim (the ECN field
+    /// carries it).
+    fn shim_len(&self) -> usize;
+
+    /// The ECN field of outgoing packets, if this signal claims it. `None`: the transport's own (ECT(0)).
+    fn ecn(&self) -> Option<Ecn> {
+        None
+    }
+
+    /// Fills the [`shim_len`](Self::shim_len) bytes in front of a datagram from the controller's request.
+    fn fill(&self, request: &Request, shim: &mut [u8]);
+
+    /// A receiver's counters for a new path epoch.
+    fn meter(&self) -> Box<dyn Meter>;
+
+    /// What `newer` adds to `older` (`None` at the start of an epoch), for the controller.
+    /// `sent` is the number of packets with this signal that were sent in the epoch so far.
+    ///
+    /// # Errors
+    /// [`BadFeedback`] if the counters cannot be; the transport then ignores them and counts it.
+    fn difference(
+        &self,
+        older: Option<&Counters>,
+        newer: &Counters,
+        sent: u64,
+    ) -> Result<Feedback, BadFeedback>;
+}

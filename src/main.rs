@@ -1,0 +1,3 @@
+//! The `pathmark` command.
+
+fn main() {}
