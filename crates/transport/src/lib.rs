@@ -32,4 +32,4 @@ pub mod streams;
 pub mod wire;
 
 pub use pathmark_cc::{Duration, Instant};
-pub use signal::{Arrived, BadFeedback, Counters, Ecn, Meter, Signal};
+pub use signal::{Arrived, BadFeedback, Counters, Ecn, MAX_COUNTERS, Meter, Signal};
