@@ -1,1 +1,27 @@
-//! Under construction.
+//! Rootless test bed: hosts, links and routers on one machine, without root and without `ip netns`.
+//!
+//! ```text
+//!   Testbed ── one user namespace, in which this user is root
+//!     ├─ Node "sender"     a network namespace ── tun0 ─┐ packets of both interfaces come out of
+//!     ├─ Node "receiver"   a network namespace ── tun0 ─┴─► file descriptors that a router reads and writes
+//!     └─ Node "wire" …     namespaces joined by veth pairs
+//! ```
+//!
+//! A namespace lives as long as a descriptor or a process in it. This crate keeps only descriptors, and
+//! processes started through [`Node::command`] die with the process that started them: so nothing is left
+//! behind, also after a crash or Ctrl-C. Interfaces are configured over netlink sockets that were opened inside
+//! the namespace, and sockets for a node can be used from any thread of the caller, so a test can run an
+//! endpoint "on" a node without leaving its process.
+//!
+//! System calls live in the private `sys` module only.
+
+mod error;
+mod namespace;
+mod netlink;
+mod process;
+mod sys;
+
+pub use error::Error;
+pub use namespace::{Node, Testbed, Tun};
+pub use netlink::{BadPrefix, Prefix};
+pub use process::ChildGuard;

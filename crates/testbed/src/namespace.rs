@@ -1,0 +1,324 @@
+//! The test bed's user namespace and its nodes.
+
+use std::ffi::CString;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::Error;
+use crate::netlink::{Netlink, Prefix};
+use crate::sys::{self, Enter, Operation};
+
+/// A user namespace in which this user is root, and the nodes made in it.
+#[derive(Clone)]
+pub struct Testbed {
+    user: Arc<OwnedFd>,
+}
+
+/// A host or a stretch of wire: a network namespace with its loopback interface up.
+#[derive(Clone)]
+pub struct Node {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    name: String,
+    user: Arc<OwnedFd>,
+    net: OwnedFd,
+    netlink: Mutex<Netlink>,
+}
+
+/// A TUN interface of a node, seen from the router's side: what the node sends into the interface is read
+/// from the descriptor and what is written to it arrives at the node.
+///
+/// Packets carry a virtio-net header (`IFF_NO_PI | IFF_VNET_HDR`); the descriptor is non-blocking and is closed
+/// when a program is executed unless it is passed on by [`crate::ChildGuard::spawn`].
+#[derive(Debug)]
+pub struct Tun {
+    /// Interface name.
+    pub name: String,
+    /// The router's end.
+    pub fd: OwnedFd,
+}
+
+impl Testbed {
+    /// Makes the user namespace.
+    ///
+    /// # Errors
+    /// [`Error::UserNamespace`] where the machine forbids them.
+    pub fn new() -> Result<Self, Error> {
+        let (uid, gid) = sys::effective_ids();
+        let (uid_map, gid_map) = (format!("0 {uid} 1\n"), format!("0 {gid} 1\n"));
+        let operation = Operation::NewUserNamespace {
+            uid_map: uid_map.as_bytes(),
+            gid_map: gid_map.as_bytes(),
+        };
+        let user = sys::run(None, &operation)
+            .and_then(expect_fd)
+            .map_err(Error::UserNamespace)?;
+        Ok(Self {
+            user: Arc::new(user),
+        })
+    }
+
+    /// Makes a node. Its name is for messages only.
+    ///
+    /// # Errors
+    /// [`Error::NetworkNamespace`] where the machine forbids them or runs out of them.
+    pub fn node(&self, name: &str) -> Result<Node, Error> {
+        let enter = Enter {
+            user: self.user.as_fd(),
+            net: None,
+        };
+        let net = sys::run(Some(enter), &Operation::NewNetNamespace)
+            .and_then(expect_fd)
+            .map_err(Error::NetworkNamespace)?;
+        let enter = Enter {
+            user: self.user.as_fd(),
+            net: Some(net.as_fd()),
+        };
+        let netlink = Netlink::open(enter).map_err(Error::NetworkNamespace)?;
+        let node = Node {
+            inner: Arc::new(Inner {
+                name: name.to_owned(),
+                user: Arc::clone(&self.user),
+                net,
+                netlink: Mutex::new(netlink),
+            }),
+        };
+        node.set_up("lo")?;
+        Ok(node)
+    }
+
+    /// Joins two nodes by a veth pair (with all its offloads), up on both ends.
+    ///
+    /// # Errors
+    /// [`Error::Configure`] if the kernel refuses, [`Error::InterfaceName`] for a bad name.
+    pub fn veth(&self, a: (&Node, &str), b: (&Node, &str), mtu: u32) -> Result<(), Error> {
+        let (name_a, name_b) = (interface_name(a.1)?, interface_name(b.1)?);
+        a.0.configure("make a veth pair", |netlink| {
+            netlink.add_veth(a.1, b.1, b.0.inner.net.as_fd(), mtu)
+        })?;
+        for (node, name) in [(a.0, &name_a), (b.0, &name_b)] {
+            node.configure("bring a veth end up", |netlink| netlink.set_up(name))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Testbed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Testbed").finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    /// Its name, for messages.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Makes a TUN interface, up, with the given MTU (bytes of IP packet).
+    ///
+    /// # Errors
+    /// [`Error::Tun`] if `/dev/net/tun` is refused, [`Error::InterfaceName`], [`Error::Configure`].
+    pub fn tun(&self, name: &str, mtu: u32) -> Result<Tun, Error> {
+        let raw = interface_name(name)?;
+        let fd = sys::run(Some(self.enter()), &Operation::Tun { name: raw })
+            .and_then(expect_fd)
+            .map_err(Error::Tun)?;
+        self.configure("set the MTU of a TUN interface", |netlink| {
+            netlink.set_mtu(&raw, mtu)
+        })?;
+        self.set_up(name)?;
+        Ok(Tun {
+            name: name.to_owned(),
+            fd,
+        })
+    }
+
+    /// Brings an interface up.
+    ///
+    /// # Errors
+    /// [`Error::Configure`] if there is none of this name, [`Error::InterfaceName`].
+    pub fn set_up(&self, interface: &str) -> Result<(), Error> {
+        let raw = interface_name(interface)?;
+        self.configure(&format!("bring {interface} up"), |netlink| {
+            netlink.set_up(&raw)
+        })
+    }
+
+    /// Gives an interface an address; IPv6 without duplicate address detection.
+    ///
+    /// # Errors
+    /// [`Error::Configure`] if the kernel refuses, [`Error::InterfaceName`].
+    pub fn add_address(&self, interface: &str, address: Prefix) -> Result<(), Error> {
+        let raw = interface_name(interface)?;
+        self.configure(&format!("add {address} to {interface}"), |netlink| {
+            netlink.add_address(&raw, address)
+        })
+    }
+
+    /// Routes a prefix out of an interface, through `gateway` if one is named.
+    ///
+    /// # Errors
+    /// [`Error::Configure`] if the kernel refuses, [`Error::InterfaceName`].
+    pub fn add_route(
+        &self,
+        destination: Prefix,
+        interface: &str,
+        gateway: Option<IpAddr>,
+    ) -> Result<(), Error> {
+        let raw = interface_name(interface)?;
+        self.configure(&format!("route {destination} to {interface}"), |netlink| {
+            netlink.add_route(destination, &raw, gateway)
+        })
+    }
+
+    /// Sets a sysctl of this namespace (`net.ipv4.ip_forward`).
+    ///
+    /// # Errors
+    /// [`Error::Configure`] if there is none of this name or the value is refused.
+    pub fn sysctl(&self, key: &str, value: &str) -> Result<(), Error> {
+        let failed = |source| Error::Configure {
+            what: format!("set {key} to {value}"),
+            node: self.inner.name.clone(),
+            source,
+        };
+        let path = CString::new(format!("/proc/sys/{}", key.replace('.', "/")))
+            .map_err(|error| failed(io::Error::other(error)))?;
+        let operation = Operation::Write {
+            path: &path,
+            value: value.as_bytes(),
+        };
+        sys::run(Some(self.enter()), &operation)
+            .map(drop)
+            .map_err(failed)
+    }
+
+    /// Makes the node forward packets between its interfaces (IPv4 and IPv6).
+    ///
+    /// # Errors
+    /// As [`sysctl`](Self::sysctl).
+    pub fn forward(&self) -> Result<(), Error> {
+        self.sysctl("net.ipv4.ip_forward", "1")?;
+        self.sysctl("net.ipv6.conf.all.forwarding", "1")
+    }
+
+    /// A socket that lives on this node, whichever thread uses it (`libc`'s constants).
+    ///
+    /// # Errors
+    /// [`Error::Configure`] if the kernel refuses.
+    pub fn socket(&self, domain: i32, kind: i32, protocol: i32) -> Result<OwnedFd, Error> {
+        let operation = Operation::Socket {
+            domain,
+            kind,
+            protocol,
+        };
+        sys::run(Some(self.enter()), &operation)
+            .and_then(expect_fd)
+            .map_err(|source| Error::Configure {
+                what: "open a socket".to_owned(),
+                node: self.inner.name.clone(),
+                source,
+            })
+    }
+
+    /// A UDP socket bound on this node.
+    ///
+    /// # Errors
+    /// [`Error::Configure`] if the address is not the node's.
+    pub fn udp(&self, address: SocketAddr) -> Result<UdpSocket, Error> {
+        let fd = self.socket(domain(address), libc::SOCK_DGRAM, 0)?;
+        self.bound(sys::bind(fd.as_fd(), address), address)?;
+        Ok(UdpSocket::from(fd))
+    }
+
+    /// A TCP listener on this node.
+    ///
+    /// # Errors
+    /// [`Error::Configure`] if the address is not the node's.
+    pub fn tcp_listener(&self, address: SocketAddr) -> Result<TcpListener, Error> {
+        let fd = self.socket(domain(address), libc::SOCK_STREAM, 0)?;
+        self.bound(
+            sys::bind(fd.as_fd(), address).and_then(|()| sys::listen(fd.as_fd())),
+            address,
+        )?;
+        Ok(TcpListener::from(fd))
+    }
+
+    /// The namespaces as descriptors: user, network.
+    #[must_use]
+    pub fn namespaces(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>) {
+        (self.inner.user.as_fd(), self.inner.net.as_fd())
+    }
+
+    fn bound(&self, result: io::Result<()>, address: SocketAddr) -> Result<(), Error> {
+        result.map_err(|source| Error::Configure {
+            what: format!("bind {address}"),
+            node: self.inner.name.clone(),
+            source,
+        })
+    }
+
+    fn enter(&self) -> Enter<'_> {
+        Enter {
+            user: self.inner.user.as_fd(),
+            net: Some(self.inner.net.as_fd()),
+        }
+    }
+
+    fn configure<T>(
+        &self,
+        what: &str,
+        f: impl FnOnce(&mut Netlink) -> io::Result<T>,
+    ) -> Result<T, Error> {
+        let mut netlink = self
+            .inner
+            .netlink
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        f(&mut netlink).map_err(|source| Error::Configure {
+            what: what.to_owned(),
+            node: self.inner.name.clone(),
+            source,
+        })
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Node").field(&self.inner.name).finish()
+    }
+}
+
+fn domain(address: SocketAddr) -> i32 {
+    if address.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    }
+}
+
+fn expect_fd(fd: Option<OwnedFd>) -> io::Result<OwnedFd> {
+    fd.ok_or_else(|| io::Error::other("the kernel passed no descriptor"))
+}
+
+fn interface_name(name: &str) -> Result<[u8; libc::IFNAMSIZ], Error> {
+    let good = !name.is_empty()
+        && name.len() < libc::IFNAMSIZ
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    if !good {
+        return Err(Error::InterfaceName(name.to_owned()));
+    }
+    let mut raw = [0; libc::IFNAMSIZ];
+    for (to, from) in raw.iter_mut().zip(name.bytes()) {
+        *to = from;
+    }
+    Ok(raw)
+}

@@ -1,0 +1,297 @@
+//! Configuring interfaces, addresses and routes of one namespace over a routing netlink socket.
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::str::FromStr;
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
+};
+use netlink_packet_route::address::{
+    AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope,
+};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use crate::sys::{self, Enter, Operation};
+
+/// An address with its prefix length: `10.0.1.1/24`, `fd00::/64`, or a bare address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// The address; host bits may be set.
+    pub address: IpAddr,
+    /// Bits of the network part.
+    pub length: u8,
+}
+
+impl Prefix {
+    /// A single address.
+    #[must_use]
+    pub fn host(address: IpAddr) -> Self {
+        Self {
+            address,
+            length: if address.is_ipv4() { 32 } else { 128 },
+        }
+    }
+
+    fn family(&self) -> AddressFamily {
+        if self.address.is_ipv4() {
+            AddressFamily::Inet
+        } else {
+            AddressFamily::Inet6
+        }
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
+/// Text that is no prefix.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no address prefix such as 10.0.1.0/24 or fd00::/64")]
+pub struct BadPrefix(String);
+
+impl FromStr for Prefix {
+    type Err = BadPrefix;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = || BadPrefix(text.to_owned());
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text, None),
+        };
+        let whole = Self::host(address.parse().map_err(|_| bad())?);
+        let length = match length {
+            Some(length) => length.parse().map_err(|_| bad())?,
+            None => whole.length,
+        };
+        if length > whole.length {
+            return Err(bad());
+        }
+        Ok(Self { length, ..whole })
+    }
+}
+
+type InterfaceName = [u8; libc::IFNAMSIZ];
+
+/// A routing netlink socket that was opened inside a namespace.
+pub(crate) struct Netlink {
+    socket: OwnedFd,
+    /// An ordinary socket of the same namespace, for looking up interface indices.
+    lookup: OwnedFd,
+    sequence: u32,
+}
+
+impl Netlink {
+    pub(crate) fn open(enter: Enter<'_>) -> io::Result<Self> {
+        let open = |domain, kind, protocol| {
+            let operation = Operation::Socket {
+                domain,
+                kind,
+                protocol,
+            };
+            sys::run(Some(enter), &operation)?
+                .ok_or_else(|| io::Error::other("the kernel passed no socket"))
+        };
+        Ok(Self {
+            socket: open(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?,
+            lookup: open(libc::AF_INET, libc::SOCK_DGRAM, 0)?,
+            sequence: 0,
+        })
+    }
+
+    pub(crate) fn set_up(&mut self, interface: &InterfaceName) -> io::Result<()> {
+        let mut link = self.link(interface)?;
+        link.header.flags = LinkFlags::Up;
+        link.header.change_mask = LinkFlags::Up;
+        self.request(RouteNetlinkMessage::SetLink(link), 0)
+    }
+
+    pub(crate) fn set_mtu(&mut self, interface: &InterfaceName, mtu: u32) -> io::Result<()> {
+        let mut link = self.link(interface)?;
+        link.attributes.push(LinkAttribute::Mtu(mtu));
+        self.request(RouteNetlinkMessage::SetLink(link), 0)
+    }
+
+    pub(crate) fn add_veth(
+        &mut self,
+        name: &str,
+        peer_name: &str,
+        peer_namespace: BorrowedFd<'_>,
+        mtu: u32,
+    ) -> io::Result<()> {
+        let mut peer = LinkMessage::default();
+        peer.attributes = vec![
+            LinkAttribute::IfName(peer_name.to_owned()),
+            LinkAttribute::Mtu(mtu),
+            LinkAttribute::NetNsFd(peer_namespace.as_raw_fd()),
+        ];
+        let mut link = LinkMessage::default();
+        link.attributes = vec![
+            LinkAttribute::IfName(name.to_owned()),
+            LinkAttribute::Mtu(mtu),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::Veth),
+                LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+            ]),
+        ];
+        self.request(
+            RouteNetlinkMessage::NewLink(link),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+    }
+
+    pub(crate) fn add_address(
+        &mut self,
+        interface: &InterfaceName,
+        address: Prefix,
+    ) -> io::Result<()> {
+        let mut message = AddressMessage::default();
+        message.header.family = address.family();
+        message.header.prefix_len = address.length;
+        message.header.flags = AddressHeaderFlags::Nodad;
+        message.header.scope = AddressScope::Universe;
+        message.header.index = self.index(interface)?;
+        message.attributes = vec![
+            AddressAttribute::Local(address.address),
+            AddressAttribute::Address(address.address),
+        ];
+        let index = message.header.index;
+        self.request(
+            RouteNetlinkMessage::NewAddress(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )?;
+        // The kernel readies an IPv6 address in a work queue of its own; until then packets to it are lost.
+        while address.address.is_ipv6() && self.is_tentative(index, address.address)? {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    fn is_tentative(&mut self, index: u32, address: IpAddr) -> io::Result<bool> {
+        let mut message = AddressMessage::default();
+        message.header.family = AddressFamily::Inet6;
+        let mut tentative = false;
+        self.transact(
+            RouteNetlinkMessage::GetAddress(message),
+            NLM_F_DUMP,
+            |answer| {
+                if let RouteNetlinkMessage::NewAddress(found) = answer
+                    && found.header.index == index
+                    && found
+                        .attributes
+                        .contains(&AddressAttribute::Address(address))
+                {
+                    tentative |= found.header.flags.contains(AddressHeaderFlags::Tentative);
+                }
+            },
+        )?;
+        Ok(tentative)
+    }
+
+    pub(crate) fn add_route(
+        &mut self,
+        destination: Prefix,
+        interface: &InterfaceName,
+        gateway: Option<IpAddr>,
+    ) -> io::Result<()> {
+        let route_address = |address| match address {
+            IpAddr::V4(address) => RouteAddress::Inet(address),
+            IpAddr::V6(address) => RouteAddress::Inet6(address),
+        };
+        let mut message = RouteMessage::default();
+        message.header.address_family = destination.family();
+        message.header.destination_prefix_length = destination.length;
+        message.header.table = RouteHeader::RT_TABLE_MAIN;
+        message.header.protocol = RouteProtocol::Static;
+        message.header.kind = RouteType::Unicast;
+        message.header.scope = if gateway.is_some() {
+            RouteScope::Universe
+        } else {
+            RouteScope::Link
+        };
+        message.attributes = vec![
+            RouteAttribute::Destination(route_address(destination.address)),
+            RouteAttribute::Oif(self.index(interface)?),
+        ];
+        if let Some(gateway) = gateway {
+            message
+                .attributes
+                .push(RouteAttribute::Gateway(route_address(gateway)));
+        }
+        self.request(
+            RouteNetlinkMessage::NewRoute(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+    }
+
+    fn link(&self, interface: &InterfaceName) -> io::Result<LinkMessage> {
+        let mut link = LinkMessage::default();
+        link.header.index = self.index(interface)?;
+        Ok(link)
+    }
+
+    fn index(&self, interface: &InterfaceName) -> io::Result<u32> {
+        sys::interface_index(self.lookup.as_fd(), interface)
+    }
+
+    /// Sends one request and waits for the kernel's acknowledgement of it.
+    fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.transact(message, NLM_F_ACK | flags, |_| ())
+    }
+
+    /// Sends one request and shows each answer to `on_answer` until the kernel says that it is done.
+    fn transact(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        mut on_answer: impl FnMut(RouteNetlinkMessage),
+    ) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | flags;
+        header.sequence_number = self.sequence;
+        let mut request = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        request.finalize();
+        let mut buffer = vec![0; request.buffer_len()];
+        request.serialize(&mut buffer);
+        sys::send(self.socket.as_fd(), &buffer)?;
+        let mut received = vec![0; 32 * 1024];
+        loop {
+            let got = sys::receive(self.socket.as_fd(), &mut received)?;
+            let mut rest = received.get(..got).unwrap_or(&[]);
+            while !rest.is_empty() {
+                let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                    .map_err(|error| io::Error::other(error.to_string()))?;
+                // Messages are padded to four bytes.
+                let length = (answer.header.length as usize).next_multiple_of(4);
+                rest = rest.get(length.max(4)..).unwrap_or(&[]);
+                if answer.header.sequence_number != self.sequence {
+                    continue;
+                }
+                match answer.payload {
+                    NetlinkPayload::Done(_) => return Ok(()),
+                    NetlinkPayload::Error(error) => {
+                        return match error.code {
+                            None => Ok(()),
+                            Some(code) => Err(io::Error::from_raw_os_error(-code.get())),
+                        };
+                    }
+                    NetlinkPayload::InnerMessage(answer) => on_answer(answer),
+                    _ => {}
+                }
+            }
+        }
+    }
+}

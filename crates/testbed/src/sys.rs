@@ -1,0 +1,382 @@
+//! The system calls: a forked child enters or makes a namespace, does one thing there, and passes a
+//! descriptor back.
+//!
+//! A process with threads cannot change its own user namespace, and its child may call nothing but
+//! async-signal-safe functions until it executes a program. So each operation prepares everything (strings,
+//! structures) before the fork, and the child makes bare system calls and exits.
+
+#![allow(
+    unsafe_code,
+    reason = "namespaces, TUN and descriptor passing have no safe interface in std"
+)]
+
+use std::ffi::CStr;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use crate::process::Namespaces;
+
+const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
+const IFF_TUN: libc::c_short = 0x0001;
+const IFF_NO_PI: libc::c_short = 0x1000;
+const IFF_VNET_HDR: libc::c_short = 0x4000;
+
+/// The namespaces to enter before an operation.
+#[derive(Clone, Copy)]
+pub(crate) struct Enter<'a> {
+    pub(crate) user: BorrowedFd<'a>,
+    pub(crate) net: Option<BorrowedFd<'a>>,
+}
+
+/// One thing to do in a child. Everything it needs is borrowed from before the fork.
+pub(crate) enum Operation<'a> {
+    /// Make a user namespace whose root is this user; yields it.
+    NewUserNamespace {
+        uid_map: &'a [u8],
+        gid_map: &'a [u8],
+    },
+    /// Make a network namespace; yields it.
+    NewNetNamespace,
+    /// Open a socket; yields it.
+    Socket {
+        domain: libc::c_int,
+        kind: libc::c_int,
+        protocol: libc::c_int,
+    },
+    /// Open a TUN interface with virtio-net headers; yields its queue.
+    Tun { name: [u8; libc::IFNAMSIZ] },
+    /// Write a file (a sysctl of the namespace); yields nothing.
+    Write { path: &'a CStr, value: &'a [u8] },
+}
+
+/// Effective user and group ids.
+pub(crate) fn effective_ids() -> (u32, u32) {
+    // SAFETY: both calls take nothing and cannot fail.
+    unsafe { (libc::geteuid(), libc::getegid()) }
+}
+
+/// Runs `operation` in a child that has entered `enter`.
+pub(crate) fn run(
+    enter: Option<Enter<'_>>,
+    operation: &Operation<'_>,
+) -> io::Result<Option<OwnedFd>> {
+    let (ours, theirs) = socket_pair()?;
+    // SAFETY: the child only makes async-signal-safe system calls on memory prepared before, then exits.
+    let pid = unsafe { libc::fork() };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            let reply = perform(enter, operation);
+            send_reply(theirs.as_raw_fd(), reply);
+            // SAFETY: ends the child without running destructors of the parent's state.
+            unsafe { libc::_exit(0) }
+        }
+        pid => {
+            drop(theirs);
+            let reply = receive_reply(ours.as_raw_fd());
+            reap(pid)?;
+            reply
+        }
+    }
+}
+
+/// Has `command`'s child enter the namespaces, keep `inherit` open and die with this process, before it runs its
+/// program.
+pub(crate) fn before_exec(command: &mut Command, namespaces: Namespaces, inherit: Vec<RawFd>) {
+    // SAFETY: takes nothing and cannot fail.
+    let parent = unsafe { libc::getpid() };
+    // SAFETY: the closure makes system calls only, on memory and descriptors that it owns or that the caller of
+    // `spawn` keeps open.
+    unsafe {
+        command.pre_exec(move || {
+            let (user, net) = (namespaces.user.as_raw_fd(), namespaces.net.as_raw_fd());
+            prepare_exec(user, net, &inherit, parent)
+        });
+    }
+}
+
+fn prepare_exec(user: RawFd, net: RawFd, inherit: &[RawFd], parent: libc::pid_t) -> io::Result<()> {
+    // SAFETY: plain system calls on descriptors that are open until the program runs.
+    unsafe {
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        if libc::getppid() != parent {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        check(libc::setns(user, libc::CLONE_NEWUSER))?;
+        check(libc::setns(net, libc::CLONE_NEWNET))?;
+        for fd in inherit {
+            check(libc::fcntl(*fd, libc::F_SETFD, 0))?;
+        }
+        // Changing credentials clears the parent-death signal: ask again.
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+    }
+    Ok(())
+}
+
+/// Index of interface `name` in the namespace of `socket`.
+pub(crate) fn interface_index(
+    socket: BorrowedFd<'_>,
+    name: &[u8; libc::IFNAMSIZ],
+) -> io::Result<u32> {
+    // SAFETY: an all-zero ifreq is valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    copy_name(&mut request, name);
+    // SAFETY: `request` is a valid ifreq for the duration of the call.
+    unsafe {
+        check(libc::ioctl(
+            socket.as_raw_fd(),
+            libc::SIOCGIFINDEX as _,
+            &mut request,
+        ))?;
+        Ok(u32::try_from(request.ifr_ifru.ifru_ifindex).unwrap_or(0))
+    }
+}
+
+/// Sends one datagram on a connected or netlink socket.
+pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: `bytes` is readable for its length.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
+    if sent < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Receives one datagram; the number of bytes.
+pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: `buffer` is writable for its length.
+    let got = unsafe {
+        libc::recv(
+            socket.as_raw_fd(),
+            buffer.as_mut_ptr().cast(),
+            buffer.len(),
+            0,
+        )
+    };
+    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+}
+
+/// Binds a socket.
+pub(crate) fn bind(socket: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
+    let fd = socket.as_raw_fd();
+    // SAFETY: each address structure is valid for the length that is passed with it.
+    unsafe {
+        match address {
+            SocketAddr::V4(address) => {
+                let mut raw: libc::sockaddr_in = std::mem::zeroed();
+                raw.sin_family = libc::AF_INET as _;
+                raw.sin_port = address.port().to_be();
+                raw.sin_addr.s_addr = u32::from_ne_bytes(address.ip().octets());
+                let length = size_of_val(&raw) as libc::socklen_t;
+                check(libc::bind(fd, (&raw const raw).cast(), length))
+            }
+            SocketAddr::V6(address) => {
+                let mut raw: libc::sockaddr_in6 = std::mem::zeroed();
+                raw.sin6_family = libc::AF_INET6 as _;
+                raw.sin6_port = address.port().to_be();
+                raw.sin6_addr.s6_addr = address.ip().octets();
+                raw.sin6_scope_id = address.scope_id();
+                let length = size_of_val(&raw) as libc::socklen_t;
+                check(libc::bind(fd, (&raw const raw).cast(), length))
+            }
+        }
+    }
+    .map(|_| ())
+}
+
+/// Makes a bound stream socket listen.
+pub(crate) fn listen(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes plain numbers.
+    unsafe { check(libc::listen(socket.as_raw_fd(), 1024)) }.map(|_| ())
+}
+
+/// Sends `signal` to a child that has not been reaped yet.
+pub(crate) fn kill(pid: u32, signal: libc::c_int) -> io::Result<()> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+    // SAFETY: takes plain numbers.
+    unsafe { check(libc::kill(pid, signal)) }.map(|_| ())
+}
+
+fn perform(enter: Option<Enter<'_>>, operation: &Operation<'_>) -> Result<Option<RawFd>, i32> {
+    // SAFETY (whole function): system calls on descriptors and buffers that outlive the call.
+    unsafe {
+        if let Some(enter) = enter {
+            errno(libc::setns(enter.user.as_raw_fd(), libc::CLONE_NEWUSER))?;
+            if let Some(net) = enter.net {
+                errno(libc::setns(net.as_raw_fd(), libc::CLONE_NEWNET))?;
+            }
+        }
+        match operation {
+            Operation::NewUserNamespace { uid_map, gid_map } => {
+                errno(libc::unshare(libc::CLONE_NEWUSER))?;
+                // Without "deny", an unprivileged process may not map its group. Old kernels lack the file.
+                let _ = write_file(c"/proc/self/setgroups", b"deny");
+                write_file(c"/proc/self/uid_map", uid_map)?;
+                write_file(c"/proc/self/gid_map", gid_map)?;
+                open(c"/proc/self/ns/user", libc::O_RDONLY).map(Some)
+            }
+            Operation::NewNetNamespace => {
+                errno(libc::unshare(libc::CLONE_NEWNET))?;
+                open(c"/proc/self/ns/net", libc::O_RDONLY).map(Some)
+            }
+            Operation::Socket {
+                domain,
+                kind,
+                protocol,
+            } => errno(libc::socket(*domain, *kind | libc::SOCK_CLOEXEC, *protocol)).map(Some),
+            Operation::Tun { name } => {
+                let fd = open(c"/dev/net/tun", libc::O_RDWR | libc::O_NONBLOCK)?;
+                let mut request: libc::ifreq = std::mem::zeroed();
+                copy_name(&mut request, name);
+                request.ifr_ifru.ifru_flags = IFF_TUN | IFF_NO_PI | IFF_VNET_HDR;
+                errno(libc::ioctl(fd, TUNSETIFF as _, &mut request))?;
+                Ok(Some(fd))
+            }
+            Operation::Write { path, value } => write_file(path, value).map(|()| None),
+        }
+    }
+}
+
+fn copy_name(request: &mut libc::ifreq, name: &[u8; libc::IFNAMSIZ]) {
+    for (to, from) in request.ifr_name.iter_mut().zip(name) {
+        *to = *from as libc::c_char;
+    }
+}
+
+fn open(path: &CStr, flags: libc::c_int) -> Result<RawFd, i32> {
+    // SAFETY: `path` is a C string.
+    errno(unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC) })
+}
+
+fn write_file(path: &CStr, value: &[u8]) -> Result<(), i32> {
+    let fd = open(path, libc::O_WRONLY)?;
+    // SAFETY: `value` is readable for its length; `fd` is open and closed once.
+    unsafe {
+        let written = libc::write(fd, value.as_ptr().cast(), value.len());
+        let failed = if written < 0 {
+            Some(last_errno())
+        } else {
+            None
+        };
+        libc::close(fd);
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+fn last_errno() -> i32 {
+    io::Error::last_os_error()
+        .raw_os_error()
+        .unwrap_or(libc::EIO)
+}
+
+fn errno(result: libc::c_int) -> Result<libc::c_int, i32> {
+    if result < 0 {
+        Err(last_errno())
+    } else {
+        Ok(result)
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    errno(result).map_err(io::Error::from_raw_os_error)
+}
+
+fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut pair = [0; 2];
+    // SAFETY: `pair` has room for two descriptors, which are then owned here alone.
+    unsafe {
+        check(libc::socketpair(
+            libc::AF_UNIX,
+            libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC,
+            0,
+            pair.as_mut_ptr(),
+        ))?;
+        Ok((OwnedFd::from_raw_fd(pair[0]), OwnedFd::from_raw_fd(pair[1])))
+    }
+}
+
+/// Room for one descriptor as ancillary data, aligned as the kernel wants it.
+#[repr(C, align(8))]
+struct Ancillary([u8; 64]);
+
+const FD_BYTES: libc::c_uint = size_of::<RawFd>() as libc::c_uint;
+
+fn send_reply(socket: RawFd, reply: Result<Option<RawFd>, i32>) {
+    let mut code = reply.err().unwrap_or(0).to_ne_bytes();
+    let mut vector = libc::iovec {
+        iov_base: code.as_mut_ptr().cast(),
+        iov_len: code.len(),
+    };
+    let mut ancillary = Ancillary([0; 64]);
+    // SAFETY: the message points to locals that outlive the call, and the control buffer holds one descriptor.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &mut vector;
+        message.msg_iovlen = 1;
+        if let Ok(Some(fd)) = reply {
+            message.msg_control = ancillary.0.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(FD_BYTES) as _;
+            let header = libc::CMSG_FIRSTHDR(&message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(FD_BYTES) as _;
+            libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(fd);
+        }
+        libc::sendmsg(socket, &message, 0);
+    }
+}
+
+fn receive_reply(socket: RawFd) -> io::Result<Option<OwnedFd>> {
+    let mut code = [0u8; 4];
+    let mut vector = libc::iovec {
+        iov_base: code.as_mut_ptr().cast(),
+        iov_len: code.len(),
+    };
+    let mut ancillary = Ancillary([0; 64]);
+    // SAFETY: the message points to locals that outlive the call; a received descriptor is owned here alone.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &mut vector;
+        message.msg_iovlen = 1;
+        message.msg_control = ancillary.0.as_mut_ptr().cast();
+        message.msg_controllen = ancillary.0.len() as _;
+        let got = loop {
+            let got = libc::recvmsg(socket, &mut message, libc::MSG_CMSG_CLOEXEC);
+            if got >= 0 || last_errno() != libc::EINTR {
+                break got;
+            }
+        };
+        if got != 4 {
+            return Err(io::Error::other("the child that prepares namespaces died"));
+        }
+        let header = libc::CMSG_FIRSTHDR(&message);
+        let fd = if header.is_null() {
+            None
+        } else {
+            let fd = libc::CMSG_DATA(header).cast::<RawFd>().read_unaligned();
+            Some(OwnedFd::from_raw_fd(fd))
+        };
+        match i32::from_ne_bytes(code) {
+            0 => Ok(fd),
+            code => Err(io::Error::from_raw_os_error(code)),
+        }
+    }
+}
+
+fn reap(pid: libc::pid_t) -> io::Result<()> {
+    let mut status = 0;
+    loop {
+        // SAFETY: waits for our own child, whose id nobody else knows.
+        let result = unsafe { libc::waitpid(pid, &mut status, 0) };
+        if result == pid {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
