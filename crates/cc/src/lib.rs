@@ -26,14 +26,30 @@
     )
 )]
 
+mod arith;
 mod controller;
+mod cubic;
 mod feedback;
 mod link;
+mod loss_based;
+mod newreno;
+mod passive;
+mod registry;
+mod slow_start;
+#[cfg(test)]
+mod testing;
 mod time;
+mod window;
 
 pub use controller::{Acked, Controller, Limit, Lost, Metrics, PacketState, Phase, Request, Sent};
+pub use cubic::{Cubic, CubicController};
 pub use feedback::{Feedback, VcpFeedback};
 pub use link::{
     Answer, Arrival, Carried, LinkController, LinkMetrics, VcpAnswer, VcpCarried, VcpCode,
 };
+pub use loss_based::{Avoidance, Cause, Growth, LossBased, StartRule};
+pub use newreno::{NewReno, Reno};
+pub use passive::Passive;
+pub use registry::{Algorithm, LinkAlgorithm, ParseError};
+pub use slow_start::{HyStart, SlowStart};
 pub use time::{Duration, Instant};

@@ -1,0 +1,20 @@
+//! CUBIC's constants (RFC 9438 §4.1, §4.3, §4.6, §4.7).
+
+/// β = 0.7 as a fraction: what a cut leaves of the window.
+pub(crate) const BETA: (u64, u64) = (7, 10);
+
+/// (1 + β) / 2 = 0.85: fast convergence remembers this much of a window that was cut before it regained its maximum.
+pub(crate) const FAST_CONVERGENCE: (u64, u64) = (17, 20);
+
+/// α = 3 (1 − β) / (1 + β) = 9/17: the additive increase that makes the Reno-friendly estimate as aggressive as Reno.
+pub(crate) const ALPHA: (u64, u64) = (9, 17);
+
+/// C = 0.4 packets/s³ as 4 / 10, with the 10^18 µs³ of a cubic second: C·mtu·(µs)³ = 4·mtu·x³ / `C_DIVISOR` bytes.
+pub(crate) const C_NUMERATOR: u64 = 4;
+pub(crate) const C_DIVISOR: u64 = 10_000_000_000_000_000_000;
+
+/// The window may grow by half per round trip at most (RFC 9438 §4.2: target ≤ 1.5 cwnd).
+pub(crate) const MAX_GROWTH: (u64, u64) = (3, 2);
+
+/// Time to either side of K within which the curve is evaluated: 2^36 µs, about 19 hours.
+pub(crate) const MAX_OFFSET_US: u64 = 1 << 36;

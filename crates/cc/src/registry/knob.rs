@@ -1,0 +1,95 @@
+//! Options in brackets, each a row of a table: key, what it takes, how it is set and shown.
+
+use core::fmt;
+
+use super::error::ParseError;
+use super::value;
+
+/// One option of a configuration `C`.
+pub(crate) struct Knob<C> {
+    pub(crate) key: &'static str,
+    /// Completes "write …" in an error.
+    pub(crate) expects: &'static str,
+    /// Sets it from text; `None` if the text cannot be understood or is out of range.
+    pub(crate) set: fn(&mut C, &str) -> Option<()>,
+    /// The text that sets it to what it is.
+    pub(crate) show: fn(&C) -> String,
+}
+
+/// Splits `NAME[options]`; options are what stands between the brackets.
+pub(crate) fn split(text: &str) -> Result<(&str, Option<&str>), ParseError> {
+    let syntax = || ParseError::Syntax {
+        given: text.to_owned(),
+    };
+    let text = text.trim();
+    match text.split_once('[') {
+        None if text.contains(']') => Err(syntax()),
+        None => Ok((text, None)),
+        Some((name, rest)) => {
+            let options = rest.strip_suffix(']').ok_or_else(syntax)?;
+            if options.contains(['[', ']']) {
+                return Err(syntax());
+            }
+            Ok((name.trim_end(), Some(options)))
+        }
+    }
+}
+
+/// Applies `options` (`key=value,key=value`) to `config`.
+pub(crate) fn apply<C>(
+    name: &'static str,
+    knobs: &[Knob<C>],
+    config: &mut C,
+    options: Option<&str>,
+) -> Result<(), ParseError> {
+    let mut seen: Vec<&'static str> = Vec::new();
+    let parts = options.unwrap_or("").split(',').map(str::trim);
+    for part in parts.filter(|part| !part.is_empty()) {
+        let (key, given) = part.split_once('=').unwrap_or((part, ""));
+        let (key, given) = (key.trim_end(), given.trim_start());
+        let Some(knob) = knobs.iter().find(|knob| knob.key == key) else {
+            let keys = knobs.iter().map(|knob| knob.key);
+            return Err(match value::nearest(key, keys) {
+                Some(nearest) => ParseError::UnknownOption {
+                    name,
+                    given: key.to_owned(),
+                    nearest,
+                },
+                None => ParseError::NoOptions { name },
+            });
+        };
+        if seen.contains(&knob.key) {
+            return Err(ParseError::Repeated { option: knob.key });
+        }
+        seen.push(knob.key);
+        (knob.set)(config, given).ok_or_else(|| ParseError::BadValue {
+            option: knob.key,
+            given: given.to_owned(),
+            expects: knob.expects,
+        })?;
+    }
+    Ok(())
+}
+
+/// Writes `name` and those options that differ from `default`.
+pub(crate) fn show<C>(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    knobs: &[Knob<C>],
+    config: &C,
+    default: &C,
+) -> fmt::Result {
+    f.write_str(name)?;
+    let mut separator = '[';
+    for knob in knobs {
+        let text = (knob.show)(config);
+        if text != (knob.show)(default) {
+            write!(f, "{separator}{}={text}", knob.key)?;
+            separator = ',';
+        }
+    }
+    if separator == ',' {
+        f.write_str("]")?;
+    }
+    Ok(())
+}

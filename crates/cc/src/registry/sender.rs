@@ -1,0 +1,128 @@
+//! Senders' laws by name.
+
+use core::fmt;
+use core::str::FromStr;
+
+use super::error::ParseError;
+use super::knob::{self, Knob};
+use super::value;
+use crate::{Controller, CubicController, Instant, NewReno};
+
+/// Most packets that an initial window may have.
+const MAX_INITIAL_WINDOW: u32 = 10_000;
+
+/// A sender's law and its options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Algorithm {
+    law: Law,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Law {
+    Cubic(LossBasedConfig),
+    NewReno(LossBasedConfig),
+}
+
+/// Options of loss-based laws.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct LossBasedConfig {
+    /// Initial window in packets; RFC 9002's if `None`.
+    initial_window: Option<u32>,
+}
+
+const LOSS_BASED: &[Knob<LossBasedConfig>] = &[Knob {
+    key: "iw",
+    expects: "a number of packets from 1 to 10000, or `auto`",
+    set: |config, text| {
+        config.initial_window = initial_window(text)?;
+        Some(())
+    },
+    show: |config| show_initial_window(config.initial_window),
+}];
+
+/// `auto`, or packets.
+pub(super) fn initial_window(text: &str) -> Option<Option<u32>> {
+    if text == "auto" {
+        return Some(None);
+    }
+    let packets = u32::try_from(value::decimal(text, 0)?).ok()?;
+    (1..=MAX_INITIAL_WINDOW)
+        .contains(&packets)
+        .then_some(Some(packets))
+}
+
+/// The text that [`initial_window`] reads.
+pub(super) fn show_initial_window(packets: Option<u32>) -> String {
+    packets.map_or_else(|| "auto".to_owned(), |packets| packets.to_string())
+}
+
+impl Algorithm {
+    /// All names, without options.
+    pub const NAMES: &[&str] = &["cubic", "newreno"];
+
+    /// Reads a name, with options in brackets.
+    ///
+    /// # Errors
+    /// [`ParseError`] says what is wrong and what to write instead.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        let (name, options) = knob::split(text)?;
+        let law = match name {
+            "cubic" => Law::Cubic(loss_based("cubic", options)?),
+            "newreno" => Law::NewReno(loss_based("newreno", options)?),
+            _ => {
+                return Err(ParseError::UnknownName {
+                    given: name.to_owned(),
+                    nearest: value::nearest(name, Self::NAMES.iter().copied()).unwrap_or("cubic"),
+                    known: Self::NAMES,
+                });
+            }
+        };
+        Ok(Self { law })
+    }
+
+    /// The name without options.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match &self.law {
+            Law::Cubic(_) => "cubic",
+            Law::NewReno(_) => "newreno",
+        }
+    }
+
+    /// A controller for a path that begins at `now` and carries datagrams of `mtu` bytes of UDP payload.
+    #[must_use]
+    pub fn controller(&self, now: Instant, mtu: u16) -> Box<dyn Controller> {
+        let _ = now;
+        match &self.law {
+            Law::Cubic(config) => Box::new(CubicController::cubic(mtu, config.initial_window)),
+            Law::NewReno(config) => Box::new(NewReno::newreno(mtu, config.initial_window)),
+        }
+    }
+}
+
+fn loss_based(name: &'static str, options: Option<&str>) -> Result<LossBasedConfig, ParseError> {
+    let mut config = LossBasedConfig::default();
+    knob::apply(name, LOSS_BASED, &mut config, options)?;
+    Ok(config)
+}
+
+impl FromStr for Algorithm {
+    type Err = ParseError;
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.law {
+            Law::Cubic(config) | Law::NewReno(config) => knob::show(
+                f,
+                self.name(),
+                LOSS_BASED,
+                config,
+                &LossBasedConfig::default(),
+            ),
+        }
+    }
+}

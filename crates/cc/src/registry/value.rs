@@ -1,0 +1,132 @@
+//! Values of options: decimal numbers as integers of a stated scale, durations, switches. No floating point.
+
+use crate::Duration;
+
+/// A decimal number in units of 10^-`digits`, e.g. `0.0625` with 9 digits is 62 500 000. Further digits must be 0.
+pub(crate) fn decimal(text: &str, digits: u32) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let all_digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+    if !all_digits(whole) || !all_digits(fraction) {
+        return None;
+    }
+    let scale = 10u64.checked_pow(digits)?;
+    let whole: u64 = if whole.is_empty() {
+        0
+    } else {
+        whole.parse().ok()?
+    };
+    let digits = usize::try_from(digits).ok()?;
+    let (kept, dropped) = match fraction.split_at_checked(digits) {
+        Some(parts) => parts,
+        None => (fraction, ""),
+    };
+    if dropped.bytes().any(|b| b != b'0') {
+        return None;
+    }
+    let mut value: u64 = if kept.is_empty() {
+        0
+    } else {
+        kept.parse().ok()?
+    };
+    for _ in kept.len()..digits {
+        value *= 10;
+    }
+    whole.checked_mul(scale)?.checked_add(value)
+}
+
+/// `value` × 10^-`digits` in the form that [`decimal`] reads, without needless zeros.
+pub(crate) fn show_decimal(value: u64, digits: u32) -> String {
+    let scale = 10u64.saturating_pow(digits);
+    let (whole, fraction) = (value / scale, value % scale);
+    if fraction == 0 {
+        return whole.to_string();
+    }
+    let width = usize::try_from(digits).unwrap_or(0);
+    let fraction = format!("{fraction:0width$}");
+    format!("{whole}.{}", fraction.trim_end_matches('0'))
+}
+
+/// A time with its unit: `200ms`, `1.25s`, `10us`, `2min`.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let (number, unit) = text.split_at_checked(unit_at)?;
+    let nanos = match unit {
+        "ns" => decimal(number, 0)?,
+        "us" => decimal(number, 3)?,
+        "ms" => decimal(number, 6)?,
+        "s" => decimal(number, 9)?,
+        "min" => decimal(number, 9)?.checked_mul(60)?,
+        _ => return None,
+    };
+    Some(Duration::from_nanos(nanos))
+}
+
+/// A time in the form that [`duration`] reads.
+pub(crate) fn show_duration(d: Duration) -> String {
+    let nanos = crate::arith::nanos(d);
+    if nanos >= 1_000_000_000 {
+        format!("{}s", show_decimal(nanos, 9))
+    } else if nanos >= 1_000_000 {
+        format!("{}ms", show_decimal(nanos, 6))
+    } else if nanos >= 1_000 {
+        format!("{}us", show_decimal(nanos, 3))
+    } else {
+        format!("{nanos}ns")
+    }
+}
+
+/// `yes` or `no`; an option without a value means `yes`.
+pub(crate) fn switch(text: &str) -> Option<bool> {
+    match text {
+        "yes" | "true" | "on" | "" => Some(true),
+        "no" | "false" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+/// A switch in the form that [`switch`] reads.
+pub(crate) fn show_switch(on: bool) -> String {
+    if on { "yes" } else { "no" }.to_owned()
+}
+
+/// The candidate that takes the fewest edits (insert, delete, replace) to become `given`; ties: the first.
+pub(crate) fn nearest(
+    given: &str,
+    candidates: impl IntoIterator<Item = &'static str>,
+) -> Option<&'static str> {
+    candidates
+        .into_iter()
+        .min_by_key(|candidate| distance(given, candidate))
+}
+
+/// Edits between two short strings. Cost is bounded: longer input is cut.
+fn distance(a: &str, b: &str) -> usize {
+    const MOST: usize = 48;
+    let a: Vec<u8> = a
+        .bytes()
+        .take(MOST)
+        .map(|c| c.to_ascii_lowercase())
+        .collect();
+    let b: Vec<u8> = b.bytes().take(MOST).collect();
+    let mut previous: Vec<usize> = (0..=b.len()).collect();
+    for (i, &x) in a.iter().enumerate() {
+        let mut row = Vec::with_capacity(b.len() + 1);
+        let mut left = i + 1;
+        row.push(left);
+        for (&y, pair) in b.iter().zip(previous.windows(2)) {
+            let (diagonal, above) = match pair {
+                [diagonal, above] => (*diagonal, *above),
+                _ => continue,
+            };
+            left = (diagonal + usize::from(x != y))
+                .min(above + 1)
+                .min(left + 1);
+            row.push(left);
+        }
+        previous = row;
+    }
+    previous.last().copied().unwrap_or(usize::MAX)
+}

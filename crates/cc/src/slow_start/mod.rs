@@ -1,0 +1,20 @@
+//! Start rules: how a loss-based window grows before its first cut.
+
+mod hystart;
+#[cfg(test)]
+mod tests;
+
+pub use hystart::HyStart;
+
+use crate::Acked;
+use crate::loss_based::{Growth, StartRule};
+
+/// Slow start as in RFC 9002 §7.3.1: the window grows by what is acknowledged, until something is lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SlowStart;
+
+impl StartRule for SlowStart {
+    fn on_ack(&mut self, acked: &Acked, _last_sent: u64) -> Growth {
+        Growth::plain(acked.bytes)
+    }
+}

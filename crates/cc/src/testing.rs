@@ -1,0 +1,47 @@
+//! Short ways for tests to say what happened.
+
+use crate::{Acked, Duration, Instant, Limit, Lost, PacketState, Sent};
+
+pub(crate) fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) fn sent(packet_number: u64, bytes: u64) -> Sent {
+    Sent {
+        packet_number,
+        bytes,
+        in_flight: bytes,
+        limit: Limit::Window,
+    }
+}
+
+/// `bytes` acknowledged up to `largest`, all RTTs `rtt`, window-limited.
+pub(crate) fn acked(largest: u64, bytes: u64, rtt: Duration) -> Acked {
+    Acked {
+        bytes,
+        packets: 1,
+        largest,
+        sent_at: Instant::ZERO,
+        state: PacketState::default(),
+        rtt: Some(rtt),
+        srtt: rtt,
+        min_rtt: rtt,
+        in_flight_before: bytes,
+        window_limited: true,
+    }
+}
+
+/// One packet lost, `last_sent` sent by then.
+pub(crate) fn lost(largest: u64, last_sent: u64, rtt: Duration) -> Lost {
+    Lost {
+        bytes: 1000,
+        packets: 1,
+        largest,
+        sent_at: Instant::ZERO,
+        state: PacketState::default(),
+        last_sent,
+        srtt: rtt,
+        min_rtt: rtt,
+        in_flight_before: 1000,
+    }
+}

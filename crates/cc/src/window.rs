@@ -1,0 +1,14 @@
+//! Initial and least windows.
+
+/// Initial window in bytes: `packets` datagrams if given, else RFC 9002 §7.2's ten, at most 14 720 bytes but at least two.
+pub(crate) fn initial(mtu: u64, packets: Option<u32>) -> u64 {
+    match packets {
+        Some(packets) => mtu.saturating_mul(u64::from(packets.max(1))),
+        None => (10 * mtu).min((2 * mtu).max(14_720)),
+    }
+}
+
+/// Least window of loss-based laws: two datagrams (RFC 9002 §7.2).
+pub(crate) const fn loss_based_floor(mtu: u64) -> u64 {
+    2 * mtu
+}
