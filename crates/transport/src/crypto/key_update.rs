@@ -1,0 +1,388 @@
+//! 1-RTT packet protection across key phases (RFC 9001 §6).
+//!
+//! ```text
+//!            previous          current              next
+//!   receive  kept for 3 PTO    phase bit matches    derived ahead, tried when the bit differs
+//!   send     –                 in use               after begin_update, or after the peer's update
+//! ```
+//!
+//! The connection drives it with the phase bit, the packet number and `now`. Which receive key a packet gets
+//! follows from its phase bit and from where its number lies relative to the first packet of the current
+//! phase, so that old keys never open a packet newer than one that new keys opened (§6.4).
+
+use core::fmt;
+
+use super::{AeadLimitReached, DirectionalKeys, HeaderKey, Keys, PacketKey, PacketKeys, PhaseKeys};
+use super::{OpenError, SAMPLE_LEN, SealError};
+use crate::{Duration, Instant};
+
+/// The Key Phase bit of short headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Phase(pub bool);
+
+impl Phase {
+    const fn flipped(self) -> Self {
+        Self(!self.0)
+    }
+}
+
+/// A 1-RTT packet that opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Length of the plaintext, which starts after the header.
+    pub len: usize,
+    /// Key phases since the handshake, of the key that opened it. For [`OneRttKeys::on_ack`].
+    pub generation: u64,
+    /// The packet was the first of a new phase that the peer began.
+    pub peer_updated: bool,
+}
+
+/// A 1-RTT packet that did not open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenFailure {
+    /// Not authentic: drop it. Counted towards the integrity limit.
+    #[error("packet failed authentication")]
+    Unauthentic,
+    /// Of the phase before the current one, whose keys are gone (or never were): drop it.
+    #[error("packet of a key phase whose keys are gone")]
+    KeysGone,
+    /// Too many forgeries; the connection ends.
+    #[error(transparent)]
+    LimitReached(#[from] AeadLimitReached),
+}
+
+/// A packet could not be sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SealFailure {
+    /// The buffer does not fit the cipher.
+    #[error(transparent)]
+    Buffer(#[from] SealError),
+    /// The key is worn out and no update was possible; the connection ends.
+    #[error(transparent)]
+    LimitReached(#[from] AeadLimitReached),
+}
+
+/// The peer broke the rules of key updates. The connection closes with [`CODE`](Self::CODE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("peer acknowledged packets of the new key phase under old keys")]
+pub struct KeyUpdateError;
+
+impl KeyUpdateError {
+    /// KEY_UPDATE_ERROR (RFC 9000 §20.1).
+    pub const CODE: u64 = 0x0e;
+}
+
+/// The receive key of the phase before the current one.
+struct Previous {
+    key: Box<dyn PacketKey>,
+    /// When it goes; set once the current phase has been seen on the way in.
+    drop_at: Option<Instant>,
+}
+
+/// 1-RTT keys of a connection through all its phases.
+pub struct OneRttKeys {
+    header_local: Box<dyn HeaderKey>,
+    header_remote: Box<dyn HeaderKey>,
+    source: Box<dyn PhaseKeys>,
+    previous: Option<Previous>,
+    current: PacketKeys,
+    next: PacketKeys,
+    phase: Phase,
+    generation: u64,
+    /// Lowest packet number that opened in the current phase. `None`: the peer has not followed yet.
+    first_received: Option<u64>,
+    /// First packet number sealed in the current phase.
+    first_sent: Option<u64>,
+    /// A packet of the current phase was acknowledged.
+    acked: bool,
+    /// The handshake is confirmed (RFC 9001 §4.1.2).
+    confirmed: bool,
+    /// Earliest time of the next update of our own.
+    not_before: Instant,
+    /// Packets sealed in the current phase.
+    sealed: u64,
+    /// After how many packets an update of our own is due.
+    update_after: u64,
+    /// Packets that failed to open, in all phases.
+    forged: u64,
+}
+
+impl fmt::Debug for OneRttKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OneRttKeys")
+            .field("phase", &self.phase)
+            .field("generation", &self.generation)
+            .field("sealed", &self.sealed)
+            .field("forged", &self.forged)
+            .finish_non_exhaustive()
+    }
+}
+
+impl OneRttKeys {
+    /// The keys of the handshake's [`KeyChange::OneRtt`](super::KeyChange::OneRtt).
+    #[must_use]
+    pub fn new(keys: Keys, mut source: Box<dyn PhaseKeys>) -> Self {
+        let next = source.next_phase();
+        let DirectionalKeys {
+            header: header_local,
+            packet: local,
+        } = keys.local;
+        let DirectionalKeys {
+            header: header_remote,
+            packet: remote,
+        } = keys.remote;
+        // An update well before the limit leaves time for its acknowledgement.
+        let update_after = local.confidentiality_limit() / 2;
+        Self {
+            header_local,
+            header_remote,
+            source,
+            previous: None,
+            current: PacketKeys { local, remote },
+            next,
+            phase: Phase::default(),
+            generation: 0,
+            first_received: None,
+            first_sent: None,
+            acked: false,
+            confirmed: false,
+            not_before: Instant::ZERO,
+            sealed: 0,
+            update_after,
+            forged: 0,
+        }
+    }
+
+    /// Lowers the number of packets after which [`wants_update`](Self::wants_update) (never above half the
+    /// cipher's confidentiality limit).
+    pub fn update_after(&mut self, packets: u64) {
+        self.update_after = packets
+            .min(self.current.local.confidentiality_limit() / 2)
+            .max(1);
+    }
+
+    /// The Key Phase bit for packets sealed now.
+    #[inline]
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Key phases since the handshake.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Bytes that sealing adds.
+    #[inline]
+    #[must_use]
+    pub fn tag_len(&self) -> usize {
+        self.current.local.tag_len()
+    }
+
+    /// The mask for the header of a packet that this side has sealed.
+    #[inline]
+    #[must_use]
+    pub fn mask_sent(&self, sample: &[u8; SAMPLE_LEN]) -> [u8; 5] {
+        self.header_local.mask(sample)
+    }
+
+    /// The mask on the header of a packet that arrived.
+    #[inline]
+    #[must_use]
+    pub fn mask_received(&self, sample: &[u8; SAMPLE_LEN]) -> [u8; 5] {
+        self.header_remote.mask(sample)
+    }
+
+    /// Seals a packet whose header carries [`phase`](Self::phase); see [`PacketKey::seal`].
+    ///
+    /// # Errors
+    /// [`SealFailure`].
+    #[inline]
+    pub fn seal(
+        &mut self,
+        pn: u64,
+        packet: &mut [u8],
+        header_len: usize,
+    ) -> Result<(), SealFailure> {
+        if self.sealed >= self.current.local.confidentiality_limit() {
+            return Err(AeadLimitReached.into());
+        }
+        self.current.local.seal(pn, packet, header_len)?;
+        self.sealed += 1;
+        if self.first_sent.is_none() {
+            self.first_sent = Some(pn);
+        }
+        Ok(())
+    }
+
+    /// Opens a packet by the phase bit in its header; see [`PacketKey::open`]. A packet of a phase that the
+    /// peer has just begun moves both directions there. `pto` is the current probe timeout: old keys are kept
+    /// for three of them.
+    ///
+    /// # Errors
+    /// [`OpenFailure`]; the packet is dropped, and with [`OpenFailure::LimitReached`] the connection ends.
+    #[inline]
+    pub fn open(
+        &mut self,
+        now: Instant,
+        pto: Duration,
+        phase: Phase,
+        pn: u64,
+        packet: &mut [u8],
+        header_len: usize,
+    ) -> Result<Opened, OpenFailure> {
+        if phase == self.phase {
+            let opened = self.current.remote.open(pn, packet, header_len);
+            let len = opened.or_else(|e| self.on_failure(e))?;
+            match self.first_received {
+                Some(first) => self.first_received = Some(first.min(pn)),
+                None => self.on_peer_followed(now, pto, pn),
+            }
+            return Ok(Opened {
+                len,
+                generation: self.generation,
+                peer_updated: false,
+            });
+        }
+        self.open_other_phase(now, pto, pn, packet, header_len)
+    }
+
+    #[cold]
+    fn open_other_phase(
+        &mut self,
+        now: Instant,
+        pto: Duration,
+        pn: u64,
+        packet: &mut [u8],
+        header_len: usize,
+    ) -> Result<Opened, OpenFailure> {
+        self.on_time(now);
+        // Until a packet of the current phase arrives, the other bit can only mean the previous one.
+        if self.first_received.is_none_or(|first| pn < first) {
+            let Some(previous) = &self.previous else {
+                return Err(OpenFailure::KeysGone);
+            };
+            let opened = previous.key.open(pn, packet, header_len);
+            let len = opened.or_else(|e| self.on_failure(e))?;
+            return Ok(Opened {
+                len,
+                generation: self.generation - 1,
+                peer_updated: false,
+            });
+        }
+        self.open_next(now, pto, pn, packet, header_len)
+    }
+
+    fn open_next(
+        &mut self,
+        now: Instant,
+        pto: Duration,
+        pn: u64,
+        packet: &mut [u8],
+        header_len: usize,
+    ) -> Result<Opened, OpenFailure> {
+        let opened = self.next.remote.open(pn, packet, header_len);
+        let len = opened.or_else(|e| self.on_failure(e))?;
+        self.rotate();
+        self.on_peer_followed(now, pto, pn);
+        Ok(Opened {
+            len,
+            generation: self.generation,
+            peer_updated: true,
+        })
+    }
+
+    /// The first packet of the current phase arrived: from here the previous key has three PTOs to live, and
+    /// so long we begin no other update (RFC 9001 §6.5).
+    fn on_peer_followed(&mut self, now: Instant, pto: Duration, pn: u64) {
+        self.first_received = Some(pn);
+        let until = now + pto.saturating_mul(3);
+        if let Some(previous) = &mut self.previous {
+            previous.drop_at = Some(until);
+            self.not_before = until;
+        }
+    }
+
+    fn on_failure(&mut self, _: OpenError) -> Result<usize, OpenFailure> {
+        self.forged += 1;
+        if self.forged > self.current.remote.integrity_limit() {
+            return Err(AeadLimitReached.into());
+        }
+        Err(OpenFailure::Unauthentic)
+    }
+
+    fn rotate(&mut self) {
+        let next = core::mem::replace(&mut self.next, self.source.next_phase());
+        let old = core::mem::replace(&mut self.current, next);
+        self.previous = Some(Previous {
+            key: old.remote,
+            drop_at: None,
+        });
+        self.phase = self.phase.flipped();
+        self.generation += 1;
+        self.first_received = None;
+        self.first_sent = None;
+        self.acked = false;
+        self.sealed = 0;
+    }
+
+    /// The handshake is confirmed: updates of our own are allowed from now on (RFC 9001 §6).
+    pub fn on_confirmed(&mut self) {
+        self.confirmed = true;
+    }
+
+    /// An ACK for 1-RTT packets arrived. `generation` is that of the packet that carried it.
+    ///
+    /// # Errors
+    /// [`KeyUpdateError`] if it acknowledges packets of the current phase from an older one (RFC 9001 §6.2).
+    #[inline]
+    pub fn on_ack(&mut self, largest_acked: u64, generation: u64) -> Result<(), KeyUpdateError> {
+        if self.acked || self.first_sent.is_none_or(|first| largest_acked < first) {
+            return Ok(());
+        }
+        if generation < self.generation {
+            return Err(KeyUpdateError);
+        }
+        self.acked = true;
+        Ok(())
+    }
+
+    /// True if an update of our own may begin: handshake confirmed, a packet of the current phase
+    /// acknowledged, and three PTOs gone since the last change (RFC 9001 §6.1, §6.5).
+    #[must_use]
+    pub fn may_update(&self, now: Instant) -> bool {
+        self.confirmed && self.acked && now >= self.not_before
+    }
+
+    /// True if the current key has sealed enough and [`begin_update`](Self::begin_update) would succeed.
+    #[inline]
+    #[must_use]
+    pub fn wants_update(&self, now: Instant) -> bool {
+        self.sealed >= self.update_after && self.may_update(now)
+    }
+
+    /// Begins the next phase. False (and nothing changed) while [`may_update`](Self::may_update) is false.
+    pub fn begin_update(&mut self, now: Instant) -> bool {
+        if !self.may_update(now) {
+            return false;
+        }
+        self.rotate();
+        true
+    }
+
+    /// When [`on_time`](Self::on_time) has something to do. Old keys may be dropped late: [`open`](Self::open)
+    /// does it too.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.previous.as_ref().and_then(|p| p.drop_at)
+    }
+
+    /// Drops old keys whose time is over.
+    pub fn on_time(&mut self, now: Instant) {
+        if self.deadline().is_some_and(|at| at <= now) {
+            self.previous = None;
+        }
+    }
+}

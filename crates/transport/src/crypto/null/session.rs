@@ -1,0 +1,334 @@
+//! The null cipher's handshake: TLS 1.3's flights without its cryptography.
+//!
+//! ```text
+//!   client                                   server
+//!     ClientHello            ─Initial─►
+//!                            ◄─Initial─        ServerHello
+//!                            ◄Handshake        EncryptedExtensions, Certificate, CertificateVerify, Finished
+//!     Finished               Handshake►
+//! ```
+
+use super::super::{ExportError, HandshakeData, HandshakeError, KeyChange, Session, Side};
+use super::Limits;
+use super::keys::{Digest, NullPhases, keys_for};
+use super::message::{self, failure};
+
+/// What comes next, to read or to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    SendClientHello,
+    AwaitClientHello,
+    AwaitServerHello,
+    SendServerHello,
+    TakeHandshakeKeys,
+    SendServerFlight,
+    AwaitEncryptedExtensions,
+    AwaitCertificate,
+    AwaitCertificateVerify,
+    AwaitServerFinished,
+    SendClientFinished,
+    AwaitClientFinished,
+    Done,
+}
+
+pub(super) struct NullSession {
+    side: Side,
+    step: Step,
+    limits: Limits,
+    protocols: Vec<Vec<u8>>,
+    server_name: Option<String>,
+    local_parameters: Vec<u8>,
+    peer_parameters: Option<Vec<u8>>,
+    protocol: Option<Vec<u8>>,
+    random: u64,
+    secret: u64,
+    transcript: Digest,
+    incoming: Vec<u8>,
+}
+
+impl NullSession {
+    pub(super) fn client(
+        server_name: &str,
+        protocols: Vec<Vec<u8>>,
+        local_parameters: Vec<u8>,
+        seed: u64,
+        limits: Limits,
+    ) -> Self {
+        Self {
+            server_name: Some(server_name.to_owned()),
+            ..Self::new(
+                Side::Client,
+                Step::SendClientHello,
+                protocols,
+                local_parameters,
+                seed,
+                limits,
+            )
+        }
+    }
+
+    pub(super) fn server(
+        protocols: Vec<Vec<u8>>,
+        local_parameters: Vec<u8>,
+        seed: u64,
+        limits: Limits,
+    ) -> Self {
+        Self::new(
+            Side::Server,
+            Step::AwaitClientHello,
+            protocols,
+            local_parameters,
+            seed,
+            limits,
+        )
+    }
+
+    fn new(
+        side: Side,
+        step: Step,
+        protocols: Vec<Vec<u8>>,
+        local_parameters: Vec<u8>,
+        seed: u64,
+        limits: Limits,
+    ) -> Self {
+        Self {
+            side,
+            step,
+            limits,
+            protocols,
+            server_name: None,
+            local_parameters,
+            peer_parameters: None,
+            protocol: None,
+            random: Digest::new(seed).number(side.is_client().into()).finish().0,
+            secret: 0,
+            transcript: Digest::new(0),
+            incoming: Vec::new(),
+        }
+    }
+
+    /// Writes a message and adds it to the transcript.
+    fn say(&mut self, kind: u8, fields: &[&[u8]], out: &mut Vec<u8>) {
+        let start = out.len();
+        message::write(kind, fields, out);
+        let said = out.get(start..).unwrap_or(&[]);
+        self.transcript = self.transcript.clone().absorb(said);
+    }
+
+    fn say_finished(&mut self, out: &mut Vec<u8>) {
+        let sum = self.transcript.clone().finish_bytes();
+        self.say(message::FINISHED, &[&sum], out);
+    }
+
+    fn check_finished(&self, mut body: &[u8]) -> Result<(), HandshakeError> {
+        if message::field(&mut body)? == self.transcript.clone().finish_bytes() {
+            Ok(())
+        } else {
+            Err(failure(message::DECRYPT_ERROR, "transcripts differ"))
+        }
+    }
+
+    fn read_random(field: &[u8]) -> Result<u64, HandshakeError> {
+        field
+            .first_chunk()
+            .map(|b| u64::from_be_bytes(*b))
+            .ok_or_else(|| failure(message::DECODE_ERROR, "random too short"))
+    }
+
+    /// Both sides compute it from the hellos.
+    fn agree(&mut self, client: u64, server: u64) {
+        self.secret = Digest::new(client).number(server).finish().0;
+    }
+
+    fn handshake_keys(&self) -> KeyChange {
+        let secret = Digest::new(self.secret).number(1).finish().0;
+        KeyChange::Handshake(keys_for(secret, self.side, self.limits))
+    }
+
+    fn one_rtt_keys(&self) -> KeyChange {
+        let secret = Digest::new(self.secret).number(2).finish().0;
+        KeyChange::OneRtt(
+            keys_for(secret, self.side, self.limits),
+            Box::new(NullPhases {
+                secret,
+                side: self.side,
+                limits: self.limits,
+            }),
+        )
+    }
+
+    fn read_client_hello(&mut self, mut body: &[u8]) -> Result<(), HandshakeError> {
+        let client = Self::read_random(message::field(&mut body)?)?;
+        let name = message::field(&mut body)?;
+        self.server_name = String::from_utf8(name.to_vec()).ok();
+        self.peer_parameters = Some(message::field(&mut body)?.to_vec());
+        let mut offered = message::field(&mut body)?;
+        let mut theirs = Vec::new();
+        while !offered.is_empty() {
+            theirs.push(message::field(&mut offered)?);
+        }
+        self.protocol = self
+            .protocols
+            .iter()
+            .find(|ours| theirs.contains(&ours.as_slice()))
+            .cloned();
+        if self.protocol.is_none() && !self.protocols.is_empty() {
+            return Err(HandshakeError::NoApplicationProtocol);
+        }
+        self.agree(client, self.random);
+        self.step = Step::SendServerHello;
+        Ok(())
+    }
+
+    fn read_encrypted_extensions(&mut self, mut body: &[u8]) -> Result<(), HandshakeError> {
+        self.peer_parameters = Some(message::field(&mut body)?.to_vec());
+        let chosen = message::field(&mut body)?;
+        self.protocol = self.protocols.iter().find(|p| *p == chosen).cloned();
+        if self.protocol.is_none() && !(self.protocols.is_empty() && chosen.is_empty()) {
+            return Err(HandshakeError::NoApplicationProtocol);
+        }
+        self.step = Step::AwaitCertificate;
+        Ok(())
+    }
+
+    fn read_message(&mut self, kind: u8, mut body: &[u8]) -> Result<(), HandshakeError> {
+        match (self.step, kind) {
+            (Step::AwaitClientHello, message::CLIENT_HELLO) => self.read_client_hello(body)?,
+            (Step::AwaitServerHello, message::SERVER_HELLO) => {
+                let server = Self::read_random(message::field(&mut body)?)?;
+                self.agree(self.random, server);
+                self.step = Step::TakeHandshakeKeys;
+            }
+            (Step::AwaitEncryptedExtensions, message::ENCRYPTED_EXTENSIONS) => {
+                self.read_encrypted_extensions(body)?;
+            }
+            (Step::AwaitCertificate, message::CERTIFICATE) => {
+                self.step = Step::AwaitCertificateVerify;
+            }
+            (Step::AwaitCertificateVerify, message::CERTIFICATE_VERIFY) => {
+                self.step = Step::AwaitServerFinished;
+            }
+            (Step::AwaitServerFinished, message::FINISHED) => {
+                self.check_finished(body)?;
+                self.step = Step::SendClientFinished;
+            }
+            (Step::AwaitClientFinished, message::FINISHED) => {
+                self.check_finished(body)?;
+                self.step = Step::Done;
+            }
+            _ => {
+                return Err(failure(
+                    message::UNEXPECTED_MESSAGE,
+                    "handshake message out of order",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Session for NullSession {
+    fn read_handshake(&mut self, bytes: &[u8]) -> Result<(), HandshakeError> {
+        self.incoming.extend_from_slice(bytes);
+        while let Some((kind, whole)) = message::next(&mut self.incoming)? {
+            self.read_message(kind, whole.get(4..).unwrap_or(&[]))?;
+            self.transcript = self.transcript.clone().absorb(&whole);
+        }
+        Ok(())
+    }
+
+    fn write_handshake(&mut self, out: &mut Vec<u8>) -> Option<KeyChange> {
+        match self.step {
+            Step::SendClientHello => {
+                let mut offered = Vec::new();
+                for protocol in &self.protocols {
+                    let len = u16::try_from(protocol.len()).unwrap_or(0);
+                    offered.extend_from_slice(&len.to_be_bytes());
+                    offered.extend_from_slice(protocol);
+                }
+                let name = self.server_name.clone().unwrap_or_default();
+                let parameters = core::mem::take(&mut self.local_parameters);
+                self.say(
+                    message::CLIENT_HELLO,
+                    &[
+                        &self.random.to_be_bytes(),
+                        name.as_bytes(),
+                        &parameters,
+                        &offered,
+                    ],
+                    out,
+                );
+                self.step = Step::AwaitServerHello;
+                None
+            }
+            Step::SendServerHello => {
+                self.say(message::SERVER_HELLO, &[&self.random.to_be_bytes()], out);
+                self.step = Step::SendServerFlight;
+                Some(self.handshake_keys())
+            }
+            Step::TakeHandshakeKeys => {
+                self.step = Step::AwaitEncryptedExtensions;
+                Some(self.handshake_keys())
+            }
+            Step::SendServerFlight => {
+                let parameters = core::mem::take(&mut self.local_parameters);
+                let protocol = self.protocol.clone().unwrap_or_default();
+                self.say(
+                    message::ENCRYPTED_EXTENSIONS,
+                    &[&parameters, &protocol],
+                    out,
+                );
+                self.say(message::CERTIFICATE, &[], out);
+                self.say(message::CERTIFICATE_VERIFY, &[], out);
+                self.say_finished(out);
+                self.step = Step::AwaitClientFinished;
+                Some(self.one_rtt_keys())
+            }
+            Step::SendClientFinished => {
+                self.say_finished(out);
+                self.step = Step::Done;
+                Some(self.one_rtt_keys())
+            }
+            _ => None,
+        }
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.step != Step::Done
+    }
+
+    fn peer_transport_parameters(&self) -> Option<&[u8]> {
+        self.peer_parameters.as_deref()
+    }
+
+    fn handshake_data(&self) -> HandshakeData {
+        HandshakeData {
+            protocol: self.protocol.clone(),
+            server_name: self.server_name.clone().filter(|_| self.side.is_server()),
+        }
+    }
+
+    fn peer_certificates(&self) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
+    fn export_keying_material(
+        &self,
+        out: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportError> {
+        if self.is_handshaking() {
+            return Err(ExportError);
+        }
+        let base = Digest::new(self.secret).absorb(label).absorb(context);
+        for (i, block) in out.chunks_mut(16).enumerate() {
+            let bytes = base.clone().number(i as u64).finish_bytes();
+            block
+                .iter_mut()
+                .zip(bytes)
+                .for_each(|(to, from)| *to = from);
+        }
+        Ok(())
+    }
+}
