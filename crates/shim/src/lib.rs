@@ -1,1 +1,44 @@
-//! Under construction.
+//! The small header that stands in front of a datagram and that routers rewrite in flight.
+//!
+//! ```text
+//!   IP ─ UDP ─┬─ shim (8…60 bytes) ─┬─ QUIC packet, encrypted
+//!             │ prefix · fields · check
+//!             └ routers read and rewrite this, and nothing behind it
+//! ```
+//!
+//! - [`demux`]: is this datagram a shim, QUIC, or something else?
+//! - [`frame`]: prefix, length, magic and check of every kind of shim; the fields belong to the protocol's crate.
+//! - [`ip`] and [`udp`]: from the first byte of an IP packet to the UDP payload, and the few rewrites of a router.
+//! - [`checksum`]: the Internet checksum and its incremental update.
+//! - [`quick_start`]: the one kind of shim that needs no crate of its own.
+//!
+//! Views are parsed once and checked in full; typed representations hold legal values only. No function
+//! of this crate panics, whatever bytes and offsets it is given: bytes that are not there read as an
+//! error or `None`, and a write to them is refused. Nothing here allocates, so the crate is `no_std`.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation
+    )
+)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod checksum;
+mod crc;
+pub mod demux;
+pub mod frame;
+pub mod ip;
+pub mod quick_start;
+pub mod udp;
+
+pub use crc::crc16;
+pub use frame::{Framed, FramingError, Kind};

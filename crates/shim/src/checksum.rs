@@ -1,0 +1,193 @@
+//! The Internet checksum (RFC 1071) and its incremental update (RFC 1624).
+
+/// A sum in ones' complement that is being gathered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sum(u64);
+
+impl Sum {
+    /// The empty sum.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(0)
+    }
+
+    /// Adds bytes as big-endian 16-bit words; an odd last byte is padded with zero, so only the last call
+    /// may have an odd number of bytes.
+    #[inline]
+    #[must_use]
+    pub fn bytes(self, bytes: &[u8]) -> Self {
+        // 2³² ≡ 1 modulo 2¹⁶−1, so words of four bytes add up just as well, half as often. An IP packet
+        // has at most 2¹⁴ of them: no overflow.
+        let (words, rest) = bytes.as_chunks::<4>();
+        let mut sum = self.0;
+        for &word in words {
+            sum = sum.saturating_add(u64::from(u32::from_be_bytes(word)));
+        }
+        let mut last = [0; 4];
+        for (to, from) in last.iter_mut().zip(rest) {
+            *to = *from;
+        }
+        Self(sum.saturating_add(u64::from(u32::from_be_bytes(last))))
+    }
+
+    /// Adds a number, as its 16-bit words.
+    #[inline]
+    #[must_use]
+    pub const fn number(self, number: u32) -> Self {
+        Self(self.0.saturating_add(number as u64))
+    }
+
+    /// The sum as 16 bits, not yet complemented.
+    #[inline]
+    #[must_use]
+    pub const fn fold(self) -> u16 {
+        let sum = (self.0 >> 32) + (self.0 & 0xFFFF_FFFF);
+        let sum = (sum >> 32) + (sum & 0xFFFF_FFFF);
+        let sum = (sum >> 16) + (sum & 0xFFFF);
+        let sum = (sum >> 16) + (sum & 0xFFFF);
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "folded to 16 bits; the mask says it"
+        )]
+        {
+            ((sum >> 16) + (sum & 0xFFFF)) as u16
+        }
+    }
+
+    /// The checksum: the complement of the sum.
+    #[inline]
+    #[must_use]
+    pub const fn finish(self) -> u16 {
+        !self.fold()
+    }
+}
+
+/// What replacing some bytes does to a checksum that covers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delta(u16);
+
+impl Delta {
+    /// The change from `old` to `new`, which start at an even offset of what the checksum covers. Where
+    /// the lengths differ, the shorter one counts as filled up with zeros.
+    #[inline]
+    #[must_use]
+    pub fn between(old: &[u8], new: &[u8]) -> Self {
+        let old = Sum::new().bytes(old).fold();
+        let new = Sum::new().bytes(new).fold();
+        Self(
+            Sum::new()
+                .number(u32::from(!old))
+                .number(u32::from(new))
+                .fold(),
+        )
+    }
+
+    /// The change of one 16-bit word.
+    #[inline]
+    #[must_use]
+    pub const fn word(old: u16, new: u16) -> Self {
+        Self(Sum::new().number(!old as u32).number(new as u32).fold())
+    }
+
+    /// The same change when the bytes start at an odd offset (RFC 1071 §2 (B)).
+    #[inline]
+    #[must_use]
+    pub const fn at_odd_offset(self) -> Self {
+        Self(self.0.swap_bytes())
+    }
+
+    /// The checksum after the change: HC' = ~(~HC + ~m + m'), RFC 1624 equation 3.
+    #[inline]
+    #[must_use]
+    pub const fn apply(self, checksum: u16) -> u16 {
+        Sum::new()
+            .number(!checksum as u32)
+            .number(self.0 as u32)
+            .finish()
+    }
+}
+
+/// The UDP checksum after a change, where the field is a whole checksum.
+///
+/// 0 means "none" and stays 0 (RFC 768; for IPv6 RFC 6935). A result of 0 is written as 0xFFFF.
+#[inline]
+#[must_use]
+pub const fn update_udp(checksum: u16, delta: Delta) -> u16 {
+    if checksum == 0 {
+        return 0;
+    }
+    match delta.apply(checksum) {
+        0 => 0xFFFF,
+        new => new,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// RFC 1071 §4.1, word by word.
+    fn plain(bytes: &[u8]) -> u16 {
+        let mut sum = 0u32;
+        for pair in bytes.chunks(2) {
+            sum += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+            sum = (sum & 0xFFFF) + (sum >> 16);
+        }
+        !(sum as u16)
+    }
+
+    #[test]
+    fn known_answers() {
+        // RFC 1071 §3: the sum of 00 01 f2 03 f4 f5 f6 f7 is ddf2.
+        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(Sum::new().bytes(&bytes).fold(), 0xddf2);
+        // RFC 1624 §4: HC = DD2F, m = 5555, m' = 3285, HC' = 0000 (and not FFFF).
+        assert_eq!(Delta::word(0x5555, 0x3285).apply(0xDD2F), 0x0000);
+    }
+
+    #[test]
+    fn udp_rules() {
+        let change = Delta::word(0x5555, 0x3285);
+        assert_eq!(update_udp(0, change), 0, "no checksum stays none");
+        assert_eq!(
+            update_udp(0xDD2F, change),
+            0xFFFF,
+            "a sum of zero is written as FFFF"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn sum_is_the_plain_one(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+            prop_assert_eq!(Sum::new().bytes(&bytes).finish(), plain(&bytes));
+        }
+
+        #[test]
+        fn sums_of_parts_add_up(a in proptest::collection::vec(any::<[u8; 2]>(), 0..50), b in proptest::collection::vec(any::<u8>(), 0..50)) {
+            let a: Vec<u8> = a.concat();
+            prop_assert_eq!(Sum::new().bytes(&a).bytes(&b).finish(), plain(&[a, b].concat()));
+        }
+
+        /// Unless all bytes are zero (impossible in a pseudo-header's company), the update is the full sum.
+        #[test]
+        fn incremental_equals_full(
+            mut bytes in proptest::collection::vec(any::<u8>(), 40..200),
+            new in proptest::collection::vec(any::<u8>(), 1..40),
+            at in 0..40usize,
+        ) {
+            bytes[0] = 0x45;
+            let at = at.clamp(1, bytes.len() - new.len());
+            let before = plain(&bytes);
+            let old = bytes[at..at + new.len()].to_vec();
+            bytes[at..at + new.len()].copy_from_slice(&new);
+            let mut delta = Delta::between(&old, &new);
+            if at % 2 == 1 {
+                delta = delta.at_odd_offset();
+            }
+            prop_assert_eq!(delta.apply(before), plain(&bytes));
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The frame that every kind of shim shares.
+//!
+//! ```text
+//!    0      1      2      3      4 …             len-2  len-1
+//!   ┌──────┬──────┬─────────────┬──────────────┬─────────────┐
+//!   │kind  │v│len │ magic       │ fields       │ check       │   all big-endian
+//!   └──────┴──────┴─────────────┴──────────────┴─────────────┘
+//!   kind   0b0000_1kkk
+//!   v      version, 4 bits: 1
+//!   len    length of the whole shim in words of 4 bytes, 4 bits: 2…15, so 8…60 bytes
+//!   magic  0x7A3D
+//!   check  16-bit cyclic redundancy check ([`crate::crc16`]) over everything before it
+//! ```
+//!
+//! This much holds for every kind and every version, so unknown ones can be recognised and stepped over.
+//!
+//! **False positives.** A router that looks into every UDP datagram takes foreign random bytes for a shim with
+//! probability 2⁻⁵ (first byte) · 2⁻⁴ (version) · 2⁻⁴ (the kind's length) · 2⁻¹⁶ (magic) · 2⁻¹⁶ (check) = 2⁻⁴⁵.
+//! The check is against accidents. It is no authentication: whoever can write a datagram can write a valid check.
+
+use core::{error, fmt};
+
+use crate::crc16;
+
+/// Bytes of the prefix: kind, version and length, magic.
+pub const PREFIX_LEN: usize = 4;
+/// Bytes of the check at the end.
+pub const CHECK_LEN: usize = 2;
+/// Shortest shim, in bytes.
+pub const MIN_LEN: usize = 8;
+/// Longest shim, in bytes.
+pub const MAX_LEN: usize = 60;
+/// The version that this crate writes.
+pub const VERSION: u8 = 1;
+/// Bytes 2 and 3 of every shim.
+pub const MAGIC: u16 = 0x7A3D;
+
+/// What kind of header a shim is: 0…7.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Kind(u8);
+
+impl Kind {
+    /// VCP: load code.
+    pub const VCP: Self = Self(0);
+    /// XCP: explicit rate feedback.
+    pub const XCP: Self = Self(1);
+    /// Quick-Start: rate request.
+    pub const QUICK_START: Self = Self(2);
+
+    /// The kind with this number, if it is one.
+    #[must_use]
+    pub const fn new(number: u8) -> Option<Self> {
+        if number < 8 { Some(Self(number)) } else { None }
+    }
+
+    /// The kind of a datagram with this first byte, if it can be a shim.
+    #[inline]
+    #[must_use]
+    pub const fn from_first_byte(first: u8) -> Option<Self> {
+        if first & 0xF8 == 0x08 {
+            Some(Self(first & 7))
+        } else {
+            None
+        }
+    }
+
+    /// Its number, 0…7; also its number in the `explicit_feedback` transport parameter.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+}
+
+/// Why bytes are not (such) a shim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FramingError {
+    /// The first byte or the magic is not a shim's: something else.
+    NotShim,
+    /// The length field is below 2 words, or not that of the expected kind.
+    Length,
+    /// Fewer bytes than the prefix, or than the length field says.
+    Truncated,
+    /// The check does not match: damaged, not to be believed.
+    Check,
+    /// A sound shim of another kind than asked for.
+    Kind,
+    /// A sound shim of another version than this crate reads.
+    Version,
+}
+
+impl fmt::Display for FramingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotShim => "not a shim",
+            Self::Length => "shim of impossible length",
+            Self::Truncated => "shim cut short",
+            Self::Check => "shim with a wrong check",
+            Self::Kind => "shim of another kind",
+            Self::Version => "shim of another version",
+        })
+    }
+}
+
+impl error::Error for FramingError {}
+
+/// The prefix of a shim of `N` bytes. `N` is a multiple of 4 from 8 to 60, or it does not compile.
+#[inline]
+#[must_use]
+pub const fn prefix<const N: usize>(kind: Kind) -> [u8; PREFIX_LEN] {
+    const {
+        assert!(N.is_multiple_of(4) && N >= MIN_LEN && N <= MAX_LEN);
+    };
+    #[expect(clippy::cast_possible_truncation, reason = "N is at most 60")]
+    let words = (N / 4) as u8;
+    let [m0, m1] = MAGIC.to_be_bytes();
+    [0x08 | kind.number(), VERSION << 4 | words, m0, m1]
+}
+
+/// How many bytes the shim in front of `datagram` takes, by its prefix alone: to step over a shim that is
+/// unknown or whose check failed.
+///
+/// # Errors
+/// [`FramingError::NotShim`], [`FramingError::Length`] or [`FramingError::Truncated`].
+#[inline]
+pub fn declared_len(datagram: &[u8]) -> Result<usize, FramingError> {
+    let Some(&[first, version_words, m0, m1]) = datagram.first_chunk::<PREFIX_LEN>() else {
+        return Err(match datagram.first() {
+            Some(&first) if Kind::from_first_byte(first).is_some() => FramingError::Truncated,
+            _ => FramingError::NotShim,
+        });
+    };
+    if Kind::from_first_byte(first).is_none() || u16::from_be_bytes([m0, m1]) != MAGIC {
+        return Err(FramingError::NotShim);
+    }
+    let len = usize::from(version_words & 0x0F) * 4;
+    if len < MIN_LEN {
+        Err(FramingError::Length)
+    } else if len > datagram.len() {
+        Err(FramingError::Truncated)
+    } else {
+        Ok(len)
+    }
+}
+
+/// A sound shim of any kind and version: a checked view. Its methods never fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Framed<'a> {
+    bytes: &'a [u8],
+    kind: Kind,
+    version: u8,
+}
+
+impl<'a> Framed<'a> {
+    /// Checks the shim in front of `datagram`; what follows it is not looked at.
+    ///
+    /// # Errors
+    /// [`FramingError`], but neither `Kind` nor `Version`.
+    #[inline]
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, FramingError> {
+        let len = declared_len(datagram)?;
+        let bytes = datagram.get(..len).ok_or(FramingError::Truncated)?;
+        let (Some(&[first, version_words]), Some((covered, check))) = (
+            bytes.first_chunk::<2>(),
+            bytes.split_last_chunk::<CHECK_LEN>(),
+        ) else {
+            return Err(FramingError::Truncated);
+        };
+        if crc16(covered) != u16::from_be_bytes(*check) {
+            return Err(FramingError::Check);
+        }
+        Ok(Self {
+            bytes,
+            kind: Kind::from_first_byte(first).ok_or(FramingError::NotShim)?,
+            version: version_words >> 4,
+        })
+    }
+
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Its version.
+    #[must_use]
+    pub const fn version(&self) -> u8 {
+        self.version
+    }
+
+    /// Its length in bytes, prefix and check included: 8…60.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a shim is never empty")]
+    pub const fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// All of it, prefix and check included.
+    #[must_use]
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The fields between prefix and check.
+    #[must_use]
+    pub fn fields(&self) -> &'a [u8] {
+        self.bytes
+            .get(PREFIX_LEN..self.bytes.len().saturating_sub(CHECK_LEN))
+            .unwrap_or(&[])
+    }
+}
+
+/// Checks that `datagram` starts with a sound shim of `kind`, of this crate's version and of `N` bytes.
+///
+/// # Errors
+/// [`FramingError`].
+#[inline]
+pub fn expect<const N: usize>(kind: Kind, datagram: &[u8]) -> Result<&[u8; N], FramingError> {
+    let Some(bytes) = datagram.first_chunk::<N>() else {
+        return Err(explain::<N>(kind, datagram));
+    };
+    let (Some(found), Some((covered, check))) = (
+        bytes.first_chunk::<PREFIX_LEN>(),
+        bytes.split_last_chunk::<CHECK_LEN>(),
+    ) else {
+        return Err(FramingError::Truncated);
+    };
+    if *found != prefix::<N>(kind) {
+        return Err(explain::<N>(kind, datagram));
+    }
+    if crc16(covered) != u16::from_be_bytes(*check) {
+        return Err(FramingError::Check);
+    }
+    Ok(bytes)
+}
+
+/// What is wrong with a shim whose prefix is not that of `kind` and `N`.
+#[cold]
+fn explain<const N: usize>(kind: Kind, datagram: &[u8]) -> FramingError {
+    match Framed::parse(datagram) {
+        Err(error) => error,
+        Ok(framed) if framed.version() != VERSION => FramingError::Version,
+        Ok(framed) if framed.kind() != kind => FramingError::Kind,
+        Ok(_) => FramingError::Length,
+    }
+}
+
+/// Writes prefix and check around fields that are already in place.
+#[inline]
+pub fn seal<const N: usize>(kind: Kind, shim: &mut [u8; N]) {
+    if let Some(start) = shim.first_chunk_mut::<PREFIX_LEN>() {
+        *start = prefix::<N>(kind);
+    }
+    renew_check(shim);
+}
+
+/// Renews the check after fields were rewritten.
+#[inline]
+pub fn renew_check<const N: usize>(shim: &mut [u8; N]) {
+    if let Some((covered, check)) = shim.split_last_chunk_mut::<CHECK_LEN>() {
+        *check = crc16(covered).to_be_bytes();
+    }
+}
+
+#[cfg(test)]
+#[path = "frame_tests.rs"]
+mod tests;

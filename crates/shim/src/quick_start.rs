@@ -1,0 +1,255 @@
+//! Quick-Start as a shim (kind 2, 16 bytes): one question for a starting rate.
+//!
+//! ```text
+//!    0 … 3    4    5    6        7                8 … 13    14   15
+//!   ┌────────┬─────────┬────────┬────────────────┬─────────┬─────────┐
+//!   │ prefix │ rate    │ QS TTL │ function, 0000 │ nonce   │ check   │
+//!   └────────┴─────────┴────────┴────────────────┴─────────┴─────────┘
+//! ```
+//!
+//! Roles of the fields as in RFC 4782 §3. Its rate code, a power of two times 40 kbit/s, is too coarse (1 Gbit/s is
+//! granted as 655 Mbit/s), so the rate here is a 16-bit float, see [`Rate`].
+
+use crate::frame::{self, FramingError, Kind};
+
+/// Bytes of a Quick-Start shim.
+pub const LEN: usize = 16;
+
+/// A rate in 16 bits: 5 bits of exponent e above 11 bits of mantissa m.
+///
+/// In bytes per second: m for e = 0, (2048 + m) · 2^(e−1) above, so from 0 to 4.4·10¹² in steps of at most
+/// 1/2048. The order of the codes is the order of the rates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rate(u16);
+
+impl Rate {
+    /// The largest rate: 4095 · 2³⁰ bytes per second.
+    pub const MAX: Self = Self(u16::MAX);
+
+    /// The rate with this code.
+    #[must_use]
+    pub const fn from_code(code: u16) -> Self {
+        Self(code)
+    }
+
+    /// Its 16 bits.
+    #[must_use]
+    pub const fn code(self) -> u16 {
+        self.0
+    }
+
+    /// The largest rate that is not above `bytes_per_second`: what a router grants.
+    #[must_use]
+    pub const fn floor(bytes_per_second: u64) -> Self {
+        let bits = 64 - bytes_per_second.leading_zeros();
+        if bits <= 11 {
+            #[expect(clippy::cast_possible_truncation, reason = "at most 11 bits")]
+            return Self(bytes_per_second as u16);
+        }
+        let exponent = bits - 11;
+        if exponent > 31 {
+            return Self::MAX;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "5 and 11 bits")]
+        let code = (exponent as u16) << 11 | ((bytes_per_second >> (exponent - 1)) as u16 & 0x7FF);
+        Self(code)
+    }
+
+    /// The smallest rate that is not below `bytes_per_second`, or [`MAX`](Self::MAX): what a sender asks for.
+    #[must_use]
+    pub const fn ceil(bytes_per_second: u64) -> Self {
+        let floor = Self::floor(bytes_per_second);
+        if floor.bytes_per_second() < bytes_per_second {
+            Self(floor.0.saturating_add(1))
+        } else {
+            floor
+        }
+    }
+
+    /// In bytes per second.
+    #[must_use]
+    pub const fn bytes_per_second(self) -> u64 {
+        let mantissa = (self.0 & 0x7FF) as u64;
+        match self.0 >> 11 {
+            0 => mantissa,
+            exponent => (2048 + mantissa) << (exponent - 1),
+        }
+    }
+}
+
+/// What a Quick-Start shim is for (RFC 4782 §3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    /// A request that routers lower.
+    Request,
+    /// The sender reports the rate that was approved.
+    Report,
+    /// A number that this crate does not know: routers leave the shim alone.
+    Unknown(u8),
+}
+
+/// The fields of a Quick-Start shim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repr {
+    /// Request or report.
+    pub function: Function,
+    /// The rate asked for, granted so far, or approved. 0: denied.
+    pub rate: Rate,
+    /// Lowered with the IP TTL by each router that takes part, so that the difference tells whether all did.
+    pub qs_ttl: u8,
+    /// Random; its lower 48 bits are carried.
+    pub nonce: u64,
+}
+
+impl Repr {
+    /// Reads the shim in front of `datagram`.
+    ///
+    /// # Errors
+    /// [`FramingError`].
+    pub fn parse(datagram: &[u8]) -> Result<Self, FramingError> {
+        let &[
+            _,
+            _,
+            _,
+            _,
+            r0,
+            r1,
+            qs_ttl,
+            function,
+            n0,
+            n1,
+            n2,
+            n3,
+            n4,
+            n5,
+            _,
+            _,
+        ] = frame::expect::<LEN>(Kind::QUICK_START, datagram)?;
+        Ok(Self {
+            function: match function >> 4 {
+                0 => Function::Request,
+                8 => Function::Report,
+                other => Function::Unknown(other),
+            },
+            rate: Rate(u16::from_be_bytes([r0, r1])),
+            qs_ttl,
+            nonce: u64::from_be_bytes([0, 0, n0, n1, n2, n3, n4, n5]),
+        })
+    }
+
+    /// The shim, sealed.
+    #[must_use]
+    pub fn emit(&self) -> [u8; LEN] {
+        let [r0, r1] = self.rate.0.to_be_bytes();
+        let function = match self.function {
+            Function::Request => 0,
+            Function::Report => 8 << 4,
+            Function::Unknown(other) => other << 4,
+        };
+        let [_, _, n0, n1, n2, n3, n4, n5] = self.nonce.to_be_bytes();
+        let mut shim = [
+            0,
+            0,
+            0,
+            0,
+            r0,
+            r1,
+            self.qs_ttl,
+            function,
+            n0,
+            n1,
+            n2,
+            n3,
+            n4,
+            n5,
+            0,
+            0,
+        ];
+        frame::seal(Kind::QUICK_START, &mut shim);
+        shim
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn known_rates() {
+        for (rate, code) in [
+            (0, 0x0000),
+            (1, 0x0001),
+            (2047, 0x07FF),
+            (2048, 0x0800),
+            (4095, 0x0FFF),
+            (4096, 0x1000),
+            (4095 << 30, 0xFFFF),
+        ] {
+            assert_eq!(Rate::floor(rate).code(), code, "{rate}");
+            assert_eq!(Rate::ceil(rate).code(), code, "{rate}");
+            assert_eq!(Rate::from_code(code).bytes_per_second(), rate);
+        }
+        // 1 Gbit/s = 125·10⁶ B/s = 3814.697… · 2¹⁵, so between 3814 and 3815.
+        assert_eq!(Rate::floor(125_000_000).bytes_per_second(), 3814 << 15);
+        assert_eq!(Rate::ceil(125_000_000).bytes_per_second(), 3815 << 15);
+        assert_eq!(Rate::floor(u64::MAX), Rate::MAX);
+        assert_eq!(Rate::ceil(u64::MAX), Rate::MAX);
+    }
+
+    #[test]
+    fn every_code_is_a_rate_of_its_own_in_order() {
+        let mut last = None;
+        for code in 0..=u16::MAX {
+            let rate = Rate::from_code(code).bytes_per_second();
+            assert!(last < Some(rate));
+            assert_eq!(Rate::floor(rate).code(), code);
+            last = Some(rate);
+        }
+    }
+
+    #[test]
+    fn known_shim() {
+        let repr = Repr {
+            function: Function::Report,
+            rate: Rate::from_code(0x1234),
+            qs_ttl: 63,
+            nonce: 0x0102_0304_0506,
+        };
+        let shim = repr.emit();
+        assert_eq!(
+            shim[..14],
+            [
+                0x0A, 0x14, 0x7A, 0x3D, 0x12, 0x34, 63, 0x80, 1, 2, 3, 4, 5, 6
+            ]
+        );
+        assert_eq!(Repr::parse(&shim), Ok(repr));
+    }
+
+    proptest! {
+        #[test]
+        fn rounding_is_tight(rate in 0..=(4095u64 << 30)) {
+            let (floor, ceil) = (Rate::floor(rate), Rate::ceil(rate));
+            prop_assert!(floor.bytes_per_second() <= rate && rate <= ceil.bytes_per_second());
+            prop_assert!(ceil.code() - floor.code() <= 1);
+            prop_assert!(rate - floor.bytes_per_second() <= rate / 2048);
+        }
+
+        #[test]
+        fn round_trip(function in 0..16u8, code: u16, qs_ttl: u8, nonce in 0..1u64 << 48) {
+            let function = match function {
+                0 => Function::Request,
+                8 => Function::Report,
+                other => Function::Unknown(other),
+            };
+            let repr = Repr { function, rate: Rate::from_code(code), qs_ttl, nonce };
+            prop_assert_eq!(Repr::parse(&repr.emit()), Ok(repr));
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let _ = Repr::parse(&bytes);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! UDP datagrams inside IP packets: where the payload is, and rewriting a part of it.
+
+use crate::{
+    checksum::{self, Delta},
+    ip::{Fragment, Layout, protocol},
+};
+
+/// Bytes of a UDP header.
+pub const HEADER_LEN: usize = 8;
+
+/// What the UDP checksum field holds while a packet is inside a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChecksumState {
+    /// A whole checksum, or 0 for none: as on a wire.
+    #[default]
+    Complete,
+    /// The pseudo-header's sum only, which checksum offload will complete over the payload. It does not depend on
+    /// the payload, so a rewrite leaves it alone.
+    Partial,
+}
+
+/// Where a UDP datagram is inside an IP packet. Like [`Layout`] it holds no borrow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    header: usize,
+    end: usize,
+}
+
+impl Datagram {
+    /// Finds the UDP datagram of a packet that was walked.
+    ///
+    /// `None` if there is none that may be rewritten: another protocol, a later fragment, a payload under an
+    /// Authentication Header, or a UDP length that cannot be. In a first fragment the payload is what
+    /// this fragment holds of it.
+    #[inline]
+    #[must_use]
+    pub fn locate(bytes: &[u8], ip: &Layout) -> Option<Self> {
+        if ip.protocol() != protocol::UDP || ip.authenticated() || ip.fragment() == Fragment::Later
+        {
+            return None;
+        }
+        let upper = ip.upper(bytes);
+        let &[_, _, _, _, l0, l1, _, _] = upper.first_chunk::<HEADER_LEN>()?;
+        let length = usize::from(u16::from_be_bytes([l0, l1]));
+        if length < HEADER_LEN || (length > upper.len() && ip.fragment() == Fragment::Whole) {
+            return None;
+        }
+        let header = ip.upper_offset();
+        Some(Self {
+            header,
+            end: header + length.min(upper.len()),
+        })
+    }
+
+    /// Source and destination port.
+    #[inline]
+    #[must_use]
+    pub fn ports(&self, bytes: &[u8]) -> Option<(u16, u16)> {
+        let &[s0, s1, d0, d1] = bytes.get(self.header..)?.first_chunk::<4>()?;
+        Some((u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1])))
+    }
+
+    /// Where the payload begins, in bytes from the start of the packet.
+    #[must_use]
+    pub const fn payload_offset(&self) -> usize {
+        self.header + HEADER_LEN
+    }
+
+    /// The payload.
+    #[inline]
+    #[must_use]
+    pub fn payload<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        bytes.get(self.payload_offset()..self.end).unwrap_or(&[])
+    }
+
+    /// Replaces `N` bytes of the payload from `offset` on (bytes from the start of the payload), and renews the UDP checksum from
+    /// the difference. False, and nothing changed, if they are not all there.
+    ///
+    /// The update is incremental, so damage done to the rest of the datagram before or after stays detectable.
+    #[inline]
+    pub fn rewrite<const N: usize>(
+        &self,
+        bytes: &mut [u8],
+        offset: usize,
+        new: &[u8; N],
+        state: ChecksumState,
+    ) -> bool {
+        let Some(old) = bytes
+            .get_mut(self.payload_offset()..self.end)
+            .and_then(|payload| payload.get_mut(offset..))
+            .and_then(|rest| rest.first_chunk_mut::<N>())
+        else {
+            return false;
+        };
+        let mut change = Delta::between(old, new);
+        *old = *new;
+        if offset % 2 == 1 {
+            change = change.at_odd_offset();
+        }
+        if state == ChecksumState::Complete
+            && let Some(field) = bytes
+                .get_mut(self.header + 6..)
+                .and_then(|b| b.first_chunk_mut::<2>())
+        {
+            *field = checksum::update_udp(u16::from_be_bytes(*field), change).to_be_bytes();
+        }
+        true
+    }
+
+    /// The checksum of the whole datagram, computed in full (0 written as 0xFFFF). Only for a packet
+    /// that is no fragment.
+    #[must_use]
+    pub fn compute_checksum(&self, bytes: &[u8], ip: &Layout) -> u16 {
+        let datagram = bytes.get(self.header..self.end).unwrap_or(&[]);
+        let Some((&[s0, s1, d0, d1, l0, l1, _, _], payload)) =
+            datagram.split_first_chunk::<HEADER_LEN>()
+        else {
+            return 0xFFFF;
+        };
+        let sum = ip
+            .pseudo_header(bytes, u32::from(u16::from_be_bytes([l0, l1])))
+            .bytes(&[s0, s1, d0, d1, l0, l1])
+            .bytes(payload);
+        match sum.finish() {
+            0 => 0xFFFF,
+            checksum => checksum,
+        }
+    }
+}

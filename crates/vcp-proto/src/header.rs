@@ -1,0 +1,295 @@
+//! The VCP shim: kind 0, 16 bytes.
+//!
+//! ```text
+//!    0 … 3    4        5      6    7      8    9   10   11   12     13        14   15
+//!   ┌────────┬────────┬──────┬─────────┬─────────┬─────────┬──────┬─────────┬─────────┐
+//!   │ prefix │cc B R 0│ hops │ router  │ r       │ t_ρ     │ load │ min RTT │ check   │
+//!   └────────┴────────┴──────┴─────────┴─────────┴─────────┴──────┴─────────┴─────────┘
+//!   cc       code, 2 bits: 0 not VCP, 1 LOW, 2 HIGH, 3 OVER
+//!   B        BISE: set by a sender that would follow a large ε, cleared by a VCP router without BISE
+//!   R        r is carried: routers lower r instead of mixing marks
+//!   0        four bits, sent as 0, left alone by routers, ignored by receivers
+//!   hops     VCP routers passed, saturating
+//!   router   identity of the router with the highest load so far (ties: the later); 0 before the first
+//!   r        share of LOW in 2⁻¹⁶, 65 535 standing for 1: the least over BISE routers
+//!   t_ρ      measuring interval in ms: the longest over routers; 0 before the first
+//!   load     of that router, in 1/128; for people, not for control
+//!   min RTT  of the sender, as a class of quarter octaves ([`crate::rtt_class`])
+//! ```
+
+use core::time::Duration;
+
+use pathmark_cc::{Request, VcpCode};
+use pathmark_shim::{FramingError, Kind, frame};
+
+use crate::rtt_class;
+
+/// Bytes of a VCP shim.
+pub const LEN: usize = 16;
+
+/// r as a sender writes it: no BISE router has lowered it.
+pub const R_ONE: u16 = u16::MAX;
+
+const CODE_SHIFT: u8 = 6;
+const BISE: u8 = 0x20;
+const CARRIES_R: u8 = 0x10;
+
+/// A VCP shim whose prefix, length and check are right: a checked view. Its methods never fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a>(&'a [u8; LEN]);
+
+impl<'a> Packet<'a> {
+    /// Checks the shim in front of `datagram`; what follows it is not looked at.
+    ///
+    /// # Errors
+    /// [`FramingError`]. Every value of every field is legal, so a sound frame is a sound VCP shim.
+    #[inline]
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, FramingError> {
+        frame::expect::<LEN>(Kind::VCP, datagram).map(Self)
+    }
+
+    /// All of its bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> &'a [u8; LEN] {
+        self.0
+    }
+
+    /// The code, raised by routers on the way.
+    #[inline]
+    #[must_use]
+    pub const fn code(&self) -> VcpCode {
+        VcpCode::from_bits(self.0[4] >> CODE_SHIFT)
+    }
+
+    /// True while the sender would follow BISE and every VCP router passed runs it.
+    #[inline]
+    #[must_use]
+    pub const fn bise(&self) -> bool {
+        self.0[4] & BISE != 0
+    }
+
+    /// True if the sender scales by r itself, so that routers lower it instead of mixing marks.
+    #[inline]
+    #[must_use]
+    pub const fn carries_r(&self) -> bool {
+        self.0[4] & CARRIES_R != 0
+    }
+
+    /// VCP routers passed; 255 stands for that many and more.
+    #[inline]
+    #[must_use]
+    pub const fn hops(&self) -> u8 {
+        self.0[5]
+    }
+
+    /// Identity of the router with the highest load so far.
+    #[inline]
+    #[must_use]
+    pub const fn router(&self) -> u16 {
+        u16::from_be_bytes([self.0[6], self.0[7]])
+    }
+
+    /// r in 2⁻¹⁶, 65 535 standing for 1.
+    #[inline]
+    #[must_use]
+    pub const fn r(&self) -> u16 {
+        u16::from_be_bytes([self.0[8], self.0[9]])
+    }
+
+    /// The longest measuring interval so far, in milliseconds.
+    #[inline]
+    #[must_use]
+    pub const fn t_rho_ms(&self) -> u16 {
+        u16::from_be_bytes([self.0[10], self.0[11]])
+    }
+
+    /// The highest load so far in 1/128, saturating.
+    #[inline]
+    #[must_use]
+    pub const fn load_128(&self) -> u8 {
+        self.0[12]
+    }
+
+    /// The sender's least RTT, rounded up to its class; `None` if it has measured none.
+    #[inline]
+    #[must_use]
+    pub const fn min_rtt(&self) -> Option<Duration> {
+        rtt_class::decode(self.0[13])
+    }
+}
+
+/// The fields of a VCP shim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repr {
+    /// Load code.
+    pub code: VcpCode,
+    /// BISE is wanted, and run by every VCP router passed.
+    pub bise: bool,
+    /// r is carried: routers lower it instead of mixing marks.
+    pub carries_r: bool,
+    /// VCP routers passed.
+    pub hops: u8,
+    /// Identity of the router with the highest load; 0 before the first.
+    pub router: u16,
+    /// r in 2⁻¹⁶, 65 535 standing for 1.
+    pub r: u16,
+    /// Longest measuring interval in milliseconds; 0 before the first router.
+    pub t_rho_ms: u16,
+    /// Highest load in 1/128.
+    pub load_128: u8,
+    /// The sender's least RTT as a class, see [`rtt_class`].
+    pub rtt_class: u8,
+}
+
+impl Repr {
+    /// What a sender writes: LOW, and nothing that a router has said.
+    #[inline]
+    #[must_use]
+    pub fn initial(request: &Request, carries_r: bool) -> Self {
+        Self {
+            code: VcpCode::Low,
+            bise: request.bise,
+            carries_r,
+            hops: 0,
+            router: 0,
+            r: R_ONE,
+            t_rho_ms: 0,
+            load_128: 0,
+            rtt_class: rtt_class::encode(request.min_rtt),
+        }
+    }
+
+    /// The fields of a checked shim. Reserved bits are dropped.
+    #[inline]
+    #[must_use]
+    pub const fn parse(packet: &Packet<'_>) -> Self {
+        Self {
+            code: packet.code(),
+            bise: packet.bise(),
+            carries_r: packet.carries_r(),
+            hops: packet.hops(),
+            router: packet.router(),
+            r: packet.r(),
+            t_rho_ms: packet.t_rho_ms(),
+            load_128: packet.load_128(),
+            rtt_class: packet.0[13],
+        }
+    }
+
+    /// The shim, sealed.
+    #[inline]
+    #[must_use]
+    pub fn emit(&self) -> [u8; LEN] {
+        let mut first = (self.code as u8) << CODE_SHIFT;
+        if self.bise {
+            first |= BISE;
+        }
+        if self.carries_r {
+            first |= CARRIES_R;
+        }
+        let [router0, router1] = self.router.to_be_bytes();
+        let [r0, r1] = self.r.to_be_bytes();
+        let [t0, t1] = self.t_rho_ms.to_be_bytes();
+        let mut shim = [
+            0,
+            0,
+            0,
+            0,
+            first,
+            self.hops,
+            router0,
+            router1,
+            r0,
+            r1,
+            t0,
+            t1,
+            self.load_128,
+            self.rtt_class,
+            0,
+            0,
+        ];
+        frame::seal(Kind::VCP, &mut shim);
+        shim
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    prop_compose! {
+        fn repr()(
+            code in 0..4u8, bise: bool, carries_r: bool, hops: u8, router: u16, r: u16, t_rho_ms: u16, load_128: u8,
+            rtt_class: u8,
+        ) -> Repr {
+            Repr { code: VcpCode::from_bits(code), bise, carries_r, hops, router, r, t_rho_ms, load_128, rtt_class }
+        }
+    }
+
+    #[test]
+    fn known_shims() {
+        let mut request = Request::default();
+        request.bise = true;
+        request.min_rtt = Some(Duration::from_millis(250));
+        let initial = Repr::initial(&request, true).emit();
+        assert_eq!(
+            initial[..14],
+            [
+                0x08, 0x14, 0x7A, 0x3D, 0x70, 0, 0, 0, 0xFF, 0xFF, 0, 0, 0, 47
+            ]
+        );
+
+        let repr = Repr {
+            code: VcpCode::Over,
+            bise: false,
+            carries_r: true,
+            hops: 3,
+            router: 0xABCD,
+            r: 0x1234,
+            t_rho_ms: 1250,
+            load_128: 130,
+            rtt_class: 51,
+        };
+        let shim = repr.emit();
+        assert_eq!(
+            shim[..14],
+            [
+                0x08, 0x14, 0x7A, 0x3D, 0xD0, 3, 0xAB, 0xCD, 0x12, 0x34, 0x04, 0xE2, 130, 51
+            ]
+        );
+        let packet = Packet::parse(&shim).unwrap();
+        assert_eq!(packet.code(), VcpCode::Over);
+        assert_eq!(packet.router(), 0xABCD);
+        assert_eq!(packet.t_rho_ms(), 1250);
+        assert_eq!(packet.load_128(), 130);
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(repr in repr(), behind in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let mut datagram = repr.emit().to_vec();
+            datagram.extend(behind);
+            let packet = Packet::parse(&datagram).unwrap();
+            prop_assert_eq!(Repr::parse(&packet), repr);
+            prop_assert_eq!(packet.bytes(), &repr.emit());
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let _ = Packet::parse(&bytes);
+        }
+
+        /// With the frame's own check over them, arbitrary fields are legal.
+        #[test]
+        fn arbitrary_fields_parse(fields in proptest::array::uniform16(any::<u8>())) {
+            let mut shim = fields;
+            frame::seal(Kind::VCP, &mut shim);
+            let packet = Packet::parse(&shim).unwrap();
+            let mut again = Repr::parse(&packet).emit();
+            again[4] |= shim[4] & 0x0F;
+            prop_assert_eq!(&again[..14], &shim[..14]);
+        }
+    }
+}

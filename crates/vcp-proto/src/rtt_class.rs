@@ -1,0 +1,113 @@
+//! A minimum round-trip time in one byte: quarter octaves from 100 µs.
+//!
+//! Class 0 is "not measured yet". Class c ≥ 1 stands for times above 100 µs · 2^((c−2)/4) up to and including
+//! 100 µs · 2^((c−1)/4); read back it is the upper end, because a router that measures a little
+//! too long serves a flow better than one that measures too short.
+
+use core::time::Duration;
+
+/// The highest class: times above 74 s, up to 88 s and longer.
+pub const MAX: u8 = 80;
+
+/// The base of the scale, in nanoseconds.
+const BASE_NS: u64 = 100_000;
+
+/// ⌊2^(i/4) · 2³²⌋.
+const QUARTERS: [u64; 4] = [4_294_967_296, 5_107_605_667, 6_074_000_999, 7_223_245_205];
+
+/// The class of `rtt`; 0 for `None`.
+#[must_use]
+pub fn encode(rtt: Option<Duration>) -> u8 {
+    let Some(rtt) = rtt else { return 0 };
+    let ns = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
+    // The first class of the octave below the time's own, then up: at most five steps.
+    let octave = (ns / BASE_NS).checked_ilog2().unwrap_or(0);
+    let first = u8::try_from(octave * 4 + 1).unwrap_or(MAX);
+    (first..MAX)
+        .find(|&class| upper_ns(class) >= ns)
+        .unwrap_or(MAX)
+}
+
+/// The upper end of `class`; `None` for 0. Classes above [`MAX`] read as [`MAX`].
+#[must_use]
+pub const fn decode(class: u8) -> Option<Duration> {
+    if class == 0 {
+        None
+    } else {
+        Some(Duration::from_nanos(upper_ns(class)))
+    }
+}
+
+const fn upper_ns(class: u8) -> u64 {
+    let class = if class > MAX { MAX } else { class };
+    let steps = class.saturating_sub(1);
+    let [whole, one, two, three] = QUARTERS;
+    let quarter = match steps % 4 {
+        0 => whole,
+        1 => one,
+        2 => two,
+        _ => three,
+    };
+    let ns = (BASE_NS as u128 * quarter as u128) << (steps / 4) >> 32;
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "below 2^37, as the class is capped"
+    )]
+    {
+        ns as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn known_classes() {
+        let us = Duration::from_micros;
+        for (rtt, class) in [
+            (us(0), 1),
+            (us(1), 1),
+            (us(100), 1),
+            (us(101), 2),
+            (us(118), 2),
+            (us(119), 3),
+            (us(200), 5),
+            (us(201), 6),
+            (us(102_400), 41),
+            (us(250_000), 47),
+            (us(500_000), 51),
+            (us(65_535_000), 79),
+            (Duration::MAX, 80),
+        ] {
+            assert_eq!(encode(Some(rtt)), class, "{rtt:?}");
+        }
+        assert_eq!(encode(None), 0);
+        assert_eq!(decode(0), None);
+        assert_eq!(decode(1), Some(us(100)));
+        assert_eq!(decode(5), Some(us(200)));
+        assert_eq!(decode(255), decode(MAX));
+    }
+
+    #[test]
+    fn upper_ends_are_the_formula() {
+        for class in 1..=MAX {
+            let exact = 100e-6 * f64::exp2(f64::from(class - 1) / 4.0);
+            let ours = decode(class).unwrap().as_secs_f64();
+            assert!((ours / exact - 1.0).abs() < 1e-6, "{class}: {ours} {exact}");
+            assert_eq!(encode(decode(class)), class);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_below_and_at_most_a_quarter_octave_above(ns in 100_000..80_000_000_000u64) {
+            let rtt = Duration::from_nanos(ns);
+            let read = decode(encode(Some(rtt))).unwrap();
+            prop_assert!(read >= rtt);
+            prop_assert!(read.as_secs_f64() <= rtt.as_secs_f64() * 1.18921 + 1e-9);
+        }
+    }
+}
