@@ -1,1 +1,15 @@
-//! Under construction.
+//! A userspace router whose ports mark load into the packets that pass.
+//!
+//! [`core`] is the router without I/O, the same under a virtual clock as on TUN interfaces.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+pub mod core;

@@ -1,0 +1,290 @@
+//! The wire behind a transmitter: packets that are under way.
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
+
+use pathmark_cc::{Duration, Instant};
+
+use super::{Loss, Random};
+use crate::core::{DropCause, Owner};
+
+/// Random extra delay.
+#[derive(Clone, Debug)]
+pub struct Jitter {
+    /// Each packet gets a delay uniform in 0…`max` on top.
+    pub max: Duration,
+    /// Lets packets overtake each other; otherwise none arrives before its predecessor.
+    pub reorder: bool,
+    /// Where draws come from.
+    pub random: Random,
+}
+
+/// What a wire does to packets.
+#[derive(Clone, Debug)]
+pub struct WireConfig {
+    /// Propagation delay.
+    pub delay: Duration,
+    /// Random extra delay.
+    pub jitter: Option<Jitter>,
+    /// Which packets get lost.
+    pub loss: Loss,
+    /// Packets that may be under way at once; more are dropped, so that memory stays bounded whatever the rate.
+    pub capacity: usize,
+}
+
+impl Default for WireConfig {
+    fn default() -> Self {
+        Self {
+            delay: Duration::ZERO,
+            jitter: None,
+            loss: Loss::None,
+            capacity: 1 << 20,
+        }
+    }
+}
+
+/// Packets under way, and their arrival times.
+#[derive(Debug)]
+pub struct Wire<P> {
+    config: WireConfig,
+    /// In order of arrival, while packets cannot overtake.
+    ordered: VecDeque<(Instant, P)>,
+    /// Those that can.
+    shuffled: BinaryHeap<Flying<P>>,
+    last: Instant,
+    sequence: u64,
+}
+
+impl<P> Wire<P> {
+    /// An empty wire.
+    #[must_use]
+    pub fn new(config: WireConfig) -> Self {
+        Self {
+            config,
+            ordered: VecDeque::new(),
+            shuffled: BinaryHeap::new(),
+            last: Instant::ZERO,
+            sequence: 0,
+        }
+    }
+
+    /// True if packets go straight through: no delay, no jitter, no loss, nothing under way.
+    #[inline]
+    #[must_use]
+    pub fn is_transparent(&self) -> bool {
+        self.config.delay.is_zero()
+            && self.config.jitter.is_none()
+            && !self.config.loss.is_some()
+            && self.in_flight() == 0
+    }
+
+    /// Packets under way.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.ordered.len() + self.shuffled.len()
+    }
+
+    /// When a packet whose last bit leaves at `sent` arrives, or `None` if it is lost. For callers that keep
+    /// packets under way themselves; [`send`](Self::send) does both.
+    pub fn fate(&mut self, sent: Instant) -> Option<Instant> {
+        if self.config.loss.strikes() {
+            return None;
+        }
+        let mut at = sent + self.config.delay;
+        let mut reorder = false;
+        if let Some(jitter) = &mut self.config.jitter {
+            let max = u64::try_from(jitter.max.as_nanos()).unwrap_or(u64::MAX);
+            at += Duration::from_nanos(jitter.random.below(max.saturating_add(1)));
+            reorder = jitter.reorder;
+        }
+        if !reorder {
+            // A delay that shrinks must not let later packets overtake either.
+            at = at.max(self.last);
+            self.last = at;
+        }
+        Some(at)
+    }
+
+    /// Takes a packet whose last bit leaves at `sent`. A packet that it loses goes back to its owner.
+    pub fn send(
+        &mut self,
+        sent: Instant,
+        packet: P,
+        owner: &mut dyn Owner<P>,
+    ) -> Option<DropCause> {
+        let Some(at) = self.fate(sent) else {
+            owner.dropped(packet, DropCause::RandomLoss);
+            return Some(DropCause::RandomLoss);
+        };
+        if self.in_flight() >= self.config.capacity {
+            owner.dropped(packet, DropCause::WireFull);
+            return Some(DropCause::WireFull);
+        }
+        if self.config.jitter.as_ref().is_some_and(|j| j.reorder) {
+            self.sequence += 1;
+            self.shuffled.push(Flying {
+                at,
+                sequence: self.sequence,
+                packet,
+            });
+        } else {
+            self.ordered.push_back((at, packet));
+        }
+        None
+    }
+
+    /// The next packet that has arrived by `now`.
+    pub fn poll(&mut self, now: Instant) -> Option<P> {
+        // Both hold packets only for a while after reordering was switched on or off.
+        if self.shuffled.peek().is_some_and(|flying| flying.at <= now) {
+            return self.shuffled.pop().map(|flying| flying.packet);
+        }
+        if self.ordered.front().is_some_and(|(at, _)| *at <= now) {
+            return self.ordered.pop_front().map(|(_, packet)| packet);
+        }
+        None
+    }
+
+    /// When the next packet arrives.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        let ordered = self.ordered.front().map(|(at, _)| *at);
+        let shuffled = self.shuffled.peek().map(|flying| flying.at);
+        match (ordered, shuffled) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Replaces the configuration; packets under way arrive as they would have.
+    pub fn configure(&mut self, config: WireConfig) {
+        self.config = config;
+    }
+
+    pub(crate) fn set_delay(&mut self, delay: Duration) {
+        self.config.delay = delay;
+    }
+
+    pub(crate) fn set_loss(&mut self, loss: Loss) {
+        self.config.loss = loss;
+    }
+
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = P> + '_ {
+        let ordered = self.ordered.drain(..).map(|(_, packet)| packet);
+        ordered.chain(self.shuffled.drain().map(|flying| flying.packet))
+    }
+}
+
+#[derive(Debug)]
+struct Flying<P> {
+    at: Instant,
+    sequence: u64,
+    packet: P,
+}
+
+impl<P> Ord for Flying<P> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Reversed: the heap's greatest is the earliest.
+        (other.at, other.sequence).cmp(&(self.at, self.sequence))
+    }
+}
+
+impl<P> PartialOrd for Flying<P> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<P> PartialEq for Flying<P> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<P> Eq for Flying<P> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::testing::Log;
+    use proptest::prelude::*;
+
+    #[test]
+    fn delays_by_what_it_was_told() {
+        let mut log = Log::default();
+        let mut wire = Wire::new(WireConfig {
+            delay: Duration::from_millis(199),
+            ..WireConfig::default()
+        });
+        wire.send(Instant::from_millis(1), 7u32, &mut log);
+        assert_eq!(wire.deadline(), Some(Instant::from_millis(200)));
+        assert_eq!(wire.poll(Instant::from_micros(199_999)), None);
+        assert_eq!(wire.poll(Instant::from_millis(200)), Some(7));
+    }
+
+    #[test]
+    fn a_shrinking_delay_does_not_reorder() {
+        let mut log = Log::default();
+        let mut wire = Wire::new(WireConfig {
+            delay: Duration::from_millis(100),
+            ..WireConfig::default()
+        });
+        wire.send(Instant::ZERO, 1u32, &mut log);
+        wire.set_delay(Duration::from_millis(10));
+        wire.send(Instant::from_millis(1), 2, &mut log);
+        assert_eq!(wire.poll(Instant::from_millis(50)), None);
+        assert_eq!(wire.poll(Instant::from_millis(100)), Some(1));
+        assert_eq!(wire.poll(Instant::from_millis(100)), Some(2));
+    }
+
+    #[test]
+    fn holds_no_more_than_its_capacity() {
+        let mut log = Log::default();
+        let mut wire = Wire::new(WireConfig {
+            delay: Duration::from_millis(100),
+            capacity: 2,
+            ..WireConfig::default()
+        });
+        for id in 0..3u32 {
+            wire.send(Instant::ZERO, id, &mut log);
+        }
+        assert_eq!(log.drops, [(2, DropCause::WireFull)]);
+    }
+
+    proptest! {
+        /// Every packet arrives once, within delay … delay + jitter of leaving; without reordering in order.
+        #[test]
+        fn jitter_keeps_its_bounds(
+            reorder: bool,
+            seed: u64,
+            gaps in prop::collection::vec(0u64..3_000, 1..200),
+        ) {
+            let (mut log, mut now, mut sent) = (Log::default(), 0, Vec::new());
+            let mut wire = Wire::new(WireConfig {
+                delay: Duration::from_micros(500),
+                jitter: Some(Jitter {
+                    max: Duration::from_micros(2_000),
+                    reorder,
+                    random: Random::new(seed, "jitter"),
+                }),
+                ..WireConfig::default()
+            });
+            for (id, gap) in (0u32..).zip(gaps) {
+                now += gap;
+                sent.push(now);
+                wire.send(Instant::from_micros(now), id, &mut log);
+            }
+            let mut order = Vec::new();
+            while let Some(at) = wire.deadline() {
+                let id = wire.poll(at).unwrap();
+                let flight = at.as_nanos() / 1000 - sent[id as usize];
+                prop_assert!((500..=2_500).contains(&flight) , "{flight}");
+                order.push(id);
+            }
+            prop_assert_eq!(order.len(), sent.len());
+            if !reorder {
+                prop_assert!(order.is_sorted());
+            }
+        }
+    }
+}

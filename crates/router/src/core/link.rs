@@ -1,0 +1,132 @@
+//! A port and the wire behind it, with scheduled changes of both.
+
+use pathmark_cc::{Arrival, Instant};
+
+use super::impair::{Wire, WireConfig};
+use super::{DropCause, Owner, Port, Schedule};
+
+/// What a [`Link`] is made of.
+pub struct LinkConfig<P> {
+    /// The port.
+    pub port: Port<P>,
+    /// The wire.
+    pub wire: WireConfig,
+    /// Changes over time.
+    pub schedule: Schedule,
+}
+
+/// A port whose departures travel over an impaired wire.
+#[derive(Debug)]
+pub struct Link<P> {
+    port: Port<P>,
+    wire: Wire<P>,
+    schedule: Schedule,
+}
+
+impl<P> Link<P> {
+    /// A link at rest.
+    #[must_use]
+    pub fn new(config: LinkConfig<P>) -> Self {
+        Self {
+            port: config.port,
+            wire: Wire::new(config.wire),
+            schedule: config.schedule,
+        }
+    }
+
+    /// A packet that is to travel this link. `arrival.bytes` is its length in IP bytes.
+    #[inline]
+    pub fn arrive(&mut self, now: Instant, arrival: Arrival, packet: P, owner: &mut dyn Owner<P>) {
+        self.arrive_run(now, arrival, 1, packet, owner);
+    }
+
+    /// A super-packet that travels as a whole; see [`Port::arrive_run`].
+    pub fn arrive_run(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        packets: u32,
+        packet: P,
+        owner: &mut dyn Owner<P>,
+    ) {
+        self.change(now);
+        self.port.arrive_run(now, arrival, packets, packet, owner);
+    }
+
+    /// The next packet that has reached the far end by `now`.
+    pub fn poll(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Option<P> {
+        self.change(now);
+        while let Some(departure) = self.port.poll(now, owner) {
+            if departure.finished <= now && self.wire.is_transparent() {
+                return Some(departure.packet);
+            }
+            if let Some(cause) = self.wire.send(departure.finished, departure.packet, owner) {
+                self.port.count_drop(cause);
+            }
+        }
+        self.wire.poll(now)
+    }
+
+    fn change(&mut self, now: Instant) {
+        while let Some(change) = self.schedule.poll(now) {
+            if let Some(rate) = change.rate {
+                self.port.set_rate(now, Some(rate));
+            }
+            if let Some(delay) = change.delay {
+                self.wire.set_delay(delay);
+            }
+            if let Some(loss) = change.loss {
+                self.wire.set_loss(loss);
+            }
+        }
+    }
+
+    /// When [`poll`](Self::poll) has something to do next.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        [
+            self.port.deadline(),
+            self.wire.deadline(),
+            self.schedule.deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// The port.
+    #[must_use]
+    pub fn port(&self) -> &Port<P> {
+        &self.port
+    }
+
+    /// The port, to change it.
+    pub fn port_mut(&mut self) -> &mut Port<P> {
+        &mut self.port
+    }
+
+    /// The wire.
+    #[must_use]
+    pub fn wire(&self) -> &Wire<P> {
+        &self.wire
+    }
+
+    /// The wire, to change it.
+    pub fn wire_mut(&mut self) -> &mut Wire<P> {
+        &mut self.wire
+    }
+
+    /// Replaces the scheduled changes.
+    pub fn set_schedule(&mut self, schedule: Schedule) {
+        self.schedule = schedule;
+    }
+
+    /// Hands every packet, waiting or under way, back to its owner.
+    pub fn clear(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
+        self.port.clear(now, owner);
+        for packet in self.wire.drain() {
+            self.port.count_drop(DropCause::Removed);
+            owner.dropped(packet, DropCause::Removed);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The router without I/O: ports, queues, shapers, impairments, routes.
+//!
+//! ```text
+//!            ┌───────────────────────── Link ─────────────────────────────┐
+//!  arrival ──► Port: controller ─► queue ─► shaper ─► mark │ Wire: loss, delay, jitter ──► next hop
+//!            └────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Packets are a type parameter `P`: the TUN driver passes handles of pooled buffers, an emulator whatever
+//! it likes; nothing here looks inside one. What the core must know of a packet comes in as an
+//! [`Arrival`](pathmark_cc::Arrival), what is to be written into it goes out through its [`Owner`].
+//! `now` comes in, deadlines go out. Every buffer has a limit.
+
+mod gauge;
+pub mod impair;
+mod link;
+mod port;
+#[cfg(test)]
+mod port_tests;
+pub mod queue;
+mod schedule;
+mod separation;
+mod shaper;
+mod stats;
+
+use pathmark_cc::Answer;
+
+pub use gauge::{Gauge, Summary};
+pub use link::{Link, LinkConfig};
+pub use port::{Departure, Port};
+pub use schedule::{Change, Schedule};
+pub use separation::Separation;
+pub use shaper::Shaper;
+pub use stats::{DropCause, Drops, LinkStats};
+
+/// Whoever owns the packets that pass through a port: writes marks into them and takes back dropped ones.
+pub trait Owner<P> {
+    /// The packet leaves for the wire; write `answer` into it. Not called for [`Answer::None`].
+    fn mark(&mut self, packet: &mut P, answer: &Answer);
+
+    /// The packet goes no further.
+    fn dropped(&mut self, packet: P, cause: DropCause);
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! An owner that remembers what happened.
+
+    use super::{Answer, DropCause, Owner};
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Log {
+        pub(crate) marks: Vec<(u32, Answer)>,
+        pub(crate) drops: Vec<(u32, DropCause)>,
+    }
+
+    impl Owner<u32> for Log {
+        fn mark(&mut self, packet: &mut u32, answer: &Answer) {
+            self.marks.push((*packet, *answer));
+        }
+        fn dropped(&mut self, packet: u32, cause: DropCause) {
+            self.drops.push((packet, cause));
+        }
+    }
+}

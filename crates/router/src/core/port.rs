@@ -1,0 +1,366 @@
+//! An output port: control law, queue, transmitter.
+
+use pathmark_cc::{Answer, Arrival, Carried, Instant, LinkController, LinkMetrics};
+
+use super::queue::{Depth, Limit, Popped, Pushed, Queue, Queued};
+use super::{DropCause, LinkStats, Owner, Separation, Shaper};
+
+/// One output port of a router.
+///
+/// Call [`arrive`](Self::arrive) for each packet routed to it and [`poll`](Self::poll) until it returns `None`,
+/// then again at [`deadline`](Self::deadline).
+pub struct Port<P> {
+    law: Law,
+    queues: Queues<P>,
+    shaper: Shaper,
+    /// Bytes that the link adds to each packet.
+    overhead: u32,
+    stats: LinkStats,
+}
+
+enum Queues<P> {
+    One(Box<dyn Queue<P>>),
+    Two(Separation<P>),
+}
+
+/// The control law with its deadline at hand, so that most packets ask it for nothing but their answer.
+struct Law {
+    controller: Option<Box<dyn LinkController>>,
+    timer: Instant,
+}
+
+/// A packet on its way out.
+#[derive(Debug)]
+pub struct Departure<P> {
+    /// The packet, marked.
+    pub packet: P,
+    /// What was known of it.
+    pub arrival: Arrival,
+    /// When its last bit leaves; may be a little in the past if the driver polls late.
+    pub finished: Instant,
+}
+
+impl<P> Port<P> {
+    /// A port with one queue for all packets.
+    #[must_use]
+    pub fn new(now: Instant, queue: Box<dyn Queue<P>>, shaper: Shaper) -> Self {
+        Self::build(now, Queues::One(queue), shaper)
+    }
+
+    /// A port that keeps packets with feedback and all others apart.
+    #[must_use]
+    pub fn separated(now: Instant, queues: Separation<P>, shaper: Shaper) -> Self {
+        Self::build(now, Queues::Two(queues), shaper)
+    }
+
+    fn build(now: Instant, queues: Queues<P>, shaper: Shaper) -> Self {
+        let stats = LinkStats::new(now, shaper.rate());
+        Self {
+            law: Law {
+                controller: None,
+                timer: Instant::FAR_FUTURE,
+            },
+            queues,
+            shaper,
+            overhead: 0,
+            stats,
+        }
+    }
+
+    /// Puts a control law in charge, told the port's rate as its capacity.
+    #[must_use]
+    pub fn with_controller(mut self, now: Instant, controller: Box<dyn LinkController>) -> Self {
+        self.law.controller = Some(controller);
+        self.law.on_capacity(now, self.shaper.rate());
+        self
+    }
+
+    /// Counts `bytes` more for each packet than its IP length: what the link adds.
+    #[must_use]
+    pub fn with_overhead(mut self, bytes: u32) -> Self {
+        self.overhead = bytes;
+        self
+    }
+
+    /// A packet that is to leave here. `arrival.bytes` is its length in IP bytes.
+    #[inline]
+    pub fn arrive(&mut self, now: Instant, arrival: Arrival, packet: P, owner: &mut dyn Owner<P>) {
+        self.arrive_run(now, arrival, 1, packet, owner);
+    }
+
+    /// A super-packet that passes as a whole: `packets` IP packets of together `arrival.bytes` bytes.
+    pub fn arrive_run(
+        &mut self,
+        now: Instant,
+        mut arrival: Arrival,
+        packets: u32,
+        packet: P,
+        owner: &mut dyn Owner<P>,
+    ) {
+        self.advance(now);
+        self.stats.arrived_packets += u64::from(packets);
+        self.stats.arrived_bytes += u64::from(arrival.bytes);
+        arrival.bytes = arrival
+            .bytes
+            .saturating_add(self.overhead.saturating_mul(packets));
+        let hears = self.queues.hears(&arrival);
+        if hears {
+            self.law
+                .on_arrival(now, &arrival, self.queues.heard_bytes());
+        }
+        let item = Queued {
+            packet,
+            arrival,
+            packets,
+            since: now,
+        };
+        let (law, stats) = (&mut self.law, &mut self.stats);
+        let pushed = match &mut self.queues {
+            Queues::One(queue) => queue.push(now, item, owner),
+            Queues::Two(separation) => separation.push(now, item, hears, owner, |victim| {
+                stats.drops.count(DropCause::PushedOut);
+                if !hears {
+                    law.on_drop(now, &victim.arrival);
+                }
+            }),
+        };
+        if let Pushed::Dropped(cause) = pushed {
+            for _ in 0..packets {
+                self.stats.drops.count(cause);
+            }
+            if hears {
+                self.law.on_drop(now, &arrival);
+            }
+        }
+        self.measure(now);
+    }
+
+    /// The next packet whose transmission can start by `now`, marked. `None`: not before
+    /// [`deadline`](Self::deadline).
+    pub fn poll(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Option<Departure<P>> {
+        self.advance(now);
+        if self.shaper.ready_at() > now {
+            return None;
+        }
+        let Popped { item, dropped } = self.queues.pop(now, owner);
+        for _ in 0..dropped {
+            self.stats.drops.count(DropCause::Early);
+        }
+        let Queued {
+            mut packet,
+            arrival,
+            packets,
+            since,
+        } = item?;
+        let finished = self.shaper.transmit(now, since, arrival.bytes);
+        if self.queues.hears(&arrival) {
+            let answer = self
+                .law
+                .on_departure(now, &arrival, self.queues.heard_bytes());
+            if answer != Answer::None {
+                owner.mark(&mut packet, &answer);
+            }
+        }
+        let overhead = self.overhead.saturating_mul(packets);
+        self.stats.sent_packets += u64::from(packets);
+        self.stats.sent_bytes += u64::from(arrival.bytes.saturating_sub(overhead));
+        self.measure(now);
+        Some(Departure {
+            packet,
+            arrival,
+            finished,
+        })
+    }
+
+    /// Runs what is due without sending anything.
+    #[inline]
+    pub fn advance(&mut self, now: Instant) {
+        if let (Queues::Two(separation), Some(rate)) = (&mut self.queues, self.shaper.rate())
+            && let Some(capacity) = separation.capacity(now, rate)
+        {
+            self.law.on_capacity(now, Some(capacity));
+        }
+        if self.law.timer <= now {
+            self.law.on_timer(now, self.queues.heard_bytes());
+        }
+    }
+
+    /// When [`poll`](Self::poll) has something to do next.
+    #[inline]
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        let mut at = self.law.timer;
+        if self.queues.depth().packets > 0 {
+            at = at.min(self.shaper.ready_at());
+        }
+        (at < Instant::FAR_FUTURE).then_some(at)
+    }
+
+    /// Changes the rate, in bytes per second.
+    pub fn set_rate(&mut self, now: Instant, rate: Option<u64>) {
+        self.advance(now);
+        self.shaper.set_rate(now, rate);
+        self.stats.on_rate(now, rate);
+        self.law.on_capacity(now, rate);
+    }
+
+    /// Replaces the control law, keeping queue and counters.
+    pub fn set_controller(&mut self, now: Instant, controller: Option<Box<dyn LinkController>>) {
+        self.law.controller = controller;
+        self.law.on_capacity(now, self.shaper.rate());
+        self.law.refresh();
+    }
+
+    /// Changes the queue's limit; what waits beyond it stays.
+    pub fn set_limit(&mut self, limit: Limit) {
+        match &mut self.queues {
+            Queues::One(queue) => queue.set_limit(limit),
+            Queues::Two(separation) => separation.set_limit(limit),
+        }
+    }
+
+    /// Changes the bytes that the link adds to each packet; packets that wait keep what they were counted with.
+    pub fn set_overhead(&mut self, bytes: u32) {
+        self.overhead = bytes;
+    }
+
+    /// Hands every waiting packet back as [`DropCause::Removed`].
+    pub fn clear(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
+        while let Popped {
+            item: Some(item), ..
+        } = self.queues.pop(now, owner)
+        {
+            self.stats.drops.count(DropCause::Removed);
+            owner.dropped(item.packet, DropCause::Removed);
+        }
+        self.measure(now);
+    }
+
+    /// What waits.
+    #[must_use]
+    pub fn depth(&self) -> Depth {
+        self.queues.depth()
+    }
+
+    /// The rate in bytes per second.
+    #[must_use]
+    pub fn rate(&self) -> Option<u64> {
+        self.shaper.rate()
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn stats(&self) -> &LinkStats {
+        &self.stats
+    }
+
+    pub(super) fn count_drop(&mut self, cause: DropCause) {
+        self.stats.drops.count(cause);
+    }
+
+    /// The control law's state; `None` without one.
+    #[must_use]
+    pub fn metrics(&self) -> Option<LinkMetrics> {
+        self.law.controller.as_ref().map(|c| c.metrics())
+    }
+
+    #[inline]
+    fn measure(&mut self, now: Instant) {
+        let depth = self.queues.depth();
+        self.stats.queue_packets.set(now, depth.packets);
+        let micros = self
+            .shaper
+            .rate()
+            .and_then(|rate| depth.bytes.saturating_mul(1_000_000).checked_div(rate));
+        self.stats.queue_micros.set(now, micros.unwrap_or(0));
+    }
+}
+
+impl<P> core::fmt::Debug for Port<P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Port")
+            .field("depth", &self.depth())
+            .field("rate", &self.rate())
+            .field("controller", &self.law.controller)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P> Queues<P> {
+    /// True if the control law is told of this packet: of all in a common queue, else of its own class.
+    #[inline]
+    fn hears(&self, arrival: &Arrival) -> bool {
+        matches!(self, Self::One(_)) || arrival.carried != Carried::Foreign
+    }
+
+    #[inline]
+    fn heard_bytes(&self) -> u64 {
+        match self {
+            Self::One(queue) => queue.depth().bytes,
+            Self::Two(separation) => separation.heard_depth().bytes,
+        }
+    }
+
+    #[inline]
+    fn depth(&self) -> Depth {
+        match self {
+            Self::One(queue) => queue.depth(),
+            Self::Two(separation) => separation.depth(),
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Popped<P> {
+        match self {
+            Self::One(queue) => queue.pop(now, owner),
+            Self::Two(separation) => separation.pop(now, owner),
+        }
+    }
+}
+
+impl Law {
+    #[inline]
+    fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64) {
+        if let Some(controller) = &mut self.controller {
+            controller.on_arrival(now, arrival, queue);
+            self.refresh();
+        }
+    }
+
+    #[inline]
+    fn on_departure(&mut self, now: Instant, arrival: &Arrival, queue: u64) -> Answer {
+        match &mut self.controller {
+            Some(controller) => controller.on_departure(now, arrival, queue),
+            None => Answer::None,
+        }
+    }
+
+    fn on_drop(&mut self, now: Instant, arrival: &Arrival) {
+        if let Some(controller) = &mut self.controller {
+            controller.on_drop(now, arrival);
+        }
+    }
+
+    fn on_timer(&mut self, now: Instant, queue: u64) {
+        if let Some(controller) = &mut self.controller {
+            controller.on_timer(now, queue);
+        }
+        self.refresh();
+    }
+
+    fn on_capacity(&mut self, now: Instant, rate: Option<u64>) {
+        if let (Some(controller), Some(rate)) = (&mut self.controller, rate) {
+            controller.on_capacity(now, rate);
+        }
+        self.refresh();
+    }
+
+    #[inline]
+    fn refresh(&mut self) {
+        self.timer = self
+            .controller
+            .as_ref()
+            .and_then(|controller| controller.deadline())
+            .unwrap_or(Instant::FAR_FUTURE);
+    }
+}

@@ -1,0 +1,289 @@
+//! A port against what a link of its rate would do.
+
+use pathmark_cc::{
+    Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpAnswer,
+    VcpCarried, VcpCode,
+};
+use proptest::prelude::*;
+
+use super::impair::WireConfig;
+use super::queue::{DropTail, Limit};
+use super::testing::Log;
+use super::{Change, DropCause, Link, LinkConfig, Port, Schedule, Separation, Shaper};
+
+const VCP: Carried = Carried::Vcp(VcpCarried {
+    code: VcpCode::Low,
+    min_rtt: None,
+    bise: false,
+    carries_r: true,
+});
+
+fn arrival(bytes: u32, carried: Carried) -> Arrival {
+    Arrival {
+        bytes,
+        flow_hash: 1,
+        carried,
+    }
+}
+
+fn port(rate: u64, limit: Limit) -> Port<u32> {
+    let queue = Box::new(DropTail::new(limit));
+    Port::new(Instant::ZERO, queue, Shaper::new(Some(rate)))
+}
+
+/// Remembers what it was told, in the order in which it was told.
+#[derive(Debug, Default)]
+struct Witness {
+    events: std::sync::Arc<std::sync::Mutex<Vec<String>>>,
+    next: Option<Instant>,
+}
+
+impl LinkController for Witness {
+    fn on_arrival(&mut self, _now: Instant, arrival: &Arrival, queue: u64) {
+        self.note(format!("arrival {} behind {queue}", arrival.bytes));
+    }
+    fn on_departure(&mut self, _now: Instant, packet: &Arrival, queue: u64) -> Answer {
+        self.note(format!("departure {} before {queue}", packet.bytes));
+        Answer::Vcp(VcpAnswer {
+            code: VcpCode::High,
+            ..VcpAnswer::default()
+        })
+    }
+    fn on_drop(&mut self, _now: Instant, packet: &Arrival) {
+        self.note(format!("drop {}", packet.bytes));
+    }
+    fn on_timer(&mut self, now: Instant, queue: u64) {
+        self.note(format!("timer {} with {queue}", now.as_nanos() / 1_000_000));
+        self.next = Some(now + Duration::from_millis(100));
+    }
+    fn deadline(&self) -> Option<Instant> {
+        self.next
+    }
+    fn on_capacity(&mut self, now: Instant, rate: u64) {
+        self.note(format!("capacity {rate}"));
+        self.next.get_or_insert(now + Duration::from_millis(100));
+    }
+    fn metrics(&self) -> LinkMetrics {
+        LinkMetrics::default()
+    }
+}
+
+impl Witness {
+    fn note(&self, event: String) {
+        self.events.lock().unwrap().push(event);
+    }
+}
+
+#[test]
+fn the_controller_hears_arrivals_departures_drops_and_time() {
+    let witness = Witness::default();
+    let events = witness.events.clone();
+    let mut port = port(1_000_000, Limit::Packets(1))
+        .with_controller(Instant::ZERO, Box::new(witness))
+        .with_overhead(14);
+    let mut log = Log::default();
+    for id in 0..3 {
+        port.arrive(Instant::ZERO, arrival(986, VCP), id, &mut log);
+        if id == 0 {
+            assert_eq!(port.poll(Instant::ZERO, &mut log).unwrap().packet, 0);
+        }
+    }
+    assert!(port.poll(Instant::ZERO, &mut log).is_none());
+    assert_eq!(port.deadline(), Some(Instant::from_millis(1)));
+    let second = port.poll(Instant::from_millis(1), &mut log).unwrap();
+    assert_eq!(second.finished, Instant::from_millis(2));
+    assert_eq!(port.deadline(), Some(Instant::from_millis(100)));
+    port.advance(Instant::from_millis(100));
+    assert_eq!(
+        *events.lock().unwrap(),
+        [
+            "capacity 1000000",
+            "arrival 1000 behind 0",
+            "departure 1000 before 0",
+            "arrival 1000 behind 0",
+            "arrival 1000 behind 1000",
+            "drop 1000",
+            "departure 1000 before 0",
+            "timer 100 with 0",
+        ]
+    );
+    assert_eq!(log.marks.len(), 2);
+    assert_eq!(log.drops, [(2, DropCause::QueueFull)]);
+    let stats = port.stats();
+    assert_eq!((stats.arrived_packets(), stats.sent_packets()), (3, 2));
+    assert_eq!(
+        stats.sent_bytes(),
+        2 * 986,
+        "IP bytes, the link's own not counted"
+    );
+    assert_eq!(stats.capacity_bytes(Instant::from_millis(100)), 100_000);
+}
+
+/// Keeps both classes backlogged and returns the bytes that left of each.
+fn compete(heard_bytes: u32, foreign_bytes: u32) -> (u64, u64) {
+    let limit = Limit::Bytes(100_000);
+    let queue = || Box::new(DropTail::new(limit));
+    let separation = Separation::new(queue(), queue(), limit);
+    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_000_000)));
+    let (mut log, mut now, mut sent) = (Log::default(), Instant::ZERO, (0, 0));
+    while now < Instant::from_millis(5_000) {
+        for _ in 0..4 {
+            port.arrive(now, arrival(heard_bytes, VCP), 0, &mut log);
+            port.arrive(now, arrival(foreign_bytes, Carried::Foreign), 1, &mut log);
+        }
+        let out = port.poll(now, &mut log).unwrap();
+        now = out.finished;
+        if out.packet == 0 {
+            sent.0 += u64::from(out.arrival.bytes);
+        } else {
+            sent.1 += u64::from(out.arrival.bytes);
+        }
+    }
+    sent
+}
+
+#[test]
+fn classes_share_evenly_whatever_their_packet_sizes() {
+    for (heard, foreign) in [(1500, 1500), (1500, 100), (576, 1500), (1500, 30_000)] {
+        let (a, b) = compete(heard, foreign);
+        let share = a as f64 / (a + b) as f64;
+        assert!((share - 0.5).abs() < 0.02, "{heard}/{foreign}: {share}");
+    }
+}
+
+#[test]
+fn a_class_alone_has_the_whole_link_and_the_law_is_told() {
+    let witness = Witness::default();
+    let events = witness.events.clone();
+    let limit = Limit::Bytes(100_000);
+    let queue = || Box::new(DropTail::new(limit));
+    let separation = Separation::new(queue(), queue(), limit);
+    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_000_000)))
+        .with_controller(Instant::ZERO, Box::new(witness));
+    let mut log = Log::default();
+    // 30 % of the link for foreign packets: 300 bytes each millisecond.
+    for ms in 0..1000 {
+        let now = Instant::from_millis(ms);
+        port.arrive(now, arrival(300, Carried::Foreign), 0, &mut log);
+        assert!(port.poll(now, &mut log).is_some());
+    }
+    let events = events.lock().unwrap();
+    assert!(!events.iter().any(|e| e.starts_with("arrival")));
+    let last = events.iter().rfind(|e| e.starts_with("capacity")).unwrap();
+    let capacity: u64 = last.split(' ').nth(1).unwrap().parse().unwrap();
+    assert!((695_000..=706_000).contains(&capacity), "{capacity}");
+}
+
+#[test]
+fn the_smaller_class_finds_room_in_a_full_buffer() {
+    let limit = Limit::Bytes(10_000);
+    let queue = || Box::new(DropTail::new(limit));
+    let separation = Separation::new(queue(), queue(), limit);
+    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(0)));
+    let mut log = Log::default();
+    for id in 0..10 {
+        port.arrive(Instant::ZERO, arrival(1000, Carried::Foreign), id, &mut log);
+    }
+    for id in 10..20 {
+        port.arrive(Instant::ZERO, arrival(1000, VCP), id, &mut log);
+    }
+    let pushed_out: Vec<_> = log.drops.iter().take(5).collect();
+    assert_eq!(
+        pushed_out,
+        [9, 8, 7, 6, 5]
+            .map(|id| (id, DropCause::PushedOut))
+            .iter()
+            .collect::<Vec<_>>()
+    );
+    assert_eq!(
+        log.drops.len(),
+        10,
+        "the rest of the newcomers found no room"
+    );
+    assert_eq!(port.depth().bytes, 10_000);
+}
+
+#[test]
+fn changes_come_when_they_are_due() {
+    let mut link = Link::new(LinkConfig {
+        port: port(1_000_000, Limit::Packets(100)),
+        wire: WireConfig {
+            delay: Duration::from_millis(10),
+            ..WireConfig::default()
+        },
+        schedule: Schedule::new(
+            Instant::ZERO,
+            [
+                (
+                    Duration::from_millis(50),
+                    Change {
+                        rate: Some(500_000),
+                        ..Change::default()
+                    },
+                ),
+                (
+                    Duration::from_millis(20),
+                    Change {
+                        rate: Some(0),
+                        delay: Some(Duration::from_millis(1)),
+                        ..Change::default()
+                    },
+                ),
+            ],
+        ),
+    });
+    let mut log = Log::default();
+    let mut arrivals = Vec::new();
+    link.arrive(Instant::ZERO, arrival(1000, VCP), 1, &mut log);
+    assert_eq!(link.poll(Instant::ZERO, &mut log), None);
+    while let Some(at) = link.deadline() {
+        if at == Instant::from_millis(20) {
+            link.arrive(at, arrival(1000, VCP), 2, &mut log); // during the outage
+        }
+        while let Some(packet) = link.poll(at, &mut log) {
+            arrivals.push((packet, at.as_nanos() / 1_000_000));
+        }
+    }
+    assert_eq!(arrivals, [(1, 11), (2, 50 + 2 + 1)]);
+}
+
+proptest! {
+    /// Arrived = sent + dropped + waiting, and never more than the rate allows.
+    #[test]
+    fn conserves_and_shapes(
+        rate in 1_000u64..100_000_000,
+        separate: bool,
+        steps in prop::collection::vec((0u64..5_000, 40u32..2_000, any::<bool>()), 1..300),
+    ) {
+        let limit = Limit::Bytes(20_000);
+        let mut port = if separate {
+            let queue = || Box::new(DropTail::new(limit));
+            let separation = Separation::new(queue(), queue(), limit);
+            Port::separated(Instant::ZERO, separation, Shaper::new(Some(rate)))
+        } else {
+            port(rate, limit)
+        };
+        let (mut log, mut now, mut sent, mut bytes) = (Log::default(), Instant::ZERO, 0u64, 0u64);
+        let count = steps.len() as u64;
+        for (gap, size, vcp) in steps {
+            let next = now + Duration::from_micros(gap);
+            while let Some(at) = port.deadline().filter(|at| *at <= next) {
+                let at = at.max(now);
+                if let Some(out) = port.poll(at, &mut log) {
+                    sent += 1;
+                    bytes += u64::from(out.arrival.bytes);
+                    let end = u128::from(out.finished.as_nanos());
+                    let most = u128::from(rate) * end / 1_000_000_000;
+                    prop_assert!(u128::from(bytes) <= most + 1);
+                }
+            }
+            now = next;
+            let carried = if vcp { VCP } else { Carried::Foreign };
+            port.arrive(now, arrival(size, carried), 0, &mut log);
+            prop_assert!(port.depth().bytes <= 20_000);
+        }
+        let drops = log.drops.len() as u64;
+        prop_assert_eq!(count, sent + drops + port.depth().packets);
+        prop_assert_eq!(port.stats().drops().by_queue(), drops);
+    }
+}

@@ -1,0 +1,203 @@
+//! Two queues in one port: packets that carry feedback, and all others.
+//!
+//! A sender that obeys load codes leaves a queue alone that a loss-driven one fills, so side by side in one
+//! FIFO the latter takes all. Here each class has a queue of its own; while both wait, each gets half of the
+//! link (deficit round robin), and whoever needs less leaves the rest to the other. The control law of the
+//! port sees its own class only, and as capacity what the others leave, but never less than that half.
+
+use pathmark_cc::{Duration, Instant};
+
+use super::queue::{Depth, Limit, Popped, Pushed, Queue, Queued};
+use super::{DropCause, Owner};
+
+/// Bytes that a class may send before it is the other's turn. A full-sized packet of either class fits.
+const QUANTUM: i64 = 1514;
+
+/// Time over which the foreign class's rate is measured, and the share of a new value in the average (1/4):
+/// together some 200 ms, shorter than what control laws react in.
+const WINDOW: Duration = Duration::from_millis(50);
+
+/// The two queues of a separated port, with one limit for both.
+pub struct Separation<P> {
+    heard: Class<P>,
+    foreign: Class<P>,
+    limit: Limit,
+    turn: Turn,
+    window: Window,
+}
+
+struct Class<P> {
+    queue: Box<dyn Queue<P>>,
+    deficit: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Heard,
+    Foreign,
+}
+
+impl<P> Separation<P> {
+    /// Separates the class that the control law hears from the foreign one. Their limits should be `limit`
+    /// too: whoever holds less of the shared room may push out the youngest packets of the other.
+    #[must_use]
+    pub fn new(heard: Box<dyn Queue<P>>, foreign: Box<dyn Queue<P>>, limit: Limit) -> Self {
+        let class = |queue| Class { queue, deficit: 0 };
+        Self {
+            heard: class(heard),
+            foreign: class(foreign),
+            limit,
+            turn: Turn::Heard,
+            window: Window::default(),
+        }
+    }
+
+    pub(super) fn depth(&self) -> Depth {
+        let (a, b) = (self.heard.queue.depth(), self.foreign.queue.depth());
+        Depth {
+            packets: a.packets + b.packets,
+            bytes: a.bytes + b.bytes,
+        }
+    }
+
+    pub(super) fn heard_depth(&self) -> Depth {
+        self.heard.queue.depth()
+    }
+
+    pub(super) fn set_limit(&mut self, limit: Limit) {
+        self.limit = limit;
+        self.heard.queue.set_limit(limit);
+        self.foreign.queue.set_limit(limit);
+    }
+
+    /// Takes a packet of either class. `pushed_out` is told of each packet of the other class that had to go.
+    pub(super) fn push(
+        &mut self,
+        now: Instant,
+        item: Queued<P>,
+        heard: bool,
+        owner: &mut dyn Owner<P>,
+        mut pushed_out: impl FnMut(&Queued<P>),
+    ) -> Pushed {
+        let mut total = self.depth();
+        let (own, other) = if heard {
+            (&mut self.heard, &mut self.foreign)
+        } else {
+            (&mut self.foreign, &mut self.heard)
+        };
+        let owed = own.queue.depth().bytes + u64::from(item.arrival.bytes);
+        while !self.limit.admits(total, item.arrival.bytes) {
+            let victim = if other.queue.depth().bytes > owed {
+                other.queue.pop_youngest()
+            } else {
+                None
+            };
+            let Some(victim) = victim else {
+                owner.dropped(item.packet, DropCause::QueueFull);
+                return Pushed::Dropped(DropCause::QueueFull);
+            };
+            total.bytes = total.bytes.saturating_sub(u64::from(victim.arrival.bytes));
+            total.packets = total.packets.saturating_sub(u64::from(victim.packets));
+            pushed_out(&victim);
+            owner.dropped(victim.packet, DropCause::PushedOut);
+        }
+        own.queue.push(now, item, owner)
+    }
+
+    /// The next packet by deficit round robin: a class sends until it has used up its quantum, and starts the
+    /// next round with what it took too much.
+    pub(super) fn pop(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Popped<P> {
+        let heard_waits = self.heard.queue.depth().packets > 0;
+        let foreign_waits = self.foreign.queue.depth().packets > 0;
+        let turn = match (heard_waits, foreign_waits) {
+            (true, true) => self.next_turn(),
+            (true, false) => self.alone(Turn::Heard),
+            (false, _) => self.alone(Turn::Foreign),
+        };
+        let class = match turn {
+            Turn::Heard => &mut self.heard,
+            Turn::Foreign => &mut self.foreign,
+        };
+        let popped = class.queue.pop(now, owner);
+        if let Some(item) = &popped.item {
+            class.deficit -= i64::from(item.arrival.bytes);
+            if turn == Turn::Foreign {
+                self.window.sent += u64::from(item.arrival.bytes);
+            }
+        }
+        popped
+    }
+
+    fn next_turn(&mut self) -> Turn {
+        // Ends: each pass adds a quantum to a class, and no packet is larger than a few dozen of them.
+        loop {
+            let class = match self.turn {
+                Turn::Heard => &mut self.heard,
+                Turn::Foreign => &mut self.foreign,
+            };
+            if class.deficit > 0 {
+                return self.turn;
+            }
+            class.deficit += QUANTUM;
+            self.turn = match self.turn {
+                Turn::Heard => Turn::Foreign,
+                Turn::Foreign => Turn::Heard,
+            };
+        }
+    }
+
+    fn alone(&mut self, turn: Turn) -> Turn {
+        // Nobody waits beside it, so nothing is owed from now on.
+        self.heard.deficit = 0;
+        self.foreign.deficit = 0;
+        self.turn = turn;
+        turn
+    }
+
+    /// The capacity that is left to the heard class, whenever a window has passed.
+    #[inline]
+    pub(super) fn capacity(&mut self, now: Instant, rate: u64) -> Option<u64> {
+        let foreign = self.window.poll(now)?;
+        Some(rate.saturating_sub(foreign).max(rate / 2))
+    }
+}
+
+impl<P> core::fmt::Debug for Separation<P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Separation")
+            .field("heard", &self.heard.queue.depth())
+            .field("foreign", &self.foreign.queue.depth())
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The foreign class's rate.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    start: Instant,
+    sent: u64,
+    /// Bytes per second.
+    average: u64,
+}
+
+impl Window {
+    #[inline]
+    fn poll(&mut self, now: Instant) -> Option<u64> {
+        let elapsed = now - self.start;
+        if elapsed < WINDOW {
+            return None;
+        }
+        let rate = u128::from(self.sent) * 1_000_000_000 / elapsed.as_nanos();
+        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        // After a pause the past says nothing.
+        self.average = if elapsed > 8 * WINDOW {
+            rate
+        } else {
+            self.average - self.average / 4 + rate / 4
+        };
+        self.start = now;
+        self.sent = 0;
+        Some(self.average)
+    }
+}
