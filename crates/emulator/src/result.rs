@@ -1,0 +1,167 @@
+//! The result of a run; its JSON form is a contract that others run against.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Everything measured in one run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunResult {
+    /// Name of the scenario.
+    pub scenario: String,
+    /// Seed of its generators.
+    pub seed: u64,
+    /// Length of the run in its own time, seconds.
+    pub simulated_s: f64,
+    /// Time that it took, seconds.
+    pub wall_s: f64,
+    /// Packets that entered a link.
+    pub packets: u64,
+    /// Events that the engine handled; 0 for a run in real time.
+    pub events: u64,
+    /// Jain's index over the goodputs of the flows active.
+    pub jain: f64,
+    /// The flows in the order of the scenario.
+    pub flows: Vec<FlowResult>,
+    /// The links in the order of the scenario.
+    pub links: Vec<LinkResult>,
+    /// The same for each measuring window that the scenario asks for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<WindowResult>,
+}
+
+/// One flow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowResult {
+    /// Its name.
+    pub name: String,
+    /// The sender's congestion controller.
+    pub algorithm: String,
+    /// Node of the sender.
+    pub from: String,
+    /// Node of the receiver.
+    pub to: String,
+    /// When it started, seconds.
+    pub start_s: f64,
+    /// Application bytes that it wanted to move; `None` if it ran until its stop.
+    pub bytes_requested: Option<u64>,
+    /// Application bytes that the receiver's application got, in order, each once.
+    pub bytes_delivered: u64,
+    /// Whether all that was requested arrived.
+    pub completed: bool,
+    /// Seconds from its start, handshake included, to its last byte.
+    pub completion_s: Option<f64>,
+    /// Delivered bits per second from its start to its last byte, or to the end.
+    pub goodput_bps: f64,
+    /// Packets sent; `None` where the stack does not tell.
+    pub packets_sent: Option<u64>,
+    /// Packets that the sender declared lost.
+    pub packets_lost: Option<u64>,
+    /// Application bytes sent again.
+    pub bytes_retransmitted: Option<u64>,
+    /// Probe timeouts.
+    pub timeouts: Option<u64>,
+    /// Round-trip times in milliseconds.
+    pub rtt_ms: Option<Distribution>,
+    /// Congestion window in bytes.
+    pub cwnd_bytes: Option<MeanMax>,
+}
+
+/// One direction of one link.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkResult {
+    /// Its name; the other direction of a duplex link is called `NAME.reverse`.
+    pub name: String,
+    /// Its rate in bits per second at the end; `None` for an unlimited one.
+    pub rate_bps: Option<f64>,
+    /// IP bytes sent over the rate integrated over the time.
+    pub utilization: Option<f64>,
+    /// End of the first RTT-long window with a utilization of 0.8 and more, seconds.
+    pub time_to_80_s: Option<f64>,
+    /// The queue in packets, weighted by time.
+    pub queue_packets: QueueStats,
+    /// The queue as the time that it takes to drain, milliseconds, weighted by time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_ms: Option<QueueStats>,
+    /// Packets that the queue dropped.
+    pub drops: u64,
+    /// Packets lost at random on the wire.
+    pub random_losses: u64,
+    /// The link controller's state.
+    #[serde(default)]
+    pub controller: BTreeMap<String, serde_json::Value>,
+}
+
+/// A queue over time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct QueueStats {
+    /// Mean over all the time.
+    pub mean: f64,
+    /// Mean over the time in which it was not empty.
+    pub mean_nonempty: f64,
+    /// Not exceeded in 99 % of the time.
+    pub p99: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// A distribution of samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// Least.
+    pub min: f64,
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// Mean, weighted by time, and largest value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MeanMax {
+    /// Mean.
+    pub mean: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// A measuring window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WindowResult {
+    /// Its begin, seconds.
+    pub from_s: f64,
+    /// Its end, seconds.
+    pub to_s: f64,
+    /// Jain's index over the goodputs in the window.
+    pub jain: f64,
+    /// The flows' goodputs in the window.
+    pub flows: Vec<WindowFlow>,
+    /// The links in the window.
+    pub links: Vec<WindowLink>,
+}
+
+/// A flow in a measuring window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WindowFlow {
+    /// Its name.
+    pub name: String,
+    /// Delivered bits per second.
+    pub goodput_bps: f64,
+}
+
+/// A link in a measuring window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WindowLink {
+    /// Its name.
+    pub name: String,
+    /// As in [`LinkResult`].
+    pub utilization: Option<f64>,
+    /// As in [`LinkResult`].
+    pub queue_packets: QueueStats,
+    /// Packets that the queue dropped in the window.
+    pub drops: u64,
+}
