@@ -1,1 +1,33 @@
 //! Loss recovery (RFC 9002): round-trip times, sent packets, loss detection, probe timeouts, pacing.
+//!
+//! ```text
+//!   on_sent ──► Recovery ──┬─ RttEstimator          one per path
+//!   on_ack  ──►            ├─ LossDetector × 3      one per packet number space: SentPackets, holes,
+//!   on_timeout ►           │                        remembered losses, reordering thresholds
+//!                          └─ ProbeTimeout          backoff over all three
+//!   AckOutcome, LossOutcome, Timeout ──► connection ──► pathmark_cc::Controller
+//!   Pacer: when the next bytes may leave
+//! ```
+//!
+//! What a packet carried is a type parameter `F`, handed back once: on acknowledgement or on loss.
+//! The cost of an ACK frame is its ranges plus the packets that it newly acknowledges or condemns,
+//! never the window.
+
+mod holes;
+mod loss;
+mod pacer;
+mod persistent;
+mod pto;
+mod reordering;
+mod rtt;
+mod sent;
+mod spaces;
+mod spurious;
+
+pub use loss::{AckError, Fate, LossDetector, Newly, NewlyLost};
+pub use pacer::Pacer;
+pub use pto::ProbeTimeout;
+pub use reordering::Reordering;
+pub use rtt::{GRANULARITY, INITIAL_RTT, RttEstimator};
+pub use sent::{SentPacket, SentPackets};
+pub use spaces::{AckOutcome, LossOutcome, Recovery, Space, Timeout};

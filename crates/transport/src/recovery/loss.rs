@@ -1,0 +1,376 @@
+//! Acknowledgement processing and loss detection in one packet number space (RFC 9002 §6.1).
+
+use core::ops::RangeInclusive;
+
+use pathmark_cc::PacketState;
+
+use super::{
+    RttEstimator, SentPacket, SentPackets,
+    holes::Holes,
+    persistent::{self, Run},
+    reordering::{Cause, Reordering},
+    spurious::Losses,
+};
+use crate::{Duration, Ecn, Instant};
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It arrived.
+    Acked,
+    /// It did not, as far as one can tell; what it carried has to be sent again if still wanted.
+    Lost,
+}
+
+/// An ACK frame that no honest peer sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AckError {
+    /// It acknowledges a packet that was never sent (RFC 9000 §13.1): PROTOCOL_VIOLATION.
+    #[error("acknowledges packet {0}, which was never sent")]
+    NeverSent(u64),
+    /// Its ranges are not in descending order: FRAME_ENCODING_ERROR.
+    #[error("acknowledgement ranges out of order")]
+    Disordered,
+}
+
+/// What one ACK frame newly acknowledged.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Newly {
+    /// Packets, of any sort.
+    pub packets: u64,
+    /// Packets that count for congestion control: in flight, on the current path.
+    pub counted: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The largest of those: number, send time, state.
+    pub largest: Option<(u64, Instant, PacketState)>,
+    /// Some asked for an acknowledgement.
+    pub ack_eliciting: bool,
+    /// Send time of the frame's largest packet, if that is newly acknowledged and was sent on this path.
+    pub largest_sent_at: Option<Instant>,
+    /// The frame raises the largest acknowledged number (only then ECN counts are judged, RFC 9000 §13.4.2.1).
+    pub advanced: bool,
+    /// Packets of the current path sent with ECT(0).
+    pub ect0: u64,
+    /// Packets of the current path sent with ECT(1).
+    pub ect1: u64,
+    /// Packets that had been declared lost.
+    pub spurious: u64,
+    /// With those, every loss of the last loss event has been acknowledged after all.
+    pub event_undone: bool,
+}
+
+/// What one pass declared lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NewlyLost {
+    /// Packets, of any sort.
+    pub packets: u64,
+    /// Packets that count for congestion control: in flight, on the current path, no MTU probes.
+    pub counted: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The largest of those: number, send time, state.
+    pub largest: Option<(u64, Instant, PacketState)>,
+    /// Persistent congestion is established (RFC 9002 §7.6.2).
+    pub persistent_congestion: bool,
+}
+
+/// A packet below the largest acknowledged one, waiting for its acknowledgement or its end.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    /// A packet between this hole and the one before it is acknowledged.
+    follows_ack: bool,
+}
+
+/// One packet number space: its packets in flight, and which of them are lost.
+///
+/// Packets are sent in the order of their numbers, so those that a threshold condemns are always the oldest
+/// holes: a queue replaces the scan over all packets in flight. A retransmission is a packet like any other
+/// and is found lost as early as any other.
+#[derive(Debug)]
+pub struct LossDetector<F> {
+    sent: SentPackets<F>,
+    largest_acked: Option<u64>,
+    pending: Holes<Pending>,
+    losses: Losses,
+    reordering: Reordering,
+    run: Run,
+    loss_time: Option<Instant>,
+    last_ack_eliciting: Option<Instant>,
+}
+
+impl<F> Default for LossDetector<F> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<F> LossDetector<F> {
+    /// Nothing sent yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            sent: SentPackets::new(),
+            largest_acked: None,
+            pending: Holes::new(),
+            losses: Losses::new(),
+            reordering: Reordering::new(),
+            run: Run::default(),
+            loss_time: None,
+            last_ack_eliciting: None,
+        }
+    }
+
+    /// Packet `number` was sent. False, and nothing recorded, if a later number was recorded before.
+    #[inline]
+    pub fn on_sent(&mut self, number: u64, packet: SentPacket<F>) -> bool {
+        let eliciting_at = packet.ack_eliciting.then_some(packet.sent_at);
+        let recorded = self.sent.insert(number, packet);
+        if recorded && eliciting_at.is_some() {
+            self.last_ack_eliciting = eliciting_at;
+        }
+        recorded
+    }
+
+    /// Processes the ranges of an ACK frame, descending. Each newly acknowledged packet goes to `sink` once.
+    /// On an error some may have gone there already; the connection ends anyway.
+    ///
+    /// Ranges are read only as far down as something unresolved is left, so the iterator must not be relied
+    /// upon to be exhausted.
+    ///
+    /// # Errors
+    /// [`AckError`] if no honest peer could have sent it.
+    pub fn on_ack(
+        &mut self,
+        ranges: impl IntoIterator<Item = RangeInclusive<u64>>,
+        mut sink: impl FnMut(u64, SentPacket<F>),
+    ) -> Result<Newly, AckError> {
+        let mut newly = Newly::default();
+        let old_largest = self.largest_acked;
+        let fresh_from = old_largest.map_or(0, |largest| largest + 1);
+        let last_sent = self.sent.next_number().saturating_sub(1);
+        let mut pending = self.pending.sweep();
+        let mut losses = self.losses.sweep();
+        let old_pending = self.pending.len();
+        // Least number of the range above; the first range has none.
+        let mut above: Option<u64> = None;
+
+        for range in ranges {
+            let (first, last) = (*range.start(), *range.end());
+            if first > last || above.is_some_and(|a| last >= a) {
+                return Err(AckError::Disordered);
+            }
+            if self.sent.never_sent(first, last) {
+                return Err(AckError::NeverSent(last));
+            }
+            match above {
+                None => {
+                    self.largest_acked = Some(last.max(old_largest.unwrap_or(0)));
+                    newly.advanced = last >= fresh_from;
+                    if let Some(packet) = self.sent.get(last).filter(|p| !p.off_path) {
+                        newly.largest_sent_at = Some(packet.sent_at);
+                    }
+                }
+                Some(above) => self.add_holes(last + 1, above, fresh_from, true),
+            }
+            above = Some(first);
+            for number in (first.max(fresh_from).max(self.sent.base())..=last).rev() {
+                if let Some(packet) = self.sent.remove(number) {
+                    newly.count(number, &packet);
+                    sink(number, packet);
+                }
+            }
+            if first < fresh_from {
+                let sent = &mut self.sent;
+                self.pending.take(&mut pending, first, last, |number, _| {
+                    if let Some(packet) = sent.remove(number) {
+                        newly.count(number, &packet);
+                        sink(number, packet);
+                    }
+                });
+                let (reordering, run) = (&mut self.reordering, &mut self.run);
+                self.losses.take(&mut losses, range, |number, cause| {
+                    newly.spurious += 1;
+                    run.interrupt();
+                    reordering.on_spurious(cause, number, old_largest.unwrap_or(0), last_sent);
+                });
+                if pending.done() && losses.done() {
+                    break;
+                }
+            }
+        }
+        if let Some(above) = above {
+            self.add_holes(fresh_from, above, fresh_from, old_largest.is_some());
+        }
+        self.pending.reverse_from(old_pending);
+        self.pending.close(&pending, |hole| hole.follows_ack = true);
+        newly.event_undone = self.losses.close(&losses) && newly.spurious > 0;
+        Ok(newly)
+    }
+
+    /// The packets `first.max(from)..end`, none of them acknowledged, become holes, pushed in descending order.
+    fn add_holes(&mut self, first: u64, end: u64, from: u64, after_ack: bool) {
+        let mut found = false;
+        for number in (first.max(from).max(self.sent.base())..end).rev() {
+            match self.sent.get(number) {
+                None => continue,
+                // Nobody waits for it: neither the window nor a retransmission.
+                Some(packet) if !packet.ack_eliciting && !packet.in_flight => {
+                    self.sent.remove(number);
+                    continue;
+                }
+                Some(_) => {}
+            }
+            self.pending.push(number, Pending { follows_ack: false });
+            found = true;
+        }
+        if found
+            && after_ack
+            && let Some(lowest) = self.pending.last_mut()
+        {
+            lowest.follows_ack = true;
+        }
+    }
+
+    /// Declares lost what `now` and the largest acknowledged packet condemn, oldest first, and sets
+    /// [`loss_time`](Self::loss_time). `max_ack_delay` is the peer's, for persistent congestion.
+    pub fn detect(
+        &mut self,
+        now: Instant,
+        rtt: &RttEstimator,
+        max_ack_delay: Duration,
+        mut sink: impl FnMut(u64, SentPacket<F>),
+    ) -> NewlyLost {
+        let mut lost = NewlyLost::default();
+        self.loss_time = None;
+        self.losses
+            .forget(now, rtt.pto_base() * persistent::THRESHOLD);
+        let Some(largest) = self.largest_acked else {
+            return lost;
+        };
+        let mut delay = self.reordering.time(rtt);
+        let congested = (rtt.pto_base() + max_ack_delay) * persistent::THRESHOLD;
+        let last_sent = self.sent.next_number().saturating_sub(1);
+        while let Some((number, hole)) = self.pending.front() {
+            let follows_ack = hole.follows_ack;
+            let Some(sent_at) = self.sent.get(number).map(|p| p.sent_at) else {
+                self.pending.pop();
+                continue;
+            };
+            let cause = if largest - number >= self.reordering.packets() {
+                Cause::Packets
+            } else if sent_at + delay <= now {
+                Cause::Time
+            } else {
+                self.loss_time = Some(sent_at + delay);
+                break;
+            };
+            self.pending.pop();
+            let Some(packet) = self.sent.remove(number) else {
+                continue;
+            };
+            lost.packets += 1;
+            if follows_ack {
+                self.run.interrupt();
+            }
+            if !packet.off_path && !packet.mtu_probe {
+                if self.losses.push(now, number, cause, last_sent) {
+                    self.reordering.on_loss_event();
+                    delay = self.reordering.time(rtt);
+                }
+                lost.persistent_congestion |= packet.ack_eliciting
+                    && self.run.on_lost(sent_at, rtt.first_sample_at(), congested);
+                if packet.in_flight {
+                    lost.counted += 1;
+                    lost.bytes += u64::from(packet.size);
+                    lost.largest = Some((number, sent_at, packet.state));
+                }
+            }
+            sink(number, packet);
+        }
+        lost
+    }
+
+    /// When [`detect`](Self::detect) has to run without an ACK.
+    #[must_use]
+    #[inline]
+    pub const fn loss_time(&self) -> Option<Instant> {
+        self.loss_time
+    }
+
+    /// When the last ack-eliciting packet was sent, while any is unresolved.
+    #[must_use]
+    #[inline]
+    pub fn last_ack_eliciting(&self) -> Option<Instant> {
+        self.last_ack_eliciting
+            .filter(|_| self.sent.ack_eliciting() > 0)
+    }
+
+    /// Largest packet number that the peer acknowledged.
+    #[must_use]
+    #[inline]
+    pub const fn largest_acked(&self) -> Option<u64> {
+        self.largest_acked
+    }
+
+    /// The packets that are unresolved.
+    #[must_use]
+    #[inline]
+    pub const fn sent(&self) -> &SentPackets<F> {
+        &self.sent
+    }
+
+    /// The present reordering thresholds.
+    #[must_use]
+    pub const fn reordering(&self) -> &Reordering {
+        &self.reordering
+    }
+
+    /// Losses remembered at the moment, for memory accounts.
+    #[must_use]
+    pub fn remembered(&self) -> usize {
+        self.losses.len()
+    }
+
+    /// The connection leaves its path: what is in flight counts no longer, and what was learnt is forgotten.
+    pub fn leave_path(&mut self) {
+        self.sent.leave_path();
+        self.losses.clear();
+        self.reordering = Reordering::new();
+        self.run = Run::default();
+    }
+
+    /// Takes every unresolved packet out, oldest first, as neither acknowledged nor lost: the space's keys
+    /// were discarded (RFC 9002 §6.4), a Retry arrived or 0-RTT was refused.
+    pub fn drain(&mut self, sink: impl FnMut(u64, SentPacket<F>)) {
+        self.sent.drain(sink);
+        self.pending.clear();
+        self.losses.clear();
+        self.run = Run::default();
+        self.loss_time = None;
+        self.last_ack_eliciting = None;
+    }
+}
+
+impl Newly {
+    #[inline]
+    fn count<F>(&mut self, number: u64, packet: &SentPacket<F>) {
+        self.packets += 1;
+        self.ack_eliciting |= packet.ack_eliciting;
+        if packet.off_path {
+            return;
+        }
+        match packet.ecn {
+            Ecn::Ect0 => self.ect0 += 1,
+            Ecn::Ect1 => self.ect1 += 1,
+            Ecn::NotEct | Ecn::Ce => {}
+        }
+        if packet.in_flight {
+            self.counted += 1;
+            self.bytes += u64::from(packet.size);
+            if self.largest.is_none() {
+                self.largest = Some((number, packet.sent_at, packet.state));
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Spreads a window over its round trip (RFC 9002 §7.7).
+
+use crate::{Duration, Instant};
+
+/// Byte-nanoseconds per byte: credit is kept in bytes/s × ns, so that no division loses a remainder.
+const UNIT: u64 = 1_000_000_000;
+/// Packets that may always leave together: an initial window (RFC 9002 §7.2, §7.7).
+const BURST_PACKETS: u64 = 10;
+/// At high rates a batch holds what this time is worth.
+const QUANTUM: Duration = Duration::from_millis(1);
+/// A batch that one system call with segmentation offload carries.
+const BATCH_BYTES: u64 = 64 * 1024 - 1500;
+/// Credit saturates here at any rate (16 MB), far below overflow of the byte-nanoseconds.
+const MAX_BURST: u64 = 1 << 24;
+/// Rate from window and RTT: N = 1.25 (RFC 9002 §7.7).
+const GAIN: (u64, u64) = (5, 4);
+
+/// A token bucket whose rate follows the controller.
+///
+/// The bucket holds ten packets, or twice what the rate yields in a millisecond if that is more: one batch
+/// plus the lateness of a driver's timer. A small router buffer sees ten packets at most at rates
+/// up to about 60 Mbit/s.
+#[derive(Clone, Debug)]
+pub struct Pacer {
+    /// Bytes per second. `None`: nothing to derive one from yet, the window alone bounds the first flight.
+    rate: Option<u64>,
+    mtu: u64,
+    /// Bytes × 1e9 that may leave now, as of `updated`.
+    credit: u64,
+    capacity: u64,
+    updated: Instant,
+    /// What `rate` was computed from.
+    basis: (u64, Option<Duration>, Option<u64>),
+}
+
+impl Pacer {
+    /// A full bucket without a rate.
+    #[must_use]
+    pub const fn new(now: Instant, mtu: u16) -> Self {
+        let capacity = BURST_PACKETS * mtu as u64 * UNIT;
+        Self {
+            rate: None,
+            mtu: mtu as u64,
+            credit: capacity,
+            capacity,
+            updated: now,
+            basis: (0, None, None),
+        }
+    }
+
+    /// Follows the controller: its `pacing_rate` in bytes per second, else 1.25 × `window` per `srtt`.
+    /// Cheap if nothing changed.
+    pub fn set(
+        &mut self,
+        now: Instant,
+        window: u64,
+        srtt: Option<Duration>,
+        pacing_rate: Option<u64>,
+    ) {
+        let basis = (window, srtt, pacing_rate);
+        if basis == self.basis {
+            return;
+        }
+        self.refill(now);
+        self.basis = basis;
+        self.rate = pacing_rate.map(|rate| rate.max(1)).or_else(|| {
+            let rtt = srtt?.as_nanos().max(1);
+            let scaled = u128::from(window) * u128::from(GAIN.0) * u128::from(UNIT);
+            let rate = scaled / (rtt * u128::from(GAIN.1));
+            Some(u64::try_from(rate).unwrap_or(u64::MAX).max(1))
+        });
+        self.resize();
+    }
+
+    /// The largest datagram changed.
+    pub fn set_mtu(&mut self, now: Instant, mtu: u16) {
+        self.refill(now);
+        self.mtu = u64::from(mtu);
+        self.resize();
+    }
+
+    fn resize(&mut self) {
+        let burst = (BURST_PACKETS * self.mtu).max(self.per_quantum().saturating_mul(2));
+        self.capacity = burst.min(MAX_BURST) * UNIT;
+        self.credit = self.credit.min(self.capacity);
+    }
+
+    fn per_quantum(&self) -> u64 {
+        self.rate.unwrap_or(0) / 1000 * QUANTUM.as_millis() as u64
+    }
+
+    fn refill(&mut self, now: Instant) {
+        let elapsed = now.as_nanos().saturating_sub(self.updated.as_nanos());
+        if elapsed == 0 {
+            return;
+        }
+        self.updated = now;
+        let earned = elapsed.saturating_mul(self.rate.unwrap_or(u64::MAX));
+        self.credit = self.credit.saturating_add(earned).min(self.capacity);
+    }
+
+    /// How many bytes are worth waiting for together: one packet at low rates, a millisecond's worth at
+    /// high ones, at most what one system call carries.
+    #[must_use]
+    pub fn batch(&self) -> u64 {
+        match self.rate {
+            None => BURST_PACKETS * self.mtu,
+            Some(_) => self
+                .per_quantum()
+                .clamp(self.mtu, BATCH_BYTES.max(self.mtu)),
+        }
+    }
+
+    /// Bytes that may leave at `now`.
+    pub fn available(&mut self, now: Instant) -> u64 {
+        if self.rate.is_none() {
+            return u64::MAX;
+        }
+        self.refill(now);
+        self.credit / UNIT
+    }
+
+    /// When `bytes` may leave together, if not at `now` already. More than the bucket holds counts as a
+    /// full bucket.
+    pub fn next(&mut self, now: Instant, bytes: u64) -> Option<Instant> {
+        let rate = self.rate?;
+        self.refill(now);
+        let wanted = bytes.saturating_mul(UNIT).min(self.capacity);
+        let missing = wanted
+            .checked_sub(self.credit)
+            .filter(|&missing| missing > 0)?;
+        Some(now + Duration::from_nanos(missing.div_ceil(rate)))
+    }
+
+    /// `bytes` left. Beyond the credit (probes leave at once) the bucket is empty, not in debt.
+    #[inline]
+    pub fn on_sent(&mut self, now: Instant, bytes: u64) {
+        self.refill(now);
+        self.credit = self.credit.saturating_sub(bytes.saturating_mul(UNIT));
+    }
+
+    /// The present rate in bytes per second.
+    #[must_use]
+    pub const fn rate(&self) -> Option<u64> {
+        self.rate
+    }
+}

@@ -1,0 +1,129 @@
+//! How much reordering loss detection tolerates, learnt from losses that were none.
+//!
+//! Starts at RFC 9002 §6.1 (3 packets, 9/8 RTT) and widens as RFC 8985 §6.2 does: the packet threshold to
+//! the extent seen, the time threshold by one eighth of an RTT per round trip with a spurious loss, up to 2 RTT.
+//! Sixteen loss events in a row without a spurious one narrow both again.
+
+use crate::{Duration, recovery::GRANULARITY, recovery::RttEstimator};
+
+/// RFC 9002 §6.1.1: kPacketThreshold.
+const INITIAL_PACKETS: u64 = 3;
+/// Beyond this only time decides; it bounds what a sender must watch below the largest acknowledged packet.
+const MAX_PACKETS: u64 = 1 << 15;
+/// RFC 9002 §6.1.2: kTimeThreshold is 9/8, one eighth over the RTT.
+const INITIAL_EIGHTHS: u32 = 1;
+/// RFC 8985 §6.2 bounds the reordering window by one smoothed RTT.
+const MAX_EIGHTHS: u32 = 8;
+/// Loss events without a spurious loss until the thresholds narrow (RFC 8985 §6.2: 16 recoveries).
+const CALM: u8 = 16;
+
+/// Why a packet was declared lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Enough later packets were acknowledged.
+    Packets,
+    /// It has been outstanding for too long after a later one was acknowledged.
+    Time,
+}
+
+/// Thresholds of loss detection on one path.
+#[derive(Clone, Debug)]
+pub struct Reordering {
+    packets: u64,
+    eighths: u32,
+    /// Packets up to here were sent before the time threshold last grew.
+    widened_at: Option<u64>,
+    calm: u8,
+}
+
+impl Default for Reordering {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Reordering {
+    /// The thresholds of RFC 9002.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            packets: INITIAL_PACKETS,
+            eighths: INITIAL_EIGHTHS,
+            widened_at: None,
+            calm: 0,
+        }
+    }
+
+    /// A packet is lost once one this much later is acknowledged.
+    #[must_use]
+    #[inline]
+    pub const fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// A packet is lost this long after it was sent, if a later one is acknowledged.
+    #[must_use]
+    pub fn time(&self, rtt: &RttEstimator) -> Duration {
+        (rtt.longest() * (8 + self.eighths) / 8).max(GRANULARITY)
+    }
+
+    /// Packet `number`, declared lost for `cause`, was acknowledged after all when the largest acknowledged
+    /// stood at `largest`. `last_sent` is the newest packet number.
+    pub(super) fn on_spurious(&mut self, cause: Cause, number: u64, largest: u64, last_sent: u64) {
+        self.calm = 0;
+        match cause {
+            Cause::Packets => {
+                let extent = largest.saturating_sub(number).saturating_add(1);
+                self.packets = self.packets.max(extent.min(MAX_PACKETS));
+            }
+            Cause::Time if self.widened_at.is_none_or(|at| number > at) => {
+                self.widened_at = Some(last_sent);
+                self.eighths = (self.eighths + 1).min(MAX_EIGHTHS);
+            }
+            Cause::Time => {}
+        }
+    }
+
+    /// A loss event begins.
+    pub(super) fn on_loss_event(&mut self) {
+        self.calm += 1;
+        if self.calm >= CALM {
+            self.calm = 0;
+            self.packets = (self.packets / 2).max(INITIAL_PACKETS);
+            self.eighths = INITIAL_EIGHTHS;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Instant;
+
+    #[test]
+    fn widens_with_what_was_seen_and_narrows_after_calm() {
+        let mut rtt = RttEstimator::new();
+        rtt.update(Instant::ZERO, Duration::from_millis(80), Duration::ZERO);
+        let mut r = Reordering::new();
+        assert_eq!((r.packets(), r.time(&rtt)), (3, Duration::from_millis(90)));
+        r.on_spurious(Cause::Packets, 10, 29, 100);
+        assert_eq!((r.packets(), r.time(&rtt)), (20, Duration::from_millis(90)));
+        // Twice in a round trip counts once.
+        r.on_spurious(Cause::Time, 10, 29, 100);
+        r.on_spurious(Cause::Time, 11, 29, 100);
+        assert_eq!(r.time(&rtt), Duration::from_millis(100));
+        for n in 2..20 {
+            r.on_spurious(Cause::Time, 101 * n, u64::MAX, 101 * n + 1);
+        }
+        assert_eq!(r.time(&rtt), Duration::from_millis(160));
+        r.on_spurious(Cause::Packets, 0, u64::MAX, u64::MAX);
+        assert_eq!(r.packets(), MAX_PACKETS);
+        for _ in 0..CALM {
+            r.on_loss_event();
+        }
+        assert_eq!(
+            (r.packets(), r.time(&rtt)),
+            (MAX_PACKETS / 2, Duration::from_millis(90))
+        );
+    }
+}

@@ -1,0 +1,191 @@
+//! Round-trip time of one path (RFC 9002 §5).
+
+use crate::{Duration, Instant};
+
+/// RTT that timers assume before the first sample (RFC 9002 §6.2.2).
+pub const INITIAL_RTT: Duration = Duration::from_millis(333);
+/// Granularity of timers (RFC 9002 §6.1.2).
+pub const GRANULARITY: Duration = Duration::from_millis(1);
+/// Least sample: clocks too coarse for the path must not make it look instant.
+const MIN_SAMPLE: Duration = Duration::from_micros(1);
+/// Longest sample, far above any real path, so that the scaled sums cannot overflow.
+const MAX_SAMPLE: Duration = Duration::from_secs(1 << 24);
+
+/// Smoothed RTT, its variation and its minimum. Unknown until the first sample.
+#[derive(Clone, Debug, Default)]
+pub struct RttEstimator {
+    sampled: Option<Sampled>,
+}
+
+/// Scaled sums, so that the shifts of RFC 9002 §5.3 lose nothing between samples.
+#[derive(Clone, Debug)]
+struct Sampled {
+    latest: Duration,
+    min: Duration,
+    /// 8 × smoothed RTT, in ns.
+    srtt_8: u64,
+    /// 4 × RTT variation, in ns.
+    var_4: u64,
+    first_at: Instant,
+}
+
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl RttEstimator {
+    /// Nothing measured yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { sampled: None }
+    }
+
+    /// Takes a sample: `latest` from sending to acknowledgement, of which the peer claims to have held
+    /// back `ack_delay` (already limited by its `max_ack_delay`, RFC 9002 §5.3). Returns the sample with
+    /// the delay taken off as far as that is believed.
+    pub fn update(&mut self, now: Instant, latest: Duration, ack_delay: Duration) -> Duration {
+        let latest = latest.clamp(MIN_SAMPLE, MAX_SAMPLE);
+        let Some(s) = &mut self.sampled else {
+            let ns = nanos(latest);
+            self.sampled = Some(Sampled {
+                latest,
+                min: latest,
+                srtt_8: ns * 8,
+                var_4: ns * 2,
+                first_at: now,
+            });
+            return latest;
+        };
+        s.latest = latest;
+        // The minimum ignores the claimed delay: a lying peer must not talk the RTT down (§5.2).
+        s.min = s.min.min(latest);
+        let adjusted = if latest >= s.min + ack_delay {
+            latest - ack_delay
+        } else {
+            latest
+        };
+        let sample = nanos(adjusted);
+        let deviation = (s.srtt_8 / 8).abs_diff(sample);
+        s.var_4 = s.var_4 - s.var_4 / 4 + deviation;
+        s.srtt_8 = s.srtt_8 - s.srtt_8 / 8 + sample;
+        adjusted
+    }
+
+    /// Smoothed RTT.
+    #[must_use]
+    pub fn srtt(&self) -> Option<Duration> {
+        self.sampled
+            .as_ref()
+            .map(|s| Duration::from_nanos(s.srtt_8 / 8))
+    }
+
+    /// RTT variation (mean deviation).
+    #[must_use]
+    pub fn variation(&self) -> Option<Duration> {
+        self.sampled
+            .as_ref()
+            .map(|s| Duration::from_nanos(s.var_4 / 4))
+    }
+
+    /// The last sample, acknowledgement delay included.
+    #[must_use]
+    pub fn latest(&self) -> Option<Duration> {
+        self.sampled.as_ref().map(|s| s.latest)
+    }
+
+    /// Least sample on this path.
+    #[must_use]
+    pub fn min(&self) -> Option<Duration> {
+        self.sampled.as_ref().map(|s| s.min)
+    }
+
+    /// When the first sample was taken (RFC 9002 §7.6.2 ignores losses from before it).
+    #[must_use]
+    pub fn first_sample_at(&self) -> Option<Instant> {
+        self.sampled.as_ref().map(|s| s.first_at)
+    }
+
+    /// Smoothed RTT for timers: [`INITIAL_RTT`] while unknown.
+    #[must_use]
+    pub fn srtt_or_initial(&self) -> Duration {
+        self.srtt().unwrap_or(INITIAL_RTT)
+    }
+
+    /// The larger of smoothed and latest RTT, which loss timers scale (RFC 9002 §6.1.2).
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        self.sampled.as_ref().map_or(INITIAL_RTT, |s| {
+            s.latest.max(Duration::from_nanos(s.srtt_8 / 8))
+        })
+    }
+
+    /// Probe timeout without the peer's acknowledgement delay and without backoff (RFC 9002 §6.2.1):
+    /// srtt + max(4·rttvar, 1 ms).
+    #[must_use]
+    pub fn pto_base(&self) -> Duration {
+        let (srtt, var_4) = self
+            .sampled
+            .as_ref()
+            .map_or((INITIAL_RTT, INITIAL_RTT * 2), |s| {
+                (
+                    Duration::from_nanos(s.srtt_8 / 8),
+                    Duration::from_nanos(s.var_4),
+                )
+            });
+        srtt + var_4.max(GRANULARITY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn known_answers() {
+        let mut rtt = RttEstimator::new();
+        assert_eq!(
+            (rtt.srtt(), rtt.min(), rtt.pto_base()),
+            (None, None, ms(999))
+        );
+        // Samples 100, 120, 80, 100 ms; half nanoseconds round down on reading only.
+        let expected = [
+            (100, 100_000_000, 50_000_000, 300_000_000),
+            (120, 102_500_000, 42_500_000, 272_500_000),
+            (80, 99_687_500, 37_500_000, 249_687_500),
+            (100, 99_726_562, 28_203_125, 212_539_062),
+        ];
+        for (sample, srtt, var, pto) in expected {
+            rtt.update(Instant::ZERO, ms(sample), Duration::ZERO);
+            assert_eq!(rtt.srtt(), Some(Duration::from_nanos(srtt)));
+            assert_eq!(rtt.variation(), Some(Duration::from_nanos(var)));
+            assert_eq!(rtt.pto_base(), Duration::from_nanos(pto));
+        }
+        assert_eq!(rtt.min(), Some(ms(80)));
+    }
+
+    #[test]
+    fn claimed_delay_counts_only_above_the_minimum() {
+        let mut rtt = RttEstimator::new();
+        assert_eq!(rtt.update(Instant::ZERO, ms(100), ms(25)), ms(100));
+        assert_eq!(rtt.update(Instant::ZERO, ms(130), ms(25)), ms(105));
+        assert_eq!(rtt.update(Instant::ZERO, ms(110), ms(25)), ms(110));
+        assert_eq!(rtt.min(), Some(ms(100)));
+        assert_eq!(rtt.latest(), Some(ms(110)));
+    }
+
+    #[test]
+    fn no_sample_is_zero_and_none_overflows() {
+        let mut rtt = RttEstimator::new();
+        rtt.update(Instant::ZERO, Duration::ZERO, Duration::ZERO);
+        assert_eq!(rtt.srtt(), Some(MIN_SAMPLE));
+        for _ in 0..100 {
+            rtt.update(Instant::ZERO, Duration::MAX, Duration::ZERO);
+        }
+        assert!(rtt.srtt().unwrap() <= MAX_SAMPLE);
+        assert!(rtt.pto_base() >= rtt.srtt().unwrap());
+    }
+}

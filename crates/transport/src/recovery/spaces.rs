@@ -1,0 +1,382 @@
+//! The three packet number spaces over one path (RFC 9002 §6, Appendix A).
+
+use core::ops::RangeInclusive;
+
+use pathmark_cc::{Acked, Lost};
+
+use super::{
+    AckError, Fate, LossDetector, Newly, NewlyLost, ProbeTimeout, RttEstimator, SentPacket,
+};
+use crate::{Duration, Instant};
+
+/// A packet number space (RFC 9000 §12.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Space {
+    /// Initial packets.
+    Initial = 0,
+    /// Handshake packets.
+    Handshake = 1,
+    /// 0-RTT and 1-RTT packets.
+    Data = 2,
+}
+
+impl Space {
+    /// All three, in the order of the handshake.
+    pub const ALL: [Self; 3] = [Self::Initial, Self::Handshake, Self::Data];
+}
+
+/// What followed from an ACK frame. Tell the controller `acked`, then `lost` and what is below.
+#[derive(Clone, Copy, Debug)]
+pub struct AckOutcome {
+    /// What was newly acknowledged, also beyond what congestion control counts.
+    pub newly: Newly,
+    /// For the controller, if anything that it counts was acknowledged.
+    pub acked: Option<Acked>,
+    /// RTT sample, acknowledgement delay taken off.
+    pub rtt: Option<Duration>,
+    /// What was declared lost because of it.
+    pub loss: LossOutcome,
+}
+
+/// What was declared lost.
+#[derive(Clone, Copy, Debug)]
+pub struct LossOutcome {
+    /// Packets, also those that congestion control does not count.
+    pub packets: u64,
+    /// For the controller, if anything that it counts was lost.
+    pub lost: Option<Lost>,
+    /// Tell the controller of persistent congestion, after the loss.
+    pub persistent_congestion: bool,
+}
+
+/// What a timeout was.
+#[derive(Clone, Copy, Debug)]
+pub enum Timeout {
+    /// Nothing is due yet.
+    None,
+    /// Packets were lost by time.
+    Lost(LossOutcome),
+    /// A probe timeout: send [`PROBES`](Recovery::PROBES) ack-eliciting packets in this space, whatever the
+    /// window says, with new data or what the oldest unresolved packets carried (RFC 9002 §6.2.4).
+    /// Nothing is lost yet.
+    Probe(Space),
+}
+
+/// Loss recovery of a connection on its current path.
+///
+/// `F` is what a packet carried. Every packet goes in once through [`on_sent`](Self::on_sent) and comes out once
+/// through a `sink`: acknowledged, lost, or drained with its space.
+#[derive(Debug)]
+pub struct Recovery<F> {
+    spaces: [LossDetector<F>; 3],
+    rtt: RttEstimator,
+    pto: ProbeTimeout,
+    /// The peer's `max_ack_delay`, or what an ACK_FREQUENCY frame asked for instead.
+    max_ack_delay: Duration,
+    /// A client must keep probing until the server is known to have validated its address (§6.2.2.1).
+    peer_validated: bool,
+    has_handshake_keys: bool,
+    handshake_confirmed: bool,
+    /// A server at its amplification limit cannot probe, so it must not wait to (§6.2.2.1).
+    amplification_blocked: bool,
+    /// Last time that something was sent or acknowledged: where a client's anti-deadlock timer starts.
+    last_activity: Instant,
+    /// The window or its pacer bounded the sender since the previous ACK.
+    window_limited: bool,
+}
+
+impl<F> Recovery<F> {
+    /// Packets to send on a probe timeout: two, as the first may be lost as well (RFC 9002 §6.2.4).
+    pub const PROBES: u8 = 2;
+
+    /// A fresh connection. The peer's `max_ack_delay` is 25 ms until its transport parameters say otherwise.
+    #[must_use]
+    pub fn new(is_client: bool, now: Instant) -> Self {
+        Self {
+            spaces: core::array::from_fn(|_| LossDetector::new()),
+            rtt: RttEstimator::new(),
+            pto: ProbeTimeout::new(),
+            max_ack_delay: Duration::from_millis(25),
+            peer_validated: !is_client,
+            has_handshake_keys: false,
+            handshake_confirmed: false,
+            amplification_blocked: false,
+            last_activity: now,
+            window_limited: false,
+        }
+    }
+
+    /// How long the peer may hold back an acknowledgement: its transport parameter, or what it was asked for.
+    pub const fn set_max_ack_delay(&mut self, delay: Duration) {
+        self.max_ack_delay = delay;
+    }
+
+    /// Keys to send Handshake packets exist.
+    pub const fn on_handshake_keys(&mut self) {
+        self.has_handshake_keys = true;
+    }
+
+    /// Client: the server acknowledged a Handshake packet, so it has validated this address.
+    pub const fn on_peer_validated(&mut self) {
+        self.peer_validated = true;
+    }
+
+    /// The handshake is confirmed (RFC 9001 §4.1.2).
+    pub const fn on_handshake_confirmed(&mut self) {
+        self.handshake_confirmed = true;
+        self.peer_validated = true;
+    }
+
+    /// Server: the amplification limit forbids sending (true), or no longer does.
+    pub fn set_amplification_blocked(&mut self, now: Instant, blocked: bool) {
+        if self.amplification_blocked && !blocked {
+            self.last_activity = now;
+        }
+        self.amplification_blocked = blocked;
+    }
+
+    /// The window, or the pacer that spreads it, keeps the sender from sending: the next [`Acked`] says so.
+    #[inline]
+    pub const fn note_window_limited(&mut self) {
+        self.window_limited = true;
+    }
+
+    /// A packet was sent. Numbers ascend within a space; one that does not is not recorded (false).
+    #[inline]
+    pub fn on_sent(&mut self, space: Space, number: u64, packet: SentPacket<F>) -> bool {
+        self.last_activity = self.last_activity.max(packet.sent_at);
+        self.space_mut(space).on_sent(number, packet)
+    }
+
+    /// An ACK frame with `ranges`, descending, arrived in `space`; the peer claims to have held it back for
+    /// `ack_delay`. Each resolved packet goes to `sink`.
+    ///
+    /// # Errors
+    /// [`AckError`] if no honest peer could have sent it: close the connection.
+    pub fn on_ack(
+        &mut self,
+        now: Instant,
+        space: Space,
+        ranges: impl IntoIterator<Item = RangeInclusive<u64>>,
+        ack_delay: Duration,
+        mut sink: impl FnMut(Fate, u64, SentPacket<F>),
+    ) -> Result<AckOutcome, AckError> {
+        let in_flight_before = self.bytes_in_flight();
+        let newly = self
+            .space_mut(space)
+            .on_ack(ranges, |number, packet| sink(Fate::Acked, number, packet))?;
+        let rtt = newly
+            .largest_sent_at
+            .filter(|_| newly.ack_eliciting)
+            .map(|sent_at| {
+                let delay = match space {
+                    Space::Data if self.handshake_confirmed => ack_delay.min(self.max_ack_delay),
+                    Space::Data => ack_delay,
+                    Space::Initial | Space::Handshake => Duration::ZERO,
+                };
+                self.rtt.update(now, now - sent_at, delay)
+            });
+        if newly.packets > 0 {
+            self.last_activity = self.last_activity.max(now);
+            // A server's ACKs of Initials prove nothing yet: it may still be stuck (§6.2.1).
+            if newly.ack_eliciting && self.peer_validated {
+                self.pto.reset();
+            }
+        }
+        let acked = newly.largest.map(|(largest, sent_at, state)| Acked {
+            bytes: newly.bytes,
+            packets: newly.counted,
+            largest,
+            sent_at,
+            state,
+            rtt,
+            srtt: self.rtt.srtt_or_initial(),
+            min_rtt: self.rtt.min().unwrap_or(self.rtt.srtt_or_initial()),
+            in_flight_before,
+            window_limited: core::mem::take(&mut self.window_limited),
+        });
+        let loss = self.detect(now, space, sink);
+        Ok(AckOutcome {
+            newly,
+            acked,
+            rtt,
+            loss,
+        })
+    }
+
+    fn detect(
+        &mut self,
+        now: Instant,
+        space: Space,
+        mut sink: impl FnMut(Fate, u64, SentPacket<F>),
+    ) -> LossOutcome {
+        let in_flight_before = self.bytes_in_flight();
+        let max_ack_delay = self.max_ack_delay;
+        let [initial, handshake, data] = &mut self.spaces;
+        let detector = match space {
+            Space::Initial => initial,
+            Space::Handshake => handshake,
+            Space::Data => data,
+        };
+        let NewlyLost {
+            packets,
+            counted,
+            bytes,
+            largest,
+            persistent_congestion,
+        } = detector.detect(now, &self.rtt, max_ack_delay, |number, packet| {
+            sink(Fate::Lost, number, packet);
+        });
+        let last_sent = detector.sent().next_number().saturating_sub(1);
+        LossOutcome {
+            packets,
+            persistent_congestion,
+            lost: largest.map(|(largest, sent_at, state)| Lost {
+                bytes,
+                packets: counted,
+                largest,
+                sent_at,
+                state,
+                last_sent,
+                srtt: self.rtt.srtt_or_initial(),
+                min_rtt: self.rtt.min().unwrap_or(self.rtt.srtt_or_initial()),
+                in_flight_before,
+            }),
+        }
+    }
+
+    /// When [`on_timeout`](Self::on_timeout) has to be called, if nothing happens before.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        match self.loss_time() {
+            Some((at, _)) => Some(at),
+            None => self.probe_time().map(|(at, _)| at),
+        }
+    }
+
+    /// Does what is due: declares packets lost by time, or asks for probes.
+    pub fn on_timeout(
+        &mut self,
+        now: Instant,
+        sink: impl FnMut(Fate, u64, SentPacket<F>),
+    ) -> Timeout {
+        if let Some((at, space)) = self.loss_time() {
+            if at > now {
+                return Timeout::None;
+            }
+            return Timeout::Lost(self.detect(now, space, sink));
+        }
+        match self.probe_time() {
+            Some((at, space)) if at <= now => {
+                self.pto.on_timeout();
+                self.last_activity = self.last_activity.max(now);
+                Timeout::Probe(space)
+            }
+            _ => Timeout::None,
+        }
+    }
+
+    fn loss_time(&self) -> Option<(Instant, Space)> {
+        Space::ALL
+            .into_iter()
+            .filter_map(|space| Some((self.space(space).loss_time()?, space)))
+            .min()
+    }
+
+    fn probe_time(&self) -> Option<(Instant, Space)> {
+        if self.amplification_blocked {
+            return None;
+        }
+        let base = self.rtt.pto_base();
+        let waiting = Space::ALL
+            .into_iter()
+            .filter(|&space| space != Space::Data || self.handshake_confirmed)
+            .filter_map(|space| {
+                let since = self.space(space).last_ack_eliciting()?;
+                let period = match space {
+                    Space::Data => base + self.max_ack_delay,
+                    Space::Initial | Space::Handshake => base,
+                };
+                Some((self.pto.deadline(since, period), space))
+            })
+            .min();
+        if waiting.is_some() || self.peer_validated {
+            return waiting;
+        }
+        let space = if self.has_handshake_keys {
+            Space::Handshake
+        } else {
+            Space::Initial
+        };
+        Some((self.pto.deadline(self.last_activity, base), space))
+    }
+
+    /// The space's keys are discarded: its packets count no longer (RFC 9002 §6.4). Also for Initial after
+    /// a Retry and Data after refused 0-RTT; what comes out has then to be sent again.
+    pub fn drain(&mut self, now: Instant, space: Space, sink: impl FnMut(u64, SentPacket<F>)) {
+        self.space_mut(space).drain(sink);
+        self.pto.reset();
+        self.last_activity = self.last_activity.max(now);
+    }
+
+    /// The connection moved to another path (RFC 9000 §9.4): RTT and reordering are to be learnt anew, and
+    /// what is in flight on the old path counts no longer, though it is still acknowledged or lost.
+    pub fn on_path_change(&mut self, now: Instant) {
+        self.rtt = RttEstimator::new();
+        self.pto.reset();
+        for space in &mut self.spaces {
+            space.leave_path();
+        }
+        self.last_activity = self.last_activity.max(now);
+    }
+
+    /// Bytes in flight on the current path.
+    #[must_use]
+    #[inline]
+    pub fn bytes_in_flight(&self) -> u64 {
+        self.spaces.iter().map(|s| s.sent().bytes_in_flight()).sum()
+    }
+
+    /// Round-trip times of the current path.
+    #[must_use]
+    #[inline]
+    pub const fn rtt(&self) -> &RttEstimator {
+        &self.rtt
+    }
+
+    /// Probe timeouts in a row without an acknowledgement.
+    #[must_use]
+    #[inline]
+    pub const fn pto_count(&self) -> u32 {
+        self.pto.count()
+    }
+
+    /// The probe timeout of the Data space without backoff: unit of other timers (RFC 9000 §10.1, §8.2.4).
+    #[must_use]
+    pub fn pto(&self) -> Duration {
+        self.rtt.pto_base() + self.max_ack_delay
+    }
+
+    /// One packet number space, to look at.
+    #[must_use]
+    #[inline]
+    pub const fn space(&self, space: Space) -> &LossDetector<F> {
+        let [initial, handshake, data] = &self.spaces;
+        match space {
+            Space::Initial => initial,
+            Space::Handshake => handshake,
+            Space::Data => data,
+        }
+    }
+
+    #[inline]
+    const fn space_mut(&mut self, space: Space) -> &mut LossDetector<F> {
+        let [initial, handshake, data] = &mut self.spaces;
+        match space {
+            Space::Initial => initial,
+            Space::Handshake => handshake,
+            Space::Data => data,
+        }
+    }
+}
