@@ -1,1 +1,35 @@
 //! Bytes of QUIC v1 (RFC 9000): varints, packet headers, frames, transport parameters.
+//!
+//! ```text
+//!  datagram ─PartialDecode─► packet ─(header protection removed)─► PlainHeader ─(opened)─► Frames ─► Frame<'a>
+//!  Frame::encode, stream::put, ack::put ─► Writer over the send batch ◄─ Header::encode … Started::finish
+//! ```
+//!
+//! Nothing here holds keys, state or clocks. Decoding borrows from the input and never allocates; whatever
+//! the input is, it ends in a value or a typed error. Encoding writes into a caller's buffer through
+//! [`Writer`], and a frame that does not fit leaves nothing behind.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::cast_possible_truncation)
+)]
+
+pub mod cid;
+pub mod error;
+pub mod frame;
+pub mod packet;
+mod reader;
+mod stream_id;
+pub mod transport_parameters;
+pub mod varint;
+pub mod version;
+mod writer;
+
+pub use cid::ConnectionId;
+pub use error::{TransportError, TransportErrorCode};
+pub use frame::{Frame, FrameError, Frames};
+pub use packet::{PacketType, PartialDecode, SpaceId};
+pub use reader::{Reader, UnexpectedEnd};
+pub use stream_id::{Dir, Side, StreamId};
+pub use transport_parameters::TransportParameters;
+pub use writer::{WriteError, Writer};

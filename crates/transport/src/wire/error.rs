@@ -1,0 +1,154 @@
+//! Error codes that end a connection (RFC 9000 §20). Application error codes are plain `u64`.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// A transport error code, as in CONNECTION_CLOSE frames of type 0x1c.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TransportErrorCode(pub u64);
+
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])* $name:ident = $value:literal;)*) => {
+        impl TransportErrorCode {
+            $($(#[doc = $doc])* pub const $name: Self = Self($value);)*
+
+            /// The name in RFC 9000 §20.1; `None` for CRYPTO_ERROR codes and unknown ones.
+            #[must_use]
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($value => Some(stringify!($name)),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// Closed without an error.
+    NO_ERROR = 0x00;
+    /// Something failed inside the endpoint.
+    INTERNAL_ERROR = 0x01;
+    /// The server does not take this connection.
+    CONNECTION_REFUSED = 0x02;
+    /// More data than advertised limits allow.
+    FLOW_CONTROL_ERROR = 0x03;
+    /// More streams than the advertised limit.
+    STREAM_LIMIT_ERROR = 0x04;
+    /// A frame for a stream in a state that does not permit it.
+    STREAM_STATE_ERROR = 0x05;
+    /// Data beyond the final size, or a final size that changed.
+    FINAL_SIZE_ERROR = 0x06;
+    /// A frame that does not parse.
+    FRAME_ENCODING_ERROR = 0x07;
+    /// Transport parameters that are malformed, forbidden or missing.
+    TRANSPORT_PARAMETER_ERROR = 0x08;
+    /// More connection ids than the advertised limit.
+    CONNECTION_ID_LIMIT_ERROR = 0x09;
+    /// Any other breach of the protocol.
+    PROTOCOL_VIOLATION = 0x0a;
+    /// A client's Initial carried a token that is not valid.
+    INVALID_TOKEN = 0x0b;
+    /// The application or its protocol ended the connection during the handshake.
+    APPLICATION_ERROR = 0x0c;
+    /// More CRYPTO data than the endpoint buffers.
+    CRYPTO_BUFFER_EXCEEDED = 0x0d;
+    /// A key update that breaks the rules.
+    KEY_UPDATE_ERROR = 0x0e;
+    /// The limit of packets for a key is reached.
+    AEAD_LIMIT_REACHED = 0x0f;
+    /// No path that can carry QUIC.
+    NO_VIABLE_PATH = 0x10;
+}
+
+impl TransportErrorCode {
+    /// The code of a TLS alert: CRYPTO_ERROR, 0x0100 + alert (RFC 9001 §4.8).
+    #[must_use]
+    pub const fn crypto(alert: u8) -> Self {
+        Self(0x100 + alert as u64)
+    }
+
+    /// The TLS alert in a CRYPTO_ERROR code.
+    #[must_use]
+    pub fn alert(self) -> Option<u8> {
+        self.0
+            .checked_sub(0x100)
+            .and_then(|alert| u8::try_from(alert).ok())
+    }
+}
+
+impl fmt::Display for TransportErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.name(), self.alert()) {
+            (Some(name), _) => f.write_str(name),
+            (None, Some(alert)) => write!(f, "CRYPTO_ERROR (TLS alert {alert})"),
+            (None, None) => write!(f, "transport error {:#x}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for TransportErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// An error that ends the connection with a CONNECTION_CLOSE of type 0x1c.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{code}: {reason}")]
+pub struct TransportError {
+    /// What went wrong.
+    pub code: TransportErrorCode,
+    /// The frame type that triggered it; 0 if none or unknown.
+    pub frame_type: u64,
+    /// For people; goes to the peer.
+    pub reason: Cow<'static, str>,
+}
+
+impl TransportError {
+    /// An error that no frame in particular triggered.
+    #[must_use]
+    pub fn new(code: TransportErrorCode, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            code,
+            frame_type: 0,
+            reason: reason.into(),
+        }
+    }
+
+    /// The same error, triggered by a frame of this type.
+    #[must_use]
+    pub fn in_frame(mut self, frame_type: u64) -> Self {
+        self.frame_type = frame_type;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tls_alerts_map_to_crypto_errors() {
+        // handshake_failure (40), no_application_protocol (120): RFC 9001 §4.8, §8.1.
+        assert_eq!(TransportErrorCode::crypto(40).0, 0x128);
+        assert_eq!(TransportErrorCode::crypto(120).0, 0x178);
+        assert_eq!(TransportErrorCode(0x1ff).alert(), Some(255));
+        assert_eq!(TransportErrorCode(0x200).alert(), None);
+        assert_eq!(TransportErrorCode::NO_VIABLE_PATH.alert(), None);
+    }
+
+    #[test]
+    fn people_read_names() {
+        let error = TransportError::new(TransportErrorCode::PROTOCOL_VIOLATION, "empty packet");
+        assert_eq!(error.to_string(), "PROTOCOL_VIOLATION: empty packet");
+        assert_eq!(
+            TransportErrorCode::crypto(40).to_string(),
+            "CRYPTO_ERROR (TLS alert 40)"
+        );
+        assert_eq!(
+            TransportErrorCode(0x4000).to_string(),
+            "transport error 0x4000"
+        );
+    }
+}

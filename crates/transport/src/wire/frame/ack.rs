@@ -1,0 +1,249 @@
+//! ACK frames (RFC 9000 §19.3): ranges are read from the payload as they are asked for.
+
+use core::ops::RangeInclusive;
+
+use super::types;
+use crate::wire::{Reader, UnexpectedEnd, WriteError, Writer, varint};
+
+/// Cumulative counts of packets by ECN codepoint (RFC 9000 §19.3.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EcnCounts {
+    /// Packets with ECT(0).
+    pub ect0: u64,
+    /// Packets with ECT(1).
+    pub ect1: u64,
+    /// Packets with CE.
+    pub ce: u64,
+}
+
+/// An ACK frame whose ranges have been checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ack<'a> {
+    /// The largest packet number acknowledged.
+    pub largest: u64,
+    /// The delay as it stands in the frame: microseconds shifted right by the sender's ack_delay_exponent.
+    pub delay: u64,
+    /// ECN counts, if the sender reads the field.
+    pub ecn: Option<EcnCounts>,
+    first_range: u64,
+    /// Pairs of gap and length, as varints.
+    pairs: &'a [u8],
+}
+
+impl<'a> Ack<'a> {
+    /// What is acknowledged, descending, disjoint and with a gap in between.
+    #[inline]
+    #[must_use]
+    pub const fn ranges(&self) -> AckRanges<'a> {
+        AckRanges {
+            next: Some((self.largest, self.first_range)),
+            pairs: Reader::new(self.pairs),
+        }
+    }
+
+    /// Reads the fields after the type. `None` in the error: a range below packet number 0.
+    #[inline]
+    pub(super) fn decode(r: &mut Reader<'a>, with_ecn: bool) -> Result<Self, Malformed> {
+        let largest = r.get_varint()?;
+        let delay = r.get_varint()?;
+        let count = r.get_varint()?;
+        let first_range = r.get_varint()?;
+        let mut smallest = largest
+            .checked_sub(first_range)
+            .ok_or(Malformed::BelowZero)?;
+        let pairs = r.rest();
+        let start = r.position();
+        // Each pair takes 2 bytes or more, so the payload bounds the loop whatever `count` says.
+        for _ in 0..count {
+            let gap = r.get_varint()?;
+            let length = r.get_varint()?;
+            smallest = below(smallest, gap)
+                .and_then(|largest| largest.checked_sub(length))
+                .ok_or(Malformed::BelowZero)?;
+        }
+        let pairs = pairs.get(..r.position() - start).unwrap_or(pairs);
+        let ecn = if with_ecn {
+            Some(EcnCounts {
+                ect0: r.get_varint()?,
+                ect1: r.get_varint()?,
+                ce: r.get_varint()?,
+            })
+        } else {
+            None
+        };
+        Ok(Self {
+            largest,
+            delay,
+            ecn,
+            first_range,
+            pairs,
+        })
+    }
+
+    /// Writes the frame again.
+    pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), WriteError> {
+        encode(w, self.ranges(), self.delay, self.ecn, usize::MAX).map(|_| ())
+    }
+
+    /// Bytes of the frame in its shortest form.
+    pub(super) fn len(&self) -> usize {
+        match Plan::new(self.ranges(), self.delay, self.ecn, usize::MAX) {
+            Ok(plan) => plan.len,
+            Err(_) => 0,
+        }
+    }
+}
+
+/// Why an ACK frame cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Malformed {
+    /// It is cut.
+    End,
+    /// A range reaches below packet number 0.
+    BelowZero,
+}
+
+impl From<UnexpectedEnd> for Malformed {
+    fn from(_: UnexpectedEnd) -> Self {
+        Self::End
+    }
+}
+
+/// The largest number of the range that follows one that ends at `smallest`. A gap of 0 stands for one packet
+/// missing.
+#[inline]
+const fn below(smallest: u64, gap: u64) -> Option<u64> {
+    match smallest.checked_sub(gap) {
+        Some(rest) => rest.checked_sub(2),
+        None => None,
+    }
+}
+
+/// The ranges of an [`Ack`], descending.
+#[derive(Clone, Debug)]
+pub struct AckRanges<'a> {
+    /// Largest number and length − 1 of the next range.
+    next: Option<(u64, u64)>,
+    pairs: Reader<'a>,
+}
+
+impl Iterator for AckRanges<'_> {
+    type Item = RangeInclusive<u64>;
+
+    #[inline]
+    fn next(&mut self) -> Option<RangeInclusive<u64>> {
+        let (largest, length) = self.next?;
+        // Decoding checked all of this; a range that cannot be would just end the iteration.
+        let smallest = largest.checked_sub(length)?;
+        self.next = match (self.pairs.get_varint(), self.pairs.get_varint()) {
+            (Ok(gap), Ok(length)) => below(smallest, gap).map(|largest| (largest, length)),
+            _ => None,
+        };
+        Some(smallest..=largest)
+    }
+}
+
+impl core::iter::FusedIterator for AckRanges<'_> {}
+
+/// Writes an ACK frame of at most `limit` bytes that acknowledges the first of `ranges` (descending, disjoint, with
+/// gaps in between) and as many of the following as fit. `delay` is already shifted by our ack_delay_exponent.
+/// Returns how many ranges went in.
+///
+/// # Errors
+/// [`WriteError`], with nothing written: not even one range fits, or the ranges are out of order or none.
+pub fn encode(
+    w: &mut Writer<'_>,
+    ranges: impl Iterator<Item = RangeInclusive<u64>> + Clone,
+    delay: u64,
+    ecn: Option<EcnCounts>,
+    limit: usize,
+) -> Result<usize, WriteError> {
+    let plan = Plan::new(ranges.clone(), delay, ecn, limit.min(w.remaining()))?;
+    w.all_or_nothing(|w| {
+        w.put_varint(if ecn.is_some() {
+            types::ACK_ECN
+        } else {
+            types::ACK
+        })?;
+        let mut smallest = None;
+        for range in ranges.take(plan.ranges) {
+            let (low, high) = (*range.start(), *range.end());
+            match smallest {
+                None => {
+                    w.put_varint(high)?;
+                    w.put_varint(delay)?;
+                    w.put_varint(plan.ranges as u64 - 1)?;
+                }
+                Some(above) => w.put_varint(gap(above, high)?)?,
+            }
+            w.put_varint(high - low)?;
+            smallest = Some(low);
+        }
+        if let Some(ecn) = ecn {
+            w.put_varint(ecn.ect0)?;
+            w.put_varint(ecn.ect1)?;
+            w.put_varint(ecn.ce)?;
+        }
+        Ok(plan.ranges)
+    })
+}
+
+/// The gap field between a range that ends at `smallest` and the next, which starts at `largest`.
+#[inline]
+fn gap(smallest: u64, largest: u64) -> Result<u64, WriteError> {
+    smallest
+        .checked_sub(largest)
+        .and_then(|distance| distance.checked_sub(2))
+        .ok_or(WriteError::AckRanges)
+}
+
+/// How many ranges fit, and the bytes that they take.
+struct Plan {
+    ranges: usize,
+    len: usize,
+}
+
+impl Plan {
+    fn new(
+        mut ranges: impl Iterator<Item = RangeInclusive<u64>>,
+        delay: u64,
+        ecn: Option<EcnCounts>,
+        limit: usize,
+    ) -> Result<Self, WriteError> {
+        let first = ranges.next().ok_or(WriteError::AckRanges)?;
+        let mut smallest = *first.start();
+        let first_range = first
+            .end()
+            .checked_sub(smallest)
+            .ok_or(WriteError::AckRanges)?;
+        let tail = ecn.map_or(0, |ecn| {
+            varint::len(ecn.ect0) + varint::len(ecn.ect1) + varint::len(ecn.ce)
+        });
+        // All but the count of ranges, whose own length grows with it.
+        let mut body =
+            1 + varint::len(*first.end()) + varint::len(delay) + varint::len(first_range) + tail;
+        let mut count = 1;
+        let len = |body: usize, count: usize| body + varint::len(count as u64 - 1);
+        if len(body, count) > limit {
+            return Err(WriteError::NoRoom);
+        }
+        for range in ranges {
+            let gap = gap(smallest, *range.end())?;
+            let length = range
+                .end()
+                .checked_sub(*range.start())
+                .ok_or(WriteError::AckRanges)?;
+            let grown = body + varint::len(gap) + varint::len(length);
+            if len(grown, count + 1) > limit {
+                break;
+            }
+            smallest = *range.start();
+            body = grown;
+            count += 1;
+        }
+        Ok(Self {
+            ranges: count,
+            len: len(body, count),
+        })
+    }
+}

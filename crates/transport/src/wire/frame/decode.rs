@@ -1,0 +1,294 @@
+//! Reading the frames of a packet.
+
+use core::time::Duration;
+
+use super::control::{
+    AckFrequency, ApplicationClose, ConnectionClose, MaxStreamData, MaxStreams, NewConnectionId,
+    ResetStream, StopSending, StreamDataBlocked, StreamsBlocked,
+};
+use super::{Ack, Crypto, Feedback, Frame, FrameType, Stream, ack, feedback, types};
+use crate::wire::error::{TransportError, TransportErrorCode};
+use crate::wire::{ConnectionId, Dir, Reader, StreamId, UnexpectedEnd, varint};
+
+/// A frame that ends the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{code} in frame {frame_type:#x}: {reason}")]
+pub struct FrameError {
+    /// The code to close with.
+    pub code: TransportErrorCode,
+    /// The frame's type; 0 if the payload ends inside it.
+    pub frame_type: FrameType,
+    /// For people.
+    pub reason: &'static str,
+}
+
+impl From<FrameError> for TransportError {
+    fn from(error: FrameError) -> Self {
+        Self::new(error.code, error.reason).in_frame(error.frame_type)
+    }
+}
+
+/// The frames of a payload, in order, up to its end or the first error.
+///
+/// An empty payload gives no frames, and is a PROTOCOL_VIOLATION for the caller to check (RFC 9000 §12.4).
+#[derive(Clone, Debug)]
+pub struct Frames<'a> {
+    r: Reader<'a>,
+}
+
+impl<'a> Frames<'a> {
+    /// The frames of an opened packet's payload.
+    #[inline]
+    #[must_use]
+    pub const fn new(payload: &'a [u8]) -> Self {
+        Self {
+            r: Reader::new(payload),
+        }
+    }
+
+    /// Bytes not yet read.
+    #[inline]
+    #[must_use]
+    pub const fn remaining(&self) -> usize {
+        self.r.remaining()
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Result<Frame<'a>, FrameError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.r.is_empty() {
+            return None;
+        }
+        let frame = read(&mut self.r);
+        if frame.is_err() {
+            self.r.take_rest();
+        }
+        Some(frame)
+    }
+}
+
+impl core::iter::FusedIterator for Frames<'_> {}
+
+/// Why the fields of a frame are wrong; the type is added outside.
+struct Bad(TransportErrorCode, &'static str);
+
+const fn encoding(reason: &'static str) -> Bad {
+    Bad(TransportErrorCode::FRAME_ENCODING_ERROR, reason)
+}
+
+const CUT: Bad = encoding("the packet ends inside the frame");
+
+impl From<UnexpectedEnd> for Bad {
+    fn from(_: UnexpectedEnd) -> Self {
+        CUT
+    }
+}
+
+impl From<ack::Malformed> for Bad {
+    fn from(malformed: ack::Malformed) -> Self {
+        match malformed {
+            ack::Malformed::End => CUT,
+            ack::Malformed::BelowZero => encoding("a range below packet number 0"),
+        }
+    }
+}
+
+impl From<feedback::Malformed> for Bad {
+    fn from(malformed: feedback::Malformed) -> Self {
+        match malformed {
+            feedback::Malformed::End => CUT,
+            feedback::Malformed::Kind => encoding("a signal kind above 255"),
+            feedback::Malformed::Count => encoding("more than 20 counters"),
+        }
+    }
+}
+
+#[inline]
+fn read<'a>(r: &mut Reader<'a>) -> Result<Frame<'a>, FrameError> {
+    let at = r.position();
+    let ty = r.get_varint().map_err(|_| FrameError {
+        code: TransportErrorCode::FRAME_ENCODING_ERROR,
+        frame_type: 0,
+        reason: "the packet ends inside the frame type",
+    })?;
+    if r.position() - at != varint::len(ty) {
+        return Err(FrameError {
+            code: TransportErrorCode::PROTOCOL_VIOLATION,
+            frame_type: ty,
+            reason: "the frame type is not in its shortest form",
+        });
+    }
+    fields(ty, r).map_err(|Bad(code, reason)| FrameError {
+        code,
+        frame_type: ty,
+        reason,
+    })
+}
+
+#[inline]
+fn fields<'a>(ty: FrameType, r: &mut Reader<'a>) -> Result<Frame<'a>, Bad> {
+    Ok(match ty {
+        types::PADDING => Frame::Padding(1 + padding(r)),
+        types::PING => Frame::Ping,
+        types::ACK | types::ACK_ECN => Frame::Ack(Ack::decode(r, ty == types::ACK_ECN)?),
+        types::STREAM..=types::STREAM_LAST => Frame::Stream(stream(ty, r)?),
+        types::CRYPTO => {
+            let offset = r.get_varint()?;
+            let data = r.get_prefixed()?;
+            check_end(offset, data)?;
+            Frame::Crypto(Crypto { offset, data })
+        }
+        types::RESET_STREAM => Frame::ResetStream(ResetStream {
+            id: stream_id(r)?,
+            error_code: r.get_varint()?,
+            final_size: r.get_varint()?,
+        }),
+        types::STOP_SENDING => Frame::StopSending(StopSending {
+            id: stream_id(r)?,
+            error_code: r.get_varint()?,
+        }),
+        types::NEW_TOKEN => match r.get_prefixed()? {
+            [] => return Err(encoding("an empty token")),
+            token => Frame::NewToken(token),
+        },
+        types::MAX_DATA => Frame::MaxData(r.get_varint()?),
+        types::MAX_STREAM_DATA => Frame::MaxStreamData(MaxStreamData {
+            id: stream_id(r)?,
+            max: r.get_varint()?,
+        }),
+        types::MAX_STREAMS_BIDI | types::MAX_STREAMS_UNI => Frame::MaxStreams(MaxStreams {
+            dir: dir(ty == types::MAX_STREAMS_UNI),
+            max: stream_count(r)?,
+        }),
+        types::DATA_BLOCKED => Frame::DataBlocked(r.get_varint()?),
+        types::STREAM_DATA_BLOCKED => Frame::StreamDataBlocked(StreamDataBlocked {
+            id: stream_id(r)?,
+            limit: r.get_varint()?,
+        }),
+        types::STREAMS_BLOCKED_BIDI | types::STREAMS_BLOCKED_UNI => {
+            Frame::StreamsBlocked(StreamsBlocked {
+                dir: dir(ty == types::STREAMS_BLOCKED_UNI),
+                limit: stream_count(r)?,
+            })
+        }
+        types::NEW_CONNECTION_ID => Frame::NewConnectionId(new_connection_id(r)?),
+        types::RETIRE_CONNECTION_ID => Frame::RetireConnectionId(r.get_varint()?),
+        types::PATH_CHALLENGE => Frame::PathChallenge(r.get_array()?),
+        types::PATH_RESPONSE => Frame::PathResponse(r.get_array()?),
+        types::CONNECTION_CLOSE => Frame::ConnectionClose(ConnectionClose {
+            error_code: TransportErrorCode(r.get_varint()?),
+            frame_type: r.get_varint()?,
+            reason: r.get_prefixed()?,
+        }),
+        types::APPLICATION_CLOSE => Frame::ApplicationClose(ApplicationClose {
+            error_code: r.get_varint()?,
+            reason: r.get_prefixed()?,
+        }),
+        types::HANDSHAKE_DONE => Frame::HandshakeDone,
+        types::IMMEDIATE_ACK => Frame::ImmediateAck,
+        types::DATAGRAM => Frame::Datagram(r.take_rest()),
+        types::DATAGRAM_LEN => Frame::Datagram(r.get_prefixed()?),
+        types::ACK_FREQUENCY => Frame::AckFrequency(ack_frequency(r)?),
+        types::FEEDBACK => Frame::Feedback(Feedback::decode(r)?),
+        _ => return Err(encoding("an unknown frame type")),
+    })
+}
+
+/// Further PADDING frames: a full-size probe is one frame to its reader, not a thousand.
+fn padding(r: &mut Reader<'_>) -> usize {
+    let rest = r.rest();
+    let n = rest
+        .iter()
+        .position(|&byte| byte != 0)
+        .unwrap_or(rest.len());
+    // `n` is within the rest, so this reads exactly that.
+    r.get_slice(n).map_or(0, <[u8]>::len)
+}
+
+#[inline]
+fn stream<'a>(ty: FrameType, r: &mut Reader<'a>) -> Result<Stream<'a>, Bad> {
+    let id = stream_id(r)?;
+    let offset = if ty & types::STREAM_OFF != 0 {
+        r.get_varint()?
+    } else {
+        0
+    };
+    let data = if ty & types::STREAM_LEN != 0 {
+        r.get_prefixed()?
+    } else {
+        r.take_rest()
+    };
+    check_end(offset, data)?;
+    Ok(Stream {
+        id,
+        offset,
+        fin: ty & types::STREAM_FIN != 0,
+        data,
+    })
+}
+
+#[inline]
+fn stream_id(r: &mut Reader<'_>) -> Result<StreamId, UnexpectedEnd> {
+    r.get_varint().map(StreamId::from_varint)
+}
+
+const fn dir(uni: bool) -> Dir {
+    if uni { Dir::Uni } else { Dir::Bi }
+}
+
+/// A number of streams that ids can name (RFC 9000 §19.11, §19.14).
+fn stream_count(r: &mut Reader<'_>) -> Result<u64, Bad> {
+    match r.get_varint()? {
+        count @ 0..=StreamId::MAX_STREAMS => Ok(count),
+        _ => Err(encoding("more than 2^60 streams")),
+    }
+}
+
+#[inline]
+fn check_end(offset: u64, data: &[u8]) -> Result<(), Bad> {
+    if offset.saturating_add(data.len() as u64) > varint::MAX {
+        return Err(encoding("data beyond 2^62"));
+    }
+    Ok(())
+}
+
+fn new_connection_id(r: &mut Reader<'_>) -> Result<NewConnectionId, Bad> {
+    let sequence = r.get_varint()?;
+    let retire_prior_to = r.get_varint()?;
+    if retire_prior_to > sequence {
+        return Err(encoding("it retires the connection id that it brings"));
+    }
+    let n = usize::from(r.get_u8()?);
+    let id = match ConnectionId::new(r.get_slice(n)?) {
+        Ok(id) if !id.is_empty() => id,
+        _ => return Err(encoding("a connection id not of 1 to 20 bytes")),
+    };
+    Ok(NewConnectionId {
+        sequence,
+        retire_prior_to,
+        id,
+        reset_token: r.get_array()?,
+    })
+}
+
+fn ack_frequency(r: &mut Reader<'_>) -> Result<AckFrequency, Bad> {
+    let sequence = r.get_varint()?;
+    let ack_eliciting_threshold = r.get_varint()?;
+    let max_ack_delay = Duration::from_micros(r.get_varint()?);
+    let reordering_threshold = r.get_varint()?;
+    if max_ack_delay >= Duration::from_millis(1 << 14) {
+        return Err(Bad(
+            TransportErrorCode::PROTOCOL_VIOLATION,
+            "a max_ack_delay of 2^14 ms or more",
+        ));
+    }
+    Ok(AckFrequency {
+        sequence,
+        ack_eliciting_threshold,
+        max_ack_delay,
+        reordering_threshold,
+    })
+}

@@ -1,0 +1,124 @@
+//! FEEDBACK frames: the cumulative counters of a signal, on their way back to the sender.
+//!
+//! ```text
+//! FEEDBACK Frame {
+//!   Type (i) = 0x666564,
+//!   Kind (i),            signal, as in the explicit_feedback transport parameter
+//!   Epoch (i),           path epoch, from 0
+//!   Count (i) <= 20,
+//!   Counter (i) ...,     Count times; meaning is the signal's
+//! }
+//! ```
+//!
+//! Not ack-eliciting, never retransmitted, ordered by the number of the packet that carries it.
+
+use super::types;
+use crate::signal::{Counters, MAX_COUNTERS};
+use crate::wire::{Reader, UnexpectedEnd, WriteError, Writer, varint};
+
+/// A FEEDBACK frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Feedback<'a> {
+    /// The signal's number.
+    pub kind: u8,
+    /// The path epoch that the counters belong to.
+    pub epoch: u64,
+    /// The counters as varints, at most [`MAX_COUNTERS`] of them.
+    counters: &'a [u8],
+}
+
+/// Why a FEEDBACK frame cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Malformed {
+    /// It is cut.
+    End,
+    /// A kind above 255, which no transport parameter can have offered.
+    Kind,
+    /// More counters than a signal may keep.
+    Count,
+}
+
+impl From<UnexpectedEnd> for Malformed {
+    fn from(_: UnexpectedEnd) -> Self {
+        Self::End
+    }
+}
+
+impl<'a> Feedback<'a> {
+    /// The counters, in order.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let mut r = Reader::new(self.counters);
+        let mut counters = Counters::new();
+        while let Ok(value) = r.get_varint() {
+            counters.push(value);
+        }
+        counters
+    }
+
+    pub(super) fn decode(r: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let kind = u8::try_from(r.get_varint()?).map_err(|_| Malformed::Kind)?;
+        let epoch = r.get_varint()?;
+        let count = r.get_varint()?;
+        if count > MAX_COUNTERS as u64 {
+            return Err(Malformed::Count);
+        }
+        let counters = r.rest();
+        let start = r.position();
+        for _ in 0..count {
+            r.get_varint()?;
+        }
+        let counters = counters.get(..r.position() - start).unwrap_or(counters);
+        Ok(Self {
+            kind,
+            epoch,
+            counters,
+        })
+    }
+
+    /// Writes the frame again.
+    pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), WriteError> {
+        encode(w, self.kind, self.epoch, &self.counters())
+    }
+
+    /// Bytes of the frame in its shortest form.
+    pub(super) fn len(&self) -> usize {
+        len(self.kind, self.epoch, &self.counters())
+    }
+}
+
+/// Bytes of a FEEDBACK frame.
+#[must_use]
+pub fn len(kind: u8, epoch: u64, counters: &Counters) -> usize {
+    let values = counters.as_slice();
+    varint::len(types::FEEDBACK)
+        + varint::len(u64::from(kind))
+        + varint::len(epoch)
+        + varint::len(values.len() as u64)
+        + values
+            .iter()
+            .map(|&value| varint::len(value))
+            .sum::<usize>()
+}
+
+/// Writes a FEEDBACK frame.
+///
+/// # Errors
+/// [`WriteError`], with nothing written.
+pub fn encode(
+    w: &mut Writer<'_>,
+    kind: u8,
+    epoch: u64,
+    counters: &Counters,
+) -> Result<(), WriteError> {
+    w.all_or_nothing(|w| {
+        w.put_varint(types::FEEDBACK)?;
+        w.put_varint(u64::from(kind))?;
+        w.put_varint(epoch)?;
+        w.put_varint(counters.as_slice().len() as u64)?;
+        counters
+            .as_slice()
+            .iter()
+            .try_for_each(|&value| w.put_varint(value))
+    })
+}

@@ -1,0 +1,256 @@
+//! Building packet headers in the send buffer.
+
+use core::ops::Range;
+
+use super::{
+    FIXED_BIT, KEY_PHASE_BIT, LONG_FORM, PacketType, SAMPLE_OFFSET, SPIN_BIT, TruncatedNumber,
+};
+use crate::wire::{ConnectionId, WriteError, Writer, varint, version};
+
+/// The header of a packet that carries frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Header<'a> {
+    /// Initial (RFC 9000 §17.2.2).
+    Initial {
+        /// Destination.
+        dcid: ConnectionId,
+        /// Source.
+        scid: ConnectionId,
+        /// From Retry or NEW_TOKEN; servers send none.
+        token: &'a [u8],
+        /// Packet number.
+        number: TruncatedNumber,
+    },
+    /// 0-RTT (§17.2.3).
+    ZeroRtt {
+        /// Destination.
+        dcid: ConnectionId,
+        /// Source.
+        scid: ConnectionId,
+        /// Packet number.
+        number: TruncatedNumber,
+    },
+    /// Handshake (§17.2.4).
+    Handshake {
+        /// Destination.
+        dcid: ConnectionId,
+        /// Source.
+        scid: ConnectionId,
+        /// Packet number.
+        number: TruncatedNumber,
+    },
+    /// 1-RTT (§17.3.1).
+    OneRtt {
+        /// Destination.
+        dcid: ConnectionId,
+        /// Packet number.
+        number: TruncatedNumber,
+        /// Key phase bit.
+        key_phase: bool,
+        /// Latency spin bit.
+        spin: bool,
+    },
+}
+
+impl Header<'_> {
+    /// The type of packet that it heads.
+    #[inline]
+    #[must_use]
+    pub const fn ty(&self) -> PacketType {
+        match self {
+            Self::Initial { .. } => PacketType::Initial,
+            Self::ZeroRtt { .. } => PacketType::ZeroRtt,
+            Self::Handshake { .. } => PacketType::Handshake,
+            Self::OneRtt { .. } => PacketType::OneRtt,
+        }
+    }
+
+    /// The packet number.
+    #[inline]
+    #[must_use]
+    pub const fn number(&self) -> TruncatedNumber {
+        match self {
+            Self::Initial { number, .. }
+            | Self::ZeroRtt { number, .. }
+            | Self::Handshake { number, .. }
+            | Self::OneRtt { number, .. } => *number,
+        }
+    }
+
+    /// Bytes up to and with the packet number. The length field of long headers takes 2.
+    #[inline]
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "it never is")]
+    pub const fn len(&self) -> usize {
+        const LONG: usize = 1 + 4 + 1 + 1 + 2;
+        let (ids, rest) = match self {
+            Self::Initial {
+                dcid, scid, token, ..
+            } => (
+                dcid.len() + scid.len(),
+                LONG + varint::len(token.len() as u64) + token.len(),
+            ),
+            Self::ZeroRtt { dcid, scid, .. } | Self::Handshake { dcid, scid, .. } => {
+                (dcid.len() + scid.len(), LONG)
+            }
+            Self::OneRtt { dcid, .. } => (dcid.len(), 1),
+        };
+        ids + rest + self.number().len()
+    }
+
+    /// Writes the header, length still open.
+    ///
+    /// # Errors
+    /// [`WriteError::NoRoom`], with nothing written.
+    pub fn encode(&self, w: &mut Writer<'_>) -> Result<Started, WriteError> {
+        let start = w.position();
+        let number = self.number();
+        w.all_or_nothing(|w| {
+            let length_at = match self {
+                Self::Initial {
+                    dcid, scid, token, ..
+                } => {
+                    long(w, number.length_bits(), dcid, scid)?;
+                    w.put_prefixed(token)?;
+                    Some(length(w)?)
+                }
+                Self::ZeroRtt { dcid, scid, .. } => {
+                    long(w, 0x10 | number.length_bits(), dcid, scid)?;
+                    Some(length(w)?)
+                }
+                Self::Handshake { dcid, scid, .. } => {
+                    long(w, 0x20 | number.length_bits(), dcid, scid)?;
+                    Some(length(w)?)
+                }
+                Self::OneRtt {
+                    dcid,
+                    key_phase,
+                    spin,
+                    ..
+                } => {
+                    let mut first = FIXED_BIT | number.length_bits();
+                    if *key_phase {
+                        first |= KEY_PHASE_BIT;
+                    }
+                    if *spin {
+                        first |= SPIN_BIT;
+                    }
+                    w.put_u8(first)?;
+                    w.put_slice(dcid.as_slice())?;
+                    None
+                }
+            };
+            let number_at = w.position();
+            number.encode(w)?;
+            Ok(Started {
+                ty: self.ty(),
+                start,
+                length_at,
+                number_at,
+                payload_at: w.position(),
+            })
+        })
+    }
+}
+
+/// The form that all long headers share: first byte (`low` holds type, reserved and number-length bits),
+/// version 1 and both ids.
+pub(super) fn long(
+    w: &mut Writer<'_>,
+    low: u8,
+    dcid: &ConnectionId,
+    scid: &ConnectionId,
+) -> Result<(), WriteError> {
+    w.put_u8(LONG_FORM | FIXED_BIT | low)?;
+    w.put_u32(version::V1)?;
+    put_id(w, dcid.as_slice())?;
+    put_id(w, scid.as_slice())
+}
+
+/// A length byte and a connection id.
+pub(in crate::wire) fn put_id(w: &mut Writer<'_>, id: &[u8]) -> Result<(), WriteError> {
+    let n = u8::try_from(id.len()).map_err(|_| WriteError::Value(id.len() as u64))?;
+    w.put_u8(n)?;
+    w.put_slice(id)
+}
+
+/// Room for a length of at most 16 383, to be patched.
+fn length(w: &mut Writer<'_>) -> Result<usize, WriteError> {
+    let at = w.position();
+    w.put_u16(0x4000)?;
+    Ok(at)
+}
+
+/// A packet whose header stands in the buffer and whose frames follow. Positions are the writer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Started {
+    ty: PacketType,
+    start: usize,
+    length_at: Option<usize>,
+    number_at: usize,
+    payload_at: usize,
+}
+
+impl Started {
+    /// The type of packet.
+    #[inline]
+    #[must_use]
+    pub const fn ty(&self) -> PacketType {
+        self.ty
+    }
+
+    /// Where the packet starts.
+    #[inline]
+    #[must_use]
+    pub const fn start(&self) -> usize {
+        self.start
+    }
+
+    /// Where the packet number starts.
+    #[inline]
+    #[must_use]
+    pub const fn number_at(&self) -> usize {
+        self.number_at
+    }
+
+    /// Where frames start.
+    #[inline]
+    #[must_use]
+    pub const fn payload_at(&self) -> usize {
+        self.payload_at
+    }
+
+    /// The header: associated data of the AEAD.
+    #[inline]
+    #[must_use]
+    pub const fn header(&self) -> Range<usize> {
+        self.start..self.payload_at
+    }
+
+    /// Where header protection samples, once the packet is sealed.
+    #[inline]
+    #[must_use]
+    pub const fn sample_at(&self) -> usize {
+        self.number_at + SAMPLE_OFFSET
+    }
+
+    /// Ends the packet: pads the frames so that number and frames are at least 4 bytes, which with a 16-byte tag
+    /// gives header protection its sample (RFC 9001 §5.4.2), fills in the length, and makes room for a tag of
+    /// `tag_len` bytes (zeros). Returns where the whole packet lies.
+    ///
+    /// # Errors
+    /// [`WriteError::NoRoom`] if padding or tag does not fit, [`WriteError::Value`] if a long packet exceeds
+    /// 16 383 bytes; the frames stay written.
+    pub fn finish(&self, w: &mut Writer<'_>, tag_len: usize) -> Result<Range<usize>, WriteError> {
+        w.all_or_nothing(|w| {
+            let protected = w.position().saturating_sub(self.number_at);
+            w.put_zeros(SAMPLE_OFFSET.saturating_sub(protected))?;
+            w.put_zeros(tag_len)?;
+            let end = w.position();
+            if let Some(at) = self.length_at {
+                w.patch_varint_2(at, end.saturating_sub(self.number_at))?;
+            }
+            Ok(self.start..end)
+        })
+    }
+}

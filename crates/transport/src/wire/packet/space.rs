@@ -1,0 +1,57 @@
+//! Packet types that carry frames, and the number spaces that they share (RFC 9000 §12.3).
+
+/// A packet number space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SpaceId {
+    /// Initial packets.
+    Initial = 0,
+    /// Handshake packets.
+    Handshake = 1,
+    /// 0-RTT and 1-RTT packets.
+    Data = 2,
+}
+
+impl SpaceId {
+    /// All three, in the order in which they come up.
+    pub const ALL: [Self; 3] = [Self::Initial, Self::Handshake, Self::Data];
+
+    /// 0, 1 or 2.
+    #[inline]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// A type of packet that is protected and carries frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PacketType {
+    /// Keys from the client's first destination connection id; carries CRYPTO and a token.
+    Initial,
+    /// Early data of the client.
+    ZeroRtt,
+    /// The rest of the handshake.
+    Handshake,
+    /// 1-RTT, with a short header.
+    OneRtt,
+}
+
+impl PacketType {
+    /// The number space of packets of this type.
+    #[inline]
+    #[must_use]
+    pub const fn space(self) -> SpaceId {
+        match self {
+            Self::Initial => SpaceId::Initial,
+            Self::Handshake => SpaceId::Handshake,
+            Self::ZeroRtt | Self::OneRtt => SpaceId::Data,
+        }
+    }
+
+    /// True for packets with a long header.
+    #[inline]
+    #[must_use]
+    pub const fn is_long(self) -> bool {
+        !matches!(self, Self::OneRtt)
+    }
+}

@@ -1,0 +1,164 @@
+//! Stream ids: who opened a stream and which way it goes (RFC 9000 §2.1).
+
+use core::fmt;
+
+use super::varint;
+
+/// An endpoint's role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// The one that connects.
+    Client,
+    /// The one that accepts.
+    Server,
+}
+
+impl Side {
+    /// The other one.
+    #[inline]
+    #[must_use]
+    pub const fn peer(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+
+    /// True for the client.
+    #[inline]
+    #[must_use]
+    pub const fn is_client(self) -> bool {
+        matches!(self, Self::Client)
+    }
+
+    /// True for the server.
+    #[inline]
+    #[must_use]
+    pub const fn is_server(self) -> bool {
+        matches!(self, Self::Server)
+    }
+}
+
+/// Which way a stream carries data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Dir {
+    /// Both ways.
+    Bi,
+    /// From its initiator to the peer.
+    Uni,
+}
+
+/// A stream id below 2^62.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(u64);
+
+impl StreamId {
+    /// Most streams of one kind that ids can name, 2^60 (RFC 9000 §4.6).
+    pub const MAX_STREAMS: u64 = 1 << 60;
+
+    /// The `index`-th stream (from 0) that `initiator` opens in direction `dir`.
+    /// `None` from 2^60 on.
+    #[inline]
+    #[must_use]
+    pub const fn new(initiator: Side, dir: Dir, index: u64) -> Option<Self> {
+        if index >= Self::MAX_STREAMS {
+            return None;
+        }
+        Some(Self(
+            index << 2 | (matches!(dir, Dir::Uni) as u64) << 1 | initiator.is_server() as u64,
+        ))
+    }
+
+    /// The id as it stands in frames. `None` above 2^62 − 1.
+    #[inline]
+    #[must_use]
+    pub const fn from_u64(id: u64) -> Option<Self> {
+        if id > varint::MAX {
+            return None;
+        }
+        Some(Self(id))
+    }
+
+    /// For values just read as a varint, which are in range.
+    #[inline]
+    pub(super) const fn from_varint(id: u64) -> Self {
+        Self(id & varint::MAX)
+    }
+
+    /// The id as it stands in frames.
+    #[inline]
+    #[must_use]
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+
+    /// Who opened it.
+    #[inline]
+    #[must_use]
+    pub const fn initiator(self) -> Side {
+        if self.0 & 1 == 0 {
+            Side::Client
+        } else {
+            Side::Server
+        }
+    }
+
+    /// Which way it goes.
+    #[inline]
+    #[must_use]
+    pub const fn dir(self) -> Dir {
+        if self.0 & 2 == 0 { Dir::Bi } else { Dir::Uni }
+    }
+
+    /// Its place among the streams of its kind, from 0.
+    #[inline]
+    #[must_use]
+    pub const fn index(self) -> u64 {
+        self.0 >> 2
+    }
+}
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "StreamId({:?} {:?} {})",
+            self.initiator(),
+            self.dir(),
+            self.index()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn low_bits_are_those_of_table_1() {
+        for (bits, initiator, dir) in [
+            (0, Side::Client, Dir::Bi),
+            (1, Side::Server, Dir::Bi),
+            (2, Side::Client, Dir::Uni),
+            (3, Side::Server, Dir::Uni),
+        ] {
+            let id = StreamId::new(initiator, dir, 5).unwrap();
+            assert_eq!(id.as_u64(), 20 + bits);
+            assert_eq!((id.initiator(), id.dir(), id.index()), (initiator, dir, 5));
+        }
+        let last = StreamId::new(Side::Server, Dir::Uni, StreamId::MAX_STREAMS - 1).unwrap();
+        assert_eq!(last.as_u64(), varint::MAX);
+        assert_eq!(
+            StreamId::new(Side::Client, Dir::Bi, StreamId::MAX_STREAMS),
+            None
+        );
+        assert_eq!(StreamId::from_u64(varint::MAX), Some(last));
+        assert_eq!(StreamId::from_u64(varint::MAX + 1), None);
+    }
+}

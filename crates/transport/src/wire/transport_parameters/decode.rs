@@ -1,0 +1,206 @@
+//! Reading and checking transport parameters.
+
+use core::time::Duration;
+
+use super::{BadKinds, PreferredAddress, SignalKinds, TransportParameters, id};
+use crate::wire::cid::{ConnectionId, TooLong};
+use crate::wire::error::{TransportError, TransportErrorCode};
+use crate::wire::{Reader, Side, StreamId, UnexpectedEnd};
+
+/// Transport parameters that end the connection with TRANSPORT_PARAMETER_ERROR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParameterError {
+    /// They end inside a parameter, or a value inside itself.
+    #[error("transport parameters end inside a parameter")]
+    Truncated,
+    /// A parameter that stands twice.
+    #[error("transport parameter {0:#x} twice")]
+    Twice(u64),
+    /// A value with bytes left over.
+    #[error("transport parameter {0:#x} is longer than its value")]
+    Trailing(u64),
+    /// A value outside what is allowed.
+    #[error("transport parameter {0:#x} is out of range")]
+    Range(u64),
+    /// A client sent what only servers may.
+    #[error("transport parameter {0:#x} from a client")]
+    FromClient(u64),
+    /// A connection id of more than 20 bytes.
+    #[error(transparent)]
+    ConnectionId(#[from] TooLong),
+    /// A list of signal kinds that cannot be.
+    #[error(transparent)]
+    Kinds(#[from] BadKinds),
+}
+
+impl From<UnexpectedEnd> for ParameterError {
+    fn from(_: UnexpectedEnd) -> Self {
+        Self::Truncated
+    }
+}
+
+impl From<ParameterError> for TransportError {
+    fn from(error: ParameterError) -> Self {
+        Self::new(
+            TransportErrorCode::TRANSPORT_PARAMETER_ERROR,
+            error.to_string(),
+        )
+    }
+}
+
+impl TransportParameters {
+    /// Reads what a peer in the role of `sender` sent. Unknown parameters are ignored.
+    /// Which connection ids must be there and equal what is a question for
+    /// [`authenticate`](Self::authenticate).
+    ///
+    /// # Errors
+    /// [`ParameterError`], which makes a TRANSPORT_PARAMETER_ERROR.
+    pub fn decode(bytes: &[u8], sender: Side) -> Result<Self, ParameterError> {
+        let mut parameters = Self::DEFAULT;
+        let mut seen = Seen::default();
+        let mut r = Reader::new(bytes);
+        while !r.is_empty() {
+            let id = r.get_varint()?;
+            let value = Reader::new(r.get_prefixed()?);
+            if !seen.insert(id) {
+                return Err(ParameterError::Twice(id));
+            }
+            if sender.is_client() && is_server_only(id) {
+                return Err(ParameterError::FromClient(id));
+            }
+            parameters.read(id, value)?;
+        }
+        // A peer cannot promise to delay at least longer than at most
+        // (draft-ietf-quic-ack-frequency §3).
+        if parameters.min_ack_delay > Some(parameters.max_ack_delay) {
+            return Err(ParameterError::Range(id::MIN_ACK_DELAY));
+        }
+        Ok(parameters)
+    }
+
+    fn read(&mut self, id: u64, mut r: Reader<'_>) -> Result<(), ParameterError> {
+        let out_of_range = ParameterError::Range(id);
+        match id {
+            id::ORIGINAL_DESTINATION_CONNECTION_ID => {
+                self.original_destination_connection_id = Some(connection_id(&mut r)?);
+            }
+            id::MAX_IDLE_TIMEOUT => self.max_idle_timeout = Duration::from_millis(r.get_varint()?),
+            id::STATELESS_RESET_TOKEN => self.stateless_reset_token = Some(r.get_array()?),
+            id::MAX_UDP_PAYLOAD_SIZE => match r.get_varint()? {
+                0..1200 => return Err(out_of_range),
+                size => self.max_udp_payload_size = size,
+            },
+            id::INITIAL_MAX_DATA => self.initial_max_data = r.get_varint()?,
+            id::INITIAL_MAX_STREAM_DATA_BIDI_LOCAL => {
+                self.initial_max_stream_data_bidi_local = r.get_varint()?;
+            }
+            id::INITIAL_MAX_STREAM_DATA_BIDI_REMOTE => {
+                self.initial_max_stream_data_bidi_remote = r.get_varint()?;
+            }
+            id::INITIAL_MAX_STREAM_DATA_UNI => self.initial_max_stream_data_uni = r.get_varint()?,
+            id::INITIAL_MAX_STREAMS_BIDI => match r.get_varint()? {
+                count @ 0..=StreamId::MAX_STREAMS => self.initial_max_streams_bidi = count,
+                _ => return Err(out_of_range),
+            },
+            id::INITIAL_MAX_STREAMS_UNI => match r.get_varint()? {
+                count @ 0..=StreamId::MAX_STREAMS => self.initial_max_streams_uni = count,
+                _ => return Err(out_of_range),
+            },
+            id::ACK_DELAY_EXPONENT => match u8::try_from(r.get_varint()?) {
+                Ok(exponent @ 0..=20) => self.ack_delay_exponent = exponent,
+                _ => return Err(out_of_range),
+            },
+            id::MAX_ACK_DELAY => match r.get_varint()? {
+                millis @ 0..0x4000 => self.max_ack_delay = Duration::from_millis(millis),
+                _ => return Err(out_of_range),
+            },
+            id::DISABLE_ACTIVE_MIGRATION => self.disable_active_migration = true,
+            id::PREFERRED_ADDRESS => {
+                let address = PreferredAddress::decode(&mut r)?;
+                self.preferred_address = Some(address.ok_or(out_of_range)?);
+            }
+            id::ACTIVE_CONNECTION_ID_LIMIT => match r.get_varint()? {
+                0 | 1 => return Err(out_of_range),
+                limit => self.active_connection_id_limit = limit,
+            },
+            id::INITIAL_SOURCE_CONNECTION_ID => {
+                self.initial_source_connection_id = Some(connection_id(&mut r)?);
+            }
+            id::RETRY_SOURCE_CONNECTION_ID => {
+                self.retry_source_connection_id = Some(connection_id(&mut r)?);
+            }
+            id::MAX_DATAGRAM_FRAME_SIZE => self.max_datagram_frame_size = r.get_varint()?,
+            id::MIN_ACK_DELAY => {
+                self.min_ack_delay = Some(Duration::from_micros(r.get_varint()?));
+            }
+            id::GREASE_QUIC_BIT => self.grease_quic_bit = true,
+            id::EXPLICIT_FEEDBACK => {
+                self.explicit_feedback = Some(SignalKinds::new(r.take_rest())?);
+            }
+            _ => return Ok(()),
+        }
+        if r.is_empty() {
+            Ok(())
+        } else {
+            Err(ParameterError::Trailing(id))
+        }
+    }
+}
+
+const fn is_server_only(id: u64) -> bool {
+    matches!(
+        id,
+        id::ORIGINAL_DESTINATION_CONNECTION_ID
+            | id::STATELESS_RESET_TOKEN
+            | id::PREFERRED_ADDRESS
+            | id::RETRY_SOURCE_CONNECTION_ID
+    )
+}
+
+fn connection_id(r: &mut Reader<'_>) -> Result<ConnectionId, TooLong> {
+    ConnectionId::new(r.take_rest())
+}
+
+/// Ids seen so far. Known ids are all remembered, unknown ones up to a bound: a duplicate among hundreds of
+/// parameters that mean nothing harms nobody, and searching them all would.
+#[derive(Default)]
+struct Seen {
+    low: u64,
+    others: [u64; Self::OTHERS],
+    len: usize,
+}
+
+impl Seen {
+    const OTHERS: usize = 32;
+
+    /// False if `id` was there before.
+    fn insert(&mut self, id: u64) -> bool {
+        if let 0..64 = id {
+            let bit = 1 << id;
+            let new = self.low & bit == 0;
+            self.low |= bit;
+            return new;
+        }
+        let seen = self.others.get(..self.len).unwrap_or(&self.others);
+        if seen.contains(&id) {
+            return false;
+        }
+        // The last place is given up to known ids, which are few.
+        let known = matches!(
+            id,
+            id::GREASE_QUIC_BIT | id::EXPLICIT_FEEDBACK | id::MIN_ACK_DELAY
+        );
+        let free = if known {
+            Self::OTHERS
+        } else {
+            Self::OTHERS - 3
+        };
+        if self.len < free
+            && let Some(place) = self.others.get_mut(self.len)
+        {
+            *place = id;
+            self.len += 1;
+        }
+        true
+    }
+}

@@ -1,0 +1,156 @@
+//! Transport parameters (RFC 9000 §7.4, §18), with max_datagram_frame_size (RFC 9221), min_ack_delay
+//! (draft-ietf-quic-ack-frequency), grease_quic_bit (RFC 9287) and explicit_feedback.
+
+mod authenticate;
+mod decode;
+mod encode;
+mod kinds;
+mod preferred_address;
+
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+
+pub use authenticate::HandshakeIds;
+pub use decode::ParameterError;
+pub use encode::Grease;
+pub use kinds::{BadKinds, SignalKinds};
+pub use preferred_address::PreferredAddress;
+
+use super::ConnectionId;
+use super::frame::ResetToken;
+
+/// What one endpoint tells the other during the handshake. Fields hold the value that applies: absent
+/// parameters read as their defaults, and defaults are not written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransportParameters {
+    /// Destination connection id of the client's first Initial. Servers only.
+    pub original_destination_connection_id: Option<ConnectionId>,
+    /// The sender closes silently after so much idleness, whole milliseconds; zero: never.
+    pub max_idle_timeout: Duration,
+    /// Resets packets to the connection id of the handshake. Servers only.
+    pub stateless_reset_token: Option<ResetToken>,
+    /// The largest UDP payload that the sender receives, bytes, a shim included; at least 1200.
+    pub max_udp_payload_size: u64,
+    /// Flow control for the connection, bytes.
+    pub initial_max_data: u64,
+    /// Flow control for bidirectional streams that the sender opens, bytes.
+    pub initial_max_stream_data_bidi_local: u64,
+    /// Flow control for bidirectional streams that the receiver opens, bytes.
+    pub initial_max_stream_data_bidi_remote: u64,
+    /// Flow control for unidirectional streams that the receiver opens, bytes.
+    pub initial_max_stream_data_uni: u64,
+    /// Bidirectional streams that the receiver may open; at most 2^60.
+    pub initial_max_streams_bidi: u64,
+    /// Unidirectional streams that the receiver may open; at most 2^60.
+    pub initial_max_streams_uni: u64,
+    /// ACK delays of the sender are in units of 2^this µs; at most 20.
+    pub ack_delay_exponent: u8,
+    /// The longest that the sender delays acknowledgements, whole milliseconds below 2^14.
+    pub max_ack_delay: Duration,
+    /// The handshake's addresses must not change.
+    pub disable_active_migration: bool,
+    /// Where the server would rather be reached. Servers only.
+    pub preferred_address: Option<PreferredAddress>,
+    /// Connection ids of the receiver that the sender stores; at least 2.
+    pub active_connection_id_limit: u64,
+    /// Source connection id of the sender's first Initial.
+    pub initial_source_connection_id: Option<ConnectionId>,
+    /// Source connection id of the Retry, if there was one. Servers only.
+    pub retry_source_connection_id: Option<ConnectionId>,
+    /// The largest DATAGRAM frame that the sender takes, bytes, type and length included; 0: none.
+    pub max_datagram_frame_size: u64,
+    /// The sender understands ACK_FREQUENCY, and can delay acknowledgements no less than this, whole microseconds.
+    pub min_ack_delay: Option<Duration>,
+    /// The sender takes packets whose fixed bit is not set. Not to be offered together with `explicit_feedback`,
+    /// whose shims are told from packets by that bit.
+    pub grease_quic_bit: bool,
+    /// Kinds of signals that the sender reads and fills; `None`: it knows nothing of them.
+    pub explicit_feedback: Option<SignalKinds>,
+}
+
+impl TransportParameters {
+    /// Values of parameters that are absent (RFC 9000 §18.2).
+    pub const DEFAULT: Self = Self {
+        original_destination_connection_id: None,
+        max_idle_timeout: Duration::ZERO,
+        stateless_reset_token: None,
+        max_udp_payload_size: 65_527,
+        initial_max_data: 0,
+        initial_max_stream_data_bidi_local: 0,
+        initial_max_stream_data_bidi_remote: 0,
+        initial_max_stream_data_uni: 0,
+        initial_max_streams_bidi: 0,
+        initial_max_streams_uni: 0,
+        ack_delay_exponent: 3,
+        max_ack_delay: Duration::from_millis(25),
+        disable_active_migration: false,
+        preferred_address: None,
+        active_connection_id_limit: 2,
+        initial_source_connection_id: None,
+        retry_source_connection_id: None,
+        max_datagram_frame_size: 0,
+        min_ack_delay: None,
+        grease_quic_bit: false,
+        explicit_feedback: None,
+    };
+}
+
+impl Default for TransportParameters {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// Parameter ids.
+pub mod id {
+    /// original_destination_connection_id.
+    pub const ORIGINAL_DESTINATION_CONNECTION_ID: u64 = 0x00;
+    /// max_idle_timeout.
+    pub const MAX_IDLE_TIMEOUT: u64 = 0x01;
+    /// stateless_reset_token.
+    pub const STATELESS_RESET_TOKEN: u64 = 0x02;
+    /// max_udp_payload_size.
+    pub const MAX_UDP_PAYLOAD_SIZE: u64 = 0x03;
+    /// initial_max_data.
+    pub const INITIAL_MAX_DATA: u64 = 0x04;
+    /// initial_max_stream_data_bidi_local.
+    pub const INITIAL_MAX_STREAM_DATA_BIDI_LOCAL: u64 = 0x05;
+    /// initial_max_stream_data_bidi_remote.
+    pub const INITIAL_MAX_STREAM_DATA_BIDI_REMOTE: u64 = 0x06;
+    /// initial_max_stream_data_uni.
+    pub const INITIAL_MAX_STREAM_DATA_UNI: u64 = 0x07;
+    /// initial_max_streams_bidi.
+    pub const INITIAL_MAX_STREAMS_BIDI: u64 = 0x08;
+    /// initial_max_streams_uni.
+    pub const INITIAL_MAX_STREAMS_UNI: u64 = 0x09;
+    /// ack_delay_exponent.
+    pub const ACK_DELAY_EXPONENT: u64 = 0x0a;
+    /// max_ack_delay.
+    pub const MAX_ACK_DELAY: u64 = 0x0b;
+    /// disable_active_migration.
+    pub const DISABLE_ACTIVE_MIGRATION: u64 = 0x0c;
+    /// preferred_address.
+    pub const PREFERRED_ADDRESS: u64 = 0x0d;
+    /// active_connection_id_limit.
+    pub const ACTIVE_CONNECTION_ID_LIMIT: u64 = 0x0e;
+    /// initial_source_connection_id.
+    pub const INITIAL_SOURCE_CONNECTION_ID: u64 = 0x0f;
+    /// retry_source_connection_id.
+    pub const RETRY_SOURCE_CONNECTION_ID: u64 = 0x10;
+    /// max_datagram_frame_size (RFC 9221 §3).
+    pub const MAX_DATAGRAM_FRAME_SIZE: u64 = 0x20;
+    /// grease_quic_bit (RFC 9287 §3).
+    pub const GREASE_QUIC_BIT: u64 = 0x2ab2;
+    /// explicit_feedback: a sequence of one-byte signal kinds, at most 16, none twice.
+    pub const EXPLICIT_FEEDBACK: u64 = 0x7061_746d;
+    /// min_ack_delay (draft-ietf-quic-ack-frequency §3).
+    pub const MIN_ACK_DELAY: u64 = 0xff04_de1b;
+
+    /// True for ids that exist to be ignored: 31 N + 27 (RFC 9000 §18.1).
+    #[must_use]
+    pub const fn is_reserved(id: u64) -> bool {
+        id % 31 == 27
+    }
+}

@@ -1,0 +1,282 @@
+//! A checked cursor over a send buffer: packets are built where they will be sealed and sent.
+
+use core::ops::Range;
+
+use super::varint;
+
+/// A field that cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// The buffer, or the limit set on it, is full.
+    #[error("no room in the packet")]
+    NoRoom,
+    /// The value does not fit its field.
+    #[error("{0} does not fit its field")]
+    Value(u64),
+    /// Acknowledgement ranges that are not descending, overlap or touch, or of which there are none.
+    #[error("acknowledgement ranges out of order")]
+    AckRanges,
+}
+
+/// Writes big-endian fields into a slice. A failed write leaves the position where it was.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    buffer: &'a mut [u8],
+    position: usize,
+    limit: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// A writer at the start of `buffer`.
+    #[inline]
+    #[must_use]
+    pub const fn new(buffer: &'a mut [u8]) -> Self {
+        let limit = buffer.len();
+        Self {
+            buffer,
+            position: 0,
+            limit,
+        }
+    }
+
+    /// Bytes written so far.
+    #[inline]
+    #[must_use]
+    pub const fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Bytes that still fit before the limit.
+    #[inline]
+    #[must_use]
+    pub const fn remaining(&self) -> usize {
+        self.limit.saturating_sub(self.position)
+    }
+
+    /// Where writing ends: a position in the buffer.
+    #[inline]
+    #[must_use]
+    pub const fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Moves the limit, to keep room for an AEAD tag or to end a datagram. Clamped to what is written
+    /// and to the buffer.
+    #[inline]
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit.clamp(self.position, self.buffer.len());
+    }
+
+    /// Takes back everything written after `position`. No effect if `position` lies ahead.
+    #[inline]
+    pub fn truncate(&mut self, position: usize) {
+        self.position = self.position.min(position);
+    }
+
+    /// What is written.
+    #[inline]
+    #[must_use]
+    pub fn written(&self) -> &[u8] {
+        self.buffer.get(..self.position).unwrap_or(&[])
+    }
+
+    /// What is written, to be sealed in place.
+    #[inline]
+    #[must_use]
+    pub fn written_mut(&mut self) -> &mut [u8] {
+        self.buffer.get_mut(..self.position).unwrap_or(&mut [])
+    }
+
+    /// Part of what is written; `None` if the range is not written yet.
+    #[inline]
+    #[must_use]
+    pub fn range_mut(&mut self, range: Range<usize>) -> Option<&mut [u8]> {
+        self.written_mut().get_mut(range)
+    }
+
+    /// The next `n` bytes, counted as written, to be filled by the caller. They hold whatever the buffer held.
+    ///
+    /// # Errors
+    /// [`WriteError::NoRoom`].
+    #[inline]
+    pub fn take(&mut self, n: usize) -> Result<&mut [u8], WriteError> {
+        if n > self.remaining() {
+            return Err(WriteError::NoRoom);
+        }
+        let end = self.position + n;
+        let slice = self
+            .buffer
+            .get_mut(self.position..end)
+            .ok_or(WriteError::NoRoom)?;
+        self.position = end;
+        Ok(slice)
+    }
+
+    /// Writes one byte.
+    ///
+    /// # Errors
+    /// [`WriteError::NoRoom`].
+    #[inline]
+    pub fn put_u8(&mut self, value: u8) -> Result<(), WriteError> {
+        self.put_slice(&[value])
+    }
+
+    /// Writes two bytes.
+    ///
+    /// # Errors
+    /// [`WriteError::NoRoom`].
+    #[inline]
+    pub fn put_u16(&mut self, value: u16) -> Result<(), WriteError> {
+        self.put_slice(&value.to_be_bytes())
+    }
+
+    /// Writes four bytes.
+    ///
+    /// # Errors
+    /// [`WriteError::NoRoom`].
+    #[inline]
+    pub fn put_u32(&mut self, value: u32) -> Result<(), WriteError> {
+        self.put_slice(&value.to_be_bytes())
+    }
+
+    /// Writes `bytes`.
+    ///
+    /// # Errors
+    /// [`WriteError::NoRoom`].
+    #[inline]
+    pub fn put_slice(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        self.take(bytes.len())?.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Writes `n` zero bytes: PADDING frames, or room for a tag.
+    ///
+    /// # Errors
+    /// [`WriteError::NoRoom`].
+    #[inline]
+    pub fn put_zeros(&mut self, n: usize) -> Result<(), WriteError> {
+        self.take(n)?.fill(0);
+        Ok(())
+    }
+
+    /// Writes a varint in its shortest form.
+    ///
+    /// # Errors
+    /// [`WriteError::NoRoom`], or [`WriteError::Value`] above 2^62 − 1.
+    #[inline]
+    pub fn put_varint(&mut self, value: u64) -> Result<(), WriteError> {
+        let (bytes, n) =
+            varint::encode(value).map_err(|too_large| WriteError::Value(too_large.0))?;
+        match bytes.get(..n) {
+            Some(bytes) => self.put_slice(bytes),
+            None => Err(WriteError::Value(value)),
+        }
+    }
+
+    /// Writes a length as a varint and the bytes.
+    ///
+    /// # Errors
+    /// [`WriteError::NoRoom`].
+    #[inline]
+    pub fn put_prefixed(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        self.all_or_nothing(|w| {
+            w.put_varint(bytes.len() as u64)?;
+            w.put_slice(bytes)
+        })
+    }
+
+    /// Overwrites the two bytes at `position` with `value` as a 2-byte varint: a length that was not known
+    /// when its place was written.
+    ///
+    /// # Errors
+    /// [`WriteError::Value`] above 16 383, [`WriteError::NoRoom`] if the place is not written yet.
+    #[inline]
+    pub fn patch_varint_2(&mut self, position: usize, value: usize) -> Result<(), WriteError> {
+        let tagged = match u16::try_from(value) {
+            Ok(short @ 0..=0x3fff) => short | 0x4000,
+            _ => return Err(WriteError::Value(value as u64)),
+        };
+        let place = position
+            .checked_add(2)
+            .and_then(|end| self.range_mut(position..end))
+            .ok_or(WriteError::NoRoom)?;
+        place.copy_from_slice(&tagged.to_be_bytes());
+        Ok(())
+    }
+
+    /// Runs `write`; if it fails, takes back what it wrote.
+    ///
+    /// # Errors
+    /// Whatever `write` returns.
+    #[inline]
+    pub fn all_or_nothing<T>(
+        &mut self,
+        write: impl FnOnce(&mut Self) -> Result<T, WriteError>,
+    ) -> Result<T, WriteError> {
+        let start = self.position;
+        let result = write(self);
+        if result.is_err() {
+            self.position = start;
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_go_in_order_and_a_failed_write_leaves_nothing() {
+        let mut buffer = [0xff; 12];
+        let mut w = Writer::new(&mut buffer);
+        w.put_u8(1).unwrap();
+        w.put_varint(15_293).unwrap();
+        w.put_u16(0).unwrap();
+        w.put_prefixed(&[9, 8]).unwrap();
+        assert_eq!(w.written(), [1, 0x7b, 0xbd, 0, 0, 2, 9, 8]);
+        w.patch_varint_2(3, 37).unwrap();
+        assert_eq!(w.written()[3..5], [0x40, 37]);
+        assert_eq!(w.remaining(), 4);
+        assert_eq!(w.put_prefixed(&[0; 4]), Err(WriteError::NoRoom));
+        assert_eq!(
+            w.put_varint(varint::MAX + 1),
+            Err(WriteError::Value(varint::MAX + 1))
+        );
+        assert_eq!(w.position(), 8);
+        assert_eq!(w.put_slice(&[0; 5]), Err(WriteError::NoRoom));
+        w.put_zeros(4).unwrap();
+        assert_eq!(w.remaining(), 0);
+        assert_eq!(w.take(1), Err(WriteError::NoRoom));
+        assert_eq!(w.take(usize::MAX), Err(WriteError::NoRoom));
+    }
+
+    #[test]
+    fn a_limit_holds_until_it_is_moved() {
+        let mut buffer = [0; 8];
+        let mut w = Writer::new(&mut buffer);
+        w.put_u16(7).unwrap();
+        w.set_limit(3);
+        assert_eq!(w.remaining(), 1);
+        assert_eq!(w.put_u16(7), Err(WriteError::NoRoom));
+        w.set_limit(0);
+        assert_eq!((w.limit(), w.remaining()), (2, 0));
+        w.set_limit(usize::MAX);
+        assert_eq!(w.remaining(), 6);
+        w.truncate(1);
+        w.truncate(5);
+        assert_eq!(w.position(), 1);
+    }
+
+    #[test]
+    fn only_a_written_place_is_patched_and_only_with_14_bits() {
+        let mut buffer = [0; 8];
+        let mut w = Writer::new(&mut buffer);
+        w.put_u16(0).unwrap();
+        assert_eq!(w.patch_varint_2(1, 1), Err(WriteError::NoRoom));
+        assert_eq!(w.patch_varint_2(usize::MAX, 1), Err(WriteError::NoRoom));
+        assert_eq!(w.patch_varint_2(0, 16_384), Err(WriteError::Value(16_384)));
+        w.patch_varint_2(0, 16_383).unwrap();
+        assert_eq!(w.written(), [0x7f, 0xff]);
+    }
+}
