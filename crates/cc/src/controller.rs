@@ -137,6 +137,20 @@ pub struct Metrics {
     pub explicit: bool,
 }
 
+impl Metrics {
+    /// A law without slow-start threshold that feedback does not steer; set the public fields for others.
+    #[must_use]
+    pub const fn new(ruling: &'static str, phase: Phase, window: u64) -> Self {
+        Self {
+            ruling,
+            phase,
+            window,
+            ssthresh: None,
+            explicit: false,
+        }
+    }
+}
+
 /// The sender half of a control law: one per connection and path.
 ///
 /// Told what happened, it answers with a window, a pace and the request for the next packet.
