@@ -24,10 +24,11 @@ mod sent;
 mod spaces;
 mod spurious;
 
+pub use crate::wire::SpaceId as Space;
 pub use loss::{AckError, Fate, LossDetector, Newly, NewlyLost};
 pub use pacer::Pacer;
 pub use pto::ProbeTimeout;
 pub use reordering::Reordering;
 pub use rtt::{GRANULARITY, INITIAL_RTT, RttEstimator};
 pub use sent::{SentPacket, SentPackets};
-pub use spaces::{AckOutcome, LossOutcome, Recovery, Space, Timeout};
+pub use spaces::{AckOutcome, LossOutcome, Recovery, Timeout};

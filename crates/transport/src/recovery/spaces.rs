@@ -7,24 +7,8 @@ use pathmark_cc::{Acked, Lost};
 use super::{
     AckError, Fate, LossDetector, Newly, NewlyLost, ProbeTimeout, RttEstimator, SentPacket,
 };
+use crate::wire::SpaceId as Space;
 use crate::{Duration, Instant};
-
-/// A packet number space (RFC 9000 §12.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Space {
-    /// Initial packets.
-    Initial = 0,
-    /// Handshake packets.
-    Handshake = 1,
-    /// 0-RTT and 1-RTT packets.
-    Data = 2,
-}
-
-impl Space {
-    /// All three, in the order of the handshake.
-    pub const ALL: [Self; 3] = [Self::Initial, Self::Handshake, Self::Data];
-}
 
 /// What followed from an ACK frame. Tell the controller `acked`, then `lost` and what is below.
 #[derive(Clone, Copy, Debug)]
