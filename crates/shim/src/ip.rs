@@ -482,3 +482,7 @@ fn v6_at(bytes: &[u8], at: usize) -> Option<IpAddr> {
     let octets = bytes.get(at..)?.first_chunk::<16>()?;
     Some(IpAddr::V6(Ipv6Addr::from(*octets)))
 }
+
+#[cfg(test)]
+#[path = "ip_tests.rs"]
+mod tests;
