@@ -173,7 +173,8 @@ impl Layout {
         for _ in 0..MAX_EXTENSIONS {
             self.protocol = next;
             if !is_extension(next) {
-                self.upper = at;
+                // A last header longer than the packet leaves nothing behind it.
+                self.upper = at.min(self.end);
                 return;
             }
             let Some(&[following, length, b2, b3]) = bytes

@@ -156,7 +156,13 @@ fn endless_or_cut_extensions_hide_the_upper_layer() {
         payload.extend([60, 0, 1, 4, 0, 0, 0, 0]);
     }
     payload.extend(UDP);
-    for payload in [&payload[..], &[60, 0, 1], &[60, 200, 1, 4, 0, 0, 0, 0], &[]] {
+    for payload in [
+        &payload[..],
+        &[60, 0, 1],
+        &[60, 200, 1, 4, 0, 0, 0, 0],
+        &[17, 200, 1, 4, 0, 0, 0, 0],
+        &[],
+    ] {
         let bytes = v6(60, payload);
         let ip = Layout::walk(&bytes).unwrap();
         assert_eq!(ip.upper(&bytes), []);
