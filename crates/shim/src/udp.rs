@@ -127,7 +127,3 @@ impl Datagram {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "udp_tests.rs"]
-mod tests;

@@ -1,0 +1,76 @@
+//! How much all streams together may buffer for sending.
+
+use std::collections::VecDeque;
+
+use crate::wire::StreamId;
+
+/// Buffer in congestion windows: one in flight, one to go on with. Bytes acknowledged behind a hole do not count, so loss
+/// needs no more.
+const WINDOWS: u64 = 2;
+
+/// Buffer beside that: what the application may be ahead while the window is small.
+const AHEAD: u64 = 128 * 1024;
+
+/// What each stream may buffer however full the rest is, so that a stream that waits for its peer's credit
+/// cannot keep others from sending.
+pub(super) const STREAM_FLOOR: u64 = 16 * 1024;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct SendAccount {
+    /// Bytes written and not acknowledged.
+    pub(super) unacked: u64,
+    /// Streams whose data waits for the peer's credit on that stream.
+    pub(super) stalled: usize,
+    limit: u64,
+    max: u64,
+    /// Streams whose writers wait for room.
+    waiting: VecDeque<StreamId>,
+}
+
+impl SendAccount {
+    pub(super) fn new(max: u64) -> Self {
+        let mut account = Self {
+            unacked: 0,
+            stalled: 0,
+            limit: 0,
+            max,
+            waiting: VecDeque::new(),
+        };
+        account.on_congestion_window(0);
+        account
+    }
+
+    pub(super) fn on_congestion_window(&mut self, bytes: u64) {
+        let limit = bytes.saturating_mul(WINDOWS).saturating_add(AHEAD);
+        self.limit = limit.min(self.max);
+    }
+
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Bytes that a stream which holds `own` may add.
+    pub(super) fn room(&self, own: u64) -> u64 {
+        let shared = self.limit.saturating_sub(self.unacked);
+        shared.max(STREAM_FLOOR.saturating_sub(own))
+    }
+
+    /// True once there is so much room that waking writers is worth it.
+    pub(super) fn has_worthwhile_room(&self) -> bool {
+        self.unacked <= self.limit - self.limit / 8
+    }
+
+    pub(super) fn wait(&mut self, id: StreamId) {
+        self.waiting.push_back(id);
+    }
+
+    pub(super) fn writers_wait(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// The stream that has waited longest.
+    pub(super) fn next_waiting(&mut self) -> Option<StreamId> {
+        self.waiting.pop_front()
+    }
+}

@@ -1,0 +1,283 @@
+//! Flow control credit (RFC 9000 §4), the same for a stream and for the connection as a whole.
+//!
+//! The receiving side promises `consumed + window` and lets the window grow by itself: the promise must cover what the
+//! sender may have in flight one round trip from now, so it is a multiple of what arrived in the last one.
+//! A promise costs no memory; only data that waits for a gap or for the application does.
+
+use pathmark_cc::{Duration, Instant};
+
+/// Window in bandwidth-delay products that a steady flow needs: under loss, delivery in order waits for two to
+/// three round trips, and the promise itself travels for half of one.
+const STEADY: u64 = 5;
+
+/// Window, as a multiple of what arrived over the last round trip, while a flow speeds up. A sender that sends 11 times
+/// as much in each round trip as in the one before needs 11; the sliding sum below can come out as
+/// low as 77 % of the true one, and the promise may lag by [`UPDATE_FRACTION`].
+const SPEEDING_UP: u64 = 16;
+
+/// A new promise goes out once it exceeds the last by this fraction of the window.
+const UPDATE_FRACTION: u64 = 16;
+
+/// The rate is looked at each time that this fraction of the window has arrived.
+const SAMPLE_FRACTION: u64 = 64;
+
+/// Rounds over which the application must have taken what arrived before the window follows: as long as loss
+/// keeps delivery in order waiting.
+const CONSUMED_ROUNDS: usize = 4;
+
+/// Before the first RTT sample: RFC 9002 §6.2.2.
+const INITIAL_RTT: Duration = Duration::from_millis(333);
+
+/// More data than was promised: FLOW_CONTROL_ERROR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitExceeded;
+
+/// What the peer allows us to send.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SendCredit {
+    limit: u64,
+    used: u64,
+    /// The limit for which a BLOCKED frame is due or went out.
+    blocked_at: Option<u64>,
+}
+
+impl SendCredit {
+    /// A credit of `limit` bytes, none of it used.
+    #[must_use]
+    pub fn new(limit: u64) -> Self {
+        Self {
+            limit,
+            ..Self::default()
+        }
+    }
+
+    /// Bytes that may still be sent.
+    #[must_use]
+    pub fn available(&self) -> u64 {
+        self.limit.saturating_sub(self.used)
+    }
+
+    /// The highest limit that the peer has announced.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Bytes sent for the first time so far.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// The peer announced `limit`. True if that is more than before; limits never shrink (RFC 9000 §4.1).
+    pub fn raise(&mut self, limit: u64) -> bool {
+        let raised = limit > self.limit;
+        if raised {
+            self.limit = limit;
+            self.blocked_at = None;
+        }
+        raised
+    }
+
+    /// `bytes` are being sent for the first time.
+    pub fn consume(&mut self, bytes: u64) {
+        debug_assert!(bytes <= self.available());
+        self.used = self.used.saturating_add(bytes);
+    }
+
+    /// There is more to send than the limit allows. True the first time at this limit: a BLOCKED frame is due.
+    pub fn block(&mut self) -> bool {
+        let new = self.blocked_at != Some(self.limit);
+        self.blocked_at = Some(self.limit);
+        new
+    }
+
+    /// True if a BLOCKED frame with the present limit still says the truth.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        self.blocked_at == Some(self.limit) && self.available() == 0
+    }
+}
+
+/// What we allow the peer to send, and how it grows.
+#[derive(Clone, Debug)]
+pub struct ReceiveWindow {
+    /// The highest limit announced.
+    promised: u64,
+    /// Sum of the highest offsets seen.
+    received: u64,
+    /// Bytes that the application took, or that were discarded.
+    consumed: u64,
+    window: u64,
+    max: u64,
+    /// The peer said that it waits: announce whatever there is.
+    peer_waits: bool,
+    rate: Rate,
+    /// Received bytes at which to look at the rate again.
+    next_sample: u64,
+}
+
+impl ReceiveWindow {
+    /// A window of `initial` bytes, announced in the transport parameters, that grows up to `max`.
+    #[must_use]
+    pub fn new(initial: u64, max: u64) -> Self {
+        Self {
+            promised: initial,
+            received: 0,
+            consumed: 0,
+            window: initial,
+            max: max.max(initial),
+            peer_waits: false,
+            rate: Rate::default(),
+            next_sample: 0,
+        }
+    }
+
+    /// Bytes promised beyond what was consumed.
+    #[must_use]
+    pub fn window(&self) -> u64 {
+        self.window
+    }
+
+    /// The highest limit announced so far.
+    #[must_use]
+    pub fn promised(&self) -> u64 {
+        self.promised
+    }
+
+    /// Received and not consumed yet.
+    #[must_use]
+    pub fn pending(&self) -> u64 {
+        self.received.saturating_sub(self.consumed)
+    }
+
+    /// The highest offset seen moved up by `bytes`.
+    ///
+    /// # Errors
+    /// [`LimitExceeded`] if that is beyond what was promised; nothing is counted then.
+    pub fn on_received(
+        &mut self,
+        now: Instant,
+        rtt: Option<Duration>,
+        bytes: u64,
+    ) -> Result<(), LimitExceeded> {
+        let received = self.received.saturating_add(bytes);
+        if received > self.promised {
+            return Err(LimitExceeded);
+        }
+        self.received = received;
+        if received >= self.next_sample {
+            self.next_sample = received + self.window / SAMPLE_FRACTION;
+            self.grow(now, rtt);
+        }
+        Ok(())
+    }
+
+    /// The application took `bytes`, or they were discarded.
+    pub fn on_consumed(&mut self, bytes: u64) {
+        self.consumed = self.consumed.saturating_add(bytes).min(self.received);
+    }
+
+    /// The peer says that it is held up by a limit of `limit`.
+    pub fn on_peer_blocked(&mut self, limit: u64) {
+        self.peer_waits |= limit >= self.promised;
+    }
+
+    /// Lets the window grow ahead of the data: at least `bytes_per_rtt` are about to arrive in each round trip
+    /// (a router granted the rate, say).
+    pub fn expect(&mut self, bytes_per_rtt: u64) {
+        self.raise(bytes_per_rtt.saturating_mul(STEADY));
+    }
+
+    /// True if a new limit is worth a frame.
+    #[must_use]
+    pub fn update_due(&self) -> bool {
+        let more = self.next_promise().saturating_sub(self.promised);
+        more > 0 && (self.peer_waits || more >= self.window / UPDATE_FRACTION)
+    }
+
+    /// The limit to announce now.
+    pub fn announce(&mut self, now: Instant, rtt: Option<Duration>) -> u64 {
+        self.grow(now, rtt);
+        self.promised = self.next_promise();
+        self.peer_waits = false;
+        self.promised
+    }
+
+    fn next_promise(&self) -> u64 {
+        // A varint holds 62 bits.
+        let limit = self.consumed.saturating_add(self.window);
+        limit.min((1 << 62) - 1).max(self.promised)
+    }
+
+    fn grow(&mut self, now: Instant, rtt: Option<Duration>) {
+        let rtt = rtt.unwrap_or(INITIAL_RTT);
+        let bytes = self.rate.sample(now, rtt, self.received, self.consumed);
+        let factor = if self.rate.speeds_up() {
+            SPEEDING_UP
+        } else {
+            STEADY
+        };
+        self.raise(bytes.saturating_mul(factor));
+    }
+
+    fn raise(&mut self, window: u64) {
+        self.window = self.window.max(window.min(self.max));
+    }
+}
+
+/// Bytes per round trip, over the present round and the one before.
+#[derive(Clone, Debug, Default)]
+struct Rate {
+    /// When the present round began, and what was received by then.
+    since: Instant,
+    received: u64,
+    /// What arrived in the round before, per RTT.
+    previous: u64,
+    /// What was consumed when the last rounds began, latest first.
+    consumed: [u64; CONSUMED_ROUNDS],
+    /// The most that a round trip brought, now and when the last two rounds began, latest first.
+    peak: u64,
+    peaks: [u64; 2],
+}
+
+impl Rate {
+    /// The most that was received *and* taken by the application in a round trip so far. An application that does not
+    /// read makes no window grow.
+    fn sample(&mut self, now: Instant, rtt: Duration, received: u64, consumed: u64) -> u64 {
+        let rtt = nanos(rtt).max(1);
+        let elapsed = nanos(now - self.since);
+        if elapsed >= rtt {
+            self.previous = scale(received.saturating_sub(self.received), rtt, elapsed);
+            self.since = now;
+            self.received = received;
+            self.consumed.rotate_right(1);
+            if let Some(latest) = self.consumed.first_mut() {
+                *latest = consumed;
+            }
+            self.peaks = [self.peak, self.peaks[0]];
+        }
+        let elapsed = nanos(now - self.since).min(rtt);
+        let present = received.saturating_sub(self.received);
+        let sliding = present.saturating_add(scale(self.previous, rtt - elapsed, rtt));
+        let oldest = self.consumed.last().copied().unwrap_or(0);
+        let taken = consumed.saturating_sub(oldest);
+        self.peak = self.peak.max(sliding.min(taken));
+        self.peak
+    }
+
+    /// True while the peak grows by more than a quarter in two rounds.
+    fn speeds_up(&self) -> bool {
+        self.peak > self.peaks[1].saturating_add(self.peaks[1] / 4)
+    }
+}
+
+/// `value × num / den`.
+fn scale(value: u64, num: u64, den: u64) -> u64 {
+    let scaled = u128::from(value) * u128::from(num) / u128::from(den.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

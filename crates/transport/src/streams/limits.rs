@@ -1,0 +1,231 @@
+//! How many streams each side may open (RFC 9000 §4.6) and which ids have been opened, by counters alone.
+
+use crate::wire::StreamId;
+
+/// A stream beyond the limit: STREAM_LIMIT_ERROR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitExceeded;
+
+/// Streams of one direction that this side opens.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LocalStreams {
+    opened: u64,
+    /// The peer's limit.
+    max: u64,
+    /// The application wanted one more than that.
+    blocked: bool,
+    /// The limit for which a STREAMS_BLOCKED frame is due or went out.
+    blocked_at: Option<u64>,
+}
+
+impl LocalStreams {
+    /// The index of a new stream; `None` at the limit.
+    pub fn open(&mut self) -> Option<u64> {
+        if self.opened >= self.max {
+            self.blocked = true;
+            return None;
+        }
+        let index = self.opened;
+        self.opened += 1;
+        Some(index)
+    }
+
+    /// Streams opened so far.
+    #[must_use]
+    pub fn opened(&self) -> u64 {
+        self.opened
+    }
+
+    /// The peer's limit.
+    #[must_use]
+    pub fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// The peer announced a limit. True if that lets a waiting application open a stream.
+    pub fn raise(&mut self, max: u64) -> bool {
+        if max <= self.max {
+            return false;
+        }
+        self.max = max.min(StreamId::MAX_STREAMS);
+        self.blocked_at = None;
+        core::mem::take(&mut self.blocked)
+    }
+
+    /// True if a STREAMS_BLOCKED frame is due: the application waits, and this limit was not complained about yet.
+    #[must_use]
+    pub fn block_due(&self) -> bool {
+        self.blocked && self.blocked_at != Some(self.max)
+    }
+
+    /// The limit for a STREAMS_BLOCKED frame that goes out now.
+    pub fn announce_blocked(&mut self) -> u64 {
+        self.blocked_at = Some(self.max);
+        self.max
+    }
+
+    /// The frame was lost.
+    pub fn on_blocked_lost(&mut self) {
+        self.blocked_at = None;
+    }
+}
+
+/// Streams of one direction that the peer opens.
+#[derive(Clone, Copy, Debug)]
+pub struct RemoteStreams {
+    /// One more than the highest index seen.
+    opened: u64,
+    /// The next index for the application to accept.
+    accepted: u64,
+    /// Streams that are done and forgotten.
+    closed: u64,
+    /// How many may be open at the same time.
+    concurrent: u64,
+    /// The highest limit announced.
+    promised: u64,
+    /// The peer said that it waits: announce whatever there is.
+    peer_waits: bool,
+}
+
+impl RemoteStreams {
+    /// `concurrent` streams may be open at once, announced in the transport parameters.
+    #[must_use]
+    pub fn new(concurrent: u64) -> Self {
+        let concurrent = concurrent.min(StreamId::MAX_STREAMS);
+        Self {
+            opened: 0,
+            accepted: 0,
+            closed: 0,
+            concurrent,
+            promised: concurrent,
+            peer_waits: false,
+        }
+    }
+
+    /// The peer used `index`. Returns the indices that this opens: all up to it (RFC 9000 §2.1).
+    ///
+    /// # Errors
+    /// [`LimitExceeded`] if the index is not below the limit.
+    pub fn on_index(&mut self, index: u64) -> Result<core::ops::Range<u64>, LimitExceeded> {
+        if index >= self.promised {
+            return Err(LimitExceeded);
+        }
+        let first = self.opened;
+        self.opened = first.max(index + 1);
+        Ok(first..self.opened)
+    }
+
+    /// The next stream for the application.
+    pub fn accept(&mut self) -> Option<u64> {
+        let index = self.accepted;
+        (index < self.opened).then(|| {
+            self.accepted += 1;
+            index
+        })
+    }
+
+    /// A stream is done on both sides.
+    pub fn on_closed(&mut self) {
+        self.closed += 1;
+    }
+
+    /// Streams open now.
+    #[must_use]
+    pub fn open(&self) -> u64 {
+        self.opened.saturating_sub(self.closed)
+    }
+
+    /// Changes how many may be open at once. A lower number holds as streams close.
+    pub fn set_concurrent(&mut self, concurrent: u64) {
+        self.concurrent = concurrent.min(StreamId::MAX_STREAMS);
+    }
+
+    /// The peer says that it is held up by a limit of `limit`.
+    pub fn on_peer_blocked(&mut self, limit: u64) {
+        self.peer_waits |= limit >= self.promised;
+    }
+
+    /// True if a new limit is worth a frame: an eighth of the streams have closed, or the peer waits.
+    #[must_use]
+    pub fn update_due(&self) -> bool {
+        let more = self.next_promise() - self.promised;
+        more > 0 && (self.peer_waits || more >= self.concurrent / 8)
+    }
+
+    /// The limit to announce now.
+    pub fn announce(&mut self) -> u64 {
+        self.promised = self.next_promise();
+        self.peer_waits = false;
+        self.promised
+    }
+
+    fn next_promise(&self) -> u64 {
+        let limit = self.closed.saturating_add(self.concurrent);
+        limit.min(StreamId::MAX_STREAMS).max(self.promised)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opening_waits_for_the_peer_and_complains_once_per_limit() {
+        let mut local = LocalStreams::default();
+        assert_eq!(local.open(), None);
+        assert!(local.block_due());
+        assert_eq!(local.announce_blocked(), 0);
+        assert_eq!(local.open(), None);
+        assert!(!local.block_due());
+        local.on_blocked_lost();
+        assert!(local.block_due());
+        assert!(local.raise(2) && !local.raise(1) && !local.block_due());
+        assert_eq!(
+            (local.open(), local.open(), local.open()),
+            (Some(0), Some(1), None)
+        );
+        assert!(local.block_due());
+        assert!(local.raise(u64::MAX));
+        assert_eq!(local.max(), StreamId::MAX_STREAMS);
+    }
+
+    #[test]
+    fn an_index_opens_all_below_it_up_to_the_limit() {
+        let mut remote = RemoteStreams::new(8);
+        assert_eq!(remote.on_index(2), Ok(0..3));
+        assert_eq!(remote.on_index(1), Ok(3..3));
+        assert_eq!(remote.on_index(8), Err(LimitExceeded));
+        assert_eq!(remote.on_index(7), Ok(3..8));
+        assert_eq!((0..9).map_while(|_| remote.accept()).count(), 8);
+        assert_eq!(remote.open(), 8);
+    }
+
+    #[test]
+    fn closed_streams_make_room() {
+        let mut remote = RemoteStreams::new(80);
+        assert_eq!(remote.on_index(79), Ok(0..80));
+        for _ in 0..9 {
+            remote.on_closed();
+        }
+        assert!(!remote.update_due());
+        remote.on_peer_blocked(79);
+        assert!(!remote.update_due(), "an old complaint");
+        remote.on_peer_blocked(80);
+        assert!(remote.update_due());
+        assert_eq!(remote.announce(), 89);
+        for _ in 0..10 {
+            remote.on_closed();
+        }
+        assert!(remote.update_due());
+        assert_eq!(remote.announce(), 99);
+        assert!(!remote.update_due());
+        assert_eq!(remote.on_index(98), Ok(80..99));
+    }
+
+    #[test]
+    fn ids_end_at_two_to_the_sixty() {
+        let mut remote = RemoteStreams::new(u64::MAX);
+        assert_eq!(remote.announce(), StreamId::MAX_STREAMS);
+        assert_eq!(remote.on_index(StreamId::MAX_STREAMS), Err(LimitExceeded));
+    }
+}

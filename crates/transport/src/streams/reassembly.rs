@@ -1,0 +1,293 @@
+//! Bytes of a stream from their arrival, in any order, to the application.
+//!
+//! ```text
+//!   base ───────────── frontier ─────────────────── highest
+//!    │ readable           │ gaps and islands (bits)    │
+//!    ├────────┬───────────┼─────┬───────────┬──────────┤
+//!    │ block  │ block      block │ (nothing) │  block   │
+//! ```
+//!
+//! Data is copied once, out of the datagram, into blocks by offset, so neither a tiny nor an overlapping frame can keep a
+//! datagram alive. Blocks exist only where data is. What has arrived ahead of the frontier is one bit per
+//! byte, so a whole window of gaps costs an eighth of the window at most, however the frames are cut, and
+//! an insertion costs the same with one gap as with a million. The only bound needed is flow control.
+
+use std::collections::VecDeque;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+/// Bytes of offset space per block.
+const BLOCK: u64 = 32 * 1024;
+
+/// Words of presence bits per block.
+const WORDS: usize = (BLOCK / 64) as usize;
+
+/// Least capacity of a block, bytes.
+const FIRST_CAPACITY: usize = 1024;
+
+/// A stream of which so many bytes were read is a bulk transfer: its blocks are made in full at once.
+const SMALL: u64 = 2 * BLOCK;
+
+/// Places for blocks that a stream keeps when nothing is buffered.
+const KEPT_PLACES: usize = 8;
+
+/// One bit per byte of a block.
+type Bits = Box<[u64; WORDS]>;
+
+#[derive(Debug)]
+struct Block {
+    /// Offset within the block at which `data` begins: what came before was read.
+    skip: usize,
+    data: BytesMut,
+    /// Bytes beyond the frontier that are there; `None` while there are none.
+    present: Option<Bits>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Reassembly {
+    /// Blocks from that of `base` on.
+    blocks: VecDeque<Option<Block>>,
+    /// Number (offset / BLOCK) of the first.
+    first: u64,
+    base: u64,
+    frontier: u64,
+    highest: u64,
+}
+
+impl Reassembly {
+    /// The offset of the next byte to read.
+    #[must_use]
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// The offset after the highest byte that arrived.
+    #[must_use]
+    pub fn highest(&self) -> u64 {
+        self.highest
+    }
+
+    /// The offset up to which there is no gap.
+    #[must_use]
+    pub fn frontier(&self) -> u64 {
+        self.frontier
+    }
+
+    /// Bytes that can be read.
+    #[must_use]
+    pub fn readable(&self) -> u64 {
+        self.frontier - self.base
+    }
+
+    /// Bytes of memory held, bits and bookkeeping included. Walks all blocks.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let blocks = self.blocks.iter().flatten().map(|block| {
+            block.data.capacity()
+                + block
+                    .present
+                    .as_ref()
+                    .map_or(0, |_| WORDS * size_of::<u64>())
+        });
+        blocks.sum::<usize>() + self.blocks.capacity() * size_of::<Option<Block>>()
+    }
+
+    /// Takes in `data` at `offset`. Bytes that are there already are not taken twice.
+    pub fn insert(&mut self, offset: u64, data: &[u8]) {
+        let end = offset.saturating_add(data.len() as u64);
+        let start = offset.max(self.frontier);
+        let Some(data) = data.get(index(start - offset)..).filter(|d| !d.is_empty()) else {
+            return;
+        };
+        let in_order = start == self.frontier;
+        let alone = in_order && self.frontier == self.highest;
+        let mut at = start;
+        let mut rest = data;
+        while !rest.is_empty() {
+            let room = BLOCK - at % BLOCK;
+            let (now, later) = rest.split_at(rest.len().min(index(room)));
+            self.insert_in_block(at, now, in_order);
+            at += now.len() as u64;
+            rest = later;
+        }
+        self.highest = self.highest.max(end);
+        if in_order {
+            self.frontier = end;
+            if !alone {
+                self.close_gap();
+            }
+        }
+    }
+
+    fn insert_in_block(&mut self, at: u64, data: &[u8], in_order: bool) {
+        let slot = index((at / BLOCK).saturating_sub(self.first));
+        if slot >= self.blocks.len() {
+            self.blocks.resize_with(slot + 1, || None);
+        }
+        let within = index(at % BLOCK);
+        let Some(place) = self.blocks.get_mut(slot) else {
+            return;
+        };
+        let base = self.base;
+        let block = place.get_or_insert_with(|| {
+            let skip = index(base.saturating_sub(at - within as u64));
+            Block::new(skip, within, data.len(), base > SMALL)
+        });
+        block.write(within, data);
+        if !in_order {
+            block.mark(within, data.len());
+        }
+    }
+
+    /// Moves the frontier over islands that it has reached.
+    fn close_gap(&mut self) {
+        while self.frontier < self.highest {
+            let slot = index((self.frontier / BLOCK).saturating_sub(self.first));
+            let Some(Some(block)) = self.blocks.get_mut(slot) else {
+                return;
+            };
+            let within = index(self.frontier % BLOCK);
+            let Some(bits) = &block.present else {
+                return;
+            };
+            let run = ones_from(bits, within);
+            self.frontier += run as u64;
+            if within + run < index(BLOCK) && self.frontier < self.highest {
+                return;
+            }
+            block.present = None;
+        }
+    }
+
+    /// The next piece, at most `max` bytes, without copying. `None` if there is nothing to read.
+    pub fn read_chunk(&mut self, max: usize) -> Option<Bytes> {
+        let len = index(self.readable()).min(max);
+        let within = index(self.base % BLOCK);
+        let len = len.min(index(BLOCK) - within);
+        if len == 0 {
+            return None;
+        }
+        let block = self.blocks.front_mut()?.as_mut()?;
+        // `read` leaves what it has copied in place.
+        let read = within.saturating_sub(block.skip).min(block.data.len());
+        block.data.advance(read);
+        let len = len.min(block.data.len());
+        let chunk = block.data.split_to(len).freeze();
+        block.skip = within + len;
+        self.advance(len);
+        Some(chunk)
+    }
+
+    /// Copies what can be read into `out`; returns how much.
+    pub fn read(&mut self, out: &mut [u8]) -> usize {
+        let mut done = 0;
+        while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            let len = index(self.readable()).min(rest.len());
+            let within = index(self.base % BLOCK);
+            let len = len.min(index(BLOCK) - within);
+            let Some(Some(block)) = self.blocks.front_mut() else {
+                break;
+            };
+            let from = within.saturating_sub(block.skip);
+            match (rest.get_mut(..len), block.data.get(from..from + len)) {
+                (Some(to), Some(from)) if len > 0 => to.copy_from_slice(from),
+                _ => break,
+            }
+            self.advance(len);
+            done += len;
+        }
+        done
+    }
+
+    /// Forgets all data, as after a reset. Offsets stay.
+    pub fn clear(&mut self) {
+        *self = Self {
+            first: self.highest / BLOCK,
+            base: self.highest,
+            frontier: self.highest,
+            highest: self.highest,
+            blocks: VecDeque::new(),
+        };
+    }
+
+    /// `len` bytes of the first block were read.
+    fn advance(&mut self, len: usize) {
+        self.base += len as u64;
+        if self.base == self.highest {
+            // A stream at rest holds no memory.
+            self.blocks.clear();
+            self.blocks.shrink_to(KEPT_PLACES);
+            self.first = self.base / BLOCK;
+        } else if self.base / BLOCK > self.first {
+            self.blocks.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+impl Block {
+    /// A block for `len` bytes at `within`, of which `busy` says whether more will soon follow.
+    /// Nothing will be written before `skip`.
+    fn new(skip: usize, within: usize, len: usize, busy: bool) -> Self {
+        let space = index(BLOCK) - skip;
+        let needed = (within + len).saturating_sub(skip);
+        let capacity = if busy {
+            space
+        } else {
+            needed
+                .next_power_of_two()
+                .clamp(FIRST_CAPACITY, index(BLOCK))
+                .min(space)
+        };
+        Self {
+            skip,
+            data: BytesMut::with_capacity(capacity),
+            present: None,
+        }
+    }
+
+    fn write(&mut self, within: usize, data: &[u8]) {
+        let from = within.saturating_sub(self.skip);
+        let have = self.data.len();
+        if from > have {
+            self.data.resize(from, 0);
+        }
+        let (over, new) = data.split_at(self.data.len().saturating_sub(from).min(data.len()));
+        if let Some(place) = self.data.get_mut(from..from + over.len()) {
+            place.copy_from_slice(over);
+        }
+        self.data.extend_from_slice(new);
+    }
+
+    fn mark(&mut self, from: usize, len: usize) {
+        let bits = self.present.get_or_insert_with(|| Box::new([0; WORDS]));
+        let (mut at, end) = (from, from + len);
+        while at < end {
+            let run = (64 - at % 64).min(end - at);
+            if let Some(word) = bits.get_mut(at / 64) {
+                *word |= (u64::MAX >> (64 - run)) << (at % 64);
+            }
+            at += run;
+        }
+    }
+}
+
+/// How many ones follow each other in `bits` from bit `from` on.
+fn ones_from(bits: &[u64; WORDS], from: usize) -> usize {
+    let mut at = from;
+    while let Some(word) = bits.get(at / 64) {
+        let left = 64 - at % 64;
+        let ones = ((word >> (at % 64)).trailing_ones() as usize).min(left);
+        at += ones;
+        if ones < left {
+            break;
+        }
+    }
+    at - from
+}
+
+/// An offset into a buffer; one beyond the address space lies beyond every buffer.
+fn index(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,299 @@
+//! Frames that arrive.
+
+use pathmark_cc::Instant;
+
+use super::{
+    Dir, ReceiveWindow, RecvError, RecvPart, SendPart, StreamEvent, StreamId, Streams,
+    account::STREAM_FLOOR, record::Record, record::Turn, slot,
+};
+use crate::wire::{
+    TransportError, TransportErrorCode as Code,
+    frame::{FrameType, MaxStreamData, ResetStream, StopSending, Stream, StreamDataBlocked, types},
+};
+
+impl Streams {
+    /// STREAM.
+    ///
+    /// # Errors
+    /// The error that ends the connection: flow control, final size, stream limit or stream state.
+    pub fn on_stream(&mut self, now: Instant, frame: &Stream<'_>) -> Result<(), TransportError> {
+        if !self.resolve_recv(frame.id, types::STREAM)? {
+            return Ok(());
+        }
+        let (rtt, expected) = (self.rtt, self.expected);
+        let Some(record) = self.records.get_mut(&frame.id) else {
+            return Ok(());
+        };
+        let Some(recv) = record.recv.as_mut() else {
+            return Ok(());
+        };
+        recv.window_mut().expect(expected);
+        recv.on_data(
+            now,
+            rtt,
+            frame.offset,
+            frame.data,
+            frame.fin,
+            &mut self.window,
+        )
+        .map_err(|error| to_transport(error, types::STREAM))?;
+        self.after_arrival(frame.id);
+        Ok(())
+    }
+
+    /// RESET_STREAM.
+    ///
+    /// # Errors
+    /// As [`on_stream`](Self::on_stream).
+    pub fn on_reset_stream(
+        &mut self,
+        now: Instant,
+        frame: &ResetStream,
+    ) -> Result<(), TransportError> {
+        if !self.resolve_recv(frame.id, types::RESET_STREAM)? {
+            return Ok(());
+        }
+        let rtt = self.rtt;
+        let record = self.records.get_mut(&frame.id);
+        let Some(recv) = record.and_then(|record| record.recv.as_mut()) else {
+            return Ok(());
+        };
+        recv.on_reset(
+            now,
+            rtt,
+            frame.error_code,
+            frame.final_size,
+            &mut self.window,
+        )
+        .map_err(|error| to_transport(error, types::RESET_STREAM))?;
+        self.after_arrival(frame.id);
+        Ok(())
+    }
+
+    /// STOP_SENDING: the sending part is reset with the peer's code (RFC 9000 §3.5).
+    ///
+    /// # Errors
+    /// Stream limit or stream state.
+    pub fn on_stop_sending(&mut self, frame: &StopSending) -> Result<(), TransportError> {
+        if !self.resolve_send(frame.id, types::STOP_SENDING)? {
+            return Ok(());
+        }
+        let record = self.records.get_mut(&frame.id);
+        let Some(send) = record.and_then(|record| record.send.as_mut()) else {
+            return Ok(());
+        };
+        let dropped = send.unacked();
+        if send.on_stop_sending(frame.error_code) {
+            self.events
+                .push_back(StreamEvent::Stopped(frame.id, frame.error_code));
+            self.on_reset_by_us(frame.id, dropped);
+        }
+        Ok(())
+    }
+
+    /// MAX_DATA.
+    pub fn on_max_data(&mut self, max: u64) {
+        if self.credit.raise(max) {
+            self.unpark();
+        }
+    }
+
+    /// MAX_STREAM_DATA.
+    ///
+    /// # Errors
+    /// Stream limit or stream state.
+    pub fn on_max_stream_data(&mut self, frame: &MaxStreamData) -> Result<(), TransportError> {
+        if self.resolve_send(frame.id, types::MAX_STREAM_DATA)? {
+            self.raise_stream(frame.id, frame.max);
+        }
+        Ok(())
+    }
+
+    /// MAX_STREAMS.
+    pub fn on_max_streams(&mut self, dir: Dir, max: u64) {
+        if let Some(local) = self.local.get_mut(slot(dir))
+            && local.raise(max)
+        {
+            self.events.push_back(StreamEvent::Available(dir));
+        }
+    }
+
+    /// DATA_BLOCKED.
+    pub fn on_data_blocked(&mut self, limit: u64) {
+        self.window.on_peer_blocked(limit);
+    }
+
+    /// STREAM_DATA_BLOCKED.
+    ///
+    /// # Errors
+    /// Stream limit or stream state.
+    pub fn on_stream_data_blocked(
+        &mut self,
+        frame: &StreamDataBlocked,
+    ) -> Result<(), TransportError> {
+        if self.resolve_recv(frame.id, types::STREAM_DATA_BLOCKED)? {
+            let record = self.records.get_mut(&frame.id);
+            if let Some(recv) = record.and_then(|record| record.recv.as_mut()) {
+                recv.window_mut().on_peer_blocked(frame.limit);
+                self.offer_stream_credit(frame.id);
+            }
+        }
+        Ok(())
+    }
+
+    /// STREAMS_BLOCKED.
+    pub fn on_streams_blocked(&mut self, dir: Dir, limit: u64) {
+        if let Some(remote) = self.remote.get_mut(slot(dir)) {
+            remote.on_peer_blocked(limit);
+        }
+    }
+
+    /// A frame for our receiving part: true if the stream exists, false if it is done and forgotten.
+    fn resolve_recv(&mut self, id: StreamId, frame: FrameType) -> Result<bool, TransportError> {
+        if id.dir() == Dir::Uni && id.initiator() == self.side {
+            let reason = "the peer sends on a stream that only we may send on";
+            return Err(TransportError::new(Code::STREAM_STATE_ERROR, reason).in_frame(frame));
+        }
+        self.resolve(id, frame)
+    }
+
+    /// The same for our sending part.
+    fn resolve_send(&mut self, id: StreamId, frame: FrameType) -> Result<bool, TransportError> {
+        if id.dir() == Dir::Uni && id.initiator() != self.side {
+            let reason = "the peer speaks of our sending on a stream that only it may send on";
+            return Err(TransportError::new(Code::STREAM_STATE_ERROR, reason).in_frame(frame));
+        }
+        self.resolve(id, frame)
+    }
+
+    fn resolve(&mut self, id: StreamId, frame: FrameType) -> Result<bool, TransportError> {
+        if self.records.contains_key(&id) {
+            return Ok(true);
+        }
+        let slot = slot(id.dir());
+        if id.initiator() == self.side {
+            if self
+                .local
+                .get(slot)
+                .is_some_and(|local| id.index() < local.opened())
+            {
+                return Ok(false);
+            }
+            let reason = "a frame for a stream that we have not opened";
+            return Err(TransportError::new(Code::STREAM_STATE_ERROR, reason).in_frame(frame));
+        }
+        let Some(remote) = self.remote.get_mut(slot) else {
+            return Ok(false);
+        };
+        let opened = remote.on_index(id.index()).map_err(|_| {
+            let reason = "more streams than we allowed";
+            TransportError::new(Code::STREAM_LIMIT_ERROR, reason).in_frame(frame)
+        })?;
+        if opened.is_empty() {
+            return Ok(false);
+        }
+        for index in opened {
+            if let Some(id) = StreamId::new(self.side.peer(), id.dir(), index) {
+                self.insert(id);
+            }
+        }
+        if let Some(waits) = self.acceptor_waits.get_mut(slot)
+            && core::mem::take(waits)
+        {
+            self.events.push_back(StreamEvent::Opened(id.dir()));
+        }
+        Ok(true)
+    }
+
+    /// A new stream, with the parts that are ours.
+    pub(super) fn insert(&mut self, id: StreamId) {
+        let ours = id.initiator() == self.side;
+        let both = id.dir() == Dir::Bi;
+        let send = (ours || both).then(|| SendPart::new(self.initial_credit(id)));
+        let recv = (!ours || both).then(|| {
+            let (initial, max) = (self.config.initial_stream_window, self.config.max_window);
+            RecvPart::new(ReceiveWindow::new(initial, max))
+        });
+        self.records.insert(id, Box::new(Record::new(send, recv)));
+    }
+
+    /// What the peer's transport parameters let us send on a stream.
+    pub(super) fn initial_credit(&self, id: StreamId) -> u64 {
+        match (id.dir(), id.initiator() == self.side) {
+            (Dir::Uni, _) => self.peer.max_stream_data_uni,
+            (Dir::Bi, true) => self.peer.max_stream_data_bidi_remote,
+            (Dir::Bi, false) => self.peer.max_stream_data_bidi_local,
+        }
+    }
+
+    /// The peer lets us send up to `max` on a stream.
+    pub(super) fn raise_stream(&mut self, id: StreamId, max: u64) {
+        let Some(record) = self.records.get_mut(&id) else {
+            return;
+        };
+        let Some(send) = record.send.as_mut() else {
+            return;
+        };
+        send.on_max_stream_data(max);
+        let room = self.account.room(send.unacked());
+        if record.writer_waits && room.min(send.useful(STREAM_FLOOR)) > 0 {
+            record.writer_waits = false;
+            self.events.push_back(StreamEvent::Writable(id));
+        }
+        self.settle_send(id);
+    }
+
+    /// Streams that waited for the connection's credit are scheduled again.
+    fn unpark(&mut self) {
+        while let Some(id) = self.parked.pop_front() {
+            if let Some(record) = self.records.get_mut(&id)
+                && record.turn == Turn::Parked
+            {
+                record.turn = Turn::None;
+                self.settle_send(id);
+            }
+        }
+    }
+
+    /// Tells the reader, renews credit, forgets the stream if that was its end.
+    fn after_arrival(&mut self, id: StreamId) {
+        if let Some(record) = self.records.get_mut(&id)
+            && record.reader_waits
+            && record.recv.as_ref().is_some_and(RecvPart::is_readable)
+        {
+            record.reader_waits = false;
+            self.events.push_back(StreamEvent::Readable(id));
+        }
+        self.offer_stream_credit(id);
+        self.forget_if_done(id);
+    }
+
+    /// Drops parts that are done, and the stream with the last of them.
+    pub(super) fn forget_if_done(&mut self, id: StreamId) {
+        let Some(record) = self.records.get_mut(&id) else {
+            return;
+        };
+        if record.send.as_ref().is_some_and(SendPart::is_done) {
+            record.send = None;
+        }
+        if record.recv.as_ref().is_some_and(RecvPart::is_done) {
+            record.recv = None;
+        }
+        if record.send.is_none() && record.recv.is_none() {
+            self.records.remove(&id);
+            if id.initiator() != self.side
+                && let Some(remote) = self.remote.get_mut(slot(id.dir()))
+            {
+                remote.on_closed();
+            }
+        }
+    }
+}
+
+fn to_transport(error: RecvError, frame: FrameType) -> TransportError {
+    let code = match error {
+        RecvError::FinalSize => Code::FINAL_SIZE_ERROR,
+        RecvError::StreamLimit | RecvError::ConnectionLimit => Code::FLOW_CONTROL_ERROR,
+    };
+    TransportError::new(code, error.to_string()).in_frame(frame)
+}

@@ -1,0 +1,71 @@
+//! What is kept of an open stream, and of all of them.
+
+use rustc_hash::FxHashMap;
+
+use super::{RecvPart, SendPart};
+use crate::wire::StreamId;
+
+/// Frames of a stream other than STREAM that are due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Due {
+    pub(super) reset: bool,
+    pub(super) stop: bool,
+    pub(super) max_data: bool,
+    pub(super) data_blocked: bool,
+}
+
+impl Due {
+    pub(super) fn any(self) -> bool {
+        self != Self::default()
+    }
+}
+
+/// Where a stream waits to send data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    None,
+    /// In the schedule.
+    Scheduled,
+    /// For the connection's credit.
+    Parked,
+}
+
+/// A stream with at least one part that is not done.
+#[derive(Debug)]
+pub(super) struct Record {
+    /// `None`: not ours to send on, or done.
+    pub(super) send: Option<SendPart>,
+    /// `None`: not ours to receive on, or done.
+    pub(super) recv: Option<RecvPart>,
+    /// Frames due, and whether the stream stands in the queue of those with such frames.
+    pub(super) due: Due,
+    pub(super) in_control: bool,
+    pub(super) turn: Turn,
+    /// The application waits to write (or to read) and has not been told that it can.
+    pub(super) writer_waits: bool,
+    pub(super) reader_waits: bool,
+    /// Whether it stands in the queue of those whose writers wait for room.
+    pub(super) in_waiting: bool,
+    /// Counted among the streams that wait for the peer's credit.
+    pub(super) stalled: bool,
+}
+
+impl Record {
+    pub(super) fn new(send: Option<SendPart>, recv: Option<RecvPart>) -> Self {
+        Self {
+            send,
+            recv,
+            due: Due::default(),
+            in_control: false,
+            turn: Turn::None,
+            writer_waits: false,
+            in_waiting: false,
+            // The first data is news even if nobody has tried to read.
+            reader_waits: true,
+            stalled: false,
+        }
+    }
+}
+
+/// Open streams. Boxed, so that a burst of streams does not move what is there.
+pub(super) type Records = FxHashMap<StreamId, Box<Record>>;

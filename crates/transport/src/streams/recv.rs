@@ -1,0 +1,308 @@
+//! The receiving part of a stream (RFC 9000 §3.2), with its final size rules (§4.5).
+
+use bytes::Bytes;
+use pathmark_cc::{Duration, Instant};
+
+use super::{ReadError, Reassembly, ReceiveWindow, error::ClosedStream};
+
+/// States of a receiving part (RFC 9000 §3.2, figure 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecvState {
+    /// Data may arrive; its end is not known.
+    Recv,
+    /// The end is known, but not everything has arrived.
+    SizeKnown,
+    /// Everything has arrived.
+    DataRecvd,
+    /// The application has read everything.
+    DataRead,
+    /// The peer reset the stream.
+    ResetRecvd,
+    /// The application was told so.
+    ResetRead,
+}
+
+/// A frame that the peer must not send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecvError {
+    /// FINAL_SIZE_ERROR.
+    #[error("the final size of a stream changed or was exceeded")]
+    FinalSize,
+    /// FLOW_CONTROL_ERROR.
+    #[error("more data on a stream than was allowed")]
+    StreamLimit,
+    /// FLOW_CONTROL_ERROR.
+    #[error("more data on all streams together than was allowed")]
+    ConnectionLimit,
+}
+
+/// What the application knows and wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reader {
+    Reading,
+    /// It stopped reading, with this code.
+    Stopped(u64),
+    /// It read everything.
+    AtEnd,
+    /// It was told of the reset.
+    KnowsReset,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct RecvPart {
+    buffer: Reassembly,
+    window: ReceiveWindow,
+    highest: u64,
+    final_size: Option<u64>,
+    /// Code of the peer's RESET_STREAM.
+    reset: Option<u64>,
+    reader: Reader,
+    /// Bytes accounted for as consumed, read or discarded.
+    consumed: u64,
+}
+
+impl RecvPart {
+    /// A part in state Recv, with the stream's window.
+    #[must_use]
+    pub fn new(window: ReceiveWindow) -> Self {
+        Self {
+            buffer: Reassembly::default(),
+            window,
+            highest: 0,
+            final_size: None,
+            reset: None,
+            reader: Reader::Reading,
+            consumed: 0,
+        }
+    }
+
+    /// Where the part stands. What was stopped by the application counts as read once its end is known.
+    #[must_use]
+    pub fn state(&self) -> RecvState {
+        match (self.reset, self.reader, self.final_size) {
+            (Some(_), Reader::Reading, _) => RecvState::ResetRecvd,
+            (Some(_), _, _) => RecvState::ResetRead,
+            (None, Reader::AtEnd | Reader::KnowsReset, _) | (None, Reader::Stopped(_), Some(_)) => {
+                RecvState::DataRead
+            }
+            (None, _, None) => RecvState::Recv,
+            (None, Reader::Reading, Some(size)) if self.buffer.frontier() < size => {
+                RecvState::SizeKnown
+            }
+            (None, Reader::Reading, Some(_)) => RecvState::DataRecvd,
+        }
+    }
+
+    /// True if nothing is left to do: DataRead or ResetRead.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        matches!(self.state(), RecvState::DataRead | RecvState::ResetRead)
+    }
+
+    /// True if a read would return something other than [`ReadError::Blocked`].
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.reader != Reader::Reading
+            || self.reset.is_some()
+            || self.buffer.readable() > 0
+            || self.final_size == Some(self.buffer.base())
+    }
+
+    /// Bytes of memory held for data. Walks all blocks.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.buffer.memory()
+    }
+
+    /// The stream's flow control window.
+    pub fn window_mut(&mut self) -> &mut ReceiveWindow {
+        &mut self.window
+    }
+
+    /// True if a MAX_STREAM_DATA frame is due.
+    #[must_use]
+    pub fn update_due(&self) -> bool {
+        self.wants_more() && self.window.update_due()
+    }
+
+    /// True while a MAX_STREAM_DATA frame has a meaning: state Recv, and the application reads.
+    #[must_use]
+    pub fn wants_more(&self) -> bool {
+        self.final_size.is_none() && self.reader == Reader::Reading
+    }
+
+    /// The code for a STOP_SENDING frame, while it has a meaning.
+    #[must_use]
+    pub fn stop_frame(&self) -> Option<u64> {
+        match (self.reader, self.final_size) {
+            (Reader::Stopped(code), None) => Some(code),
+            _ => None,
+        }
+    }
+
+    /// A STREAM frame arrived.
+    ///
+    /// # Errors
+    /// [`RecvError`] if the peer broke a rule; the connection ends.
+    pub fn on_data(
+        &mut self,
+        now: Instant,
+        rtt: Option<Duration>,
+        offset: u64,
+        data: &[u8],
+        fin: bool,
+        connection: &mut ReceiveWindow,
+    ) -> Result<(), RecvError> {
+        let end = offset.saturating_add(data.len() as u64);
+        self.check_final_size(end, fin)?;
+        self.count(now, rtt, end, connection)?;
+        if fin {
+            self.final_size = Some(end);
+        }
+        if self.reader == Reader::Reading && self.reset.is_none() {
+            self.buffer.insert(offset, data);
+        } else {
+            self.discard(connection);
+        }
+        Ok(())
+    }
+
+    /// A RESET_STREAM frame arrived. Ignored if everything has arrived already.
+    ///
+    /// # Errors
+    /// [`RecvError`] if the peer broke a rule; the connection ends.
+    pub fn on_reset(
+        &mut self,
+        now: Instant,
+        rtt: Option<Duration>,
+        code: u64,
+        final_size: u64,
+        connection: &mut ReceiveWindow,
+    ) -> Result<(), RecvError> {
+        self.check_final_size(final_size, true)?;
+        self.count(now, rtt, final_size, connection)?;
+        self.final_size = Some(final_size);
+        if self.reset.is_none() && self.state() != RecvState::DataRecvd {
+            self.reset = Some(code);
+            self.discard(connection);
+        }
+        Ok(())
+    }
+
+    /// Copies data into `out`; `None` at the end of the stream, told once.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read(
+        &mut self,
+        out: &mut [u8],
+        connection: &mut ReceiveWindow,
+    ) -> Result<Option<usize>, ReadError> {
+        if !self.check_readable()? {
+            return Ok(None);
+        }
+        let len = self.buffer.read(out);
+        self.on_read(len, connection);
+        Ok(Some(len))
+    }
+
+    /// The next piece of at most `max` bytes, without copying; `None` at the end of the stream, told once.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read_chunk(
+        &mut self,
+        max: usize,
+        connection: &mut ReceiveWindow,
+    ) -> Result<Option<Bytes>, ReadError> {
+        if !self.check_readable()? {
+            return Ok(None);
+        }
+        let chunk = self.buffer.read_chunk(max).unwrap_or_default();
+        self.on_read(chunk.len(), connection);
+        Ok(Some(chunk))
+    }
+
+    /// The application wants no more. True if a STOP_SENDING frame is due.
+    ///
+    /// # Errors
+    /// [`ClosedStream`] if it stopped before, or has read to the end or the reset.
+    pub fn stop(
+        &mut self,
+        code: u64,
+        connection: &mut ReceiveWindow,
+    ) -> Result<bool, ClosedStream> {
+        if self.reader != Reader::Reading {
+            return Err(ClosedStream);
+        }
+        self.reader = Reader::Stopped(code);
+        self.discard(connection);
+        Ok(self.stop_frame().is_some())
+    }
+
+    /// True if there is data, false at the end.
+    fn check_readable(&mut self) -> Result<bool, ReadError> {
+        match (self.reader, self.reset) {
+            (Reader::Reading, Some(code)) => {
+                self.reader = Reader::KnowsReset;
+                Err(ReadError::Reset(code))
+            }
+            (Reader::Reading, None) if self.buffer.readable() > 0 => Ok(true),
+            (Reader::Reading, None) if self.final_size == Some(self.buffer.base()) => {
+                self.reader = Reader::AtEnd;
+                Ok(false)
+            }
+            (Reader::Reading, None) => Err(ReadError::Blocked),
+            _ => Err(ReadError::Closed),
+        }
+    }
+
+    fn on_read(&mut self, len: usize, connection: &mut ReceiveWindow) {
+        self.consumed += len as u64;
+        self.window.on_consumed(len as u64);
+        connection.on_consumed(len as u64);
+    }
+
+    /// RFC 9000 §4.5: data up to `end` fits the final size, and `end` may be it.
+    fn check_final_size(&self, end: u64, is_final: bool) -> Result<(), RecvError> {
+        let fits = match self.final_size {
+            Some(size) if is_final => end == size,
+            Some(size) => end <= size,
+            None => !is_final || end >= self.highest,
+        };
+        if fits {
+            Ok(())
+        } else {
+            Err(RecvError::FinalSize)
+        }
+    }
+
+    /// Charges both windows if `end` is a new highest offset.
+    fn count(
+        &mut self,
+        now: Instant,
+        rtt: Option<Duration>,
+        end: u64,
+        connection: &mut ReceiveWindow,
+    ) -> Result<(), RecvError> {
+        let more = end.saturating_sub(self.highest);
+        self.window
+            .on_received(now, rtt, more)
+            .map_err(|_| RecvError::StreamLimit)?;
+        connection
+            .on_received(now, rtt, more)
+            .map_err(|_| RecvError::ConnectionLimit)?;
+        self.highest += more;
+        Ok(())
+    }
+
+    /// Drops what is buffered and gives its credit back, for nobody will read it.
+    fn discard(&mut self, connection: &mut ReceiveWindow) {
+        let left = self.highest - self.consumed;
+        self.consumed = self.highest;
+        self.window.on_consumed(left);
+        connection.on_consumed(left);
+        self.buffer.clear();
+    }
+}

@@ -1,0 +1,121 @@
+//! Which stream sends next: the highest priority first, equals in turn.
+//!
+//! Adding and taking cost O(1) within a priority and O(log p) among p priorities in use, however many
+//! streams wait. Each stream waits at most once; a stream that is gone when its turn comes is skipped.
+
+use core::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::wire::StreamId;
+
+/// Streams with something to send.
+#[derive(Debug, Default)]
+pub struct Schedule {
+    /// By falling priority; no queue is empty, except that of the default priority, kept for its memory.
+    queues: BTreeMap<Reverse<i32>, VecDeque<StreamId>>,
+    len: usize,
+}
+
+impl Schedule {
+    /// Entries waiting.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if no stream waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// `id` waits behind its equals.
+    pub fn push_back(&mut self, priority: i32, id: StreamId) {
+        self.queues
+            .entry(Reverse(priority))
+            .or_default()
+            .push_back(id);
+        self.len += 1;
+    }
+
+    /// `id` is the next of its equals: its turn is not over, or it has lost data to send again.
+    pub fn push_front(&mut self, priority: i32, id: StreamId) {
+        self.queues
+            .entry(Reverse(priority))
+            .or_default()
+            .push_front(id);
+        self.len += 1;
+    }
+
+    /// The stream whose turn it is.
+    #[must_use]
+    pub fn first(&self) -> Option<StreamId> {
+        self.queues
+            .values()
+            .find_map(|queue| queue.front().copied())
+    }
+
+    /// Takes the stream whose turn it is.
+    pub fn pop(&mut self) -> Option<StreamId> {
+        while let Some(mut queue) = self.queues.first_entry() {
+            let id = queue.get_mut().pop_front();
+            // Almost always all streams have one priority: then its queue stays, and nothing is allocated.
+            if queue.get().is_empty() && (id.is_none() || self.len > 1) {
+                queue.remove();
+            }
+            if id.is_some() {
+                self.len -= 1;
+                return id;
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u64) -> StreamId {
+        StreamId::from_u64(n).unwrap()
+    }
+
+    #[test]
+    fn priority_then_turn() {
+        let mut schedule = Schedule::default();
+        for (priority, n) in [(0, 1), (-1, 2), (5, 3), (0, 4), (5, 5)] {
+            schedule.push_back(priority, id(n));
+        }
+        schedule.push_front(0, id(6));
+        assert_eq!(schedule.len(), 6);
+        let order: Vec<_> = core::iter::from_fn(|| schedule.pop()).collect();
+        assert_eq!(order, [3, 5, 6, 1, 4, 2].map(id));
+        assert!(schedule.is_empty());
+    }
+
+    #[test]
+    fn equals_take_turns() {
+        let mut schedule = Schedule::default();
+        for n in 0..10_000 {
+            schedule.push_back(0, id(n));
+        }
+        for turn in 0..30_000 {
+            let next = schedule.pop().unwrap();
+            assert_eq!(next, id(turn % 10_000));
+            schedule.push_back(0, next);
+        }
+    }
+
+    #[test]
+    fn a_queue_left_empty_does_not_hide_others() {
+        let mut schedule = Schedule::default();
+        for n in 0..3 {
+            schedule.push_back(7, id(n));
+            assert_eq!(schedule.pop(), Some(id(n)));
+            schedule.push_back(1, id(n));
+            assert_eq!(schedule.pop(), Some(id(n)));
+        }
+        assert_eq!(schedule.pop(), None);
+        assert!(schedule.queues.len() <= 1);
+    }
+}

@@ -1,0 +1,295 @@
+//! The sending part of a stream (RFC 9000 §3.1).
+
+use core::ops::Range;
+
+use bytes::Bytes;
+
+use super::{SendBuffer, SendCredit, WriteError, error::ClosedStream};
+
+/// States of a sending part (RFC 9000 §3.1, figure 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendState {
+    /// Nothing was sent yet.
+    Ready,
+    /// Data is being sent.
+    Send,
+    /// Everything and the end of the stream were sent; some of it may have to be sent again.
+    DataSent,
+    /// Everything was acknowledged.
+    DataRecvd,
+    /// Reset, not acknowledged.
+    ResetSent,
+    /// Reset and acknowledged.
+    ResetRecvd,
+}
+
+/// The end of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fin {
+    /// The application may write more.
+    Open,
+    /// To be sent for the first time.
+    Due,
+    InFlight,
+    /// To be sent again.
+    Lost,
+    Acked,
+}
+
+/// A STREAM frame to be: what [`SendPart::take`] chose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Its bytes; may be empty if `fin`.
+    pub range: Range<u64>,
+    /// It holds the end of the stream.
+    pub fin: bool,
+    /// How many of its bytes are sent for the first time, and count for flow control.
+    pub fresh: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct SendPart {
+    buffer: SendBuffer,
+    credit: SendCredit,
+    fin: Fin,
+    /// Code of our RESET_STREAM, and whether the peer acknowledged it.
+    reset: Option<(u64, bool)>,
+    /// Code of the peer's STOP_SENDING.
+    stopped: Option<u64>,
+    priority: i32,
+}
+
+impl SendPart {
+    /// A part in state Ready with flow control credit of `limit` bytes.
+    #[must_use]
+    pub fn new(limit: u64) -> Self {
+        Self {
+            buffer: SendBuffer::default(),
+            credit: SendCredit::new(limit),
+            fin: Fin::Open,
+            reset: None,
+            stopped: None,
+            priority: 0,
+        }
+    }
+
+    /// Where the part stands.
+    #[must_use]
+    pub fn state(&self) -> SendState {
+        match (self.reset, self.fin) {
+            (Some((_, true)), _) => SendState::ResetRecvd,
+            (Some((_, false)), _) => SendState::ResetSent,
+            (None, Fin::Acked) if self.buffer.all_acked() => SendState::DataRecvd,
+            (None, Fin::InFlight | Fin::Lost | Fin::Acked) => SendState::DataSent,
+            (None, Fin::Open | Fin::Due) if self.buffer.sent() == 0 => SendState::Ready,
+            (None, Fin::Open | Fin::Due) => SendState::Send,
+        }
+    }
+
+    /// True if nothing is left to do: DataRecvd or ResetRecvd.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        matches!(self.state(), SendState::DataRecvd | SendState::ResetRecvd)
+    }
+
+    /// Bytes written and not acknowledged.
+    #[must_use]
+    pub fn unacked(&self) -> u64 {
+        self.buffer.unacked()
+    }
+
+    /// See [`set_priority`](Self::set_priority).
+    #[must_use]
+    pub fn priority(&self) -> i32 {
+        self.priority
+    }
+
+    /// Higher sends first; 0 at first.
+    pub fn set_priority(&mut self, priority: i32) {
+        self.priority = priority;
+    }
+
+    /// Whether the application may write now.
+    ///
+    /// # Errors
+    /// [`WriteError::Stopped`] or [`WriteError::Closed`].
+    pub fn check_writable(&self) -> Result<(), WriteError> {
+        match (self.stopped, self.reset, self.fin) {
+            (Some(code), _, _) => Err(WriteError::Stopped(code)),
+            (None, None, Fin::Open) => Ok(()),
+            (None, _, _) => Err(WriteError::Closed),
+        }
+    }
+
+    /// Bytes worth buffering beyond those that wait already: what the peer allows, and `ahead` for when it allows more.
+    #[must_use]
+    pub fn useful(&self, ahead: u64) -> u64 {
+        let wanted = self.credit.available().saturating_add(ahead);
+        wanted.saturating_sub(self.buffer.unsent())
+    }
+
+    /// Appends a copy of `data`. The caller has checked that the part is writable.
+    pub fn write(&mut self, data: &[u8]) {
+        self.buffer.write(data);
+    }
+
+    /// Appends `data` itself. The caller has checked that the part is writable.
+    pub fn push(&mut self, data: Bytes) {
+        self.buffer.push(data);
+    }
+
+    /// The application has written everything.
+    ///
+    /// # Errors
+    /// As [`check_writable`](Self::check_writable).
+    pub fn finish(&mut self) -> Result<(), WriteError> {
+        self.check_writable()?;
+        self.fin = Fin::Due;
+        Ok(())
+    }
+
+    /// Gives up: nothing more is sent or sent again, and a RESET_STREAM with `code` is due.
+    ///
+    /// # Errors
+    /// [`ClosedStream`] if the part was reset before or is done.
+    pub fn reset(&mut self, code: u64) -> Result<(), ClosedStream> {
+        if self.reset.is_some() || self.is_done() {
+            return Err(ClosedStream);
+        }
+        self.reset = Some((code, false));
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// The peer wants no more: resets the part with the peer's code (RFC 9000 §3.5). True the first time, unless
+    /// the part was reset or is done.
+    pub fn on_stop_sending(&mut self, code: u64) -> bool {
+        let stops = self.reset(code).is_ok();
+        if stops {
+            self.stopped = Some(code);
+        }
+        stops
+    }
+
+    /// The peer allows more. True if that was so far what kept data from being sent.
+    pub fn on_max_stream_data(&mut self, limit: u64) -> bool {
+        let stalled = self.is_stalled();
+        self.credit.raise(limit);
+        stalled && !self.is_stalled()
+    }
+
+    /// True if data waits for the peer to allow more on this stream.
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        self.buffer.unsent() > 0 && self.credit.available() == 0
+    }
+
+    /// True the first time that the part is stalled at the present limit: STREAM_DATA_BLOCKED is due.
+    pub fn block(&mut self) -> bool {
+        self.credit.block()
+    }
+
+    /// The limit for a STREAM_DATA_BLOCKED frame, if it still says the truth.
+    #[must_use]
+    pub fn blocked_at(&self) -> Option<u64> {
+        (self.reset.is_none() && self.is_stalled()).then(|| self.credit.limit())
+    }
+
+    /// Code and final size of the RESET_STREAM frame, while it is not acknowledged.
+    #[must_use]
+    pub fn reset_frame(&self) -> Option<(u64, u64)> {
+        match self.reset {
+            Some((code, false)) => Some((code, self.credit.used())),
+            _ => None,
+        }
+    }
+
+    /// True if there is a STREAM frame to send that needs no credit of the connection's: lost data, or the end alone.
+    #[must_use]
+    pub fn has_old(&self) -> bool {
+        let fin_alone = self.reset.is_none() && self.fin_due() && self.buffer.unsent() == 0;
+        self.buffer.has_lost() || fin_alone
+    }
+
+    /// True if there is a STREAM frame to send that needs credit of the connection's, and has the stream's.
+    #[must_use]
+    pub fn has_fresh(&self) -> bool {
+        self.buffer.unsent() > 0 && self.credit.available() > 0
+    }
+
+    /// The offset that the next STREAM frame starts with, and how many bytes there are for it.
+    #[must_use]
+    pub fn next(&self, connection_credit: u64) -> (u64, u64) {
+        if let Some(lost) = self.buffer.first_lost() {
+            return (lost.start, lost.end - lost.start);
+        }
+        let credit = self.credit.available().min(connection_credit);
+        (self.buffer.sent(), self.buffer.unsent().min(credit))
+    }
+
+    /// Chooses what goes into the next STREAM frame, at most `max` bytes: what was lost before what is new.
+    pub fn take(&mut self, max: u64, connection_credit: u64) -> Option<Piece> {
+        let (range, fresh) = match self.buffer.take_lost(max) {
+            Some(lost) => (lost, 0),
+            None if self.buffer.has_lost() => return None,
+            None => {
+                let credit = self.credit.available().min(connection_credit);
+                match self.buffer.take_unsent(max.min(credit)) {
+                    Some(range) => {
+                        let fresh = range.end - range.start;
+                        self.credit.consume(fresh);
+                        (range, fresh)
+                    }
+                    None => (self.buffer.sent()..self.buffer.sent(), 0),
+                }
+            }
+        };
+        let fin = self.fin != Fin::Open && self.reset.is_none() && range.end == self.buffer.end();
+        if range.is_empty() && !(fin && self.fin_due()) {
+            return None;
+        }
+        if fin && self.fin_due() {
+            self.fin = Fin::InFlight;
+        }
+        Some(Piece { range, fin, fresh })
+    }
+
+    fn fin_due(&self) -> bool {
+        matches!(self.fin, Fin::Due | Fin::Lost)
+    }
+
+    /// Passes the bytes of a piece to `put`, in order.
+    pub fn read(&self, range: Range<u64>, put: impl FnMut(&[u8])) {
+        self.buffer.read(range, put);
+    }
+
+    /// A STREAM frame was acknowledged. Returns how many bytes of it are newly so.
+    pub fn on_acked(&mut self, range: Range<u64>, fin: bool) -> u64 {
+        if self.reset.is_some() {
+            return 0;
+        }
+        if fin {
+            self.fin = Fin::Acked;
+        }
+        self.buffer.on_acked(range)
+    }
+
+    /// A STREAM frame was lost.
+    pub fn on_lost(&mut self, range: Range<u64>, fin: bool) {
+        if self.reset.is_some() {
+            return;
+        }
+        if fin && self.fin == Fin::InFlight {
+            self.fin = Fin::Lost;
+        }
+        self.buffer.on_lost(range);
+    }
+
+    /// Our RESET_STREAM was acknowledged.
+    pub fn on_reset_acked(&mut self) {
+        if let Some((_, acked)) = &mut self.reset {
+            *acked = true;
+        }
+    }
+}

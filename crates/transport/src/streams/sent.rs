@@ -1,0 +1,136 @@
+//! What of the streams went into one packet.
+
+use super::{Dir, StreamId};
+
+/// One frame that belongs to a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// STREAM: `len` bytes from `offset`, the end of the stream if `fin`.
+    Data {
+        id: StreamId,
+        offset: u64,
+        len: u32,
+        fin: bool,
+    },
+    /// RESET_STREAM.
+    Reset(StreamId),
+    /// STOP_SENDING.
+    Stop(StreamId),
+    /// MAX_STREAM_DATA.
+    MaxStreamData(StreamId),
+    /// STREAM_DATA_BLOCKED.
+    StreamDataBlocked(StreamId),
+}
+
+/// A set of frames that belong to the connection as a whole; each is at most once in a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ConnectionFrames(u8);
+
+impl ConnectionFrames {
+    pub(crate) const MAX_DATA: Self = Self(1);
+    pub(crate) const DATA_BLOCKED: Self = Self(1 << 1);
+
+    /// MAX_STREAMS and STREAMS_BLOCKED of a direction.
+    pub(crate) const fn of_streams(dir: Dir) -> (Self, Self) {
+        match dir {
+            Dir::Bi => (Self(1 << 2), Self(1 << 3)),
+            Dir::Uni => (Self(1 << 4), Self(1 << 5)),
+        }
+    }
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub(crate) fn insert(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
+    pub(crate) fn remove(&mut self, other: Self) {
+        self.0 &= !other.0;
+    }
+}
+
+/// What [`Streams::write_frames`](super::Streams::write_frames) put into one packet, to be kept with it and
+/// handed back when the packet is acknowledged or lost.
+///
+/// A packet with one STREAM frame, alone or beside frames of the connection as a whole (MAX_DATA and the
+/// like), needs no allocation; further frames spill into one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "without it the frames in the packet can be neither acknowledged nor sent again"]
+pub struct SentFrames {
+    first: Option<Sent>,
+    connection: ConnectionFrames,
+    #[allow(
+        clippy::box_collection,
+        reason = "one record per packet in flight: the rare case may cost an indirection, not 16 bytes each"
+    )]
+    more: Option<Box<Vec<Sent>>>,
+}
+
+impl SentFrames {
+    /// True if nothing was put into the packet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.first.is_none() && self.connection.is_empty()
+    }
+
+    pub(crate) fn push(&mut self, frame: Sent) {
+        if self.first.is_none() {
+            self.first = Some(frame);
+        } else {
+            self.more.get_or_insert_default().push(frame);
+        }
+    }
+
+    pub(crate) fn insert(&mut self, frames: ConnectionFrames) {
+        self.connection.insert(frames);
+    }
+
+    pub(crate) fn connection(&self) -> ConnectionFrames {
+        self.connection
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Sent> + '_ {
+        self.first
+            .iter()
+            .chain(self.more.iter().flat_map(|more| more.iter()))
+            .copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_small_and_keeps_order() {
+        assert!(size_of::<SentFrames>() <= 40, "{}", size_of::<SentFrames>());
+        let mut frames = SentFrames::default();
+        assert!(frames.is_empty());
+        let all: Vec<_> = (0..5)
+            .map(|i| Sent::Stop(StreamId::from_u64(i).unwrap()))
+            .collect();
+        for frame in &all {
+            frames.push(*frame);
+        }
+        assert_eq!(frames.iter().collect::<Vec<_>>(), all);
+        assert!(!frames.is_empty());
+    }
+
+    #[test]
+    fn connection_frames_are_a_set() {
+        let mut frames = SentFrames::default();
+        let (max_bidi, _) = ConnectionFrames::of_streams(Dir::Bi);
+        let (max_uni, blocked_uni) = ConnectionFrames::of_streams(Dir::Uni);
+        frames.insert(max_uni);
+        assert!(!frames.is_empty());
+        assert!(frames.connection().contains(max_uni));
+        assert!(!frames.connection().contains(max_bidi));
+        assert!(!frames.connection().contains(blocked_uni));
+    }
+}

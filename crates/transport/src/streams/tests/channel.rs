@@ -1,0 +1,111 @@
+//! Two [`Streams`] joined by packets that a test delivers, loses, repeats or delays as it likes.
+
+use pathmark_cc::{Duration, Instant};
+
+use crate::streams::{PeerLimits, SentFrames, Side, StreamEvent, Streams, StreamsConfig};
+use crate::wire::{Frame, Frames, TransportError, Writer};
+
+/// Bytes of frames per packet.
+pub(super) const PACKET: usize = 1200;
+
+/// A packet on its way, and the sender's record of it.
+#[derive(Clone, Debug)]
+pub(super) struct Packet {
+    pub(super) payload: Vec<u8>,
+    pub(super) sent: SentFrames,
+}
+
+/// The limits that `config` becomes in transport parameters.
+pub(super) fn limits(config: &StreamsConfig) -> PeerLimits {
+    PeerLimits {
+        max_data: config.initial_connection_window,
+        max_stream_data_bidi_local: config.initial_stream_window,
+        max_stream_data_bidi_remote: config.initial_stream_window,
+        max_stream_data_uni: config.initial_stream_window,
+        max_streams_bidi: config.max_bidi_streams,
+        max_streams_uni: config.max_uni_streams,
+    }
+}
+
+/// A client and a server that know each other's limits.
+pub(super) fn pair(config: StreamsConfig) -> (Streams, Streams) {
+    let mut ends = [Side::Client, Side::Server].map(|side| Streams::new(side, config));
+    for end in &mut ends {
+        end.set_peer_limits(limits(&config));
+        end.on_rtt(Duration::from_millis(10));
+    }
+    let [client, server] = ends;
+    (client, server)
+}
+
+/// The next packet, if there is something to send.
+pub(super) fn packet(from: &mut Streams, now: Instant) -> Option<Packet> {
+    if !from.wants_to_send() {
+        return None;
+    }
+    let mut buffer = [0; PACKET];
+    let mut w = Writer::new(&mut buffer);
+    let sent = from.write_frames(now, &mut w);
+    assert_eq!(w.position() == 0, sent.is_empty());
+    assert!(!sent.is_empty(), "wants to send but does not");
+    let payload = w.written().to_vec();
+    Some(Packet { payload, sent })
+}
+
+/// Hands every frame of a packet over.
+pub(super) fn deliver(
+    to: &mut Streams,
+    now: Instant,
+    payload: &[u8],
+) -> Result<(), TransportError> {
+    for frame in Frames::new(payload) {
+        on_frame(to, now, &frame.unwrap())?;
+    }
+    Ok(())
+}
+
+/// Hands one frame over.
+pub(super) fn on_frame(
+    to: &mut Streams,
+    now: Instant,
+    frame: &Frame<'_>,
+) -> Result<(), TransportError> {
+    match frame {
+        Frame::Stream(f) => to.on_stream(now, f),
+        Frame::ResetStream(f) => to.on_reset_stream(now, f),
+        Frame::StopSending(f) => to.on_stop_sending(f),
+        Frame::MaxStreamData(f) => to.on_max_stream_data(f),
+        Frame::StreamDataBlocked(f) => to.on_stream_data_blocked(f),
+        other => {
+            match other {
+                Frame::MaxData(max) => to.on_max_data(*max),
+                Frame::DataBlocked(limit) => to.on_data_blocked(*limit),
+                Frame::MaxStreams(f) => to.on_max_streams(f.dir, f.max),
+                Frame::StreamsBlocked(f) => to.on_streams_blocked(f.dir, f.limit),
+                other => panic!("no frame of ours: {other:?}"),
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Carries packets both ways without loss until neither end has anything to say.
+pub(super) fn settle(a: &mut Streams, b: &mut Streams, now: Instant) {
+    while carry(a, b, now) | carry(b, a, now) {}
+}
+
+/// Carries all packets of one end to the other. True if there were any.
+pub(super) fn carry(from: &mut Streams, to: &mut Streams, now: Instant) -> bool {
+    let mut any = false;
+    while let Some(packet) = packet(from, now) {
+        any = true;
+        deliver(to, now, &packet.payload).unwrap();
+        from.on_acked(&packet.sent);
+    }
+    any
+}
+
+/// All events pending.
+pub(super) fn events(of: &mut Streams) -> Vec<StreamEvent> {
+    std::iter::from_fn(|| of.poll_event()).collect()
+}

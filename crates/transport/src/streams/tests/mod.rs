@@ -1,0 +1,4 @@
+//! Two ends over a channel, and what a peer must not do.
+
+mod channel;
+mod lossy;

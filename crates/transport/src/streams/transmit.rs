@@ -1,0 +1,229 @@
+//! Filling packets, and what became of them.
+
+use pathmark_cc::Instant;
+
+use super::{
+    SentFrames, StreamEvent, StreamId, Streams, account::STREAM_FLOOR, record::Turn, sent::Sent,
+};
+use crate::wire::{
+    WriteError, Writer,
+    frame::{Fit, StreamHeader},
+};
+
+impl Streams {
+    /// True if [`write_frames`](Self::write_frames) would write something into an empty packet.
+    pub fn wants_to_send(&mut self) -> bool {
+        self.connection_frame_due()
+            || self.first_control().is_some()
+            || self.first_sender().is_some()
+    }
+
+    /// Fills the rest of a packet: frames that steer first, then data by priority and in turn, one packet's worth at a time.
+    ///
+    /// A STREAM frame without a length is written only where it ends at the writer's limit, so whatever fits after this
+    /// call may follow. All frames are ack-eliciting.
+    pub fn write_frames(&mut self, now: Instant, w: &mut Writer<'_>) -> SentFrames {
+        let mut sent = SentFrames::default();
+        // A frame that does not fit stays due; smaller ones behind it wait for the next packet with it.
+        let fits = self
+            .write_connection_frames(now, w, &mut sent)
+            .and_then(|()| self.write_stream_control(now, w, &mut sent))
+            .is_ok();
+        if fits {
+            self.write_data(w, &mut sent);
+        }
+        sent
+    }
+
+    /// The packet was acknowledged.
+    pub fn on_acked(&mut self, frames: &SentFrames) {
+        for frame in frames.iter() {
+            match frame {
+                Sent::Data {
+                    id,
+                    offset,
+                    len,
+                    fin,
+                } => self.on_data_acked(id, offset..offset.saturating_add(len.into()), fin),
+                Sent::Reset(id) => {
+                    let record = self.records.get_mut(&id);
+                    if let Some(send) = record.and_then(|record| record.send.as_mut()) {
+                        send.on_reset_acked();
+                        self.forget_if_done(id);
+                    }
+                }
+                Sent::Stop(_) | Sent::MaxStreamData(_) | Sent::StreamDataBlocked(_) => {}
+            }
+        }
+        self.wake_writers();
+    }
+
+    /// The packet was lost.
+    pub fn on_lost(&mut self, frames: &SentFrames) {
+        for frame in frames.iter() {
+            if let Sent::Data {
+                id,
+                offset,
+                len,
+                fin,
+            } = frame
+            {
+                let record = self.records.get_mut(&id);
+                if let Some(send) = record.and_then(|record| record.send.as_mut()) {
+                    send.on_lost(offset..offset.saturating_add(len.into()), fin);
+                    self.settle_send(id);
+                }
+            } else {
+                self.on_control_lost(frame);
+            }
+        }
+        self.on_connection_frames_lost(frames.connection());
+    }
+
+    fn on_data_acked(&mut self, id: StreamId, range: core::ops::Range<u64>, fin: bool) {
+        let Some(record) = self.records.get_mut(&id) else {
+            return;
+        };
+        let Some(send) = record.send.as_mut() else {
+            return;
+        };
+        let acked = send.on_acked(range, fin);
+        self.account.unacked = self.account.unacked.saturating_sub(acked);
+        if record.writer_waits
+            && send.unacked() <= STREAM_FLOOR / 2
+            && send.useful(STREAM_FLOOR) > 0
+        {
+            record.writer_waits = false;
+            self.events.push_back(StreamEvent::Writable(id));
+        }
+        if send.state() == super::SendState::DataRecvd {
+            self.events.push_back(StreamEvent::Finished(id));
+            self.forget_if_done(id);
+        }
+    }
+
+    /// The stream whose turn it is to send data; others are taken off the schedule, or parked.
+    pub(super) fn first_sender(&mut self) -> Option<StreamId> {
+        while let Some(id) = self.schedule.first() {
+            if let Some(record) = self.records.get_mut(&id) {
+                let send = record.send.as_ref();
+                let fresh = send.is_some_and(super::SendPart::has_fresh);
+                if send.is_some_and(super::SendPart::has_old)
+                    || (fresh && self.credit.available() > 0)
+                {
+                    return Some(id);
+                }
+                record.turn = Turn::None;
+                if fresh {
+                    record.turn = Turn::Parked;
+                    self.parked.push_back(id);
+                    if self.credit.block() {
+                        self.due.insert(super::ConnectionFrames::DATA_BLOCKED);
+                    }
+                }
+            }
+            self.schedule.pop();
+        }
+        None
+    }
+
+    /// True if a stream's data waits for the connection's credit.
+    pub(super) fn any_parked(&mut self) -> bool {
+        while let Some(id) = self.parked.front() {
+            let record = self.records.get(id);
+            if record.is_some_and(|r| {
+                r.turn == Turn::Parked && r.send.as_ref().is_some_and(super::SendPart::has_fresh)
+            }) {
+                return true;
+            }
+            self.parked.pop_front();
+        }
+        false
+    }
+
+    fn write_data(&mut self, w: &mut Writer<'_>, sent: &mut SentFrames) {
+        let mut wrote = None;
+        while let Some(id) = self.first_sender() {
+            if !self.write_stream(id, w, sent).unwrap_or(false) {
+                // The packet is full: who wrote into it last has had its turn.
+                if wrote == Some(id) {
+                    self.rotate(id);
+                }
+                return;
+            }
+            wrote = Some(id);
+        }
+    }
+
+    /// Behind its equals with it.
+    fn rotate(&mut self, id: StreamId) {
+        let send = self.records.get(&id).and_then(|r| r.send.as_ref());
+        if let (Some(send), true) = (send, self.schedule.first() == Some(id)) {
+            self.schedule.pop();
+            self.schedule.push_back(send.priority(), id);
+        }
+    }
+
+    /// Writes one STREAM frame; false if it does not fit.
+    fn write_stream(
+        &mut self,
+        id: StreamId,
+        w: &mut Writer<'_>,
+        sent: &mut SentFrames,
+    ) -> Result<bool, WriteError> {
+        let Some(send) = self.records.get_mut(&id).and_then(|r| r.send.as_mut()) else {
+            return Ok(false);
+        };
+        let credit = self.credit.available();
+        let (offset, available) = send.next(credit);
+        let available = usize::try_from(available).unwrap_or(usize::MAX);
+        let mut header = StreamHeader {
+            id,
+            offset,
+            fin: false,
+        };
+        let Some(fit) = fit(&header, w.remaining(), available) else {
+            return Ok(false);
+        };
+        let Some(piece) = send.take(fit.len as u64, credit) else {
+            return Ok(false);
+        };
+        header.fin = piece.fin;
+        let written = w.all_or_nothing(|w| {
+            header.encode(w, fit)?;
+            let mut data = Ok(());
+            send.read(piece.range.clone(), |bytes| {
+                data = data.and_then(|()| w.put_slice(bytes));
+            });
+            data
+        });
+        self.credit.consume(piece.fresh);
+        if let Err(error) = written {
+            send.on_lost(piece.range, piece.fin);
+            return Err(error);
+        }
+        sent.push(Sent::Data {
+            id,
+            offset,
+            len: u32::try_from(fit.len).unwrap_or(u32::MAX),
+            fin: piece.fin,
+        });
+        self.settle_send(id);
+        Ok(true)
+    }
+}
+
+/// How much data goes into a frame of at most `room` bytes. Without a length only if the frame then ends where the
+/// room does: behind such a frame nothing may follow.
+fn fit(header: &StreamHeader, room: usize, available: usize) -> Option<Fit> {
+    let fit = header.fit(room, available)?;
+    if fit.explicit_len || header.len(None) + fit.len == room {
+        return Some(fit);
+    }
+    // All that is available would leave a byte or two: give the length, and leave the last bytes for later.
+    let len = room.checked_sub(header.len(Some(available)))?;
+    (len > 0).then_some(Fit {
+        len,
+        explicit_len: true,
+    })
+}
