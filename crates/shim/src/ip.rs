@@ -173,7 +173,8 @@ impl Layout {
         for _ in 0..MAX_EXTENSIONS {
             self.protocol = next;
             if !is_extension(next) {
-                self.upper = at;
+                // A last header longer than the packet leaves nothing behind it.
+                self.upper = at.min(self.end);
                 return;
             }
             let Some(&[following, length, b2, b3]) = bytes
@@ -482,3 +483,7 @@ fn v6_at(bytes: &[u8], at: usize) -> Option<IpAddr> {
     let octets = bytes.get(at..)?.first_chunk::<16>()?;
     Some(IpAddr::V6(Ipv6Addr::from(*octets)))
 }
+
+#[cfg(test)]
+#[path = "ip_tests.rs"]
+mod tests;

@@ -127,3 +127,7 @@ impl Datagram {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "udp_tests.rs"]
+mod tests;

@@ -30,9 +30,10 @@ pub const LEN: usize = 16;
 /// r as a sender writes it: no BISE router has lowered it.
 pub const R_ONE: u16 = u16::MAX;
 
-const CODE_SHIFT: u8 = 6;
-const BISE: u8 = 0x20;
-const CARRIES_R: u8 = 0x10;
+pub(crate) const CODE_SHIFT: u8 = 6;
+pub(crate) const CODE_MASK: u8 = 0xC0;
+pub(crate) const BISE: u8 = 0x20;
+pub(crate) const CARRIES_R: u8 = 0x10;
 
 /// A VCP shim whose prefix, length and check are right: a checked view. Its methods never fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

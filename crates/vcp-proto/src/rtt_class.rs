@@ -96,7 +96,9 @@ mod tests {
         for class in 1..=MAX {
             let exact = 100e-6 * f64::exp2(f64::from(class - 1) / 4.0);
             let ours = decode(class).unwrap().as_secs_f64();
-            assert!((ours / exact - 1.0).abs() < 1e-6, "{class}: {ours} {exact}");
+            let low = exact - ours;
+            let rounding = 1.001e-9 + exact * f64::exp2(-32.0);
+            assert!((-1e-12..rounding).contains(&low), "{class}: {low}");
             assert_eq!(encode(decode(class)), class);
         }
     }

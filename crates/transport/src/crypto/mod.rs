@@ -7,11 +7,12 @@
 //! ```
 //!
 //! A connection holds a [`Session`] and the [`Keys`] that it hands out; it is not generic over them.
-//! The session is called a few times per handshake, a key once or twice per packet. An implementation without
-//! cryptography, [`null`], sends as many bytes in as many round trips but protects nothing, for emulations.
+//! The session is called a few times per handshake, a key once or twice per packet. Two implementations:
+//! TLS 1.3 (`tls`, feature `rustls`) and [`null`], which sends as many bytes in as many round trips but
+//! protects nothing, for emulations.
 //!
 //! What an endpoint needs besides (sealing of address-validation tokens, stateless reset tokens) is derived
-//! from a secret through [`EndpointKey`].
+//! from a secret through [`EndpointKey`]; [`token`] and [`reset`] hold the formats.
 //! Apart from what a TLS library draws for its own handshake, random bytes and secrets come from the caller.
 
 use core::fmt;
@@ -20,51 +21,26 @@ use std::sync::Arc;
 mod error;
 mod key_update;
 pub mod null;
+#[cfg(feature = "rustls")]
+mod provider;
 mod random;
 pub mod reset;
+#[cfg(feature = "rustls")]
+pub mod tls;
+pub mod token;
 
 pub use error::{AeadLimitReached, CertificateProblem, ExportError, HandshakeError, StartError};
 pub use key_update::{KeyUpdateError, OneRttKeys, OpenFailure, Opened, Phase, SealFailure};
 pub use random::Random;
 pub use reset::ResetToken;
 
+pub use crate::wire::Side;
+
 /// Length of the sample from which a header mask is computed (RFC 9001 §5.4.2).
 pub const SAMPLE_LEN: usize = 16;
 
 /// Bytes of a Retry Integrity Tag (RFC 9001 §5.8).
 pub const RETRY_TAG_LEN: usize = 16;
-
-/// Which end of a connection this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
-    /// It opened the connection.
-    Client,
-    /// It accepted the connection.
-    Server,
-}
-
-impl Side {
-    /// True for [`Side::Client`].
-    #[must_use]
-    pub const fn is_client(self) -> bool {
-        matches!(self, Self::Client)
-    }
-
-    /// True for [`Side::Server`].
-    #[must_use]
-    pub const fn is_server(self) -> bool {
-        matches!(self, Self::Server)
-    }
-
-    /// The other end.
-    #[must_use]
-    pub const fn peer(self) -> Self {
-        match self {
-            Self::Client => Self::Server,
-            Self::Server => Self::Client,
-        }
-    }
-}
 
 /// Protects the payload of packets in one direction (RFC 9001 §5.3).
 pub trait PacketKey: Send + Sync {

@@ -1,1 +1,17 @@
 //! One network path: validation, MTU, ECN, amplification limit, feedback.
+//!
+//! Each part is told of packets by number and fate, and asked what to do; none knows the others.
+
+mod amplification;
+mod ecn;
+mod feedback;
+mod mtud;
+mod plain;
+mod validation;
+
+pub use amplification::AmplificationLimit;
+pub use ecn::{EcnCounts, EcnFailure, EcnReceived, EcnState, EcnValidation};
+pub use feedback::{Counting, Returned};
+pub use mtud::{BASE_MTU, Mtud};
+pub use plain::PlainPath;
+pub use validation::{PathResponses, PathValidation, Validated};

@@ -1,0 +1,259 @@
+//! When to acknowledge (RFC 9000 §13.2.1, draft-ietf-quic-ack-frequency §6).
+
+use super::{Frequency, ReceivedRanges};
+use crate::{Duration, Instant};
+
+/// The receiver's schedule of one packet number space: is an ACK due, and by when.
+#[derive(Clone, Debug)]
+pub struct AckDelay {
+    /// Ack-eliciting packets that may arrive before one is due; 1 means every second (RFC 9000 §13.2.2).
+    threshold: u64,
+    max_delay: Duration,
+    /// Reordering that calls for an ACK at once, in packets; 0: none does.
+    reordering: u64,
+    /// Sequence number of the last ACK_FREQUENCY frame obeyed.
+    sequence: Option<u64>,
+    /// Ack-eliciting packets since the last ACK.
+    eliciting: u64,
+    /// Any packet since the last ACK.
+    news: bool,
+    due_at: Option<Instant>,
+    /// When the largest number arrived, for the frame's delay field.
+    largest_at: Instant,
+    /// Largest ack-eliciting number received.
+    largest_eliciting: Option<u64>,
+    /// Largest number that an ACK reported.
+    reported: Option<u64>,
+    /// The last packet carried CE: only the first of a run is urgent.
+    marked: bool,
+}
+
+impl AckDelay {
+    /// Acknowledges every second ack-eliciting packet, after `max_ack_delay` at the latest.
+    #[must_use]
+    pub const fn new(max_ack_delay: Duration) -> Self {
+        Self {
+            threshold: 1,
+            max_delay: max_ack_delay,
+            reordering: 1,
+            sequence: None,
+            eliciting: 0,
+            news: false,
+            due_at: None,
+            largest_at: Instant::ZERO,
+            largest_eliciting: None,
+            reported: None,
+            marked: false,
+        }
+    }
+
+    /// Acknowledges each ack-eliciting packet at once: Initial and Handshake spaces (RFC 9000 §13.2.1).
+    #[must_use]
+    pub const fn immediate() -> Self {
+        let mut delay = Self::new(Duration::ZERO);
+        delay.threshold = 0;
+        delay
+    }
+
+    /// Packet `number` arrived for the first time and has been inserted in `ranges`. `ce`: it carried
+    /// congestion experienced.
+    #[inline]
+    pub fn on_packet(
+        &mut self,
+        now: Instant,
+        number: u64,
+        ack_eliciting: bool,
+        ce: bool,
+        ranges: &ReceivedRanges,
+    ) {
+        self.news = true;
+        if ranges.largest() == Some(number) {
+            self.largest_at = now;
+        }
+        let newly_marked = ce && !self.marked;
+        self.marked = ce;
+        if !ack_eliciting {
+            return;
+        }
+        let late = self.largest_eliciting.is_some_and(|l| number < l);
+        let largest = self.largest_eliciting.map_or(number, |l| l.max(number));
+        self.largest_eliciting = Some(largest);
+        self.eliciting += 1;
+        if self.eliciting > self.threshold || newly_marked || self.reordered(late, largest, ranges)
+        {
+            self.due_at = Some(now);
+        } else if self.due_at.is_none() {
+            self.due_at = Some(now + self.max_delay);
+        }
+    }
+
+    /// True if the sender could call something lost that no ACK has shown missing yet.
+    #[inline]
+    fn reordered(&self, late: bool, largest: u64, ranges: &ReceivedRanges) -> bool {
+        match self.reordering {
+            0 => false,
+            1 if late => true,
+            threshold => {
+                // What the last ACK let the sender call lost needs no second ACK.
+                let from = self
+                    .reported
+                    .map_or(0, |r| (r + 2).saturating_sub(threshold));
+                ranges
+                    .first_missing(from)
+                    .is_some_and(|missing| largest.saturating_sub(missing) >= threshold)
+            }
+        }
+    }
+
+    /// An IMMEDIATE_ACK frame arrived.
+    pub const fn on_immediate_ack(&mut self, now: Instant) {
+        self.due_at = Some(now);
+        self.news = true;
+    }
+
+    /// An ACK_FREQUENCY frame arrived. Older ones than seen already are ignored (false).
+    pub fn on_ack_frequency(&mut self, now: Instant, frequency: &Frequency) -> bool {
+        if self.sequence.is_some_and(|s| frequency.sequence <= s) {
+            return false;
+        }
+        self.sequence = Some(frequency.sequence);
+        self.threshold = frequency.threshold;
+        self.max_delay = frequency.max_ack_delay;
+        self.reordering = frequency.reordering;
+        self.due_at = self.due_at.map(|at| at.min(now + self.max_delay));
+        true
+    }
+
+    /// When an ACK has to be sent at the latest. At or before `now`: with the next datagram, at once.
+    #[must_use]
+    #[inline]
+    pub const fn deadline(&self) -> Option<Instant> {
+        self.due_at
+    }
+
+    /// True if an ACK is due.
+    #[must_use]
+    #[inline]
+    pub fn due(&self, now: Instant) -> bool {
+        self.due_at.is_some_and(|at| at <= now)
+    }
+
+    /// True if an ACK would tell something new: worth adding to a packet that leaves anyway.
+    #[must_use]
+    #[inline]
+    pub const fn news(&self) -> bool {
+        self.news
+    }
+
+    /// How long the largest received packet has been held back: the ACK frame's delay field.
+    #[must_use]
+    #[inline]
+    pub const fn held(&self, now: Instant) -> Duration {
+        now.saturating_since(self.largest_at)
+    }
+
+    /// An ACK frame whose largest number is `largest` was sent.
+    #[inline]
+    pub const fn on_ack_sent(&mut self, largest: u64) {
+        self.reported = Some(largest);
+        self.eliciting = 0;
+        self.news = false;
+        self.due_at = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: Duration = Duration::from_millis(25);
+
+    struct Receiver {
+        ranges: ReceivedRanges,
+        delay: AckDelay,
+        now: Instant,
+    }
+
+    impl Receiver {
+        fn new() -> Self {
+            Self {
+                ranges: ReceivedRanges::default(),
+                delay: AckDelay::new(MAX),
+                now: Instant::from_millis(1),
+            }
+        }
+
+        /// True if `number` makes an ACK due; it is then sent.
+        fn gets(&mut self, number: u64, eliciting: bool, ce: bool) -> bool {
+            assert!(self.ranges.insert(number));
+            self.delay
+                .on_packet(self.now, number, eliciting, ce, &self.ranges);
+            let due = self.delay.due(self.now);
+            if due {
+                self.delay.on_ack_sent(self.ranges.largest().unwrap());
+            }
+            due
+        }
+    }
+
+    #[test]
+    fn every_second_and_after_the_delay() {
+        let mut r = Receiver::new();
+        assert!(!r.gets(0, true, false));
+        assert_eq!(r.delay.deadline(), Some(r.now + MAX));
+        assert!(r.gets(1, true, false));
+        assert_eq!(r.delay.deadline(), None);
+        assert!(!r.gets(2, false, false));
+        assert!(
+            r.delay.news() && r.delay.deadline().is_none(),
+            "ACKs of ACKs never stand alone"
+        );
+        assert!(!r.gets(3, true, false));
+        assert!(r.delay.due(r.now + MAX));
+        assert_eq!(r.delay.held(r.now + MAX), MAX);
+    }
+
+    #[test]
+    fn gaps_late_packets_and_marks_are_urgent() {
+        let mut r = Receiver::new();
+        assert!(r.gets(1, true, false), "0 is missing");
+        assert!(r.gets(0, true, false), "late");
+        assert!(r.gets(3, true, false), "2 is missing");
+        assert!(!r.gets(4, true, false), "2 has been reported");
+        assert!(r.gets(5, true, false));
+        assert!(r.gets(6, true, true), "first mark");
+        assert!(!r.gets(7, true, true), "one of a run");
+        r.delay.on_immediate_ack(r.now);
+        assert!(r.delay.due(r.now));
+    }
+
+    /// The example with a reordering threshold of 3 in draft-ietf-quic-ack-frequency, §6.2.1.
+    #[test]
+    fn reordering_threshold_of_three() {
+        let mut r = Receiver::new();
+        let frequency = Frequency {
+            sequence: 0,
+            threshold: 100,
+            max_ack_delay: MAX,
+            reordering: 3,
+        };
+        assert!(r.delay.on_ack_frequency(r.now, &frequency));
+        assert!(!r.delay.on_ack_frequency(r.now, &frequency), "seen before");
+        let urgent: Vec<bool> = [0, 1, 3, 4, 5, 8, 9, 10]
+            .map(|n| r.gets(n, true, false))
+            .into();
+        assert_eq!(
+            urgent,
+            [false, false, false, false, true, false, true, false]
+        );
+    }
+
+    #[test]
+    fn handshake_packets_are_acknowledged_at_once() {
+        let mut delay = AckDelay::immediate();
+        let mut ranges = ReceivedRanges::default();
+        ranges.insert(0);
+        delay.on_packet(Instant::ZERO, 0, true, false, &ranges);
+        assert!(delay.due(Instant::ZERO));
+    }
+}

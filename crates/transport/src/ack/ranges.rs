@@ -1,0 +1,267 @@
+//! Packet numbers received, as ranges (RFC 9000 §13.2.3).
+
+use core::ops::RangeInclusive;
+use std::collections::VecDeque;
+
+/// Ranges kept by default: a window of gaps on long, lossy paths, 64 KiB at the very worst.
+const DEFAULT_LIMIT: usize = 4096;
+
+/// The set of packet numbers received in one packet number space.
+///
+/// Ranges ascend and never touch. Everything below the [`floor`](Self::floor) counts as received: what
+/// was pruned can be neither acknowledged again nor accepted twice.
+#[derive(Clone, Debug)]
+pub struct ReceivedRanges {
+    /// First and last number of each.
+    ranges: VecDeque<(u64, u64)>,
+    floor: u64,
+    largest: Option<u64>,
+    limit: usize,
+}
+
+impl Default for ReceivedRanges {
+    fn default() -> Self {
+        Self::new(DEFAULT_LIMIT)
+    }
+}
+
+impl ReceivedRanges {
+    /// Nothing received; keeps at most `limit` ranges (at least 1), the newest.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self {
+            ranges: VecDeque::new(),
+            floor: 0,
+            largest: None,
+            limit: limit.max(1),
+        }
+    }
+
+    /// Adds `number`. False if it was there already, or lies below the floor: a duplicate to be dropped.
+    #[inline]
+    pub fn insert(&mut self, number: u64) -> bool {
+        let fresh = match self.ranges.back_mut() {
+            Some((_, last)) if number == last.wrapping_add(1) => {
+                *last = number;
+                true
+            }
+            Some((_, last)) if number > *last => self.push(number),
+            None if number >= self.floor => self.push(number),
+            _ => self.insert_below(number),
+        };
+        if fresh {
+            self.largest = self.largest.max(Some(number));
+        }
+        fresh
+    }
+
+    fn push(&mut self, number: u64) -> bool {
+        self.ranges.push_back((number, number));
+        self.bound();
+        true
+    }
+
+    /// Late arrivals, near the newest range as a rule.
+    fn insert_below(&mut self, number: u64) -> bool {
+        if number < self.floor {
+            return false;
+        }
+        // Ranges before `next` start at or below `number`.
+        let next = self.position(number);
+        let touches_next = self
+            .ranges
+            .get(next)
+            .is_some_and(|&(first, _)| first == number + 1);
+        if let Some(before) = next.checked_sub(1)
+            && let Some((_, last)) = self.ranges.get_mut(before)
+        {
+            if number <= *last {
+                return false;
+            }
+            if number == *last + 1 {
+                *last = number;
+                if touches_next
+                    && let Some((_, end)) = self.ranges.remove(next)
+                    && let Some((_, last)) = self.ranges.get_mut(before)
+                {
+                    *last = end;
+                }
+                return true;
+            }
+        }
+        match self.ranges.get_mut(next) {
+            Some((first, _)) if touches_next => *first = number,
+            _ => {
+                self.ranges.insert(next, (number, number));
+                self.bound();
+            }
+        }
+        true
+    }
+
+    /// How many ranges start at or below `number`.
+    fn position(&self, number: u64) -> usize {
+        self.ranges.partition_point(|&(first, _)| first <= number)
+    }
+
+    fn bound(&mut self) {
+        while self.ranges.len() > self.limit {
+            if let Some((_, last)) = self.ranges.pop_front() {
+                self.floor = last + 1;
+            }
+        }
+    }
+
+    /// Forgets what is at or below `number`: the peer knows that these arrived, since it acknowledged an ACK
+    /// that said so (RFC 9000 §13.2.4).
+    pub fn prune(&mut self, number: u64) {
+        self.floor = self.floor.max(number.saturating_add(1));
+        while let Some((first, last)) = self.ranges.front_mut() {
+            if *last >= self.floor {
+                *first = self.floor.max(*first);
+                break;
+            }
+            self.ranges.pop_front();
+        }
+        if self.ranges.len() < 8 && self.ranges.capacity() > 256 {
+            self.ranges.shrink_to(16);
+        }
+    }
+
+    /// True if `number` was received or lies below the floor.
+    #[must_use]
+    pub fn contains(&self, number: u64) -> bool {
+        number < self.floor
+            || self
+                .position(number)
+                .checked_sub(1)
+                .and_then(|index| self.ranges.get(index))
+                .is_some_and(|&(_, last)| number <= last)
+    }
+
+    /// The largest number received, pruned or not.
+    #[must_use]
+    #[inline]
+    pub const fn largest(&self) -> Option<u64> {
+        self.largest
+    }
+
+    /// The least number at or above `from` and below the largest that is missing.
+    #[must_use]
+    #[inline]
+    pub fn first_missing(&self, from: u64) -> Option<u64> {
+        let &(first, _) = self.ranges.back()?;
+        let from = from.max(self.floor);
+        if first <= from {
+            return None;
+        }
+        match self.position(from).checked_sub(1) {
+            None => Some(from),
+            Some(index) => {
+                let &(_, last) = self.ranges.get(index)?;
+                Some(from.max(last + 1))
+            }
+        }
+    }
+
+    /// Numbers below this count as received.
+    #[must_use]
+    pub const fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// Ranges held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// True if there is nothing to acknowledge.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// The ranges from the newest down, as an ACK frame lists them.
+    pub fn descending(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = RangeInclusive<u64>> + ExactSizeIterator + Clone + '_ {
+        self.ranges.iter().rev().map(|&(first, last)| first..=last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn list(ranges: &ReceivedRanges) -> Vec<(u64, u64)> {
+        ranges
+            .descending()
+            .map(|r| (*r.start(), *r.end()))
+            .collect()
+    }
+
+    #[test]
+    fn merges_and_prunes() {
+        let mut r = ReceivedRanges::default();
+        for n in [0, 1, 5, 3, 9, 4] {
+            assert!(r.insert(n), "{n}");
+        }
+        assert_eq!(list(&r), [(9, 9), (3, 5), (0, 1)]);
+        assert!(!r.insert(4) && !r.insert(9) && !r.insert(0));
+        assert!(r.insert(2));
+        assert_eq!(list(&r), [(9, 9), (0, 5)]);
+        assert_eq!((r.first_missing(0), r.first_missing(7)), (Some(6), Some(7)));
+        assert_eq!((r.first_missing(9), r.first_missing(20)), (None, None));
+        r.prune(3);
+        assert_eq!(list(&r), [(9, 9), (4, 5)]);
+        assert!(!r.insert(1), "below the floor everything is a duplicate");
+        r.prune(20);
+        assert_eq!((list(&r), r.largest()), (vec![], Some(9)));
+        assert!(!r.insert(15));
+        assert!(r.insert(21));
+    }
+
+    #[test]
+    fn holds_five_hundred_gaps_and_no_more_than_its_limit() {
+        let mut r = ReceivedRanges::new(512);
+        for n in 0..10_000u64 {
+            assert!(r.insert(2 * n));
+            assert!(r.len() <= 512);
+        }
+        assert_eq!(r.len(), 512);
+        assert_eq!(r.floor(), 2 * (10_000 - 512) - 1);
+        assert!(!r.insert(3) && !r.contains(r.floor()) && r.contains(r.floor() - 1));
+    }
+
+    proptest! {
+        /// A set of numbers is the oracle.
+        #[test]
+        fn equals_a_set(steps in prop::collection::vec((0u64..120, 0u8..20), 1..300)) {
+            let mut r = ReceivedRanges::new(usize::MAX);
+            let mut set = BTreeSet::new();
+            let mut floor = 0;
+            for (n, kind) in steps {
+                if kind == 0 {
+                    r.prune(n / 2);
+                    floor = floor.max(n / 2 + 1);
+                } else {
+                    prop_assert_eq!(r.insert(n), n >= floor && set.insert(n));
+                }
+                let expected: Vec<u64> = set.range(floor..).copied().collect();
+                let got: Vec<u64> = r.descending().rev().flatten().collect();
+                prop_assert_eq!(got, expected);
+                let touching = list(&r).windows(2).any(|w| w[0].0 <= w[1].1 + 1);
+                prop_assert!(!touching);
+                let missing = set.last().and_then(|&last| {
+                    (n.max(floor)..last).find(|m| !set.contains(m))
+                });
+                prop_assert_eq!(r.first_missing(n), missing);
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! How often the sender wants acknowledgements (draft-ietf-quic-ack-frequency §4).
+
+use crate::{Duration, Instant};
+
+/// The content of an ACK_FREQUENCY frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frequency {
+    /// Later frames have larger numbers.
+    pub sequence: u64,
+    /// Ack-eliciting packets that may arrive before an ACK is due.
+    pub threshold: u64,
+    /// Longest time that an ACK may be held back.
+    pub max_ack_delay: Duration,
+    /// Reordering that calls for an ACK at once, in packets; 0: none does.
+    pub reordering: u64,
+}
+
+/// ACKs wanted per round trip and per control interval (SPEC: feedback every min(srtt, t_ρ)/8), and per window.
+const PER_INTERVAL: u32 = 8;
+const PER_WINDOW: u64 = 16;
+/// However large the window: at 5 % loss an ACK's new ranges still fit a packet several times over.
+const MAX_THRESHOLD: u64 = 256;
+/// Longest delay asked for: it adds to every probe timeout.
+const MAX_DELAY: Duration = Duration::from_millis(100);
+
+/// The sender's side: asks the peer for fewer acknowledgements on fat paths and for timely ones on slow paths.
+#[derive(Clone, Debug)]
+pub struct AckRequest {
+    /// The peer's `min_ack_delay`; `None`: it does not support the extension.
+    min_delay: Option<Duration>,
+    /// What the peer does now, as far as is known.
+    in_force: Duration,
+    asked: Option<Frequency>,
+    asked_at: Instant,
+    lost: bool,
+    next_sequence: u64,
+}
+
+impl AckRequest {
+    /// `max_ack_delay` and `min_ack_delay` are the peer's transport parameters.
+    #[must_use]
+    pub const fn new(max_ack_delay: Duration, min_ack_delay: Option<Duration>) -> Self {
+        Self {
+            min_delay: min_ack_delay,
+            in_force: max_ack_delay,
+            asked: None,
+            asked_at: Instant::ZERO,
+            lost: false,
+            next_sequence: 0,
+        }
+    }
+
+    /// The frame to send now, if what is wanted has changed enough since the last one (at most one per
+    /// round trip), or that was lost. `interval` is the controller's own (t_ρ), `window` in packets,
+    /// `reordering` the packet threshold of loss detection.
+    pub fn poll(
+        &mut self,
+        now: Instant,
+        srtt: Option<Duration>,
+        interval: Option<Duration>,
+        window: u64,
+        reordering: u64,
+    ) -> Option<Frequency> {
+        let (min_delay, srtt) = (self.min_delay?, srtt?);
+        if self.asked.is_some() && !self.lost && now - self.asked_at < srtt {
+            return None;
+        }
+        let max_ack_delay = (interval.map_or(srtt, |i| i.min(srtt)) / PER_INTERVAL)
+            .min(MAX_DELAY)
+            .max(min_delay);
+        let threshold = (window / PER_WINDOW).clamp(1, MAX_THRESHOLD);
+        let unchanged = self.asked.is_some_and(|asked| {
+            near(asked.threshold, threshold)
+                && near(micros(asked.max_ack_delay), micros(max_ack_delay))
+                && asked.reordering == reordering
+        });
+        if unchanged && !self.lost {
+            return None;
+        }
+        let frequency = Frequency {
+            sequence: self.next_sequence,
+            threshold,
+            max_ack_delay,
+            reordering,
+        };
+        self.next_sequence += 1;
+        self.asked = Some(frequency);
+        self.asked_at = now;
+        self.lost = false;
+        self.in_force = self.in_force.max(max_ack_delay);
+        Some(frequency)
+    }
+
+    /// The frame with this sequence number was acknowledged.
+    pub fn on_acked(&mut self, sequence: u64) {
+        if let Some(asked) = self.asked.filter(|a| a.sequence == sequence) {
+            self.in_force = asked.max_ack_delay;
+        }
+    }
+
+    /// The frame with this sequence number was lost: if no later one went out, the next poll asks again.
+    pub fn on_lost(&mut self, sequence: u64) {
+        self.lost |= self.asked.is_some_and(|a| a.sequence == sequence);
+    }
+
+    /// The longest that the peer may hold back an ACK at the moment: belongs into probe timeouts.
+    #[must_use]
+    pub const fn max_ack_delay(&self) -> Duration {
+        self.in_force
+    }
+}
+
+fn micros(d: Duration) -> u64 {
+    u64::try_from(d.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Within a factor of 1.5 of each other.
+const fn near(a: u64, b: u64) -> bool {
+    let (low, high) = if a < b { (a, b) } else { (b, a) };
+    high.saturating_mul(2) <= low.saturating_mul(3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn asks_when_the_path_is_known_and_again_when_it_changed() {
+        let mut request = AckRequest::new(ms(25), Some(ms(1)));
+        let at = Instant::from_millis;
+        assert_eq!(request.poll(at(0), None, None, 10, 3), None);
+        let first = request.poll(at(100), Some(ms(80)), None, 10, 3).unwrap();
+        assert_eq!((first.threshold, first.max_ack_delay), (1, ms(10)));
+        assert_eq!(request.max_ack_delay(), ms(25), "until it is acknowledged");
+        request.on_acked(first.sequence);
+        assert_eq!(request.max_ack_delay(), ms(10));
+        assert_eq!(
+            request.poll(at(120), Some(ms(80)), None, 1000, 3),
+            None,
+            "too soon"
+        );
+        let second = request.poll(at(200), Some(ms(85)), None, 1000, 3).unwrap();
+        assert_eq!((second.sequence, second.threshold), (1, 62));
+        assert_eq!(
+            request.poll(at(400), Some(ms(80)), None, 900, 3),
+            None,
+            "near enough"
+        );
+        request.on_lost(0);
+        assert_eq!(request.poll(at(500), Some(ms(80)), None, 900, 3), None);
+        request.on_lost(1);
+        assert_eq!(
+            request
+                .poll(at(500), Some(ms(80)), None, 900, 3)
+                .map(|f| f.sequence),
+            Some(2)
+        );
+    }
+
+    #[test]
+    fn bounds() {
+        let mut request = AckRequest::new(ms(25), Some(ms(1)));
+        let wide = request
+            .poll(Instant::ZERO, Some(ms(2000)), Some(ms(200)), 600_000, 20)
+            .unwrap();
+        assert_eq!(
+            (wide.threshold, wide.max_ack_delay, wide.reordering),
+            (MAX_THRESHOLD, ms(25), 20)
+        );
+        let slow = request
+            .poll(Instant::from_millis(5000), Some(ms(2000)), None, 5, 3)
+            .unwrap();
+        assert_eq!((slow.threshold, slow.max_ack_delay), (1, MAX_DELAY));
+        let quick = request
+            .poll(
+                Instant::from_millis(9000),
+                Some(Duration::from_micros(100)),
+                None,
+                5,
+                3,
+            )
+            .unwrap();
+        assert_eq!(
+            quick.max_ack_delay,
+            ms(1),
+            "never below what the peer can do"
+        );
+        let mut plain = AckRequest::new(ms(25), None);
+        assert_eq!(plain.poll(Instant::ZERO, Some(ms(80)), None, 99, 3), None);
+    }
+}

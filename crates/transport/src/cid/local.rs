@@ -1,0 +1,170 @@
+//! Connection ids that this side issued.
+
+use std::collections::VecDeque;
+
+use super::LOCAL_ID_LEN;
+use crate::crypto::{EndpointKey, Random, ResetToken};
+use crate::wire::{ConnectionId, TransportError, TransportErrorCode};
+
+/// Most ids that a peer may hold at a time, whatever its `active_connection_id_limit`.
+pub const MAX_LOCAL: usize = 8;
+
+/// An id to announce in a NEW_CONNECTION_ID frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Issued {
+    /// Its sequence number.
+    pub sequence: u64,
+    /// The peer shall retire all ids below this sequence number.
+    pub retire_prior_to: u64,
+    /// The id.
+    pub id: ConnectionId,
+    /// Its stateless reset token.
+    pub token: ResetToken,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    sequence: u64,
+    id: ConnectionId,
+}
+
+/// The ids by which the peer may address this side.
+#[derive(Debug)]
+pub struct LocalIds {
+    /// Not retired, ascending in sequence.
+    entries: Vec<Entry>,
+    next_sequence: u64,
+    retire_prior_to: u64,
+    /// How many the peer is willing to hold; 1 until its transport parameters are known.
+    limit: usize,
+    /// Announced ids whose frame must be sent (again).
+    pending: VecDeque<u64>,
+}
+
+impl LocalIds {
+    /// Begins with the id of the handshake, sequence number 0. An empty one stays the only one.
+    #[must_use]
+    pub fn new(first: ConnectionId) -> Self {
+        Self {
+            entries: vec![Entry {
+                sequence: 0,
+                id: first,
+            }],
+            next_sequence: 1,
+            retire_prior_to: 0,
+            limit: 1,
+            pending: VecDeque::new(),
+        }
+    }
+
+    /// The peer's `active_connection_id_limit`.
+    pub fn on_peer_limit(&mut self, limit: u64) {
+        self.limit = usize::try_from(limit).unwrap_or(MAX_LOCAL).min(MAX_LOCAL);
+    }
+
+    /// Makes the next id that the peer has room for; the endpoint must route it to this connection before its
+    /// frame goes out. `None` if the peer has enough.
+    pub fn issue(&mut self, random: &mut Random) -> Option<ConnectionId> {
+        let zero_length = self.entries.iter().any(|e| e.id.is_empty());
+        // Ids that the peer has been asked to retire do not count (RFC 9000 §5.1.1).
+        let asked_back = self
+            .entries
+            .iter()
+            .filter(|e| e.sequence < self.retire_prior_to)
+            .count();
+        if zero_length
+            || self.entries.len() - asked_back >= self.limit
+            || self.entries.len() >= 2 * MAX_LOCAL
+        {
+            return None;
+        }
+        let id = fresh_id(random);
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        self.entries.push(Entry { sequence, id });
+        self.pending.push_back(sequence);
+        Some(id)
+    }
+
+    /// Asks the peer to retire every id that it holds; [`issue`](Self::issue) then has room for new ones,
+    /// and their frames carry the request. For long-lived connections that do not want to be recognised.
+    pub fn rotate(&mut self) {
+        self.retire_prior_to = self.next_sequence;
+    }
+
+    /// True if [`next_frame`](Self::next_frame) has something.
+    #[inline]
+    #[must_use]
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// The next NEW_CONNECTION_ID frame to send; the caller remembers its sequence number with the packet.
+    pub fn next_frame(&mut self, key: &dyn EndpointKey) -> Option<Issued> {
+        while let Some(sequence) = self.pending.pop_front() {
+            if let Some(entry) = self.entries.iter().find(|e| e.sequence == sequence) {
+                return Some(Issued {
+                    sequence,
+                    // A frame must not ask for the id that it brings (RFC 9000 §19.15).
+                    retire_prior_to: self.retire_prior_to.min(sequence),
+                    id: entry.id,
+                    token: ResetToken::derive(key, entry.id.as_slice()),
+                });
+            }
+        }
+        None
+    }
+
+    /// The packet with this id's frame was lost, or had no room for it.
+    pub fn on_lost(&mut self, sequence: u64) {
+        let known = self.entries.iter().any(|e| e.sequence == sequence);
+        if known && !self.pending.contains(&sequence) {
+            self.pending.push_back(sequence);
+        }
+    }
+
+    /// RETIRE_CONNECTION_ID arrived, in a packet addressed to `dcid`. Returns the id to stop routing here;
+    /// `None` if it was retired before.
+    ///
+    /// # Errors
+    /// PROTOCOL_VIOLATION for an id that was never issued, or the one that the packet itself was addressed to
+    /// (RFC 9000 §19.16).
+    pub fn on_retire(
+        &mut self,
+        sequence: u64,
+        dcid: &ConnectionId,
+    ) -> Result<Option<ConnectionId>, TransportError> {
+        let violation = |reason| {
+            Err(TransportError::new(
+                TransportErrorCode::PROTOCOL_VIOLATION,
+                reason,
+            ))
+        };
+        if sequence >= self.next_sequence {
+            return violation("retired a connection id that was never issued");
+        }
+        let Some(at) = self.entries.iter().position(|e| e.sequence == sequence) else {
+            return Ok(None);
+        };
+        match self.entries.get(at) {
+            Some(entry) if entry.id.is_empty() => {
+                violation("retired a connection id of length zero")
+            }
+            Some(entry) if entry.id == *dcid => {
+                violation("retired the connection id that the packet was addressed to")
+            }
+            _ => Ok(Some(self.entries.remove(at).id)),
+        }
+    }
+
+    /// All ids in force, for routing.
+    pub fn iter(&self) -> impl Iterator<Item = &ConnectionId> {
+        self.entries.iter().map(|e| &e.id)
+    }
+}
+
+/// A random id of [`LOCAL_ID_LEN`] bytes.
+pub(crate) fn fresh_id(random: &mut Random) -> ConnectionId {
+    let bytes: [u8; LOCAL_ID_LEN] = random.bytes();
+    ConnectionId::new(&bytes).unwrap_or(ConnectionId::EMPTY)
+}

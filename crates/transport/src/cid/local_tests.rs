@@ -1,0 +1,103 @@
+use super::*;
+use crate::crypto::null::NullEndpointKey;
+use crate::crypto::{Random, ResetToken};
+use crate::wire::{ConnectionId, TransportErrorCode};
+
+const KEY: NullEndpointKey = NullEndpointKey::new(3);
+
+fn ids() -> (LocalIds, Random) {
+    let mut random = Random::from_u64(1);
+    (LocalIds::new(local::fresh_id(&mut random)), random)
+}
+
+fn issue_all(ids: &mut LocalIds, random: &mut Random) -> Vec<Issued> {
+    while ids.issue(random).is_some() {}
+    core::iter::from_fn(|| ids.next_frame(&KEY)).collect()
+}
+
+#[test]
+fn issues_up_to_the_peers_limit_and_ours() {
+    let (mut ids, mut random) = ids();
+    assert!(issue_all(&mut ids, &mut random).is_empty());
+    ids.on_peer_limit(3);
+    let issued = issue_all(&mut ids, &mut random);
+    assert_eq!(
+        issued.iter().map(|i| i.sequence).collect::<Vec<_>>(),
+        [1, 2]
+    );
+    assert_eq!(
+        issued[0].token,
+        ResetToken::derive(&KEY, issued[0].id.as_slice())
+    );
+    assert_ne!(issued[0].id, issued[1].id);
+    ids.on_peer_limit(u64::MAX);
+    issue_all(&mut ids, &mut random);
+    assert_eq!(ids.iter().count(), MAX_LOCAL);
+}
+
+#[test]
+fn retired_id_is_replaced() {
+    let (mut ids, mut random) = ids();
+    ids.on_peer_limit(2);
+    let second = issue_all(&mut ids, &mut random)[0].id;
+    let first = *ids.iter().next().unwrap();
+    assert_eq!(ids.on_retire(0, &second).unwrap(), Some(first));
+    assert_eq!(ids.on_retire(0, &second).unwrap(), None);
+    assert_eq!(issue_all(&mut ids, &mut random)[0].sequence, 2);
+}
+
+#[test]
+fn impossible_retirements_are_violations() {
+    let (mut ids, mut random) = ids();
+    ids.on_peer_limit(2);
+    issue_all(&mut ids, &mut random);
+    let first = *ids.iter().next().unwrap();
+    for (sequence, dcid) in [(2, first), (0, first)] {
+        let error = ids.on_retire(sequence, &dcid).unwrap_err();
+        assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
+    }
+}
+
+#[test]
+fn lost_frame_is_sent_again_unless_retired() {
+    let (mut ids, mut random) = ids();
+    ids.on_peer_limit(3);
+    let issued = issue_all(&mut ids, &mut random);
+    ids.on_lost(1);
+    ids.on_lost(1);
+    assert_eq!(ids.next_frame(&KEY), Some(issued[0]));
+    assert_eq!(ids.next_frame(&KEY), None);
+    ids.on_lost(2);
+    ids.on_retire(2, &issued[0].id).unwrap();
+    ids.on_lost(2);
+    assert_eq!(ids.next_frame(&KEY), None);
+}
+
+#[test]
+fn rotation_asks_all_old_ids_back_and_stays_bounded() {
+    let (mut ids, mut random) = ids();
+    ids.on_peer_limit(8);
+    issue_all(&mut ids, &mut random);
+    ids.rotate();
+    let fresh = issue_all(&mut ids, &mut random);
+    assert_eq!(fresh.len(), 8);
+    assert!(
+        fresh
+            .iter()
+            .all(|i| i.retire_prior_to == 8 && i.sequence >= 8)
+    );
+    // A peer that never retires anything.
+    for _ in 0..100 {
+        ids.rotate();
+        issue_all(&mut ids, &mut random);
+    }
+    assert!(ids.iter().count() <= 2 * MAX_LOCAL);
+}
+
+#[test]
+fn empty_id_stays_alone() {
+    let mut ids = LocalIds::new(ConnectionId::EMPTY);
+    ids.on_peer_limit(8);
+    assert_eq!(ids.issue(&mut Random::from_u64(1)), None);
+    assert!(ids.on_retire(0, &ConnectionId::EMPTY).is_err());
+}

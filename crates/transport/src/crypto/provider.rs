@@ -1,0 +1,147 @@
+//! The one place that names a cryptography library: aws-lc-rs, or ring where only that feature is on.
+
+use core::fmt;
+use std::sync::Arc;
+
+#[cfg(feature = "aws-lc-rs")]
+use aws_lc_rs as library;
+#[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
+use ring as library;
+#[cfg(feature = "aws-lc-rs")]
+use rustls::crypto::aws_lc_rs as tls;
+#[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
+use rustls::crypto::ring as tls;
+
+use library::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use library::{digest, hmac};
+
+use super::{EndpointKey, OpenError, RETRY_TAG_LEN};
+
+/// What rustls shall use.
+pub(super) fn tls_provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(tls::default_provider())
+}
+
+/// The cipher suite of Initial packets (RFC 9001 §5.2). `None` if the library was built without it.
+pub(super) fn initial_suite() -> Option<rustls::quic::Suite> {
+    tls::cipher_suite::TLS13_AES_128_GCM_SHA256
+        .tls13()
+        .and_then(rustls::Tls13CipherSuite::quic_suite)
+}
+
+/// SHA-256 of `data`.
+pub(super) fn sha256(data: &[u8]) -> [u8; 32] {
+    let mut out = [0; 32];
+    let digest = digest::digest(&digest::SHA256, data);
+    out.iter_mut()
+        .zip(digest.as_ref())
+        .for_each(|(to, from)| *to = *from);
+    out
+}
+
+/// The fixed key and nonce of version 1 (RFC 9001 §5.8).
+const RETRY_KEY: [u8; 16] = [
+    0xbe, 0x0c, 0x69, 0x0b, 0x9f, 0x66, 0x57, 0x5a, 0x1d, 0x76, 0x6b, 0x54, 0xe3, 0x68, 0xc8, 0x4e,
+];
+const RETRY_NONCE: [u8; 12] = [
+    0x46, 0x15, 0x99, 0xd3, 0x5d, 0x63, 0x2b, 0xf2, 0x23, 0x98, 0x25, 0xbb,
+];
+
+/// Computes Retry Integrity Tags.
+pub(super) struct RetryKey(LessSafeKey);
+
+impl RetryKey {
+    /// `None` if the library was built without AES-128-GCM.
+    pub(super) fn new() -> Option<Self> {
+        let key = UnboundKey::new(&AES_128_GCM, &RETRY_KEY).ok()?;
+        Some(Self(LessSafeKey::new(key)))
+    }
+
+    /// The tag over the Retry pseudo-packet: the original id with its length, then the packet.
+    pub(super) fn tag(&self, original_dcid: &[u8], packet: &[u8]) -> [u8; RETRY_TAG_LEN] {
+        let mut pseudo = Vec::with_capacity(1 + original_dcid.len() + packet.len());
+        pseudo.push(u8::try_from(original_dcid.len()).unwrap_or(u8::MAX));
+        pseudo.extend_from_slice(original_dcid);
+        pseudo.extend_from_slice(packet);
+        let nonce = Nonce::assume_unique_for_key(RETRY_NONCE);
+        let mut tag = [0; RETRY_TAG_LEN];
+        // Sealing nothing fails only for associated data beyond what AES-GCM can take (2^61 bytes).
+        if let Ok(sealed) = self
+            .0
+            .seal_in_place_separate_tag(nonce, Aad::from(pseudo), &mut [])
+        {
+            tag.iter_mut()
+                .zip(sealed.as_ref())
+                .for_each(|(to, from)| *to = *from);
+        }
+        tag
+    }
+}
+
+/// An endpoint's secret behind AES-256-GCM and HMAC-SHA256, each with a key of its own.
+pub struct EndpointSecret {
+    aead: LessSafeKey,
+    mac: hmac::Key,
+}
+
+impl EndpointSecret {
+    /// The keys that follow from `secret`, which must be unpredictable (from the operating system, say), and
+    /// the same in endpoints that shall know each other's tokens.
+    ///
+    /// # Errors
+    /// [`NoCipher`] if the library was built without AES-256-GCM.
+    pub fn new(secret: &[u8; 32]) -> Result<Self, NoCipher> {
+        // HKDF-Expand with one block each is a single HMAC with the label and the block's number.
+        let root = hmac::Key::new(hmac::HMAC_SHA256, secret);
+        let aead_key = hmac::sign(&root, b"pathmark token\x01");
+        let mac_key = hmac::sign(&root, b"pathmark mac\x01");
+        let aead = UnboundKey::new(&AES_256_GCM, aead_key.as_ref()).map_err(|_| NoCipher)?;
+        Ok(Self {
+            aead: LessSafeKey::new(aead),
+            mac: hmac::Key::new(hmac::HMAC_SHA256, mac_key.as_ref()),
+        })
+    }
+}
+
+/// The cryptography library lacks a cipher that QUIC requires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the cryptography library was built without AES-GCM")]
+pub struct NoCipher;
+
+impl fmt::Debug for EndpointSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EndpointSecret(..)")
+    }
+}
+
+impl EndpointKey for EndpointSecret {
+    fn seal(&self, nonce: &[u8; 12], plaintext: &[u8], out: &mut Vec<u8>) {
+        let mut text = plaintext.to_vec();
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        // Fails only beyond 2^36 bytes of plaintext; a token that is missing is a token that is refused.
+        if self
+            .aead
+            .seal_in_place_append_tag(nonce, Aad::empty(), &mut text)
+            .is_ok()
+        {
+            out.extend_from_slice(&text);
+        }
+    }
+
+    fn open<'a>(&self, nonce: &[u8; 12], sealed: &'a mut [u8]) -> Result<&'a [u8], OpenError> {
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        self.aead
+            .open_in_place(nonce, Aad::empty(), sealed)
+            .map(|text| &*text)
+            .map_err(|_| OpenError)
+    }
+
+    fn mac(&self, data: &[u8]) -> [u8; 32] {
+        let mut out = [0; 32];
+        let tag = hmac::sign(&self.mac, data);
+        out.iter_mut()
+            .zip(tag.as_ref())
+            .for_each(|(to, from)| *to = *from);
+        out
+    }
+}

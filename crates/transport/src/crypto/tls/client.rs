@@ -1,0 +1,91 @@
+//! A client's TLS configuration.
+
+use core::fmt;
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{KeyLogFile, client::Resumption};
+
+use super::session::TlsSession;
+use super::{Initial, TlsConfigError, Trust};
+use crate::crypto::{
+    ClientCrypto, InitialCrypto, Keys, RETRY_TAG_LEN, Session, Side, StartError, provider,
+};
+
+/// A client's TLS configuration: whom it trusts and which application protocols it offers.
+pub struct TlsClientConfig {
+    config: Arc<rustls::ClientConfig>,
+    initial: Initial,
+}
+
+impl TlsClientConfig {
+    /// TLS 1.3 with servers that `trust` covers, offering `protocols` (ALPN), the preferred first. QUIC
+    /// requires at least one (RFC 9001 §8.1).
+    ///
+    /// # Errors
+    /// [`TlsConfigError`].
+    pub fn new(trust: Trust, protocols: &[&[u8]]) -> Result<Self, TlsConfigError> {
+        let provider = provider::tls_provider();
+        let verifier = trust.verifier(&provider)?;
+        let mut config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|e| TlsConfigError::Unusable(e.to_string()))?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
+            .with_no_client_auth();
+        config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
+        config.key_log = Arc::new(KeyLogFile::new());
+        config.resumption = Resumption::disabled();
+        Self::from_rustls(config)
+    }
+
+    /// A configuration made with rustls itself, for what [`new`](Self::new) does not offer (client
+    /// certificates, other roots). It must allow TLS 1.3 and should name application protocols.
+    ///
+    /// # Errors
+    /// [`TlsConfigError`].
+    pub fn from_rustls(mut config: rustls::ClientConfig) -> Result<Self, TlsConfigError> {
+        config.enable_early_data = false;
+        Ok(Self {
+            config: Arc::new(config),
+            initial: Initial::new()?,
+        })
+    }
+}
+
+impl fmt::Debug for TlsClientConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TlsClientConfig(..)")
+    }
+}
+
+impl InitialCrypto for TlsClientConfig {
+    fn initial_keys(&self, client_dcid: &[u8], side: Side) -> Keys {
+        self.initial.initial_keys(client_dcid, side)
+    }
+
+    fn retry_tag(&self, original_dcid: &[u8], packet: &[u8]) -> [u8; RETRY_TAG_LEN] {
+        self.initial.retry_tag(original_dcid, packet)
+    }
+}
+
+impl ClientCrypto for TlsClientConfig {
+    fn start(
+        &self,
+        server_name: &str,
+        transport_parameters: Vec<u8>,
+        _: u64,
+    ) -> Result<Box<dyn Session>, StartError> {
+        let name = ServerName::try_from(server_name)
+            .map_err(|_| StartError::BadServerName(server_name.to_owned()))?
+            .to_owned();
+        let connection = rustls::quic::ClientConnection::new(
+            Arc::clone(&self.config),
+            rustls::quic::Version::V1,
+            name,
+            transport_parameters,
+        )
+        .map_err(|e| StartError::Config(e.to_string()))?;
+        Ok(Box::new(TlsSession(connection.into())))
+    }
+}

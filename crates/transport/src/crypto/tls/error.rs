@@ -1,0 +1,71 @@
+//! Configurations that cannot be used, and TLS failures in our terms.
+
+use rustls::{AlertDescription, CertificateError};
+
+use super::super::{CertificateProblem, HandshakeError};
+use super::NoCipher;
+use super::pin::PinMismatch;
+
+/// A TLS configuration that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsConfigError {
+    /// The PEM text holds no certificate, or a broken one.
+    #[error("no usable certificate in the PEM text: {0}")]
+    BadCertificate(String),
+    /// The PEM text holds no private key, or a broken one.
+    #[error("no usable private key in the PEM text: {0}")]
+    BadKey(String),
+    /// Certificate and key do not belong together, or are of a kind that TLS 1.3 does not know.
+    #[error("the certificate and its key cannot be used: {0}")]
+    Unusable(String),
+    /// See [`NoCipher`].
+    #[error(transparent)]
+    NoCipher(#[from] NoCipher),
+}
+
+/// What rustls reports, in our terms. `alert` is what it would tell the peer.
+pub(super) fn handshake_error(
+    error: &rustls::Error,
+    alert: Option<AlertDescription>,
+) -> HandshakeError {
+    let alert = alert.map_or(u8::from(AlertDescription::InternalError), u8::from);
+    match error {
+        rustls::Error::InvalidCertificate(problem) => HandshakeError::Certificate {
+            problem: certificate_problem(problem),
+            alert,
+        },
+        rustls::Error::NoApplicationProtocol => HandshakeError::NoApplicationProtocol,
+        _ => HandshakeError::Tls {
+            alert,
+            reason: error.to_string(),
+        },
+    }
+}
+
+fn certificate_problem(error: &CertificateError) -> CertificateProblem {
+    match error {
+        CertificateError::UnknownIssuer => CertificateProblem::UnknownIssuer,
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            CertificateProblem::Expired
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            CertificateProblem::NotValidYet
+        }
+        CertificateError::NotValidForNameContext {
+            expected,
+            presented,
+        } => CertificateProblem::WrongName {
+            expected: expected.to_str().into_owned(),
+            presented: presented.join(", "),
+        },
+        CertificateError::Other(other) => match other.0.downcast_ref::<PinMismatch>() {
+            Some(mismatch) => CertificateProblem::PinMismatch {
+                expected: mismatch.expected.to_string(),
+                got: mismatch.got.to_string(),
+            },
+            None => CertificateProblem::Other(error.to_string()),
+        },
+        _ => CertificateProblem::Other(error.to_string()),
+    }
+}

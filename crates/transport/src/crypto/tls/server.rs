@@ -1,0 +1,116 @@
+//! A server's TLS configuration.
+
+use core::fmt;
+use std::sync::Arc;
+
+use rustls::KeyLogFile;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::NoServerSessionStorage;
+
+use super::session::TlsSession;
+use super::{Initial, Pin, TlsConfigError};
+use crate::crypto::{
+    InitialCrypto, Keys, RETRY_TAG_LEN, ServerCrypto, Session, Side, StartError, provider,
+};
+
+/// A server's TLS configuration: its certificate and the application protocols that it accepts.
+pub struct TlsServerConfig {
+    config: Arc<rustls::ServerConfig>,
+    initial: Initial,
+    pin: Option<Pin>,
+}
+
+impl TlsServerConfig {
+    /// TLS 1.3 with the certificate chain (end entity first) and private key in PEM texts, accepting
+    /// `protocols` (ALPN), the preferred first. QUIC requires at least one (RFC 9001 §8.1).
+    ///
+    /// # Errors
+    /// [`TlsConfigError`].
+    pub fn from_pem(chain: &[u8], key: &[u8], protocols: &[&[u8]]) -> Result<Self, TlsConfigError> {
+        let chain = CertificateDer::pem_slice_iter(chain)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|e| TlsConfigError::BadCertificate(e.to_string()))?;
+        let key = PrivateKeyDer::from_pem_slice(key)
+            .map_err(|e| TlsConfigError::BadKey(e.to_string()))?;
+        Self::new(chain, key, protocols)
+    }
+
+    /// The same with the chain and the key in DER.
+    ///
+    /// # Errors
+    /// [`TlsConfigError`].
+    pub fn new(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        protocols: &[&[u8]],
+    ) -> Result<Self, TlsConfigError> {
+        let pin = chain.first().map(|c| Pin::of(c));
+        if pin.is_none() {
+            return Err(TlsConfigError::BadCertificate("it holds none".into()));
+        }
+        let mut config = rustls::ServerConfig::builder_with_provider(provider::tls_provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|e| TlsConfigError::Unusable(e.to_string()))?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .map_err(|e| TlsConfigError::Unusable(e.to_string()))?;
+        config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
+        config.key_log = Arc::new(KeyLogFile::new());
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        let mut this = Self::from_rustls(config)?;
+        this.pin = pin;
+        Ok(this)
+    }
+
+    /// A configuration made with rustls itself, for what [`new`](Self::new) does not offer (client
+    /// authentication, certificates by name). It must allow TLS 1.3 and should name application protocols.
+    ///
+    /// # Errors
+    /// [`TlsConfigError`].
+    pub fn from_rustls(mut config: rustls::ServerConfig) -> Result<Self, TlsConfigError> {
+        config.max_early_data_size = 0;
+        Ok(Self {
+            config: Arc::new(config),
+            initial: Initial::new()?,
+            pin: None,
+        })
+    }
+
+    /// What clients may pin. `None` for configurations made [`from_rustls`](Self::from_rustls).
+    #[must_use]
+    pub fn pin(&self) -> Option<Pin> {
+        self.pin
+    }
+}
+
+impl fmt::Debug for TlsServerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsServerConfig")
+            .field("pin", &self.pin)
+            .finish_non_exhaustive()
+    }
+}
+
+impl InitialCrypto for TlsServerConfig {
+    fn initial_keys(&self, client_dcid: &[u8], side: Side) -> Keys {
+        self.initial.initial_keys(client_dcid, side)
+    }
+
+    fn retry_tag(&self, original_dcid: &[u8], packet: &[u8]) -> [u8; RETRY_TAG_LEN] {
+        self.initial.retry_tag(original_dcid, packet)
+    }
+}
+
+impl ServerCrypto for TlsServerConfig {
+    fn start(&self, transport_parameters: Vec<u8>, _: u64) -> Result<Box<dyn Session>, StartError> {
+        let connection = rustls::quic::ServerConnection::new(
+            Arc::clone(&self.config),
+            rustls::quic::Version::V1,
+            transport_parameters,
+        )
+        .map_err(|e| StartError::Config(e.to_string()))?;
+        Ok(Box::new(TlsSession(connection.into())))
+    }
+}

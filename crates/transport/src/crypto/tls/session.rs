@@ -1,0 +1,147 @@
+//! rustls connections and keys behind this crate's traits.
+
+use rustls::quic;
+
+use super::error::handshake_error;
+use crate::crypto::{
+    DirectionalKeys, ExportError, HandshakeData, HandshakeError, HeaderKey, KeyChange, Keys,
+    OpenError, PacketKey, PacketKeys, PhaseKeys, SAMPLE_LEN, SealError, Session,
+};
+
+const TAG_LEN: usize = 16;
+
+pub(super) struct TlsSession(pub(super) quic::Connection);
+
+impl Session for TlsSession {
+    fn read_handshake(&mut self, bytes: &[u8]) -> Result<(), HandshakeError> {
+        self.0
+            .read_hs(bytes)
+            .map_err(|e| handshake_error(&e, self.0.alert()))
+    }
+
+    fn write_handshake(&mut self, out: &mut Vec<u8>) -> Option<KeyChange> {
+        let change = self.0.write_hs(out)?;
+        Some(match change {
+            quic::KeyChange::Handshake { keys } => KeyChange::Handshake(wrap(keys)),
+            quic::KeyChange::OneRtt { keys, next } => {
+                KeyChange::OneRtt(wrap(keys), Box::new(TlsPhases(next)))
+            }
+        })
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.0.is_handshaking()
+    }
+
+    fn peer_transport_parameters(&self) -> Option<&[u8]> {
+        self.0.quic_transport_parameters()
+    }
+
+    fn handshake_data(&self) -> HandshakeData {
+        HandshakeData {
+            protocol: self.0.alpn_protocol().map(<[u8]>::to_vec),
+            server_name: match &self.0 {
+                quic::Connection::Client(_) => None,
+                quic::Connection::Server(c) => c.server_name().map(str::to_owned),
+            },
+        }
+    }
+
+    fn peer_certificates(&self) -> Vec<Vec<u8>> {
+        self.0
+            .peer_certificates()
+            .unwrap_or(&[])
+            .iter()
+            .map(|c| c.to_vec())
+            .collect()
+    }
+
+    fn export_keying_material(
+        &self,
+        out: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportError> {
+        self.0
+            .export_keying_material(out, label, Some(context))
+            .map(|_| ())
+            .map_err(|_| ExportError)
+    }
+}
+
+struct TlsPhases(quic::Secrets);
+
+impl PhaseKeys for TlsPhases {
+    fn next_phase(&mut self) -> PacketKeys {
+        let keys = self.0.next_packet_keys();
+        PacketKeys {
+            local: Box::new(TlsPacketKey(keys.local)),
+            remote: Box::new(TlsPacketKey(keys.remote)),
+        }
+    }
+}
+
+/// Keys of one encryption level.
+pub(super) fn wrap(keys: quic::Keys) -> Keys {
+    let directional = |keys: quic::DirectionalKeys| DirectionalKeys {
+        header: Box::new(TlsHeaderKey(keys.header)),
+        packet: Box::new(TlsPacketKey(keys.packet)),
+    };
+    Keys {
+        local: directional(keys.local),
+        remote: directional(keys.remote),
+    }
+}
+
+pub(super) struct TlsHeaderKey(pub(super) Box<dyn quic::HeaderProtectionKey>);
+
+impl HeaderKey for TlsHeaderKey {
+    #[inline]
+    fn mask(&self, sample: &[u8; SAMPLE_LEN]) -> [u8; 5] {
+        // rustls masks headers but does not show masks. Masking a short header that announces a 4-byte
+        // packet number, all other bits 0, shows it.
+        const SHORT_WITH_FOUR: u8 = 0x03;
+        let mut first = SHORT_WITH_FOUR;
+        let mut number = [0; 4];
+        // Fails only for samples or numbers of another length.
+        let _ = self.0.encrypt_in_place(sample, &mut first, &mut number);
+        let [a, b, c, d] = number;
+        [first ^ SHORT_WITH_FOUR, a, b, c, d]
+    }
+}
+
+pub(super) struct TlsPacketKey(pub(super) Box<dyn quic::PacketKey>);
+
+impl PacketKey for TlsPacketKey {
+    #[inline]
+    fn seal(&self, pn: u64, packet: &mut [u8], header_len: usize) -> Result<(), SealError> {
+        let (header, rest) = packet.split_at_mut_checked(header_len).ok_or(SealError)?;
+        let (payload, room) = rest.split_last_chunk_mut::<TAG_LEN>().ok_or(SealError)?;
+        let tag = self
+            .0
+            .encrypt_in_place(pn, header, payload)
+            .map_err(|_| SealError)?;
+        *room = *tag.as_ref().first_chunk().ok_or(SealError)?;
+        Ok(())
+    }
+
+    #[inline]
+    fn open(&self, pn: u64, packet: &mut [u8], header_len: usize) -> Result<usize, OpenError> {
+        let (header, payload) = packet.split_at_mut_checked(header_len).ok_or(OpenError)?;
+        if payload.len() < TAG_LEN {
+            return Err(OpenError);
+        }
+        self.0
+            .decrypt_in_place(pn, header, payload)
+            .map(<[u8]>::len)
+            .map_err(|_| OpenError)
+    }
+
+    fn confidentiality_limit(&self) -> u64 {
+        self.0.confidentiality_limit()
+    }
+
+    fn integrity_limit(&self) -> u64 {
+        self.0.integrity_limit()
+    }
+}

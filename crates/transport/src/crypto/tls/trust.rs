@@ -1,0 +1,127 @@
+//! Which servers a client believes.
+
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, DigitallySignedStruct, OtherError, PeerIncompatible, RootCertStore,
+    SignatureScheme,
+};
+
+use super::TlsConfigError;
+use super::pin::{Pin, PinMismatch};
+
+/// Which servers a client believes.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Trust {
+    /// Those whose certificate chain ends at one of these roots and names the server.
+    Roots(Arc<RootCertStore>),
+    /// The one whose own certificate has this SHA-256, whatever its name, issuer and dates.
+    Pin(Pin),
+    /// Any. Protects against nobody who can alter packets; for tests.
+    Anyone,
+}
+
+impl Trust {
+    /// Trusts the certificate authorities (or self-signed servers) in a PEM text.
+    ///
+    /// # Errors
+    /// [`TlsConfigError::BadCertificate`] if it holds none, or one that does not parse.
+    pub fn from_ca_pem(pem: &[u8]) -> Result<Self, TlsConfigError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            certificate
+                .map_err(|e| TlsConfigError::BadCertificate(e.to_string()))
+                .and_then(|c| {
+                    roots
+                        .add(c)
+                        .map_err(|e| TlsConfigError::BadCertificate(e.to_string()))
+                })?;
+        }
+        if roots.is_empty() {
+            return Err(TlsConfigError::BadCertificate("it holds none".into()));
+        }
+        Ok(Self::Roots(Arc::new(roots)))
+    }
+
+    pub(super) fn verifier(
+        self,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Arc<dyn ServerCertVerifier>, TlsConfigError> {
+        let pin = match self {
+            Self::Roots(roots) => {
+                return WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider))
+                    .build()
+                    .map(|verifier| verifier as _)
+                    .map_err(|e| TlsConfigError::BadCertificate(e.to_string()));
+            }
+            Self::Pin(pin) => Some(pin),
+            Self::Anyone => None,
+        };
+        Ok(Arc::new(PinVerifier {
+            pin,
+            provider: Arc::clone(provider),
+        }))
+    }
+}
+
+/// Accepts one certificate, or any. The handshake's signature is verified in either case, so that the peer
+/// holds the certificate's key.
+#[derive(Debug)]
+struct PinVerifier {
+    pin: Option<Pin>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for PinVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let got = Pin::of(end_entity);
+        match self.pin {
+            Some(expected) if expected != got => Err(rustls::Error::InvalidCertificate(
+                CertificateError::Other(OtherError(Arc::new(PinMismatch { expected, got }))),
+            )),
+            _ => Ok(ServerCertVerified::assertion()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(PeerIncompatible::Tls12NotOffered.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(
+            message,
+            certificate,
+            signed,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}

@@ -1,0 +1,232 @@
+//! Address-validation tokens (RFC 9000 §8.1).
+//!
+//! A token shows that a client receives what is sent to its address. The server keeps nothing: all that it
+//! must know comes back sealed.
+//!
+//! ```text
+//!   kind (8)  nonce (96)  sealed by EndpointKey {
+//!     kind (8)  expires (64, ms since 1970)  IP address (8 family, 32 or 128)
+//!     Retry only: port (16)  original id (8 length, 0..160)  Retry's Source Connection ID (8 length, 0..160)
+//!   } tag (128)
+//! ```
+//!
+//! Wall time is passed in as a duration since 1970-01-01 UTC, so that tokens outlive a restart.
+
+use core::net::{IpAddr, SocketAddr};
+
+use rustc_hash::FxHashSet;
+
+use super::{EndpointKey, Random};
+use crate::Duration;
+use crate::wire::{ConnectionId, Reader};
+
+const RETRY: u8 = 1;
+const NEW: u8 = 2;
+const NONCE_LEN: usize = 12;
+/// No token of ours is longer: kind, nonce, contents at their longest, tag.
+const MAX_LEN: usize = 1 + NONCE_LEN + (1 + 8 + 17 + 2 + 21 + 21) + 16;
+
+/// What a valid token says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token {
+    /// Handed out in a Retry packet. Bound to address and port; good for one handshake.
+    Retry {
+        /// Destination Connection ID of the client's first Initial.
+        original_dcid: ConnectionId,
+        /// Source Connection ID of the Retry: the Destination Connection ID of the Initial that brings the
+        /// token back.
+        retry_scid: ConnectionId,
+    },
+    /// Handed out in a NEW_TOKEN frame for a later connection. Bound to the address alone, because another
+    /// connection comes from another port.
+    New {
+        /// Random, for [`ReplayFilter`].
+        id: u64,
+    },
+}
+
+/// A token that does not validate its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// Looks like one from a Retry packet, but is forged, expired, or of another client. The connection is
+    /// refused with INVALID_TOKEN (RFC 9000 §8.1.2).
+    #[error("invalid Retry token")]
+    InvalidRetry,
+    /// Any other token of no worth. The client counts as not validated (RFC 9000 §8.1.3).
+    #[error("token unknown, expired or of another address")]
+    Worthless,
+}
+
+/// Makes the token for a Retry packet to `client`, good until `expires`.
+#[must_use]
+pub fn retry(
+    key: &dyn EndpointKey,
+    random: &mut Random,
+    client: SocketAddr,
+    original_dcid: &ConnectionId,
+    retry_scid: &ConnectionId,
+    expires: Duration,
+) -> Vec<u8> {
+    let mut plain = start(RETRY, client.ip(), expires);
+    plain.extend_from_slice(&client.port().to_be_bytes());
+    for id in [original_dcid, retry_scid] {
+        plain.push(u8::try_from(id.len()).unwrap_or(0));
+        plain.extend_from_slice(id.as_slice());
+    }
+    finish(key, random.bytes(), &plain)
+}
+
+/// Makes a token for a NEW_TOKEN frame to a client at `client`, good until `expires`.
+#[must_use]
+pub fn new_token(
+    key: &dyn EndpointKey,
+    random: &mut Random,
+    client: IpAddr,
+    expires: Duration,
+) -> Vec<u8> {
+    finish(key, random.bytes(), &start(NEW, client, expires))
+}
+
+/// Reads a token that a client at `client` sent with an Initial packet to `dcid`.
+///
+/// # Errors
+/// [`TokenError`].
+pub fn open(
+    key: &dyn EndpointKey,
+    token: &[u8],
+    client: SocketAddr,
+    dcid: &ConnectionId,
+    now: Duration,
+) -> Result<Token, TokenError> {
+    let failure = match token.first() {
+        Some(&RETRY) => TokenError::InvalidRetry,
+        _ => TokenError::Worthless,
+    };
+    let mut buffer = [0u8; MAX_LEN];
+    let buffer = buffer.get_mut(..token.len()).ok_or(failure)?;
+    buffer.copy_from_slice(token);
+    let (kind, rest) = buffer.split_first_mut().ok_or(failure)?;
+    let (nonce, sealed) = rest.split_first_chunk_mut().ok_or(failure)?;
+    let plain = key.open(nonce, sealed).map_err(|_| failure)?;
+    parse(*kind, nonce, plain, client, dcid, now).ok_or(failure)
+}
+
+fn parse(
+    kind: u8,
+    nonce: &[u8; NONCE_LEN],
+    plain: &[u8],
+    client: SocketAddr,
+    dcid: &ConnectionId,
+    now: Duration,
+) -> Option<Token> {
+    let mut r = Reader::new(plain);
+    if r.get_u8().ok()? != kind || u64::from_be_bytes(r.get_array().ok()?) < millis(now) {
+        return None;
+    }
+    let ip = match r.get_u8().ok()? {
+        4 => IpAddr::from(r.get_array::<4>().ok()?),
+        6 => IpAddr::from(r.get_array::<16>().ok()?),
+        _ => return None,
+    };
+    if ip != client.ip().to_canonical() {
+        return None;
+    }
+    match kind {
+        RETRY => {
+            let port = r.get_u16().ok()?;
+            let mut id = || {
+                let len = usize::from(r.get_u8().ok()?);
+                ConnectionId::new(r.get_slice(len).ok()?).ok()
+            };
+            let (original_dcid, retry_scid) = (id()?, id()?);
+            (port == client.port() && retry_scid == *dcid).then_some(Token::Retry {
+                original_dcid,
+                retry_scid,
+            })
+        }
+        NEW => Some(Token::New {
+            id: u64::from_be_bytes(*nonce.first_chunk()?),
+        }),
+        _ => None,
+    }
+}
+
+fn millis(since_1970: Duration) -> u64 {
+    u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn start(kind: u8, client: IpAddr, expires: Duration) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(MAX_LEN);
+    plain.push(kind);
+    plain.extend_from_slice(&millis(expires).to_be_bytes());
+    // An IPv4 client of a dual-stack socket is the same client as that of an IPv4 socket.
+    match client.to_canonical() {
+        IpAddr::V4(ip) => {
+            plain.push(4);
+            plain.extend_from_slice(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            plain.push(6);
+            plain.extend_from_slice(&ip.octets());
+        }
+    }
+    plain
+}
+
+fn finish(key: &dyn EndpointKey, nonce: [u8; NONCE_LEN], plain: &[u8]) -> Vec<u8> {
+    let mut token = Vec::with_capacity(MAX_LEN);
+    token.extend(plain.first());
+    token.extend_from_slice(&nonce);
+    key.seal(&nonce, plain, &mut token);
+    token
+}
+
+/// Remembers which NEW_TOKEN tokens have been used, so that each validates one connection only
+/// (RFC 9000 §8.1.4), in bounded memory.
+///
+/// Two sets take turns, each for as long as a token lives; a token's use is remembered at least that long.
+/// When a set is full, unknown tokens count as used until the next turn: their clients are then validated
+/// by a Retry or the handshake itself.
+#[derive(Debug)]
+pub struct ReplayFilter {
+    lifetime: Duration,
+    capacity: usize,
+    current: FxHashSet<u64>,
+    previous: FxHashSet<u64>,
+    turn_ends: Duration,
+}
+
+impl ReplayFilter {
+    /// For tokens that live `lifetime`, remembering at most `capacity` of them per lifetime (about 9 bytes
+    /// each, twice).
+    #[must_use]
+    pub fn new(lifetime: Duration, capacity: usize) -> Self {
+        Self {
+            lifetime,
+            capacity,
+            current: FxHashSet::default(),
+            previous: FxHashSet::default(),
+            turn_ends: Duration::ZERO,
+        }
+    }
+
+    /// True, once, for the token with this id; `now` is wall time.
+    pub fn first_use(&mut self, id: u64, now: Duration) -> bool {
+        if now >= self.turn_ends {
+            self.previous = if now < self.turn_ends.saturating_add(self.lifetime) {
+                core::mem::take(&mut self.current)
+            } else {
+                self.current.clear();
+                FxHashSet::default()
+            };
+            self.turn_ends = now.saturating_add(self.lifetime);
+        }
+        if self.previous.contains(&id) || self.current.len() >= self.capacity {
+            return false;
+        }
+        self.current.insert(id)
+    }
+}
+
+#[cfg(test)]
+mod tests;

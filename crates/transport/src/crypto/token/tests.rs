@@ -1,0 +1,155 @@
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::crypto::null::NullEndpointKey;
+
+const NOW: Duration = Duration::from_secs(1_700_000_000);
+const LATER: Duration = Duration::from_secs(1_700_000_010);
+
+/// Every key that a build offers.
+fn keys() -> Vec<(Box<dyn EndpointKey>, Box<dyn EndpointKey>)> {
+    #[allow(unused_mut, reason = "grows with the feature below")]
+    let mut keys: Vec<(Box<dyn EndpointKey>, Box<dyn EndpointKey>)> = vec![(
+        Box::new(NullEndpointKey::new(1)),
+        Box::new(NullEndpointKey::new(2)),
+    )];
+    #[cfg(feature = "rustls")]
+    {
+        use crate::crypto::tls::EndpointSecret;
+        keys.push((
+            Box::new(EndpointSecret::new(&[1; 32]).unwrap()),
+            Box::new(EndpointSecret::new(&[2; 32]).unwrap()),
+        ));
+    }
+    keys
+}
+
+fn id(bytes: &[u8]) -> ConnectionId {
+    ConnectionId::new(bytes).unwrap()
+}
+
+fn v4(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), port))
+}
+
+fn v6(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv6Addr::LOCALHOST, port))
+}
+
+#[test]
+fn retry_token_comes_back_from_its_client_only() {
+    let (original, retry_id) = (id(&[1; 20]), id(&[2; 20]));
+    for (key, other_key) in keys() {
+        for client in [v4(4433), v6(4433)] {
+            let mut random = Random::from_u64(7);
+            let token = retry(&*key, &mut random, client, &original, &retry_id, LATER);
+            assert!(token.len() <= MAX_LEN);
+            let open = |key: &dyn EndpointKey, client, dcid, now| {
+                super::open(key, &token, client, dcid, now)
+            };
+            assert_eq!(
+                open(&*key, client, &retry_id, NOW),
+                Ok(Token::Retry {
+                    original_dcid: original,
+                    retry_scid: retry_id
+                })
+            );
+            let refused = Err(TokenError::InvalidRetry);
+            assert_eq!(open(&*other_key, client, &retry_id, NOW), refused);
+            assert_eq!(open(&*key, v4(4434), &retry_id, NOW), refused);
+            assert_eq!(open(&*key, v6(4434), &retry_id, NOW), refused);
+            assert_eq!(open(&*key, client, &original, NOW), refused);
+            let expired = LATER + Duration::from_millis(1);
+            assert_eq!(open(&*key, client, &retry_id, expired), refused);
+            assert!(open(&*key, client, &retry_id, LATER).is_ok());
+        }
+    }
+}
+
+#[test]
+fn new_token_survives_a_change_of_port_but_not_of_address() {
+    for (key, _) in keys() {
+        let token = new_token(&*key, &mut Random::from_u64(7), v4(1).ip(), LATER);
+        let open = |client| super::open(&*key, &token, client, &id(&[]), NOW);
+        assert!(matches!(open(v4(2)), Ok(Token::New { .. })));
+        let mapped = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped(), 3));
+        assert_eq!(open(mapped), open(v4(2)));
+        let other = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 2), 2));
+        assert_eq!(open(other), Err(TokenError::Worthless));
+    }
+}
+
+#[test]
+fn kinds_cannot_be_exchanged() {
+    for (key, _) in keys() {
+        let mut token = new_token(&*key, &mut Random::from_u64(7), v4(1).ip(), LATER);
+        token[0] = RETRY;
+        assert_eq!(
+            open(&*key, &token, v4(1), &id(&[]), NOW),
+            Err(TokenError::InvalidRetry)
+        );
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_noticed() {
+    for (key, _) in keys() {
+        let dcid = id(&[9; 8]);
+        let token = retry(
+            &*key,
+            &mut Random::from_u64(1),
+            v4(1),
+            &id(&[8; 8]),
+            &dcid,
+            LATER,
+        );
+        for bit in 0..token.len() * 8 {
+            let mut forged = token.clone();
+            forged[bit / 8] ^= 1 << (bit % 8);
+            assert!(
+                open(&*key, &forged, v4(1), &dcid, NOW).is_err(),
+                "bit {bit}"
+            );
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn garbage_is_refused(token in proptest::collection::vec(any::<u8>(), 0..200)) {
+        for (key, _) in keys() {
+            prop_assert!(open(&*key, &token, v4(1), &id(&[]), NOW).is_err());
+        }
+    }
+}
+
+#[test]
+fn token_counts_once_for_its_whole_life() {
+    let lifetime = Duration::from_secs(100);
+    let mut filter = ReplayFilter::new(lifetime, 1000);
+    let mut now = NOW;
+    for token in 0..50 {
+        assert!(filter.first_use(token, now));
+        for seconds in [0, 1, 50, 99, 100] {
+            let mut late = ReplayFilter {
+                current: filter.current.clone(),
+                previous: filter.previous.clone(),
+                ..filter
+            };
+            assert!(!late.first_use(token, now + Duration::from_secs(seconds)));
+        }
+        now += Duration::from_secs(7);
+    }
+}
+
+#[test]
+fn filter_is_bounded_and_recovers() {
+    let lifetime = Duration::from_secs(10);
+    let mut filter = ReplayFilter::new(lifetime, 100);
+    let accepted = (0..1000).filter(|n| filter.first_use(*n, NOW)).count();
+    assert_eq!(accepted, 100);
+    assert!(filter.current.len() + filter.previous.len() <= 200);
+    assert!(filter.first_use(5000, NOW + lifetime));
+}

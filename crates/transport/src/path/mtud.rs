@@ -1,0 +1,272 @@
+//! Datagram size of one path: DPLPMTUD (RFC 8899, RFC 9000 §14.3).
+//!
+//! Sizes are bytes of UDP payload, shim included.
+
+use crate::{Duration, Instant};
+
+/// What every QUIC path carries (RFC 9000 §14).
+pub const BASE_MTU: u16 = 1200;
+/// Probes of one size that must be lost until it counts as too large (RFC 8899 §5.1.2).
+const MAX_PROBES: u8 = 3;
+/// The search ends when it could gain less than this.
+const PRECISION: u16 = 12;
+/// When a finished search starts again (RFC 8899 §5.1.1, PMTU_RAISE_TIMER).
+const RAISE: Duration = Duration::from_secs(600);
+/// A black hole is suspected after this many rounds, this many losses and this many smaller packets through.
+const HOLE_ROUNDS: u32 = 3;
+const HOLE_LOSSES: u32 = 6;
+const HOLE_PASSED: u32 = 3;
+
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    number: u64,
+    size: u16,
+}
+
+/// Losses of packets that were larger than the base, since one was last acknowledged.
+#[derive(Clone, Copy, Debug, Default)]
+struct Suspicion {
+    /// First lost.
+    from: u64,
+    losses: u32,
+    /// Round trips with such losses: each begins with a packet sent after the round before was noticed.
+    rounds: u32,
+    round_noticed: Instant,
+    /// Packets no larger than the base that were sent after the first lost and acknowledged.
+    passed: u32,
+}
+
+/// The search for the largest datagram that a path carries.
+///
+/// A binary search, which tries the upper bound first: most paths are as wide as their ends. Probes are extra
+/// packets, so nothing but the probe is lost when one is too large.
+///
+/// A black hole (the path has become narrower) is told from random loss and from congestion by this: over three
+/// rounds nothing larger than the base gets through, while smaller packets do. One large packet acknowledged
+/// clears the suspicion. So that there are smaller ones, repeated PTO probes are limited to
+/// [`probe_limit`](Self::probe_limit).
+#[derive(Clone, Debug)]
+pub struct Mtud {
+    current: u16,
+    /// Configured bound or the peer's `max_udp_payload_size`, whichever is less.
+    ceiling: u16,
+    /// Largest size that may still work; the search is on while it is well above `current`.
+    high: u16,
+    /// The upper bound itself has been tried.
+    tried_high: bool,
+    failures: u8,
+    probe: Option<Probe>,
+    raise_at: Option<Instant>,
+    suspicion: Option<Suspicion>,
+    /// Largest number among acknowledged packets above the base.
+    largest_acked: Option<u64>,
+    holes: u64,
+}
+
+impl Mtud {
+    /// Begins at the base; never exceeds `ceiling` (the configuration's), if that is above the base.
+    #[must_use]
+    pub const fn new(ceiling: u16) -> Self {
+        let ceiling = if ceiling < BASE_MTU {
+            BASE_MTU
+        } else {
+            ceiling
+        };
+        Self {
+            current: BASE_MTU,
+            ceiling,
+            high: ceiling,
+            tried_high: false,
+            failures: 0,
+            probe: None,
+            raise_at: None,
+            suspicion: None,
+            largest_acked: None,
+            holes: 0,
+        }
+    }
+
+    /// The peer takes no larger datagrams than `limit` (its `max_udp_payload_size`).
+    pub fn set_peer_limit(&mut self, limit: u64) {
+        let limit = u16::try_from(limit).unwrap_or(u16::MAX).max(BASE_MTU);
+        self.ceiling = self.ceiling.min(limit);
+        self.high = self.high.min(self.ceiling);
+        self.current = self.current.min(self.ceiling);
+    }
+
+    /// Largest datagram to send, in bytes of UDP payload, shim included.
+    #[must_use]
+    #[inline]
+    pub const fn mtu(&self) -> u16 {
+        self.current
+    }
+
+    /// Largest QUIC packet behind a shim of `shim_len` bytes.
+    #[must_use]
+    #[inline]
+    pub const fn packet_limit(&self, shim_len: u16) -> u16 {
+        self.current.saturating_sub(shim_len)
+    }
+
+    /// Largest datagram for a PTO probe: the base from the second timeout in a row on.
+    #[must_use]
+    pub const fn probe_limit(&self, pto_count: u32) -> u16 {
+        if pto_count >= 2 {
+            BASE_MTU
+        } else {
+            self.current
+        }
+    }
+
+    /// Times that the path was found to have become narrower.
+    #[must_use]
+    pub const fn black_holes(&self) -> u64 {
+        self.holes
+    }
+
+    /// The size of the probe to send now, if one is wanted: PING and PADDING to exactly that many bytes.
+    pub fn poll_probe(&mut self, now: Instant) -> Option<u16> {
+        if self.probe.is_some() {
+            return None;
+        }
+        if self.raise_at.is_some_and(|at| now >= at) {
+            self.raise_at = None;
+            self.high = self.ceiling;
+            self.tried_high = false;
+            self.failures = 0;
+        }
+        let room = self.high.saturating_sub(self.current);
+        if room == 0 || (self.tried_high && room < PRECISION) {
+            return None;
+        }
+        Some(if self.tried_high {
+            self.current + room.div_ceil(2)
+        } else {
+            self.high
+        })
+    }
+
+    /// Packet `number` of `size` bytes left as a probe.
+    pub const fn on_probe_sent(&mut self, number: u64, size: u16) {
+        self.probe = Some(Probe { number, size });
+    }
+
+    /// When [`poll_probe`](Self::poll_probe) may want something without anything else happening.
+    #[must_use]
+    pub const fn deadline(&self) -> Option<Instant> {
+        self.raise_at
+    }
+
+    /// Packet `number` of `size` bytes was acknowledged. True if that raised the MTU.
+    #[inline]
+    pub fn on_acked(&mut self, now: Instant, number: u64, size: u16) -> bool {
+        if size <= BASE_MTU {
+            if let Some(s) = &mut self.suspicion
+                && number > s.from
+            {
+                s.passed += 1;
+            }
+            return false;
+        }
+        self.largest_acked = self.largest_acked.max(Some(number));
+        if self.suspicion.is_some_and(|s| number > s.from) {
+            self.suspicion = None;
+        }
+        match self.probe {
+            Some(probe) if probe.number == number => {
+                self.probe = None;
+                self.failures = 0;
+                self.tried_high |= probe.size == self.high;
+                let raised = probe.size > self.current;
+                self.current = self.current.max(probe.size);
+                self.finish(now);
+                raised
+            }
+            _ => false,
+        }
+    }
+
+    /// Packet `number` of `size` bytes, sent at `sent_at`, was lost. Call after
+    /// [`on_acked`](Self::on_acked) for the same ACK frame.
+    #[inline]
+    pub fn on_lost(&mut self, now: Instant, number: u64, size: u16, sent_at: Instant) {
+        if self.probe.is_some_and(|probe| probe.number == number) {
+            self.on_probe_failed(now);
+            return;
+        }
+        if size <= BASE_MTU || self.largest_acked.is_some_and(|l| number < l) {
+            return;
+        }
+        let s = self.suspicion.get_or_insert(Suspicion {
+            from: number,
+            ..Suspicion::default()
+        });
+        s.losses += 1;
+        if s.rounds == 0 || sent_at > s.round_noticed {
+            s.rounds += 1;
+            s.round_noticed = now;
+        }
+    }
+
+    fn on_probe_failed(&mut self, now: Instant) {
+        let Some(probe) = self.probe.take() else {
+            return;
+        };
+        self.failures += 1;
+        if self.failures >= MAX_PROBES {
+            self.too_large(now, probe.size);
+        }
+    }
+
+    fn too_large(&mut self, now: Instant, size: u16) {
+        self.failures = 0;
+        self.tried_high = true;
+        self.high = self.high.min(size - 1).max(self.current);
+        self.finish(now);
+    }
+
+    /// The system refused to send `size` bytes (EMSGSIZE). True if that lowered the MTU.
+    pub fn on_refused(&mut self, now: Instant, size: u16) -> bool {
+        if size <= BASE_MTU {
+            return false;
+        }
+        if self.probe.is_some_and(|probe| probe.size == size) {
+            self.probe = None;
+        }
+        let lowered = size <= self.current;
+        if lowered {
+            self.current = BASE_MTU;
+        }
+        self.too_large(now, size);
+        lowered
+    }
+
+    fn finish(&mut self, now: Instant) {
+        if self.tried_high
+            && self.high.saturating_sub(self.current) < PRECISION
+            && self.current < self.ceiling
+        {
+            self.raise_at = Some(now + RAISE);
+        }
+    }
+
+    /// An ACK frame, with what it acknowledged and what it made lost, has been dealt with. True if the path
+    /// has become narrower: the MTU is back at the base and the search begins anew below what no longer works.
+    pub fn settle(&mut self) -> bool {
+        let hole = self.suspicion.is_some_and(|s| {
+            s.rounds >= HOLE_ROUNDS && s.losses >= HOLE_LOSSES && s.passed >= HOLE_PASSED
+        });
+        if !hole || self.current == BASE_MTU {
+            return false;
+        }
+        self.holes += 1;
+        self.suspicion = None;
+        self.high = self.current - 1;
+        self.current = BASE_MTU;
+        self.tried_high = true;
+        self.failures = 0;
+        self.probe = None;
+        self.raise_at = None;
+        true
+    }
+}

@@ -1,0 +1,166 @@
+//! Is there something on the path that eats datagrams with a shim?
+
+use crate::{Duration, Instant};
+
+/// Shim lost and plain acknowledged, this often without a shim getting through: the path is plain.
+const PAIRS: u32 = 3;
+/// Packets with a shim that may be lost until a trial has failed.
+const TRIALS: u32 = 3;
+/// First wait until a plain path is tried again; doubled by every failure.
+const FIRST_RETRY: Duration = Duration::from_secs(30);
+const LONGEST_RETRY: Duration = Duration::from_secs(600);
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Shims are sent. Counts run since the last one that got through, and since the last pair.
+    Shims {
+        lost: u32,
+        plain_acked: u32,
+        pairs: u32,
+    },
+    /// None are.
+    Plain { retry_at: Instant },
+    /// One at a time is sent, to see.
+    Trial { outstanding: bool, lost: u32 },
+}
+
+/// Decides for each packet whether a shim goes in front.
+#[derive(Clone, Debug)]
+pub struct PlainPath {
+    state: State,
+    retry: Duration,
+    /// Largest number among acknowledged packets with a shim: losses from before it say nothing.
+    largest_acked: Option<u64>,
+    /// Packets from before this are of another state.
+    since: u64,
+    next: u64,
+}
+
+impl Default for PlainPath {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PlainPath {
+    const HOPEFUL: State = State::Shims {
+        lost: 0,
+        plain_acked: 0,
+        pairs: 0,
+    };
+
+    /// A new path, thought to let shims pass.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            state: Self::HOPEFUL,
+            retry: FIRST_RETRY,
+            largest_acked: None,
+            since: 0,
+            next: 0,
+        }
+    }
+
+    /// Whether the next ack-eliciting packet bears a shim. `probe` is the index of a PTO probe among those
+    /// of its timeout: every second goes plain.
+    pub fn wants_shim(&mut self, now: Instant, probe: Option<u8>) -> bool {
+        if let State::Plain { retry_at } = self.state
+            && now >= retry_at
+        {
+            self.state = State::Trial {
+                outstanding: false,
+                lost: 0,
+            };
+            self.since = self.next;
+        }
+        match self.state {
+            State::Shims { .. } => probe.is_none_or(|index| index % 2 == 0),
+            State::Plain { .. } => false,
+            State::Trial { outstanding, .. } => !outstanding,
+        }
+    }
+
+    /// True if shims are thought to get through.
+    #[must_use]
+    pub const fn passes_shims(&self) -> bool {
+        matches!(self.state, State::Shims { .. })
+    }
+
+    /// Ack-eliciting packet `number` left, with a shim or without.
+    #[inline]
+    pub const fn on_sent(&mut self, number: u64, shim: bool) {
+        self.next = number + 1;
+        if shim && let State::Trial { outstanding, .. } = &mut self.state {
+            *outstanding = true;
+        }
+    }
+
+    /// Ack-eliciting packet `number` was acknowledged.
+    #[inline]
+    pub fn on_acked(&mut self, number: u64, shim: bool) {
+        if number < self.since {
+            return;
+        }
+        if shim {
+            self.largest_acked = self.largest_acked.max(Some(number));
+            self.retry = FIRST_RETRY;
+            self.state = Self::HOPEFUL;
+        } else if let State::Shims { plain_acked, .. } = &mut self.state {
+            *plain_acked += 1;
+        }
+    }
+
+    /// Ack-eliciting packet `number` was lost. Call after [`on_acked`](Self::on_acked) for the same ACK frame.
+    /// True if this makes the path plain.
+    pub fn on_lost(&mut self, now: Instant, number: u64, shim: bool) -> bool {
+        if !shim || number < self.since || self.largest_acked.is_some_and(|l| number < l) {
+            return false;
+        }
+        match &mut self.state {
+            State::Shims { lost, .. } => {
+                *lost += 1;
+                false
+            }
+            State::Plain { .. } => false,
+            State::Trial { outstanding, lost } => {
+                *outstanding = false;
+                *lost += 1;
+                if *lost < TRIALS {
+                    return false;
+                }
+                self.retry = (self.retry * 2).min(LONGEST_RETRY);
+                self.state = State::Plain {
+                    retry_at: now + self.retry,
+                };
+                true
+            }
+        }
+    }
+
+    /// An ACK frame has been dealt with. True if the path turned plain.
+    pub fn settle(&mut self, now: Instant) -> bool {
+        let State::Shims {
+            lost,
+            plain_acked,
+            pairs,
+        } = &mut self.state
+        else {
+            return false;
+        };
+        let new = (*lost).min(*plain_acked);
+        if new == 0 {
+            return false;
+        }
+        *pairs += new;
+        *lost = 0;
+        *plain_acked = 0;
+        if *pairs < PAIRS {
+            return false;
+        }
+        self.since = self.next;
+        self.state = State::Plain {
+            retry_at: now + self.retry,
+        };
+        true
+    }
+}

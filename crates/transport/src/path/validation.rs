@@ -1,0 +1,184 @@
+//! Path validation (RFC 9000 §8.2).
+
+use crate::{Duration, Instant};
+
+/// Challenges sent before a path is given up: three, a probe timeout apart (RFC 9000 §8.2.4).
+const ATTEMPTS: usize = 3;
+/// Responses owed at most: a peer that floods challenges gets the latest answered.
+const MAX_RESPONSES: usize = 4;
+
+/// Content of PATH_CHALLENGE and PATH_RESPONSE.
+type Data = [u8; 8];
+
+/// The path answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validated {
+    /// From the challenge to its response: a first idea of the path's RTT.
+    pub rtt: Duration,
+    /// The challenge filled a datagram of 1200 bytes. If not, validate again with one that does
+    /// (RFC 9000 §8.2.1): the path may be too narrow.
+    pub full_size: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Challenge {
+    data: Data,
+    sent_at: Instant,
+    full_size: bool,
+}
+
+/// One attempt to validate a path, from the first challenge to the answer or the end.
+#[derive(Clone, Debug)]
+pub struct PathValidation {
+    challenges: [Option<Challenge>; ATTEMPTS],
+    sent: usize,
+    next_at: Instant,
+    period: Duration,
+}
+
+impl PathValidation {
+    /// Starts now. `pto` is the larger of the current probe timeout and that of an unknown path
+    /// (RFC 9000 §8.2.4).
+    #[must_use]
+    pub const fn new(now: Instant, pto: Duration) -> Self {
+        Self {
+            challenges: [None; ATTEMPTS],
+            sent: 0,
+            next_at: now,
+            period: pto,
+        }
+    }
+
+    /// True if a PATH_CHALLENGE with fresh random data should be sent.
+    #[must_use]
+    pub fn wants_challenge(&self, now: Instant) -> bool {
+        self.sent < ATTEMPTS && now >= self.next_at
+    }
+
+    /// A PATH_CHALLENGE with `data`, drawn at random for it, was sent.
+    pub fn on_challenge_sent(&mut self, now: Instant, data: Data, full_size: bool) {
+        if let Some(slot) = self.challenges.get_mut(self.sent) {
+            *slot = Some(Challenge {
+                data,
+                sent_at: now,
+                full_size,
+            });
+            self.sent += 1;
+        }
+        self.next_at = now + self.period;
+    }
+
+    /// A PATH_RESPONSE arrived, on whatever path (RFC 9000 §8.2.3). `None`: it answers none of ours.
+    #[must_use]
+    pub fn on_response(&self, now: Instant, data: Data) -> Option<Validated> {
+        let challenge = self.challenges.iter().flatten().find(|c| c.data == data)?;
+        Some(Validated {
+            rtt: now - challenge.sent_at,
+            full_size: challenge.full_size,
+        })
+    }
+
+    /// When to look again: for the next challenge, or for the end.
+    #[must_use]
+    pub const fn deadline(&self) -> Instant {
+        self.next_at
+    }
+
+    /// True if nobody answered: the path is not usable.
+    #[must_use]
+    pub fn failed(&self, now: Instant) -> bool {
+        self.sent == ATTEMPTS && now >= self.next_at
+    }
+}
+
+/// PATH_RESPONSEs owed to one path; the oldest give way.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PathResponses {
+    owed: [Data; MAX_RESPONSES],
+    len: usize,
+}
+
+impl PathResponses {
+    /// Nothing owed.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            owed: [[0; 8]; MAX_RESPONSES],
+            len: 0,
+        }
+    }
+
+    /// A PATH_CHALLENGE arrived.
+    pub fn on_challenge(&mut self, data: Data) {
+        if self.owed.iter().take(self.len).any(|&d| d == data) {
+            return;
+        }
+        if self.len == MAX_RESPONSES {
+            self.owed.rotate_left(1);
+            self.len -= 1;
+        }
+        if let Some(slot) = self.owed.get_mut(self.len) {
+            *slot = data;
+            self.len += 1;
+        }
+    }
+
+    /// The next response to send, on the path that the challenge came by. Sent once: the peer repeats itself.
+    pub fn pop(&mut self) -> Option<Data> {
+        if self.len == 0 {
+            return None;
+        }
+        let [data, ..] = self.owed;
+        self.owed.rotate_left(1);
+        self.len -= 1;
+        Some(data)
+    }
+
+    /// True if nothing is owed.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_challenges_and_any_answer_counts() {
+        let pto = Duration::from_secs(1);
+        let at = |s: u64| Instant::from_millis(1000 * s);
+        let mut v = PathValidation::new(at(0), pto);
+        assert!(v.wants_challenge(at(0)));
+        v.on_challenge_sent(at(0), [1; 8], false);
+        assert!(!v.wants_challenge(at(0)));
+        for n in 1..3u8 {
+            assert!(v.wants_challenge(v.deadline()) && !v.failed(v.deadline()));
+            v.on_challenge_sent(v.deadline(), [n + 1; 8], true);
+        }
+        assert!(!v.wants_challenge(at(9)));
+        assert_eq!(v.on_response(at(2), [9; 8]), None);
+        assert_eq!(
+            v.on_response(at(2), [1; 8]),
+            Some(Validated {
+                rtt: 2 * pto,
+                full_size: false
+            })
+        );
+        assert!(v.on_response(at(2), [3; 8]).is_some_and(|v| v.full_size));
+        assert!(!v.failed(at(2)) && v.failed(at(3)));
+    }
+
+    #[test]
+    fn a_flood_of_challenges_is_bounded() {
+        let mut owed = PathResponses::new();
+        for n in 0..100 {
+            owed.on_challenge([n; 8]);
+            owed.on_challenge([n; 8]);
+        }
+        let sent: Vec<u8> = core::iter::from_fn(|| owed.pop()).map(|d| d[0]).collect();
+        assert_eq!(sent, [96, 97, 98, 99]);
+        assert!(owed.is_empty());
+    }
+}

@@ -1,0 +1,305 @@
+//! What a receiver counts, and how a sender reads it.
+//!
+//! The receiver returns **totals since the path epoch began**, never increments, so a lost, thinned or late
+//! FEEDBACK frame loses nothing: the next difference carries it.
+//!
+//! | index | name | meaning |
+//! |---|---|---|
+//! | 0, 1, 2 | n1, n2, n3 | packets that arrived as LOW, HIGH, OVER |
+//! | 3 | n0 | packets without a signal: code 0, hop count 0, or an unsound shim |
+//! | 4, 5, 6, 7 | b1, b2, b3, b0 | their bytes of UDP payload, shim included |
+//! | 8 | sum_r | Σ r over LOW packets in 2⁻¹⁶; 65 536 for each without a carried r, and for r = 65 535 |
+//! | 9 | t_rho | of the latest packet with a sound shim, in ms |
+//! | 10 | hops | of that packet |
+//! | 11 | flags | of that packet: bit 0 BISE, bit 1 r carried |
+//! | 12 | router | of that packet |
+//! | 13 | load | of that packet, in 1/128 |
+//! | 14 | ttl | its IP TTL or hop limit plus 1; 0 if unknown |
+//!
+//! An unmarked LOW is no signal: senders stamp LOW themselves, so on a path without any VCP router
+//! all packets would say LOW. That is why a code counts only with a hop count of at least 1.
+//! The ECN carrier has no hop count; its codes count as they are and indices 9…13 stay 0.
+
+use core::{error, fmt, time::Duration};
+
+use pathmark_cc::{VcpCode, VcpFeedback};
+
+use crate::header::{Packet, R_ONE};
+
+/// How many counters there are.
+pub const LEN: usize = 15;
+
+/// Totals stop here (the largest QUIC varint), and with them the feedback. Nobody lives to see it.
+const CEILING: u64 = (1 << 62) - 1;
+/// r = 1 as the sum counts it.
+const ONE: u64 = 1 << 16;
+/// No UDP payload is longer.
+const LONGEST_PACKET: u64 = 65_535;
+
+const FLAG_BISE: u64 = 1;
+const FLAG_CARRIED_R: u64 = 2;
+
+/// Counters that cannot be: the sender ignores them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Implausible {
+    /// Not [`LEN`] counters.
+    Count,
+    /// A field is out of its range.
+    Range,
+    /// A total fell.
+    Backwards,
+    /// More packets counted than sent.
+    MorePacketsThanSent,
+    /// Bytes or Σr do not fit the packets they are of.
+    Sum,
+}
+
+impl Implausible {
+    /// One line that says what is wrong.
+    #[must_use]
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::Count => "not 15 VCP counters",
+            Self::Range => "VCP field out of range",
+            Self::Backwards => "VCP total ran backwards",
+            Self::MorePacketsThanSent => "more VCP packets counted than sent",
+            Self::Sum => "VCP bytes or r do not fit their packets",
+        }
+    }
+}
+
+impl fmt::Display for Implausible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.message())
+    }
+}
+
+impl error::Error for Implausible {}
+
+/// The totals of one path epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Packets per code: none, LOW, HIGH, OVER.
+    packets: [u64; 4],
+    /// Bytes of UDP payload per code.
+    bytes: [u64; 4],
+    /// Σ r over LOW packets.
+    sum_r: u64,
+    latest: Latest,
+}
+
+/// Fields of the latest packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Latest {
+    t_rho_ms: u16,
+    hops: u8,
+    bise: bool,
+    carried_r: bool,
+    router: u16,
+    load_128: u8,
+    ttl: Option<u8>,
+}
+
+impl Totals {
+    /// Counts a packet by its shim. `None`: the shim was not sound, so the packet says nothing.
+    #[inline]
+    pub fn count_shim(&mut self, shim: Option<&Packet<'_>>, bytes: u64, ttl: Option<u8>) {
+        let Some(shim) = shim else {
+            self.count(VcpCode::None, bytes, 0);
+            return;
+        };
+        self.latest = Latest {
+            t_rho_ms: shim.t_rho_ms(),
+            hops: shim.hops(),
+            bise: shim.bise(),
+            carried_r: shim.carries_r(),
+            router: shim.router(),
+            load_128: shim.load_128(),
+            ttl,
+        };
+        let code = if shim.hops() == 0 {
+            VcpCode::None
+        } else {
+            shim.code()
+        };
+        let r = if shim.carries_r() && shim.r() != R_ONE {
+            u64::from(shim.r())
+        } else {
+            ONE
+        };
+        self.count(code, bytes, r);
+    }
+
+    /// Counts a packet by the code in its ECN field.
+    #[inline]
+    pub fn count_ecn(&mut self, code: VcpCode, bytes: u64, ttl: Option<u8>) {
+        self.latest.ttl = ttl;
+        self.count(code, bytes, ONE);
+    }
+
+    #[inline]
+    fn count(&mut self, code: VcpCode, bytes: u64, r: u64) {
+        let [none, low, high, over] = &mut self.packets;
+        let [none_bytes, low_bytes, high_bytes, over_bytes] = &mut self.bytes;
+        let (packets, total) = match code {
+            VcpCode::None => (none, none_bytes),
+            VcpCode::Low => {
+                add(&mut self.sum_r, r);
+                (low, low_bytes)
+            }
+            VcpCode::High => (high, high_bytes),
+            VcpCode::Over => (over, over_bytes),
+        };
+        add(packets, 1);
+        add(total, bytes);
+    }
+
+    /// True until something was counted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.packets == [0; 4]
+    }
+
+    /// As they go into a FEEDBACK frame, in the order of the table above.
+    #[must_use]
+    pub fn encode(&self) -> [u64; LEN] {
+        let [n0, n1, n2, n3] = self.packets;
+        let [b0, b1, b2, b3] = self.bytes;
+        let latest = &self.latest;
+        let mut flags = 0;
+        if latest.bise {
+            flags |= FLAG_BISE;
+        }
+        if latest.carried_r {
+            flags |= FLAG_CARRIED_R;
+        }
+        [
+            n1,
+            n2,
+            n3,
+            n0,
+            b1,
+            b2,
+            b3,
+            b0,
+            self.sum_r,
+            latest.t_rho_ms.into(),
+            latest.hops.into(),
+            flags,
+            latest.router.into(),
+            latest.load_128.into(),
+            latest.ttl.map_or(0, |ttl| u64::from(ttl) + 1),
+        ]
+    }
+
+    /// Reads counters from a FEEDBACK frame. Unknown flags are ignored.
+    ///
+    /// # Errors
+    /// [`Implausible::Count`] or [`Implausible::Range`].
+    pub fn decode(counters: &[u64]) -> Result<Self, Implausible> {
+        let &[
+            n1,
+            n2,
+            n3,
+            n0,
+            b1,
+            b2,
+            b3,
+            b0,
+            sum_r,
+            t_rho,
+            hops,
+            flags,
+            router,
+            load,
+            ttl,
+        ] = counters.as_array::<LEN>().ok_or(Implausible::Count)?;
+        let range = |_| Implausible::Range;
+        Ok(Self {
+            packets: [n0, n1, n2, n3],
+            bytes: [b0, b1, b2, b3],
+            sum_r,
+            latest: Latest {
+                t_rho_ms: t_rho.try_into().map_err(range)?,
+                hops: hops.try_into().map_err(range)?,
+                bise: flags & FLAG_BISE != 0,
+                carried_r: flags & FLAG_CARRIED_R != 0,
+                router: router.try_into().map_err(range)?,
+                load_128: load.try_into().map_err(range)?,
+                ttl: match ttl.checked_sub(1) {
+                    None => None,
+                    Some(ttl) => Some(ttl.try_into().map_err(range)?),
+                },
+            },
+        })
+    }
+
+    /// What `self` adds to `older`. `sent` is the number of packets with the signal that were sent in the epoch
+    /// so far, `sent_ttl` the IP TTL that they were sent with, if known.
+    ///
+    /// # Errors
+    /// [`Implausible`]: the counters contradict `older`, `sent` or each other.
+    pub fn since(
+        &self,
+        older: &Self,
+        sent: u64,
+        sent_ttl: Option<u8>,
+    ) -> Result<VcpFeedback, Implausible> {
+        let counted = self
+            .packets
+            .iter()
+            .fold(0u64, |sum, &packets| sum.saturating_add(packets));
+        if counted > sent {
+            return Err(Implausible::MorePacketsThanSent);
+        }
+        let packets = fall_free(&self.packets, &older.packets)?;
+        let bytes = fall_free(&self.bytes, &older.bytes)?;
+        let [sum_r] = fall_free(&[self.sum_r], &[older.sum_r])?;
+        for (&packets, &bytes) in packets.iter().zip(&bytes) {
+            if bytes < packets || bytes > packets.saturating_mul(LONGEST_PACKET) {
+                return Err(Implausible::Sum);
+            }
+        }
+        let [_, low, _, _] = packets;
+        if sum_r > low.saturating_mul(ONE) {
+            return Err(Implausible::Sum);
+        }
+        let latest = &self.latest;
+        Ok(VcpFeedback {
+            packets,
+            bytes,
+            sum_r,
+            t_rho: Duration::from_millis(latest.t_rho_ms.into()),
+            hops: latest.hops,
+            bise: latest.bise,
+            carried_r: latest.carried_r,
+            router: latest.router,
+            load_128: latest.load_128,
+            unmarked_hop: match (sent_ttl, latest.ttl) {
+                // More TTL than it was sent with: someone on the way rewrote it, so it tells nothing.
+                (Some(sent), Some(arrived)) => sent
+                    .checked_sub(arrived)
+                    .map(|ip_hops| ip_hops > latest.hops),
+                _ => None,
+            },
+        })
+    }
+}
+
+#[inline]
+fn add(total: &mut u64, more: u64) {
+    *total = total.saturating_add(more).min(CEILING);
+}
+
+fn fall_free<const N: usize>(newer: &[u64; N], older: &[u64; N]) -> Result<[u64; N], Implausible> {
+    let mut differences = [0; N];
+    for ((difference, newer), older) in differences.iter_mut().zip(newer).zip(older) {
+        *difference = newer.checked_sub(*older).ok_or(Implausible::Backwards)?;
+    }
+    Ok(differences)
+}
+
+#[cfg(test)]
+#[path = "counters_tests.rs"]
+mod tests;

@@ -1,0 +1,281 @@
+use pathmark_shim::{FramingError, Kind, ip::Layout};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Repr, header::R_ONE};
+
+fn fresh() -> Repr {
+    Repr {
+        code: VcpCode::Low,
+        bise: true,
+        carries_r: true,
+        hops: 0,
+        router: 0,
+        r: R_ONE,
+        t_rho_ms: 0,
+        load_128: 0,
+        rtt_class: 47,
+    }
+}
+
+fn answer(code: VcpCode, r: Option<u16>, t_rho_ms: u64, load_128: u8) -> VcpAnswer {
+    VcpAnswer {
+        code,
+        r,
+        t_rho: Duration::from_millis(t_rho_ms),
+        load_128,
+    }
+}
+
+fn through(repr: Repr, answer: &VcpAnswer, router: u16) -> Repr {
+    let mut shim = repr.emit();
+    assert_eq!(mark_payload(&mut shim, answer, router), Outcome::Marked);
+    Repr::parse(&Packet::parse(&shim).unwrap())
+}
+
+/// Three routers by hand: BISE at low load, BISE at high load and a longer interval, plain VCP at a load in between.
+#[test]
+fn three_routers() {
+    let one = through(fresh(), &answer(VcpCode::Low, Some(30_000), 200, 60), 11);
+    assert_eq!(
+        one,
+        Repr {
+            hops: 1,
+            router: 11,
+            r: 30_000,
+            t_rho_ms: 200,
+            load_128: 60,
+            ..fresh()
+        }
+    );
+    let two = through(one, &answer(VcpCode::High, Some(40_000), 1250, 110), 22);
+    assert_eq!(
+        two,
+        Repr {
+            code: VcpCode::High,
+            hops: 2,
+            router: 22,
+            t_rho_ms: 1250,
+            load_128: 110,
+            ..one
+        }
+    );
+    let three = through(two, &answer(VcpCode::Low, None, 200, 109), 33);
+    assert_eq!(
+        three,
+        Repr {
+            bise: false,
+            hops: 3,
+            ..two
+        }
+    );
+    let tie = through(three, &answer(VcpCode::Low, None, 200, 110), 44);
+    assert_eq!(tie.router, 44, "of equal loads the later router is named");
+}
+
+#[test]
+fn code_0_stays_0() {
+    let mut shim = Repr {
+        code: VcpCode::None,
+        ..fresh()
+    }
+    .emit();
+    let before = shim;
+    let over = answer(VcpCode::Over, None, 200, 200);
+    assert_eq!(mark_payload(&mut shim, &over, 1), Outcome::Untouched);
+    assert_eq!(shim, before);
+}
+
+#[test]
+fn hops_saturate_and_t_rho_rounds_up() {
+    let repr = Repr {
+        hops: 255,
+        ..fresh()
+    };
+    assert_eq!(through(repr, &VcpAnswer::default(), 1).hops, 255);
+    let t_rho = |t_rho| {
+        let answer = VcpAnswer {
+            t_rho,
+            ..VcpAnswer::default()
+        };
+        through(fresh(), &answer, 1).t_rho_ms
+    };
+    assert_eq!(t_rho(Duration::from_nanos(200_000_001)), 201);
+    assert_eq!(t_rho(Duration::from_millis(200)), 200);
+    assert_eq!(t_rho(Duration::from_secs(70)), 65_535);
+    assert_eq!(t_rho(Duration::MAX), 65_535);
+}
+
+#[test]
+fn r_is_left_alone_where_it_is_not_carried() {
+    let repr = Repr {
+        carries_r: false,
+        ..fresh()
+    };
+    let marked = through(repr, &answer(VcpCode::Low, Some(5), 200, 1), 1);
+    assert_eq!(marked.r, R_ONE);
+    assert!(marked.bise, "a router that answers with r runs BISE");
+}
+
+#[test]
+fn damage_and_others_are_untouched() {
+    let over = answer(VcpCode::Over, None, 200, 200);
+    for bit in 0..128 {
+        let mut shim = fresh().emit();
+        shim[bit / 8] ^= 1 << (bit % 8);
+        let before = shim;
+        assert_eq!(mark_payload(&mut shim, &over, 1), Outcome::Untouched);
+        assert_eq!(shim, before);
+    }
+    let mut xcp = [0; LEN];
+    frame::seal(Kind::XCP, &mut xcp);
+    assert_eq!(Packet::parse(&xcp), Err(FramingError::Kind));
+    assert_eq!(mark_payload(&mut xcp, &over, 1), Outcome::Untouched);
+    assert_eq!(mark_payload(&mut [], &over, 1), Outcome::Untouched);
+}
+
+/// An IP packet with a UDP datagram and its right checksums, built field by field.
+fn packet(v6: bool, payload: &[u8]) -> Vec<u8> {
+    let udp_len = u16::try_from(8 + payload.len()).unwrap().to_be_bytes();
+    let mut bytes = Vec::new();
+    if v6 {
+        bytes.extend([0x60, 0, 0, 0]);
+        bytes.extend(udp_len);
+        bytes.extend([17, 64]);
+        bytes.extend([0x20, 1, 0x0D, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        bytes.extend([0x20, 1, 0x0D, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+    } else {
+        let len = u16::try_from(28 + payload.len()).unwrap().to_be_bytes();
+        bytes.extend([0x45, 0, len[0], len[1], 0, 0, 0x40, 0, 64, 17, 0, 0]);
+        bytes.extend([192, 0, 2, 1, 198, 51, 100, 2]);
+    }
+    bytes.extend([0xC0, 0, 0x11, 0x51]);
+    bytes.extend(udp_len);
+    bytes.extend([0, 0]);
+    bytes.extend(payload);
+    let ip = Layout::walk(&bytes).unwrap();
+    let udp = Datagram::locate(&bytes, &ip).unwrap();
+    let checksum = udp.compute_checksum(&bytes, &ip).to_be_bytes();
+    let at = udp.payload_offset() - 2;
+    bytes[at..at + 2].copy_from_slice(&checksum);
+    bytes
+}
+
+prop_compose! {
+    fn any_repr()(
+        code in 0..4u8, bise: bool, carries_r: bool, hops: u8, router: u16, r: u16, t_rho_ms: u16, load_128: u8,
+        rtt_class: u8,
+    ) -> Repr {
+        Repr { code: VcpCode::from_bits(code), bise, carries_r, hops, router, r, t_rho_ms, load_128, rtt_class }
+    }
+}
+
+prop_compose! {
+    fn any_answer()(code in 0..4u8, r: Option<u16>, t_rho in 0..100_000_000_000u64, load_128: u8) -> VcpAnswer {
+        VcpAnswer { code: VcpCode::from_bits(code), r, t_rho: Duration::from_nanos(t_rho), load_128 }
+    }
+}
+
+proptest! {
+    /// The code never falls along a path, 0 stays 0, and each field only moves its own way (SPEC §1.7.1).
+    #[test]
+    fn every_field_is_monotone(start in any_repr(), answers in proptest::collection::vec((any_answer(), any::<u16>()), 1..6)) {
+        let mut shim = start.emit();
+        let mut before = start;
+        for (answer, router) in &answers {
+            let outcome = mark_payload(&mut shim, answer, *router);
+            prop_assert_eq!(outcome == Outcome::Untouched, start.code == VcpCode::None);
+            let now = Repr::parse(&Packet::parse(&shim).unwrap());
+            prop_assert!(now.code >= before.code);
+            prop_assert!(now.r <= before.r);
+            prop_assert!(now.t_rho_ms >= before.t_rho_ms);
+            prop_assert!(now.load_128 >= before.load_128);
+            prop_assert!(now.bise <= before.bise);
+            prop_assert!(now.hops >= before.hops && now.hops - before.hops <= 1);
+            prop_assert_eq!(now.carries_r, before.carries_r);
+            prop_assert_eq!(now.rtt_class, before.rtt_class);
+            if outcome == Outcome::Marked {
+                prop_assert!(now.code >= answer.code);
+                prop_assert!(now.hops > 0);
+            } else {
+                prop_assert_eq!(now, start);
+            }
+            before = now;
+        }
+    }
+
+    /// Reserved bits pass through.
+    #[test]
+    fn reserved_bits_stay(repr in any_repr(), answer in any_answer(), reserved in 0..16u8) {
+        let mut shim = repr.emit();
+        shim[4] |= reserved;
+        frame::renew_check(&mut shim);
+        let _ = mark_payload(&mut shim, &answer, 9);
+        prop_assert_eq!(shim[4] & 0x0F, reserved);
+        prop_assert!(Packet::parse(&shim).is_ok());
+    }
+
+    /// Marking in an IP packet changes the shim as in a bare payload and the UDP checksum to that of a full
+    /// computation, and nothing else.
+    #[test]
+    fn incremental_checksum_equals_full(
+        v6: bool, repr in any_repr(), answer in any_answer(), router: u16,
+        behind in proptest::collection::vec(any::<u8>(), 0..60),
+    ) {
+        let mut payload = repr.emit().to_vec();
+        payload.extend(&behind);
+        let mut bytes = packet(v6, &payload);
+        let before = bytes.clone();
+        let ip = Layout::walk(&bytes).unwrap();
+        let udp = Datagram::locate(&bytes, &ip).unwrap();
+        let outcome = mark_packet(&mut bytes, &udp, 0, &answer, router, ChecksumState::Complete);
+        prop_assert_eq!(mark_payload(&mut payload, &answer, router), outcome);
+        let at = udp.payload_offset();
+        prop_assert_eq!(&bytes[at..], &payload[..]);
+        prop_assert_eq!(&bytes[..at - 2], &before[..at - 2]);
+        let field = u16::from_be_bytes([bytes[at - 2], bytes[at - 1]]);
+        prop_assert_eq!(field, udp.compute_checksum(&bytes, &ip));
+    }
+
+    /// Left alone: IPv4's 0 for "none", and the pseudo-header's sum that offload completes.
+    #[test]
+    fn checksums_that_are_not_complete_stay(repr in any_repr(), answer in any_answer(), partial: u16) {
+        let mut bytes = packet(false, &repr.emit());
+        for (field, state) in [(0, ChecksumState::Complete), (partial, ChecksumState::Partial)] {
+            bytes[26..28].copy_from_slice(&field.to_be_bytes());
+            let ip = Layout::walk(&bytes).unwrap();
+            let udp = Datagram::locate(&bytes, &ip).unwrap();
+            let _ = mark_packet(&mut bytes, &udp, 0, &answer, 1, state);
+            prop_assert_eq!([bytes[26], bytes[27]], field.to_be_bytes());
+        }
+    }
+
+    /// Each segment of a packet that offload will cut up is marked on its own.
+    #[test]
+    fn segments(answer in any_answer(), size in 16..60usize, count in 1..5usize) {
+        let mut payload = Vec::new();
+        for _ in 0..count {
+            let mut segment = fresh().emit().to_vec();
+            segment.resize(size, 0x55);
+            payload.extend(segment);
+        }
+        let mut bytes = packet(true, &payload);
+        let ip = Layout::walk(&bytes).unwrap();
+        let udp = Datagram::locate(&bytes, &ip).unwrap();
+        for segment in 0..count {
+            let outcome =
+                mark_packet(&mut bytes, &udp, segment * size, &answer, 1, ChecksumState::Complete);
+            prop_assert_eq!(outcome, Outcome::Marked);
+        }
+        for segment in udp.payload(&bytes).chunks(size) {
+            prop_assert_eq!(Packet::parse(segment).unwrap().hops(), 1);
+        }
+        // Segments may start at odd offsets: the checksum is right all the same.
+        let at = udp.payload_offset();
+        let field = u16::from_be_bytes([bytes[at - 2], bytes[at - 1]]);
+        prop_assert_eq!(field, udp.compute_checksum(&bytes, &ip));
+        let past_the_end =
+            mark_packet(&mut bytes, &udp, count * size, &answer, 1, ChecksumState::Complete);
+        prop_assert_eq!(past_the_end, Outcome::Untouched);
+    }
+}

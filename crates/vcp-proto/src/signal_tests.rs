@@ -1,0 +1,104 @@
+use std::time::Duration;
+
+use pathmark_cc::VcpFeedback;
+
+use super::*;
+
+fn arrived(shim: Option<&[u8]>, ecn: Ecn) -> Arrived<'_> {
+    Arrived {
+        shim,
+        ecn,
+        ttl: Some(64),
+        bytes: 1200,
+    }
+}
+
+fn vcp(feedback: Feedback) -> VcpFeedback {
+    match feedback {
+        Feedback::Vcp(feedback) => feedback,
+        other => panic!("not VCP: {other:?}"),
+    }
+}
+
+#[test]
+fn a_sender_fills_what_its_controller_asks() {
+    let mut request = Request::default();
+    request.bise = true;
+    request.min_rtt = Some(Duration::from_millis(10));
+    for (signal, carries_r) in [
+        (VcpSignal::new(), true),
+        (VcpSignal::new().with_lottery(), false),
+    ] {
+        let mut shim = vec![0xAA; signal.shim_len()];
+        signal.fill(&request, &mut shim);
+        let packet = Packet::parse(&shim).unwrap();
+        assert_eq!(packet.code(), VcpCode::Low);
+        assert!(packet.bise());
+        assert_eq!(packet.carries_r(), carries_r);
+        assert_eq!(packet.hops(), 0);
+        assert!(packet.min_rtt() >= request.min_rtt);
+    }
+    let mut wrong_size = [0xAA; 12];
+    VcpSignal::new().fill(&request, &mut wrong_size);
+    assert_eq!(wrong_size, [0xAA; 12]);
+}
+
+#[test]
+fn shims_are_counted_and_read_back() {
+    let signal = VcpSignal::new();
+    let mut meter = signal.meter();
+    assert_eq!(meter.counters(), None);
+    meter.on_packet(&arrived(None, Ecn::Ect0));
+    assert_eq!(
+        meter.counters(),
+        None,
+        "a packet sent without a shim is no VCP packet"
+    );
+
+    let mut shim = [0; 16];
+    signal.fill(&Request::default(), &mut shim);
+    meter.on_packet(&arrived(Some(&shim), Ecn::Ect0));
+    let first = meter.counters().unwrap();
+    let feedback = vcp(signal.difference(None, &first, 1).unwrap());
+    assert_eq!(
+        feedback.packets,
+        [1, 0, 0, 0],
+        "an unmarked LOW is no signal"
+    );
+    assert_eq!(feedback.unmarked_hop, Some(false));
+
+    let mut marked = Repr::parse(&Packet::parse(&shim).unwrap());
+    marked.hops = 1;
+    marked.code = VcpCode::High;
+    marked.t_rho_ms = 200;
+    meter.on_packet(&arrived(Some(&marked.emit()), Ecn::Ect0));
+    meter.on_packet(&arrived(Some(&[0xFF; 16]), Ecn::Ect0));
+    let second = meter.counters().unwrap();
+    let feedback = vcp(signal.difference(Some(&first), &second, 3).unwrap());
+    assert_eq!(feedback.packets, [1, 0, 1, 0]);
+    assert_eq!(feedback.bytes, [1200, 0, 1200, 0]);
+    assert_eq!(feedback.t_rho, Duration::from_millis(200));
+    assert_eq!(feedback.hops, 1);
+
+    assert!(signal.difference(Some(&second), &first, 3).is_err());
+    assert!(signal.difference(Some(&first), &second, 2).is_err());
+    assert!(signal.difference(None, &Counters::new(), 9).is_err());
+}
+
+#[test]
+fn the_ecn_carrier() {
+    let signal = VcpEcnSignal;
+    assert_eq!(signal.shim_len(), 0);
+    assert_eq!(signal.ecn(), Some(Ecn::Ect1));
+    let mut meter = signal.meter();
+    for ecn in [Ecn::Ect1, Ecn::Ect0, Ecn::Ce, Ecn::NotEct] {
+        meter.on_packet(&arrived(None, ecn));
+    }
+    let counters = meter.counters().unwrap();
+    let feedback = vcp(signal.difference(None, &counters, 4).unwrap());
+    assert_eq!(feedback.packets, [1, 1, 1, 1]);
+    assert_eq!(feedback.sum_r, 65_536);
+    assert_eq!(feedback.t_rho, Duration::ZERO);
+    assert!(!feedback.bise);
+    assert_eq!(feedback.unmarked_hop, None);
+}
