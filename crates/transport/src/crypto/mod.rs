@@ -29,6 +29,15 @@ pub mod reset;
 pub mod tls;
 pub mod token;
 
+#[cfg(test)]
+mod key_update_tests;
+#[cfg(all(test, feature = "rustls"))]
+mod rfc9001_tests;
+#[cfg(test)]
+mod session_tests;
+#[cfg(test)]
+pub(crate) mod testing;
+
 pub use error::{AeadLimitReached, CertificateProblem, ExportError, HandshakeError, StartError};
 pub use key_update::{KeyUpdateError, OneRttKeys, OpenFailure, Opened, Phase, SealFailure};
 pub use random::Random;

@@ -17,9 +17,16 @@ use library::{digest, hmac};
 
 use super::{EndpointKey, OpenError, RETRY_TAG_LEN};
 
-/// What rustls shall use.
+/// What rustls shall use: TLS 1.3 suites alone, AES-128 before AES-256, which costs a quarter more per packet
+/// for a margin that the rest of the handshake does not have.
 pub(super) fn tls_provider() -> Arc<rustls::crypto::CryptoProvider> {
-    Arc::new(tls::default_provider())
+    let mut provider = tls::default_provider();
+    provider.cipher_suites = vec![
+        tls::cipher_suite::TLS13_AES_128_GCM_SHA256,
+        tls::cipher_suite::TLS13_AES_256_GCM_SHA384,
+        tls::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+    ];
+    Arc::new(provider)
 }
 
 /// The cipher suite of Initial packets (RFC 9001 §5.2). `None` if the library was built without it.

@@ -14,6 +14,10 @@ mod error;
 mod pin;
 mod server;
 mod session;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 mod trust;
 
 pub use super::provider::{EndpointSecret, NoCipher};

@@ -1,0 +1,142 @@
+use super::testing::{SERVER_PEM, client, server, trust_ca};
+use super::*;
+use crate::crypto::testing::handshake;
+use crate::crypto::{CertificateProblem, ClientCrypto, HandshakeError, StartError};
+
+fn problem(trust: Trust, certificate: &str, name: &str) -> (CertificateProblem, u64) {
+    let outcome = handshake(
+        &client(trust, &[b"a"]),
+        &server(certificate, &[b"a"]),
+        name,
+        usize::MAX,
+    );
+    assert!(outcome.client.session.is_handshaking());
+    match outcome.failure {
+        Some(ref error @ HandshakeError::Certificate { ref problem, .. }) => {
+            (problem.clone(), error.code())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn completes(trust: Trust, certificate: &str, name: &str) {
+    let outcome = handshake(
+        &client(trust, &[b"a"]),
+        &server(certificate, &[b"a"]),
+        name,
+        usize::MAX,
+    );
+    assert_eq!(outcome.failure, None);
+    assert!(!outcome.client.session.is_handshaking());
+}
+
+#[test]
+fn authority_vouches_for_names_and_addresses() {
+    completes(trust_ca(), "server", "server.test");
+    completes(trust_ca(), "server", "127.0.0.1");
+}
+
+#[test]
+fn wrong_name_says_which_names_would_do() {
+    let (problem, code) = problem(trust_ca(), "server", "other.test");
+    let CertificateProblem::WrongName {
+        expected,
+        presented,
+    } = problem
+    else {
+        panic!("{problem:?}");
+    };
+    assert_eq!(expected, "other.test");
+    assert!(presented.contains("server.test"), "{presented}");
+    assert_eq!(code, 0x100 + 42);
+}
+
+#[test]
+fn expired_and_unknown_certificates_are_refused_with_their_alerts() {
+    assert_eq!(
+        problem(trust_ca(), "expired", "server.test"),
+        (CertificateProblem::Expired, 0x100 + 45)
+    );
+    // An authority that has nothing to do with it: another server's certificate as a root.
+    let trust = Trust::from_ca_pem(include_bytes!("testdata/expired.pem")).unwrap();
+    assert_eq!(
+        problem(trust, "server", "server.test"),
+        (CertificateProblem::UnknownIssuer, 0x100 + 48)
+    );
+}
+
+#[test]
+fn pin_accepts_its_certificate_whatever_name_and_dates() {
+    let pin = server("expired", &[b"a"]).pin().unwrap();
+    completes(Trust::Pin(pin), "expired", "anything.test");
+}
+
+#[test]
+fn other_pin_says_both_digests() {
+    let pin = server("expired", &[b"a"]).pin().unwrap();
+    let got = server("server", &[b"a"]).pin().unwrap();
+    let (problem, code) = problem(Trust::Pin(pin), "server", "server.test");
+    assert_eq!(
+        problem,
+        CertificateProblem::PinMismatch {
+            expected: pin.to_string(),
+            got: got.to_string()
+        }
+    );
+    assert_eq!(code, 0x100 + 46);
+}
+
+#[test]
+fn anyone_is_trusted_when_asked_for() {
+    completes(Trust::Anyone, "expired", "anything.test");
+}
+
+#[test]
+fn pin_is_the_fingerprint_that_openssl_prints() {
+    // openssl x509 -in server.pem -noout -fingerprint -sha256
+    let printed = "2D:D9:CA:8A:9B:0F:9F:98:AC:91:A1:50:F5:1B:BD:1A:83:88:BB:4D:5F:29:F5:68:16:84:58:B1:45:32:E3:8A";
+    assert_eq!(
+        printed.parse(),
+        Ok(server("server", &[b"a"]).pin().unwrap())
+    );
+    let pin: Pin = printed.parse().unwrap();
+    assert_eq!(pin.to_string().parse(), Ok(pin));
+    for bad in ["", "ab", &printed[1..], &format!("{printed}0"), "xy"] {
+        assert_eq!(bad.parse::<Pin>(), Err(BadPin));
+    }
+}
+
+#[test]
+fn client_sees_the_servers_chain() {
+    let outcome = handshake(
+        &client(Trust::Anyone, &[b"a"]),
+        &server("server", &[b"a"]),
+        "server.test",
+        usize::MAX,
+    );
+    let chain = outcome.client.session.peer_certificates();
+    assert_eq!(chain.len(), 1);
+    assert_eq!(Some(Pin::of(&chain[0])), server("server", &[b"a"]).pin());
+    assert!(outcome.server.session.peer_certificates().is_empty());
+}
+
+#[test]
+fn unusable_material_is_a_typed_error() {
+    let no_certificate = TlsServerConfig::from_pem(b"", b"", &[b"a"]);
+    assert!(matches!(
+        no_certificate,
+        Err(TlsConfigError::BadKey(_) | TlsConfigError::BadCertificate(_))
+    ));
+    let no_key = TlsServerConfig::from_pem(SERVER_PEM, b"", &[b"a"]);
+    assert!(matches!(no_key, Err(TlsConfigError::BadKey(_))));
+    let other_key =
+        TlsServerConfig::from_pem(SERVER_PEM, include_bytes!("testdata/expired.key"), &[b"a"]);
+    assert!(matches!(other_key, Err(TlsConfigError::Unusable(_))));
+    let no_root = Trust::from_ca_pem(b"nothing");
+    assert!(matches!(no_root, Err(TlsConfigError::BadCertificate(_))));
+    let bad_name = client(Trust::Anyone, &[b"a"]).start("no such name", Vec::new(), 0);
+    assert_eq!(
+        bad_name.err(),
+        Some(StartError::BadServerName("no such name".into()))
+    );
+}
