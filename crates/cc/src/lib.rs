@@ -27,11 +27,14 @@
 )]
 
 mod arith;
+mod bise;
 mod controller;
 mod cubic;
 mod feedback;
 mod link;
 mod loss_based;
+mod loss_ratio;
+mod loss_rule;
 mod newreno;
 mod passive;
 mod registry;
@@ -39,8 +42,11 @@ mod slow_start;
 #[cfg(test)]
 mod testing;
 mod time;
+mod vcp;
 mod window;
+mod wlte;
 
+pub use bise::{Bise, BiseParams, Draw, Marking};
 pub use controller::{Acked, Controller, Limit, Lost, Metrics, PacketState, Phase, Request, Sent};
 pub use cubic::{Cubic, CubicController};
 pub use feedback::{Feedback, VcpFeedback};
@@ -48,8 +54,14 @@ pub use link::{
     Answer, Arrival, Carried, LinkController, LinkMetrics, VcpAnswer, VcpCarried, VcpCode,
 };
 pub use loss_based::{Avoidance, Cause, Growth, LossBased, StartRule};
+pub use loss_rule::{Halving, LossRule, LossView, Verdict};
 pub use newreno::{NewReno, Reno};
 pub use passive::Passive;
 pub use registry::{Algorithm, LinkAlgorithm, ParseError};
 pub use slow_start::{HyStart, SlowStart};
 pub use time::{Duration, Instant};
+pub use vcp::{
+    AiBase, AiGrowth, Carrier, Interval, LinkRule, Load, Mark, Plain, QueueFilter, VcpLink,
+    VcpLinkParams, VcpParams, VcpSender,
+};
+pub use wlte::Wlte;

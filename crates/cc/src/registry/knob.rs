@@ -35,10 +35,13 @@ pub(crate) fn split(text: &str) -> Result<(&str, Option<&str>), ParseError> {
     }
 }
 
-/// Applies `options` (`key=value,key=value`) to `config`.
+/// A table of options, in pieces that several algorithms may share.
+pub(crate) type Knobs<'a, C> = &'a [&'static [Knob<C>]];
+
+/// Applies `options` (`key=value,key=value`) to `config`, in the order in which they stand.
 pub(crate) fn apply<C>(
     name: &'static str,
-    knobs: &[Knob<C>],
+    knobs: Knobs<'_, C>,
     config: &mut C,
     options: Option<&str>,
 ) -> Result<(), ParseError> {
@@ -47,8 +50,8 @@ pub(crate) fn apply<C>(
     for part in parts.filter(|part| !part.is_empty()) {
         let (key, given) = part.split_once('=').unwrap_or((part, ""));
         let (key, given) = (key.trim_end(), given.trim_start());
-        let Some(knob) = knobs.iter().find(|knob| knob.key == key) else {
-            let keys = knobs.iter().map(|knob| knob.key);
+        let Some(knob) = knobs.iter().copied().flatten().find(|knob| knob.key == key) else {
+            let keys = knobs.iter().copied().flatten().map(|knob| knob.key);
             return Err(match value::nearest(key, keys) {
                 Some(nearest) => ParseError::UnknownOption {
                     name,
@@ -75,13 +78,13 @@ pub(crate) fn apply<C>(
 pub(crate) fn show<C>(
     f: &mut fmt::Formatter<'_>,
     name: &str,
-    knobs: &[Knob<C>],
+    knobs: Knobs<'_, C>,
     config: &C,
     default: &C,
 ) -> fmt::Result {
     f.write_str(name)?;
     let mut separator = '[';
-    for knob in knobs {
+    for knob in knobs.iter().copied().flatten() {
         let text = (knob.show)(config);
         if text != (knob.show)(default) {
             write!(f, "{separator}{}={text}", knob.key)?;

@@ -4,9 +4,16 @@ use core::fmt;
 use core::str::FromStr;
 
 use super::error::ParseError;
-use super::knob;
-use super::value;
-use crate::{Instant, LinkController, Passive};
+use super::knob::{self, Knob};
+use super::value::{self, duration, ppm, show_duration, show_ppm, show_switch, switch};
+use super::vcp::interval;
+use crate::{
+    Bise, BiseParams, Draw, Duration, Instant, Interval, LinkController, Marking, Passive, Plain,
+    QueueFilter, VcpLink, VcpLinkParams,
+};
+
+/// Longest automatic interval unless `t_rho_max` says otherwise.
+const AUTO_CEILING: Duration = Duration::from_secs(10);
 
 /// A port's law and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,11 +24,229 @@ pub struct LinkAlgorithm {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Law {
     None,
+    Vcp(VcpLinkConfig),
+}
+
+/// A VCP port with or without BISE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct VcpLinkConfig {
+    params: VcpLinkParams,
+    bise: Option<BiseParams>,
+}
+
+impl VcpLinkConfig {
+    fn new(bise: bool) -> Self {
+        let mut params = VcpLinkParams::default();
+        if bise {
+            params.t_rho = Interval::Auto {
+                ceiling: AUTO_CEILING,
+            };
+        }
+        Self {
+            params,
+            bise: bise.then(BiseParams::default),
+        }
+    }
+
+    const fn name(&self) -> &'static str {
+        match self.bise {
+            None => "vcp",
+            Some(_) => "vcp+bise",
+        }
+    }
+}
+
+const COMMON: &[Knob<VcpLinkConfig>] = &[
+    Knob {
+        key: "paper",
+        expects: "nothing: `paper` selects the papers' own rules; options after it may still differ",
+        set: |config, text| {
+            if switch(text)? {
+                config.params.as_published();
+                if let Some(bise) = &mut config.bise {
+                    bise.as_published();
+                }
+            }
+            Some(())
+        },
+        show: |_| String::new(),
+    },
+    Knob {
+        key: "t_rho",
+        expects: "`auto`, or a time from 1ms to 65.535s, such as 200ms",
+        set: |config, text| {
+            config.params.t_rho = match text {
+                "auto" => Interval::Auto {
+                    ceiling: AUTO_CEILING,
+                },
+                _ => Interval::Fixed(interval(text)?),
+            };
+            Some(())
+        },
+        show: |config| match config.params.t_rho {
+            Interval::Auto { .. } => "auto".to_owned(),
+            Interval::Fixed(fixed) => show_duration(fixed),
+        },
+    },
+    Knob {
+        key: "t_rho_max",
+        expects: "a time from 1ms to 65.535s after `t_rho=auto`, such as 10s",
+        set: |config, text| {
+            let most = interval(text)?;
+            match &mut config.params.t_rho {
+                Interval::Auto { ceiling } => *ceiling = most,
+                Interval::Fixed(_) => return None,
+            }
+            Some(())
+        },
+        show: |config| match config.params.t_rho {
+            Interval::Auto { ceiling } => show_duration(ceiling),
+            Interval::Fixed(_) => show_duration(AUTO_CEILING),
+        },
+    },
+    Knob {
+        key: "t_q",
+        expects: "a time from 100us to 1s, such as 10ms",
+        set: |config, text| {
+            let t_q = duration(text)?;
+            if !(Duration::from_micros(100)..=Duration::from_secs(1)).contains(&t_q) {
+                return None;
+            }
+            config.params.t_q = t_q;
+            Some(())
+        },
+        show: |config| show_duration(config.params.t_q),
+    },
+    Knob {
+        key: "kappa",
+        expects: "the weight of the queue from 0 to 1, such as 0.5",
+        set: |config, text| {
+            config.params.kappa_ppm = ppm(text, 0, 1_000_000)?;
+            Some(())
+        },
+        show: |config| show_ppm(config.params.kappa_ppm),
+    },
+    Knob {
+        key: "gamma",
+        expects: "the usable share of the capacity from 0.5 to 1, such as 0.98",
+        set: |config, text| {
+            config.params.gamma_ppm = ppm(text, 500_000, 1_000_000)?;
+            Some(())
+        },
+        show: |config| show_ppm(config.params.gamma_ppm),
+    },
+    Knob {
+        key: "queue",
+        expects: "`lowpass`, `mean` or `min`",
+        set: |config, text| {
+            config.params.queue = match text {
+                "lowpass" => QueueFilter::LowPass,
+                "mean" => QueueFilter::Mean,
+                "min" => QueueFilter::Min,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |config| {
+            match config.params.queue {
+                QueueFilter::LowPass => "lowpass",
+                QueueFilter::Mean => "mean",
+                QueueFilter::Min => "min",
+            }
+            .to_owned()
+        },
+    },
+    Knob {
+        key: "restart",
+        expects: "`yes` or `no`",
+        set: |config, text| {
+            config.params.restart = switch(text)?;
+            Some(())
+        },
+        show: |config| show_switch(config.params.restart),
+    },
+];
+
+const BISE: &[Knob<VcpLinkConfig>] = &[
+    Knob {
+        key: "epsilon",
+        expects: "the senders' ε from 0.000001 to 100, such as 10",
+        set: |config, text| {
+            config.bise.as_mut()?.epsilon_ppm = ppm(text, 1, 100_000_000)?;
+            Some(())
+        },
+        show: |config| show_bise(config, |bise| show_ppm(bise.epsilon_ppm)),
+    },
+    Knob {
+        key: "k",
+        expects: "the share of the gap closed per interval, from 0.01 to 0.99, such as 0.33",
+        set: |config, text| {
+            config.bise.as_mut()?.k_ppm = ppm(text, 10_000, 990_000)?;
+            Some(())
+        },
+        show: |config| show_bise(config, |bise| show_ppm(bise.k_ppm)),
+    },
+    Knob {
+        key: "target",
+        expects: "the load aimed at from 0.5 to 1, such as 1",
+        set: |config, text| {
+            config.bise.as_mut()?.target_ppm = ppm(text, 500_000, 1_000_000)?;
+            Some(())
+        },
+        show: |config| show_bise(config, |bise| show_ppm(bise.target_ppm)),
+    },
+    Knob {
+        key: "x_ref",
+        expects: "an RTT as a share of the interval from 0.01 to 1, such as 1",
+        set: |config, text| {
+            config.bise.as_mut()?.x_ref_ppm = ppm(text, 10_000, 1_000_000)?;
+            Some(())
+        },
+        show: |config| show_bise(config, |bise| show_ppm(bise.x_ref_ppm)),
+    },
+    Knob {
+        key: "ceiling",
+        expects: "the load up to which MI and AI are mixed, from 0.5 to 1, such as 0.98",
+        set: |config, text| {
+            config.bise.as_mut()?.ceiling_ppm = ppm(text, 500_000, 1_000_000)?;
+            Some(())
+        },
+        show: |config| show_bise(config, |bise| show_ppm(bise.ceiling_ppm)),
+    },
+    Knob {
+        key: "marking",
+        expects: "`carried`, `lottery`, `lottery-random` or `lottery-diffusion`",
+        set: |config, text| {
+            config.bise.as_mut()?.marking = match text {
+                "carried" => Marking::Carried,
+                "lottery" => Marking::Lottery(Draw::Weyl),
+                "lottery-random" => Marking::Lottery(Draw::Random),
+                "lottery-diffusion" => Marking::Lottery(Draw::Diffusion),
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |config| {
+            show_bise(config, |bise| {
+                match bise.marking {
+                    Marking::Carried => "carried",
+                    Marking::Lottery(Draw::Random) => "lottery-random",
+                    Marking::Lottery(Draw::Weyl) => "lottery",
+                    Marking::Lottery(Draw::Diffusion) => "lottery-diffusion",
+                }
+                .to_owned()
+            })
+        },
+    },
+];
+
+fn show_bise(config: &VcpLinkConfig, show: impl FnOnce(&BiseParams) -> String) -> String {
+    config.bise.as_ref().map_or_else(String::new, show)
 }
 
 impl LinkAlgorithm {
     /// All names, without options.
-    pub const NAMES: &[&str] = &["none"];
+    pub const NAMES: &[&str] = &["none", "vcp", "vcp+bise"];
 
     /// Reads a name, with options in brackets.
     ///
@@ -34,10 +259,12 @@ impl LinkAlgorithm {
                 knob::apply("none", &[], &mut (), options)?;
                 Law::None
             }
+            "vcp" => Law::Vcp(vcp_family(VcpLinkConfig::new(false), options)?),
+            "vcp+bise" => Law::Vcp(vcp_family(VcpLinkConfig::new(true), options)?),
             _ => {
                 return Err(ParseError::UnknownName {
                     given: name.to_owned(),
-                    nearest: value::nearest(name, Self::NAMES.iter().copied()).unwrap_or("none"),
+                    nearest: value::nearest(name, Self::NAMES.iter().copied()).unwrap_or("vcp"),
                     known: Self::NAMES,
                 });
             }
@@ -47,9 +274,10 @@ impl LinkAlgorithm {
 
     /// The name without options.
     #[must_use]
-    pub fn name(&self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         match &self.law {
             Law::None => "none",
+            Law::Vcp(config) => config.name(),
         }
     }
 
@@ -62,11 +290,33 @@ impl LinkAlgorithm {
         bytes_per_second: u64,
         seed: u64,
     ) -> Box<dyn LinkController> {
-        let _ = (now, bytes_per_second, seed);
         match &self.law {
             Law::None => Box::new(Passive),
+            Law::Vcp(config) => {
+                let params = config.params.clone();
+                match config.bise {
+                    None => Box::new(VcpLink::new(now, bytes_per_second, params, Plain)),
+                    Some(bise) => {
+                        let rule = Bise::new(bise, seed);
+                        Box::new(VcpLink::new(now, bytes_per_second, params, rule))
+                    }
+                }
+            }
         }
     }
+}
+
+fn vcp_knobs(config: &VcpLinkConfig) -> [&'static [Knob<VcpLinkConfig>]; 2] {
+    [COMMON, config.bise.map_or(&[][..], |_| BISE)]
+}
+
+fn vcp_family(
+    mut config: VcpLinkConfig,
+    options: Option<&str>,
+) -> Result<VcpLinkConfig, ParseError> {
+    let knobs = vcp_knobs(&config);
+    knob::apply(config.name(), &knobs, &mut config, options)?;
+    Ok(config)
 }
 
 impl FromStr for LinkAlgorithm {
@@ -78,6 +328,12 @@ impl FromStr for LinkAlgorithm {
 
 impl fmt::Display for LinkAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        match &self.law {
+            Law::None => f.write_str("none"),
+            Law::Vcp(config) => {
+                let default = VcpLinkConfig::new(config.bise.is_some());
+                knob::show(f, self.name(), &vcp_knobs(config), config, &default)
+            }
+        }
     }
 }

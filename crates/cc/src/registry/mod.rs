@@ -8,6 +8,7 @@ mod knob;
 mod link;
 mod sender;
 mod value;
+mod vcp;
 
 #[cfg(test)]
 mod tests;

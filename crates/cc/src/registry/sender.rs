@@ -6,7 +6,8 @@ use core::str::FromStr;
 use super::error::ParseError;
 use super::knob::{self, Knob};
 use super::value;
-use crate::{Controller, CubicController, Instant, NewReno};
+use super::vcp::{self, VcpConfig};
+use crate::{Carrier, Controller, CubicController, Halving, Instant, NewReno, VcpSender};
 
 /// Most packets that an initial window may have.
 const MAX_INITIAL_WINDOW: u32 = 10_000;
@@ -21,6 +22,7 @@ pub struct Algorithm {
 enum Law {
     Cubic(LossBasedConfig),
     NewReno(LossBasedConfig),
+    Vcp(VcpConfig),
 }
 
 /// Options of loss-based laws.
@@ -30,9 +32,12 @@ struct LossBasedConfig {
     initial_window: Option<u32>,
 }
 
+/// What `iw` takes.
+pub(super) const INITIAL_WINDOW: &str = "a number of packets from 1 to 10000, or `auto`";
+
 const LOSS_BASED: &[Knob<LossBasedConfig>] = &[Knob {
     key: "iw",
-    expects: "a number of packets from 1 to 10000, or `auto`",
+    expects: INITIAL_WINDOW,
     set: |config, text| {
         config.initial_window = initial_window(text)?;
         Some(())
@@ -58,7 +63,14 @@ pub(super) fn show_initial_window(packets: Option<u32>) -> String {
 
 impl Algorithm {
     /// All names, without options.
-    pub const NAMES: &[&str] = &["cubic", "newreno"];
+    pub const NAMES: &[&str] = &[
+        "vcp+bise+wlte",
+        "vcp",
+        "vcp+bise",
+        "vcp+wlte",
+        "cubic",
+        "newreno",
+    ];
 
     /// Reads a name, with options in brackets.
     ///
@@ -69,6 +81,10 @@ impl Algorithm {
         let law = match name {
             "cubic" => Law::Cubic(loss_based("cubic", options)?),
             "newreno" => Law::NewReno(loss_based("newreno", options)?),
+            "vcp" => Law::Vcp(vcp_family(VcpConfig::new(false, false), options)?),
+            "vcp+bise" => Law::Vcp(vcp_family(VcpConfig::new(true, false), options)?),
+            "vcp+wlte" => Law::Vcp(vcp_family(VcpConfig::new(false, true), options)?),
+            "vcp+bise+wlte" => Law::Vcp(vcp_family(VcpConfig::new(true, true), options)?),
             _ => {
                 return Err(ParseError::UnknownName {
                     given: name.to_owned(),
@@ -86,23 +102,60 @@ impl Algorithm {
         match &self.law {
             Law::Cubic(_) => "cubic",
             Law::NewReno(_) => "newreno",
+            Law::Vcp(config) => config.name(),
+        }
+    }
+
+    /// Where routers' codes travel, if the law listens to any.
+    #[must_use]
+    pub const fn carrier(&self) -> Option<Carrier> {
+        match &self.law {
+            Law::Cubic(_) | Law::NewReno(_) => None,
+            Law::Vcp(config) => Some(config.params.carrier),
         }
     }
 
     /// A controller for a path that begins at `now` and carries datagrams of `mtu` bytes of UDP payload.
     #[must_use]
     pub fn controller(&self, now: Instant, mtu: u16) -> Box<dyn Controller> {
-        let _ = now;
         match &self.law {
             Law::Cubic(config) => Box::new(CubicController::cubic(mtu, config.initial_window)),
             Law::NewReno(config) => Box::new(NewReno::newreno(mtu, config.initial_window)),
+            Law::Vcp(config) => {
+                let params = config.params.clone();
+                match config.wlte {
+                    Some(wlte) => Box::new(VcpSender::new(self.name(), now, mtu, params, wlte)),
+                    None => Box::new(VcpSender::new(self.name(), now, mtu, params, Halving)),
+                }
+            }
         }
     }
 }
 
 fn loss_based(name: &'static str, options: Option<&str>) -> Result<LossBasedConfig, ParseError> {
     let mut config = LossBasedConfig::default();
-    knob::apply(name, LOSS_BASED, &mut config, options)?;
+    knob::apply(name, &[LOSS_BASED], &mut config, options)?;
+    Ok(config)
+}
+
+/// Tables of options of a VCP sender.
+fn vcp_knobs(config: &VcpConfig) -> [&'static [Knob<VcpConfig>]; 3] {
+    let bise = config
+        .params
+        .bise_epsilon_ppm
+        .map_or(&[][..], |_| vcp::BISE);
+    let wlte = config.wlte.map_or(&[][..], |_| vcp::WLTE);
+    [vcp::COMMON, bise, wlte]
+}
+
+fn vcp_family(mut config: VcpConfig, options: Option<&str>) -> Result<VcpConfig, ParseError> {
+    let knobs = vcp_knobs(&config);
+    knob::apply(config.name(), &knobs, &mut config, options)?;
+    if config.params.carrier == Carrier::Ecn && config.name() != "vcp" {
+        return Err(ParseError::Conflict {
+            why: "the ECN field has no room for BISE's r and no proof of a router for WLTE: write `vcp[carrier=ecn]`",
+        });
+    }
     Ok(config)
 }
 
@@ -119,10 +172,17 @@ impl fmt::Display for Algorithm {
             Law::Cubic(config) | Law::NewReno(config) => knob::show(
                 f,
                 self.name(),
-                LOSS_BASED,
+                &[LOSS_BASED],
                 config,
                 &LossBasedConfig::default(),
             ),
+            Law::Vcp(config) => {
+                let default = VcpConfig::new(
+                    config.params.bise_epsilon_ppm.is_some(),
+                    config.wlte.is_some(),
+                );
+                knob::show(f, self.name(), &vcp_knobs(config), config, &default)
+            }
         }
     }
 }

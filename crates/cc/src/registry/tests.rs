@@ -72,3 +72,67 @@ fn durations_have_units() {
         assert_eq!(value::show_duration(value::duration(text).unwrap()), text);
     }
 }
+
+#[test]
+fn options_of_the_vcp_family_survive_a_round_trip() {
+    for text in [
+        "vcp[epsilon=0.1,alpha=2.5,beta=0.9,t_rho=1.25s,ai=constant,ai_base=100ms,ai_clamp=no,freeze_all=yes]",
+        "vcp[carrier=ecn]",
+        "vcp+bise[iw=2,bise_epsilon=9]",
+        "vcp+wlte[pure=yes]",
+        "vcp+bise+wlte[alpha=3,ai=8,bise_epsilon=20,pure=yes]",
+    ] {
+        assert_eq!(Algorithm::parse(text).unwrap().to_string(), text);
+    }
+    for text in [
+        "vcp[t_rho=auto,t_rho_max=5s,t_q=1ms,kappa=0.25,gamma=0.95,queue=min,restart=no]",
+        "vcp+bise[t_rho=1.25s,epsilon=9,k=0.5,target=0.95,x_ref=0.4,ceiling=0.8,marking=lottery-diffusion]",
+    ] {
+        assert_eq!(LinkAlgorithm::parse(text).unwrap().to_string(), text);
+    }
+    // Defaults are not spelled out.
+    assert_eq!(
+        LinkAlgorithm::parse("vcp+bise[t_rho=auto,k=0.33,marking=carried]").unwrap(),
+        LinkAlgorithm::parse("vcp+bise").unwrap()
+    );
+    assert_eq!(
+        Algorithm::parse("vcp[alpha=1.0,beta=0.875]")
+            .unwrap()
+            .to_string(),
+        "vcp"
+    );
+}
+
+#[test]
+fn paper_spells_out_what_it_means() {
+    let sender = Algorithm::parse("vcp+bise+wlte[paper,pure]").unwrap();
+    assert_eq!(sender.to_string(), "vcp+bise+wlte[ai=constant,pure=yes]");
+    let link = LinkAlgorithm::parse("vcp+bise[paper,t_rho=1.25s]").unwrap();
+    assert_eq!(
+        link.to_string(),
+        "vcp+bise[t_rho=1.25s,restart=no,ceiling=0.8,marking=lottery-random]"
+    );
+}
+
+#[test]
+fn senders_say_where_codes_travel() {
+    use crate::Carrier;
+    let carrier = |text: &str| Algorithm::parse(text).unwrap().carrier();
+    assert_eq!(carrier("vcp"), Some(Carrier::Shim));
+    assert_eq!(carrier("vcp[carrier=ecn]"), Some(Carrier::Ecn));
+    assert_eq!(carrier("cubic"), None);
+    let conflict = Algorithm::parse("vcp+bise+wlte[carrier=ecn]").unwrap_err();
+    assert!(conflict.to_string().contains("vcp[carrier=ecn]"));
+    assert!(
+        Algorithm::parse("vcp[pure]")
+            .unwrap_err()
+            .to_string()
+            .contains("no option `pure`")
+    );
+    assert!(
+        LinkAlgorithm::parse("vcp+bise[t_rho=5]")
+            .unwrap_err()
+            .to_string()
+            .contains("such as 200ms")
+    );
+}

@@ -130,3 +130,14 @@ fn distance(a: &str, b: &str) -> usize {
     }
     previous.last().copied().unwrap_or(usize::MAX)
 }
+
+/// A decimal number in 10^-6 between `least` and `most`.
+pub(crate) fn ppm(text: &str, least: u64, most: u64) -> Option<u64> {
+    let value = decimal(text, 6)?;
+    (least..=most).contains(&value).then_some(value)
+}
+
+/// A number in 10^-6 in the form that [`ppm`] reads.
+pub(crate) fn show_ppm(value: u64) -> String {
+    show_decimal(value, 6)
+}

@@ -1,0 +1,152 @@
+//! A bottleneck that no VCP router announces.
+//!
+//! Codes describe the VCP routers only. If packets queue or vanish somewhere while every code says LOW, the narrow hop is another one,
+//! and MI would drive it into overload. Losses of more than 2 % together with a longer RTT, or an RTT that stays longer for as long
+//! as a VCP router may take to say so, hand the window to CUBIC until the path has been calm for a while; each relapse doubles that while.
+
+use crate::{Duration, Instant};
+
+/// Losses that matter, in 10^-6.
+const LOSS_PPM: u64 = 20_000;
+/// RTT that counts as queueing: 1.25 × the least, and a millisecond more, so that jitter on short paths does not.
+const SLACK: Duration = Duration::from_millis(1);
+/// Relapses double the calm time that is asked for so often at most.
+const MAX_RELAPSES: u32 = 6;
+
+/// True if `rtt` shows a queue.
+#[inline]
+pub(crate) fn is_delayed(rtt: Duration, min_rtt: Duration) -> bool {
+    rtt > min_rtt + min_rtt / 4 + SLACK
+}
+
+/// What the watch says about MI and about who rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// Nothing is wrong.
+    Clear,
+    /// CUBIC has to take over.
+    Appeared,
+    /// The path has been calm for long enough.
+    Gone,
+}
+
+/// Watches RTTs, losses and codes.
+#[derive(Clone, Debug)]
+pub(crate) struct HiddenBottleneck {
+    round_since: Instant,
+    round_min: Duration,
+    /// The least RTT of the last whole round shows a queue, since then.
+    delayed_since: Option<Instant>,
+    /// The last time that a router said HIGH or OVER.
+    raised: Option<Instant>,
+    began: Instant,
+    /// CUBIC rules because of this; the time of the last trouble.
+    trouble: Option<Instant>,
+    relapses: u32,
+}
+
+impl HiddenBottleneck {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            round_since: now,
+            round_min: Duration::MAX,
+            delayed_since: None,
+            raised: None,
+            began: now,
+            trouble: None,
+            relapses: 0,
+        }
+    }
+
+    /// True while CUBIC rules because of it.
+    #[inline]
+    pub(crate) const fn rules(&self) -> bool {
+        self.trouble.is_some()
+    }
+
+    /// True while a queue stands that is not a VCP router's own to announce, as far as one can see yet: no MI then.
+    #[inline]
+    pub(crate) const fn is_queueing(&self) -> bool {
+        self.delayed_since.is_some()
+    }
+
+    /// A router said HIGH or OVER.
+    #[inline]
+    pub(crate) fn on_raised(&mut self, now: Instant) {
+        self.raised = Some(now);
+    }
+
+    /// An acknowledgement came.
+    #[inline]
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Instant,
+        rtt: Option<Duration>,
+        srtt: Duration,
+        min_rtt: Duration,
+        t_rho: Duration,
+        loss_ppm: impl FnOnce() -> u64,
+    ) -> Finding {
+        if let Some(rtt) = rtt {
+            self.round_min = self.round_min.min(rtt);
+            if !is_delayed(rtt, min_rtt) {
+                self.delayed_since = None;
+            }
+        }
+        if now - self.round_since < srtt {
+            return Finding::Clear;
+        }
+        self.end_round(now, srtt, min_rtt, t_rho, loss_ppm())
+    }
+
+    #[cold]
+    fn end_round(
+        &mut self,
+        now: Instant,
+        srtt: Duration,
+        min_rtt: Duration,
+        t_rho: Duration,
+        loss_ppm: u64,
+    ) -> Finding {
+        if self.round_min != Duration::MAX && is_delayed(self.round_min, min_rtt) {
+            self.delayed_since.get_or_insert(self.round_since);
+        } else {
+            self.delayed_since = None;
+        }
+        self.round_since = now;
+        self.round_min = Duration::MAX;
+
+        let low_since = self.raised.unwrap_or(self.began).max(self.began);
+        let lossy = loss_ppm > LOSS_PPM && is_delayed(srtt, min_rtt);
+        let low_now = now - low_since > srtt;
+        // A VCP router's own queue shows in its code after an interval and a round trip at the latest.
+        let patience = t_rho + srtt + srtt;
+        let standing = self
+            .delayed_since
+            .is_some_and(|since| now - since.max(low_since) > patience);
+        match self.trouble {
+            None if standing || (lossy && low_now) => {
+                self.trouble = Some(now);
+                Finding::Appeared
+            }
+            Some(_) if lossy || self.delayed_since.is_some() => {
+                self.trouble = Some(now);
+                Finding::Clear
+            }
+            Some(last) if now - last >= t_rho.saturating_mul(1 << self.relapses) => {
+                self.trouble = None;
+                self.relapses = (self.relapses + 1).min(MAX_RELAPSES);
+                self.began = now;
+                Finding::Gone
+            }
+            _ => Finding::Clear,
+        }
+    }
+
+    /// CUBIC lost packets: not calm yet.
+    pub(crate) fn on_loss(&mut self, now: Instant) {
+        if let Some(last) = &mut self.trouble {
+            *last = now;
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The router's half: one per output port.
+
+use super::interval::TRho;
+use super::load::{Load, LoadMeter};
+use super::params::{PPM, VcpLinkParams};
+use super::rule::{LinkRule, Mark};
+use crate::arith::{micros, saturate};
+use crate::{Answer, Arrival, Carried, Instant, LinkController, LinkMetrics, VcpAnswer, VcpCode};
+
+/// A VCP port; `R` says what extension it mixes in.
+#[derive(Clone, Debug)]
+pub struct VcpLink<R> {
+    params: VcpLinkParams,
+    capacity: u64,
+    t_rho: TRho,
+    meter: LoadMeter,
+    rule: R,
+    code: VcpCode,
+    load_ppb: u64,
+    load_128: u8,
+    /// λ from which the running interval is OVER for certain.
+    full: u64,
+    /// No packet came during the whole last interval.
+    idle: bool,
+    marked: [u64; 4],
+}
+
+impl<R: LinkRule> VcpLink<R> {
+    /// A port that starts at `now` and sends `capacity` bytes per second.
+    #[must_use]
+    pub fn new(now: Instant, capacity: u64, params: VcpLinkParams, rule: R) -> Self {
+        let mut link = Self {
+            capacity: capacity.max(1),
+            t_rho: TRho::new(now, params.t_rho),
+            meter: LoadMeter::new(now, &params),
+            rule,
+            code: VcpCode::Low,
+            load_ppb: 0,
+            load_128: 0,
+            full: u64::MAX,
+            idle: params.restart,
+            marked: [0; 4],
+            params,
+        };
+        link.rule.on_idle();
+        link.set_full();
+        link
+    }
+
+    /// γ·C·t_ρ − κ·q̃ in bytes, rounded up.
+    fn set_full(&mut self) {
+        let t_rho = u128::from(micros(self.t_rho.current()));
+        let million = u128::from(PPM);
+        let usable = u128::from(self.params.gamma_ppm) * u128::from(self.capacity) * t_rho;
+        let queue =
+            u128::from(self.params.kappa_ppm) * u128::from(self.meter.persistent_queue()) * million;
+        self.full = saturate(usable.saturating_sub(queue).div_ceil(million * million)).max(1);
+    }
+
+    /// Ends the interval and begins the next.
+    fn close(&mut self, now: Instant, queue: u64) {
+        let elapsed = now - self.meter.started();
+        if micros(elapsed) == 0 {
+            return;
+        }
+        self.meter.settle_queue(queue);
+        let load = Load::new(
+            self.meter.lambda(),
+            self.meter.persistent_queue(),
+            self.params.kappa_ppm,
+            self.params.gamma_ppm,
+            self.capacity,
+            elapsed,
+        );
+        self.code = load.code();
+        self.load_ppb = load.ppb();
+        self.load_128 = load.in_128ths();
+        self.rule.on_load(&load);
+        self.idle = self.meter.lambda() == 0 && queue == 0;
+        self.meter.begin(now);
+        let _ = self.t_rho.review(now, self.capacity);
+        self.set_full();
+    }
+
+    /// The first packet after idleness: what was measured before says nothing about what comes.
+    fn wake(&mut self, now: Instant) {
+        self.idle = false;
+        self.code = VcpCode::Low;
+        self.load_ppb = 0;
+        self.load_128 = 0;
+        self.rule.on_idle();
+        self.meter.begin(now);
+    }
+}
+
+impl<R: LinkRule> LinkController for VcpLink<R> {
+    #[inline]
+    fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64) {
+        self.meter.sample(now, queue);
+        if self.idle && self.params.restart {
+            self.wake(now);
+        }
+        self.meter.count(arrival.bytes);
+        if let Carried::Vcp(carried) = &arrival.carried
+            && self.t_rho.see(now, arrival.flow_hash, carried.min_rtt)
+            && self.t_rho.review(now, self.capacity)
+        {
+            self.set_full();
+        }
+        if self.params.restart && self.meter.lambda() >= self.full {
+            self.close(now, queue);
+        }
+    }
+
+    #[inline]
+    fn on_departure(&mut self, now: Instant, packet: &Arrival, queue: u64) -> Answer {
+        self.meter
+            .sample(now, queue.saturating_add(u64::from(packet.bytes)));
+        let Carried::Vcp(carried) = &packet.carried else {
+            return Answer::None;
+        };
+        if carried.code == VcpCode::None {
+            return Answer::None;
+        }
+        let Mark { code, r } = self.rule.mark(self.code, carried);
+        let shown = code.max(carried.code);
+        if let Some(count) = self.marked.get_mut(usize::from(shown as u8)) {
+            *count += 1;
+        }
+        Answer::Vcp(VcpAnswer {
+            code,
+            r,
+            t_rho: self.t_rho.current(),
+            load_128: self.load_128,
+        })
+    }
+
+    fn on_timer(&mut self, now: Instant, queue: u64) {
+        self.meter.sample(now, queue);
+        if now - self.meter.started() >= self.t_rho.current() {
+            self.close(now, queue);
+        }
+    }
+
+    #[inline]
+    fn deadline(&self) -> Option<Instant> {
+        // An idle port has nothing to measure until a packet wakes it.
+        let asleep = self.idle && self.params.restart;
+        (!asleep).then(|| self.meter.started() + self.t_rho.current())
+    }
+
+    fn on_capacity(&mut self, now: Instant, bytes_per_second: u64) {
+        // The interval so far belongs to the old capacity.
+        self.close(now, self.meter.persistent_queue());
+        self.capacity = bytes_per_second.max(1);
+        self.set_full();
+    }
+
+    fn metrics(&self) -> LinkMetrics {
+        LinkMetrics {
+            interval: self.t_rho.current(),
+            load_ppb: self.load_ppb,
+            code: self.code,
+            r_q32: self.rule.r_q32(),
+            persistent_queue: self.meter.persistent_queue(),
+            marked: self.marked,
+        }
+    }
+}

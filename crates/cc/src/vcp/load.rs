@@ -1,0 +1,172 @@
+//! The load factor ρ = (λ + κ·q̃) / (γ·C·t_ρ) (VCP extensions paper, eq. 1), kept as a fraction so that every decision is exact.
+
+use super::params::{HIGH_LOAD, PPM, QueueFilter, VcpLinkParams};
+use crate::arith::{MAX_BYTES, micros, saturate};
+use crate::{Duration, Instant, VcpCode};
+
+/// Most queue samples taken late in one go.
+const MAX_LATE_SAMPLES: u64 = 1 << 10;
+
+/// The load of one interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// (λ·10^6 + κ_ppm·q̃)·10^6.
+    a: u128,
+    /// γ_ppm·C·T_µs.
+    b: u128,
+}
+
+impl Load {
+    /// The load when `lambda` bytes arrived in `interval` and `queue` stood, at a port of `capacity` bytes per second.
+    #[must_use]
+    pub fn new(
+        lambda: u64,
+        queue: u64,
+        kappa_ppm: u64,
+        gamma_ppm: u64,
+        capacity: u64,
+        interval: Duration,
+    ) -> Self {
+        let million = u128::from(PPM);
+        let lambda = u128::from(lambda.min(MAX_BYTES));
+        let queue = u128::from(queue.min(MAX_BYTES));
+        let a = (lambda * million + u128::from(kappa_ppm.min(PPM)) * queue) * million;
+        let interval = u128::from(micros(interval).max(1));
+        let b = u128::from(gamma_ppm.clamp(1, PPM)) * u128::from(capacity.max(1)) * interval;
+        Self { a, b }
+    }
+
+    /// True if ρ ≥ num / den, for small fractions.
+    #[must_use]
+    pub const fn reaches(&self, num: u64, den: u64) -> bool {
+        self.a.saturating_mul(den as u128) >= self.b.saturating_mul(num as u128)
+    }
+
+    /// LOW below 0.8, HIGH below 1, OVER from there.
+    #[must_use]
+    pub const fn code(&self) -> VcpCode {
+        if self.reaches(1, 1) {
+            VcpCode::Over
+        } else if self.reaches(HIGH_LOAD.0, HIGH_LOAD.1) {
+            VcpCode::High
+        } else {
+            VcpCode::Low
+        }
+    }
+
+    /// ρ in 10^-9, rounded down.
+    #[must_use]
+    pub fn ppb(&self) -> u64 {
+        saturate(self.a.saturating_mul(1_000_000_000) / self.b)
+    }
+
+    /// ρ in 10^-9, rounded up: what a law that gives less at higher load should use.
+    #[must_use]
+    pub fn ppb_ceil(&self) -> u64 {
+        saturate(self.a.saturating_mul(1_000_000_000).div_ceil(self.b))
+    }
+
+    /// ρ in 1/128, rounded down, at most 255.
+    #[must_use]
+    pub fn in_128ths(&self) -> u8 {
+        u8::try_from(self.a.saturating_mul(128) / self.b).unwrap_or(u8::MAX)
+    }
+}
+
+/// Counts arrivals and samples the queue over one interval after another.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadMeter {
+    filter: QueueFilter,
+    t_q: Duration,
+    started: Instant,
+    lambda: u64,
+    sample_sum: u128,
+    samples: u64,
+    sample_min: u64,
+    next_sample: Instant,
+    persistent: u64,
+}
+
+impl LoadMeter {
+    pub(crate) fn new(now: Instant, params: &VcpLinkParams) -> Self {
+        let mut meter = Self {
+            filter: params.queue,
+            t_q: params.t_q.max(Duration::from_micros(100)),
+            started: now,
+            lambda: 0,
+            sample_sum: 0,
+            samples: 0,
+            sample_min: u64::MAX,
+            next_sample: now,
+            persistent: 0,
+        };
+        meter.begin(now);
+        meter
+    }
+
+    /// Begins an interval.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.started = now;
+        self.lambda = 0;
+        self.sample_sum = 0;
+        self.samples = 0;
+        self.sample_min = u64::MAX;
+        self.next_sample = now + self.t_q;
+    }
+
+    pub(crate) const fn started(&self) -> Instant {
+        self.started
+    }
+
+    pub(crate) const fn lambda(&self) -> u64 {
+        self.lambda
+    }
+
+    pub(crate) const fn persistent_queue(&self) -> u64 {
+        self.persistent
+    }
+
+    /// Counts `bytes` that arrived, whatever they carry and whether or not the queue takes them.
+    #[inline]
+    pub(crate) fn count(&mut self, bytes: u32) {
+        self.lambda = self.lambda.saturating_add(u64::from(bytes));
+    }
+
+    /// Takes the samples that are due. `queue` is what stood since the last event, so late samples are exact ones.
+    #[inline]
+    pub(crate) fn sample(&mut self, now: Instant, queue: u64) {
+        if now >= self.next_sample {
+            self.sample_due(now, queue);
+        }
+    }
+
+    #[cold]
+    fn sample_due(&mut self, now: Instant, queue: u64) {
+        let late = crate::arith::nanos(now - self.next_sample) / crate::arith::nanos(self.t_q);
+        let count = late.saturating_add(1).min(MAX_LATE_SAMPLES);
+        self.sample_sum += u128::from(queue.min(MAX_BYTES)) * u128::from(count);
+        self.samples += count;
+        self.sample_min = self.sample_min.min(queue);
+        self.next_sample = if late < MAX_LATE_SAMPLES {
+            self.next_sample + self.t_q * u32::try_from(count).unwrap_or(1)
+        } else {
+            now + self.t_q
+        };
+    }
+
+    /// Folds the interval's queue samples into the persistent queue; `queue` stands in if there is none.
+    pub(crate) fn settle_queue(&mut self, queue: u64) {
+        let mean = match self.samples {
+            0 => queue,
+            n => saturate(self.sample_sum.div_ceil(u128::from(n))),
+        };
+        self.persistent = match self.filter {
+            // Rounded up: load that is taken into account is never understated.
+            QueueFilter::LowPass => {
+                (3 * self.persistent.min(MAX_BYTES) + mean.min(MAX_BYTES)).div_ceil(4)
+            }
+            QueueFilter::Mean => mean,
+            QueueFilter::Min => self.sample_min.min(mean),
+        };
+    }
+}

@@ -1,0 +1,39 @@
+//! VCP, the Variable-structure congestion Control Protocol: two bits of load per packet.
+//!
+//! A router says whether its load is below 80 %, below 100 % or above; a sender answers with multiplicative increase (MI),
+//! additive increase (AI) or multiplicative decrease (MD).
+//!
+//! ```text
+//!   link.rs    load.rs: ρ = (λ + κ·q) / (γ·C·t_ρ)  ─►  LOW │ HIGH │ OVER  ─►  packet
+//!                                                                          │
+//!   sender.rs  window.rs: MI │ AI │ MD  ◄── scale.rs: ε, α per round trip ◄─┘ (counted by the receiver)
+//! ```
+//!
+//! Sources: Xia, Subramanian, Stoica, Kalyanaraman, "One More Bit Is Enough" (SIGCOMM 2005); the VCP extensions paper
+//! (Ikeda et al.), eq. 1–6; the VCP Linux paper (Li, Yousefi'zadeh).
+
+mod ai;
+mod delivered;
+mod hidden;
+mod interval;
+mod link;
+mod load;
+mod params;
+mod phase;
+mod rule;
+mod ruler;
+mod scale;
+mod sender;
+mod window;
+
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
+mod tests;
+
+pub use link::VcpLink;
+pub use load::Load;
+pub use params::{AiBase, AiGrowth, Carrier, Interval, QueueFilter, VcpLinkParams, VcpParams};
+pub use rule::{LinkRule, Mark, Plain};
+pub(crate) use scale::log2_gain;
+pub use sender::VcpSender;

@@ -1,0 +1,166 @@
+//! VCP's parameters, with units and sources. "VCP" is Xia et al., "One More Bit Is Enough" (SIGCOMM 2005), as the VCP
+//! extensions paper (Ikeda et al.) restates it; times and shares are integers.
+
+use crate::Duration;
+
+/// Load from which a port says HIGH, as a share of its usable capacity: 0.8 (VCP, table I).
+pub(crate) const HIGH_LOAD: (u64, u64) = (4, 5);
+
+/// MI with a small ε may use the gain of at most this many intervals in one round trip (the authors' simulator).
+pub(crate) const MAX_RTT_BY_T_RHO: f64 = 2.5;
+
+/// MI with ε above 1 only that of one: else an interval shorter than the RTT would mean ×400 per round trip.
+pub(crate) const MAX_RTT_BY_T_RHO_STEEP: f64 = 1.0;
+
+/// Round trip assumed while none is measured (the simulator's typical RTT).
+pub(crate) const TYPICAL_RTT: Duration = Duration::from_millis(100);
+
+/// RTTs beyond this multiple of the base scale AI linearly, not by the square (the authors' simulator).
+pub(crate) const AI_CLAMP: u64 = 5;
+
+/// Million: the unit of shares in configuration.
+pub(crate) const PPM: u64 = 1_000_000;
+
+/// What RTTs are compared with when AI is scaled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AiBase {
+    /// The measuring interval t_ρ (VCP extensions paper, eq. 6).
+    TRho,
+    /// A fixed round trip (the authors' simulator: 100 ms).
+    Fixed(Duration),
+}
+
+/// How AI develops while no OVER comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AiGrowth {
+    /// α stays what it is (the paper).
+    Constant,
+    /// α doubles after each so many intervals without OVER, and starts over with it. All flows of a bottleneck see the
+    /// same OVERs, so they keep adding equal amounts, and the time to refill a cut grows with the logarithm of the window
+    /// only.
+    Doubling {
+        /// Intervals per doubling.
+        intervals: u32,
+    },
+}
+
+/// Where the code travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// In the shim in front of the datagram.
+    Shim,
+    /// In the IP ECN field.
+    Ecn,
+}
+
+/// A VCP sender's parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VcpParams {
+    /// Initial window in packets; RFC 9002's if `None`.
+    pub initial_window: Option<u32>,
+    /// ε of MI per interval, in 10^-6.
+    pub epsilon_ppm: u64,
+    /// α of AI per round trip, in 10^-6 packets.
+    pub alpha_ppm: u64,
+    /// β of MD, in 10^-6: what a cut leaves.
+    pub beta_ppm: u64,
+    /// Measuring interval assumed where routers do not tell theirs (the ECN field cannot).
+    pub t_rho: Duration,
+    /// What RTTs are compared with when AI is scaled.
+    pub ai_base: AiBase,
+    /// Scale AI linearly beyond [five bases](AiBase), not by the square.
+    pub ai_clamp: bool,
+    /// How AI develops while no OVER comes.
+    pub ai_growth: AiGrowth,
+    /// For experiments: ignore every code, not only OVER, while a cut works its way round.
+    pub freeze_all: bool,
+    /// Where the code travels.
+    pub carrier: Carrier,
+    /// BISE's ε in 10^-6, if the sender follows it where all routers run it.
+    pub bise_epsilon_ppm: Option<u64>,
+}
+
+impl Default for VcpParams {
+    fn default() -> Self {
+        Self {
+            initial_window: None,
+            epsilon_ppm: 62_500,
+            alpha_ppm: PPM,
+            beta_ppm: 875_000,
+            t_rho: Duration::from_millis(200),
+            ai_base: AiBase::TRho,
+            ai_clamp: true,
+            ai_growth: AiGrowth::Doubling { intervals: 2 },
+            freeze_all: false,
+            carrier: Carrier::Shim,
+            bise_epsilon_ppm: None,
+        }
+    }
+}
+
+impl VcpParams {
+    /// The same with the papers' own rules wherever the defaults depart from them.
+    pub fn as_published(&mut self) {
+        self.ai_growth = AiGrowth::Constant;
+    }
+}
+
+/// How a port turns queue samples into its persistent queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueFilter {
+    /// A quarter of the interval's mean, three quarters of what was before.
+    LowPass,
+    /// The interval's mean.
+    Mean,
+    /// The interval's least sample.
+    Min,
+}
+
+/// How long a port measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interval {
+    /// Always so long.
+    Fixed(Duration),
+    /// Two and a half times the 90th percentile of its flows' least RTTs, never longer than this.
+    Auto {
+        /// Longest interval.
+        ceiling: Duration,
+    },
+}
+
+/// A VCP port's parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VcpLinkParams {
+    /// Measuring interval t_ρ.
+    pub t_rho: Interval,
+    /// Time between queue samples t_q.
+    pub t_q: Duration,
+    /// Weight κ of the persistent queue, in 10^-6.
+    pub kappa_ppm: u64,
+    /// Usable share γ of the capacity, in 10^-6.
+    pub gamma_ppm: u64,
+    /// How queue samples become the persistent queue.
+    pub queue: QueueFilter,
+    /// Begin an interval with the first packet after idleness, and close it as soon as it is OVER for certain.
+    pub restart: bool,
+}
+
+impl Default for VcpLinkParams {
+    fn default() -> Self {
+        Self {
+            t_rho: Interval::Fixed(Duration::from_millis(200)),
+            t_q: Duration::from_millis(10),
+            kappa_ppm: 500_000,
+            gamma_ppm: 980_000,
+            queue: QueueFilter::LowPass,
+            restart: true,
+        }
+    }
+}
+
+impl VcpLinkParams {
+    /// The same with the papers' own rules wherever the defaults depart from them.
+    pub fn as_published(&mut self) {
+        self.restart = false;
+    }
+}

@@ -1,0 +1,47 @@
+//! What a port says at a given load: VCP's three codes, or those with an extension mixed in.
+
+use core::fmt;
+
+use super::load::Load;
+use crate::{VcpCarried, VcpCode};
+
+/// What is to be written into one packet, besides the interval and the load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The code.
+    pub code: VcpCode,
+    /// BISE's r in 2^-16, 65 535 standing for 1. `None`: this port runs no BISE.
+    pub r: Option<u16>,
+}
+
+/// A link rule: from loads to marks.
+pub trait LinkRule: Clone + Send + fmt::Debug {
+    /// An interval ended with this load.
+    fn on_load(&mut self, load: &Load);
+
+    /// The load is unknown: nothing has been measured since the port was idle.
+    fn on_idle(&mut self);
+
+    /// The mark for a packet, where VCP's own code would be `code`.
+    fn mark(&mut self, code: VcpCode, carried: &VcpCarried) -> Mark;
+
+    /// BISE's r in 2^-32 for reports.
+    fn r_q32(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// VCP as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plain;
+
+impl LinkRule for Plain {
+    fn on_load(&mut self, _load: &Load) {}
+
+    fn on_idle(&mut self) {}
+
+    #[inline]
+    fn mark(&mut self, code: VcpCode, _carried: &VcpCarried) -> Mark {
+        Mark { code, r: None }
+    }
+}

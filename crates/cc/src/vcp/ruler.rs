@@ -1,0 +1,153 @@
+//! Who rules the window: the path's routers, or CUBIC.
+//!
+//! Senders stamp LOW themselves, so a path without VCP routers would look forever idle. Every path therefore starts on CUBIC and
+//! goes over to VCP with the first code that a router has counted itself in, and back when such codes stay away.
+//!
+//! The ECN field cannot say that a router was there. On that carrier CUBIC rules until the first HIGH or OVER, and a field that
+//! shows nothing else from the start is held for a constant that some box writes.
+
+use super::params::Carrier;
+use crate::{Duration, Instant};
+
+/// A change of rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Stays,
+    ToRouters,
+    ToFallback,
+}
+
+/// Marked codes must have come for so many round trips before they rule again.
+const RETURN_ROUNDS: u32 = 2;
+/// Acknowledgements without any feedback for so many round trips mean that the path eats it.
+const SILENT_ROUNDS: u32 = 2;
+/// A code that never changed for so many round trips since the path began is a constant.
+const CONSTANT_ROUNDS: u32 = 2;
+
+/// The codes seen on an ECN path since it began.
+#[derive(Clone, Copy, Debug, Default)]
+struct EcnHistory {
+    /// Bit n: code n was seen.
+    seen: u8,
+    raised_since: Option<Instant>,
+}
+
+/// Tells who rules.
+#[derive(Clone, Debug)]
+pub(crate) struct Ruler {
+    ecn: Option<EcnHistory>,
+    routers: bool,
+    ruled_before: bool,
+    marked_since: Option<Instant>,
+    last_marked: Instant,
+    unmarked_since: Option<Instant>,
+}
+
+impl Ruler {
+    pub(crate) fn new(now: Instant, carrier: Carrier) -> Self {
+        Self {
+            ecn: (carrier == Carrier::Ecn).then(EcnHistory::default),
+            routers: false,
+            ruled_before: false,
+            marked_since: None,
+            last_marked: now,
+            unmarked_since: None,
+        }
+    }
+
+    /// True while routers rule.
+    #[inline]
+    pub(crate) const fn routers(&self) -> bool {
+        self.routers
+    }
+
+    /// True while the latest acknowledgements came without marks.
+    pub(crate) const fn unmarked(&self) -> bool {
+        self.unmarked_since.is_some()
+    }
+
+    /// Packets per code came back.
+    #[inline]
+    pub(crate) fn on_codes(&mut self, now: Instant, srtt: Duration, packets: &[u64; 4]) -> Change {
+        let [none, low, high, over] = *packets;
+        if low | high | over == 0 {
+            return if none > 0 {
+                self.on_unmarked(now, srtt)
+            } else {
+                Change::Stays
+            };
+        }
+        self.unmarked_since = None;
+        if self.marked_since.is_none() || now - self.last_marked > srtt.saturating_mul(2) {
+            self.marked_since = Some(now);
+        }
+        self.last_marked = now;
+        if let Some(change) = self.judge_ecn(now, srtt, low, high, over) {
+            return change;
+        }
+        let proven = !self.ruled_before
+            || self
+                .marked_since
+                .is_some_and(|since| now - since >= srtt.saturating_mul(RETURN_ROUNDS));
+        if !self.routers && proven {
+            self.routers = true;
+            self.ruled_before = true;
+            return Change::ToRouters;
+        }
+        Change::Stays
+    }
+
+    /// On the ECN carrier: `Some` if the codes are not to be followed.
+    fn judge_ecn(
+        &mut self,
+        now: Instant,
+        srtt: Duration,
+        low: u64,
+        high: u64,
+        over: u64,
+    ) -> Option<Change> {
+        let history = self.ecn.as_mut()?;
+        for (bit, count) in [(1u8, low), (2, high), (3, over)] {
+            history.seen |= u8::from(count > 0) << bit;
+        }
+        if high | over > 0 {
+            history.raised_since.get_or_insert(now);
+        }
+        // Nothing raised yet: nobody knows whether a router is there.
+        let Some(since) = history.raised_since else {
+            return Some(Change::Stays);
+        };
+        let constant =
+            history.seen.count_ones() == 1 && now - since >= srtt.saturating_mul(CONSTANT_ROUNDS);
+        constant.then(|| self.fall_back())
+    }
+
+    /// Packets came back that no router marked, or without any feedback at all.
+    fn on_unmarked(&mut self, now: Instant, patience: Duration) -> Change {
+        let since = *self.unmarked_since.get_or_insert(now);
+        if now - since >= patience {
+            self.marked_since = None;
+            self.fall_back()
+        } else {
+            Change::Stays
+        }
+    }
+
+    /// Packets were acknowledged without feedback.
+    #[inline]
+    pub(crate) fn on_silence(&mut self, now: Instant, srtt: Duration) -> Change {
+        if self.routers {
+            self.on_unmarked(now, srtt.saturating_mul(SILENT_ROUNDS))
+        } else {
+            Change::Stays
+        }
+    }
+
+    fn fall_back(&mut self) -> Change {
+        if core::mem::take(&mut self.routers) {
+            Change::ToFallback
+        } else {
+            Change::Stays
+        }
+    }
+}
