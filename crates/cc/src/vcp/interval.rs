@@ -242,11 +242,12 @@ mod tests {
             let _ = t_rho.see(now, 1, Some(Duration::from_micros(100)));
             let _ = t_rho.review(now, CAPACITY);
         }
-        assert_eq!(t_rho.current(), LEAST);
+        let least = t_rho.current();
+        assert!((LEAST..LEAST * 6 / 5).contains(&least), "{least:?}");
         // Silent flows are forgotten, the interval stays.
         let later = Instant::from_millis(1_010_000);
         let _ = t_rho.review(later, CAPACITY);
-        assert_eq!(t_rho.current(), LEAST);
+        assert_eq!(t_rho.current(), least);
         // A slow port measures over enough packets.
         let _ = t_rho.see(later, 1, Some(Duration::from_micros(100)));
         let _ = t_rho.review(later, 12_500);
