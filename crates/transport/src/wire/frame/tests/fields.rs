@@ -1,0 +1,418 @@
+use core::time::Duration;
+
+use proptest::prelude::*;
+
+use super::super::*;
+use super::{error, frames};
+use crate::signal::Counters;
+use crate::wire::{ConnectionId, Dir, StreamId, TransportErrorCode, WriteError, Writer, varint};
+
+fn stream_id(id: u64) -> StreamId {
+    StreamId::from_u64(id).unwrap()
+}
+
+/// Frames written out by hand from the figures of RFC 9000 §19, RFC 9221 and the ack-frequency draft.
+fn by_hand() -> Vec<(&'static [u8], Frame<'static>)> {
+    const NEW_CONNECTION_ID: &[u8] = &[
+        0x18, 5, 3, 4, 0xd1, 0xd2, 0xd3, 0xd4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+    ];
+    vec![
+        (&[0, 0, 0], Frame::Padding(3)),
+        (&[0x01], Frame::Ping),
+        (
+            &[0x04, 8, 0x40, 0x80, 9],
+            Frame::ResetStream(ResetStream {
+                id: stream_id(8),
+                error_code: 128,
+                final_size: 9,
+            }),
+        ),
+        (
+            &[0x05, 8, 7],
+            Frame::StopSending(StopSending {
+                id: stream_id(8),
+                error_code: 7,
+            }),
+        ),
+        (
+            &[0x06, 0x44, 0x00, 2, b'h', b'i'],
+            Frame::Crypto(Crypto {
+                offset: 1024,
+                data: b"hi",
+            }),
+        ),
+        (&[0x07, 2, b'h', b'i'], Frame::NewToken(b"hi")),
+        (
+            &[0x0a, 4, 2, b'h', b'i'],
+            Frame::Stream(Stream {
+                id: stream_id(4),
+                offset: 0,
+                fin: false,
+                data: b"hi",
+            }),
+        ),
+        (
+            &[0x0f, 4, 0x40, 0x64, 2, b'h', b'i'],
+            Frame::Stream(Stream {
+                id: stream_id(4),
+                offset: 100,
+                fin: true,
+                data: b"hi",
+            }),
+        ),
+        (&[0x10, 0x80, 0x01, 0, 0], Frame::MaxData(65_536)),
+        (
+            &[0x11, 4, 9],
+            Frame::MaxStreamData(MaxStreamData {
+                id: stream_id(4),
+                max: 9,
+            }),
+        ),
+        (
+            &[0x12, 9],
+            Frame::MaxStreams(MaxStreams {
+                dir: Dir::Bi,
+                max: 9,
+            }),
+        ),
+        (
+            &[0x13, 9],
+            Frame::MaxStreams(MaxStreams {
+                dir: Dir::Uni,
+                max: 9,
+            }),
+        ),
+        (&[0x14, 9], Frame::DataBlocked(9)),
+        (
+            &[0x15, 4, 9],
+            Frame::StreamDataBlocked(StreamDataBlocked {
+                id: stream_id(4),
+                limit: 9,
+            }),
+        ),
+        (
+            &[0x16, 9],
+            Frame::StreamsBlocked(StreamsBlocked {
+                dir: Dir::Bi,
+                limit: 9,
+            }),
+        ),
+        (
+            &[0x17, 9],
+            Frame::StreamsBlocked(StreamsBlocked {
+                dir: Dir::Uni,
+                limit: 9,
+            }),
+        ),
+        (
+            NEW_CONNECTION_ID,
+            Frame::NewConnectionId(NewConnectionId {
+                sequence: 5,
+                retire_prior_to: 3,
+                id: ConnectionId::new(&[0xd1, 0xd2, 0xd3, 0xd4]).unwrap(),
+                reset_token: core::array::from_fn(|i| i as u8),
+            }),
+        ),
+        (&[0x19, 9], Frame::RetireConnectionId(9)),
+        (
+            &[0x1a, 1, 2, 3, 4, 5, 6, 7, 8],
+            Frame::PathChallenge([1, 2, 3, 4, 5, 6, 7, 8]),
+        ),
+        (
+            &[0x1b, 1, 2, 3, 4, 5, 6, 7, 8],
+            Frame::PathResponse([1, 2, 3, 4, 5, 6, 7, 8]),
+        ),
+        (
+            &[0x1c, 0x0a, 0x06, 2, b'n', b'o'],
+            Frame::ConnectionClose(ConnectionClose {
+                error_code: TransportErrorCode::PROTOCOL_VIOLATION,
+                frame_type: types::CRYPTO,
+                reason: b"no",
+            }),
+        ),
+        (
+            &[0x1d, 0x41, 0x00, 0],
+            Frame::ApplicationClose(ApplicationClose {
+                error_code: 256,
+                reason: b"",
+            }),
+        ),
+        (&[0x1e], Frame::HandshakeDone),
+        (&[0x1f], Frame::ImmediateAck),
+        (&[0x31, 2, b'h', b'i'], Frame::Datagram(b"hi")),
+        (
+            &[0x40, 0xaf, 7, 10, 0x80, 0x00, 0x61, 0xa8, 3],
+            Frame::AckFrequency(AckFrequency {
+                sequence: 7,
+                ack_eliciting_threshold: 10,
+                max_ack_delay: Duration::from_millis(25),
+                reordering_threshold: 3,
+            }),
+        ),
+    ]
+}
+
+#[test]
+fn known_bytes_both_ways() {
+    for (bytes, frame) in by_hand() {
+        assert_eq!(frames(bytes), [frame]);
+        assert_eq!(frame.len(), bytes.len(), "{frame:?}");
+        let mut buffer = [0; 64];
+        let mut w = Writer::new(&mut buffer);
+        frame.encode(&mut w).unwrap();
+        assert_eq!(w.written(), bytes, "{frame:?}");
+        for room in 0..bytes.len() {
+            let mut w = Writer::new(&mut buffer[..room]);
+            assert_eq!(frame.encode(&mut w), Err(WriteError::NoRoom));
+            assert_eq!(w.position(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_cut_frame_is_a_frame_encoding_error() {
+    for (bytes, frame) in by_hand() {
+        if matches!(frame, Frame::Padding(_)) {
+            continue;
+        }
+        for cut in 1..bytes.len() {
+            let error = error(&bytes[..cut]);
+            assert_eq!(error.code, TransportErrorCode::FRAME_ENCODING_ERROR);
+            if cut >= varint::len(frame.ty())
+                && !matches!(frame, Frame::Stream(_) | Frame::Datagram(_))
+            {
+                assert_eq!(error.frame_type, frame.ty());
+            }
+        }
+    }
+}
+
+#[test]
+fn frames_follow_one_another_until_the_first_error() {
+    let all: Vec<_> = by_hand();
+    let payload = all
+        .iter()
+        .map(|(bytes, _)| *bytes)
+        .collect::<Vec<_>>()
+        .concat();
+    let expected: Vec<_> = all.into_iter().map(|(_, frame)| frame).collect();
+    assert_eq!(frames(&payload), expected);
+
+    let mut iterator = Frames::new(&[0x01, 0x3f, 0x01, 0x01]);
+    assert_eq!(iterator.next(), Some(Ok(Frame::Ping)));
+    assert!(iterator.next().unwrap().is_err());
+    assert_eq!(iterator.next(), None);
+    assert_eq!(Frames::new(&[]).next(), None);
+}
+
+#[test]
+fn without_a_length_data_runs_to_the_end() {
+    assert_eq!(
+        frames(&[0x08, 4, 1, 1, 1]),
+        [Frame::Stream(Stream {
+            id: stream_id(4),
+            offset: 0,
+            fin: false,
+            data: &[1, 1, 1],
+        })]
+    );
+    assert_eq!(
+        frames(&[0x0d, 4, 9]),
+        [Frame::Stream(Stream {
+            id: stream_id(4),
+            offset: 9,
+            fin: true,
+            data: &[],
+        })]
+    );
+    assert_eq!(frames(&[0x30, 1, 1]), [Frame::Datagram(&[1, 1])]);
+}
+
+#[test]
+fn server_initial_payload_of_rfc_9001_a_3() {
+    let mut payload = vec![0x02, 0, 0, 0, 0, 0x06, 0x00, 0x40, 0x5a];
+    payload.extend([0x16; 0x5a]);
+    let [Frame::Ack(ack), Frame::Crypto(crypto)] = frames(&payload)[..] else {
+        panic!();
+    };
+    assert!(ack.ranges().eq([0..=0]));
+    assert_eq!((crypto.offset, crypto.data.len()), (0, 90));
+}
+
+#[test]
+fn feedback_byte_by_byte() {
+    let mut counters = Counters::new();
+    for value in [1, 300, 70_000, varint::MAX] {
+        assert!(counters.push(value));
+    }
+    let mut bytes = vec![0x80, 0x66, 0x65, 0x64, 0x02, 0x05, 0x04, 0x01, 0x41, 0x2c];
+    bytes.extend([0x80, 0x01, 0x11, 0x70]);
+    bytes.extend([0xff; 8]);
+    let [Frame::Feedback(frame)] = frames(&bytes)[..] else {
+        panic!();
+    };
+    assert_eq!((frame.kind, frame.epoch), (2, 5));
+    assert_eq!(frame.counters(), counters);
+    let mut buffer = [0; 64];
+    let mut w = Writer::new(&mut buffer);
+    feedback::encode(&mut w, 2, 5, &counters).unwrap();
+    assert_eq!(w.written(), bytes);
+    assert_eq!(feedback::len(2, 5, &counters), bytes.len());
+    assert_eq!(Frame::Feedback(frame).len(), bytes.len());
+}
+
+#[test]
+fn twenty_counters_and_no_more() {
+    let mut bytes = vec![0x80, 0x66, 0x65, 0x64, 0, 0, 20];
+    bytes.extend([9; 21]);
+    let most = [&bytes[..27], &[0x01]].concat();
+    let [Frame::Feedback(frame), Frame::Ping] = frames(&most)[..] else {
+        panic!();
+    };
+    assert_eq!(frame.counters().as_slice(), [9; 20]);
+    bytes[6] = 21;
+    assert_eq!(error(&bytes).code, TransportErrorCode::FRAME_ENCODING_ERROR);
+    // A kind that no one-byte list can have offered.
+    let error = error(&[0x80, 0x66, 0x65, 0x64, 0x41, 0x00, 0, 0]);
+    assert_eq!(error.frame_type, types::FEEDBACK);
+}
+
+#[test]
+fn values_that_cannot_be_are_refused() {
+    let frame_encoding = TransportErrorCode::FRAME_ENCODING_ERROR;
+    let violation = TransportErrorCode::PROTOCOL_VIOLATION;
+    let max = [0xff; 8];
+    let streams_beyond = [0xd0, 0, 0, 0, 0, 0, 0, 1];
+    for (bytes, code, ty) in [
+        (&[0x07, 0][..], frame_encoding, types::NEW_TOKEN),
+        (&[0x20], frame_encoding, 0x20),
+        (&[0xc0], frame_encoding, 0), // ends inside the type
+        (&[0x40, 0x01], violation, types::PING),
+        (&[0x80, 0, 0, 0x06, 0, 0], violation, types::CRYPTO),
+        (
+            &[0xc0, 0, 0, 0, 0, 0x66, 0x65, 0x64, 0, 0, 0],
+            violation,
+            types::FEEDBACK,
+        ),
+        (
+            &[&[0x12], &streams_beyond[..]].concat(),
+            frame_encoding,
+            0x12,
+        ),
+        (
+            &[&[0x17], &streams_beyond[..]].concat(),
+            frame_encoding,
+            0x17,
+        ),
+        (&[&[0x0c, 4], &max[..], &[1]].concat(), frame_encoding, 0x0c),
+        (&[&[0x06], &max[..], &[1, 1]].concat(), frame_encoding, 0x06),
+        (
+            &[&[0x18, 1, 0, 0], &max[..], &max].concat(),
+            frame_encoding,
+            0x18,
+        ),
+        (
+            &[&[0x18, 1, 0, 21], &[7; 37][..]].concat(),
+            frame_encoding,
+            0x18,
+        ),
+        (
+            &[&[0x18, 1, 2, 4], &[7; 20][..]].concat(),
+            frame_encoding,
+            0x18,
+        ),
+        // 2^14 ms
+        (
+            &[0x40, 0xaf, 0, 1, 0x80, 0xfa, 0x00, 0x00, 1],
+            violation,
+            0xaf,
+        ),
+    ] {
+        let error = error(bytes);
+        assert_eq!((error.code, error.frame_type), (code, ty), "{bytes:x?}");
+    }
+    assert!(frames(&[0x40, 0xaf, 0, 1, 0x80, 0xf9, 0xff, 0xff, 1]).len() == 1);
+}
+
+#[test]
+fn what_a_reader_refuses_is_not_written() {
+    let mut buffer = [0; 64];
+    let mut w = Writer::new(&mut buffer);
+    let id = ConnectionId::new(&[1]).unwrap();
+    let new_id = |sequence, retire_prior_to, id| {
+        Frame::NewConnectionId(NewConnectionId {
+            sequence,
+            retire_prior_to,
+            id,
+            reset_token: [0; 16],
+        })
+    };
+    for frame in [
+        Frame::NewToken(b""),
+        Frame::MaxData(1 << 62),
+        Frame::MaxStreams(MaxStreams {
+            dir: Dir::Uni,
+            max: (1 << 60) + 1,
+        }),
+        new_id(1, 2, id),
+        new_id(1, 0, ConnectionId::EMPTY),
+        Frame::AckFrequency(AckFrequency {
+            sequence: 0,
+            ack_eliciting_threshold: 0,
+            max_ack_delay: Duration::from_millis(1 << 14),
+            reordering_threshold: 0,
+        }),
+    ] {
+        assert!(matches!(frame.encode(&mut w), Err(WriteError::Value(_))));
+        assert_eq!(w.position(), 0);
+    }
+}
+
+proptest! {
+    #[test]
+    fn reasons_are_cut_to_the_room_between_characters(reason in "[aé€😀]{0,120}", room in 0usize..200) {
+        let transport = ConnectionClose {
+            error_code: TransportErrorCode::INTERNAL_ERROR,
+            frame_type: 0,
+            reason: reason.as_bytes(),
+        };
+        let application = ApplicationClose { error_code: 300, reason: reason.as_bytes() };
+        let mut buffer = vec![0; room];
+        let mut check = |write: &dyn Fn(&mut Writer<'_>) -> Result<(), WriteError>, whole: usize| {
+            let mut w = Writer::new(&mut buffer);
+            if write(&mut w).is_err() {
+                return room < 4;
+            }
+            let cut = match frames(w.written())[..] {
+                [Frame::ConnectionClose(frame)] => frame.reason,
+                [Frame::ApplicationClose(frame)] => frame.reason,
+                _ => return false,
+            };
+            let cut = core::str::from_utf8(cut).unwrap();
+            // All of it, or no room for one more character and a longer length.
+            reason.starts_with(cut) && (whole <= room) == (cut == reason) && (cut == reason || w.remaining() <= 4)
+        };
+        prop_assert!(check(&|w| transport.encode_cut(w), Frame::ConnectionClose(transport).len()));
+        prop_assert!(check(&|w| application.encode_cut(w), Frame::ApplicationClose(application).len()));
+    }
+
+    #[test]
+    fn arbitrary_payloads_never_panic_and_what_is_taken_round_trips(
+        payload in proptest::collection::vec(any::<u8>(), 0..200), ty in 0u8..0x32,
+    ) {
+        let payload = [&[ty][..], &payload].concat();
+        for frame in Frames::new(&payload).map_while(Result::ok) {
+            let mut buffer = [0; 1024];
+            let mut w = Writer::new(&mut buffer);
+            frame.encode(&mut w).unwrap();
+            prop_assert_eq!(frame.len(), w.position());
+            let again = frames(w.written());
+            match (frame, again[0]) {
+                // Bytes kept for later need not be in their shortest form.
+                (Frame::Ack(a), Frame::Ack(b)) => prop_assert!(a.ranges().eq(b.ranges()) && a.ecn == b.ecn),
+                (Frame::Feedback(a), Frame::Feedback(b)) => prop_assert_eq!(a.counters(), b.counters()),
+                (a, b) => prop_assert_eq!(a, b),
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+mod ack;
+mod fields;
+mod fit;
+mod rules;
+
+use super::*;
+
+/// The frames of `payload`, all of which must be good.
+fn frames(payload: &[u8]) -> Vec<Frame<'_>> {
+    Frames::new(payload).map(Result::unwrap).collect()
+}
+
+/// The error that `payload` ends with.
+fn error(payload: &[u8]) -> FrameError {
+    Frames::new(payload).last().unwrap().unwrap_err()
+}
