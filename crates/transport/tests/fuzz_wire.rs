@@ -1,0 +1,132 @@
+//! Fuzz targets of the wire formats.
+//!
+//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a fuzzer drives the same
+//! functions for as long as one likes: `cargo bolero test -p pathmark-transport frames` (libFuzzer).
+
+use pathmark_transport::wire::packet::{PlainHeader, SAMPLE_LEN, TAG_LEN};
+use pathmark_transport::wire::version::VersionNegotiation;
+use pathmark_transport::wire::{
+    Frame, Frames, PartialDecode, Side, TransportParameters, Writer, varint,
+};
+
+/// Random inputs per target in `cargo test`, beside the corpus.
+const ITERATIONS: usize = 200_000;
+/// Longest random input, bytes.
+const MAX_LEN: usize = 512;
+
+/// A length of our connection ids, then a datagram: it splits into packets that lie inside it.
+fn datagram(input: &[u8]) {
+    let Some((&cid_len, mut rest)) = input.split_first() else {
+        return;
+    };
+    while let Ok(found) = PartialDecode::new(rest, usize::from(cid_len % 24)) {
+        let dcid = found.dcid(rest);
+        assert!(dcid.len() <= rest.len());
+        match found {
+            PartialDecode::Protected(packet) => {
+                assert!(rest.get(packet.token.clone()).is_some());
+                assert!(packet.number_at <= packet.len);
+                if let Some(sample) = packet.sample() {
+                    assert_eq!(rest[..packet.len][sample].len(), SAMPLE_LEN);
+                }
+                if let Ok(header) = PlainHeader::decode(rest, &packet) {
+                    assert!(header.payload_at <= packet.len);
+                    assert!(header.number.expand(1 << 40) <= varint::MAX);
+                }
+                rest = &rest[packet.len..];
+            }
+            PartialDecode::Retry(packet) => {
+                assert_eq!(packet.token.end, packet.tag.start);
+                assert_eq!(rest[packet.tag].len(), TAG_LEN);
+                return;
+            }
+            PartialDecode::VersionNegotiation => {
+                if let Ok(packet) = VersionNegotiation::decode(rest) {
+                    assert!(packet.versions().count() > 0);
+                }
+                return;
+            }
+            PartialDecode::UnknownVersion(packet) => {
+                assert!(packet.version > 1);
+                assert!(rest.get(packet.dcid).is_some() && rest.get(packet.scid).is_some());
+                return;
+            }
+        }
+    }
+}
+
+/// A payload: its frames are read to the first error, and each is written and read again as it was.
+fn payload(input: &[u8]) {
+    let mut buffer = [0; 2048];
+    let mut frames = Frames::new(input);
+    let mut before = frames.remaining();
+    while let Some(frame) = frames.next() {
+        assert!(frames.remaining() < before);
+        before = frames.remaining();
+        let Ok(frame) = frame else {
+            assert_eq!(frames.next(), None);
+            return;
+        };
+        if frame.len() > buffer.len() {
+            continue;
+        }
+        let mut w = Writer::new(&mut buffer);
+        frame.encode(&mut w).expect("what was read can be written");
+        assert_eq!(w.position(), frame.len());
+        let mut again = Frames::new(w.written());
+        match (frame, again.next()) {
+            // These keep bytes that need not be in their shortest form.
+            (Frame::Ack(a), Some(Ok(Frame::Ack(b)))) => {
+                assert!(a.ranges().eq(b.ranges()) && a.ecn == b.ecn && a.delay == b.delay);
+            }
+            (Frame::Feedback(a), Some(Ok(Frame::Feedback(b)))) => {
+                assert_eq!((a.kind, a.epoch), (b.kind, b.epoch));
+                assert_eq!(a.counters(), b.counters());
+            }
+            (frame, again) => assert_eq!(again, Some(Ok(frame))),
+        }
+        assert_eq!(again.next(), None);
+    }
+}
+
+/// Who sends, then transport parameters: what is accepted is written and read again as it was.
+fn parameters(input: &[u8]) {
+    let Some((&sender, bytes)) = input.split_first() else {
+        return;
+    };
+    let sender = if sender & 1 == 0 {
+        Side::Client
+    } else {
+        Side::Server
+    };
+    if let Ok(parameters) = TransportParameters::decode(bytes, sender) {
+        let again = parameters
+            .to_vec(None)
+            .expect("what was read can be written");
+        assert_eq!(TransportParameters::decode(&again, sender), Ok(parameters));
+    }
+}
+
+#[test]
+fn datagrams() {
+    bolero::check!()
+        .with_iterations(ITERATIONS)
+        .with_max_len(MAX_LEN)
+        .for_each(datagram);
+}
+
+#[test]
+fn frames() {
+    bolero::check!()
+        .with_iterations(ITERATIONS)
+        .with_max_len(MAX_LEN)
+        .for_each(payload);
+}
+
+#[test]
+fn transport_parameters() {
+    bolero::check!()
+        .with_iterations(ITERATIONS)
+        .with_max_len(MAX_LEN)
+        .for_each(parameters);
+}
