@@ -1,1 +1,220 @@
-//! Streams and flow control (RFC 9000 §2–4).
+//! Streams and flow control (RFC 9000 §2–4, §19.4–19.14), without I/O.
+//!
+//! ```text
+//!  application ─write─► SendPart ─ SendBuffer ─► Schedule ─► write_frames ─► packet ── SentFrames ──► acked, lost
+//!                          ▲ credit: SendCredit (stream, connection), LocalStreams
+//!                          │ MAX_DATA, MAX_STREAM_DATA, MAX_STREAMS
+//!                          │ promise: ReceiveWindow (stream, connection), RemoteStreams
+//!  application ◄─read── RecvPart ─ Reassembly ◄── on_stream ◄─ packet
+//! ```
+//!
+//! [`Streams`] composes the parts for one connection. It holds no clock and no packet: what went into a packet is
+//! told by a [`SentFrames`] record that the connection keeps and hands back. What the peer can make it hold is
+//! bounded by the limits that it was promised; a stream that is done leaves nothing but counters.
+
+mod account;
+mod application;
+mod config;
+mod control;
+mod error;
+mod event;
+mod flow;
+mod limits;
+mod ranges;
+mod reassembly;
+mod receive;
+mod record;
+mod recv;
+mod schedule;
+mod send;
+mod send_buffer;
+mod sent;
+mod transmit;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use pathmark_cc::{Duration, Limit};
+
+pub use crate::wire::{Dir, Side, StreamId};
+pub use config::{PeerLimits, StreamsConfig};
+pub use error::{ClosedStream, FinishError, OpenError, ReadError, WriteError};
+pub use event::StreamEvent;
+pub use flow::{ReceiveWindow, SendCredit};
+pub use limits::{LocalStreams, RemoteStreams};
+pub use reassembly::Reassembly;
+pub use recv::{RecvError, RecvPart, RecvState};
+pub use schedule::Schedule;
+pub use send::{Piece, SendPart, SendState};
+pub use send_buffer::SendBuffer;
+pub use sent::SentFrames;
+
+use account::SendAccount;
+use record::Records;
+use sent::ConnectionFrames;
+
+/// All streams of a connection.
+///
+/// The application's calls ([`open`](Self::open), [`write`](Self::write), [`read`](Self::read), …) and the connection's
+/// ([`on_stream`](Self::on_stream), [`write_frames`](Self::write_frames), [`on_acked`](Self::on_acked), …) may
+/// alternate in any order. After any of them, [`poll_event`](Self::poll_event) tells what happened and
+/// [`wants_to_send`](Self::wants_to_send) whether packets should be built.
+#[derive(Debug)]
+pub struct Streams {
+    side: Side,
+    config: StreamsConfig,
+    peer: PeerLimits,
+    records: Records,
+    /// By [`slot`].
+    local: [LocalStreams; 2],
+    /// By [`slot`].
+    remote: [RemoteStreams; 2],
+    credit: SendCredit,
+    window: ReceiveWindow,
+    account: SendAccount,
+    schedule: Schedule,
+    /// Streams whose data waits for the connection's credit alone.
+    parked: VecDeque<StreamId>,
+    /// Streams with frames other than STREAM to send.
+    control: VecDeque<StreamId>,
+    /// Frames of the connection as a whole to send in any case.
+    due: ConnectionFrames,
+    events: VecDeque<StreamEvent>,
+    /// The application has accepted all there was, by [`slot`].
+    acceptor_waits: [bool; 2],
+    rtt: Option<Duration>,
+    /// See [`expect`](Self::expect).
+    expected: u64,
+}
+
+impl Streams {
+    /// No streams, and none allowed by the peer until [`set_peer_limits`](Self::set_peer_limits).
+    #[must_use]
+    pub fn new(side: Side, config: StreamsConfig) -> Self {
+        Self {
+            side,
+            config,
+            peer: PeerLimits::default(),
+            records: Records::default(),
+            local: [LocalStreams::default(); 2],
+            remote: [
+                RemoteStreams::new(config.max_bidi_streams),
+                RemoteStreams::new(config.max_uni_streams),
+            ],
+            credit: SendCredit::default(),
+            window: ReceiveWindow::new(config.initial_connection_window, config.max_window),
+            account: SendAccount::new(config.max_send_buffer),
+            schedule: Schedule::default(),
+            parked: VecDeque::new(),
+            control: VecDeque::new(),
+            due: ConnectionFrames::default(),
+            events: VecDeque::new(),
+            acceptor_waits: [true; 2],
+            rtt: None,
+            expected: 0,
+        }
+    }
+
+    /// The peer's transport parameters are known. Limits only grow, so values remembered for 0-RTT may be set before.
+    pub fn set_peer_limits(&mut self, limits: PeerLimits) {
+        self.peer = limits;
+        self.on_max_data(limits.max_data);
+        for (dir, max) in [
+            (Dir::Bi, limits.max_streams_bidi),
+            (Dir::Uni, limits.max_streams_uni),
+        ] {
+            self.on_max_streams(dir, max);
+        }
+        let ids: Vec<StreamId> = self.records.keys().copied().collect();
+        for id in ids {
+            self.raise_stream(id, self.initial_credit(id));
+        }
+    }
+
+    /// The smoothed RTT, for windows that grow by it.
+    pub fn on_rtt(&mut self, smoothed: Duration) {
+        self.rtt = Some(smoothed);
+    }
+
+    /// The congestion window in bytes: the send buffer sizes itself by it.
+    pub fn on_congestion_window(&mut self, bytes: u64) {
+        self.account.on_congestion_window(bytes);
+        self.wake_writers();
+    }
+
+    /// At least so many bytes are about to arrive in each round trip (a router granted the rate, say): the windows of the
+    /// connection and of streams on which data arrives need not wait for them to grow.
+    pub fn expect(&mut self, bytes_per_rtt: u64) {
+        self.window.expect(bytes_per_rtt);
+        self.expected = bytes_per_rtt;
+    }
+
+    /// The next thing that an application may wait for.
+    pub fn poll_event(&mut self) -> Option<StreamEvent> {
+        let event = self.events.pop_front();
+        if self.events.is_empty() && self.events.capacity() > 1024 {
+            self.events = VecDeque::new();
+        }
+        event
+    }
+
+    /// What keeps the streams from sending more right now: [`Limit::Window`] if they would.
+    pub fn limit(&mut self) -> Limit {
+        if self.wants_to_send() {
+            Limit::Window
+        } else if self.any_parked() || self.account.stalled > 0 {
+            Limit::Peer
+        } else if self.account.writers_wait() {
+            Limit::Buffer
+        } else {
+            Limit::Application
+        }
+    }
+
+    /// Streams with at least one part that is not done.
+    #[must_use]
+    pub fn open_streams(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Bytes written and not acknowledged, on all streams.
+    #[must_use]
+    pub fn unacked(&self) -> u64 {
+        self.account.unacked
+    }
+
+    /// Bytes that the send buffer of all streams together takes now.
+    #[must_use]
+    pub fn send_buffer_limit(&self) -> u64 {
+        self.account.limit()
+    }
+
+    /// The receive window of the connection as a whole, bytes.
+    #[must_use]
+    pub fn receive_window(&self) -> u64 {
+        self.window.window()
+    }
+
+    /// Bytes that the peer still allows on all streams together.
+    #[must_use]
+    pub fn peer_credit(&self) -> u64 {
+        self.credit.available()
+    }
+
+    /// Memory held by received data, bytes. Walks all blocks of all streams.
+    #[must_use]
+    pub fn receive_memory(&self) -> usize {
+        let parts = self.records.values().filter_map(|r| r.recv.as_ref());
+        parts.map(RecvPart::memory).sum()
+    }
+}
+
+/// Position of a direction in a pair.
+const fn slot(dir: Dir) -> usize {
+    match dir {
+        Dir::Bi => 0,
+        Dir::Uni => 1,
+    }
+}
