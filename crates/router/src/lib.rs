@@ -13,3 +13,5 @@
 )]
 
 pub mod core;
+pub mod ip;
+pub mod offload;

@@ -1,0 +1,215 @@
+//! ICMP and ICMPv6: the errors that a router owes (RFC 1812 §4.3, RFC 4443), and echo replies.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use pathmark_shim::checksum::Sum;
+use pathmark_shim::ip::{Fragment, Layout, Version, protocol};
+
+/// Longest error messages: RFC 1812 §4.3.2.3 and RFC 4443 §2.4 (c).
+const MAX_V4: usize = 576;
+const MAX_V6: usize = 1280;
+const TTL: u8 = 64;
+
+/// What went wrong with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IcmpError {
+    /// Its TTL or hop limit ran out.
+    TimeExceeded,
+    /// No route leads to its destination.
+    NoRoute,
+    /// It is larger than the next link's MTU in bytes, and must not be fragmented.
+    TooBig(u32),
+}
+
+impl IcmpError {
+    /// Type, code and the four bytes behind the checksum.
+    fn v4(self) -> (u8, u8, u32) {
+        match self {
+            Self::TimeExceeded => (11, 0, 0),
+            Self::NoRoute => (3, 0, 0),
+            // RFC 1191 §4: the MTU in the lower half.
+            Self::TooBig(mtu) => (3, 4, mtu.min(0xFFFF)),
+        }
+    }
+
+    fn v6(self) -> (u8, u8, u32) {
+        match self {
+            Self::TimeExceeded => (3, 0, 0),
+            Self::NoRoute => (1, 0, 0),
+            Self::TooBig(mtu) => (2, 0, mtu),
+        }
+    }
+}
+
+/// Writes the error message about `packet` to the front of `out`, from the router's address `source`, and
+/// returns its length. `None` where none must be sent: about an ICMP error, a later fragment, or a packet from or to
+/// an address that names no single host (RFC 1812 §4.3.2.7, RFC 4443 §2.4 (e)); or if `source` is of the
+/// other IP version.
+#[must_use]
+pub fn error(
+    what: IcmpError,
+    packet: &[u8],
+    layout: &Layout,
+    source: IpAddr,
+    out: &mut [u8],
+) -> Option<usize> {
+    let packet = packet.get(..layout.len())?;
+    if layout.fragment() == Fragment::Later || is_icmp_error(packet, layout) {
+        return None;
+    }
+    match (layout.source(packet)?, layout.destination(packet)?, source) {
+        (IpAddr::V4(to), IpAddr::V4(destination), IpAddr::V4(from)) => {
+            if !is_host_v4(to) || !is_host_v4(destination) {
+                return None;
+            }
+            let (kind, code, rest) = what.v4();
+            let quoted = packet.get(..packet.len().min(MAX_V4 - 28))?;
+            let body = message(kind, code, rest, quoted, out.get_mut(20..)?)?;
+            let sum = Sum::new().bytes(out.get(20..20 + body)?).finish();
+            put(out, 22, sum);
+            header_v4(out, body, from, to)
+        }
+        (IpAddr::V6(to), IpAddr::V6(destination), IpAddr::V6(from)) => {
+            // A packet too big is reported to multicast sources' unicast addresses as well (RFC 4443 §2.4 (e.3)).
+            let multicast = destination.is_multicast() && !matches!(what, IcmpError::TooBig(_));
+            if to.is_multicast() || to.is_unspecified() || to.is_loopback() || multicast {
+                return None;
+            }
+            let (kind, code, rest) = what.v6();
+            let quoted = packet.get(..packet.len().min(MAX_V6 - 48))?;
+            let body = message(kind, code, rest, quoted, out.get_mut(40..)?)?;
+            header_v6(out, body, from, to)
+        }
+        _ => None,
+    }
+}
+
+/// Writes the reply to an echo request to the front of `out` and returns its length; `None` if `packet` is not one.
+#[must_use]
+pub fn echo_reply(packet: &[u8], layout: &Layout, out: &mut [u8]) -> Option<usize> {
+    const REQUEST_V4: u8 = 8;
+    const REQUEST_V6: u8 = 128;
+    const REPLY_V6: u8 = 129;
+    if layout.fragment() != Fragment::Whole {
+        return None;
+    }
+    let request = layout.upper(packet);
+    let (&kind, rest) = request.split_first()?;
+    if request.len() < 8 {
+        return None;
+    }
+    match (layout.source(packet)?, layout.destination(packet)?) {
+        (IpAddr::V4(to), IpAddr::V4(from))
+            if layout.protocol() == protocol::ICMP && kind == REQUEST_V4 && is_host_v4(to) =>
+        {
+            let reply = out.get_mut(20..20 + request.len())?;
+            let (first, tail) = reply.split_first_mut()?;
+            *first = 0;
+            tail.copy_from_slice(rest);
+            put(reply, 2, 0);
+            let sum = Sum::new().bytes(reply).finish();
+            put(out, 22, sum);
+            header_v4(out, request.len(), from, to)
+        }
+        (IpAddr::V6(to), IpAddr::V6(from))
+            if layout.protocol() == protocol::ICMPV6
+                && kind == REQUEST_V6
+                && !to.is_multicast() =>
+        {
+            let reply = out.get_mut(40..40 + request.len())?;
+            let (first, tail) = reply.split_first_mut()?;
+            *first = REPLY_V6;
+            tail.copy_from_slice(rest);
+            header_v6(out, request.len(), from, to)
+        }
+        _ => None,
+    }
+}
+
+fn message(kind: u8, code: u8, rest: u32, quoted: &[u8], out: &mut [u8]) -> Option<usize> {
+    let len = 8 + quoted.len();
+    let (header, body) = out.get_mut(..len)?.split_first_chunk_mut::<8>()?;
+    let [r0, r1, r2, r3] = rest.to_be_bytes();
+    *header = [kind, code, 0, 0, r0, r1, r2, r3];
+    body.copy_from_slice(quoted);
+    Some(len)
+}
+
+fn header_v4(out: &mut [u8], body: usize, from: Ipv4Addr, to: Ipv4Addr) -> Option<usize> {
+    let total = 20 + body;
+    let [l0, l1] = u16::try_from(total).ok()?.to_be_bytes();
+    let header = out.first_chunk_mut::<20>()?;
+    // Type of service: internetwork control (RFC 1812 §4.3.2.5).
+    *header = [
+        0x45,
+        0xC0,
+        l0,
+        l1,
+        0,
+        0,
+        0x40,
+        0,
+        TTL,
+        protocol::ICMP,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ];
+    header.get_mut(12..16)?.copy_from_slice(&from.octets());
+    header.get_mut(16..20)?.copy_from_slice(&to.octets());
+    let sum = Sum::new().bytes(header).finish();
+    put(out, 10, sum);
+    Some(total)
+}
+
+fn header_v6(out: &mut [u8], body: usize, from: Ipv6Addr, to: Ipv6Addr) -> Option<usize> {
+    let length = u16::try_from(body).ok()?;
+    let [l0, l1] = length.to_be_bytes();
+    out.get_mut(..8)?
+        .copy_from_slice(&[0x60, 0, 0, 0, l0, l1, protocol::ICMPV6, TTL]);
+    out.get_mut(8..24)?.copy_from_slice(&from.octets());
+    out.get_mut(24..40)?.copy_from_slice(&to.octets());
+    put(out, 42, 0);
+    let sum = Sum::new()
+        .bytes(out.get(8..40)?)
+        .number(u32::from(length))
+        .number(u32::from(protocol::ICMPV6))
+        .bytes(out.get(40..40 + body)?)
+        .finish();
+    put(out, 42, sum);
+    Some(40 + body)
+}
+
+fn is_icmp_error(packet: &[u8], layout: &Layout) -> bool {
+    let kind = layout.upper(packet).first().copied();
+    match layout.version() {
+        // All but queries and their replies.
+        Version::V4 => {
+            layout.protocol() == protocol::ICMP
+                && !matches!(kind, Some(0 | 8 | 9 | 10 | 13..=18 | 42 | 43))
+        }
+        Version::V6 => layout.protocol() == protocol::ICMPV6 && kind.is_none_or(|kind| kind < 128),
+    }
+}
+
+fn is_host_v4(address: Ipv4Addr) -> bool {
+    !(address.is_unspecified()
+        || address.is_multicast()
+        || address.is_broadcast()
+        || address.is_loopback()
+        || address.octets().first() == Some(&0)
+        || address.octets().first().is_some_and(|o| *o >= 240))
+}
+
+fn put(bytes: &mut [u8], at: usize, value: u16) {
+    if let Some(field) = bytes.get_mut(at..).and_then(|b| b.first_chunk_mut::<2>()) {
+        *field = value.to_be_bytes();
+    }
+}

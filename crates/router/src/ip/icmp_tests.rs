@@ -1,0 +1,167 @@
+//! ICMP messages, byte by byte where it matters.
+
+use std::net::IpAddr;
+
+use pathmark_shim::ip::Layout;
+use proptest::prelude::*;
+
+use super::icmp::{IcmpError, echo_reply, error};
+
+fn v4(protocol: u8, from: [u8; 4], to: [u8; 4], upper: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0x45, 0];
+    bytes.extend(((20 + upper.len()) as u16).to_be_bytes());
+    bytes.extend([0, 1, 0, 0, 1, protocol, 0, 0]);
+    bytes.extend(from);
+    bytes.extend(to);
+    bytes.extend(upper);
+    bytes
+}
+
+fn v6(next: u8, from: u8, to: [u8; 16], upper: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0x60, 0, 0, 0];
+    bytes.extend((upper.len() as u16).to_be_bytes());
+    bytes.extend([next, 1]);
+    bytes.extend([0xFD, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, from]);
+    bytes.extend(to);
+    bytes.extend(upper);
+    bytes
+}
+
+const HOST6: [u8; 16] = [0xFD, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
+
+fn about(packet: &[u8], what: IcmpError) -> Option<Vec<u8>> {
+    let layout = Layout::walk(packet).unwrap();
+    let source: IpAddr = if packet[0] >> 4 == 4 {
+        "192.0.2.1".parse().unwrap()
+    } else {
+        "fd00::99".parse().unwrap()
+    };
+    let mut out = [0; 1500];
+    error(what, packet, &layout, source, &mut out).map(|len| out[..len].to_vec())
+}
+
+fn sums_to_zero(parts: &[&[u8]]) -> bool {
+    let bytes = parts.concat();
+    let sum: u32 = bytes
+        .chunks(2)
+        .map(|p| u32::from(p[0]) << 8 | p.get(1).map_or(0, |b| u32::from(*b)))
+        .sum();
+    (sum >> 16) + (sum & 0xFFFF) == 0xFFFF
+}
+
+fn checksums_hold(message: &[u8]) -> bool {
+    if message[0] >> 4 == 4 {
+        return sums_to_zero(&[&message[..20]]) && sums_to_zero(&[&message[20..]]);
+    }
+    let length = (message.len() - 40) as u16;
+    sums_to_zero(&[
+        &message[8..40],
+        &length.to_be_bytes(),
+        &[0, 58],
+        &message[40..],
+    ])
+}
+
+#[test]
+fn time_exceeded_quotes_the_packet() {
+    let packet = v4(
+        17,
+        [10, 0, 0, 1],
+        [10, 0, 0, 2],
+        &[0, 1, 0, 2, 0, 12, 0, 0, 1, 2, 3, 4],
+    );
+    let message = about(&packet, IcmpError::TimeExceeded).unwrap();
+    assert!(checksums_hold(&message));
+    assert_eq!(message[9], 1);
+    assert_eq!(message[12..20], [192, 0, 2, 1, 10, 0, 0, 1]);
+    assert_eq!(message[20..22], [11, 0]);
+    assert_eq!(message[28..], packet);
+}
+
+#[test]
+fn too_big_tells_the_mtu() {
+    let packet = v4(6, [10, 0, 0, 1], [10, 0, 0, 2], &[0; 1400]);
+    let message = about(&packet, IcmpError::TooBig(1280)).unwrap();
+    assert_eq!(message.len(), 576);
+    assert_eq!(message[20..22], [3, 4]);
+    assert_eq!(message[24..28], [0, 0, 5, 0]);
+    let packet = v6(6, 1, HOST6, &[0; 1400]);
+    let message = about(&packet, IcmpError::TooBig(1280)).unwrap();
+    assert_eq!(message.len(), 1280);
+    assert!(checksums_hold(&message));
+    assert_eq!(message[40..42], [2, 0]);
+    assert_eq!(message[44..48], [0, 0, 5, 0]);
+}
+
+#[test]
+fn nothing_is_said_where_nothing_must_be() {
+    let silent = |packet: &[u8]| about(packet, IcmpError::NoRoute).is_none();
+    let host = [10, 0, 0, 1];
+    assert!(!silent(&v4(17, host, [10, 0, 0, 2], &[0; 8])));
+    assert!(
+        silent(&v4(1, host, [10, 0, 0, 2], &[3, 0, 0, 0, 0, 0, 0, 0])),
+        "an error"
+    );
+    assert!(
+        !silent(&v4(1, host, [10, 0, 0, 2], &[8, 0, 0, 0, 0, 0, 0, 0])),
+        "a query"
+    );
+    assert!(silent(&v4(17, [224, 0, 0, 1], [10, 0, 0, 2], &[0; 8])));
+    assert!(silent(&v4(17, [0; 4], [10, 0, 0, 2], &[0; 8])));
+    assert!(silent(&v4(17, host, [255; 4], &[0; 8])));
+    let mut later = v4(17, host, [10, 0, 0, 2], &[0; 8]);
+    later[7] = 1;
+    assert!(silent(&later), "a later fragment");
+    let mut all_nodes = [0; 16];
+    all_nodes[..2].copy_from_slice(&[0xFF, 2]);
+    assert!(silent(&v6(17, 1, all_nodes, &[0; 8])));
+    assert!(silent(&v6(58, 1, HOST6, &[3, 0, 0, 0, 0, 0, 0, 0])));
+    assert!(!silent(&v6(58, 1, HOST6, &[128, 0, 0, 0, 0, 0, 0, 0])));
+}
+
+#[test]
+fn echo_requests_are_answered() {
+    let packet = v4(
+        1,
+        [10, 0, 0, 1],
+        [192, 0, 2, 1],
+        &[8, 0, 9, 9, 1, 2, 3, 4, 5],
+    );
+    let mut out = [0; 100];
+    let len = echo_reply(&packet, &Layout::walk(&packet).unwrap(), &mut out).unwrap();
+    assert!(checksums_hold(&out[..len]));
+    assert_eq!(out[12..20], [192, 0, 2, 1, 10, 0, 0, 1]);
+    assert_eq!((out[20], &out[24..len]), (0, &[1, 2, 3, 4, 5][..]));
+    let packet = v6(58, 1, HOST6, &[128, 0, 9, 9, 1, 2, 3, 4]);
+    let len = echo_reply(&packet, &Layout::walk(&packet).unwrap(), &mut out).unwrap();
+    assert!(checksums_hold(&out[..len]));
+    assert_eq!(out[40], 129);
+    let udp = v4(17, [10, 0, 0, 1], [192, 0, 2, 1], &[8; 8]);
+    assert_eq!(
+        echo_reply(&udp, &Layout::walk(&udp).unwrap(), &mut out),
+        None
+    );
+}
+
+proptest! {
+    #[test]
+    fn garbage_never_panics(mut bytes in prop::collection::vec(any::<u8>(), 20..120), four: bool, room in 0usize..300) {
+        bytes[0] = if four { 0x45 } else { 0x60 };
+        let total = bytes.len() as u16;
+        if four {
+            bytes[2..4].copy_from_slice(&total.to_be_bytes());
+        } else if bytes.len() > 40 {
+            bytes[4..6].copy_from_slice(&(total - 40).to_be_bytes());
+        }
+        if let Ok(layout) = Layout::walk(&bytes) {
+            let mut out = vec![0; room];
+            let source: IpAddr = if four { "192.0.2.1" } else { "fd00::1" }.parse().unwrap();
+            for what in [IcmpError::NoRoute, IcmpError::TooBig(1280)] {
+                if let Some(len) = error(what, &bytes, &layout, source, &mut out) {
+                    prop_assert!(checksums_hold(&out[..len]));
+                }
+            }
+            let _ = echo_reply(&bytes, &layout, &mut out);
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! What makes it an IP router: routes, TTL, ICMP, fragmentation.
+//!
+//! Still without I/O: packets in, verdicts and replies out.
+
+mod checksum;
+mod fragment;
+mod icmp;
+#[cfg(test)]
+mod icmp_tests;
+mod limit;
+mod route;
+
+pub use checksum::complete;
+pub use fragment::{BadFragment, Fragments};
+pub use icmp::{IcmpError, echo_reply, error as icmp_error};
+pub use limit::TokenBucket;
+pub use route::{Prefix, PrefixError, Routes};

@@ -1,0 +1,322 @@
+//! Coupling consecutive packets of one flow into a super-packet again.
+
+use pathmark_shim::checksum::Sum;
+
+use super::{Gso, GsoKind, Offload};
+
+const PROTOCOL_TCP: u8 = 6;
+const PROTOCOL_UDP: u8 = 17;
+/// Flags that a coupled TCP segment may carry: ACK, and PSH, which ends the train.
+const TCP_ACK: u8 = 0x10;
+const TCP_PSH: u8 = 0x08;
+/// Longest super-packet: an IPv4 total length, or an IPv6 payload length and its header.
+const MAX_TRAIN: usize = 65_535;
+/// Most packets in one train; bounds the slices of one vectored write.
+const MAX_CARS: usize = 64;
+/// Longest header that is coupled: IPv6, and TCP with all its options.
+const MAX_HEADER: usize = 100;
+
+/// A run of packets that can leave as one super-packet: equal headers but for what segmentation changes,
+/// equal payload sizes (the last may be shorter), and checksums that are all still to be completed, so that
+/// none that was complete is ever replaced.
+#[derive(Debug)]
+pub struct Train {
+    first: Header,
+    /// Header of the super-packet.
+    bytes: [u8; MAX_HEADER],
+    /// Payload bytes of the first packet.
+    size: usize,
+    payload: usize,
+    cars: usize,
+    offload: Offload,
+    /// TCP: PSH was seen.
+    push: bool,
+    closed: bool,
+}
+
+/// Where the headers of a packet that could be coupled are.
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    kind: GsoKind,
+    /// Start of TCP or UDP.
+    upper: usize,
+    /// Start of the payload.
+    len: usize,
+}
+
+impl Header {
+    /// `None` if such a packet always travels alone.
+    fn find(bytes: &[u8], offload: Offload) -> Option<Self> {
+        let partial = offload.checksum?;
+        if offload.gso.is_some() {
+            return None;
+        }
+        let (upper, protocol) = match bytes {
+            // No options; no fragment: flags and offset but for DF are zero.
+            [0x45, _, _, _, _, _, f0, 0, _, protocol, ..] if f0 & 0xBF == 0 => (20, *protocol),
+            [first, _, _, _, _, _, next, ..] if first >> 4 == 6 => (40, *next),
+            _ => return None,
+        };
+        if usize::from(partial.start) != upper {
+            return None;
+        }
+        let (kind, len) = match protocol {
+            PROTOCOL_UDP if partial.offset == 6 => (GsoKind::Udp, upper + 8),
+            PROTOCOL_TCP if partial.offset == 16 => {
+                let words = usize::from(bytes.get(upper + 12)? >> 4);
+                let flags = bytes.get(upper + 13)?;
+                if flags & !TCP_PSH != TCP_ACK {
+                    return None;
+                }
+                let kind = if upper == 20 {
+                    GsoKind::TcpV4
+                } else {
+                    GsoKind::TcpV6
+                };
+                (kind, upper + words.max(5) * 4)
+            }
+            _ => return None,
+        };
+        (bytes.len() > len && len <= MAX_HEADER).then_some(Self { kind, upper, len })
+    }
+}
+
+impl Train {
+    /// Starts a train with a packet; `None` if it is one that always travels alone.
+    #[must_use]
+    pub fn start(bytes: &[u8], offload: Offload) -> Option<Self> {
+        let first = Header::find(bytes, offload)?;
+        let size = bytes.len() - first.len;
+        let mut header = [0; MAX_HEADER];
+        header
+            .get_mut(..first.len)?
+            .copy_from_slice(bytes.get(..first.len)?);
+        let push = first.kind != GsoKind::Udp && bytes.get(first.upper + 13)? & TCP_PSH != 0;
+        Some(Self {
+            first,
+            bytes: header,
+            size,
+            payload: size,
+            cars: 1,
+            offload,
+            push,
+            closed: push,
+        })
+    }
+
+    /// Couples the next packet, if it continues the train.
+    pub fn couple(&mut self, bytes: &[u8], offload: Offload) -> bool {
+        if self.closed || self.cars == MAX_CARS || offload != self.offload {
+            return false;
+        }
+        let len = self.first.len;
+        let Some(payload) = bytes
+            .len()
+            .checked_sub(len)
+            .filter(|p| (1..=self.size).contains(p))
+        else {
+            return false;
+        };
+        if len + self.payload + payload > MAX_TRAIN {
+            return false;
+        }
+        let (Some(mine), Some(theirs)) = (self.bytes.get(..len), bytes.get(..len)) else {
+            return false;
+        };
+        if !self.continues(mine, theirs) {
+            return false;
+        }
+        if self.first.kind != GsoKind::Udp {
+            self.push = theirs
+                .get(self.first.upper + 13)
+                .is_some_and(|f| f & TCP_PSH != 0);
+        }
+        self.closed = payload < self.size || self.push;
+        self.payload += payload;
+        self.cars += 1;
+        true
+    }
+
+    /// True if `next` is what segmenting a super-packet with header `first` would have made here.
+    fn continues(&self, first: &[u8], next: &[u8]) -> bool {
+        let Header { kind, upper, .. } = self.first;
+        let (Some((ip, rest)), Some((next_ip, next_rest))) =
+            (first.split_at_checked(upper), next.split_at_checked(upper))
+        else {
+            return false;
+        };
+        let same_ip = match (ip, next_ip) {
+            // Version, type of service; flags, TTL, protocol; addresses. Not length, checksum; the
+            // identification counts on where it matters, that is without DF (RFC 6864).
+            (
+                [
+                    v,
+                    tos,
+                    _,
+                    _,
+                    i0,
+                    i1,
+                    flags,
+                    f1,
+                    ttl,
+                    p,
+                    _,
+                    _,
+                    addresses @ ..,
+                ],
+                [
+                    nv,
+                    ntos,
+                    _,
+                    _,
+                    n0,
+                    n1,
+                    nflags,
+                    nf1,
+                    nttl,
+                    np,
+                    _,
+                    _,
+                    naddresses @ ..,
+                ],
+            ) if upper == 20 => {
+                let id = u16::from_be_bytes([*i0, *i1]).wrapping_add(self.cars as u16);
+                (v, tos, flags, f1, ttl, p) == (nv, ntos, nflags, nf1, nttl, np)
+                    && addresses == naddresses
+                    && (flags & 0x40 != 0 || id == u16::from_be_bytes([*n0, *n1]))
+            }
+            // All but the payload length.
+            _ => ip.get(..4) == next_ip.get(..4) && ip.get(6..) == next_ip.get(6..),
+        };
+        if !same_ip {
+            return false;
+        }
+        if kind == GsoKind::Udp {
+            // Ports; length and checksum differ.
+            return rest.get(..4) == next_rest.get(..4);
+        }
+        let (
+            [
+                p0,
+                p1,
+                p2,
+                p3,
+                s0,
+                s1,
+                s2,
+                s3,
+                a0,
+                a1,
+                a2,
+                a3,
+                off,
+                flags,
+                w0,
+                w1,
+                _,
+                _,
+                tail @ ..,
+            ],
+            [
+                q0,
+                q1,
+                q2,
+                q3,
+                t0,
+                t1,
+                t2,
+                t3,
+                b0,
+                b1,
+                b2,
+                b3,
+                noff,
+                nflags,
+                x0,
+                x1,
+                _,
+                _,
+                ntail @ ..,
+            ],
+        ) = (rest, next_rest)
+        else {
+            return false;
+        };
+        let expected = u32::from_be_bytes([*s0, *s1, *s2, *s3]).wrapping_add(self.payload as u32);
+        [p0, p1, p2, p3] == [q0, q1, q2, q3]
+            && expected == u32::from_be_bytes([*t0, *t1, *t2, *t3])
+            && [a0, a1, a2, a3] == [b0, b1, b2, b3]
+            && [off, w0, w1] == [noff, x0, x1]
+            && flags | TCP_PSH == nflags | TCP_PSH
+            && tail == ntail
+    }
+
+    /// Packets coupled so far.
+    #[must_use]
+    pub fn cars(&self) -> usize {
+        self.cars
+    }
+
+    /// Bytes of header in front of each packet's payload.
+    #[must_use]
+    pub fn header_len(&self) -> usize {
+        self.first.len
+    }
+
+    /// The header of the super-packet, to be followed by the payloads of all its packets, and what is left
+    /// undone in it. `None` for a single packet, which leaves as it came.
+    pub fn finish(&mut self) -> Option<(&[u8], Offload)> {
+        if self.cars < 2 {
+            return None;
+        }
+        let Header { kind, upper, len } = self.first;
+        let total = len + self.payload;
+        let header = self.bytes.get_mut(..len)?;
+        let upper_len = total - upper;
+        if upper == 20 {
+            put(header, 2, total);
+            put(header, 10, 0);
+            let checksum = Sum::new().bytes(header.get(..20)?).finish();
+            put(header, 10, usize::from(checksum));
+        } else {
+            put(header, 4, total - 40);
+        }
+        let addresses = if upper == 20 { 12..20 } else { 8..40 };
+        let protocol = if kind == GsoKind::Udp {
+            PROTOCOL_UDP
+        } else {
+            PROTOCOL_TCP
+        };
+        let sum = Sum::new()
+            .bytes(header.get(addresses)?)
+            .number(u32::from(protocol))
+            .number(u32::try_from(upper_len).ok()?)
+            .fold();
+        if kind == GsoKind::Udp {
+            put(header, upper + 4, upper_len);
+            put(header, upper + 6, usize::from(sum));
+        } else {
+            put(header, upper + 16, usize::from(sum));
+            let flags = header.get_mut(upper + 13)?;
+            *flags = TCP_ACK | if self.push { TCP_PSH } else { 0 };
+        }
+        let gso = Gso {
+            kind,
+            size: u16::try_from(self.size).ok()?,
+            ecn: false,
+        };
+        let offload = Offload {
+            gso: Some(gso),
+            ..self.offload
+        };
+        Some((header, offload))
+    }
+}
+
+/// Writes the low 16 bits of `value` at `at`, if there is room.
+fn put(bytes: &mut [u8], at: usize, value: usize) {
+    let value = (value & 0xFFFF) as u16;
+    if let Some(field) = bytes.get_mut(at..).and_then(|b| b.first_chunk_mut::<2>()) {
+        *field = value.to_be_bytes();
+    }
+}
