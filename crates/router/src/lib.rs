@@ -13,5 +13,6 @@
 )]
 
 pub mod core;
+pub mod forward;
 pub mod ip;
 pub mod offload;

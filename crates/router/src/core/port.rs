@@ -258,6 +258,13 @@ impl<P> Port<P> {
         self.stats.drops.count(cause);
     }
 
+    /// True if a control law is in charge.
+    #[inline]
+    #[must_use]
+    pub fn has_controller(&self) -> bool {
+        self.law.controller.is_some()
+    }
+
     /// The control law's state; `None` without one.
     #[must_use]
     pub fn metrics(&self) -> Option<LinkMetrics> {

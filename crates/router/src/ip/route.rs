@@ -47,6 +47,21 @@ impl FromStr for Prefix {
     }
 }
 
+impl Prefix {
+    /// True if the prefix holds `address`.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.0.contains(&address)
+    }
+}
+
+impl From<IpAddr> for Prefix {
+    /// The host route to `address`.
+    fn from(address: IpAddr) -> Self {
+        Self(IpNet::from(address))
+    }
+}
+
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -1,0 +1,54 @@
+//! What the router counts besides its links' own counters.
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Packets by what became of them, since the router started.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counters {
+            /// Names and values, for reports.
+            #[must_use]
+            pub fn entries(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Read from interfaces; a super-packet counts as one.
+    received,
+    /// Routed to a port, segments counted.
+    forwarded,
+    /// Written to interfaces; a super-packet counts as one.
+    written,
+    /// Not an IP packet, or one that contradicts itself.
+    malformed,
+    /// IPv4 header checksum wrong.
+    bad_checksum,
+    /// A virtio-net header that contradicts its packet.
+    bad_offload,
+    /// Multicast, broadcast, link-local, loopback or unspecified addresses: not for routers to forward.
+    not_forwardable,
+    /// No route to their destination.
+    no_route,
+    /// TTL or hop limit ran out.
+    ttl_exceeded,
+    /// Larger than the next link's MTU, and not to be fragmented.
+    too_big,
+    /// Fragmented on the way.
+    fragmented,
+    /// For the router itself.
+    local,
+    /// ICMP messages sent.
+    icmp_sent,
+    /// ICMP messages that the rate limit held back, or that had no source address.
+    icmp_suppressed,
+    /// Dropped because the buffer pool was exhausted.
+    no_buffer,
+    /// Refused by the interface that they were written to.
+    write_errors,
+}

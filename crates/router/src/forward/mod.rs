@@ -1,0 +1,21 @@
+//! The whole router without I/O: packets in, routed, queued, marked, packets out.
+//!
+//! ```text
+//!   receive ─► checks ─► route ─► TTL ─► MTU ─► cut ─► Link (port and wire) ─► poll
+//!                 └─ ICMP ◄──┴──────┴───────┘
+//! ```
+
+mod addresses;
+mod classify;
+mod counters;
+mod frame;
+mod port;
+mod router;
+#[cfg(test)]
+mod tests;
+
+pub use classify::{Classifier, EcnRule, write_answer};
+pub use counters::Counters;
+pub use frame::{Carrier, Frame, LARGE, Pool};
+pub use port::{PortSettings, RouterPort};
+pub use router::{Router, RouterConfig, Target};

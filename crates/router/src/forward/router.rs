@@ -1,0 +1,484 @@
+//! From an arriving packet to the link on which it leaves.
+
+use std::net::IpAddr;
+
+use pathmark_cc::{Answer, Arrival, Carried, Instant};
+use pathmark_shim::ip::Layout;
+
+use super::addresses::{is_destination, is_source};
+use super::classify::{Classifier, write_answer};
+use super::counters::Counters;
+use super::frame::{Carrier, Frame, LARGE, Pool};
+use super::port::RouterPort;
+use crate::core::{DropCause, Owner};
+use crate::ip::{Fragments, IcmpError, Routes, TokenBucket, complete, echo_reply, icmp_error};
+use crate::offload::{Offload, Super};
+
+/// Where a route leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Out of the port with this index.
+    Port(usize),
+    /// To the router itself.
+    Local,
+}
+
+/// What a [`Router`] is made of.
+#[derive(Debug)]
+pub struct RouterConfig {
+    /// Its identity in shims.
+    pub id: u16,
+    /// Bytes that packet buffers may take in all.
+    pub memory: usize,
+    /// What carries feedback.
+    pub classifier: Classifier,
+    /// Limit of ICMP messages.
+    pub icmp: TokenBucket,
+}
+
+/// A router: ports, and routes between them.
+#[derive(Debug)]
+pub struct Router {
+    ports: Vec<RouterPort>,
+    routes: Routes<Target>,
+    classifier: Classifier,
+    icmp: TokenBucket,
+    counters: Counters,
+    yard: Yard,
+    /// Where replies and segments are put together.
+    workbench: Box<[u8]>,
+}
+
+/// Where the ports' packets live.
+#[derive(Debug)]
+struct Yard {
+    pool: Pool,
+    id: u16,
+}
+
+impl Owner<Frame> for Yard {
+    #[inline]
+    fn mark(&mut self, packet: &mut Frame, answer: &Answer) {
+        write_answer(packet, answer, self.id);
+    }
+
+    #[inline]
+    fn dropped(&mut self, packet: Frame, _cause: DropCause) {
+        self.pool.give(packet);
+    }
+}
+
+/// Why a packet is not forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    Malformed,
+    BadChecksum,
+    BadOffload,
+    NotForwardable,
+    Local,
+    Icmp(IcmpError),
+}
+
+impl Router {
+    /// A router without ports and routes.
+    #[must_use]
+    pub fn new(config: RouterConfig) -> Self {
+        Self {
+            ports: Vec::new(),
+            routes: Routes::new(),
+            classifier: config.classifier,
+            icmp: config.icmp,
+            counters: Counters::default(),
+            yard: Yard {
+                pool: Pool::new(config.memory),
+                id: config.id,
+            },
+            workbench: vec![0; LARGE].into_boxed_slice(),
+        }
+    }
+
+    /// Replaces ports and routes, handing the previous ports out: a reload puts those that stay back in. Packets of
+    /// ports that are dropped should be [`retire`](Self::retire)d first.
+    pub fn replace(&mut self, ports: Vec<RouterPort>, routes: Routes<Target>) -> Vec<RouterPort> {
+        self.routes = routes;
+        for address in ports.iter().flat_map(|port| &port.settings.addresses) {
+            self.routes.insert((*address).into(), Target::Local);
+        }
+        std::mem::replace(&mut self.ports, ports)
+    }
+
+    /// Takes the ports out, for a reload that [`replace`](Self::replace)s them.
+    pub fn take_ports(&mut self) -> Vec<RouterPort> {
+        std::mem::take(&mut self.ports)
+    }
+
+    /// Replaces what does not belong to a port.
+    pub fn configure(&mut self, id: u16, classifier: Classifier, icmp: TokenBucket) {
+        self.yard.id = id;
+        self.classifier = classifier;
+        self.icmp = icmp;
+    }
+
+    /// Gives the packets of a port that goes away back to the pool.
+    pub fn retire(&mut self, now: Instant, mut port: RouterPort) {
+        port.link.clear(now, &mut self.yard);
+    }
+
+    /// The ports.
+    #[must_use]
+    pub fn ports(&self) -> &[RouterPort] {
+        &self.ports
+    }
+
+    /// A port, to change it.
+    pub fn port_mut(&mut self, index: usize) -> Option<&mut RouterPort> {
+        self.ports.get_mut(index)
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Counters, for the driver's own events.
+    pub fn counters_mut(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
+    /// The buffer pool.
+    pub fn pool_mut(&mut self) -> &mut Pool {
+        &mut self.yard.pool
+    }
+
+    /// Bytes that packet buffers take.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.yard.pool.allocated()
+    }
+
+    /// A packet of `len` bytes came in on port `from`, at the start of `buffer`, which the router may keep and replace by
+    /// another one of [`LARGE`] bytes.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        from: usize,
+        buffer: &mut Box<[u8]>,
+        len: usize,
+        offload: Offload,
+    ) {
+        self.counters.received += 1;
+        let Some(bytes) = buffer.get_mut(..len) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        match self.examine(bytes, offload) {
+            Ok(route) => self.dispatch(now, buffer, offload, &route),
+            Err(refusal) => self.refuse(
+                now,
+                from,
+                buffer.get(..len).unwrap_or(&[]),
+                offload,
+                refusal,
+            ),
+        }
+    }
+
+    /// Checks a packet, finds its port and takes one off its TTL.
+    #[inline]
+    fn examine(&mut self, bytes: &mut [u8], offload: Offload) -> Result<Route, Refusal> {
+        let layout = Layout::walk(bytes).map_err(|_| Refusal::Malformed)?;
+        if !layout.header_checksum_ok(bytes) {
+            return Err(Refusal::BadChecksum);
+        }
+        let (Some(source), Some(destination)) = (layout.source(bytes), layout.destination(bytes))
+        else {
+            return Err(Refusal::Malformed);
+        };
+        let port = match self.routes.lookup(destination) {
+            Some(Target::Local) => return Err(Refusal::Local),
+            _ if !is_source(source) || !is_destination(destination) => {
+                return Err(Refusal::NotForwardable);
+            }
+            Some(Target::Port(port)) => *port,
+            None => return Err(Refusal::Icmp(IcmpError::NoRoute)),
+        };
+        let whole = match offload.gso {
+            Some(gso) => Some(Super::new(bytes, &layout, gso).map_err(|_| Refusal::BadOffload)?),
+            None => None,
+        };
+        if layout.decrement_ttl(bytes).is_none() {
+            return Err(Refusal::Icmp(IcmpError::TimeExceeded));
+        }
+        let mtu = self.ports.get(port).map_or(0, |p| p.settings.mtu);
+        let largest = whole.map_or(layout.len(), |whole| whole.largest());
+        let fits = largest <= mtu as usize;
+        if !fits && layout.dont_fragment(bytes) {
+            return Err(Refusal::Icmp(IcmpError::TooBig(mtu)));
+        }
+        Ok(Route {
+            port,
+            layout,
+            whole,
+            fits,
+        })
+    }
+
+    fn dispatch(&mut self, now: Instant, buffer: &mut Box<[u8]>, offload: Offload, route: &Route) {
+        let len = route.layout.len();
+        let Some(bytes) = buffer.get(..len) else {
+            return;
+        };
+        let (arrival, carrier) = self.classifier.classify(bytes, &route.layout);
+        let Some(whole) = &route.whole else {
+            if route.fits {
+                let frame = self.yard.pool.copy(bytes, offload);
+                self.enqueue(now, route.port, frame, arrival, carrier, 1);
+            } else {
+                self.fragment(now, bytes, offload, route.port);
+            }
+            return;
+        };
+        let Some(port) = self.ports.get(route.port) else {
+            return;
+        };
+        let heard = arrival.carried != Carried::Foreign && port.link.port().has_controller();
+        if !heard && route.fits && port.passes_whole(whole.total()) {
+            let Some(other) = self.yard.pool.take(LARGE) else {
+                self.counters.no_buffer += 1;
+                return;
+            };
+            let total = u32::try_from(whole.total()).unwrap_or(u32::MAX);
+            let packets = u32::try_from(whole.segments()).unwrap_or(u32::MAX);
+            let frame = Frame::new(std::mem::replace(buffer, other), len, offload);
+            let arrival = Arrival {
+                bytes: total,
+                ..arrival
+            };
+            self.enqueue(now, route.port, Some(frame), arrival, carrier, packets);
+        } else {
+            self.cut(now, bytes, whole, route);
+        }
+    }
+
+    /// Sends each segment of a super-packet on its own.
+    fn cut(&mut self, now: Instant, bytes: &[u8], whole: &Super, route: &Route) {
+        for index in 0..whole.segments() {
+            let Some(mut buffer) = self.yard.pool.take(whole.segment_len(index)) else {
+                self.counters.no_buffer += 1;
+                continue;
+            };
+            let Some((len, offload)) = whole.segment(bytes, index, &mut buffer) else {
+                self.yard.pool.give_buffer(buffer);
+                continue;
+            };
+            let frame = Frame::new(buffer, len, offload);
+            if !route.fits {
+                self.fragment(now, frame.bytes(), offload, route.port);
+                self.yard.pool.give(frame);
+                continue;
+            }
+            let Ok(layout) = Layout::walk(frame.bytes()) else {
+                self.yard.pool.give(frame);
+                continue;
+            };
+            let (arrival, carrier) = self.classifier.classify(frame.bytes(), &layout);
+            self.enqueue(now, route.port, Some(frame), arrival, carrier, 1);
+        }
+    }
+
+    fn fragment(&mut self, now: Instant, bytes: &[u8], offload: Offload, port: usize) {
+        let mtu = self.ports.get(port).map_or(0, |p| p.settings.mtu as usize);
+        let Some(mut whole) = self.yard.pool.copy(bytes, Offload::default()) else {
+            self.counters.no_buffer += 1;
+            return;
+        };
+        if let Some(partial) = offload.checksum {
+            complete(whole.bytes_mut(), partial);
+        }
+        match Fragments::new(whole.bytes(), mtu) {
+            Ok(mut fragments) => {
+                self.counters.fragmented += 1;
+                while let Some(len) = fragments.next_into(&mut self.workbench) {
+                    let part = self.workbench.get(..len).unwrap_or(&[]);
+                    let Ok(layout) = Layout::walk(part) else {
+                        continue;
+                    };
+                    let (arrival, carrier) = self.classifier.classify(part, &layout);
+                    let frame = self.yard.pool.copy(part, Offload::default());
+                    enqueue(
+                        &mut self.ports,
+                        &mut self.yard,
+                        &mut self.counters,
+                        now,
+                        port,
+                        frame,
+                        (arrival, carrier, 1),
+                    );
+                }
+            }
+            Err(_) => self.counters.too_big += 1,
+        }
+        self.yard.pool.give(whole);
+    }
+
+    #[inline]
+    fn enqueue(
+        &mut self,
+        now: Instant,
+        port: usize,
+        frame: Option<Frame>,
+        arrival: Arrival,
+        carrier: Carrier,
+        packets: u32,
+    ) {
+        let known = (arrival, carrier, packets);
+        enqueue(
+            &mut self.ports,
+            &mut self.yard,
+            &mut self.counters,
+            now,
+            port,
+            frame,
+            known,
+        );
+    }
+
+    #[cold]
+    fn refuse(&mut self, now: Instant, from: usize, bytes: &[u8], offload: Offload, why: Refusal) {
+        match why {
+            Refusal::Malformed => self.counters.malformed += 1,
+            Refusal::BadChecksum => self.counters.bad_checksum += 1,
+            Refusal::BadOffload => self.counters.bad_offload += 1,
+            Refusal::NotForwardable => self.counters.not_forwardable += 1,
+            Refusal::Local => self.answer_local(now, bytes, offload),
+            Refusal::Icmp(what) => {
+                match what {
+                    IcmpError::TimeExceeded => self.counters.ttl_exceeded += 1,
+                    IcmpError::NoRoute => self.counters.no_route += 1,
+                    IcmpError::TooBig(_) => self.counters.too_big += 1,
+                }
+                self.complain(now, from, bytes, offload, what);
+            }
+        }
+    }
+
+    fn answer_local(&mut self, now: Instant, bytes: &[u8], offload: Offload) {
+        self.counters.local += 1;
+        // An echo request comes with a complete checksum; anything else is not for this router to understand.
+        if offload.checksum.is_some() {
+            return;
+        }
+        if let Ok(layout) = Layout::walk(bytes)
+            && let Some(len) = echo_reply(bytes, &layout, &mut self.workbench)
+        {
+            self.originate(now, len);
+        }
+    }
+
+    /// Sends an ICMP error about a packet that came in on port `from`.
+    fn complain(
+        &mut self,
+        now: Instant,
+        from: usize,
+        bytes: &[u8],
+        offload: Offload,
+        what: IcmpError,
+    ) {
+        // About a super-packet: quote its first segment, as the network would have seen it.
+        let mut first = None;
+        if let (Some(gso), Ok(layout)) = (offload.gso, Layout::walk(bytes))
+            && let Ok(whole) = Super::new(bytes, &layout, gso)
+            && let Some(mut buffer) = self.yard.pool.take(whole.largest())
+        {
+            let len = whole
+                .segment(bytes, 0, &mut buffer)
+                .map_or(0, |(len, _)| len);
+            first = Some(Frame::new(buffer, len, Offload::default()));
+        }
+        let quoted = first.as_ref().map_or(bytes, |frame| frame.bytes());
+        let length = Layout::walk(quoted).ok().and_then(|layout| {
+            let to = layout.source(quoted)?;
+            let source = self.ports.get(from)?.source_for(to)?;
+            icmp_error(what, quoted, &layout, source, &mut self.workbench)
+        });
+        match length {
+            Some(len) if self.icmp.take(now) => self.originate(now, len),
+            _ => self.counters.icmp_suppressed += 1,
+        }
+        if let Some(frame) = first {
+            self.yard.pool.give(frame);
+        }
+    }
+
+    /// Sends the packet of `len` bytes on the workbench.
+    fn originate(&mut self, now: Instant, len: usize) {
+        let bytes = self.workbench.get(..len).unwrap_or(&[]);
+        let Ok(layout) = Layout::walk(bytes) else {
+            return;
+        };
+        let target = layout
+            .destination(bytes)
+            .and_then(|to| self.routes.lookup(to));
+        if let Some(&Target::Port(port)) = target {
+            let (arrival, carrier) = self.classifier.classify(bytes, &layout);
+            let frame = self.yard.pool.copy(bytes, Offload::default());
+            self.counters.icmp_sent += 1;
+            self.enqueue(now, port, frame, arrival, carrier, 1);
+        }
+    }
+
+    /// The next packet to be written to the interface of `port`. It goes back by [`Pool::give`].
+    #[inline]
+    pub fn poll(&mut self, now: Instant, port: usize) -> Option<Frame> {
+        self.ports.get_mut(port)?.link.poll(now, &mut self.yard)
+    }
+
+    /// When some port has something to do next.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.ports
+            .iter()
+            .filter_map(|port| port.link.deadline())
+            .min()
+    }
+
+    /// Where packets to `destination` go.
+    #[must_use]
+    pub fn route(&self, destination: IpAddr) -> Option<Target> {
+        self.routes.lookup(destination).copied()
+    }
+}
+
+/// What became known of a packet that may be forwarded.
+#[derive(Debug)]
+struct Route {
+    port: usize,
+    layout: Layout,
+    whole: Option<Super>,
+    /// Its packets fit the next link's MTU.
+    fits: bool,
+}
+
+#[inline]
+fn enqueue(
+    ports: &mut [RouterPort],
+    yard: &mut Yard,
+    counters: &mut Counters,
+    now: Instant,
+    port: usize,
+    frame: Option<Frame>,
+    (arrival, carrier, packets): (Arrival, Carrier, u32),
+) {
+    let Some(mut frame) = frame else {
+        counters.no_buffer += 1;
+        return;
+    };
+    let Some(port) = ports.get_mut(port) else {
+        yard.pool.give(frame);
+        return;
+    };
+    counters.forwarded += u64::from(packets);
+    frame.carrier = carrier;
+    port.link.arrive_run(now, arrival, packets, frame, yard);
+}

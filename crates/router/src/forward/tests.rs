@@ -1,0 +1,481 @@
+//! Whole packets through a router without interfaces.
+
+use std::net::IpAddr;
+
+use pathmark_cc::{
+    Answer, Arrival, Duration, Instant, LinkController, LinkMetrics, Request, VcpAnswer, VcpCode,
+};
+use pathmark_shim::ip::Layout;
+use pathmark_shim::udp::Datagram;
+use vcp_proto::{Packet, Repr};
+
+use super::*;
+use crate::core::impair::WireConfig;
+use crate::core::queue::{DropTail, Limit};
+use crate::core::{Link, LinkConfig, Port, Schedule, Shaper};
+use crate::ip::{Routes, TokenBucket, complete};
+use crate::offload::{Gso, GsoKind, Offload, Partial};
+
+/// Says OVER to everyone.
+#[derive(Debug)]
+struct Over;
+
+impl LinkController for Over {
+    fn on_arrival(&mut self, _: Instant, _: &Arrival, _: u64) {}
+    fn on_departure(&mut self, _: Instant, packet: &Arrival, _: u64) -> Answer {
+        match packet.carried {
+            pathmark_cc::Carried::Vcp(_) => Answer::Vcp(VcpAnswer {
+                code: VcpCode::Over,
+                r: None,
+                t_rho: Duration::from_millis(200),
+                load_128: 140,
+            }),
+            _ => Answer::None,
+        }
+    }
+    fn on_timer(&mut self, _: Instant, _: u64) {}
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+    fn on_capacity(&mut self, _: Instant, _: u64) {}
+    fn metrics(&self) -> LinkMetrics {
+        LinkMetrics::default()
+    }
+}
+
+fn port(name: &str, mtu: u32, rate: Option<u64>, controller: bool) -> RouterPort {
+    let queue = Box::new(DropTail::new(Limit::Packets(1000)));
+    let mut port = Port::new(Instant::ZERO, queue, Shaper::new(rate));
+    if controller {
+        port = port.with_controller(Instant::ZERO, Box::new(Over));
+    }
+    RouterPort {
+        settings: PortSettings {
+            name: name.to_owned(),
+            mtu,
+            addresses: ["10.9.0.1", "fd00:9::1"]
+                .map(|a| a.parse().unwrap())
+                .to_vec(),
+            per_packet: false,
+        },
+        link: Link::new(LinkConfig {
+            port,
+            wire: WireConfig::default(),
+            schedule: Schedule::default(),
+        }),
+    }
+}
+
+const BACK: usize = 0;
+const OUT: usize = 1;
+
+/// Port 0 leads back to the senders, port 1 to everything else that is routed.
+fn router(mtu: u32, rate: Option<u64>, controller: bool) -> Router {
+    let mut router = Router::new(RouterConfig {
+        id: 77,
+        memory: 10_000_000,
+        classifier: Classifier {
+            shims: true,
+            ..Classifier::default()
+        },
+        icmp: TokenBucket::new(100, 5),
+    });
+    let mut routes = Routes::new();
+    for (prefix, port) in [
+        ("10.0.0.0/24", BACK),
+        ("fd00:0::/32", BACK),
+        ("10.0.0.0/8", OUT),
+        ("fd00::/16", OUT),
+    ] {
+        routes.insert(prefix.parse().unwrap(), Target::Port(port));
+    }
+    router.replace(
+        vec![
+            port("back", 1500, None, false),
+            port("out", mtu, rate, controller),
+        ],
+        routes,
+    );
+    router
+}
+
+const SRC: &str = "10.0.0.1";
+const DST: &str = "10.1.0.2";
+
+/// An IP/UDP packet; the checksum complete.
+fn udp(source: &str, destination: &str, ttl: u8, flags: u16, payload: &[u8]) -> Vec<u8> {
+    let length = (8 + payload.len()) as u16;
+    let mut bytes = Vec::new();
+    match (source.parse().unwrap(), destination.parse().unwrap()) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => {
+            bytes.extend([0x45, 0x02]);
+            bytes.extend((20 + length).to_be_bytes());
+            bytes.extend([0, 7]);
+            bytes.extend(flags.to_be_bytes());
+            bytes.extend([ttl, 17, 0, 0]);
+            bytes.extend(a.octets());
+            bytes.extend(b.octets());
+            let sum = pathmark_shim::checksum::Sum::new().bytes(&bytes).finish();
+            bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        (IpAddr::V6(a), IpAddr::V6(b)) => {
+            bytes.extend([0x60, 0x20, 0, 0]);
+            bytes.extend(length.to_be_bytes());
+            bytes.extend([17, ttl]);
+            bytes.extend(a.octets());
+            bytes.extend(b.octets());
+        }
+        _ => unreachable!(),
+    }
+    bytes.extend([0x12, 0x34, 0x56, 0x78]);
+    bytes.extend(length.to_be_bytes());
+    bytes.extend([0, 0]);
+    bytes.extend(payload);
+    let layout = Layout::walk(&bytes).unwrap();
+    let sum = Datagram::locate(&bytes, &layout)
+        .unwrap()
+        .compute_checksum(&bytes, &layout);
+    let at = layout.upper_offset() + 6;
+    bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    bytes
+}
+
+fn shimmed(tail: usize) -> Vec<u8> {
+    let mut payload = Repr::initial(&Request::default(), true).emit().to_vec();
+    payload.extend((0..tail).map(|i| i as u8 | 0x40));
+    payload
+}
+
+fn send(router: &mut Router, bytes: &[u8], offload: Offload) {
+    let mut buffer = router.pool_mut().take(LARGE).unwrap();
+    buffer[..bytes.len()].copy_from_slice(bytes);
+    router.receive(Instant::ZERO, BACK, &mut buffer, bytes.len(), offload);
+    router.pool_mut().give_buffer(buffer);
+}
+
+fn drain(router: &mut Router, port: usize) -> Vec<(Vec<u8>, Offload)> {
+    let mut out = Vec::new();
+    let mut now = Instant::ZERO;
+    loop {
+        while let Some(frame) = router.poll(now, port) {
+            out.push((frame.bytes().to_vec(), frame.offload));
+            router.pool_mut().give(frame);
+        }
+        match router.deadline() {
+            Some(at) => now = at,
+            None => return out,
+        }
+    }
+}
+
+fn udp_checksum_ok(bytes: &[u8]) -> bool {
+    let layout = Layout::walk(bytes).unwrap();
+    let datagram = Datagram::locate(bytes, &layout).unwrap();
+    let at = layout.upper_offset() + 6;
+    let mut zeroed = bytes.to_vec();
+    zeroed[at..at + 2].fill(0);
+    datagram.compute_checksum(&zeroed, &layout).to_be_bytes() == bytes[at..at + 2]
+}
+
+#[test]
+fn foreign_packets_change_in_their_ttl_only() {
+    let mut router = router(1500, None, true);
+    for (source, destination) in [(SRC, DST), ("fd00::1", "fd00:1::2")] {
+        let sent = udp(source, destination, 64, 0x4000, &[0x40; 300]);
+        send(&mut router, &sent, Offload::default());
+        let out = drain(&mut router, OUT);
+        let mut expected = sent.clone();
+        Layout::walk(&sent)
+            .unwrap()
+            .decrement_ttl(&mut expected)
+            .unwrap();
+        assert_eq!(out, [(expected, Offload::default())]);
+        assert!(
+            Layout::walk(&out[0].0)
+                .unwrap()
+                .header_checksum_ok(&out[0].0)
+        );
+    }
+}
+
+#[test]
+fn shims_are_marked_and_complete_checksums_renewed() {
+    let mut router = router(1500, Some(1_000_000), true);
+    for (source, destination) in [(SRC, DST), ("fd00::1", "fd00:1::2")] {
+        send(
+            &mut router,
+            &udp(source, destination, 64, 0, &shimmed(100)),
+            Offload::default(),
+        );
+        let out = drain(&mut router, OUT);
+        let bytes = &out[0].0;
+        let layout = Layout::walk(bytes).unwrap();
+        let payload = Datagram::locate(bytes, &layout).unwrap().payload(bytes);
+        let shim = Packet::parse(payload).unwrap();
+        assert_eq!(
+            (shim.code(), shim.hops(), shim.router()),
+            (VcpCode::Over, 1, 77)
+        );
+        assert_eq!(payload[16..], shimmed(100)[16..]);
+        assert!(udp_checksum_ok(bytes));
+    }
+}
+
+#[test]
+fn a_checksum_of_zero_stays_and_a_partial_one_is_left_alone() {
+    let mut router = router(1500, None, true);
+    let mut bytes = udp(SRC, DST, 64, 0, &shimmed(100));
+    bytes[26..28].fill(0);
+    send(&mut router, &bytes, Offload::default());
+    bytes[26..28].copy_from_slice(&[0xAB, 0xCD]);
+    let partial = Offload {
+        checksum: Some(Partial {
+            start: 20,
+            offset: 6,
+        }),
+        gso: None,
+    };
+    send(&mut router, &bytes, partial);
+    let out = drain(&mut router, OUT);
+    assert_eq!(out[0].0[26..28], [0, 0]);
+    assert_eq!(out[1].0[26..28], [0xAB, 0xCD]);
+    for (bytes, _) in &out {
+        assert_eq!(Packet::parse(&bytes[28..]).unwrap().code(), VcpCode::Over);
+    }
+    assert_eq!(out[1].1, partial);
+}
+
+fn super_packet(shims: bool) -> (Vec<u8>, Offload) {
+    let segment = if shims {
+        shimmed(984)
+    } else {
+        vec![0x40; 1000]
+    };
+    let payload = segment.repeat(20);
+    let bytes = udp(SRC, DST, 64, 0x4000, &payload[..19_500]);
+    let offload = Offload {
+        checksum: Some(Partial {
+            start: 20,
+            offset: 6,
+        }),
+        gso: Some(Gso {
+            kind: GsoKind::Udp,
+            size: 1000,
+            ecn: false,
+        }),
+    };
+    (bytes, offload)
+}
+
+#[test]
+fn every_segment_of_a_super_packet_is_marked() {
+    let mut router = router(1500, None, true);
+    let (bytes, offload) = super_packet(true);
+    send(&mut router, &bytes, offload);
+    let out = drain(&mut router, OUT);
+    assert_eq!(out.len(), 20);
+    for (index, (bytes, offload)) in out.iter().enumerate() {
+        assert_eq!(bytes.len(), if index < 19 { 1028 } else { 528 });
+        assert_eq!(bytes[8], 63, "TTL");
+        assert_eq!(Packet::parse(&bytes[28..]).unwrap().code(), VcpCode::Over);
+        let mut done = bytes.clone();
+        complete(&mut done, offload.checksum.unwrap());
+        assert!(udp_checksum_ok(&done));
+    }
+}
+
+#[test]
+fn super_packets_pass_whole_where_the_link_is_fast() {
+    let (bytes, offload) = super_packet(false);
+    for (rate, expected) in [(None, 1), (Some(1_000_000_000), 1), (Some(1_250_000), 20)] {
+        let mut router = router(1500, rate, true);
+        send(&mut router, &bytes, offload);
+        assert_eq!(drain(&mut router, OUT).len(), expected);
+        let stats = router.ports()[OUT].link.port().stats();
+        assert_eq!(stats.sent_packets(), 20);
+        assert_eq!(stats.sent_bytes(), 20 * 28 + 19_500);
+        assert_eq!(router.counters().forwarded, 20);
+    }
+}
+
+fn icmp_of(router: &mut Router) -> Option<(u8, u8)> {
+    let out = drain(router, BACK);
+    let bytes = &out.first()?.0;
+    let layout = Layout::walk(bytes).unwrap();
+    let upper = layout.upper(bytes);
+    assert_eq!(
+        layout.destination(bytes),
+        Layout::walk(bytes).unwrap().destination(bytes)
+    );
+    Some((upper[0], upper[1]))
+}
+
+#[test]
+fn icmp_as_a_router_must() {
+    let mut router = router(1400, None, false);
+    let cases: [(&str, &str, u8, u16, usize, Option<(u8, u8)>); 8] = [
+        (SRC, DST, 1, 0, 100, Some((11, 0))),
+        ("fd00::1", "fd00:1::2", 1, 0, 100, Some((3, 0))),
+        (SRC, "192.0.2.7", 64, 0, 100, Some((3, 0))),
+        ("fd00::1", "2001:db8::1", 64, 0, 100, Some((1, 0))),
+        (SRC, DST, 64, 0x4000, 1400, Some((3, 4))),
+        ("fd00::1", "fd00:1::2", 64, 0, 1400, Some((2, 0))),
+        (SRC, "224.0.0.5", 1, 0, 100, None),
+        ("fe80::1", "fd00:1::2", 1, 0, 100, None),
+    ];
+    for (source, destination, ttl, flags, payload, expected) in cases {
+        router.configure(77, Classifier::default(), TokenBucket::new(100, 5));
+        let bytes = udp(source, destination, ttl, flags, &vec![0x40; payload]);
+        send(&mut router, &bytes, Offload::default());
+        assert_eq!(
+            icmp_of(&mut router),
+            expected,
+            "{source} {destination} {ttl} {flags}"
+        );
+        assert!(drain(&mut router, OUT).is_empty());
+    }
+    let counters = router.counters();
+    assert_eq!(
+        (counters.ttl_exceeded, counters.no_route, counters.too_big),
+        (2, 2, 2)
+    );
+    assert_eq!((counters.icmp_sent, counters.not_forwardable), (6, 2));
+}
+
+#[test]
+fn icmp_is_rate_limited() {
+    let mut router = router(1500, None, false);
+    for _ in 0..50 {
+        send(
+            &mut router,
+            &udp(SRC, DST, 1, 0, &[0; 10]),
+            Offload::default(),
+        );
+    }
+    assert_eq!(drain(&mut router, BACK).len(), 5);
+    assert_eq!(router.counters().icmp_suppressed, 45);
+}
+
+#[test]
+fn a_super_packet_with_large_segments_is_too_big() {
+    let mut router = router(1000, None, false);
+    let (bytes, offload) = super_packet(false);
+    send(&mut router, &bytes, offload);
+    let out = drain(&mut router, BACK);
+    // The quote is the first segment: 1028 bytes by its own header.
+    assert_eq!(out[0].0[20..22], [3, 4]);
+    assert_eq!(out[0].0[30..32], 1028u16.to_be_bytes());
+}
+
+#[test]
+fn packets_without_df_are_fragmented() {
+    let mut router = router(576, None, false);
+    let bytes = udp(SRC, DST, 64, 0, &vec![3; 1400]);
+    let mut partial = bytes.clone();
+    let layout = Layout::walk(&bytes).unwrap();
+    let sum = layout.pseudo_header(&bytes, 1408).fold();
+    partial[26..28].copy_from_slice(&sum.to_be_bytes());
+    let offload = Offload {
+        checksum: Some(Partial {
+            start: 20,
+            offset: 6,
+        }),
+        gso: None,
+    };
+    for (bytes, offload) in [(&bytes, Offload::default()), (&partial, offload)] {
+        send(&mut router, bytes, offload);
+        let out = drain(&mut router, OUT);
+        assert_eq!(out.len(), 3);
+        let datagram: Vec<u8> = out.iter().flat_map(|(b, _)| b[20..].to_vec()).collect();
+        let whole = udp(SRC, DST, 64, 0, &vec![3; 1400]);
+        assert_eq!(datagram, whole[20..], "checksum completed before cutting");
+    }
+}
+
+#[test]
+fn the_router_answers_echo_requests() {
+    let mut router = router(1500, None, false);
+    let mut bytes = udp(SRC, "10.9.0.1", 64, 0, &[1; 20]);
+    bytes[9] = 1;
+    bytes[20] = 8;
+    bytes[10..12].fill(0);
+    let sum = pathmark_shim::checksum::Sum::new()
+        .bytes(&bytes[..20])
+        .finish();
+    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+    send(&mut router, &bytes, Offload::default());
+    assert_eq!(icmp_of(&mut router).map(|(kind, _)| kind), Some(0));
+    assert_eq!(router.counters().local, 1);
+}
+
+#[test]
+fn damage_is_counted_and_dropped() {
+    let mut router = router(1500, None, false);
+    let mut bytes = udp(SRC, DST, 64, 0, &[1; 20]);
+    bytes[11] ^= 1;
+    send(&mut router, &bytes, Offload::default());
+    send(&mut router, &[0x45; 10], Offload::default());
+    send(&mut router, &[], Offload::default());
+    let (mut bytes, offload) = super_packet(false);
+    bytes[9] = 6;
+    bytes[11] = bytes[11].wrapping_add(11);
+    send(&mut router, &bytes, offload);
+    assert!(drain(&mut router, OUT).is_empty());
+    let counters = router.counters();
+    assert_eq!(
+        (
+            counters.bad_checksum,
+            counters.malformed,
+            counters.bad_offload
+        ),
+        (1, 2, 1)
+    );
+}
+
+#[test]
+fn without_buffers_packets_are_dropped_not_kept() {
+    let mut router = router(1500, Some(0), false);
+    router.configure(1, Classifier::default(), TokenBucket::new(0, 0));
+    for _ in 0..20_000 {
+        send(
+            &mut router,
+            &udp(SRC, DST, 64, 0, &[1; 1400]),
+            Offload::default(),
+        );
+    }
+    assert!(router.memory() <= 10_000_000);
+    assert_eq!(router.ports()[OUT].link.port().depth().packets, 1000);
+}
+
+#[test]
+fn ecn_carries_vcp_only_where_a_rule_says_so() {
+    let mut router = router(1500, None, true);
+    let classifier = Classifier {
+        shims: true,
+        ecn: vec![EcnRule {
+            port: Some(0x5678),
+            prefix: Some("10.1.0.0/16".parse().unwrap()),
+            dscp: None,
+        }],
+        seed: 0,
+    };
+    router.configure(77, classifier, TokenBucket::new(1, 1));
+    send(
+        &mut router,
+        &udp(SRC, DST, 64, 0, &[0x40; 50]),
+        Offload::default(),
+    );
+    send(
+        &mut router,
+        &udp(SRC, "10.2.0.2", 64, 0, &[0x40; 50]),
+        Offload::default(),
+    );
+    let out = drain(&mut router, OUT);
+    assert_eq!(out[0].0[1] & 3, 3, "HIGH raised to OVER");
+    assert!(
+        Layout::walk(&out[0].0)
+            .unwrap()
+            .header_checksum_ok(&out[0].0)
+    );
+    assert_eq!(out[1].0[1] & 3, 2, "a stranger's ECT(0) stays");
+}
