@@ -1,7 +1,7 @@
 //! When to acknowledge (RFC 9000 §13.2.1, draft-ietf-quic-ack-frequency §6).
 
-use super::{Frequency, ReceivedRanges};
-use crate::{Duration, Instant};
+use super::ReceivedRanges;
+use crate::{Duration, Instant, wire::frame::AckFrequency};
 
 /// The receiver's schedule of one packet number space: is an ACK due, and by when.
 #[derive(Clone, Debug)]
@@ -112,14 +112,14 @@ impl AckDelay {
     }
 
     /// An ACK_FREQUENCY frame arrived. Older ones than seen already are ignored (false).
-    pub fn on_ack_frequency(&mut self, now: Instant, frequency: &Frequency) -> bool {
+    pub fn on_ack_frequency(&mut self, now: Instant, frequency: &AckFrequency) -> bool {
         if self.sequence.is_some_and(|s| frequency.sequence <= s) {
             return false;
         }
         self.sequence = Some(frequency.sequence);
-        self.threshold = frequency.threshold;
+        self.threshold = frequency.ack_eliciting_threshold;
         self.max_delay = frequency.max_ack_delay;
-        self.reordering = frequency.reordering;
+        self.reordering = frequency.reordering_threshold;
         self.due_at = self.due_at.map(|at| at.min(now + self.max_delay));
         true
     }
@@ -231,11 +231,11 @@ mod tests {
     #[test]
     fn reordering_threshold_of_three() {
         let mut r = Receiver::new();
-        let frequency = Frequency {
+        let frequency = AckFrequency {
             sequence: 0,
-            threshold: 100,
+            ack_eliciting_threshold: 100,
             max_ack_delay: MAX,
-            reordering: 3,
+            reordering_threshold: 3,
         };
         assert!(r.delay.on_ack_frequency(r.now, &frequency));
         assert!(!r.delay.on_ack_frequency(r.now, &frequency), "seen before");

@@ -9,4 +9,4 @@ mod request;
 
 pub use delay::AckDelay;
 pub use ranges::ReceivedRanges;
-pub use request::{AckRequest, Frequency};
+pub use request::AckRequest;

@@ -1,19 +1,6 @@
 //! How often the sender wants acknowledgements (draft-ietf-quic-ack-frequency §4).
 
-use crate::{Duration, Instant};
-
-/// The content of an ACK_FREQUENCY frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frequency {
-    /// Later frames have larger numbers.
-    pub sequence: u64,
-    /// Ack-eliciting packets that may arrive before an ACK is due.
-    pub threshold: u64,
-    /// Longest time that an ACK may be held back.
-    pub max_ack_delay: Duration,
-    /// Reordering that calls for an ACK at once, in packets; 0: none does.
-    pub reordering: u64,
-}
+use crate::{Duration, Instant, wire::frame::AckFrequency};
 
 /// ACKs wanted per round trip and per control interval (SPEC: feedback every min(srtt, t_ρ)/8), and per window.
 const PER_INTERVAL: u32 = 8;
@@ -30,7 +17,7 @@ pub struct AckRequest {
     min_delay: Option<Duration>,
     /// What the peer does now, as far as is known.
     in_force: Duration,
-    asked: Option<Frequency>,
+    asked: Option<AckFrequency>,
     asked_at: Instant,
     lost: bool,
     next_sequence: u64,
@@ -60,7 +47,7 @@ impl AckRequest {
         interval: Option<Duration>,
         window: u64,
         reordering: u64,
-    ) -> Option<Frequency> {
+    ) -> Option<AckFrequency> {
         let (min_delay, srtt) = (self.min_delay?, srtt?);
         if self.asked.is_some() && !self.lost && now - self.asked_at < srtt {
             return None;
@@ -70,18 +57,18 @@ impl AckRequest {
             .max(min_delay);
         let threshold = (window / PER_WINDOW).clamp(1, MAX_THRESHOLD);
         let unchanged = self.asked.is_some_and(|asked| {
-            near(asked.threshold, threshold)
+            near(asked.ack_eliciting_threshold, threshold)
                 && near(micros(asked.max_ack_delay), micros(max_ack_delay))
-                && asked.reordering == reordering
+                && asked.reordering_threshold == reordering
         });
         if unchanged && !self.lost {
             return None;
         }
-        let frequency = Frequency {
+        let frequency = AckFrequency {
             sequence: self.next_sequence,
-            threshold,
+            ack_eliciting_threshold: threshold,
             max_ack_delay,
-            reordering,
+            reordering_threshold: reordering,
         };
         self.next_sequence += 1;
         self.asked = Some(frequency);
@@ -134,7 +121,10 @@ mod tests {
         let at = Instant::from_millis;
         assert_eq!(request.poll(at(0), None, None, 10, 3), None);
         let first = request.poll(at(100), Some(ms(80)), None, 10, 3).unwrap();
-        assert_eq!((first.threshold, first.max_ack_delay), (1, ms(10)));
+        assert_eq!(
+            (first.ack_eliciting_threshold, first.max_ack_delay),
+            (1, ms(10))
+        );
         assert_eq!(request.max_ack_delay(), ms(25), "until it is acknowledged");
         request.on_acked(first.sequence);
         assert_eq!(request.max_ack_delay(), ms(10));
@@ -144,7 +134,7 @@ mod tests {
             "too soon"
         );
         let second = request.poll(at(200), Some(ms(85)), None, 1000, 3).unwrap();
-        assert_eq!((second.sequence, second.threshold), (1, 62));
+        assert_eq!((second.sequence, second.ack_eliciting_threshold), (1, 62));
         assert_eq!(
             request.poll(at(400), Some(ms(80)), None, 900, 3),
             None,
@@ -168,13 +158,20 @@ mod tests {
             .poll(Instant::ZERO, Some(ms(2000)), Some(ms(200)), 600_000, 20)
             .unwrap();
         assert_eq!(
-            (wide.threshold, wide.max_ack_delay, wide.reordering),
+            (
+                wide.ack_eliciting_threshold,
+                wide.max_ack_delay,
+                wide.reordering_threshold
+            ),
             (MAX_THRESHOLD, ms(25), 20)
         );
         let slow = request
             .poll(Instant::from_millis(5000), Some(ms(2000)), None, 5, 3)
             .unwrap();
-        assert_eq!((slow.threshold, slow.max_ack_delay), (1, MAX_DELAY));
+        assert_eq!(
+            (slow.ack_eliciting_threshold, slow.max_ack_delay),
+            (1, MAX_DELAY)
+        );
         let quick = request
             .poll(
                 Instant::from_millis(9000),

@@ -1,17 +1,6 @@
 //! ECN counting and validation (RFC 9000 §13.4, Appendix A.4).
 
-use crate::Ecn;
-
-/// Cumulative counts of packets by ECN codepoint, as ACK frames report them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EcnCounts {
-    /// Packets with ECT(0).
-    pub ect0: u64,
-    /// Packets with ECT(1).
-    pub ect1: u64,
-    /// Packets with CE.
-    pub ce: u64,
-}
+use crate::{Ecn, wire::frame::EcnCounts};
 
 /// The receiver's counts of one packet number space.
 #[derive(Clone, Copy, Debug, Default)]

@@ -10,7 +10,7 @@ mod plain;
 mod validation;
 
 pub use amplification::AmplificationLimit;
-pub use ecn::{EcnCounts, EcnFailure, EcnReceived, EcnState, EcnValidation};
+pub use ecn::{EcnFailure, EcnReceived, EcnState, EcnValidation};
 pub use feedback::{Counting, Returned};
 pub use mtud::{BASE_MTU, Mtud};
 pub use plain::PlainPath;

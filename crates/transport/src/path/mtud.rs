@@ -108,10 +108,11 @@ impl Mtud {
         self.current.saturating_sub(shim_len)
     }
 
-    /// Largest datagram for a PTO probe: the base from the second timeout in a row on.
+    /// Largest datagram for a PTO probe: the base from the second timeout in a row on, or while a black hole is
+    /// suspected.
     #[must_use]
     pub const fn probe_limit(&self, pto_count: u32) -> u16 {
-        if pto_count >= 2 {
+        if pto_count >= 2 || self.suspicion.is_some() {
             BASE_MTU
         } else {
             self.current

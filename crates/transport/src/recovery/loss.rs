@@ -132,7 +132,8 @@ impl<F> LossDetector<F> {
         recorded
     }
 
-    /// Processes the ranges of an ACK frame, descending. Each newly acknowledged packet goes to `sink` once.
+    /// Processes the ranges of an ACK frame, descending. Each newly acknowledged packet goes to `sink` once,
+    /// also in descending order.
     /// On an error some may have gone there already; the connection ends anyway.
     ///
     /// Ranges are read only as far down as something unresolved is left, so the iterator must not be relied
@@ -248,9 +249,10 @@ impl<F> LossDetector<F> {
         let Some(largest) = self.largest_acked else {
             return lost;
         };
-        let mut delay = self.reordering.time(rtt);
+        let delay = self.reordering.time(rtt);
         let congested = (rtt.pto_base() + max_ack_delay) * persistent::THRESHOLD;
         let last_sent = self.sent.next_number().saturating_sub(1);
+        let mut event = false;
         while let Some((number, hole)) = self.pending.front() {
             let follows_ack = hole.follows_ack;
             let Some(sent_at) = self.sent.get(number).map(|p| p.sent_at) else {
@@ -274,10 +276,7 @@ impl<F> LossDetector<F> {
                 self.run.interrupt();
             }
             if !packet.off_path && !packet.mtu_probe {
-                if self.losses.push(now, number, cause, last_sent) {
-                    self.reordering.on_loss_event();
-                    delay = self.reordering.time(rtt);
-                }
+                event |= self.losses.push(now, number, cause, last_sent);
                 lost.persistent_congestion |= packet.ack_eliciting
                     && self.run.on_lost(sent_at, rtt.first_sample_at(), congested);
                 if packet.in_flight {
@@ -287,6 +286,9 @@ impl<F> LossDetector<F> {
                 }
             }
             sink(number, packet);
+        }
+        if event {
+            self.reordering.on_loss_event();
         }
         lost
     }

@@ -24,7 +24,9 @@ mod sent;
 mod spaces;
 mod spurious;
 
-pub use crate::wire::SpaceId as Space;
+#[cfg(test)]
+mod tests;
+
 pub use loss::{AckError, Fate, LossDetector, Newly, NewlyLost};
 pub use pacer::Pacer;
 pub use pto::ProbeTimeout;

@@ -7,8 +7,7 @@ use pathmark_cc::{Acked, Lost};
 use super::{
     AckError, Fate, LossDetector, Newly, NewlyLost, ProbeTimeout, RttEstimator, SentPacket,
 };
-use crate::wire::SpaceId as Space;
-use crate::{Duration, Instant};
+use crate::{Duration, Instant, wire::SpaceId};
 
 /// What followed from an ACK frame. Tell the controller `acked`, then `lost` and what is below.
 #[derive(Clone, Copy, Debug)]
@@ -44,13 +43,14 @@ pub enum Timeout {
     /// A probe timeout: send [`PROBES`](Recovery::PROBES) ack-eliciting packets in this space, whatever the
     /// window says, with new data or what the oldest unresolved packets carried (RFC 9002 §6.2.4).
     /// Nothing is lost yet.
-    Probe(Space),
+    Probe(SpaceId),
 }
 
 /// Loss recovery of a connection on its current path.
 ///
-/// `F` is what a packet carried. Every packet goes in once through [`on_sent`](Self::on_sent) and comes out once
-/// through a `sink`: acknowledged, lost, or drained with its space.
+/// `F` is what a packet carried. A packet goes in through [`on_sent`](Self::on_sent) and comes out once through a
+/// `sink`: acknowledged, lost, or drained with its space. Only packets that are neither ack-eliciting nor in flight
+/// may be forgotten on the way.
 #[derive(Debug)]
 pub struct Recovery<F> {
     spaces: [LossDetector<F>; 3],
@@ -128,7 +128,7 @@ impl<F> Recovery<F> {
 
     /// A packet was sent. Numbers ascend within a space; one that does not is not recorded (false).
     #[inline]
-    pub fn on_sent(&mut self, space: Space, number: u64, packet: SentPacket<F>) -> bool {
+    pub fn on_sent(&mut self, space: SpaceId, number: u64, packet: SentPacket<F>) -> bool {
         self.last_activity = self.last_activity.max(packet.sent_at);
         self.space_mut(space).on_sent(number, packet)
     }
@@ -141,7 +141,7 @@ impl<F> Recovery<F> {
     pub fn on_ack(
         &mut self,
         now: Instant,
-        space: Space,
+        space: SpaceId,
         ranges: impl IntoIterator<Item = RangeInclusive<u64>>,
         ack_delay: Duration,
         mut sink: impl FnMut(Fate, u64, SentPacket<F>),
@@ -155,9 +155,9 @@ impl<F> Recovery<F> {
             .filter(|_| newly.ack_eliciting)
             .map(|sent_at| {
                 let delay = match space {
-                    Space::Data if self.handshake_confirmed => ack_delay.min(self.max_ack_delay),
-                    Space::Data => ack_delay,
-                    Space::Initial | Space::Handshake => Duration::ZERO,
+                    SpaceId::Data if self.handshake_confirmed => ack_delay.min(self.max_ack_delay),
+                    SpaceId::Data => ack_delay,
+                    SpaceId::Initial | SpaceId::Handshake => Duration::ZERO,
                 };
                 self.rtt.update(now, now - sent_at, delay)
             });
@@ -192,16 +192,16 @@ impl<F> Recovery<F> {
     fn detect(
         &mut self,
         now: Instant,
-        space: Space,
+        space: SpaceId,
         mut sink: impl FnMut(Fate, u64, SentPacket<F>),
     ) -> LossOutcome {
         let in_flight_before = self.bytes_in_flight();
         let max_ack_delay = self.max_ack_delay;
         let [initial, handshake, data] = &mut self.spaces;
         let detector = match space {
-            Space::Initial => initial,
-            Space::Handshake => handshake,
-            Space::Data => data,
+            SpaceId::Initial => initial,
+            SpaceId::Handshake => handshake,
+            SpaceId::Data => data,
         };
         let NewlyLost {
             packets,
@@ -261,26 +261,26 @@ impl<F> Recovery<F> {
         }
     }
 
-    fn loss_time(&self) -> Option<(Instant, Space)> {
-        Space::ALL
+    fn loss_time(&self) -> Option<(Instant, SpaceId)> {
+        SpaceId::ALL
             .into_iter()
             .filter_map(|space| Some((self.space(space).loss_time()?, space)))
             .min()
     }
 
-    fn probe_time(&self) -> Option<(Instant, Space)> {
+    fn probe_time(&self) -> Option<(Instant, SpaceId)> {
         if self.amplification_blocked {
             return None;
         }
         let base = self.rtt.pto_base();
-        let waiting = Space::ALL
+        let waiting = SpaceId::ALL
             .into_iter()
-            .filter(|&space| space != Space::Data || self.handshake_confirmed)
+            .filter(|&space| space != SpaceId::Data || self.handshake_confirmed)
             .filter_map(|space| {
                 let since = self.space(space).last_ack_eliciting()?;
                 let period = match space {
-                    Space::Data => base + self.max_ack_delay,
-                    Space::Initial | Space::Handshake => base,
+                    SpaceId::Data => base + self.max_ack_delay,
+                    SpaceId::Initial | SpaceId::Handshake => base,
                 };
                 Some((self.pto.deadline(since, period), space))
             })
@@ -289,16 +289,16 @@ impl<F> Recovery<F> {
             return waiting;
         }
         let space = if self.has_handshake_keys {
-            Space::Handshake
+            SpaceId::Handshake
         } else {
-            Space::Initial
+            SpaceId::Initial
         };
         Some((self.pto.deadline(self.last_activity, base), space))
     }
 
     /// The space's keys are discarded: its packets count no longer (RFC 9002 §6.4). Also for Initial after
     /// a Retry and Data after refused 0-RTT; what comes out has then to be sent again.
-    pub fn drain(&mut self, now: Instant, space: Space, sink: impl FnMut(u64, SentPacket<F>)) {
+    pub fn drain(&mut self, now: Instant, space: SpaceId, sink: impl FnMut(u64, SentPacket<F>)) {
         self.space_mut(space).drain(sink);
         self.pto.reset();
         self.last_activity = self.last_activity.max(now);
@@ -345,22 +345,22 @@ impl<F> Recovery<F> {
     /// One packet number space, to look at.
     #[must_use]
     #[inline]
-    pub const fn space(&self, space: Space) -> &LossDetector<F> {
+    pub const fn space(&self, space: SpaceId) -> &LossDetector<F> {
         let [initial, handshake, data] = &self.spaces;
         match space {
-            Space::Initial => initial,
-            Space::Handshake => handshake,
-            Space::Data => data,
+            SpaceId::Initial => initial,
+            SpaceId::Handshake => handshake,
+            SpaceId::Data => data,
         }
     }
 
     #[inline]
-    const fn space_mut(&mut self, space: Space) -> &mut LossDetector<F> {
+    const fn space_mut(&mut self, space: SpaceId) -> &mut LossDetector<F> {
         let [initial, handshake, data] = &mut self.spaces;
         match space {
-            Space::Initial => initial,
-            Space::Handshake => handshake,
-            Space::Data => data,
+            SpaceId::Initial => initial,
+            SpaceId::Handshake => handshake,
+            SpaceId::Data => data,
         }
     }
 }

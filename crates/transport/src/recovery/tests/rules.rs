@@ -1,0 +1,295 @@
+//! RFC 9002 rule by rule.
+
+use super::*;
+
+type Out = Vec<(Fate, u64)>;
+
+struct Sender {
+    recovery: Recovery<()>,
+    next: [u64; 3],
+    out: Out,
+}
+
+impl Sender {
+    fn new(is_client: bool) -> Self {
+        Self {
+            recovery: Recovery::new(is_client, at(0)),
+            next: [0; 3],
+            out: Vec::new(),
+        }
+    }
+
+    /// A confirmed connection with one RTT sample of 100 ms, taken at 100 ms.
+    fn settled() -> Self {
+        let mut s = Self::new(true);
+        s.recovery.on_handshake_confirmed();
+        s.send(0, SpaceId::Data);
+        s.ack(100, SpaceId::Data, &[(0, 0)]);
+        s
+    }
+
+    fn send(&mut self, now: u64, space: SpaceId) -> u64 {
+        let number = self.next[space.index()];
+        self.next[space.index()] += 1;
+        assert!(
+            self.recovery
+                .on_sent(space, number, packet(at(now), 1200, ()))
+        );
+        number
+    }
+
+    fn ack(&mut self, now: u64, space: SpaceId, ranges: &[(u64, u64)]) -> AckOutcome {
+        self.try_ack(now, space, ranges).unwrap()
+    }
+
+    fn try_ack(
+        &mut self,
+        now: u64,
+        space: SpaceId,
+        ranges: &[(u64, u64)],
+    ) -> Result<AckOutcome, AckError> {
+        let out = &mut self.out;
+        self.recovery.on_ack(
+            at(now),
+            space,
+            ranges.iter().map(|&(first, last)| first..=last),
+            Duration::ZERO,
+            |fate, number, _| out.push((fate, number)),
+        )
+    }
+
+    fn fire(&mut self, now: u64) -> Timeout {
+        let out = &mut self.out;
+        self.recovery
+            .on_timeout(at(now), |fate, number, _| out.push((fate, number)))
+    }
+}
+
+#[test]
+fn packet_threshold_of_three_and_time_threshold_of_nine_eighths() {
+    let mut s = Sender::settled();
+    for n in 0..5 {
+        s.send(100 + n, SpaceId::Data);
+    }
+    s.out.clear();
+    s.recovery.note_window_limited();
+    let outcome = s.ack(203, SpaceId::Data, &[(4, 4)]);
+    assert_eq!(s.out, [(Fate::Acked, 4), (Fate::Lost, 1)]);
+    let acked = outcome.acked.unwrap();
+    assert_eq!(
+        (acked.bytes, acked.packets, acked.largest, acked.rtt),
+        (1200, 1, 4, Some(ms(100)))
+    );
+    assert_eq!((acked.in_flight_before, acked.window_limited), (6000, true));
+    let lost = outcome.loss.lost.unwrap();
+    assert_eq!(
+        (
+            lost.bytes,
+            lost.largest,
+            lost.last_sent,
+            lost.in_flight_before
+        ),
+        (1200, 1, 5, 4800)
+    );
+    // Packets 2 and 3 follow by time, 112.5 ms after each was sent; 5 is not behind anything.
+    assert_eq!(
+        s.recovery.deadline(),
+        Some(Instant::from_micros(101_000 + 112_500))
+    );
+    assert!(matches!(s.fire(213), Timeout::None));
+    assert!(matches!(s.fire(214), Timeout::Lost(l) if l.packets == 1));
+    assert!(matches!(s.fire(215), Timeout::Lost(l) if l.packets == 1));
+    assert_eq!(s.out[2..], [(Fate::Lost, 2), (Fate::Lost, 3)]);
+    assert_eq!(s.recovery.bytes_in_flight(), 1200);
+}
+
+#[test]
+fn what_was_never_sent_cannot_be_acknowledged() {
+    for (range, error) in [
+        (&[(4, 4)][..], AckError::NeverSent(4)),
+        (&[(3, u64::MAX)], AckError::NeverSent(u64::MAX)),
+        (&[(0, 3)], AckError::NeverSent(3)),
+        (&[(3, 3), (1, 1)], AckError::NeverSent(1)),
+        (&[(3, 3), (3, 3)], AckError::Disordered),
+        (&[(3, 0)], AckError::Disordered),
+    ] {
+        let mut s = Sender::settled();
+        s.next[2] = 3; // 1 and 2 are left out
+        s.send(100, SpaceId::Data);
+        assert_eq!(s.try_ack(200, SpaceId::Data, range).unwrap_err(), error);
+    }
+    assert_eq!(
+        Sender::new(false)
+            .try_ack(0, SpaceId::Initial, &[(0, 0)])
+            .unwrap_err(),
+        AckError::NeverSent(0)
+    );
+}
+
+#[test]
+fn duplicate_acks_change_nothing() {
+    let mut s = Sender::settled();
+    s.send(100, SpaceId::Data);
+    s.ack(200, SpaceId::Data, &[(1, 1)]);
+    let again = s.ack(900, SpaceId::Data, &[(0, 1)]);
+    assert_eq!((again.newly.packets, again.rtt), (0, None));
+    assert!(again.acked.is_none() && !again.newly.advanced);
+    assert_eq!(s.recovery.rtt().latest(), Some(ms(100)));
+}
+
+#[test]
+fn probe_timeouts_back_off_and_an_ack_ends_that() {
+    let mut s = Sender::settled();
+    let number = s.send(1000, SpaceId::Data);
+    // srtt 100 + 4 · 50 + max_ack_delay 25
+    let mut wait = 325;
+    for count in 1..4 {
+        assert_eq!(s.recovery.deadline(), Some(at(1000 + wait)));
+        assert!(matches!(s.fire(1000 + wait - 1), Timeout::None));
+        assert!(matches!(s.fire(1000 + wait), Timeout::Probe(SpaceId::Data)));
+        assert_eq!(s.recovery.pto_count(), count);
+        wait *= 2;
+    }
+    assert_eq!(
+        s.recovery.bytes_in_flight(),
+        1200,
+        "a timeout loses nothing"
+    );
+    // Probes are lost too; the last one is answered and condemns everything before it.
+    for _ in 0..3 {
+        s.send(3000, SpaceId::Data);
+    }
+    s.out.clear();
+    s.ack(3100, SpaceId::Data, &[(number + 3, number + 3)]);
+    assert_eq!(s.out[..2], [(Fate::Acked, 4), (Fate::Lost, 1)]);
+    assert_eq!(s.recovery.pto_count(), 0);
+}
+
+#[test]
+fn timers_of_the_handshake() {
+    let mut client = Sender::new(true);
+    client.send(0, SpaceId::Initial);
+    assert_eq!(client.recovery.deadline(), Some(at(999)));
+    assert!(matches!(client.fire(999), Timeout::Probe(SpaceId::Initial)));
+    client.send(999, SpaceId::Initial);
+    client.ack(1099, SpaceId::Initial, &[(0, 1)]);
+    assert_eq!(
+        client.recovery.pto_count(),
+        1,
+        "the server may still be stuck"
+    );
+    // Nothing in flight, yet the client must keep the server unblocked: 2 × (100 + 200) from the last ACK.
+    assert_eq!(client.recovery.deadline(), Some(at(1699)));
+    client.recovery.on_handshake_keys();
+    assert!(matches!(
+        client.fire(1699),
+        Timeout::Probe(SpaceId::Handshake)
+    ));
+    client.recovery.on_peer_validated();
+    assert_eq!(client.recovery.deadline(), None);
+    client.send(1700, SpaceId::Data);
+    assert_eq!(client.recovery.deadline(), None, "not before confirmation");
+    client.recovery.on_handshake_confirmed();
+    assert!(client.recovery.deadline().is_some());
+
+    let mut server = Sender::new(false);
+    server.send(0, SpaceId::Initial);
+    server.send(1, SpaceId::Handshake);
+    assert_eq!(server.recovery.deadline(), Some(at(999)));
+    server.recovery.set_amplification_blocked(at(5), true);
+    assert_eq!(server.recovery.deadline(), None);
+    server.recovery.set_amplification_blocked(at(2000), false);
+    let mut dropped = Vec::new();
+    server
+        .recovery
+        .drain(at(2000), SpaceId::Initial, |n, _| dropped.push(n));
+    assert_eq!(dropped, [0]);
+    assert_eq!(server.recovery.deadline(), Some(at(1000)));
+    assert!(matches!(
+        server.fire(2000),
+        Timeout::Probe(SpaceId::Handshake)
+    ));
+    assert_eq!(server.recovery.bytes_in_flight(), 1200);
+}
+
+#[test]
+fn a_loss_event_that_was_none_is_told_once() {
+    let mut s = Sender::settled();
+    for n in 0..8 {
+        s.send(100 + n, SpaceId::Data);
+    }
+    s.ack(205, SpaceId::Data, &[(5, 5)]);
+    assert!(s.out.contains(&(Fate::Lost, 1)) && s.out.contains(&(Fate::Lost, 2)));
+    let one = s.ack(206, SpaceId::Data, &[(5, 6), (1, 1)]);
+    assert_eq!((one.newly.spurious, one.newly.event_undone), (1, false));
+    let both = s.ack(206, SpaceId::Data, &[(1, 6)]);
+    assert_eq!((both.newly.spurious, both.newly.event_undone), (1, true));
+    let again = s.ack(207, SpaceId::Data, &[(1, 7)]);
+    assert_eq!((again.newly.spurious, again.newly.event_undone), (0, false));
+    assert_eq!(s.recovery.space(SpaceId::Data).reordering().packets(), 5);
+}
+
+#[test]
+fn persistent_congestion_spans_ack_frames() {
+    let mut s = Sender::settled();
+    // Three probe timeouts are 975 ms.
+    for n in 0..12 {
+        s.send(1000 + 100 * n, SpaceId::Data);
+    }
+    let early = s.ack(2101, SpaceId::Data, &[(9, 9)]);
+    assert!(early.loss.lost.is_some() && !early.loss.persistent_congestion);
+    for n in 12..30 {
+        s.send(1000 + 100 * n, SpaceId::Data);
+    }
+    let late = s.ack(4200, SpaceId::Data, &[(30, 30), (9, 9)]);
+    assert!(late.loss.persistent_congestion);
+}
+
+#[test]
+fn mtu_probes_and_acks_are_no_congestion() {
+    let mut s = Sender::settled();
+    let mut probe = packet(at(100), 1452, ());
+    probe.mtu_probe = true;
+    s.recovery.on_sent(SpaceId::Data, 1, probe);
+    let mut bare = packet(at(100), 40, ());
+    (bare.ack_eliciting, bare.in_flight) = (false, false);
+    s.recovery.on_sent(SpaceId::Data, 2, bare);
+    s.next[2] = 3;
+    for _ in 0..4 {
+        s.send(101, SpaceId::Data);
+    }
+    s.out.clear();
+    let outcome = s.ack(201, SpaceId::Data, &[(3, 6)]);
+    assert_eq!(
+        (outcome.loss.packets, outcome.loss.lost.is_none()),
+        (1, true)
+    );
+    assert_eq!(s.out.last(), Some(&(Fate::Lost, 1)));
+    assert_eq!(s.recovery.bytes_in_flight(), 0);
+}
+
+#[test]
+fn another_path_starts_from_nothing() {
+    let mut s = Sender::settled();
+    for _ in 0..4 {
+        s.send(100, SpaceId::Data);
+    }
+    s.recovery.on_path_change(at(150));
+    assert_eq!(
+        (s.recovery.bytes_in_flight(), s.recovery.rtt().srtt()),
+        (0, None)
+    );
+    let old = s.ack(200, SpaceId::Data, &[(4, 4)]);
+    assert!(old.acked.is_none() && old.rtt.is_none() && old.loss.lost.is_none());
+    assert_eq!((old.newly.packets, old.loss.packets), (1, 1));
+    s.send(210, SpaceId::Data);
+    let new = s.ack(300, SpaceId::Data, &[(4, 5)]);
+    assert_eq!(new.rtt, Some(ms(90)));
+    assert_eq!(new.acked.map(|a| a.in_flight_before), Some(1200));
+}
+
+#[test]
+fn records_stay_small() {
+    // Of 600 000 packets in flight each byte costs.
+    assert_eq!(size_of::<Option<SentPacket<[u64; 3]>>>(), 48);
+}
