@@ -281,3 +281,6 @@ fn scale(value: u64, num: u64, den: u64) -> u64 {
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

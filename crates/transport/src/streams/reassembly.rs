@@ -291,3 +291,6 @@ fn ones_from(bits: &[u64; WORDS], from: usize) -> usize {
 fn index(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests;

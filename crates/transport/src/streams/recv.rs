@@ -182,8 +182,9 @@ impl RecvPart {
     ) -> Result<(), RecvError> {
         self.check_final_size(final_size, true)?;
         self.count(now, rtt, final_size, connection)?;
+        let all_there = self.state() == RecvState::DataRecvd;
         self.final_size = Some(final_size);
-        if self.reset.is_none() && self.state() != RecvState::DataRecvd {
+        if self.reset.is_none() && !all_there {
             self.reset = Some(code);
             self.discard(connection);
         }
@@ -306,3 +307,6 @@ impl RecvPart {
         self.buffer.clear();
     }
 }
+
+#[cfg(test)]
+mod tests;

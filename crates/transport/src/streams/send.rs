@@ -293,3 +293,6 @@ impl SendPart {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

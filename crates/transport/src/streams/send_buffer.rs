@@ -269,3 +269,6 @@ impl SendBuffer {
 fn index(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,6 @@
 //! Two ends over a channel, and what a peer must not do.
 
 mod channel;
+mod exchange;
 mod lossy;
+mod violations;

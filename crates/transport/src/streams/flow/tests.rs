@@ -1,0 +1,205 @@
+use std::collections::VecDeque;
+
+use super::*;
+
+const MAX: u64 = 5 << 30;
+
+#[test]
+fn credit_is_spent_and_renewed_and_complains_once_per_limit() {
+    let mut credit = SendCredit::new(100);
+    credit.consume(100);
+    assert_eq!(credit.available(), 0);
+    assert!(!credit.is_blocked() && credit.block() && !credit.block() && credit.is_blocked());
+    assert!(!credit.raise(100) && !credit.raise(50));
+    assert!(credit.raise(150) && !credit.is_blocked());
+    assert_eq!(credit.available(), 50);
+    credit.consume(50);
+    assert!(credit.block());
+}
+
+#[test]
+fn more_than_promised_is_refused() {
+    let mut window = ReceiveWindow::new(1000, MAX);
+    assert_eq!(window.on_received(Instant::ZERO, None, 1000), Ok(()));
+    assert_eq!(
+        window.on_received(Instant::ZERO, None, 1),
+        Err(LimitExceeded)
+    );
+    assert!(!window.update_due());
+    window.on_consumed(1000);
+    assert!(window.update_due());
+    assert!(window.announce(Instant::ZERO, None) >= 2000);
+    assert_eq!(window.on_received(Instant::ZERO, None, 1000), Ok(()));
+}
+
+#[test]
+fn a_waiting_peer_gets_the_little_there_is() {
+    let mut window = ReceiveWindow::new(100_000, 100_000);
+    window.on_received(Instant::ZERO, None, 100_000).unwrap();
+    window.on_consumed(10);
+    assert!(!window.update_due());
+    window.on_peer_blocked(99_999);
+    assert!(!window.update_due(), "it has not seen the last promise yet");
+    window.on_peer_blocked(100_000);
+    assert!(window.update_due());
+    assert_eq!(window.announce(Instant::ZERO, None), 100_010);
+    assert!(!window.update_due());
+}
+
+#[test]
+fn a_hint_opens_the_window_ahead_of_data() {
+    let mut window = ReceiveWindow::new(1 << 20, MAX);
+    window.expect(900_000_000);
+    assert!(window.update_due());
+    assert_eq!(window.announce(Instant::ZERO, None), 4_500_000_000);
+}
+
+/// A path with a sender that would send `demand(round)` bytes in each round trip, evenly.
+struct Path {
+    rtt: u64,
+    window: ReceiveWindow,
+    /// Arrivals at the receiver and promises on their way to the sender, by step.
+    data: VecDeque<(u64, u64)>,
+    promises: VecDeque<(u64, u64)>,
+    sent: u64,
+    limit: u64,
+    step: u64,
+    /// Steps for which delivery in order waits for a retransmission.
+    delay: u64,
+    delayed: VecDeque<(u64, u64)>,
+    /// Bytes that could not be sent at once.
+    held_up: u64,
+}
+
+const STEPS: u64 = 400;
+
+impl Path {
+    fn new(rtt_ms: u64, initial: u64) -> Self {
+        Self {
+            rtt: rtt_ms,
+            window: ReceiveWindow::new(initial, MAX),
+            data: VecDeque::new(),
+            promises: VecDeque::new(),
+            sent: 0,
+            limit: initial,
+            step: 0,
+            delay: 0,
+            delayed: VecDeque::new(),
+            held_up: 0,
+        }
+    }
+
+    /// One round trip. `consume` is the share of what arrives that the application takes, in percent.
+    fn round(&mut self, demand: u64, consume: u64) {
+        let rtt = Some(Duration::from_millis(self.rtt));
+        for i in 0..STEPS {
+            let now = Instant::from_nanos(self.step * self.rtt * 1_000_000 / STEPS);
+            while let Some((_, limit)) = self.promises.pop_front_if(|(at, _)| *at <= self.step) {
+                self.limit = limit;
+            }
+            let wanted = demand * (i + 1) / STEPS - demand * i / STEPS + self.held_up;
+            let sending = wanted.min(self.limit - self.sent);
+            self.held_up = wanted - sending;
+            self.sent += sending;
+            self.data.push_back((self.step + STEPS / 2, sending));
+            while let Some((_, bytes)) = self.data.pop_front_if(|(at, _)| *at <= self.step) {
+                self.window.on_received(now, rtt, bytes).unwrap();
+                self.delayed
+                    .push_back((self.step + self.delay, bytes * consume / 100));
+            }
+            while let Some((_, bytes)) = self.delayed.pop_front_if(|(at, _)| *at <= self.step) {
+                self.window.on_consumed(bytes);
+            }
+            if self.window.update_due() {
+                let limit = self.window.announce(now, rtt);
+                self.promises.push_back((self.step + STEPS / 2, limit));
+            }
+            self.step += 1;
+        }
+    }
+}
+
+/// 10 Gbit/s over 720 ms and shorter paths, from ten packets, at each growth: the peer is never held up.
+#[test]
+fn never_holds_up_a_sender_that_speeds_up() {
+    for rtt in [1, 20, 200, 720] {
+        for factor in [2, 3, 5, 8, 11] {
+            let bdp = 1_250_000 * rtt;
+            let mut path = Path::new(rtt, 1 << 20);
+            let mut demand = 12_000;
+            while demand < bdp {
+                path.round(demand, 100);
+                assert_eq!(path.held_up, 0, "x{factor} per {rtt} ms at {demand}");
+                demand = (demand * factor).min(bdp);
+            }
+            for _ in 0..5 {
+                path.round(bdp, 100);
+                assert_eq!(path.held_up, 0, "x{factor} per {rtt} ms, full");
+            }
+            assert!(path.window.window() >= 5 * bdp.min(MAX / 5));
+        }
+    }
+}
+
+/// At full rate, delivery in order begins to wait three round trips.
+#[test]
+fn covers_waiting_for_retransmissions() {
+    let bdp = 1_250_000 * 200;
+    let mut path = Path::new(200, 1 << 20);
+    let mut demand = 12_000;
+    for _ in 0..20 {
+        path.round(demand, 100);
+        demand = (demand * 2).min(bdp);
+    }
+    path.delay = 3 * STEPS;
+    for _ in 0..10 {
+        path.round(bdp, 100);
+        assert_eq!(path.held_up, 0);
+    }
+}
+
+#[test]
+fn an_application_that_does_not_read_grows_no_window() {
+    let mut path = Path::new(50, 1 << 20);
+    for _ in 0..20 {
+        path.round(100_000_000, 0);
+    }
+    assert_eq!(path.window.window(), 1 << 20);
+    assert_eq!(path.sent, 1 << 20);
+}
+
+#[test]
+fn nor_does_one_at_rest_or_a_thin_flow() {
+    let mut path = Path::new(50, 1 << 20);
+    for _ in 0..20 {
+        path.round(20_000, 100);
+    }
+    assert_eq!(path.window.window(), 1 << 20);
+}
+
+#[test]
+fn the_maximum_holds() {
+    let mut path = Path::new(50, 10_000);
+    path.window = ReceiveWindow::new(10_000, 50_000);
+    for _ in 0..20 {
+        path.round(1_000_000, 100);
+    }
+    assert_eq!(path.window.window(), 50_000);
+}
+
+/// A steady flow ends with a few bandwidth-delay products, not with the maximum.
+#[test]
+fn a_steady_flow_has_a_window_in_proportion() {
+    let bdp = 5_000_000;
+    let mut path = Path::new(100, 1 << 20);
+    let mut demand = 12_000;
+    for _ in 0..200 {
+        path.round(demand, 100);
+        demand = (demand * 2).min(bdp);
+    }
+    let window = path.window.window();
+    assert!(
+        (5 * bdp..=SPEEDING_UP * bdp * 11 / 10).contains(&window),
+        "{window}"
+    );
+}

@@ -1,0 +1,179 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const WINDOW: u64 = 64 << 20;
+
+fn pattern(offset: u64) -> u8 {
+    (offset.wrapping_mul(0x9e37_79b9) >> 7) as u8
+}
+
+fn patterns(offset: u64, len: u64) -> Vec<u8> {
+    (offset..offset + len).map(pattern).collect()
+}
+
+/// Reads all there is, in both ways of reading; checks the bytes.
+fn drain(buffer: &mut Reassembly, mut at: u64) -> u64 {
+    let mut out = vec![0; 5000];
+    loop {
+        let n = buffer.read(&mut out);
+        for got in &out[..n] {
+            assert_eq!(*got, pattern(at));
+            at += 1;
+        }
+        let Some(chunk) = buffer.read_chunk(70_000) else {
+            return at;
+        };
+        for got in chunk {
+            assert_eq!(got, pattern(at));
+            at += 1;
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Insert(u64, u64),
+    Read(usize),
+    ReadChunk(usize),
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let near = (0..150_000u64, 0..3_000u64).prop_map(|(o, l)| Op::Insert(o, l));
+    let large = (0..100_000u64, 0..80_000u64).prop_map(|(o, l)| Op::Insert(o, l));
+    let tiny = (0..300u64, 0..9u64).prop_map(|(o, l)| Op::Insert(o, l));
+    let edge = (0..5u64, 0..130u64, 0..200u64)
+        .prop_map(|(block, back, l)| Op::Insert((block * BLOCK).saturating_sub(back), l));
+    let read = (0..50_000usize).prop_map(Op::Read);
+    let chunk = (1..50_000usize).prop_map(Op::ReadChunk);
+    prop::collection::vec(prop_oneof![near, large, tiny, edge, read, chunk], 1..120)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Against an array of bytes and a flag for each.
+    #[test]
+    fn agrees_with_a_byte_array(ops in ops()) {
+        let mut buffer = Reassembly::default();
+        let mut there = vec![false; 1 << 18];
+        let mut base = 0u64;
+        for op in ops {
+            match op {
+                Op::Insert(offset, len) => {
+                    buffer.insert(offset, &patterns(offset, len));
+                    there[offset as usize..(offset + len) as usize].fill(true);
+                }
+                Op::Read(max) => {
+                    let mut out = vec![0; max];
+                    let n = buffer.read(&mut out);
+                    let run = there[base as usize..].iter().take_while(|b| **b).count();
+                    prop_assert_eq!(n, run.min(max));
+                    prop_assert_eq!(&out[..n], &patterns(base, n as u64)[..]);
+                    base += n as u64;
+                }
+                Op::ReadChunk(max) => {
+                    let run = there[base as usize..].iter().take_while(|b| **b).count();
+                    match buffer.read_chunk(max) {
+                        None => prop_assert_eq!(run, 0),
+                        Some(chunk) => {
+                            prop_assert!(!chunk.is_empty() && chunk.len() <= run.min(max));
+                            prop_assert_eq!(&chunk[..], &patterns(base, chunk.len() as u64)[..]);
+                            base += chunk.len() as u64;
+                        }
+                    }
+                }
+            }
+            let run = there[base as usize..].iter().take_while(|b| **b).count() as u64;
+            prop_assert_eq!((buffer.base(), buffer.readable()), (base, run));
+            let highest = there.iter().rposition(|b| *b).map_or(0, |i| i as u64 + 1);
+            prop_assert_eq!(buffer.highest(), highest);
+            // Blocks double while a stream is small, so at most twice what is charged to flow control.
+            let charged = (highest - base) as usize;
+            prop_assert!(buffer.memory() <= charged * 2 + charged / 8 + (12 << 10) + BLOCK as usize);
+        }
+    }
+}
+
+#[test]
+fn holds_a_window_of_gaps() {
+    let packet = 1200;
+    let mut buffer = Reassembly::default();
+    for i in (1..WINDOW / packet).step_by(2) {
+        buffer.insert(i * packet, &patterns(i * packet, packet));
+    }
+    assert_eq!(buffer.readable(), 0);
+    assert!(
+        buffer.memory() as u64 <= WINDOW * 9 / 8 + (1 << 20),
+        "{}",
+        buffer.memory()
+    );
+    // The lost packets come again, last first.
+    for i in (0..WINDOW / packet)
+        .step_by(2)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .rev()
+    {
+        buffer.insert(i * packet, &patterns(i * packet, packet));
+    }
+    assert_eq!(drain(&mut buffer, 0), WINDOW / packet * packet);
+    assert_eq!(
+        buffer.memory(),
+        buffer.blocks.capacity() * size_of::<Option<Block>>()
+    );
+    assert!(buffer.memory() < 1024);
+}
+
+#[test]
+fn single_bytes_and_overlaps_cost_no_more_than_the_window() {
+    let window = 1 << 20;
+    let mut buffer = Reassembly::default();
+    for offset in (1..window).step_by(2) {
+        buffer.insert(offset, &[pattern(offset)]);
+    }
+    let alternate = buffer.memory() as u64;
+    assert!(alternate <= window * 9 / 8 + 64 * 1024, "{alternate}");
+    for offset in (1..window - 1400).step_by(300) {
+        buffer.insert(offset, &patterns(offset, 1400));
+    }
+    assert!(buffer.memory() as u64 <= alternate);
+    for offset in (0..window).step_by(2) {
+        buffer.insert(offset, &[pattern(offset)]);
+    }
+    assert_eq!(drain(&mut buffer, 0), window);
+}
+
+#[test]
+fn islands_far_apart_cost_their_blocks_only() {
+    let mut buffer = Reassembly::default();
+    for i in 1..=100u64 {
+        buffer.insert(i * (1 << 24), b"island");
+    }
+    assert!(
+        buffer.memory() < 100 * (8 << 10) + (8 << 20),
+        "{}",
+        buffer.memory()
+    );
+    buffer.clear();
+    assert_eq!(buffer.base(), 100 * (1 << 24) + 6);
+    assert!(buffer.memory() < 1024);
+}
+
+#[test]
+fn a_small_stream_has_a_small_block_and_none_at_rest() {
+    let mut buffer = Reassembly::default();
+    buffer.insert(0, b"GET /");
+    assert!(buffer.memory() <= 1024 + 5 * size_of::<Option<Block>>());
+    assert_eq!(buffer.read_chunk(100).as_deref(), Some(&b"GET /"[..]));
+    assert!(buffer.memory() <= 8 * size_of::<Option<Block>>());
+    assert_eq!(buffer.read_chunk(100), None);
+}
+
+#[test]
+fn the_last_offset_does_not_overflow() {
+    let mut buffer = Reassembly::default();
+    buffer.insert(u64::MAX - 1, b"");
+    buffer.insert(5, b"");
+    assert_eq!((buffer.highest(), buffer.readable()), (0, 0));
+}

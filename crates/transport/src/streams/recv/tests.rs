@@ -1,0 +1,168 @@
+use super::*;
+
+const NOW: Instant = Instant::ZERO;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// Offset, length, end of the stream.
+    Data(u64, usize, bool),
+    /// Final size.
+    Reset(u64),
+    /// Reads all there is, and the end or the reset if that is next.
+    Read,
+    Stop,
+}
+
+fn part(stream: u64, connection: u64) -> (RecvPart, ReceiveWindow) {
+    let part = RecvPart::new(ReceiveWindow::new(stream, stream));
+    (part, ReceiveWindow::new(connection, connection))
+}
+
+fn apply(part: &mut RecvPart, conn: &mut ReceiveWindow, step: Step) -> Result<(), RecvError> {
+    match step {
+        Step::Data(offset, len, fin) => {
+            part.on_data(NOW, None, offset, &vec![1; len], fin, conn)?;
+        }
+        Step::Reset(size) => part.on_reset(NOW, None, 5, size, conn)?,
+        Step::Read => while matches!(part.read(&mut [0; 7], conn), Ok(Some(_))) {},
+        Step::Stop => {
+            part.stop(3, conn).unwrap();
+        }
+    }
+    Ok(())
+}
+
+/// RFC 9000 §3.2, figure 3.
+#[test]
+fn states() {
+    use RecvState as S;
+    use Step::{Data, Read, Reset, Stop};
+    let table: &[(&[Step], &[S])] = &[
+        (
+            &[
+                Data(0, 10, false),
+                Data(20, 10, true),
+                Data(10, 10, false),
+                Read,
+            ],
+            &[S::Recv, S::SizeKnown, S::DataRecvd, S::DataRead],
+        ),
+        (&[Data(0, 0, true), Read], &[S::DataRecvd, S::DataRead]),
+        (
+            &[Data(0, 10, true), Data(0, 10, true), Read],
+            &[S::DataRecvd, S::DataRecvd, S::DataRead],
+        ),
+        (
+            &[Data(0, 10, false), Reset(30), Read],
+            &[S::Recv, S::ResetRecvd, S::ResetRead],
+        ),
+        (
+            &[Data(5, 10, true), Reset(15), Data(0, 5, false), Read],
+            &[S::SizeKnown, S::ResetRecvd, S::ResetRecvd, S::ResetRead],
+        ),
+        // A reset after everything has arrived is ignored.
+        (
+            &[Data(0, 10, true), Reset(10), Read],
+            &[S::DataRecvd, S::DataRecvd, S::DataRead],
+        ),
+        // A stopped part is done once its final size is known.
+        (
+            &[Data(0, 10, false), Stop, Data(10, 10, true)],
+            &[S::Recv, S::Recv, S::DataRead],
+        ),
+        (&[Stop, Reset(10)], &[S::Recv, S::ResetRead]),
+        (&[Reset(10), Stop], &[S::ResetRecvd, S::ResetRead]),
+    ];
+    for (steps, states) in table {
+        let (mut part, mut conn) = part(1000, 1000);
+        let got: Vec<_> = steps
+            .iter()
+            .map(|step| {
+                apply(&mut part, &mut conn, *step).unwrap();
+                part.state()
+            })
+            .collect();
+        assert_eq!(&got, states, "{steps:?}");
+        if part.is_done() {
+            assert_eq!(conn.pending(), 0, "{steps:?}: all credit is given back");
+            assert!(part.memory() <= 1024);
+        }
+    }
+}
+
+/// RFC 9000 §4.1, §4.5.
+#[test]
+fn what_a_peer_must_not_do() {
+    use RecvError::{ConnectionLimit, FinalSize, StreamLimit};
+    use Step::{Data, Reset, Stop};
+    let table: &[(&[Step], RecvError)] = &[
+        (&[Data(0, 10, true), Data(10, 1, false)], FinalSize),
+        (&[Data(0, 10, true), Data(0, 9, true)], FinalSize),
+        (&[Data(0, 10, true), Data(0, 11, true)], FinalSize),
+        (&[Data(5, 10, false), Data(0, 5, true)], FinalSize),
+        (&[Data(0, 10, true), Reset(11)], FinalSize),
+        (&[Data(0, 10, false), Reset(9)], FinalSize),
+        (&[Reset(10), Reset(11)], FinalSize),
+        (&[Reset(10), Data(5, 6, false)], FinalSize),
+        (&[Stop, Data(0, 10, false), Reset(9)], FinalSize),
+        (&[Data(0, 101, false)], StreamLimit),
+        (&[Data(100, 1, false)], StreamLimit),
+        (&[Data(u64::MAX, 1, false)], StreamLimit),
+        (&[Reset(101)], StreamLimit),
+        (&[Stop, Data(100, 1, false)], StreamLimit),
+        (&[Data(90, 10, false)], ConnectionLimit),
+        (&[Reset(100)], ConnectionLimit),
+    ];
+    for (steps, error) in table {
+        let connection = if *error == ConnectionLimit { 99 } else { 1000 };
+        let (mut part, mut conn) = part(100, connection);
+        let (last, before) = steps.split_last().unwrap();
+        for step in before {
+            apply(&mut part, &mut conn, *step).unwrap();
+        }
+        assert_eq!(apply(&mut part, &mut conn, *last), Err(*error), "{steps:?}");
+    }
+}
+
+#[test]
+fn what_is_discarded_gives_its_credit_back_at_once() {
+    let (mut part, mut conn) = part(1000, 1000);
+    apply(&mut part, &mut conn, Step::Data(500, 100, false)).unwrap();
+    assert_eq!(conn.pending(), 600);
+    apply(&mut part, &mut conn, Step::Stop).unwrap();
+    assert_eq!(conn.pending(), 0);
+    assert_eq!(part.stop_frame(), Some(3));
+    apply(&mut part, &mut conn, Step::Data(600, 200, false)).unwrap();
+    assert_eq!((conn.pending(), part.memory()), (0, 0));
+    apply(&mut part, &mut conn, Step::Reset(900)).unwrap();
+    assert_eq!((conn.pending(), part.stop_frame()), (0, None));
+    assert_eq!(part.stop(4, &mut conn), Err(ClosedStream));
+}
+
+#[test]
+fn end_and_reset_are_told_once() {
+    let (mut part, mut conn) = part(1000, 1000);
+    assert_eq!(part.read(&mut [0; 4], &mut conn), Err(ReadError::Blocked));
+    apply(&mut part, &mut conn, Step::Data(0, 6, true)).unwrap();
+    assert_eq!(part.read(&mut [0; 4], &mut conn), Ok(Some(4)));
+    assert_eq!(part.read_chunk(9, &mut conn).unwrap().unwrap().len(), 2);
+    assert_eq!(part.read(&mut [0; 4], &mut conn), Ok(None));
+    assert_eq!(part.read(&mut [0; 4], &mut conn), Err(ReadError::Closed));
+
+    let (mut part, mut conn) = self::part(1000, 1000);
+    apply(&mut part, &mut conn, Step::Data(0, 6, false)).unwrap();
+    apply(&mut part, &mut conn, Step::Reset(6)).unwrap();
+    assert_eq!(part.read(&mut [0; 4], &mut conn), Err(ReadError::Reset(5)));
+    assert_eq!(part.read(&mut [0; 4], &mut conn), Err(ReadError::Closed));
+}
+
+#[test]
+fn credit_is_renewed_only_while_data_is_expected() {
+    let (mut part, mut conn) = part(100, 1000);
+    apply(&mut part, &mut conn, Step::Data(0, 90, false)).unwrap();
+    assert!(!part.update_due());
+    apply(&mut part, &mut conn, Step::Read).unwrap();
+    assert!(part.update_due());
+    apply(&mut part, &mut conn, Step::Data(90, 10, true)).unwrap();
+    assert!(!part.update_due());
+}

@@ -1,0 +1,208 @@
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Write(usize),
+    Push(usize),
+    Send(u64),
+    SendLost(u64),
+    /// The outcome of the n-th packet in flight: acknowledged, lost, or lost and acknowledged later.
+    Ack(prop::sample::Index),
+    Lose(prop::sample::Index),
+    Misjudge(prop::sample::Index),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let index = || any::<prop::sample::Index>();
+    prop_oneof![
+        (0..3000usize).prop_map(Op::Write),
+        (0..5_000usize).prop_map(Op::Push),
+        (1..1500u64).prop_map(Op::Send),
+        (1..1500u64).prop_map(Op::Send),
+        (1..1500u64).prop_map(Op::Send),
+        (1..1500u64).prop_map(Op::SendLost),
+        index().prop_map(Op::Ack),
+        index().prop_map(Op::Ack),
+        index().prop_map(Op::Lose),
+        index().prop_map(Op::Misjudge),
+    ]
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Byte {
+    Unsent,
+    InFlight,
+    Lost,
+    Acked,
+}
+
+fn contents(buffer: &SendBuffer, range: Range<u64>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    buffer.read(range, |piece| bytes.extend_from_slice(piece));
+    bytes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Against an array with a state for each byte.
+    #[test]
+    fn agrees_with_a_byte_array(ops in prop::collection::vec(op(), 1..200)) {
+        let mut buffer = SendBuffer::default();
+        let mut data: Vec<u8> = Vec::new();
+        let mut states: Vec<Byte> = Vec::new();
+        let mut packets: Vec<Range<u64>> = Vec::new();
+        let mut late: Vec<Range<u64>> = Vec::new();
+        let mut next = 0u32;
+        for op in ops {
+            let set = |states: &mut Vec<Byte>, range: &Range<u64>, to: Byte| {
+                for state in &mut states[range.start as usize..range.end as usize] {
+                    if *state != Byte::Acked {
+                        *state = to;
+                    }
+                }
+            };
+            match op {
+                Op::Write(len) | Op::Push(len) => {
+                    let fresh: Vec<u8> = (0..len).map(|_| { next = next.wrapping_mul(1_664_525).wrapping_add(1); (next >> 24) as u8 }).collect();
+                    data.extend(&fresh);
+                    states.resize(data.len(), Byte::Unsent);
+                    if matches!(op, Op::Write(_)) {
+                        buffer.write(&fresh);
+                    } else {
+                        buffer.push(Bytes::from(fresh));
+                    }
+                }
+                Op::Send(max) => {
+                    let first = states.iter().position(|s| *s == Byte::Unsent);
+                    let taken = buffer.take_unsent(max);
+                    let expected = first.map(|first| first as u64..data.len().min(first + max as usize) as u64);
+                    prop_assert_eq!(&taken, &expected);
+                    if let Some(range) = taken {
+                        prop_assert_eq!(contents(&buffer, range.clone()), &data[range.start as usize..range.end as usize]);
+                        set(&mut states, &range, Byte::InFlight);
+                        packets.push(range);
+                    }
+                }
+                Op::SendLost(max) => {
+                    let first = states.iter().position(|s| *s == Byte::Lost);
+                    let expected = first.map(|first| {
+                        let run = states[first..].iter().take_while(|s| **s == Byte::Lost).count();
+                        first as u64..(first + run.min(max as usize)) as u64
+                    });
+                    let taken = buffer.take_lost(max);
+                    prop_assert_eq!(&taken, &expected);
+                    if let Some(range) = taken {
+                        prop_assert_eq!(contents(&buffer, range.clone()), &data[range.start as usize..range.end as usize]);
+                        set(&mut states, &range, Byte::InFlight);
+                        packets.push(range);
+                    }
+                }
+                Op::Ack(index) => {
+                    let all = packets.len() + late.len();
+                    if all > 0 {
+                        let i = index.index(all);
+                        let range = if i < packets.len() { packets.swap_remove(i) } else { late.swap_remove(i - packets.len()) };
+                        let fresh = states[range.start as usize..range.end as usize].iter().filter(|s| **s != Byte::Acked).count();
+                        prop_assert_eq!(buffer.on_acked(range.clone()), fresh as u64);
+                        set(&mut states, &range, Byte::Acked);
+                    }
+                }
+                Op::Lose(index) | Op::Misjudge(index) => {
+                    if !packets.is_empty() {
+                        let range = packets.swap_remove(index.index(packets.len()));
+                        buffer.on_lost(range.clone());
+                        set(&mut states, &range, Byte::Lost);
+                        if matches!(op, Op::Misjudge(_)) {
+                            late.push(range);
+                        }
+                    }
+                }
+            }
+            let mut counts = [0; 4];
+            for state in &states {
+                counts[*state as usize] += 1;
+            }
+            let [unsent, in_flight, lost, _] = counts;
+            prop_assert_eq!(buffer.unacked(), unsent + in_flight + lost);
+            prop_assert_eq!(buffer.unsent(), unsent);
+            prop_assert_eq!(buffer.has_lost(), lost > 0);
+            prop_assert_eq!(buffer.all_acked(), buffer.unacked() == 0);
+        }
+        // All that is not acknowledged can still be read.
+        for (at, state) in states.iter().enumerate() {
+            if *state != Byte::Acked {
+                prop_assert_eq!(contents(&buffer, at as u64..at as u64 + 1), &data[at..=at]);
+            }
+        }
+    }
+}
+
+fn held(buffer: &SendBuffer) -> usize {
+    buffer.chunks.iter().map(|c| c.data.len()).sum::<usize>() + buffer.tail.capacity()
+}
+
+#[test]
+fn bytes_are_kept_not_copied() {
+    let mut buffer = SendBuffer::default();
+    let data = Bytes::from(vec![7; 5000]);
+    buffer.push(data.clone());
+    assert_eq!(buffer.chunks[0].data.as_ptr(), data.as_ptr());
+    buffer.write(b"tail");
+    assert_eq!(buffer.take_unsent(u64::MAX), Some(0..5004));
+    assert_eq!(contents(&buffer, 4998..5004), b"\x07\x07tail");
+}
+
+#[test]
+fn a_hole_pins_its_block_only() {
+    let mut buffer = SendBuffer::default();
+    for _ in 0..1000 {
+        buffer.write(&[1; 1000]);
+    }
+    let packets: Vec<_> = std::iter::from_fn(|| buffer.take_unsent(1200)).collect();
+    for range in &packets[1..] {
+        buffer.on_acked(range.clone());
+    }
+    assert_eq!(buffer.unacked(), 1200);
+    assert!(held(&buffer) <= 2 * BLOCK, "{}", held(&buffer));
+    buffer.on_lost(packets[0].clone());
+    assert_eq!(buffer.take_lost(5000), Some(0..1200));
+    assert_eq!(contents(&buffer, 0..1200), [1; 1200]);
+    buffer.on_acked(0..1200);
+    assert!(buffer.all_acked());
+    assert_eq!(held(&buffer), 0);
+}
+
+#[test]
+fn small_writes_share_blocks() {
+    let mut buffer = SendBuffer::default();
+    for _ in 0..10_000 {
+        buffer.write(b"0123456789");
+    }
+    assert!(held(&buffer) <= 100_000 + BLOCK);
+    assert!(buffer.chunks.len() <= 20, "{}", buffer.chunks.len());
+    let mut one = SendBuffer::default();
+    one.write(b"x");
+    assert_eq!(held(&one), FIRST_BLOCK);
+}
+
+#[test]
+fn clearing_keeps_the_final_size() {
+    let mut buffer = SendBuffer::default();
+    buffer.write(&[0; 100]);
+    buffer.take_unsent(40);
+    buffer.clear();
+    assert_eq!((buffer.sent(), buffer.end(), buffer.unacked()), (40, 40, 0));
+    assert_eq!(buffer.on_acked(0..40), 0);
+}
+
+#[test]
+fn acknowledgements_of_what_was_never_sent_change_nothing() {
+    let mut buffer = SendBuffer::default();
+    buffer.write(&[0; 100]);
+    assert_eq!(buffer.on_acked(0..100), 0);
+    buffer.on_lost(20..1 << 62);
+    assert_eq!((buffer.unacked(), buffer.has_lost()), (100, false));
+}

@@ -1,0 +1,348 @@
+//! What the application and the connection see, over a channel without loss.
+
+use bytes::Bytes;
+use pathmark_cc::Limit;
+
+use super::channel::{PACKET, carry, deliver, events, limits, packet, pair, settle};
+use crate::streams::{
+    ClosedStream, Dir, FinishError, OpenError, PeerLimits, ReadError, Side, StreamEvent, StreamId,
+    Streams, StreamsConfig, WriteError,
+};
+use crate::wire::{Frame, Frames};
+use crate::{Duration, Instant};
+
+const NOW: Instant = Instant::ZERO;
+
+fn read_all(of: &mut Streams, id: StreamId) -> Vec<u8> {
+    let mut all = Vec::new();
+    while let Ok(Some(chunk)) = of.read_chunk(id, usize::MAX) {
+        all.extend(chunk);
+    }
+    all
+}
+
+#[test]
+fn request_and_response() {
+    let (mut client, mut server) = pair(StreamsConfig::default());
+    let id = client.open(Dir::Bi).unwrap();
+    assert_eq!(client.write(id, b"ping"), Ok(4));
+    client.finish(id).unwrap();
+    settle(&mut client, &mut server, NOW);
+    assert_eq!(events(&mut client), [StreamEvent::Finished(id)]);
+    assert_eq!(
+        events(&mut server),
+        [StreamEvent::Opened(Dir::Bi), StreamEvent::Readable(id)]
+    );
+    assert_eq!(
+        (server.accept(Dir::Bi), server.accept(Dir::Bi)),
+        (Some(id), None)
+    );
+    assert_eq!(read_all(&mut server, id), b"ping");
+    assert_eq!(
+        server.write_bytes(id, &mut Bytes::from_static(b"pong")),
+        Ok(4)
+    );
+    server.finish(id).unwrap();
+    assert_eq!(client.read(id, &mut [0; 9]), Err(ReadError::Blocked));
+    settle(&mut client, &mut server, NOW);
+    assert_eq!(events(&mut server), [StreamEvent::Finished(id)]);
+    assert_eq!(events(&mut client), [StreamEvent::Readable(id)]);
+    assert_eq!(read_all(&mut client, id), b"pong");
+    assert_eq!((client.open_streams(), server.open_streams()), (0, 0));
+    assert_eq!(client.write(id, b"x"), Err(WriteError::Closed));
+    assert_eq!(client.read(id, &mut [0]), Err(ReadError::Closed));
+    assert_eq!(client.finish(id), Err(FinishError::Closed));
+    assert_eq!(client.reset(id, 0), Err(ClosedStream));
+    assert_eq!(client.stop(id, 0), Err(ClosedStream));
+}
+
+#[test]
+fn streams_wait_for_the_peers_limits_and_then_for_room() {
+    let config = StreamsConfig {
+        max_bidi_streams: 2,
+        ..StreamsConfig::default()
+    };
+    let mut client = Streams::new(Side::Client, config);
+    let mut server = Streams::new(Side::Server, config);
+    server.set_peer_limits(limits(&config));
+    assert_eq!(client.open(Dir::Bi), Err(OpenError::Limit(Dir::Bi)));
+    client.set_peer_limits(limits(&config));
+    assert_eq!(events(&mut client), [StreamEvent::Available(Dir::Bi)]);
+    let (a, b) = (client.open(Dir::Bi).unwrap(), client.open(Dir::Bi).unwrap());
+    assert_eq!(client.open(Dir::Bi), Err(OpenError::Limit(Dir::Bi)));
+    for id in [a, b] {
+        client.finish(id).unwrap();
+    }
+    settle(&mut client, &mut server, NOW);
+    for id in [a, b] {
+        assert_eq!(server.read(id, &mut [0]), Ok(None));
+        server.finish(id).unwrap();
+        settle(&mut client, &mut server, NOW);
+        assert_eq!(client.read(id, &mut [0]), Ok(None));
+    }
+    settle(&mut client, &mut server, NOW);
+    assert!(events(&mut client).contains(&StreamEvent::Available(Dir::Bi)));
+    assert_eq!(client.open(Dir::Bi).map(StreamId::index), Ok(2));
+}
+
+#[test]
+fn data_written_before_the_limits_are_known_is_sent_after() {
+    let config = StreamsConfig::default();
+    let mut server = Streams::new(Side::Server, config);
+    let mut client = Streams::new(Side::Client, config);
+    client.set_peer_limits(PeerLimits {
+        max_streams_uni: 1,
+        ..PeerLimits::default()
+    });
+    let id = client.open(Dir::Uni).unwrap();
+    assert_eq!(client.write(id, &[7; 100_000]), Ok(16 * 1024));
+    assert_eq!(client.write(id, &[7; 100_000]), Err(WriteError::Blocked));
+    assert_eq!(client.limit(), Limit::Window, "STREAM_DATA_BLOCKED is due");
+    let _ = packet(&mut client, NOW).unwrap();
+    assert_eq!(client.limit(), Limit::Peer);
+    client.set_peer_limits(limits(&config));
+    assert_eq!(events(&mut client), [StreamEvent::Writable(id)]);
+    carry(&mut client, &mut server, NOW);
+    assert_eq!(read_all(&mut server, id).len(), 16 * 1024);
+}
+
+#[test]
+fn a_reset_reaches_the_reader_and_frees_the_writer() {
+    let (mut client, mut server) = pair(StreamsConfig::default());
+    let id = client.open(Dir::Uni).unwrap();
+    client.write(id, &[1; 50_000]).unwrap();
+    let first = packet(&mut client, NOW).unwrap();
+    client.reset(id, 42).unwrap();
+    assert_eq!(client.unacked(), 0);
+    assert_eq!(client.write(id, b"x"), Err(WriteError::Closed));
+    deliver(&mut server, NOW, &first.payload).unwrap();
+    client.on_lost(&first.sent);
+    carry(&mut client, &mut server, NOW);
+    assert_eq!(client.open_streams(), 0);
+    assert_eq!(server.accept(Dir::Uni), Some(id));
+    assert_eq!(server.read(id, &mut [0; 10]), Err(ReadError::Reset(42)));
+    assert_eq!(server.open_streams(), 0);
+    assert_eq!(events(&mut client), []);
+}
+
+#[test]
+fn a_lost_reset_and_a_lost_stop_go_again() {
+    let (mut client, mut server) = pair(StreamsConfig::default());
+    let id = client.open(Dir::Bi).unwrap();
+    client.write(id, b"hello").unwrap();
+    carry(&mut client, &mut server, NOW);
+    server.stop(id, 6).unwrap();
+    server.reset(id, 8).unwrap();
+    let lost = packet(&mut server, NOW).unwrap();
+    assert!(!server.wants_to_send());
+    server.on_lost(&lost.sent);
+    carry(&mut server, &mut client, NOW);
+    assert_eq!(
+        events(&mut client),
+        [StreamEvent::Readable(id), StreamEvent::Stopped(id, 6)]
+    );
+    assert_eq!(client.write(id, b"x"), Err(WriteError::Stopped(6)));
+    assert_eq!(client.finish(id), Err(FinishError::Stopped(6)));
+    settle(&mut client, &mut server, NOW);
+    assert_eq!(client.read(id, &mut [0]), Err(ReadError::Reset(8)));
+    assert_eq!((client.open_streams(), server.open_streams()), (0, 0));
+}
+
+/// Which streams the next packet carries.
+fn carried(from: &mut Streams) -> Vec<u64> {
+    let packet = packet(from, NOW).unwrap();
+    let frames = Frames::new(&packet.payload);
+    frames
+        .filter_map(|frame| match frame.unwrap() {
+            Frame::Stream(f) => Some(f.id.index()),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn equals_take_turns_packet_by_packet_and_priority_goes_first() {
+    let (mut client, _) = pair(StreamsConfig::default());
+    let ids: Vec<_> = (0..3).map(|_| client.open(Dir::Uni).unwrap()).collect();
+    for id in &ids {
+        client.write(*id, &[0; 5 * PACKET]).unwrap();
+    }
+    let turns: Vec<_> = (0..6).flat_map(|_| carried(&mut client)).collect();
+    assert_eq!(turns, [0, 1, 2, 0, 1, 2]);
+    client.set_priority(ids[2], 1).unwrap();
+    assert_eq!(client.priority(ids[2]), Ok(1));
+    let turns: Vec<_> = (0..5).flat_map(|_| carried(&mut client)).collect();
+    assert_eq!(turns[turns.len() - 2..], [2, 2]);
+}
+
+#[test]
+fn small_streams_share_a_packet() {
+    let (mut client, mut server) = pair(StreamsConfig::default());
+    for _ in 0..100 {
+        let id = client.open(Dir::Uni).unwrap();
+        client.write(id, b"0123456789").unwrap();
+        client.finish(id).unwrap();
+    }
+    let first = carried(&mut client);
+    assert!(first.len() > 70, "{}", first.len());
+    carry(&mut client, &mut server, NOW);
+    assert_eq!(server.open_streams(), 100);
+}
+
+#[test]
+fn a_bulk_packet_is_one_frame_without_a_length_and_full() {
+    let (mut client, _) = pair(StreamsConfig::default());
+    let id = client.open(Dir::Uni).unwrap();
+    client.write(id, &[3; 10 * PACKET]).unwrap();
+    for _ in 0..5 {
+        let packet = packet(&mut client, NOW).unwrap();
+        assert_eq!(packet.payload.len(), PACKET);
+        assert_eq!(packet.payload[0] & 0x02, 0, "no length");
+        assert_eq!(packet.sent.iter().count(), 1);
+    }
+}
+
+#[test]
+fn the_connections_limit_parks_streams_until_it_is_raised() {
+    let config = StreamsConfig {
+        initial_connection_window: 3_000,
+        initial_stream_window: 100_000,
+        ..StreamsConfig::default()
+    };
+    let (mut client, mut server) = pair(config);
+    let ids: Vec<_> = (0..3).map(|_| client.open(Dir::Uni).unwrap()).collect();
+    for id in &ids {
+        client.write(*id, &[0; 2_000]).unwrap();
+    }
+    // DATA_BLOCKED goes out, and nothing more.
+    carry(&mut client, &mut server, NOW);
+    assert_eq!((client.limit(), client.peer_credit()), (Limit::Peer, 0));
+    let mut got: usize = ids.iter().map(|id| read_all(&mut server, *id).len()).sum();
+    assert_eq!(got, 3_000);
+    settle(&mut client, &mut server, NOW);
+    got += ids
+        .iter()
+        .map(|id| read_all(&mut server, *id).len())
+        .sum::<usize>();
+    assert_eq!((got, client.limit()), (6_000, Limit::Application));
+}
+
+#[test]
+fn one_stream_without_credit_does_not_hold_up_others() {
+    let config = StreamsConfig {
+        initial_connection_window: 1 << 20,
+        initial_stream_window: 1_000,
+        max_window: 1 << 20,
+        max_send_buffer: 1,
+        ..StreamsConfig::default()
+    };
+    let (mut client, mut server) = pair(config);
+    let stuck = client.open(Dir::Uni).unwrap();
+    while client.write(stuck, &[0; 1000]).is_ok() {}
+    carry(&mut client, &mut server, NOW);
+    let other = client.open(Dir::Uni).unwrap();
+    assert_eq!(client.write(other, b"still goes"), Ok(10));
+    carry(&mut client, &mut server, NOW);
+    assert_eq!(read_all(&mut server, other), b"still goes");
+    // Once the reader of the stuck stream wakes up, its writer does too.
+    events(&mut client);
+    read_all(&mut server, stuck);
+    settle(&mut client, &mut server, NOW);
+    assert!(events(&mut client).contains(&StreamEvent::Writable(stuck)));
+}
+
+#[test]
+fn the_send_buffer_follows_the_window_and_wakes_writers_with_room_to_use() {
+    let (mut client, mut server) = pair(StreamsConfig {
+        initial_connection_window: 64 << 20,
+        initial_stream_window: 64 << 20,
+        ..StreamsConfig::default()
+    });
+    let id = client.open(Dir::Uni).unwrap();
+    let mut data = Bytes::from(vec![9; 32 << 20]);
+    let small = client.write_bytes(id, &mut data).unwrap() as u64;
+    assert_eq!(small, client.send_buffer_limit());
+    assert_eq!(client.write_bytes(id, &mut data), Err(WriteError::Blocked));
+    client.on_congestion_window(4 << 20);
+    assert_eq!(events(&mut client), [StreamEvent::Writable(id)]);
+    client.write_bytes(id, &mut data).unwrap();
+    assert!(
+        (8 << 20..9 << 20).contains(&client.unacked()),
+        "{}",
+        client.unacked()
+    );
+    assert_eq!(client.write_bytes(id, &mut data), Err(WriteError::Blocked));
+    // One acknowledged packet does not wake the writer; an eighth of the buffer does.
+    for i in 0.. {
+        let packet = packet(&mut client, NOW).unwrap();
+        deliver(&mut server, NOW, &packet.payload).unwrap();
+        client.on_acked(&packet.sent);
+        if events(&mut client) == [StreamEvent::Writable(id)] {
+            assert!(client.unacked() <= client.send_buffer_limit() * 7 / 8);
+            assert!(i > 500);
+            break;
+        }
+    }
+    carry(&mut client, &mut server, NOW);
+    assert_eq!(client.limit(), Limit::Application);
+}
+
+#[test]
+fn a_connection_at_rest_is_small() {
+    let (mut client, mut server) = pair(StreamsConfig::default());
+    for _ in 0..50 {
+        let id = client.open(Dir::Bi).unwrap();
+        client.write(id, &[0; 3000]).unwrap();
+        carry(&mut client, &mut server, NOW);
+        read_all(&mut server, id);
+        settle(&mut client, &mut server, NOW);
+    }
+    assert_eq!((client.unacked(), server.open_streams()), (0, 50));
+    assert!(
+        server.receive_memory() <= 50 * 512,
+        "{}",
+        server.receive_memory()
+    );
+}
+
+#[test]
+fn a_bulk_receiver_sends_few_updates_and_its_windows_grow() {
+    let (mut client, mut server) = pair(StreamsConfig::default());
+    client.on_congestion_window(16 << 20);
+    let id = client.open(Dir::Uni).unwrap();
+    let mut updates = 0;
+    let (total, mut read) = (64 << 20, 0);
+    let mut written = 0;
+    for tick in 0u64.. {
+        let now = Instant::from_micros(tick * 10);
+        server.on_rtt(Duration::from_millis(20));
+        while written < total {
+            match client.write(id, &[0; 65_536]) {
+                Ok(n) => written += n,
+                Err(error) => {
+                    assert_eq!(error, WriteError::Blocked);
+                    break;
+                }
+            }
+        }
+        for _ in 0..8 {
+            if let Some(packet) = packet(&mut client, now) {
+                deliver(&mut server, now, &packet.payload).unwrap();
+                client.on_acked(&packet.sent);
+            }
+        }
+        while let Ok(Some(chunk)) = server.read_chunk(id, usize::MAX) {
+            read += chunk.len();
+        }
+        if let Some(packet) = packet(&mut server, now) {
+            updates += 1;
+            deliver(&mut client, now, &packet.payload).unwrap();
+            server.on_acked(&packet.sent);
+        }
+        if read >= total {
+            break;
+        }
+    }
+    assert!(server.receive_window() > 8 << 20);
+    assert!(updates < 300, "{updates}");
+}
