@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  datagram ─PartialDecode─► packet ─(header protection removed)─► PlainHeader ─(opened)─► Frames ─► Frame<'a>
-//!  Frame::encode, stream::put, ack::put ─► Writer over the send batch ◄─ Header::encode … Started::finish
+//!  Frame::encode, StreamHeader::encode, ack::encode ─► Writer over the send batch ◄─ Header::encode … Started::finish
 //! ```
 //!
 //! Nothing here holds keys, state or clocks. Decoding borrows from the input and never allocates; whatever

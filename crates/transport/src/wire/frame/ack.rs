@@ -41,7 +41,7 @@ impl<'a> Ack<'a> {
         }
     }
 
-    /// Reads the fields after the type. `None` in the error: a range below packet number 0.
+    /// Reads the fields after the type and checks every range.
     #[inline]
     pub(super) fn decode(r: &mut Reader<'a>, with_ecn: bool) -> Result<Self, Malformed> {
         let largest = r.get_varint()?;

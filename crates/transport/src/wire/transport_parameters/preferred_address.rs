@@ -20,7 +20,7 @@ pub struct PreferredAddress {
 }
 
 impl PreferredAddress {
-    /// Reads the value. The inner `None`: a connection id that is empty or too long.
+    /// Reads the value. `None`: a connection id that is empty or too long.
     pub(super) fn decode(r: &mut Reader<'_>) -> Result<Option<Self>, UnexpectedEnd> {
         let v4 = (Ipv4Addr::from(r.get_array::<4>()?), r.get_u16()?);
         let v6 = (Ipv6Addr::from(r.get_array::<16>()?), r.get_u16()?);
