@@ -9,6 +9,13 @@ mod mtud;
 mod plain;
 mod validation;
 
+#[cfg(test)]
+mod feedback_tests;
+#[cfg(test)]
+mod mtud_tests;
+#[cfg(test)]
+mod plain_tests;
+
 pub use amplification::AmplificationLimit;
 pub use ecn::{EcnFailure, EcnReceived, EcnState, EcnValidation};
 pub use feedback::{Counting, Returned};

@@ -203,7 +203,7 @@ impl Mtud {
             ..Suspicion::default()
         });
         s.losses += 1;
-        if s.rounds == 0 || sent_at > s.round_noticed {
+        if s.rounds == 0 || sent_at >= s.round_noticed {
             s.rounds += 1;
             s.round_noticed = now;
         }

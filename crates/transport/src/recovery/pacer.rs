@@ -145,3 +145,90 @@ impl Pacer {
         self.rate
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MTU: u16 = 1400;
+
+    #[test]
+    fn a_first_flight_is_not_held_back() {
+        let mut pacer = Pacer::new(Instant::ZERO, MTU);
+        assert_eq!(pacer.next(Instant::ZERO, 1 << 20), None);
+        // 100 ms, ten packets: 1.25 × 140 kB/s.
+        pacer.set(
+            Instant::ZERO,
+            14_000,
+            Some(Duration::from_millis(100)),
+            None,
+        );
+        assert_eq!(pacer.rate(), Some(175_000));
+        assert_eq!(pacer.batch(), 1400);
+        assert_eq!(pacer.available(Instant::ZERO), 14_000);
+        pacer.on_sent(Instant::ZERO, 14_000);
+        assert_eq!(
+            pacer.next(Instant::ZERO, 1400),
+            Some(Instant::from_millis(8))
+        );
+        assert_eq!(pacer.next(Instant::from_millis(8), 1400), None);
+    }
+
+    #[test]
+    fn batches_grow_with_the_rate() {
+        let mut pacer = Pacer::new(Instant::ZERO, MTU);
+        let now = Instant::ZERO;
+        let mut batch = |rate| {
+            pacer.set(now, 0, None, Some(rate));
+            (pacer.batch(), pacer.capacity / UNIT)
+        };
+        assert_eq!(batch(1_250_000), (1400, 14_000), "10 Mbit/s");
+        assert_eq!(batch(12_500_000), (12_500, 25_000), "100 Mbit/s");
+        assert_eq!(batch(1_250_000_000), (BATCH_BYTES, 2_500_000), "10 Gbit/s");
+        assert_eq!(batch(u64::MAX).1, MAX_BURST);
+    }
+
+    proptest! {
+        /// Bytes ≤ rate × time + bucket at any moment, and never a packet less than rate × time,
+        /// from 1 kB/s to 10 GB/s; u128 arithmetic judges.
+        #[test]
+        fn keeps_its_rate_exactly(
+            exponent in 0u32..7,
+            mantissa in 1_000u64..10_000,
+            lates in prop::collection::vec(0u64..1_000_000, 1..200),
+            changes in any::<bool>(),
+        ) {
+            let rate = mantissa * 10u64.pow(exponent);
+            let mut pacer = Pacer::new(Instant::ZERO, MTU);
+            pacer.set(Instant::ZERO, 0, None, Some(rate));
+            let bucket = u128::from(pacer.capacity / UNIT);
+            let (mut now, mut sent) = (Instant::ZERO, 0u128);
+            pacer.on_sent(now, pacer.capacity / UNIT);
+            for late in lates {
+                let bytes = pacer.batch();
+                if let Some(at) = pacer.next(now, bytes) {
+                    prop_assert!(pacer.next(at - Duration::from_nanos(1), bytes).is_some());
+                    // A driver is late, but never by more than what the bucket is made for.
+                    let spare = bucket.saturating_sub(u128::from(bytes)) * u128::from(UNIT);
+                    let bearable = u64::try_from(spare / u128::from(rate)).unwrap();
+                    now = at + Duration::from_nanos(late.min(bearable.saturating_sub(1)));
+                }
+                if changes {
+                    // Setting another rate and this one again changes nothing.
+                    pacer.set(now, 0, None, Some(rate + 1));
+                    pacer.set(now, 0, None, Some(rate));
+                }
+                prop_assert_eq!(pacer.next(now, bytes), None);
+                prop_assert!(pacer.available(now) >= bytes);
+                pacer.on_sent(now, bytes);
+                sent += u128::from(bytes);
+                let earned = u128::from(rate) * u128::from(now.as_nanos());
+                prop_assert!(sent * u128::from(UNIT) <= earned);
+                let left = u128::from(pacer.credit);
+                prop_assert_eq!(earned - sent * u128::from(UNIT), left);
+            }
+        }
+    }
+}

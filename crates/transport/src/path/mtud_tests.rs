@@ -1,0 +1,177 @@
+//! The search for the datagram size, and what is no black hole.
+
+use super::*;
+use crate::{Duration, Instant};
+
+/// A path that carries `width` bytes; each round trip all probes wanted are answered.
+struct Path {
+    mtud: Mtud,
+    now: Instant,
+    next: u64,
+    probes: u32,
+}
+
+impl Path {
+    fn new(ceiling: u16) -> Self {
+        Self {
+            mtud: Mtud::new(ceiling),
+            now: Instant::from_millis(1),
+            next: 0,
+            probes: 0,
+        }
+    }
+
+    fn search(&mut self, width: u16, mut unlucky: impl FnMut() -> bool) -> u16 {
+        while let Some(size) = self.mtud.poll_probe(self.now) {
+            assert!(size > self.mtud.mtu());
+            let sent_at = self.now;
+            self.mtud.on_probe_sent(self.next, size);
+            assert_eq!(self.mtud.poll_probe(self.now), None, "one at a time");
+            self.now += Duration::from_millis(100);
+            if size <= width && !unlucky() {
+                assert!(self.mtud.on_acked(self.now, self.next, size));
+            } else {
+                self.mtud.on_lost(self.now, self.next, size, sent_at);
+            }
+            assert!(!self.mtud.settle(), "probes say nothing about black holes");
+            self.next += 1;
+            self.probes += 1;
+        }
+        self.mtud.mtu()
+    }
+
+    /// A round trip: packets of these sizes are sent; those for which `passes` holds arrive.
+    fn round(&mut self, sizes: &[u16], passes: impl Fn(usize, u16) -> bool) -> bool {
+        let sent_at = self.now;
+        let first = self.next;
+        self.next += sizes.len() as u64;
+        self.now += Duration::from_millis(100);
+        let packets = || (first..).zip(sizes.iter().copied().enumerate());
+        for (number, (i, size)) in packets() {
+            if passes(i, size) {
+                self.mtud.on_acked(self.now, number, size);
+            }
+        }
+        for (number, (i, size)) in packets() {
+            if !passes(i, size) {
+                self.mtud.on_lost(self.now, number, size, sent_at);
+            }
+        }
+        self.mtud.settle()
+    }
+}
+
+#[test]
+fn finds_the_width() {
+    let mut wide = Path::new(1452);
+    assert_eq!(wide.search(1500, || false), 1452);
+    assert_eq!((wide.probes, wide.mtud.deadline()), (1, None));
+    assert_eq!(wide.mtud.packet_limit(16), 1436);
+    for width in [1200, 1211, 1280, 1400, 1451, 4000, 8951] {
+        let mut path = Path::new(8952);
+        let found = path.search(width, || false);
+        assert!(found <= width && width - found < 12, "{found} for {width}");
+        assert!(path.probes <= 34, "{} probes", path.probes);
+        // Later the path may have become wider.
+        path.now = path.mtud.deadline().unwrap();
+        assert_eq!(path.search(9000, || false), 8952);
+    }
+}
+
+#[test]
+fn bounds_of_both_ends() {
+    let mut path = Path::new(9000);
+    path.mtud.set_peer_limit(1400);
+    assert_eq!(path.search(9000, || false), 1400);
+    path.mtud.set_peer_limit(65_527);
+    assert_eq!(path.mtud.mtu(), 1400);
+    path.mtud.set_peer_limit(1000);
+    assert_eq!(path.mtud.mtu(), BASE_MTU, "the least that QUIC permits");
+    let mut base = Path::new(800);
+    assert_eq!(base.search(9000, || false), BASE_MTU);
+    assert_eq!(base.probes, 0);
+}
+
+#[test]
+fn unlucky_probes_are_repeated() {
+    let mut path = Path::new(1452);
+    let mut n = 0;
+    let found = path.search(1500, || {
+        n += 1;
+        n < 3
+    });
+    assert_eq!((found, path.probes), (1452, 3));
+}
+
+#[test]
+fn the_system_refuses() {
+    let mut path = Path::new(8952);
+    let size = path.mtud.poll_probe(path.now).unwrap();
+    path.mtud.on_probe_sent(0, size);
+    assert!(!path.mtud.on_refused(path.now, size));
+    let found = path.search(1472, || false);
+    assert!((1461..=1472).contains(&found));
+    assert!(
+        path.mtud.on_refused(path.now, found),
+        "the interface changed"
+    );
+    assert_eq!(path.mtud.mtu(), BASE_MTU);
+    assert!(path.search(9000, || false) < found);
+}
+
+#[test]
+fn a_path_that_narrows_is_noticed() {
+    let mut path = Path::new(1452);
+    path.search(1500, || false);
+    let mut rounds = 0;
+    loop {
+        rounds += 1;
+        // A flight of large ones, then the probes of a timeout.
+        let probe = path.mtud.probe_limit(u32::from(rounds > 1));
+        let mut sizes = vec![1452; 4];
+        sizes.extend([if rounds > 1 { probe } else { 1200 }; 2]);
+        if path.round(&sizes, |_, size| size <= 1300) {
+            break;
+        }
+        assert_eq!(path.mtud.probe_limit(1), BASE_MTU, "suspected");
+    }
+    assert_eq!(rounds, 3);
+    assert_eq!((path.mtud.mtu(), path.mtud.black_holes()), (BASE_MTU, 1));
+    let found = path.search(1300, || false);
+    assert!((1289..=1300).contains(&found), "{found}");
+}
+
+/// Random loss, up to a fifth of all packets, among small and large ones.
+#[test]
+fn random_loss_is_no_black_hole() {
+    let mut path = Path::new(1452);
+    path.search(1500, || false);
+    let mut state = 1u64;
+    let mut lost: Vec<bool> = (0..40_000)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % 5 == 0
+        })
+        .collect();
+    while !lost.is_empty() {
+        let round = lost.split_off(lost.len() - 20);
+        assert!(!path.round(&[1452, 100].repeat(10), |i, _| !round[i]));
+    }
+    assert_eq!(path.mtud.mtu(), 1452);
+}
+
+/// A queue measured in bytes drops a burst of large packets and lets small ones pass.
+#[test]
+fn a_burst_of_drops_is_no_black_hole() {
+    let mut path = Path::new(1452);
+    path.search(1500, || false);
+    for _ in 0..20 {
+        let mut sizes = vec![1452; 60];
+        sizes.extend([100; 10]);
+        assert!(!path.round(&sizes, |_, size| size < 1200));
+        assert!(!path.round(&[1452; 10], |_, _| true));
+    }
+    assert_eq!(path.mtud.mtu(), 1452);
+}

@@ -1,0 +1,116 @@
+//! Paths that eat shims, and paths that only lose packets.
+
+use super::*;
+use crate::{Duration, Instant};
+
+struct Path {
+    plain: PlainPath,
+    now: Instant,
+    next: u64,
+}
+
+impl Path {
+    fn new() -> Self {
+        Self {
+            plain: PlainPath::new(),
+            now: Instant::from_millis(1),
+            next: 0,
+        }
+    }
+
+    /// Sends `flight` packets, then two probes; those arrive for which `passes` holds. True if the path
+    /// turned plain.
+    fn round(&mut self, flight: u8, passes: impl Fn(bool) -> bool) -> bool {
+        let sent: Vec<(u64, bool)> = (0..flight + 2)
+            .map(|i| {
+                let shim = self.plain.wants_shim(self.now, i.checked_sub(flight));
+                let number = self.next;
+                self.plain.on_sent(number, shim);
+                self.next += 1;
+                (number, shim)
+            })
+            .collect();
+        self.now += Duration::from_millis(100);
+        for &(number, shim) in sent.iter().rev().filter(|p| passes(p.1)) {
+            self.plain.on_acked(number, shim);
+        }
+        let mut turned = false;
+        for &(number, shim) in sent.iter().filter(|p| !passes(p.1)) {
+            turned |= self.plain.on_lost(self.now, number, shim);
+        }
+        turned | self.plain.settle(self.now)
+    }
+}
+
+#[test]
+fn three_pairs_make_a_path_plain() {
+    let mut path = Path::new();
+    assert!(!path.round(10, |_| true));
+    assert!(!path.round(10, |shim| !shim));
+    assert!(!path.round(10, |shim| !shim));
+    assert!(path.plain.passes_shims());
+    assert!(path.round(10, |shim| !shim), "third pair");
+    assert!(!path.plain.passes_shims() && !path.plain.wants_shim(path.now, None));
+}
+
+#[test]
+fn a_shim_that_gets_through_starts_over() {
+    let mut path = Path::new();
+    for _ in 0..20 {
+        assert!(!path.round(10, |shim| !shim));
+        assert!(!path.round(10, |shim| !shim));
+        assert!(!path.round(1, |_| true));
+    }
+    // Everything lost alike is an outage.
+    for _ in 0..20 {
+        assert!(!path.round(10, |_| false));
+    }
+    assert!(path.plain.passes_shims());
+}
+
+#[test]
+fn plain_paths_are_tried_again_ever_more_rarely() {
+    let mut path = Path::new();
+    while !path.round(3, |shim| !shim) {}
+    let mut waits = Vec::new();
+    for _ in 0..7 {
+        let from = path.now;
+        while !path.plain.wants_shim(path.now, None) {
+            path.now += Duration::from_secs(1);
+        }
+        waits.push((path.now - from).as_secs());
+        let mut tries = 0;
+        // One shim at a time, three in all.
+        while !path.round(3, |shim| !shim) {
+            tries += 1;
+            assert!(tries < 4);
+        }
+        assert!(!path.plain.passes_shims());
+    }
+    assert_eq!(waits, [30, 60, 120, 240, 480, 600, 600]);
+    path.now += Duration::from_secs(600);
+    assert!(!path.round(3, |_| true));
+    assert!(path.plain.passes_shims());
+}
+
+#[test]
+fn late_news_of_earlier_packets_is_ignored() {
+    let mut path = Path::new();
+    while !path.round(3, |shim| !shim) {}
+    path.plain.on_acked(0, true);
+    assert!(
+        !path.plain.passes_shims(),
+        "sent before the path turned plain"
+    );
+    let mut path = Path::new();
+    path.plain.on_sent(0, true);
+    path.plain.on_sent(1, true);
+    path.plain.on_sent(2, false);
+    path.plain.on_acked(2, false);
+    path.plain.on_acked(1, true);
+    for _ in 0..5 {
+        path.plain.on_lost(path.now, 0, true);
+        path.plain.on_acked(2, false);
+        assert!(!path.plain.settle(path.now));
+    }
+}
