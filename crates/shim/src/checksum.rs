@@ -1,6 +1,8 @@
 //! The Internet checksum (RFC 1071) and its incremental update (RFC 1624).
 
 /// A sum in ones' complement that is being gathered.
+///
+/// Held in the machine's byte order, which such a sum does not care about (RFC 1071 §2 (B)), and folded once, at the end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum(u64);
 
@@ -16,42 +18,61 @@ impl Sum {
     #[inline]
     #[must_use]
     pub fn bytes(self, bytes: &[u8]) -> Self {
-        // 2³² ≡ 1 modulo 2¹⁶−1, so words of four bytes add up just as well, half as often. An IP packet
-        // has at most 2¹⁴ of them: no overflow.
+        // 2³² ≡ 1 modulo 2¹⁶−1, so words of four bytes add up just as well, half as often.
         let (words, rest) = bytes.as_chunks::<4>();
-        let mut sum = self.0;
-        for &word in words {
-            sum = sum.saturating_add(u64::from(u32::from_be_bytes(word)));
-        }
         let mut last = [0; 4];
         for (to, from) in last.iter_mut().zip(rest) {
             *to = *from;
         }
-        Self(sum.saturating_add(u64::from(u32::from_be_bytes(last))))
+        words
+            .iter()
+            .fold(self.word(last), |sum, &word| sum.word(word))
     }
 
     /// Adds a number, as its 16-bit words.
     #[inline]
     #[must_use]
     pub const fn number(self, number: u32) -> Self {
-        Self(self.0.saturating_add(number as u64))
+        self.word(number.to_be_bytes())
+    }
+
+    /// Takes away bytes that were added before.
+    #[inline]
+    #[must_use]
+    fn without(self, bytes: &[u8]) -> Self {
+        let (words, rest) = bytes.as_chunks::<4>();
+        let mut last = [0; 4];
+        for (to, from) in last.iter_mut().zip(rest) {
+            *to = *from;
+        }
+        words
+            .iter()
+            .fold(self.complement(last), |sum, &word| sum.complement(word))
+    }
+
+    /// An IP packet has at most 2¹⁴ words of four bytes: no overflow, and if 2³² of them came it would saturate.
+    #[inline]
+    const fn word(self, word: [u8; 4]) -> Self {
+        Self(self.0.saturating_add(u32::from_ne_bytes(word) as u64))
+    }
+
+    #[inline]
+    const fn complement(self, word: [u8; 4]) -> Self {
+        Self(self.0.saturating_add(!u32::from_ne_bytes(word) as u64))
     }
 
     /// The sum as 16 bits, not yet complemented.
     #[inline]
     #[must_use]
     pub const fn fold(self) -> u16 {
-        let sum = (self.0 >> 32) + (self.0 & 0xFFFF_FFFF);
-        let sum = (sum >> 32) + (sum & 0xFFFF_FFFF);
-        let sum = (sum >> 16) + (sum & 0xFFFF);
-        let sum = (sum >> 16) + (sum & 0xFFFF);
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "folded to 16 bits; the mask says it"
-        )]
-        {
-            ((sum >> 16) + (sum & 0xFFFF)) as u16
-        }
+        // Upper and lower half added in both halves at once; the carry of the lower one ends where it belongs.
+        let sum = self.0.wrapping_add(self.0.rotate_left(32)) >> 32;
+        #[expect(clippy::cast_possible_truncation, reason = "shifted down to 32 bits")]
+        let sum = sum as u32;
+        let sum = sum.wrapping_add(sum.rotate_left(16)) >> 16;
+        #[expect(clippy::cast_possible_truncation, reason = "shifted down to 16 bits")]
+        let sum = sum as u16;
+        u16::from_be_bytes(sum.to_ne_bytes())
     }
 
     /// The checksum: the complement of the sum.
@@ -63,8 +84,8 @@ impl Sum {
 }
 
 /// What replacing some bytes does to a checksum that covers them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Delta(u16);
+#[derive(Clone, Copy, Debug)]
+pub struct Delta(Sum);
 
 impl Delta {
     /// The change from `old` to `new`, which start at an even offset of what the checksum covers. Where
@@ -72,38 +93,28 @@ impl Delta {
     #[inline]
     #[must_use]
     pub fn between(old: &[u8], new: &[u8]) -> Self {
-        let old = Sum::new().bytes(old).fold();
-        let new = Sum::new().bytes(new).fold();
-        Self(
-            Sum::new()
-                .number(u32::from(!old))
-                .number(u32::from(new))
-                .fold(),
-        )
+        Self(Sum::new().without(old).bytes(new))
     }
 
     /// The change of one 16-bit word.
     #[inline]
     #[must_use]
     pub const fn word(old: u16, new: u16) -> Self {
-        Self(Sum::new().number(!old as u32).number(new as u32).fold())
+        Self(Sum::new().number(!old as u32).number(new as u32))
     }
 
     /// The same change when the bytes start at an odd offset (RFC 1071 §2 (B)).
     #[inline]
     #[must_use]
     pub const fn at_odd_offset(self) -> Self {
-        Self(self.0.swap_bytes())
+        Self(Sum::new().number(self.0.fold().swap_bytes() as u32))
     }
 
     /// The checksum after the change: HC' = ~(~HC + ~m + m'), RFC 1624 equation 3.
     #[inline]
     #[must_use]
     pub const fn apply(self, checksum: u16) -> u16 {
-        Sum::new()
-            .number(!checksum as u32)
-            .number(self.0 as u32)
-            .finish()
+        self.0.number(!checksum as u32).finish()
     }
 }
 

@@ -8,20 +8,23 @@
 //! these two lengths: 0x11021 has distance 4 at 128 bits, and two flips 151 bits apart cancel under 0x13D65. A sum
 //! in ones' complement would be cheaper to renew, but lets two opposite flips in one column pass.
 //!
-//! Eight bytes go through eight independent table reads at once, so a 16-byte shim costs two short steps.
+//! Up to ten bytes go through independent table reads in one step. The prefix is known beforehand, so one step is
+//! all that the check of a 16-byte shim costs.
 
 const POLYNOMIAL: u16 = 0x7135;
+/// Bytes that one step takes at most.
+const STEP: usize = 10;
 
-/// `TABLES[k][b]`: remainder of byte `b` followed by `k` zero bytes. 4 KiB.
-static TABLES: [[u16; 256]; 8] = tables();
+/// `TABLES[k][b]`: remainder of byte `b` followed by `k` zero bytes. 5 KiB.
+static TABLES: [[u16; 256]; STEP] = tables();
 
 #[expect(
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
     reason = "evaluated at compile time only, where a bad index is a compile error"
 )]
-const fn tables() -> [[u16; 256]; 8] {
-    let mut tables = [[0; 256]; 8];
+const fn tables() -> [[u16; 256]; STEP] {
+    let mut tables = [[0; 256]; STEP];
     let mut byte = 0;
     while byte < 256 {
         let mut remainder = (byte as u16) << 8;
@@ -38,7 +41,7 @@ const fn tables() -> [[u16; 256]; 8] {
         byte += 1;
     }
     let mut zeros = 1;
-    while zeros < 8 {
+    while zeros < STEP {
         let mut byte = 0;
         while byte < 256 {
             let shorter = tables[zeros - 1][byte];
@@ -53,7 +56,7 @@ const fn tables() -> [[u16; 256]; 8] {
 /// `ZEROS`: how many bytes of the block follow this one.
 #[inline]
 fn look_up<const ZEROS: usize>(byte: u8) -> u16 {
-    const { assert!(ZEROS < 8) };
+    const { assert!(ZEROS < STEP) };
     // Neither `get` can miss; the compiler knows it and drops both checks.
     TABLES
         .get(ZEROS)
@@ -66,45 +69,62 @@ fn look_up<const ZEROS: usize>(byte: u8) -> u16 {
 #[inline]
 #[must_use]
 pub fn crc16(bytes: &[u8]) -> u16 {
-    !remainder(bytes)
+    !after(0, bytes)
 }
 
+/// Remainder of `bytes` after those whose remainder is `crc`.
 #[inline]
-pub(crate) fn remainder(bytes: &[u8]) -> u16 {
-    let mut crc: u16 = 0;
-    let (blocks, rest) = bytes.as_chunks::<8>();
-    for &[b0, b1, b2, b3, b4, b5, b6, b7] in blocks {
-        let [high, low] = crc.to_be_bytes();
-        crc = look_up::<7>(b0 ^ high)
-            ^ look_up::<6>(b1 ^ low)
-            ^ look_up::<5>(b2)
-            ^ look_up::<4>(b3)
-            ^ look_up::<3>(b4)
-            ^ look_up::<2>(b5)
-            ^ look_up::<1>(b6)
-            ^ look_up::<0>(b7);
+pub(crate) fn after(crc: u16, bytes: &[u8]) -> u16 {
+    if let Some((&first, rest)) = bytes.split_first_chunk::<2>()
+        && let Some(&rest) = rest.as_array::<8>()
+    {
+        return ten(crc, u16::from_be_bytes(first), u64::from_be_bytes(rest));
     }
-    // A shim's length is a multiple of four, so 6 or 2 bytes are left: pairs, never a long tail.
-    let (pairs, last) = rest.as_chunks::<2>();
-    if let [[b0, b1], [b2, b3], [b4, b5]] = *pairs {
+    let (blocks, rest) = bytes.as_chunks::<8>();
+    let crc = blocks
+        .iter()
+        .fold(crc, |crc, &block| eight(crc, u64::from_be_bytes(block)));
+    rest.iter().fold(crc, |crc, &byte| {
         let [high, low] = crc.to_be_bytes();
-        crc = look_up::<5>(b0 ^ high)
-            ^ look_up::<4>(b1 ^ low)
-            ^ look_up::<3>(b2)
-            ^ look_up::<2>(b3)
-            ^ look_up::<1>(b4)
-            ^ look_up::<0>(b5);
-    } else {
-        for &[b0, b1] in pairs {
-            let [high, low] = crc.to_be_bytes();
-            crc = look_up::<1>(b0 ^ high) ^ look_up::<0>(b1 ^ low);
+        u16::from_be_bytes([low, 0]) ^ look_up::<0>(byte ^ high)
+    })
+}
+
+/// Remainder of two bytes and then eight after `crc`.
+#[inline]
+pub(crate) fn ten(crc: u16, first: u16, then: u64) -> u16 {
+    let [b0, b1] = (first ^ crc).to_be_bytes();
+    look_up::<9>(b0) ^ look_up::<8>(b1) ^ eight(0, then)
+}
+
+/// The remainder of four bytes, for constants.
+pub(crate) const fn prefix_remainder(prefix: [u8; 4]) -> u16 {
+    let mut rest = (u32::from_be_bytes(prefix) as u64) << 16;
+    let mut bit = 48;
+    while bit > 16 {
+        bit -= 1;
+        if rest >> bit & 1 != 0 {
+            rest ^= (1 << 16 | POLYNOMIAL as u64) << (bit - 16);
         }
     }
-    for &byte in last {
-        let [high, low] = crc.to_be_bytes();
-        crc = (u16::from(low) << 8) ^ look_up::<0>(byte ^ high);
+    #[expect(clippy::cast_possible_truncation, reason = "a remainder has 16 bits")]
+    {
+        rest as u16
     }
-    crc
+}
+
+/// Remainder of eight bytes after `crc`.
+#[inline]
+fn eight(crc: u16, block: u64) -> u16 {
+    let [b0, b1, b2, b3, b4, b5, b6, b7] = (block ^ u64::from(crc) << 48).to_be_bytes();
+    look_up::<7>(b0)
+        ^ look_up::<6>(b1)
+        ^ look_up::<5>(b2)
+        ^ look_up::<4>(b3)
+        ^ look_up::<3>(b4)
+        ^ look_up::<2>(b5)
+        ^ look_up::<1>(b6)
+        ^ look_up::<0>(b7)
 }
 
 #[cfg(test)]

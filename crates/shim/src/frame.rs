@@ -20,7 +20,7 @@
 
 use core::{error, fmt};
 
-use crate::crc16;
+use crate::crc::{self, crc16};
 
 /// Bytes of the prefix: kind, version and length, magic.
 pub const PREFIX_LEN: usize = 4;
@@ -228,10 +228,28 @@ pub fn expect<const N: usize>(kind: Kind, datagram: &[u8]) -> Result<&[u8; N], F
     if *found != prefix::<N>(kind) {
         return Err(explain::<N>(kind, datagram));
     }
-    if crc16(covered) != u16::from_be_bytes(*check) {
+    let fields = covered.get(PREFIX_LEN..).unwrap_or(&[]);
+    if !crc::after(prefix_remainder::<N>(kind), fields) != u16::from_be_bytes(*check) {
         return Err(FramingError::Check);
     }
     Ok(bytes)
+}
+
+/// What the check starts from behind a prefix: one constant per kind for each length in use.
+#[inline]
+fn prefix_remainder<const N: usize>(kind: Kind) -> u16 {
+    const {
+        let mut remainders = [0; 8];
+        let mut number = 0;
+        while number < 8 {
+            remainders[number as usize] = crc::prefix_remainder(prefix::<N>(Kind(number)));
+            number += 1;
+        }
+        remainders
+    }
+    .get(usize::from(kind.0))
+    .copied()
+    .unwrap_or(0)
 }
 
 /// What is wrong with a shim whose prefix is not that of `kind` and `N`.
@@ -260,6 +278,27 @@ pub fn renew_check<const N: usize>(shim: &mut [u8; N]) {
     if let Some((covered, check)) = shim.split_last_chunk_mut::<CHECK_LEN>() {
         *check = crc16(covered).to_be_bytes();
     }
+}
+
+/// A sound 16-byte shim `old` with its fields replaced by those of `new`, both held in two words, most significant byte
+/// first. Prefix and check of `new` do not count.
+///
+/// The check is renewed from the difference alone, so damage that happens to the fields in between stays
+/// detectable; and the shim stays in registers, where one put together from single bytes in memory would wait for
+/// each of them to be read back.
+#[inline]
+#[must_use]
+pub fn replace_fields(old: [u64; 2], new: [u64; 2]) -> [u8; 16] {
+    const PREFIX: u64 = 0xFFFF_FFFF_0000_0000;
+    const CHECK: u64 = 0xFFFF;
+    let [old_high, old_low] = old;
+    let [new_high, new_low] = new;
+    let high = (old_high ^ new_high) & !PREFIX;
+    let low = (old_low ^ new_low) & !CHECK;
+    let [.., b4, b5, _, _] = high.to_be_bytes();
+    let change = crc::ten(0, u16::from_be_bytes([b4, b5]), high << 48 | low >> 16);
+    let [high, low] = [old_high ^ high, old_low ^ low ^ u64::from(change)];
+    (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
 }
 
 #[cfg(test)]

@@ -113,6 +113,20 @@ fn up_to_three_flipped_bits_are_never_believed() {
 
 proptest! {
     #[test]
+    fn fields_replaced_in_words_or_in_bytes(
+        mut old in proptest::array::uniform16(any::<u8>()), mut new in proptest::array::uniform16(any::<u8>()),
+    ) {
+        let words = |shim| {
+            let word = u128::from_be_bytes(shim);
+            [(word >> 64) as u64, word as u64]
+        };
+        seal(Kind::XCP, &mut old);
+        let replaced = replace_fields(words(old), words(new));
+        seal(Kind::XCP, &mut new);
+        prop_assert_eq!(replaced, new);
+    }
+
+    #[test]
     fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
         let _ = declared_len(&bytes);
         let _ = expect::<16>(Kind::VCP, &bytes);

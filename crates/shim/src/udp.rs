@@ -73,8 +73,9 @@ impl Datagram {
         bytes.get(self.payload_offset()..self.end).unwrap_or(&[])
     }
 
-    /// Replaces `N` bytes of the payload from `offset` on (bytes from the start of the payload), and renews the UDP checksum from
-    /// the difference. False, and nothing changed, if they are not all there.
+    /// Replaces `N` bytes of the payload from `offset` on (bytes from the start of the payload) by what `rewrite` makes of them, and
+    /// renews the UDP checksum from the difference. False, and nothing changed, if they are not all there or
+    /// `rewrite` returns `None`.
     ///
     /// The update is incremental, so damage done to the rest of the datagram before or after stays detectable.
     #[inline]
@@ -82,28 +83,30 @@ impl Datagram {
         &self,
         bytes: &mut [u8],
         offset: usize,
-        new: &[u8; N],
         state: ChecksumState,
+        rewrite: impl FnOnce(&[u8; N]) -> Option<[u8; N]>,
     ) -> bool {
-        let Some(old) = bytes
-            .get_mut(self.payload_offset()..self.end)
-            .and_then(|payload| payload.get_mut(offset..))
-            .and_then(|rest| rest.first_chunk_mut::<N>())
+        let Some(([_, _, _, _, _, _, c0, c1], old)) = bytes
+            .get_mut(self.header..self.end)
+            .and_then(|datagram| datagram.split_first_chunk_mut::<HEADER_LEN>())
+            .and_then(|(header, payload)| {
+                let old = payload.get_mut(offset..)?.first_chunk_mut::<N>()?;
+                Some((header, old))
+            })
         else {
             return false;
         };
-        let mut change = Delta::between(old, new);
-        *old = *new;
-        if offset % 2 == 1 {
-            change = change.at_odd_offset();
+        let Some(new) = rewrite(old) else {
+            return false;
+        };
+        if state == ChecksumState::Complete {
+            let mut change = Delta::between(old, &new);
+            if !offset.is_multiple_of(2) {
+                change = change.at_odd_offset();
+            }
+            [*c0, *c1] = checksum::update_udp(u16::from_be_bytes([*c0, *c1]), change).to_be_bytes();
         }
-        if state == ChecksumState::Complete
-            && let Some(field) = bytes
-                .get_mut(self.header + 6..)
-                .and_then(|b| b.first_chunk_mut::<2>())
-        {
-            *field = checksum::update_udp(u16::from_be_bytes(*field), change).to_be_bytes();
-        }
+        *old = new;
         true
     }
 

@@ -89,11 +89,20 @@ fn rewrites_out_of_reach_are_refused() {
     let udp = locate(&bytes).unwrap();
     let before = bytes.clone();
     for offset in [1, 4, 5, usize::MAX] {
-        assert!(!udp.rewrite(&mut bytes, offset, b"wxyz", ChecksumState::Complete));
+        assert!(
+            !udp.rewrite(&mut bytes, offset, ChecksumState::Complete, |_| Some(
+                *b"wxyz"
+            ))
+        );
     }
+    assert!(!udp.rewrite::<4>(&mut bytes, 0, ChecksumState::Complete, |_| None));
     assert_eq!(bytes, before);
-    assert!(!udp.rewrite(&mut bytes[..30], 0, b"wxyz", ChecksumState::Complete));
-    assert!(udp.rewrite(&mut bytes, 0, b"wxyz", ChecksumState::Complete));
+    assert!(
+        !udp.rewrite(&mut bytes[..30], 0, ChecksumState::Complete, |_| Some(
+            *b"wxyz"
+        ))
+    );
+    assert!(udp.rewrite(&mut bytes, 0, ChecksumState::Complete, |_| Some(*b"wxyz")));
     assert_eq!(udp.payload(&bytes), b"wxyz");
     assert_eq!(bytes[26..28], [0, 0], "no checksum stays none");
 }
@@ -109,7 +118,7 @@ proptest! {
         let checksum = udp.compute_checksum(&bytes, &ip);
         bytes[26..28].copy_from_slice(&checksum.to_be_bytes());
         let offset = at.index(payload.len() - 8);
-        prop_assert!(udp.rewrite(&mut bytes, offset, &new, ChecksumState::Complete));
+        prop_assert!(udp.rewrite(&mut bytes, offset, ChecksumState::Complete, |_| Some(new)));
         prop_assert_eq!(&udp.payload(&bytes)[offset..offset + 9], &new);
         prop_assert_eq!(u16::from_be_bytes([bytes[26], bytes[27]]), udp.compute_checksum(&bytes, &ip));
     }
@@ -125,7 +134,7 @@ proptest! {
         {
             bytes.truncate(cut);
             let _ = (udp.payload(&bytes), udp.ports(&bytes), udp.compute_checksum(&bytes, &ip));
-            let _ = udp.rewrite(&mut bytes, cut / 2, &[0; 7], ChecksumState::Complete);
+            let _ = udp.rewrite(&mut bytes, cut / 2, ChecksumState::Complete, |_| Some([0; 7]));
         }
     }
 }

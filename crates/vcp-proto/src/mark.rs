@@ -24,6 +24,9 @@ use pathmark_shim::{
 
 use crate::header::{BISE, CARRIES_R, CODE_MASK, CODE_SHIFT, LEN, Packet};
 
+/// The sender's RTT class in a shim's second word.
+const RTT_CLASS: u64 = 0x00FF_0000;
+
 /// What became of a packet that was to be marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -35,45 +38,47 @@ pub enum Outcome {
 }
 
 /// The shim with `answer` of the router with this identity combined in, sealed. `None` if its code is 0.
-#[inline]
+// Returned through memory, the shim would be written in words and read back whole, which stalls for as long as all
+// of this takes.
+#[inline(always)]
 #[must_use]
 pub fn combine(packet: &Packet<'_>, answer: &VcpAnswer, router: u16) -> Option<[u8; LEN]> {
     if packet.code() == VcpCode::None {
         return None;
     }
-    let mut shim = *packet.bytes();
-    let code = packet.code().max(answer.code);
-    let mut first = shim[4] & !CODE_MASK | (code as u8) << CODE_SHIFT;
+    let [high, low] = packet.words();
+    let [_, _, _, _, found, ..] = *packet.bytes();
+
+    let mut first = found & !CODE_MASK | (packet.code().max(answer.code) as u8) << CODE_SHIFT;
+    let mut r = packet.r();
     match answer.r {
         None => first &= !BISE,
-        Some(r) if first & CARRIES_R != 0 => {
-            [shim[8], shim[9]] = packet.r().min(r).to_be_bytes();
-        }
+        Some(mine) if found & CARRIES_R != 0 => r = r.min(mine),
         Some(_) => {}
     }
-    shim[4] = first;
-    shim[5] = packet.hops().saturating_add(1);
-    if answer.load_128 >= packet.load_128() {
-        [shim[6], shim[7]] = router.to_be_bytes();
-        shim[12] = answer.load_128;
-    }
-    [shim[10], shim[11]] = packet
-        .t_rho_ms()
-        .max(whole_millis(answer.t_rho))
-        .to_be_bytes();
-    frame::renew_check(&mut shim);
-    Some(shim)
+    let (router, load) = if answer.load_128 >= packet.load_128() {
+        (router, answer.load_128)
+    } else {
+        (packet.router(), packet.load_128())
+    };
+    let hops = packet.hops().saturating_add(1);
+    let t_rho = packet.t_rho_ms().max(whole_millis(answer.t_rho));
+
+    let marked = [
+        u64::from(first) << 24 | u64::from(hops) << 16 | u64::from(router),
+        u64::from(r) << 48 | u64::from(t_rho) << 32 | u64::from(load) << 24 | low & RTT_CLASS,
+    ];
+    Some(frame::replace_fields([high, low], marked))
 }
 
 /// Rounded up, so that nobody acts faster than the router measures; at most 65 535.
 #[inline]
 fn whole_millis(t_rho: Duration) -> u16 {
-    // `as_millis` would divide 128-bit numbers.
-    let below = t_rho.subsec_nanos().div_ceil(1_000_000);
-    let millis = t_rho
-        .as_secs()
-        .saturating_mul(1000)
-        .saturating_add(u64::from(below));
+    let Ok(seconds @ 0..=65) = u32::try_from(t_rho.as_secs()) else {
+        return u16::MAX;
+    };
+    // Both terms fit: a second's nanoseconds stay below 2³⁰. Cheaper than `div_ceil`, and this runs per packet.
+    let millis = seconds * 1000 + (t_rho.subsec_nanos() + 999_999) / 1_000_000;
     u16::try_from(millis).unwrap_or(u16::MAX)
 }
 
@@ -105,13 +110,10 @@ pub fn mark_packet(
     router: u16,
     state: ChecksumState,
 ) -> Outcome {
-    let marked = udp
-        .payload(bytes)
-        .get(offset..)
-        .and_then(|segment| marked(segment, answer, router));
-    match marked {
-        Some(marked) if udp.rewrite(bytes, offset, &marked, state) => Outcome::Marked,
-        _ => Outcome::Untouched,
+    if udp.rewrite(bytes, offset, state, |shim| marked(shim, answer, router)) {
+        Outcome::Marked
+    } else {
+        Outcome::Untouched
     }
 }
 
