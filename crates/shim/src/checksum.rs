@@ -67,11 +67,8 @@ impl Sum {
     pub const fn fold(self) -> u16 {
         // Upper and lower half added in both halves at once; the carry of the lower one ends where it belongs.
         let sum = self.0.wrapping_add(self.0.rotate_left(32)) >> 32;
-        #[expect(clippy::cast_possible_truncation, reason = "shifted down to 32 bits")]
         let sum = sum as u32;
-        let sum = sum.wrapping_add(sum.rotate_left(16)) >> 16;
-        #[expect(clippy::cast_possible_truncation, reason = "shifted down to 16 bits")]
-        let sum = sum as u16;
+        let sum = (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16;
         u16::from_be_bytes(sum.to_ne_bytes())
     }
 

@@ -238,14 +238,20 @@ pub fn expect<const N: usize>(kind: Kind, datagram: &[u8]) -> Result<&[u8; N], F
 /// What the check starts from behind a prefix: one constant per kind for each length in use.
 #[inline]
 fn prefix_remainder<const N: usize>(kind: Kind) -> u16 {
+    const fn of<const N: usize>(number: u8) -> u16 {
+        crc::prefix_remainder(prefix::<N>(Kind(number)))
+    }
     const {
-        let mut remainders = [0; 8];
-        let mut number = 0;
-        while number < 8 {
-            remainders[number as usize] = crc::prefix_remainder(prefix::<N>(Kind(number)));
-            number += 1;
-        }
-        remainders
+        [
+            of::<N>(0),
+            of::<N>(1),
+            of::<N>(2),
+            of::<N>(3),
+            of::<N>(4),
+            of::<N>(5),
+            of::<N>(6),
+            of::<N>(7),
+        ]
     }
     .get(usize::from(kind.0))
     .copied()

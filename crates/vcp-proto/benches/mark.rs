@@ -3,11 +3,6 @@
 //! `parse and rewrite` is the whole of what a router does to a shim: check it, combine the answer, renew its
 //! check and the UDP checksum, with the packet's layout known. `from the IP header` walks the packet as well.
 
-#![expect(
-    missing_docs,
-    reason = "criterion's macros make undocumented functions"
-)]
-
 use std::{hint::black_box, time::Duration};
 
 use criterion::{Criterion, criterion_group, criterion_main};

@@ -77,8 +77,7 @@ fn whole_millis(t_rho: Duration) -> u16 {
     let Ok(seconds @ 0..=65) = u32::try_from(t_rho.as_secs()) else {
         return u16::MAX;
     };
-    // Both terms fit: a second's nanoseconds stay below 2³⁰. Cheaper than `div_ceil`, and this runs per packet.
-    let millis = seconds * 1000 + (t_rho.subsec_nanos() + 999_999) / 1_000_000;
+    let millis = seconds * 1000 + t_rho.subsec_nanos().div_ceil(1_000_000);
     u16::try_from(millis).unwrap_or(u16::MAX)
 }
 

@@ -1,0 +1,103 @@
+//! Fuzz targets of the VCP shim, the marking rule and the counters.
+//!
+//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a fuzzer drives the same
+//! functions for as long as one likes: `cargo bolero test -p vcp-proto shims` (libFuzzer).
+
+use std::time::Duration;
+
+use pathmark_cc::{Carried, VcpAnswer, VcpCode};
+use pathmark_shim::{Kind, frame};
+use vcp_proto::{
+    LEN, Packet, Repr, carried,
+    counters::Totals,
+    mark::{self, Outcome},
+};
+
+/// Random inputs per target in `cargo test`, beside the corpus.
+const ITERATIONS: usize = 200_000;
+/// Longest random input, bytes.
+const MAX_LEN: usize = 256;
+
+/// An answer of 8 bytes, then a datagram: it is marked if and only if it starts with a sound VCP shim, and then only raised.
+/// The same with prefix and check put right.
+fn shim(input: &[u8]) {
+    let Some((answer, datagram)) = input.split_first_chunk::<8>() else {
+        return;
+    };
+    mark_one(answer, datagram);
+    let mut sealed = datagram.to_vec();
+    if let Some(shim) = sealed.first_chunk_mut::<LEN>() {
+        frame::seal(Kind::VCP, shim);
+        assert!(Packet::parse(&sealed).is_ok());
+        mark_one(answer, &sealed);
+    }
+}
+
+fn mark_one(&[code, with_r, r0, r1, t0, t1, t2, load_128]: &[u8; 8], datagram: &[u8]) {
+    let r = u16::from_be_bytes([r0, r1]);
+    let answer = VcpAnswer {
+        code: VcpCode::from_bits(code),
+        r: (with_r & 1 == 1).then_some(r),
+        t_rho: Duration::from_micros(u32::from_be_bytes([0, t0, t1, t2]).into()) * 16,
+        load_128,
+    };
+    let mut marked = datagram.to_vec();
+    let outcome = mark::mark_payload(&mut marked, &answer, 7);
+    let vcp = matches!(carried::from_payload(datagram), Carried::Vcp(_));
+    assert_eq!(outcome == Outcome::Marked, vcp);
+    if !vcp {
+        assert_eq!(marked, datagram);
+        return;
+    }
+    assert_eq!(marked[LEN..], datagram[LEN..]);
+    let before = Repr::parse(&Packet::parse(datagram).expect("it was marked"));
+    let after = Repr::parse(&Packet::parse(&marked).expect("it was sealed"));
+    assert!(after.code >= before.code && after.code >= answer.code);
+    assert!(after.hops >= 1 && after.hops >= before.hops);
+    assert!(after.r <= before.r);
+    assert!(after.t_rho_ms >= before.t_rho_ms && after.load_128 >= before.load_128);
+    assert!(after.bise <= before.bise);
+    assert_eq!(
+        (after.carries_r, after.rtt_class),
+        (before.carries_r, before.rtt_class)
+    );
+}
+
+/// A number of packets sent, then two sets of counters: what is accepted adds up.
+fn feedback(input: &[u8]) {
+    let (numbers, _) = input.as_chunks::<8>();
+    let numbers: Vec<u64> = numbers
+        .iter()
+        .map(|&bytes| u64::from_be_bytes(bytes))
+        .collect();
+    let Some((&sent, counters)) = numbers.split_first() else {
+        return;
+    };
+    let (older, newer) = counters.split_at(counters.len() / 2);
+    let Ok(newer) = Totals::decode(newer) else {
+        return;
+    };
+    let older = Totals::decode(older).unwrap_or_default();
+    if let Ok(feedback) = newer.since(&older, sent, Some(64)) {
+        let counted: u64 = feedback.packets.iter().sum();
+        assert!(counted <= sent);
+        assert!(feedback.sum_r <= feedback.packets[1].saturating_mul(65_536));
+        assert_eq!(Totals::decode(&newer.encode()), Ok(newer));
+    }
+}
+
+#[test]
+fn shims() {
+    bolero::check!()
+        .with_iterations(ITERATIONS)
+        .with_max_len(MAX_LEN)
+        .for_each(shim);
+}
+
+#[test]
+fn counters() {
+    bolero::check!()
+        .with_iterations(ITERATIONS)
+        .with_max_len(MAX_LEN)
+        .for_each(feedback);
+}
