@@ -20,6 +20,7 @@
 
 pub mod ack;
 pub mod cid;
+mod config;
 pub mod connection;
 pub mod crypto;
 #[cfg(feature = "tokio")]
@@ -31,5 +32,7 @@ mod signal;
 pub mod streams;
 pub mod wire;
 
+pub use config::{ControllerFactory, TransportConfig};
+pub use connection::Connection;
 pub use pathmark_cc::{Duration, Instant};
 pub use signal::{Arrived, BadFeedback, Counters, Ecn, MAX_COUNTERS, Meter, Signal};

@@ -11,6 +11,7 @@ mod local_tests;
 #[cfg(test)]
 mod remote_tests;
 
+pub(crate) use local::fresh_id;
 pub use local::{Issued, LocalIds, MAX_LOCAL};
 pub use remote::{RemoteId, RemoteIds};
 

@@ -1,1 +1,318 @@
-//! A QUIC connection, composed of the parts in the sibling modules.
+//! One QUIC connection, composed of parts.
+//!
+//! ```text
+//!  datagrams ─► receive ─► keys ─► frames ─┬─► handshake (CRYPTO)      ┐
+//!                                          ├─► acknowledged (ACK) ──► recovery ──► controller of the path
+//!                                          ├─► streams                 │
+//!                                          ├─► control (ids, tokens)   ├─► events
+//!                                          ├─► feedback (FEEDBACK)     │
+//!                                          └─► migrate (paths)         ┘
+//!  datagrams ◄─ transmit ◄─ packet ◄─ what each part has to say, window and pacer permitting
+//!  deadlines ─► timeout ─► the part whose time has come
+//! ```
+//!
+//! [`Connection`] owns the parts and passes what one says to the other; no part knows the whole. It is driven
+//! with datagrams, time and the application's calls, and asked for datagrams, events and its next deadline;
+//! it reads no clock and does no I/O. After any call, ask [`poll_transmit`](Connection::poll_transmit) until
+//! it has nothing, take the events, and wait for [`deadline`](Connection::deadline).
+
+mod acknowledged;
+mod bounds;
+mod carried;
+mod close;
+mod closing;
+mod control;
+mod crypto_stream;
+mod event;
+mod feedback;
+mod frames;
+mod handshake;
+mod idle;
+mod keys;
+mod levels;
+mod migrate;
+mod packet;
+mod parameters;
+mod receive;
+mod received;
+mod report;
+mod route;
+mod rtt_histogram;
+mod start;
+mod stats;
+mod timeout;
+mod timers;
+mod transmit;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::ack::AckRequest;
+use crate::config::TransportConfig;
+use crate::crypto::{HandshakeData, InitialCrypto, Random, ResetToken, SharedEndpointKey, Side};
+use crate::recovery::Recovery;
+use crate::streams::Streams;
+use crate::wire::{ConnectionId, SpaceId};
+use crate::{Ecn, Instant};
+
+pub use bounds::BoundShares;
+pub use close::ConnectionError;
+pub use event::Event;
+pub use report::PathReport;
+pub use rtt_histogram::RttHistogram;
+pub use start::{ClientStart, ConnectError, ServerStart};
+pub use stats::Stats;
+
+use bounds::Bounds;
+use carried::Carried;
+use close::CloseState;
+use control::Control;
+use feedback::Feedback;
+use handshake::Handshake;
+use idle::Idle;
+use keys::LevelKeys;
+use parameters::Parameters;
+use route::{OffPath, Route};
+use timers::{Timer, Timers};
+
+/// What came with a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Who sent it.
+    pub remote: SocketAddr,
+    /// To which of our addresses, where the driver knows.
+    pub local: Option<IpAddr>,
+    /// IP ECN field.
+    pub ecn: Ecn,
+    /// IP TTL or hop limit, where the driver knows.
+    pub ttl: Option<u8>,
+}
+
+/// Datagrams to send, back to back in the caller's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// To whom.
+    pub remote: SocketAddr,
+    /// From which of our addresses, where it matters.
+    pub local: Option<IpAddr>,
+    /// IP ECN field.
+    pub ecn: Ecn,
+    /// Bytes in the buffer.
+    pub len: usize,
+    /// Size of each datagram but the last, which may be shorter.
+    pub segment_size: usize,
+}
+
+/// How the endpoint finds this connection from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Routing {
+    /// Datagrams to it belong to this connection.
+    Add(ConnectionId),
+    /// It is retired.
+    Remove(ConnectionId),
+    /// A datagram that ends with this token and is for no connection resets this one (RFC 9000 §10.3.1). In
+    /// place of the one before.
+    ResetToken(Option<ResetToken>),
+}
+
+/// A QUIC connection without I/O. See the [module](self) for how it is driven.
+pub struct Connection {
+    side: Side,
+    config: Arc<TransportConfig>,
+    endpoint_key: SharedEndpointKey,
+    random: Random,
+    handshake: Handshake,
+    initial_crypto: Arc<dyn InitialCrypto>,
+    keys: LevelKeys,
+    parameters: Parameters,
+    recovery: Recovery<Carried>,
+    received: [received::Received; 3],
+    ack_request: AckRequest,
+    streams: Streams,
+    control: Control,
+    feedback: Feedback,
+    route: Route,
+    /// The last path that worked, while the current one is being validated.
+    fallback: Option<Route>,
+    /// Another path, over which the peer probes.
+    off_path: Option<OffPath>,
+    /// The last datagram from an address that is on neither: who sent it, and its bytes.
+    stray: Option<(SocketAddr, u64)>,
+    /// Our connection id that the peer's packets on the current path carry.
+    local_id_in_use: ConnectionId,
+    /// Ack-eliciting packets still to be sent as probes, whatever the window says.
+    probes: [u8; 3],
+    /// Packet number to be left out next, so that a peer that acknowledges what it has not seen is caught.
+    skip_number: u64,
+    close: CloseState,
+    /// Why the connection is over, once it is.
+    error: Option<ConnectionError>,
+    idle: Idle,
+    timers: Timers,
+    /// When poll_transmit was last asked.
+    polled_at: Instant,
+    /// What routers last said.
+    last_feedback: Option<pathmark_cc::Feedback>,
+    bounds: Bounds,
+    stats: Stats,
+    events: VecDeque<Event>,
+    routing: VecDeque<Routing>,
+    /// The last [`Routing::ResetToken`].
+    routed_token: Option<ResetToken>,
+}
+
+type Recovered = Recovery<Carried>;
+
+/// The part of `spaces` for `space`.
+#[inline]
+const fn of<T>(spaces: &mut [T; 3], space: SpaceId) -> &mut T {
+    let [initial, handshake, data] = spaces;
+    match space {
+        SpaceId::Initial => initial,
+        SpaceId::Handshake => handshake,
+        SpaceId::Data => data,
+    }
+}
+
+impl Connection {
+    /// Which end this is.
+    #[must_use]
+    pub const fn side(&self) -> Side {
+        self.side
+    }
+
+    /// The application's side of streams. What is written there leaves with the next
+    /// [`poll_transmit`](Self::poll_transmit).
+    pub const fn streams(&mut self) -> &mut Streams {
+        &mut self.streams
+    }
+
+    /// Something that happened, oldest first.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        self.streams.poll_event().map(Event::Stream)
+    }
+
+    /// A change of what the endpoint finds this connection by.
+    pub fn poll_routing(&mut self) -> Option<Routing> {
+        let token = self.control.remote_ids.current().token;
+        if token != self.routed_token {
+            self.routed_token = token;
+            return Some(Routing::ResetToken(token));
+        }
+        self.routing.pop_front()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.next_deadline()
+    }
+
+    /// Ends the connection with an application error code below 2^62 and a reason for people (what does not fit
+    /// into a packet is cut). Streams are over; nothing happens if the connection is over already.
+    pub fn close(&mut self, now: Instant, code: u64, reason: Bytes) {
+        self.close_by_application(now, code, reason);
+    }
+
+    /// True once the handshake is complete on this side and until the connection is over.
+    #[must_use]
+    pub fn is_established(&self) -> bool {
+        self.handshake.is_complete() && self.close.is_open()
+    }
+
+    /// True while the handshake runs.
+    #[must_use]
+    pub fn is_handshaking(&self) -> bool {
+        !self.handshake.is_complete() && self.close.is_open()
+    }
+
+    /// True once the peer is known to have completed the handshake too (RFC 9001 §4.1.2).
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
+        self.handshake.is_confirmed()
+    }
+
+    /// True once all is over and forgotten: the connection may be dropped.
+    #[must_use]
+    pub const fn is_drained(&self) -> bool {
+        self.close.is_gone()
+    }
+
+    /// Why the connection is over, if it is.
+    #[must_use]
+    pub const fn error(&self) -> Option<&ConnectionError> {
+        self.error.as_ref()
+    }
+
+    /// What the handshake has settled so far.
+    #[must_use]
+    pub fn handshake_data(&self) -> HandshakeData {
+        self.handshake.session().handshake_data()
+    }
+
+    /// The peer's certificates, DER, its own first.
+    #[must_use]
+    pub fn peer_certificates(&self) -> Vec<Vec<u8>> {
+        self.handshake.session().peer_certificates()
+    }
+
+    /// The peer's address.
+    #[must_use]
+    pub const fn remote_address(&self) -> SocketAddr {
+        self.route.remote
+    }
+
+    /// Our address, where the driver tells it.
+    #[must_use]
+    pub const fn local_address(&self) -> Option<IpAddr> {
+        self.route.local
+    }
+
+    /// Asks the peer for a sign of life.
+    pub const fn ping(&mut self) {
+        self.control.ping = true;
+    }
+
+    /// Updates the keys (RFC 9001 §6). False if it is too early for an update.
+    pub fn update_keys(&mut self, now: Instant) -> bool {
+        let updated = self
+            .keys
+            .one_rtt
+            .as_mut()
+            .is_some_and(|keys| keys.begin_update(now));
+        self.stats.key_updates += u64::from(updated);
+        updated
+    }
+
+    /// Server: gives the client a token for its next connection; see
+    /// [`Event::NewToken`].
+    pub fn send_token(&mut self, token: Bytes) {
+        if self.side.is_server() {
+            self.control.send_token(token);
+        }
+    }
+
+    /// Counters so far.
+    #[must_use]
+    pub const fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    fn received(&self, space: SpaceId) -> &received::Received {
+        let [initial, handshake, data] = &self.received;
+        match space {
+            SpaceId::Initial => initial,
+            SpaceId::Handshake => handshake,
+            SpaceId::Data => data,
+        }
+    }
+}

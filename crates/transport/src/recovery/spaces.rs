@@ -239,6 +239,13 @@ impl<F> Recovery<F> {
         }
     }
 
+    /// The space that [`on_timeout`](Self::on_timeout) will be about.
+    #[must_use]
+    pub fn timeout_space(&self) -> Option<Space> {
+        let due = self.loss_time().or_else(|| self.probe_time());
+        due.map(|(_, space)| space)
+    }
+
     /// Does what is due: declares packets lost by time, or asks for probes.
     pub fn on_timeout(
         &mut self,

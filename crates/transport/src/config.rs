@@ -1,0 +1,94 @@
+//! What an application chooses about its connections.
+
+use core::fmt;
+use std::sync::Arc;
+
+use pathmark_cc::Controller;
+
+use crate::streams::StreamsConfig;
+use crate::{Duration, Instant, Signal};
+
+/// Makes a congestion controller for each path of each connection.
+///
+/// Implemented by every `Fn(Instant, u16) -> Box<dyn Controller>`, so an application can bring its own law.
+pub trait ControllerFactory: Send + Sync {
+    /// A controller for a new path. `mtu` is the largest datagram so far, in bytes of UDP payload.
+    fn build(&self, now: Instant, mtu: u16) -> Box<dyn Controller>;
+}
+
+impl<F> ControllerFactory for F
+where
+    F: Fn(Instant, u16) -> Box<dyn Controller> + Send + Sync,
+{
+    fn build(&self, now: Instant, mtu: u16) -> Box<dyn Controller> {
+        self(now, mtu)
+    }
+}
+
+/// Configuration of a connection; one serves many.
+///
+/// Fields are public and have sane defaults ([`TransportConfig::new`]); what cannot be is clamped when a
+/// connection starts, not refused.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct TransportConfig {
+    /// Makes the congestion controllers.
+    pub controller: Arc<dyn ControllerFactory>,
+    /// Explicit-feedback protocols that this side can fill and read, the preferred first. Empty: not one
+    /// byte differs from plain QUIC.
+    pub signals: Vec<Arc<dyn Signal>>,
+    /// The connection ends when nothing is heard for so long (the lesser of both sides' rules). `None`: never.
+    pub max_idle_timeout: Option<Duration>,
+    /// Say something after so long of silence, so that the connection outlives idle times. `None`: do not.
+    pub keep_alive: Option<Duration>,
+    /// Largest datagram before path MTU discovery, bytes of UDP payload, shim included; at least 1200.
+    pub initial_mtu: u16,
+    /// Largest datagram that path MTU discovery tries, bytes of UDP payload, shim included. Not above
+    /// [`initial_mtu`](Self::initial_mtu): no discovery.
+    pub max_mtu: u16,
+    /// Largest datagram that this side receives, bytes (`max_udp_payload_size`, RFC 9000 §18.2).
+    pub max_udp_payload_size: u16,
+    /// Mark packets ECT(0) and read the counts that come back (RFC 9000 §13.4), unless a signal claims the field.
+    pub ecn: bool,
+    /// Limits and windows of streams.
+    pub streams: StreamsConfig,
+    /// Longest time that this side delays an acknowledgement (RFC 9000 §13.2.1).
+    pub max_ack_delay: Duration,
+    /// Connection ids of the peer's that this side stores, at least 2.
+    pub active_connection_id_limit: u64,
+    /// A client may change its address (RFC 9000 §9). Servers with false say `disable_active_migration`.
+    pub migration: bool,
+    /// 1-RTT packets after which the keys are updated; the cipher's own limits hold besides.
+    pub key_update_after: u64,
+}
+
+impl TransportConfig {
+    /// The defaults, with this way to make controllers.
+    #[must_use]
+    pub fn new(controller: Arc<dyn ControllerFactory>) -> Self {
+        Self {
+            controller,
+            signals: Vec::new(),
+            max_idle_timeout: Some(Duration::from_secs(30)),
+            keep_alive: None,
+            initial_mtu: 1200,
+            max_mtu: 1472,
+            max_udp_payload_size: 65_527,
+            ecn: true,
+            streams: StreamsConfig::default(),
+            max_ack_delay: Duration::from_millis(25),
+            active_connection_id_limit: 8,
+            migration: true,
+            key_update_after: u64::MAX,
+        }
+    }
+}
+
+impl fmt::Debug for TransportConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransportConfig")
+            .field("signals", &self.signals)
+            .field("max_idle_timeout", &self.max_idle_timeout)
+            .finish_non_exhaustive()
+    }
+}

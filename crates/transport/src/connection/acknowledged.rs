@@ -1,0 +1,306 @@
+//! What became of our packets: acknowledgements and losses, told to the parts whose frames they carried and
+//! to the path's controller.
+
+use pathmark_cc::{Acked, Feedback as Difference};
+
+use super::carried::Carried;
+use super::control::{Control, ControlFrame};
+use super::handshake::Handshake;
+use super::received::Received;
+use super::route::Route;
+use super::stats::Stats;
+use super::{Connection, of};
+use crate::ack::AckRequest;
+use crate::path::EcnCounts;
+use crate::recovery::{AckError, AckOutcome, Fate, LossOutcome, SentPacket, Timeout};
+use crate::streams::Streams;
+use crate::wire::frame::{Ack, types};
+use crate::wire::{SpaceId, TransportError, TransportErrorCode};
+use crate::{Duration, Instant};
+
+/// What the frames of one packet have to tell the controller.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    pub(super) feedback: Option<Difference>,
+    outcome: Option<AckOutcome>,
+    /// New CE marks.
+    marked: u64,
+}
+
+/// The parts that hear of the fate of what they had sent.
+struct Owners<'a> {
+    now: Instant,
+    space: SpaceId,
+    streams: &'a mut Streams,
+    handshake: &'a mut Handshake,
+    control: &'a mut Control,
+    ack_request: &'a mut AckRequest,
+    received: &'a mut Received,
+    route: &'a mut Route,
+    stats: &'a mut Stats,
+    mtu_changed: bool,
+}
+
+impl Owners<'_> {
+    fn resolve(&mut self, fate: Fate, number: u64, packet: &SentPacket<Carried>) {
+        match fate {
+            Fate::Acked => self.on_acked(number, packet),
+            Fate::Lost => self.on_lost(number, packet),
+        }
+    }
+
+    #[inline]
+    fn on_acked(&mut self, number: u64, packet: &SentPacket<Carried>) {
+        let carried = &packet.frames;
+        self.streams.on_acked(&carried.streams);
+        if let Some(largest) = carried.acked {
+            self.received.on_ack_acked(largest);
+        }
+        for range in carried.crypto() {
+            self.handshake.on_ack(self.space, range.clone());
+        }
+        for frame in carried.control() {
+            match frame {
+                ControlFrame::AckFrequency(sequence) => self.ack_request.on_acked(*sequence),
+                frame => self.control.on_acked(*frame),
+            }
+        }
+        if self.space == SpaceId::Data && !packet.off_path {
+            self.mtu_changed |= self.route.mtud.on_acked(self.now, number, packet.size);
+            if packet.ack_eliciting {
+                self.route.plain.on_acked(number, packet.shim);
+            }
+        }
+    }
+
+    fn on_lost(&mut self, number: u64, packet: &SentPacket<Carried>) {
+        let carried = &packet.frames;
+        self.streams.on_lost(&carried.streams);
+        for range in carried.crypto() {
+            self.handshake.on_loss(self.space, range.clone());
+        }
+        for frame in carried.control() {
+            match frame {
+                ControlFrame::AckFrequency(sequence) => self.ack_request.on_lost(*sequence),
+                frame => self.control.on_lost(*frame),
+            }
+        }
+        if packet.mtu_probe {
+            self.stats.mtu_probes_lost += 1;
+        } else {
+            self.stats.packets_lost += 1;
+            self.stats.bytes_lost += u64::from(packet.size);
+        }
+        if self.space == SpaceId::Data && !packet.off_path {
+            let route = &mut *self.route;
+            route
+                .mtud
+                .on_lost(self.now, number, packet.size, packet.sent_at);
+            route.ecn.on_lost(packet.ecn);
+            if packet.ack_eliciting && !packet.mtu_probe {
+                route.plain.on_lost(self.now, number, packet.shim);
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// Recovery on one hand, the owners of what packets carried on the other.
+    fn owners(
+        &mut self,
+        now: Instant,
+        space: SpaceId,
+    ) -> (&mut crate::recovery::Recovery<Carried>, Owners<'_>) {
+        let owners = Owners {
+            now,
+            space,
+            streams: &mut self.streams,
+            handshake: &mut self.handshake,
+            control: &mut self.control,
+            ack_request: &mut self.ack_request,
+            received: of(&mut self.received, space),
+            route: &mut self.route,
+            stats: &mut self.stats,
+            mtu_changed: false,
+        };
+        (&mut self.recovery, owners)
+    }
+
+    /// An ACK frame arrived in a packet that was sealed with keys of `generation`.
+    pub(super) fn on_ack(
+        &mut self,
+        now: Instant,
+        space: SpaceId,
+        generation: u64,
+        ack: &Ack<'_>,
+        heard: &mut Heard,
+    ) -> Result<(), TransportError> {
+        if space == SpaceId::Data
+            && let Some(keys) = &mut self.keys.one_rtt
+        {
+            keys.on_ack(ack.largest, generation).map_err(|error| {
+                TransportError::new(TransportErrorCode::KEY_UPDATE_ERROR, error.to_string())
+                    .in_frame(types::ACK)
+            })?;
+        }
+        if space == SpaceId::Handshake {
+            // The server has validated our address (RFC 9002 §6.2.2.1).
+            self.recovery.on_peer_validated();
+        }
+        let exponent = self.parameters.peer_ack_delay_exponent();
+        let micros = ack.delay.checked_shl(exponent).unwrap_or(u64::MAX);
+        let delay = Duration::from_micros(micros);
+        let (recovery, mut owners) = self.owners(now, space);
+        let outcome = recovery
+            .on_ack(now, space, ack.ranges(), delay, |fate, number, packet| {
+                owners.resolve(fate, number, &packet);
+            })
+            .map_err(|error| {
+                let code = match error {
+                    AckError::NeverSent(_) => TransportErrorCode::PROTOCOL_VIOLATION,
+                    AckError::Disordered => TransportErrorCode::FRAME_ENCODING_ERROR,
+                };
+                TransportError::new(code, error.to_string()).in_frame(types::ACK)
+            })?;
+        let mtu_changed = owners.mtu_changed;
+        if space == SpaceId::Data {
+            self.after_data_ack(now, ack, &outcome, mtu_changed, heard);
+        }
+        if let Some(rtt) = outcome.rtt {
+            self.stats.rtt.record(rtt);
+            self.streams.on_rtt(self.recovery.rtt().srtt_or_initial());
+        }
+        if self.recovery.pto_count() == 0 {
+            self.probes = [0; 3];
+        }
+        heard.outcome = Some(outcome);
+        Ok(())
+    }
+
+    fn after_data_ack(
+        &mut self,
+        now: Instant,
+        ack: &Ack<'_>,
+        outcome: &AckOutcome,
+        mtu_changed: bool,
+        heard: &mut Heard,
+    ) {
+        let newly = &outcome.newly;
+        if newly.advanced && self.feedback.signal().is_none_or(|s| s.ecn().is_none()) {
+            let counts = ack.ecn.map(|counts| EcnCounts {
+                ect0: counts.ect0,
+                ect1: counts.ect1,
+                ce: counts.ce,
+            });
+            heard.marked = self.route.ecn.on_ack(newly.ect0, newly.ect1, counts);
+        }
+        let narrower = self.route.mtud.settle();
+        self.stats.mtu_black_holes += u64::from(narrower);
+        if mtu_changed || narrower {
+            self.route.on_mtu_change(now);
+        }
+        self.route.plain.settle(now);
+        self.recovery
+            .set_max_ack_delay(self.ack_request.max_ack_delay());
+        self.stats.packets_spurious += newly.spurious;
+    }
+
+    /// Tells the controller what one ACK frame and the feedback beside it said, in the order that it expects.
+    /// It hears of 1-RTT packets alone: packet numbers of the handshake are others, and its few packets
+    /// count towards bytes in flight all the same.
+    pub(super) fn settle(&mut self, now: Instant, space: SpaceId, heard: &mut Heard) {
+        let Heard {
+            feedback,
+            outcome,
+            marked,
+        } = core::mem::take(heard);
+        if space != SpaceId::Data || (feedback.is_none() && outcome.is_none()) {
+            return;
+        }
+        let acked = outcome.and_then(|o| o.acked);
+        let controller = &mut self.route.controller;
+        if let Some(feedback) = feedback {
+            let nothing = Acked {
+                bytes: 0,
+                packets: 0,
+                largest: 0,
+                sent_at: now,
+                state: pathmark_cc::PacketState::default(),
+                rtt: None,
+                srtt: self.recovery.rtt().srtt_or_initial(),
+                min_rtt: self
+                    .recovery
+                    .rtt()
+                    .min()
+                    .unwrap_or(self.recovery.rtt().srtt_or_initial()),
+                in_flight_before: self.recovery.bytes_in_flight(),
+                window_limited: false,
+            };
+            self.stats.feedback_received += 1;
+            self.last_feedback = Some(feedback);
+            controller.on_feedback(now, &feedback, acked.as_ref().unwrap_or(&nothing));
+        }
+        if let Some(acked) = &acked {
+            controller.on_ack(now, acked);
+            if marked > 0 {
+                self.stats.congestion_experienced += 1;
+                let last_sent = self.recovery.space(space).sent().next_number() - 1;
+                controller.on_congestion_experienced(now, acked.sent_at, last_sent);
+            }
+        }
+        if let Some(outcome) = &outcome {
+            if outcome.newly.event_undone {
+                controller.on_spurious_loss(now);
+            }
+            self.tell_losses(now, &outcome.loss);
+        }
+        self.after_controller(now);
+    }
+
+    fn tell_losses(&mut self, now: Instant, loss: &LossOutcome) {
+        let controller = &mut self.route.controller;
+        if let Some(lost) = &loss.lost {
+            controller.on_loss(now, lost);
+        }
+        if loss.persistent_congestion {
+            self.stats.persistent_congestions += 1;
+            controller.on_persistent_congestion(now);
+        }
+    }
+
+    /// The window may have moved: the pacer and the send buffer follow it.
+    pub(super) fn after_controller(&mut self, now: Instant) {
+        let window = self.route.controller.window();
+        let rate = self.route.controller.pacing_rate();
+        let srtt = self.recovery.rtt().srtt();
+        self.route.pacer.set(now, window, srtt, rate);
+        self.streams.on_congestion_window(window);
+    }
+
+    /// Recovery's deadline has come.
+    pub(super) fn on_recovery_timeout(&mut self, now: Instant) {
+        // The space matters to the owners of what a packet carried: losses by time are of one space at a time.
+        let Some(space) = self.recovery.timeout_space() else {
+            return;
+        };
+        let (recovery, mut owners) = self.owners(now, space);
+        let timeout = recovery.on_timeout(now, |fate, number, packet| {
+            owners.resolve(fate, number, &packet);
+        });
+        match timeout {
+            Timeout::None => {}
+            Timeout::Lost(loss) => {
+                if space == SpaceId::Data {
+                    self.tell_losses(now, &loss);
+                    self.after_controller(now);
+                }
+            }
+            Timeout::Probe(space) => {
+                self.stats.probe_timeouts += 1;
+                self.route.controller.on_probe_timeout(now);
+                self.prepare_probes(now, space);
+                self.after_controller(now);
+            }
+        }
+    }
+}

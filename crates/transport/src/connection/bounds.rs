@@ -1,0 +1,128 @@
+//! What bounded the sender, and for how long each.
+
+use pathmark_cc::Limit;
+
+use crate::{Duration, Instant};
+
+/// Shares of time that each limit bounded the sender, for reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BoundShares {
+    /// The application had nothing to send.
+    pub application: f64,
+    /// The peer's flow control.
+    pub peer: f64,
+    /// This side's own send buffer.
+    pub buffers: f64,
+    /// The congestion window (or its pacer), steered by loss or delay alone.
+    pub window: f64,
+    /// The congestion window while a router's answers steered it.
+    pub router: f64,
+}
+
+/// What bounds the sender at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bound {
+    Application,
+    Peer,
+    Buffers,
+    Window,
+    Router,
+}
+
+impl Bound {
+    /// The reporter's view of a controller's: the window belongs to the routers while they steer it.
+    pub(super) const fn new(limit: Limit, explicit: bool) -> Self {
+        match limit {
+            Limit::Application => Self::Application,
+            Limit::Peer => Self::Peer,
+            Limit::Buffer => Self::Buffers,
+            Limit::Window if explicit => Self::Router,
+            Limit::Window => Self::Window,
+        }
+    }
+}
+
+/// Sums the time under each bound.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    current: Bound,
+    since: Instant,
+    spent: [Duration; 5],
+}
+
+impl Bounds {
+    pub(super) const fn new(now: Instant) -> Self {
+        Self {
+            current: Bound::Application,
+            since: now,
+            spent: [Duration::ZERO; 5],
+        }
+    }
+
+    /// From `now` on, `bound` rules.
+    #[inline]
+    pub(super) fn set(&mut self, now: Instant, bound: Bound) {
+        if bound != self.current {
+            self.settle(now);
+            self.current = bound;
+        }
+    }
+
+    fn settle(&mut self, now: Instant) {
+        if let Some(spent) = self.spent.get_mut(self.current as usize) {
+            *spent = spent.saturating_add(now.saturating_since(self.since));
+        }
+        self.since = now;
+    }
+
+    /// Shares of the time up to `now`; all zero before any has passed.
+    pub(super) fn shares(&self, now: Instant) -> BoundShares {
+        let time = |bound: Bound| {
+            let mut spent = self.spent.get(bound as usize).copied().unwrap_or_default();
+            if bound == self.current {
+                spent = spent.saturating_add(now.saturating_since(self.since));
+            }
+            spent.as_secs_f64()
+        };
+        let all = [
+            time(Bound::Application),
+            time(Bound::Peer),
+            time(Bound::Buffers),
+            time(Bound::Window),
+            time(Bound::Router),
+        ];
+        let total: f64 = all.iter().sum();
+        if total <= 0.0 {
+            return BoundShares::default();
+        }
+        let [application, peer, buffers, window, router] = all.map(|t| t / total);
+        BoundShares {
+            application,
+            peer,
+            buffers,
+            window,
+            router,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up_to_the_time_spent_under_each_bound() {
+        let at = Instant::from_millis;
+        let mut bounds = Bounds::new(at(0));
+        assert_eq!(bounds.shares(at(0)), BoundShares::default());
+        bounds.set(at(100), Bound::new(Limit::Window, false));
+        bounds.set(at(300), Bound::new(Limit::Window, true));
+        bounds.set(at(350), Bound::new(Limit::Window, true));
+        bounds.set(at(400), Bound::new(Limit::Peer, true));
+        let shares = bounds.shares(at(1000));
+        assert!((shares.application - 0.1).abs() < 1e-9);
+        assert!((shares.window - 0.2).abs() < 1e-9);
+        assert!((shares.router - 0.1).abs() < 1e-9);
+        assert!((shares.peer - 0.6).abs() < 1e-9);
+    }
+}

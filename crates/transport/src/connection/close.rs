@@ -1,0 +1,198 @@
+//! How a connection ends: closing, draining, gone (RFC 9000 §10).
+
+use bytes::Bytes;
+
+use crate::wire::{TransportError, TransportErrorCode};
+use crate::{Duration, Instant};
+
+/// Why a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// The peer broke the protocol, or the handshake failed on this side; this side told the peer so.
+    #[error("{0}")]
+    Transport(TransportError),
+    /// The peer's transport closed the connection (CONNECTION_CLOSE of type 0x1c).
+    #[error("closed by the peer: {0}")]
+    PeerTransport(TransportError),
+    /// The peer's application closed the connection (CONNECTION_CLOSE of type 0x1d).
+    #[error(
+        "closed by the peer's application with code {code}{}",
+        reason_text(reason)
+    )]
+    PeerApplication {
+        /// The application's error code.
+        code: u64,
+        /// For people, as the peer sent it.
+        reason: Bytes,
+    },
+    /// This side's application closed the connection.
+    #[error("closed by this side's application")]
+    Closed,
+    /// The peer knows nothing of the connection any more (RFC 9000 §10.3).
+    #[error("reset by the peer")]
+    Reset,
+    /// Nothing was heard for the idle timeout.
+    #[error("timed out: nothing heard from the peer")]
+    TimedOut,
+    /// The server speaks none of the versions that this side speaks.
+    #[error("the server does not speak QUIC version 1")]
+    VersionMismatch,
+}
+
+fn reason_text(reason: &Bytes) -> String {
+    if reason.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", String::from_utf8_lossy(reason))
+    }
+}
+
+/// What a CONNECTION_CLOSE says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CloseReason {
+    Transport(TransportError),
+    Application { code: u64, reason: Bytes },
+}
+
+impl CloseReason {
+    /// As it may be said in Initial and Handshake packets, which must not show the application's
+    /// state (RFC 9000 §10.2.3).
+    pub(super) fn before_one_rtt(&self) -> TransportError {
+        match self {
+            Self::Transport(error) => error.clone(),
+            Self::Application { .. } => {
+                TransportError::new(TransportErrorCode::APPLICATION_ERROR, "")
+            }
+        }
+    }
+}
+
+/// Where the connection stands between open and gone.
+#[derive(Clone, Debug, Default)]
+pub(super) enum CloseState {
+    /// Not closed.
+    #[default]
+    Open,
+    /// This side closed; it answers what arrives with its CONNECTION_CLOSE (RFC 9000 §10.2.1).
+    Closing(Closing),
+    /// The peer closed; nothing is sent (RFC 9000 §10.2.2).
+    Draining,
+    /// All forgotten.
+    Gone,
+}
+
+/// The closing state.
+#[derive(Clone, Debug)]
+pub(super) struct Closing {
+    pub(super) reason: CloseReason,
+    /// A CONNECTION_CLOSE is due.
+    pub(super) due: bool,
+    /// Datagrams that arrived since the last one was sent.
+    arrived: u32,
+    /// How many have to arrive before the next is sent; doubles, so that two closing sides fall silent.
+    needed: u32,
+}
+
+impl CloseState {
+    pub(super) const fn is_open(&self) -> bool {
+        matches!(self, Self::Open)
+    }
+
+    pub(super) const fn is_gone(&self) -> bool {
+        matches!(self, Self::Gone)
+    }
+
+    /// This side closes, unless the connection is closed already.
+    pub(super) fn close(&mut self, reason: CloseReason) {
+        if self.is_open() {
+            *self = Self::Closing(Closing {
+                reason,
+                due: true,
+                arrived: 0,
+                needed: 1,
+            });
+        }
+    }
+
+    /// A datagram for the connection arrived.
+    pub(super) fn on_datagram(&mut self) {
+        if let Self::Closing(closing) = self {
+            closing.arrived = closing.arrived.saturating_add(1);
+            if closing.arrived >= closing.needed {
+                closing.arrived = 0;
+                closing.needed = closing.needed.saturating_mul(2);
+                closing.due = true;
+            }
+        }
+    }
+
+    /// The reason to send, if one is due.
+    pub(super) fn due(&self) -> Option<&CloseReason> {
+        match self {
+            Self::Closing(closing) if closing.due => Some(&closing.reason),
+            _ => None,
+        }
+    }
+
+    /// It was sent.
+    pub(super) fn on_sent(&mut self) {
+        if let Self::Closing(closing) = self {
+            closing.due = false;
+        }
+    }
+}
+
+/// How long a closed connection lingers: three times the probe timeout (RFC 9000 §10.2).
+pub(super) fn linger_until(now: Instant, pto: Duration) -> Instant {
+    now + pto.saturating_mul(3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn closing() -> CloseState {
+        let mut state = CloseState::Open;
+        state.close(CloseReason::Application {
+            code: 7,
+            reason: Bytes::from_static(b"bye"),
+        });
+        state
+    }
+
+    #[test]
+    fn answers_to_a_closing_connection_thin_out() {
+        let mut state = closing();
+        let mut sent = 0;
+        for _ in 0..64 {
+            if state.due().is_some() {
+                state.on_sent();
+                sent += 1;
+            }
+            state.on_datagram();
+        }
+        assert_eq!(sent, 7, "the first, then after 1, 2, 4, 8, 16, 32");
+    }
+
+    #[test]
+    fn the_application_code_stays_out_of_the_handshake() {
+        let state = closing();
+        let error = state.due().unwrap().before_one_rtt();
+        assert_eq!(error.code, TransportErrorCode::APPLICATION_ERROR);
+        assert_eq!(error.reason, "");
+    }
+
+    #[test]
+    fn the_first_reason_stands() {
+        let mut state = closing();
+        state.close(CloseReason::Transport(TransportError::new(
+            TransportErrorCode::INTERNAL_ERROR,
+            "late",
+        )));
+        assert!(matches!(
+            state.due(),
+            Some(CloseReason::Application { code: 7, .. })
+        ));
+    }
+}

@@ -1,0 +1,184 @@
+//! Ending a connection: saying so, listening a while, forgetting (RFC 9000 §10.2).
+
+use bytes::Bytes;
+
+use super::close::{CloseReason, CloseState, ConnectionError, linger_until};
+use super::packet::{Building, Contents, MIN_PACKET_ROOM};
+use super::timers::Timer;
+use super::transmit::Permit;
+use super::{Connection, Event, Transmit};
+use crate::Instant;
+use crate::wire::frame::{ApplicationClose, ConnectionClose};
+use crate::wire::packet::{MIN_INITIAL_DATAGRAM, TAG_LEN};
+use crate::wire::{Frame, SpaceId, TransportError, Writer};
+
+/// Most bytes of a reason that are sent: a CONNECTION_CLOSE fits into any datagram, three of them even.
+const MAX_REASON: usize = 256;
+
+impl Connection {
+    pub(super) fn close_by_application(&mut self, now: Instant, code: u64, reason: Bytes) {
+        let reason = CloseReason::Application { code, reason };
+        self.close_with(now, reason, ConnectionError::Closed);
+    }
+
+    /// The peer broke the rules, or the connection cannot go on: tell it and close.
+    pub(super) fn fail(&mut self, now: Instant, error: TransportError) {
+        let reason = CloseReason::Transport(error.clone());
+        self.close_with(now, reason, ConnectionError::Transport(error));
+    }
+
+    fn close_with(&mut self, now: Instant, reason: CloseReason, error: ConnectionError) {
+        if !self.close.is_open() {
+            return;
+        }
+        self.close.close(reason);
+        self.linger(now);
+        self.end(error);
+    }
+
+    /// The peer closed: nothing is sent any more (RFC 9000 §10.2.2).
+    pub(super) fn drain(&mut self, now: Instant, error: ConnectionError) {
+        if self.close.is_gone() {
+            return;
+        }
+        self.close = CloseState::Draining;
+        if self.error.is_none() {
+            self.linger(now);
+        }
+        self.end(error);
+    }
+
+    /// The connection is over without a word: timed out, reset, or no version in common.
+    pub(super) fn lose(&mut self, now: Instant, error: ConnectionError) {
+        match error {
+            ConnectionError::Reset => self.drain(now, error),
+            error => {
+                if !self.close.is_open() {
+                    return;
+                }
+                self.forget();
+                self.end(error);
+            }
+        }
+    }
+
+    fn linger(&mut self, now: Instant) {
+        let until = linger_until(now, self.pto());
+        self.timers.set(Timer::Close, until);
+        self.timers.keep_close_only();
+    }
+
+    fn end(&mut self, error: ConnectionError) {
+        if self.error.is_none() {
+            self.events.push_back(Event::Lost(error.clone()));
+            self.error = Some(error);
+        }
+    }
+
+    /// All is forgotten; the endpoint need not route to this connection any more.
+    pub(super) fn forget(&mut self) {
+        self.close = CloseState::Gone;
+        self.timers.keep_close_only();
+        self.timers.stop(Timer::Close);
+        for id in self.control.local_ids.iter() {
+            self.routing.push_back(super::Routing::Remove(*id));
+        }
+    }
+
+    /// CONNECTION_CLOSE, if one is due: under each level's keys that the peer may have.
+    pub(super) fn transmit_close(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        let reason = self.close.due()?.clone();
+        let room = buffer.get_mut(..MIN_INITIAL_DATAGRAM)?;
+        if self.route.limit.available() < MIN_INITIAL_DATAGRAM as u64 {
+            return None;
+        }
+        let mut building = Building::new(room, Permit::AcksOnly);
+        let levels = SpaceId::ALL.map(|space| {
+            // Before the handshake is complete a server's client may lack 1-RTT keys, but has the others.
+            self.keys.has(space) && (space != SpaceId::Data || self.is_complete())
+        });
+        let last = SpaceId::ALL
+            .into_iter()
+            .zip(levels)
+            .filter(|(_, has)| *has)
+            .last()?
+            .0;
+        let pad = self.keys.initial.is_some();
+        for (space, has) in SpaceId::ALL.into_iter().zip(levels) {
+            if has && building.w.remaining() >= MIN_PACKET_ROOM {
+                self.close_packet(now, space, &reason, pad && space == last, &mut building);
+            }
+        }
+        self.close.on_sent();
+        let len = building.len();
+        if len == 0 {
+            return None;
+        }
+        self.on_datagram_sent(len);
+        Some(Transmit {
+            remote: self.route.remote,
+            local: self.route.local,
+            ecn: crate::Ecn::NotEct,
+            len,
+            segment_size: len,
+        })
+    }
+
+    fn close_packet(
+        &mut self,
+        now: Instant,
+        space: SpaceId,
+        reason: &CloseReason,
+        pad: bool,
+        building: &mut Building<'_>,
+    ) {
+        let start = building.w.position();
+        let dcid = self.control.remote_ids.current().id;
+        let Some(open) = self.start_packet(space, &dcid, &mut building.w) else {
+            building.w.truncate(start);
+            return;
+        };
+        write_close(space, reason, &mut building.w);
+        let contents = Contents {
+            padded: pad,
+            ..Contents::default()
+        };
+        if pad {
+            let missing = (MIN_INITIAL_DATAGRAM - TAG_LEN).saturating_sub(building.w.position());
+            let fits = missing.min(building.w.remaining());
+            let _ = building.w.put_zeros(fits);
+        }
+        self.finish_packet(now, open, contents, &mut building.w);
+    }
+}
+
+fn write_close(space: SpaceId, reason: &CloseReason, w: &mut Writer<'_>) {
+    let cut = |reason: &[u8]| reason.len().min(MAX_REASON);
+    let written = match reason {
+        CloseReason::Application { code, reason } if space == SpaceId::Data => {
+            Frame::ApplicationClose(ApplicationClose {
+                error_code: *code,
+                reason: reason.get(..cut(reason)).unwrap_or(&[]),
+            })
+            .encode(w)
+        }
+        reason => {
+            let error = reason.before_one_rtt();
+            let text = error.reason.as_bytes();
+            Frame::ConnectionClose(ConnectionClose {
+                error_code: error.code,
+                frame_type: error.frame_type,
+                reason: text.get(..cut(text)).unwrap_or(&[]),
+            })
+            .encode(w)
+        }
+    };
+    // A code beyond 2^62 cannot be said; that the connection is over can.
+    if written.is_err() {
+        let _ = Frame::ApplicationClose(ApplicationClose {
+            error_code: 0,
+            reason: &[],
+        })
+        .encode(w);
+    }
+}

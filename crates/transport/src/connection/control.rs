@@ -1,0 +1,147 @@
+//! Frames about the connection itself that wait to be sent.
+
+use bytes::Bytes;
+
+use crate::cid::{LocalIds, RemoteIds};
+use crate::crypto::EndpointKey;
+use crate::wire::frame::NewConnectionId;
+use crate::wire::{ConnectionId, Frame, Writer};
+
+/// A frame that must arrive, as far as its loss has to be mended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ControlFrame {
+    HandshakeDone,
+    NewToken,
+    /// By sequence number.
+    NewConnectionId(u64),
+    /// By sequence number.
+    RetireConnectionId(u64),
+    /// By the limits that it asks for; only the latest matters.
+    AckFrequency(u64),
+}
+
+/// Connection ids of both sides, and flags for frames without state of their own.
+#[derive(Debug)]
+pub(super) struct Control {
+    /// Our id of the handshake: the source id of long headers.
+    pub(super) handshake_id: ConnectionId,
+    pub(super) local_ids: LocalIds,
+    pub(super) remote_ids: RemoteIds,
+    handshake_done: bool,
+    /// A token for the client's next connection, until it is acknowledged.
+    token: Option<Bytes>,
+    token_due: bool,
+    /// A PING was asked for.
+    pub(super) ping: bool,
+}
+
+impl Control {
+    pub(super) const fn new(
+        handshake_id: ConnectionId,
+        local_ids: LocalIds,
+        remote_ids: RemoteIds,
+    ) -> Self {
+        Self {
+            handshake_id,
+            local_ids,
+            remote_ids,
+            handshake_done: false,
+            token: None,
+            token_due: false,
+            ping: false,
+        }
+    }
+
+    /// Server: the handshake is confirmed; tell the client.
+    pub(super) fn send_handshake_done(&mut self) {
+        self.handshake_done = true;
+    }
+
+    /// Server: give the client a token for its next connection.
+    pub(super) fn send_token(&mut self, token: Bytes) {
+        self.token_due = !token.is_empty();
+        self.token = Some(token);
+    }
+
+    /// True if something waits.
+    #[inline]
+    pub(super) fn is_due(&self) -> bool {
+        self.handshake_done
+            || self.token_due
+            || self.ping
+            || self.local_ids.has_pending()
+            || self.remote_ids.has_pending()
+    }
+
+    /// Writes what fits; `written` gets what has to be remembered. True if anything was written.
+    pub(super) fn write(
+        &mut self,
+        w: &mut Writer<'_>,
+        key: &dyn EndpointKey,
+        mut written: impl FnMut(ControlFrame),
+    ) -> bool {
+        let start = w.position();
+        if self.handshake_done && Frame::HandshakeDone.encode(w).is_ok() {
+            self.handshake_done = false;
+            written(ControlFrame::HandshakeDone);
+        }
+        if self.token_due
+            && let Some(token) = &self.token
+            && Frame::NewToken(token).encode(w).is_ok()
+        {
+            self.token_due = false;
+            written(ControlFrame::NewToken);
+        }
+        while let Some(issued) = self.local_ids.next_frame(key) {
+            let frame = Frame::NewConnectionId(NewConnectionId {
+                sequence: issued.sequence,
+                retire_prior_to: issued.retire_prior_to,
+                id: issued.id,
+                reset_token: *issued.token.as_bytes(),
+            });
+            if frame.encode(w).is_err() {
+                self.local_ids.on_lost(issued.sequence);
+                break;
+            }
+            written(ControlFrame::NewConnectionId(issued.sequence));
+        }
+        while let Some(sequence) = self.remote_ids.next_retirement() {
+            if Frame::RetireConnectionId(sequence).encode(w).is_err() {
+                self.remote_ids.on_retirement_lost(sequence);
+                break;
+            }
+            written(ControlFrame::RetireConnectionId(sequence));
+        }
+        if self.ping && Frame::Ping.encode(w).is_ok() {
+            self.ping = false;
+        }
+        w.position() > start
+    }
+
+    pub(super) fn on_acked(&mut self, frame: ControlFrame) {
+        match frame {
+            ControlFrame::RetireConnectionId(sequence) => {
+                self.remote_ids.on_retirement_acked(sequence);
+            }
+            ControlFrame::NewToken => {
+                self.token = None;
+                self.token_due = false;
+            }
+            ControlFrame::HandshakeDone
+            | ControlFrame::NewConnectionId(_)
+            | ControlFrame::AckFrequency(_) => {}
+        }
+    }
+
+    pub(super) fn on_lost(&mut self, frame: ControlFrame) {
+        match frame {
+            ControlFrame::HandshakeDone => self.handshake_done = true,
+            ControlFrame::NewToken => self.token_due = self.token.is_some(),
+            ControlFrame::NewConnectionId(sequence) => self.local_ids.on_lost(sequence),
+            ControlFrame::RetireConnectionId(sequence) => {
+                self.remote_ids.on_retirement_lost(sequence);
+            }
+            ControlFrame::AckFrequency(_) => {}
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The bytes of one encryption level's CRYPTO frames, on their way out (RFC 9000 §19.6).
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Handshake bytes to send, kept until they are acknowledged.
+#[derive(Debug, Default)]
+pub(super) struct CryptoSend {
+    /// Bytes from offset `base` on.
+    bytes: VecDeque<u8>,
+    base: u64,
+    /// Offset of the first byte never sent.
+    unsent: u64,
+    /// Ranges to send again, in no order.
+    lost: Vec<Range<u64>>,
+    /// Acknowledged ranges above `base`, in no order.
+    acked: Vec<Range<u64>>,
+}
+
+impl CryptoSend {
+    /// Appends bytes.
+    pub(super) fn write(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+    }
+
+    fn end(&self) -> u64 {
+        self.base + self.bytes.len() as u64
+    }
+
+    /// True if there is something to send.
+    pub(super) fn can_send(&self) -> bool {
+        !self.lost.is_empty() || self.unsent < self.end()
+    }
+
+    /// The next range to send, at most `max` bytes, lost ones first.
+    pub(super) fn poll(&mut self, max: usize) -> Option<Range<u64>> {
+        if max == 0 {
+            return None;
+        }
+        let max = max as u64;
+        if let Some(mut range) = self.lost.pop() {
+            if range.end - range.start > max {
+                let rest = range.start + max..range.end;
+                range.end = rest.start;
+                self.lost.push(rest);
+            }
+            return Some(range);
+        }
+        let range = self.unsent..self.end().min(self.unsent + max);
+        if range.is_empty() {
+            return None;
+        }
+        self.unsent = range.end;
+        Some(range)
+    }
+
+    /// Copies a range into `out`. False (and `out` unspecified) if any of it was acknowledged and dropped.
+    pub(super) fn copy(&self, range: &Range<u64>, out: &mut [u8]) -> bool {
+        let (Some(start), Some(end)) = (
+            range.start.checked_sub(self.base),
+            range.end.checked_sub(self.base),
+        ) else {
+            return false;
+        };
+        if end > self.bytes.len() as u64 || (end - start) != out.len() as u64 {
+            return false;
+        }
+        let source = self.bytes.range(start as usize..end as usize);
+        out.iter_mut()
+            .zip(source)
+            .for_each(|(to, from)| *to = *from);
+        true
+    }
+
+    /// A packet with this range was acknowledged.
+    pub(super) fn on_ack(&mut self, range: Range<u64>) {
+        self.acked.push(range);
+        while let Some(i) = self.acked.iter().position(|acked| acked.start <= self.base) {
+            let acked = self.acked.swap_remove(i);
+            if acked.end > self.base {
+                let n = (acked.end - self.base).min(self.bytes.len() as u64);
+                self.bytes.drain(..n as usize);
+                self.base += n;
+            }
+        }
+        let base = self.base;
+        self.lost.retain_mut(|lost| {
+            lost.start = lost.start.max(base);
+            lost.start < lost.end
+        });
+    }
+
+    /// A packet with this range was lost.
+    pub(super) fn on_loss(&mut self, range: Range<u64>) {
+        let range = range.start.max(self.base)..range.end;
+        let covered = |other: &Range<u64>| other.start <= range.start && range.end <= other.end;
+        if range.start < range.end
+            && !self.acked.iter().any(covered)
+            && !self.lost.iter().any(covered)
+        {
+            self.lost.push(range);
+        }
+    }
+
+    /// Everything that was sent and not acknowledged is due again: after a Retry, or for a probe.
+    pub(super) fn resend(&mut self) {
+        self.lost.clear();
+        self.unsent = self.base;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(stream: &mut CryptoSend, max: usize) -> Vec<u8> {
+        let range = stream.poll(max).unwrap();
+        let mut out = vec![0; (range.end - range.start) as usize];
+        assert!(stream.copy(&range, &mut out));
+        out
+    }
+
+    #[test]
+    fn lost_ranges_go_first_and_acknowledged_ones_never_again() {
+        let mut stream = CryptoSend::default();
+        stream.write(b"hello world");
+        assert_eq!(sent(&mut stream, 5), b"hello");
+        assert_eq!(sent(&mut stream, 100), b" world");
+        assert!(!stream.can_send());
+        stream.on_loss(0..5);
+        assert_eq!(sent(&mut stream, 3), b"hel");
+        stream.on_ack(5..11);
+        assert!(!stream.bytes.is_empty());
+        stream.on_loss(5..11);
+        assert_eq!(sent(&mut stream, 100), b"lo");
+        assert!(!stream.can_send());
+        stream.on_ack(0..3);
+        stream.on_ack(3..5);
+        assert!(stream.bytes.is_empty());
+        stream.on_loss(0..5);
+        assert!(!stream.can_send());
+    }
+
+    #[test]
+    fn a_retry_starts_over() {
+        let mut stream = CryptoSend::default();
+        stream.write(b"client hello");
+        assert_eq!(sent(&mut stream, 6), b"client");
+        stream.resend();
+        assert_eq!(sent(&mut stream, 100), b"client hello");
+    }
+}

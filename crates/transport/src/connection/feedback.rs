@@ -1,0 +1,209 @@
+//! Explicit feedback on one connection: what goes in front of our datagrams and what comes back, what arrives
+//! in front of the peer's and what we return.
+//!
+//! ```text
+//!   outgoing   request ──fill──► shim ─ ─ ─ routers ─ ─ ─► peer's meter
+//!              controller ◄──difference── FEEDBACK ◄───────────┘
+//!   incoming   shim ──► our meter ──counters──► FEEDBACK ──► peer
+//! ```
+
+use std::sync::Arc;
+
+use pathmark_cc::{Feedback as Difference, Request};
+use pathmark_shim::Framed;
+use pathmark_shim::frame::declared_len;
+
+use crate::path::{Counting, Returned};
+use crate::wire::frame::{Feedback as Frame, feedback};
+use crate::wire::{Writer, varint};
+use crate::{Arrived, Signal};
+
+/// What stands in front of a datagram that arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Front<'a> {
+    /// Nothing.
+    Plain,
+    /// A sound shim.
+    Shim { kind: u8, bytes: &'a [u8] },
+    /// A shim that is not to be believed.
+    Bad,
+}
+
+/// Takes a shim off. The bytes behind one whose check failed are a packet still, and can be read.
+#[inline]
+pub(super) fn strip(datagram: &mut [u8]) -> (Front<'_>, &mut [u8]) {
+    let Ok(len) = declared_len(datagram) else {
+        return (Front::Plain, datagram);
+    };
+    let (shim, rest) = datagram.split_at_mut(len);
+    let front = match Framed::parse(shim) {
+        Ok(framed) => Front::Shim {
+            kind: framed.kind().number(),
+            bytes: framed.bytes(),
+        },
+        Err(_) => Front::Bad,
+    };
+    (front, rest)
+}
+
+/// The signal in front of our data, and what the peer returned of it.
+#[derive(Debug)]
+struct Outgoing {
+    signal: Arc<dyn Signal>,
+    returned: Returned,
+}
+
+/// A signal that the peer's data carries.
+#[derive(Debug)]
+struct Incoming {
+    signal: Arc<dyn Signal>,
+    counting: Counting,
+}
+
+/// Both directions.
+#[derive(Debug, Default)]
+pub(super) struct Feedback {
+    own: Vec<Arc<dyn Signal>>,
+    outgoing: Option<Outgoing>,
+    /// One per kind of ours that the peer uses.
+    incoming: Vec<Incoming>,
+}
+
+impl Feedback {
+    pub(super) fn new(own: &[Arc<dyn Signal>]) -> Self {
+        Self {
+            own: own.to_vec(),
+            ..Self::default()
+        }
+    }
+
+    /// True if this side offered to read any: it then accepts shims even before it read the peer's offer.
+    #[inline]
+    pub(super) fn offered(&self) -> bool {
+        !self.own.is_empty()
+    }
+
+    /// The peer reads and fills `kinds`: the first of ours among them goes in front of our data. What the peer
+    /// may send without a shim (in the ECN field) is metered from now on.
+    pub(super) fn negotiate(&mut self, kinds: &[u8]) {
+        let signal = self.own.iter().find(|s| kinds.contains(&s.kind()));
+        self.outgoing = signal.map(|signal| Outgoing {
+            signal: Arc::clone(signal),
+            returned: Returned::new(),
+        });
+        for signal in self.own.clone() {
+            if signal.shim_len() == 0 && kinds.contains(&signal.kind()) {
+                self.counting(signal.kind());
+            }
+        }
+    }
+
+    /// The signal in front of our data.
+    #[inline]
+    pub(super) fn signal(&self) -> Option<&dyn Signal> {
+        self.outgoing.as_ref().map(|o| &*o.signal)
+    }
+
+    /// Bytes of our shim; 0 without one.
+    #[inline]
+    pub(super) fn shim_len(&self) -> usize {
+        self.signal().map_or(0, Signal::shim_len)
+    }
+
+    /// Fills the room in front of a datagram.
+    #[inline]
+    pub(super) fn fill(&self, request: &Request, shim: &mut [u8]) {
+        if let Some(signal) = self.signal() {
+            signal.fill(request, shim);
+        }
+    }
+
+    /// Packet `number` left with the signal.
+    #[inline]
+    pub(super) fn on_sent(&mut self, number: u64) {
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.returned.on_sent(number);
+        }
+    }
+
+    fn counting(&mut self, kind: u8) -> Option<&mut Incoming> {
+        if let Some(i) = self.incoming.iter().position(|m| m.signal.kind() == kind) {
+            return self.incoming.get_mut(i);
+        }
+        let signal = self.own.iter().find(|s| s.kind() == kind)?;
+        self.incoming.push(Incoming {
+            counting: Counting::new(signal.meter()),
+            signal: Arc::clone(signal),
+        });
+        self.incoming.last_mut()
+    }
+
+    /// 1-RTT packet `number` with something ack-eliciting opened for the first time, first of its datagram, on
+    /// the current path. True if a shim counted.
+    #[inline]
+    pub(super) fn on_packet(
+        &mut self,
+        number: u64,
+        front: Front<'_>,
+        arrived: Arrived<'_>,
+    ) -> bool {
+        for incoming in &mut self.incoming {
+            // A shim that is not believed still was a packet with a signal.
+            let shimless = incoming.signal.shim_len() == 0;
+            if shimless || matches!(front, Front::Bad) {
+                incoming.counting.on_packet(number, &arrived);
+            }
+        }
+        let Front::Shim { kind, bytes } = front else {
+            return false;
+        };
+        let Some(incoming) = self.counting(kind) else {
+            return false;
+        };
+        let shim = Some(bytes);
+        incoming
+            .counting
+            .on_packet(number, &Arrived { shim, ..arrived });
+        true
+    }
+
+    /// Writes FEEDBACK frames for counters that moved, as far as they fit.
+    #[inline]
+    pub(super) fn write_frames(&mut self, w: &mut Writer<'_>) {
+        for incoming in &mut self.incoming {
+            if let Some((epoch, counters)) = incoming.counting.poll()
+                && feedback::encode(w, incoming.signal.kind(), epoch, &counters).is_ok()
+            {
+                incoming.counting.on_sent(counters);
+            }
+        }
+    }
+
+    /// A FEEDBACK frame arrived in packet `number`; what it adds, if it is newer than all before.
+    pub(super) fn on_frame(&mut self, number: u64, frame: &Frame<'_>) -> Option<Difference> {
+        let Outgoing { signal, returned } = self.outgoing.as_mut()?;
+        if frame.kind != signal.kind() || frame.epoch > varint::MAX {
+            return None;
+        }
+        returned.on_frame(number, frame.epoch, &frame.counters(), &**signal)
+    }
+
+    /// FEEDBACK frames whose counters cannot be.
+    pub(super) fn bad(&self) -> u64 {
+        self.outgoing.as_ref().map_or(0, |o| o.returned.bad())
+    }
+
+    /// Our datagrams take another path from packet `next` on.
+    pub(super) fn on_new_outgoing_path(&mut self, next: u64) {
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.returned.on_path_change(next);
+        }
+    }
+
+    /// The peer's datagrams take another path, as far as we can tell: count anew.
+    pub(super) fn on_new_incoming_path(&mut self) {
+        for incoming in &mut self.incoming {
+            incoming.counting = Counting::new(incoming.signal.meter());
+        }
+    }
+}

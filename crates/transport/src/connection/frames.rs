@@ -1,0 +1,260 @@
+//! The frames of an opened packet, each handed to the part that it is for.
+
+use bytes::Bytes;
+
+use super::acknowledged::Heard;
+use super::keys::OpenedPacket;
+use super::receive::Carrier;
+use super::{Connection, ConnectionError, Event, of};
+use crate::ack::Frequency;
+use crate::cid::RemoteId;
+use crate::crypto::ResetToken;
+use crate::wire::frame::{Frames, types};
+use crate::wire::packet::Protected;
+use crate::wire::{Frame, PacketType, SpaceId, TransportError, TransportErrorCode as Code};
+use crate::{Arrived, Instant};
+
+/// What the frames of a packet amount to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Summary {
+    ack_eliciting: bool,
+    /// Only frames that probe a path (RFC 9000 §9.1).
+    probing: bool,
+}
+
+/// Where a frame stands.
+#[derive(Clone, Copy, Debug)]
+struct At<'a> {
+    ty: PacketType,
+    opened: &'a OpenedPacket,
+    found: &'a Protected,
+    carrier: &'a Carrier<'a>,
+}
+
+impl Connection {
+    /// A packet opened for the first time.
+    pub(super) fn on_payload(
+        &mut self,
+        now: Instant,
+        carrier: &Carrier<'_>,
+        found: &Protected,
+        opened: &OpenedPacket,
+        payload: &[u8],
+    ) -> Result<(), TransportError> {
+        if payload.is_empty() {
+            return Err(Error::violation("a packet without frames"));
+        }
+        if !self.close.is_open() {
+            self.look_for_close(now, payload);
+            return Ok(());
+        }
+        let at = At {
+            ty: found.ty,
+            opened,
+            found,
+            carrier,
+        };
+        let space = found.ty.space();
+        let pto = self.pto();
+        self.idle.on_received(now, pto, &mut self.timers);
+        let summary = self.on_frames(now, &at, payload)?;
+        if !self.close.is_open() {
+            return Ok(());
+        }
+        let newest = opened.number >= of(&mut self.received, space).expected();
+        let received = of(&mut self.received, space);
+        received.on_packet(
+            now,
+            opened.number,
+            summary.ack_eliciting,
+            carrier.received.ecn,
+        );
+        if space != SpaceId::Data {
+            return Ok(());
+        }
+        if newest && !summary.probing {
+            self.follow_peer(now, &carrier.received, &found.dcid);
+        }
+        let on_route = self
+            .route
+            .is(carrier.received.remote, carrier.received.local);
+        if carrier.first && on_route && summary.ack_eliciting && self.feedback.offered() {
+            let arrived = Arrived {
+                shim: None,
+                ecn: carrier.received.ecn,
+                ttl: carrier.received.ttl,
+                bytes: carrier.bytes as u64,
+            };
+            let counted = self
+                .feedback
+                .on_packet(opened.number, carrier.front, arrived);
+            self.stats.shims_received += u64::from(counted);
+        }
+        Ok(())
+    }
+
+    fn on_frames(
+        &mut self,
+        now: Instant,
+        at: &At<'_>,
+        payload: &[u8],
+    ) -> Result<Summary, TransportError> {
+        let mut summary = Summary {
+            ack_eliciting: false,
+            probing: true,
+        };
+        let mut heard = Heard::default();
+        for frame in Frames::new(payload) {
+            let frame = frame?;
+            if !frame.allowed_in(at.ty) || !frame.allowed_from(self.side.peer()) {
+                let error = Error::violation("a frame that must not stand in this packet");
+                return Err(error.in_frame(frame.ty()));
+            }
+            summary.ack_eliciting |= frame.is_ack_eliciting();
+            summary.probing &= frame.is_probing();
+            match &frame {
+                Frame::Ack(ack) => {
+                    // The controller hears of one ACK frame at a time.
+                    self.settle(now, at.ty.space(), &mut heard);
+                    self.on_ack(now, at.ty.space(), at.opened.generation, ack, &mut heard)?;
+                }
+                Frame::Feedback(frame) => {
+                    if !self.feedback.offered() {
+                        return Err(Error::unknown(types::FEEDBACK));
+                    }
+                    let difference = self.feedback.on_frame(at.opened.number, frame);
+                    heard.feedback = heard.feedback.or(difference);
+                    self.stats.feedback_bad = self.feedback.bad();
+                }
+                frame => self.on_frame(now, at, frame)?,
+            }
+            if !self.close.is_open() {
+                break;
+            }
+        }
+        self.settle(now, at.ty.space(), &mut heard);
+        Ok(summary)
+    }
+
+    fn on_frame(
+        &mut self,
+        now: Instant,
+        at: &At<'_>,
+        frame: &Frame<'_>,
+    ) -> Result<(), TransportError> {
+        match frame {
+            Frame::Stream(frame) => self.streams.on_stream(now, frame)?,
+            Frame::Padding(_) | Frame::Ping | Frame::Ack(_) | Frame::Feedback(_) => {}
+            Frame::Crypto(frame) => {
+                self.on_crypto(now, at.ty.space(), frame.offset, frame.data)?;
+            }
+            Frame::ResetStream(frame) => self.streams.on_reset_stream(now, frame)?,
+            Frame::StopSending(frame) => self.streams.on_stop_sending(frame)?,
+            Frame::MaxData(max) => self.streams.on_max_data(*max),
+            Frame::MaxStreamData(frame) => self.streams.on_max_stream_data(frame)?,
+            Frame::MaxStreams(frame) => self.streams.on_max_streams(frame.dir, frame.max),
+            Frame::DataBlocked(limit) => self.streams.on_data_blocked(*limit),
+            Frame::StreamDataBlocked(frame) => self.streams.on_stream_data_blocked(frame)?,
+            Frame::StreamsBlocked(frame) => {
+                self.streams.on_streams_blocked(frame.dir, frame.limit);
+            }
+            Frame::NewToken(token) => {
+                self.events
+                    .push_back(Event::NewToken(Bytes::copy_from_slice(token)));
+            }
+            Frame::NewConnectionId(frame) => {
+                let new = RemoteId {
+                    sequence: frame.sequence,
+                    id: frame.id,
+                    token: Some(ResetToken::new(frame.reset_token)),
+                };
+                self.control
+                    .remote_ids
+                    .on_new(frame.retire_prior_to, &new)
+                    .map_err(|e| e.in_frame(types::NEW_CONNECTION_ID))?;
+            }
+            Frame::RetireConnectionId(sequence) => {
+                let retired = self
+                    .control
+                    .local_ids
+                    .on_retire(*sequence, &at.found.dcid)
+                    .map_err(|e| e.in_frame(types::RETIRE_CONNECTION_ID))?;
+                if let Some(id) = retired {
+                    self.routing.push_back(super::Routing::Remove(id));
+                    self.issue_ids();
+                }
+            }
+            Frame::PathChallenge(data) => self.on_path_challenge(&at.carrier.received, *data),
+            Frame::PathResponse(data) => self.on_path_response(now, *data),
+            Frame::ConnectionClose(frame) => {
+                let error = TransportError {
+                    code: frame.error_code,
+                    frame_type: frame.frame_type,
+                    reason: String::from_utf8_lossy(frame.reason).into_owned().into(),
+                };
+                self.drain(now, ConnectionError::PeerTransport(error));
+            }
+            Frame::ApplicationClose(frame) => {
+                let error = ConnectionError::PeerApplication {
+                    code: frame.error_code,
+                    reason: Bytes::copy_from_slice(frame.reason),
+                };
+                self.drain(now, error);
+            }
+            Frame::HandshakeDone => self.on_confirmed(now),
+            Frame::Datagram(_) => {
+                // We offered no max_datagram_frame_size (RFC 9221 §3).
+                let error = Error::violation("a DATAGRAM frame that was not negotiated");
+                return Err(error.in_frame(types::DATAGRAM));
+            }
+            Frame::AckFrequency(frame) => {
+                if frame.max_ack_delay < super::parameters::MIN_ACK_DELAY {
+                    let error = Error::violation("a max_ack_delay below our min_ack_delay");
+                    return Err(error.in_frame(types::ACK_FREQUENCY));
+                }
+                let frequency = Frequency {
+                    sequence: frame.sequence,
+                    threshold: frame.ack_eliciting_threshold,
+                    max_ack_delay: frame.max_ack_delay,
+                    reordering: frame.reordering_threshold,
+                };
+                of(&mut self.received, SpaceId::Data)
+                    .delay
+                    .on_ack_frequency(now, &frequency);
+            }
+            Frame::ImmediateAck => {
+                of(&mut self.received, SpaceId::Data)
+                    .delay
+                    .on_immediate_ack(now);
+            }
+        }
+        Ok(())
+    }
+
+    /// The connection is closing: all that still matters is whether the peer has closed too.
+    fn look_for_close(&mut self, now: Instant, payload: &[u8]) {
+        let closed = Frames::new(payload).any(|frame| {
+            matches!(
+                frame,
+                Ok(Frame::ConnectionClose(_) | Frame::ApplicationClose(_))
+            )
+        });
+        if closed {
+            self.drain(now, ConnectionError::Closed);
+        }
+    }
+}
+
+/// Errors that more than one frame can cause.
+struct Error;
+
+impl Error {
+    fn violation(reason: &'static str) -> TransportError {
+        TransportError::new(Code::PROTOCOL_VIOLATION, reason)
+    }
+
+    /// A frame of an extension that we did not offer is one that we do not know (RFC 9000 §12.4).
+    fn unknown(ty: u64) -> TransportError {
+        TransportError::new(Code::FRAME_ENCODING_ERROR, "an unknown frame type").in_frame(ty)
+    }
+}

@@ -1,0 +1,245 @@
+//! The cryptographic handshake's bytes and progress: CRYPTO data of the three levels in and out of the
+//! [`Session`], the keys that it hands over, and how far it has come (RFC 9001 §4).
+
+use std::ops::Range;
+
+use super::crypto_stream::CryptoSend;
+use crate::crypto::{HandshakeError, KeyChange, Session};
+use crate::streams::Reassembly;
+use crate::wire::{SpaceId, TransportError, TransportErrorCode, Writer};
+
+/// CRYPTO data beyond what was read in order that is held (RFC 9000 §7.5 asks for 4096 bytes). Client
+/// certificates and long chains fit.
+const MAX_BUFFERED: u64 = 64 * 1024;
+
+/// How far the handshake has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Progress {
+    /// Messages are missing.
+    Running,
+    /// Complete on this side (RFC 9001 §4.1.1).
+    Complete,
+    /// Known to be complete on the other side too (RFC 9001 §4.1.2).
+    Confirmed,
+}
+
+#[derive(Debug, Default)]
+struct Level {
+    send: CryptoSend,
+    receive: Reassembly,
+    /// Nothing more is sent or read.
+    discarded: bool,
+}
+
+/// CRYPTO streams around a session.
+#[derive(Debug)]
+pub(super) struct Handshake {
+    session: Box<dyn Session>,
+    levels: [Level; 3],
+    /// Level of the messages that the session writes.
+    write_level: SpaceId,
+    /// Highest level of which anything was read.
+    read_level: SpaceId,
+    progress: Progress,
+    /// Bytes between session and streams; empty between calls.
+    scratch: Vec<u8>,
+}
+
+fn crypto_error(error: &HandshakeError) -> TransportError {
+    TransportError::new(TransportErrorCode(error.code()), error.to_string())
+        .in_frame(crate::wire::frame::types::CRYPTO)
+}
+
+fn violation(reason: &'static str) -> TransportError {
+    TransportError::new(TransportErrorCode::PROTOCOL_VIOLATION, reason)
+        .in_frame(crate::wire::frame::types::CRYPTO)
+}
+
+impl Handshake {
+    pub(super) fn new(session: Box<dyn Session>) -> Self {
+        Self {
+            session,
+            levels: Default::default(),
+            write_level: SpaceId::Initial,
+            read_level: SpaceId::Initial,
+            progress: Progress::Running,
+            scratch: Vec::new(),
+        }
+    }
+
+    pub(super) fn session(&self) -> &dyn Session {
+        &*self.session
+    }
+
+    #[inline]
+    pub(super) fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    #[inline]
+    pub(super) fn is_complete(&self) -> bool {
+        self.progress >= Progress::Complete
+    }
+
+    #[inline]
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.progress == Progress::Confirmed
+    }
+
+    /// The session says that it is complete: true once.
+    pub(super) fn complete_now(&mut self) -> bool {
+        let now = self.progress == Progress::Running && !self.session.is_handshaking();
+        if now {
+            self.progress = Progress::Complete;
+        }
+        now
+    }
+
+    /// True the first time.
+    pub(super) fn confirm(&mut self) -> bool {
+        let now = self.progress == Progress::Complete;
+        if now {
+            self.progress = Progress::Confirmed;
+        }
+        now
+    }
+
+    fn level(&mut self, space: SpaceId) -> &mut Level {
+        let [initial, handshake, data] = &mut self.levels;
+        match space {
+            SpaceId::Initial => initial,
+            SpaceId::Handshake => handshake,
+            SpaceId::Data => data,
+        }
+    }
+
+    /// CRYPTO data arrived.
+    ///
+    /// # Errors
+    /// CRYPTO_BUFFER_EXCEEDED, PROTOCOL_VIOLATION, or whatever the session finds wrong.
+    pub(super) fn on_crypto(
+        &mut self,
+        space: SpaceId,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), TransportError> {
+        let read_level = self.read_level;
+        let level = self.level(space);
+        if level.discarded {
+            return Ok(());
+        }
+        let end = offset + data.len() as u64;
+        if end.saturating_sub(level.receive.base()) > MAX_BUFFERED {
+            return Err(TransportError::new(
+                TransportErrorCode::CRYPTO_BUFFER_EXCEEDED,
+                "handshake data too far ahead",
+            )
+            .in_frame(crate::wire::frame::types::CRYPTO));
+        }
+        if space < read_level && end > level.receive.highest() {
+            return Err(violation("new handshake data at an old encryption level"));
+        }
+        level.receive.insert(offset, data);
+        self.read(space)
+    }
+
+    fn read(&mut self, space: SpaceId) -> Result<(), TransportError> {
+        while let Some(chunk) = self.level(space).receive.read_chunk(usize::MAX) {
+            if space > self.read_level {
+                let below = self.read_level;
+                let level = self.level(below);
+                if level.receive.highest() > level.receive.base() {
+                    return Err(violation(
+                        "handshake data missing at an old encryption level",
+                    ));
+                }
+                self.read_level = space;
+            }
+            self.session
+                .read_handshake(&chunk)
+                .map_err(|error| crypto_error(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Lets the session write; `on_keys` gets keys as they come.
+    pub(super) fn write(&mut self, mut on_keys: impl FnMut(KeyChange)) {
+        loop {
+            let change = self.session.write_handshake(&mut self.scratch);
+            if change.is_none() && self.scratch.is_empty() {
+                return;
+            }
+            let bytes = core::mem::take(&mut self.scratch);
+            let level = self.write_level;
+            self.level(level).send.write(&bytes);
+            self.scratch = bytes;
+            self.scratch.clear();
+            if let Some(change) = change {
+                self.write_level = match &change {
+                    KeyChange::Handshake(_) => SpaceId::Handshake,
+                    KeyChange::OneRtt(..) => SpaceId::Data,
+                };
+                on_keys(change);
+            }
+        }
+    }
+
+    /// True if CRYPTO data of this level is to be sent.
+    #[inline]
+    pub(super) fn can_send(&self, space: SpaceId) -> bool {
+        let [initial, handshake, data] = &self.levels;
+        match space {
+            SpaceId::Initial => initial.send.can_send(),
+            SpaceId::Handshake => handshake.send.can_send(),
+            SpaceId::Data => data.send.can_send(),
+        }
+    }
+
+    /// Writes one CRYPTO frame with as much as fits; the range of the stream that it carries.
+    pub(super) fn write_frame(&mut self, space: SpaceId, w: &mut Writer<'_>) -> Option<Range<u64>> {
+        // Type, offset and length at their longest: 1 + 8 + 2 bytes.
+        let room = w.remaining().checked_sub(11).filter(|&room| room >= 16)?;
+        let send = &mut self.level(space).send;
+        let range = send.poll(room)?;
+        let len = (range.end - range.start) as usize;
+        let written = w.all_or_nothing(|w| {
+            w.put_varint(crate::wire::frame::types::CRYPTO)?;
+            w.put_varint(range.start)?;
+            w.put_varint(len as u64)?;
+            let place = w.take(len)?;
+            send.copy(&range, place);
+            Ok(())
+        });
+        match written {
+            Ok(()) => Some(range),
+            Err(_) => {
+                send.on_loss(range);
+                None
+            }
+        }
+    }
+
+    pub(super) fn on_ack(&mut self, space: SpaceId, range: Range<u64>) {
+        self.level(space).send.on_ack(range);
+    }
+
+    pub(super) fn on_loss(&mut self, space: SpaceId, range: Range<u64>) {
+        let level = self.level(space);
+        if !level.discarded {
+            level.send.on_loss(range);
+        }
+    }
+
+    /// What was sent and not acknowledged is due again.
+    pub(super) fn resend(&mut self, space: SpaceId) {
+        self.level(space).send.resend();
+    }
+
+    /// The level's keys go: nothing of it is sent or read any more.
+    pub(super) fn discard(&mut self, space: SpaceId) {
+        *self.level(space) = Level {
+            discarded: true,
+            ..Level::default()
+        };
+    }
+}

@@ -1,0 +1,89 @@
+//! When silence ends a connection, and what is said to prevent it (RFC 9000 §10.1).
+
+use super::timers::{Timer, Timers};
+use crate::{Duration, Instant};
+
+/// Idle timeout and keep-alive.
+#[derive(Debug)]
+pub(super) struct Idle {
+    /// The lesser of both sides' timeouts. `None`: never.
+    timeout: Option<Duration>,
+    keep_alive: Option<Duration>,
+    /// Something ack-eliciting was sent since a packet was last received: only the first restarts the timer.
+    sent_since_received: bool,
+}
+
+impl Idle {
+    pub(super) const fn new(timeout: Option<Duration>, keep_alive: Option<Duration>) -> Self {
+        Self {
+            timeout,
+            keep_alive,
+            sent_since_received: false,
+        }
+    }
+
+    /// The peer's `max_idle_timeout`; zero: it has none.
+    pub(super) fn on_peer_timeout(&mut self, peer: Duration) {
+        if !peer.is_zero() {
+            self.timeout = Some(self.timeout.map_or(peer, |own| own.min(peer)));
+        }
+    }
+
+    /// A packet arrived and opened. `pto` is the current probe timeout: three of them are always waited.
+    pub(super) fn on_received(&mut self, now: Instant, pto: Duration, timers: &mut Timers) {
+        self.sent_since_received = false;
+        self.restart(now, pto, timers);
+    }
+
+    /// Something ack-eliciting was sent.
+    #[inline]
+    pub(super) fn on_sent(&mut self, now: Instant, pto: Duration, timers: &mut Timers) {
+        if !self.sent_since_received {
+            self.sent_since_received = true;
+            self.restart(now, pto, timers);
+        }
+    }
+
+    fn restart(&mut self, now: Instant, pto: Duration, timers: &mut Timers) {
+        let timeout = self.timeout.map(|t| t.max(pto.saturating_mul(3)));
+        timers.assign(Timer::Idle, timeout.map(|t| now + t));
+        timers.assign(Timer::KeepAlive, self.keep_alive.map(|t| now + t));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PTO: Duration = Duration::from_millis(100);
+
+    #[test]
+    fn the_lesser_timeout_counts_but_never_less_than_three_ptos() {
+        let mut timers = Timers::default();
+        let mut idle = Idle::new(Some(Duration::from_secs(30)), None);
+        idle.on_peer_timeout(Duration::ZERO);
+        idle.on_received(Instant::ZERO, PTO, &mut timers);
+        assert_eq!(timers.get(Timer::Idle), Some(Instant::from_millis(30_000)));
+        idle.on_peer_timeout(Duration::from_millis(50));
+        idle.on_received(Instant::ZERO, PTO, &mut timers);
+        assert_eq!(timers.get(Timer::Idle), Some(Instant::from_millis(300)));
+        assert_eq!(timers.get(Timer::KeepAlive), None);
+    }
+
+    #[test]
+    fn only_the_first_packet_after_a_reception_restarts_the_timer() {
+        let mut timers = Timers::default();
+        let mut idle = Idle::new(
+            Some(Duration::from_secs(1)),
+            Some(Duration::from_millis(400)),
+        );
+        idle.on_received(Instant::ZERO, PTO, &mut timers);
+        idle.on_sent(Instant::from_millis(10), PTO, &mut timers);
+        idle.on_sent(Instant::from_millis(20), PTO, &mut timers);
+        assert_eq!(timers.get(Timer::Idle), Some(Instant::from_millis(1010)));
+        assert_eq!(
+            timers.get(Timer::KeepAlive),
+            Some(Instant::from_millis(410))
+        );
+    }
+}

@@ -1,0 +1,215 @@
+//! The keys in force, and packet protection with them: header mask and payload in one step (RFC 9001 §5).
+
+use crate::crypto::{Keys, OneRttKeys, OpenFailure, Phase, SAMPLE_LEN, SealFailure};
+use crate::wire::packet::{PlainHeader, Protected, SAMPLE_OFFSET, Started};
+use crate::wire::{SpaceId, TransportError, TransportErrorCode};
+use crate::{Duration, Instant};
+
+/// Keys of the three levels, as far as they have come and not gone.
+#[derive(Debug, Default)]
+pub(super) struct LevelKeys {
+    pub(super) initial: Option<Keys>,
+    pub(super) handshake: Option<Keys>,
+    pub(super) one_rtt: Option<OneRttKeys>,
+}
+
+/// A packet that opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenedPacket {
+    pub(super) number: u64,
+    /// Where its frames start, and how many bytes they are.
+    pub(super) payload_at: usize,
+    pub(super) payload_len: usize,
+    pub(super) reserved_bits_ok: bool,
+    /// Key phases since the handshake; 0 for long headers.
+    pub(super) generation: u64,
+    /// The peer began a key phase with it.
+    pub(super) peer_updated: bool,
+}
+
+/// A packet that did not.
+#[derive(Clone, Debug)]
+pub(super) enum Unopened {
+    /// No keys, or not authentic: dropped.
+    Dropped,
+    /// The connection ends.
+    Fatal(TransportError),
+}
+
+fn aead_limit() -> TransportError {
+    TransportError::new(
+        TransportErrorCode::AEAD_LIMIT_REACHED,
+        "too many packets under one key",
+    )
+}
+
+impl LevelKeys {
+    /// True if packets of this space can be sealed and opened.
+    #[inline]
+    pub(super) fn has(&self, space: SpaceId) -> bool {
+        match space {
+            SpaceId::Initial => self.initial.is_some(),
+            SpaceId::Handshake => self.handshake.is_some(),
+            SpaceId::Data => self.one_rtt.is_some(),
+        }
+    }
+
+    fn long(&self, space: SpaceId) -> Option<&Keys> {
+        match space {
+            SpaceId::Initial => self.initial.as_ref(),
+            SpaceId::Handshake => self.handshake.as_ref(),
+            SpaceId::Data => None,
+        }
+    }
+
+    /// Bytes that sealing adds.
+    #[inline]
+    pub(super) fn tag_len(&self, space: SpaceId) -> usize {
+        match (space, &self.one_rtt) {
+            (SpaceId::Data, Some(keys)) => keys.tag_len(),
+            _ => self
+                .long(space)
+                .map_or(crate::wire::packet::TAG_LEN, |k| k.local.packet.tag_len()),
+        }
+    }
+
+    /// Opens a packet in place. `expected` is one more than the largest number opened in its space.
+    #[inline]
+    pub(super) fn open(
+        &mut self,
+        now: Instant,
+        pto: Duration,
+        expected: u64,
+        found: &Protected,
+        packet: &mut [u8],
+    ) -> Result<OpenedPacket, Unopened> {
+        let space = found.ty.space();
+        let short = !found.ty.is_long();
+        let sample = found.sample().ok_or(Unopened::Dropped)?;
+        let sample: &[u8; SAMPLE_LEN] = packet
+            .get(sample)
+            .and_then(|s| s.first_chunk())
+            .ok_or(Unopened::Dropped)?;
+        let mask = match (short, &self.one_rtt) {
+            (true, Some(keys)) => keys.mask_received(sample),
+            (true, None) => return Err(Unopened::Dropped),
+            (false, _) => {
+                let keys = self.long(space).ok_or(Unopened::Dropped)?;
+                keys.remote.header.mask(sample)
+            }
+        };
+        unmask(packet, found.number_at, mask, short).ok_or(Unopened::Dropped)?;
+        let header = PlainHeader::decode(packet, found).map_err(|_| Unopened::Dropped)?;
+        let number = header.number.expand(expected);
+        let packet = packet.get_mut(..found.len).ok_or(Unopened::Dropped)?;
+        let (len, generation, peer_updated) = match (short, &mut self.one_rtt) {
+            (true, Some(keys)) => {
+                let phase = Phase(header.key_phase);
+                let opened = keys
+                    .open(now, pto, phase, number, packet, header.payload_at)
+                    .map_err(|failure| match failure {
+                        OpenFailure::LimitReached(_) => Unopened::Fatal(aead_limit()),
+                        OpenFailure::Unauthentic | OpenFailure::KeysGone => Unopened::Dropped,
+                    })?;
+                (opened.len, opened.generation, opened.peer_updated)
+            }
+            _ => {
+                let keys = self.long(space).ok_or(Unopened::Dropped)?;
+                let opened = keys.remote.packet.open(number, packet, header.payload_at);
+                (opened.map_err(|_| Unopened::Dropped)?, 0, false)
+            }
+        };
+        Ok(OpenedPacket {
+            number,
+            payload_at: header.payload_at,
+            payload_len: len,
+            reserved_bits_ok: header.reserved_bits_ok,
+            generation,
+            peer_updated,
+        })
+    }
+
+    /// Seals a finished packet in place: payload, then header mask.
+    #[inline]
+    pub(super) fn seal(
+        &mut self,
+        space: SpaceId,
+        number: u64,
+        started: &Started,
+        packet: &mut [u8],
+    ) -> Result<(), TransportError> {
+        let internal = || {
+            TransportError::new(
+                TransportErrorCode::INTERNAL_ERROR,
+                "a packet could not be sealed",
+            )
+        };
+        let header_len = started.payload_at() - started.start();
+        let number_at = started.number_at() - started.start();
+        let sample = |packet: &[u8]| -> Option<[u8; SAMPLE_LEN]> {
+            packet
+                .get(number_at + SAMPLE_OFFSET..)?
+                .first_chunk()
+                .copied()
+        };
+        let mask = match (space, &mut self.one_rtt) {
+            (SpaceId::Data, Some(keys)) => {
+                keys.seal(number, packet, header_len)
+                    .map_err(|failure| match failure {
+                        SealFailure::LimitReached(_) => aead_limit(),
+                        SealFailure::Buffer(_) => internal(),
+                    })?;
+                keys.mask_sent(&sample(packet).ok_or_else(internal)?)
+            }
+            _ => {
+                let keys = self.long(space).ok_or_else(internal)?;
+                keys.local
+                    .packet
+                    .seal(number, packet, header_len)
+                    .map_err(|_| internal())?;
+                keys.local
+                    .header
+                    .mask(&sample(packet).ok_or_else(internal)?)
+            }
+        };
+        mask_header(packet, number_at, mask, space == SpaceId::Data);
+        Ok(())
+    }
+}
+
+/// The bits of the first byte that are masked (RFC 9001 §5.4.1).
+const fn first_byte_bits(short: bool) -> u8 {
+    if short { 0x1f } else { 0x0f }
+}
+
+/// Takes the mask off a header; the number's length shows only under it.
+#[inline]
+fn unmask(packet: &mut [u8], number_at: usize, mask: [u8; 5], short: bool) -> Option<()> {
+    let [first_mask, number_mask @ ..] = mask;
+    let first = packet.first_mut()?;
+    *first ^= first_mask & first_byte_bits(short);
+    let len = usize::from(*first & 3) + 1;
+    let number = packet.get_mut(number_at..number_at + len)?;
+    number
+        .iter_mut()
+        .zip(number_mask)
+        .for_each(|(byte, mask)| *byte ^= mask);
+    Some(())
+}
+
+/// Puts the mask on.
+#[inline]
+fn mask_header(packet: &mut [u8], number_at: usize, mask: [u8; 5], short: bool) {
+    let [first_mask, number_mask @ ..] = mask;
+    let Some(first) = packet.first_mut() else {
+        return;
+    };
+    let len = usize::from(*first & 3) + 1;
+    *first ^= first_mask & first_byte_bits(short);
+    if let Some(number) = packet.get_mut(number_at..number_at + len) {
+        number
+            .iter_mut()
+            .zip(number_mask)
+            .for_each(|(byte, mask)| *byte ^= mask);
+    }
+}

@@ -1,0 +1,139 @@
+//! The handshake's progress and what follows from it: keys that come and go, parameters that apply.
+
+use super::handshake::Progress;
+use super::{Connection, Event, of, parameters};
+use crate::ack::AckRequest;
+use crate::crypto::{KeyChange, OneRttKeys, ResetToken};
+use crate::wire::{SpaceId, TransportError, TransportErrorCode};
+use crate::{Duration, Instant};
+
+impl Connection {
+    /// CRYPTO data arrived.
+    pub(super) fn on_crypto(
+        &mut self,
+        now: Instant,
+        space: SpaceId,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), TransportError> {
+        self.handshake.on_crypto(space, offset, data)?;
+        self.drive_handshake(now)
+    }
+
+    /// Lets the session write, takes its keys, and acts on what it has learnt.
+    pub(super) fn drive_handshake(&mut self, now: Instant) -> Result<(), TransportError> {
+        let keys = &mut self.keys;
+        let recovery = &mut self.recovery;
+        let update_after = self.config.key_update_after;
+        self.handshake.write(|change| match change {
+            KeyChange::Handshake(new) => {
+                keys.handshake = Some(new);
+                recovery.on_handshake_keys();
+            }
+            KeyChange::OneRtt(new, source) => {
+                let mut new = OneRttKeys::new(new, source);
+                new.update_after(update_after);
+                keys.one_rtt = Some(new);
+            }
+        });
+        if self.parameters.peer.is_none()
+            && let Some(bytes) = self.handshake.session().peer_transport_parameters()
+        {
+            self.parameters.read(bytes, self.side.peer())?;
+            self.on_peer_parameters(now);
+            self.events.push_back(Event::HandshakeDataReady);
+        }
+        if self.handshake.complete_now() {
+            self.on_complete(now)?;
+        }
+        Ok(())
+    }
+
+    fn on_peer_parameters(&mut self, now: Instant) {
+        let Some(peer) = &self.parameters.peer else {
+            return;
+        };
+        self.streams.set_peer_limits(parameters::peer_limits(peer));
+        self.idle.on_peer_timeout(peer.max_idle_timeout);
+        self.route.mtud.set_peer_limit(peer.max_udp_payload_size);
+        self.ack_request = AckRequest::new(peer.max_ack_delay, peer.min_ack_delay);
+        self.recovery.set_max_ack_delay(peer.max_ack_delay);
+        self.control
+            .local_ids
+            .on_peer_limit(peer.active_connection_id_limit);
+        if let Some(token) = peer.stateless_reset_token {
+            self.control
+                .remote_ids
+                .set_first_token(ResetToken::new(token));
+        }
+        if self.feedback.offered()
+            && let Some(kinds) = &peer.explicit_feedback
+        {
+            self.feedback.negotiate(kinds.as_slice());
+        }
+        self.route.on_mtu_change(now);
+    }
+
+    fn on_complete(&mut self, now: Instant) -> Result<(), TransportError> {
+        if self.parameters.peer.is_none() {
+            // RFC 9001 §8.2: missing_extension.
+            return Err(TransportError::new(
+                TransportErrorCode::crypto(109),
+                "the peer sent no transport parameters",
+            ));
+        }
+        self.events.push_back(Event::Connected);
+        self.issue_ids();
+        if self.side.is_server() {
+            self.control.send_handshake_done();
+            self.on_confirmed(now);
+        }
+        Ok(())
+    }
+
+    /// The handshake is confirmed (RFC 9001 §4.1.2).
+    pub(super) fn on_confirmed(&mut self, now: Instant) {
+        if !self.handshake.confirm() {
+            return;
+        }
+        self.discard(now, SpaceId::Handshake);
+        self.recovery.on_handshake_confirmed();
+        if let Some(keys) = &mut self.keys.one_rtt {
+            keys.on_confirmed();
+        }
+        self.events.push_back(Event::Confirmed);
+    }
+
+    /// Keys of `space` go, with all that waits for them (RFC 9001 §4.9).
+    pub(super) fn discard(&mut self, now: Instant, space: SpaceId) {
+        let keys = match space {
+            SpaceId::Initial => &mut self.keys.initial,
+            SpaceId::Handshake => &mut self.keys.handshake,
+            SpaceId::Data => return,
+        };
+        if keys.take().is_none() {
+            return;
+        }
+        self.handshake.discard(space);
+        *of(&mut self.probes, space) = 0;
+        self.recovery.drain(now, space, |_, _| {});
+    }
+
+    /// Gives the peer as many of our connection ids as it stores.
+    pub(super) fn issue_ids(&mut self) {
+        while let Some(id) = self.control.local_ids.issue(&mut self.random) {
+            self.routing.push_back(super::Routing::Add(id));
+        }
+    }
+
+    /// The current probe timeout, without backoff.
+    #[inline]
+    pub(super) fn pto(&self) -> Duration {
+        self.recovery.pto()
+    }
+
+    #[inline]
+    pub(super) fn is_complete(&self) -> bool {
+        self.handshake.progress() >= Progress::Complete
+    }
+}

@@ -1,0 +1,419 @@
+//! One packet: its header, what each part puts into it, its seal, and the record of it.
+
+use core::ops::Range;
+
+use super::carried::Carried;
+use super::control::ControlFrame;
+use super::parameters::ACK_DELAY_EXPONENT;
+use super::transmit::Permit;
+use super::{Connection, of};
+use crate::recovery::{Recovery, SentPacket};
+use crate::wire::frame::AckFrequency;
+use crate::wire::packet::{Header, MIN_INITIAL_DATAGRAM, Started, TruncatedNumber};
+use crate::wire::{ConnectionId, Frame, SpaceId, Writer};
+use crate::{Ecn, Instant};
+use pathmark_cc::{PacketState, Sent};
+
+/// A datagram with less room than this gets no further packet.
+pub(super) const MIN_PACKET_ROOM: usize = 128;
+/// A 1-RTT packet that ends this close to its datagram's end is filled up, so that a batch can go on.
+const FILL_UP: usize = 64;
+
+/// A datagram under construction.
+#[derive(Debug)]
+pub(super) struct Building<'a> {
+    pub(super) w: Writer<'a>,
+    pub(super) permit: Permit,
+    /// Bytes of the shim at its front.
+    shim: usize,
+    /// It has an Initial packet that wants it to be of full size (RFC 9000 §14.1).
+    initial: bool,
+    /// It has a packet with a long header.
+    long: bool,
+    /// It has something ack-eliciting.
+    eliciting: bool,
+}
+
+impl<'a> Building<'a> {
+    pub(super) const fn new(room: &'a mut [u8], permit: Permit) -> Self {
+        Self {
+            w: Writer::new(room),
+            permit,
+            shim: 0,
+            initial: false,
+            long: false,
+            eliciting: false,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.w.position()
+    }
+
+    pub(super) const fn is_data_only(&self) -> bool {
+        !self.long
+    }
+
+    pub(super) const fn is_eliciting(&self) -> bool {
+        self.eliciting
+    }
+}
+
+/// A packet that was started.
+pub(super) struct Open {
+    pub(super) space: SpaceId,
+    pub(super) number: u64,
+    pub(super) started: Started,
+    /// Where the datagram's room ends; the writer's limit keeps the tag free.
+    end: usize,
+    tag_len: usize,
+}
+
+/// What went into a packet.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    pub(super) carried: Carried,
+    pub(super) eliciting: bool,
+    pub(super) padded: bool,
+    pub(super) mtu_probe: bool,
+    pub(super) off_path: bool,
+    pub(super) shim: usize,
+    pub(super) ecn: Ecn,
+}
+
+impl Connection {
+    /// Puts a packet of `space` into the datagram; `more`: others are to follow. False if there was nothing to
+    /// put into it, or no room.
+    pub(super) fn packet(
+        &mut self,
+        now: Instant,
+        space: SpaceId,
+        building: &mut Building<'_>,
+        more: bool,
+    ) -> bool {
+        let start = building.w.position();
+        let all = building.permit == Permit::All;
+        let probe = self.probe_index(space);
+        if space == SpaceId::Data && start == 0 && all && self.wants_eliciting(now) {
+            building.shim = self.reserve_shim(now, probe, &mut building.w);
+        }
+        let dcid = self.control.remote_ids.current().id;
+        let Some(open) = self.start_packet(space, &dcid, &mut building.w) else {
+            building.w.truncate(start);
+            return false;
+        };
+        let mut contents = Contents {
+            shim: building.shim,
+            ..Contents::default()
+        };
+        self.write_acks(now, space, &mut building.w, all, &mut contents);
+        if all {
+            self.write_eliciting(now, space, &mut building.w, &mut contents);
+            if !contents.eliciting && (probe.is_some() || building.shim > 0) {
+                contents.eliciting = Frame::Ping.encode(&mut building.w).is_ok();
+            }
+        }
+        if building.w.position() == open.started.payload_at() {
+            building.w.truncate(start);
+            return false;
+        }
+        building.eliciting |= contents.eliciting;
+        building.long |= space != SpaceId::Data;
+        building.initial |=
+            space == SpaceId::Initial && (contents.eliciting || self.side.is_client());
+        let crowded = building.w.remaining() < MIN_PACKET_ROOM;
+        if !more || crowded {
+            self.pad(building, &open, &mut contents);
+        }
+        contents.ecn = self.ecn_of(building);
+        self.finish_packet(now, open, contents, &mut building.w)
+            .is_some()
+    }
+
+    fn probe_index(&mut self, space: SpaceId) -> Option<u8> {
+        let left = *of(&mut self.probes, space);
+        (left > 0).then(|| Recovery::<Carried>::PROBES.saturating_sub(left))
+    }
+
+    /// True if a 1-RTT packet would hold something ack-eliciting.
+    pub(super) fn wants_eliciting(&mut self, now: Instant) -> bool {
+        self.probe_index(SpaceId::Data).is_some()
+            || self.handshake.can_send(SpaceId::Data)
+            || self.wants_data(now)
+    }
+
+    /// Keeps room for the shim at the front of a datagram, if it is to have one, and fills it.
+    pub(super) fn reserve_shim(
+        &mut self,
+        now: Instant,
+        probe: Option<u8>,
+        w: &mut Writer<'_>,
+    ) -> usize {
+        let len = self.feedback.shim_len();
+        if len == 0 || !self.is_complete() || !self.route.plain.wants_shim(now, probe) {
+            return 0;
+        }
+        let Ok(room) = w.take(len) else {
+            return 0;
+        };
+        self.feedback.fill(&self.route.controller.request(), room);
+        len
+    }
+
+    /// The ECN field of the datagram as it stands.
+    pub(super) fn ecn_of(&self, building: &Building<'_>) -> Ecn {
+        if building.long {
+            return Ecn::NotEct;
+        }
+        let signal = self.feedback.signal();
+        if !building.eliciting && signal.is_some_and(|s| s.ecn().is_some()) {
+            return Ecn::NotEct;
+        }
+        self.route.ecn(signal)
+    }
+
+    /// Writes a header, and keeps room for the tag.
+    pub(super) fn start_packet(
+        &mut self,
+        space: SpaceId,
+        dcid: &ConnectionId,
+        w: &mut Writer<'_>,
+    ) -> Option<Open> {
+        let detector = self.recovery.space(space);
+        let mut full = detector.sent().next_number();
+        if space == SpaceId::Data && full == self.skip_number {
+            full += 1;
+        }
+        let number = TruncatedNumber::new(full, detector.largest_acked());
+        let dcid = *dcid;
+        let scid = self.handshake_id();
+        let header = match space {
+            SpaceId::Initial => Header::Initial {
+                dcid,
+                scid,
+                token: &self.parameters.token,
+                number,
+            },
+            SpaceId::Handshake => Header::Handshake { dcid, scid, number },
+            SpaceId::Data => Header::OneRtt {
+                dcid,
+                number,
+                key_phase: self.keys.one_rtt.as_ref()?.phase().0,
+                spin: false,
+            },
+        };
+        let tag_len = self.keys.tag_len(space);
+        let end = w.limit();
+        let started = header.encode(w).ok()?;
+        w.set_limit(end.checked_sub(tag_len)?);
+        Some(Open {
+            space,
+            number: full,
+            started,
+            end,
+            tag_len,
+        })
+    }
+
+    fn handshake_id(&self) -> ConnectionId {
+        self.control.handshake_id
+    }
+
+    /// ACK and, beside it, FEEDBACK.
+    fn write_acks(
+        &mut self,
+        now: Instant,
+        space: SpaceId,
+        w: &mut Writer<'_>,
+        more_to_come: bool,
+        contents: &mut Contents,
+    ) {
+        let received = of(&mut self.received, space);
+        if !received.delay.news() {
+            return;
+        }
+        // Beside data, half the packet has to do.
+        let limit = if more_to_come && space == SpaceId::Data {
+            w.remaining() / 2
+        } else {
+            w.remaining()
+        };
+        contents.carried.acked = received.write_ack(now, w, ACK_DELAY_EXPONENT, limit);
+        if space == SpaceId::Data && self.feedback.offered() {
+            self.feedback.write_frames(w);
+        }
+    }
+
+    /// All that asks for an acknowledgement.
+    fn write_eliciting(
+        &mut self,
+        now: Instant,
+        space: SpaceId,
+        w: &mut Writer<'_>,
+        contents: &mut Contents,
+    ) {
+        let start = w.position();
+        if space == SpaceId::Data {
+            contents.padded |= self.write_path_frames(now, w);
+        }
+        while let Some(range) = self.handshake.write_frame(space, w) {
+            contents.carried.add_crypto(range);
+        }
+        if space == SpaceId::Data && self.is_complete() {
+            let carried = &mut contents.carried;
+            if self.control.is_due() {
+                self.control
+                    .write(w, &*self.endpoint_key, |frame| carried.add_control(frame));
+            }
+            self.write_ack_request(now, w, carried);
+            contents.carried.streams = self.streams.write_frames(now, w);
+        }
+        contents.eliciting |= w.position() > start;
+    }
+
+    /// ACK_FREQUENCY, when what is wanted has changed.
+    fn write_ack_request(&mut self, now: Instant, w: &mut Writer<'_>, carried: &mut Carried) {
+        let detector = self.recovery.space(SpaceId::Data);
+        let mtu = u64::from(self.route.mtud.mtu().max(1));
+        let window = self.route.controller.window() / mtu;
+        let Some(frequency) = self.ack_request.poll(
+            now,
+            self.recovery.rtt().srtt(),
+            None,
+            window,
+            detector.reordering().packets(),
+        ) else {
+            return;
+        };
+        let frame = Frame::AckFrequency(AckFrequency {
+            sequence: frequency.sequence,
+            ack_eliciting_threshold: frequency.threshold,
+            max_ack_delay: frequency.max_ack_delay,
+            reordering_threshold: frequency.reordering,
+        });
+        if frame.encode(w).is_ok() {
+            carried.add_control(ControlFrame::AckFrequency(frequency.sequence));
+        } else {
+            self.ack_request.on_lost(frequency.sequence);
+        }
+        self.recovery
+            .set_max_ack_delay(self.ack_request.max_ack_delay());
+    }
+
+    /// Padding at the end of a datagram's last packet.
+    fn pad(&mut self, building: &mut Building<'_>, open: &Open, contents: &mut Contents) {
+        let w = &mut building.w;
+        let full = MIN_INITIAL_DATAGRAM.min(open.end) - open.tag_len;
+        let missing = if building.initial || contents.padded {
+            full.saturating_sub(w.position())
+        } else if open.space == SpaceId::Data
+            && w.remaining() <= FILL_UP
+            && contents.eliciting
+            && self.streams.wants_to_send()
+        {
+            w.remaining()
+        } else {
+            0
+        };
+        contents.padded = missing > 0 && w.put_zeros(missing).is_ok();
+    }
+
+    /// Seals the packet and records it. `None` if that failed, which ends the connection.
+    pub(super) fn finish_packet(
+        &mut self,
+        now: Instant,
+        open: Open,
+        contents: Contents,
+        w: &mut Writer<'_>,
+    ) -> Option<Range<usize>> {
+        w.set_limit(open.end);
+        let range = open.started.finish(w, open.tag_len).ok()?;
+        let packet = w.range_mut(range.clone())?;
+        if let Err(error) = self
+            .keys
+            .seal(open.space, open.number, &open.started, packet)
+        {
+            self.fail(now, error);
+            return None;
+        }
+        self.record(now, &open, contents, range.len());
+        Some(range)
+    }
+
+    fn record(&mut self, now: Instant, open: &Open, contents: Contents, len: usize) {
+        let Open { space, number, .. } = *open;
+        let Contents {
+            carried,
+            eliciting,
+            padded,
+            mtu_probe,
+            off_path,
+            shim,
+            ecn,
+        } = contents;
+        let size = u16::try_from(len + shim).unwrap_or(u16::MAX);
+        let in_flight = (eliciting || padded) && !off_path;
+        let mut packet = SentPacket {
+            sent_at: now,
+            state: PacketState::default(),
+            size,
+            ack_eliciting: eliciting,
+            in_flight,
+            shim: shim > 0,
+            mtu_probe,
+            off_path,
+            ecn,
+            frames: carried,
+        };
+        self.stats.packets_sent += 1;
+        if space == SpaceId::Data && number > self.skip_number {
+            // Each gap twice the one before: found early, and costs little.
+            self.skip_number = number + number.max(64) + self.random.below(64);
+        }
+        if in_flight {
+            self.route.pacer.on_sent(now, u64::from(size));
+            self.route.last_sent = Some(now);
+            if space == SpaceId::Data {
+                packet.state = self.tell_sent(now, number, u64::from(size));
+            }
+        }
+        if space == SpaceId::Data && !off_path {
+            self.route.ecn.on_sent(ecn);
+            if eliciting && !mtu_probe {
+                self.route.plain.on_sent(number, shim > 0);
+            }
+            if shim > 0 || (eliciting && self.feedback.signal().is_some_and(|s| s.ecn().is_some()))
+            {
+                self.feedback.on_sent(number);
+            }
+            self.stats.shims_sent += u64::from(shim > 0);
+        }
+        self.recovery.on_sent(space, number, packet);
+        if eliciting {
+            let probes = of(&mut self.probes, space);
+            *probes = probes.saturating_sub(1);
+            let pto = self.pto();
+            self.idle.on_sent(now, pto, &mut self.timers);
+        }
+        if space == SpaceId::Handshake && self.side.is_client() {
+            // RFC 9001 §4.9.1.
+            self.discard(now, SpaceId::Initial);
+        }
+    }
+
+    /// Tells the controller of a packet that counts towards bytes in flight.
+    fn tell_sent(&mut self, now: Instant, packet_number: u64, bytes: u64) -> PacketState {
+        let in_flight = self.recovery.bytes_in_flight() + bytes;
+        let mtu = u64::from(self.route.mtud.mtu());
+        if in_flight + mtu > self.route.controller.window() {
+            self.recovery.note_window_limited();
+        }
+        let sent = Sent {
+            packet_number,
+            bytes,
+            in_flight,
+            limit: self.streams.limit(),
+        };
+        self.route.controller.on_sent(now, &sent)
+    }
+}

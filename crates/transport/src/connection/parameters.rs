@@ -1,0 +1,129 @@
+//! Transport parameters: ours from the configuration, the peer's checked against what its packets said.
+
+use crate::config::TransportConfig;
+use crate::crypto::{Random, ResetToken, Side};
+use crate::streams::PeerLimits;
+use crate::wire::transport_parameters::{Grease, HandshakeIds, SignalKinds};
+use crate::wire::{ConnectionId, TransportError, TransportErrorCode, TransportParameters};
+
+/// Unit of ACK delays that we send: 2^3 µs, the default.
+pub(super) const ACK_DELAY_EXPONENT: u8 = 3;
+
+/// What a server says of the ids that led to it, and a client does not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ServerIds {
+    pub(super) original_destination: ConnectionId,
+    pub(super) retry_source: Option<ConnectionId>,
+    pub(super) reset_token: ResetToken,
+}
+
+/// Parameters and connection ids of the handshake.
+#[derive(Clone, Debug)]
+pub(super) struct Parameters {
+    /// The peer's, once they are read.
+    pub(super) peer: Option<TransportParameters>,
+    /// Ids that the peer's parameters must name.
+    pub(super) seen: HandshakeIds,
+    /// The peer's packets carry its own choice of id from its first on.
+    pub(super) peer_id_known: bool,
+    /// Token for Initial packets: from a Retry, or of an earlier connection. Clients only.
+    pub(super) token: Vec<u8>,
+}
+
+impl Parameters {
+    pub(super) const fn new(seen: HandshakeIds, peer_id_known: bool, token: Vec<u8>) -> Self {
+        Self {
+            peer: None,
+            seen,
+            peer_id_known,
+            token,
+        }
+    }
+
+    /// Reads and checks the peer's.
+    ///
+    /// # Errors
+    /// TRANSPORT_PARAMETER_ERROR.
+    pub(super) fn read(
+        &mut self,
+        bytes: &[u8],
+        peer: Side,
+    ) -> Result<&TransportParameters, TransportError> {
+        let parameters = TransportParameters::decode(bytes, peer)?;
+        parameters.authenticate(peer, &self.seen)?;
+        Ok(self.peer.insert(parameters))
+    }
+
+    /// The peer's unit of ACK delays, as a power of two in microseconds.
+    #[inline]
+    pub(super) fn peer_ack_delay_exponent(&self) -> u32 {
+        self.peer
+            .as_ref()
+            .map_or(3, |p| p.ack_delay_exponent.into())
+    }
+}
+
+/// What this side says.
+///
+/// # Errors
+/// TRANSPORT_PARAMETER_ERROR, if the configuration holds a value that cannot be sent.
+pub(super) fn local(
+    config: &TransportConfig,
+    source: ConnectionId,
+    server: Option<&ServerIds>,
+    random: &mut Random,
+) -> Result<Vec<u8>, TransportError> {
+    let streams = &config.streams;
+    let kinds: Vec<u8> = config.signals.iter().map(|s| s.kind()).collect();
+    let invalid =
+        |reason: String| TransportError::new(TransportErrorCode::TRANSPORT_PARAMETER_ERROR, reason);
+    let explicit_feedback = if kinds.is_empty() {
+        None
+    } else {
+        Some(SignalKinds::new(&kinds).map_err(|e| invalid(e.to_string()))?)
+    };
+    let parameters = TransportParameters {
+        original_destination_connection_id: server.map(|s| s.original_destination),
+        max_idle_timeout: config.max_idle_timeout.unwrap_or_default(),
+        stateless_reset_token: server.map(|s| *s.reset_token.as_bytes()),
+        max_udp_payload_size: u64::from(config.max_udp_payload_size.max(1200)),
+        initial_max_data: streams.initial_connection_window,
+        initial_max_stream_data_bidi_local: streams.initial_stream_window,
+        initial_max_stream_data_bidi_remote: streams.initial_stream_window,
+        initial_max_stream_data_uni: streams.initial_stream_window,
+        initial_max_streams_bidi: streams.max_bidi_streams,
+        initial_max_streams_uni: streams.max_uni_streams,
+        ack_delay_exponent: ACK_DELAY_EXPONENT,
+        max_ack_delay: config.max_ack_delay,
+        disable_active_migration: server.is_some() && !config.migration,
+        active_connection_id_limit: config.active_connection_id_limit.max(2),
+        initial_source_connection_id: Some(source),
+        retry_source_connection_id: server.and_then(|s| s.retry_source),
+        min_ack_delay: Some(MIN_ACK_DELAY),
+        explicit_feedback,
+        ..TransportParameters::DEFAULT
+    };
+    let grease = Grease {
+        entropy: random.next_u64(),
+        value: random.bytes(),
+        len: u8::try_from(random.below(9)).unwrap_or(0),
+    };
+    parameters
+        .to_vec(Some(&grease))
+        .map_err(|e| invalid(e.to_string()))
+}
+
+/// The least delay of acknowledgements that a peer may ask of us (draft-ietf-quic-ack-frequency §3).
+pub(super) const MIN_ACK_DELAY: core::time::Duration = core::time::Duration::from_millis(1);
+
+/// The peer's limits as the streams want them.
+pub(super) const fn peer_limits(peer: &TransportParameters) -> PeerLimits {
+    PeerLimits {
+        max_data: peer.initial_max_data,
+        max_stream_data_bidi_local: peer.initial_max_stream_data_bidi_local,
+        max_stream_data_bidi_remote: peer.initial_max_stream_data_bidi_remote,
+        max_stream_data_uni: peer.initial_max_stream_data_uni,
+        max_streams_bidi: peer.initial_max_streams_bidi,
+        max_streams_uni: peer.initial_max_streams_uni,
+    }
+}

@@ -1,0 +1,82 @@
+//! What a connection tells of its path, for people and for logs.
+
+use std::net::{IpAddr, SocketAddr};
+
+use pathmark_cc::{Feedback, Metrics};
+
+use super::Connection;
+use super::bounds::BoundShares;
+use crate::path::EcnState;
+use crate::{Duration, Instant};
+
+/// The state of the current path.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PathReport {
+    /// The peer's address.
+    pub remote: SocketAddr,
+    /// Ours, where the driver tells it.
+    pub local: Option<IpAddr>,
+    /// The control law's state.
+    pub controller: Metrics,
+    /// Pace in bytes per second, once there is one.
+    pub pace: Option<u64>,
+    /// Bytes in flight.
+    pub in_flight: u64,
+    /// Latest RTT sample.
+    pub latest_rtt: Option<Duration>,
+    /// Smoothed RTT.
+    pub smoothed_rtt: Option<Duration>,
+    /// RTT variation.
+    pub rtt_variation: Option<Duration>,
+    /// Least RTT.
+    pub min_rtt: Option<Duration>,
+    /// Largest datagram, bytes of UDP payload, shim included.
+    pub mtu: u16,
+    /// Kind of the signal in front of our data, if both sides speak one.
+    pub signal: Option<u8>,
+    /// False once the path was found to swallow datagrams with a shim.
+    pub passes_shims: bool,
+    /// What routers last said, as far as the peer has returned it.
+    pub feedback: Option<Feedback>,
+    /// Identity of the router with the highest load in that feedback.
+    pub router: Option<u16>,
+    /// State of ECN validation.
+    pub ecn: EcnState,
+    /// What bounded the sender, as shares of the connection's time.
+    pub bounded_by: BoundShares,
+    /// The path is validated.
+    pub validated: bool,
+}
+
+impl Connection {
+    /// The current path: algorithm, last feedback, and what keeps the sender from being faster.
+    #[must_use]
+    pub fn path_report(&self, now: Instant) -> PathReport {
+        let rtt = self.recovery.rtt();
+        let feedback = self.last_feedback;
+        let router = match feedback {
+            Some(Feedback::Vcp(vcp)) if vcp.router != 0 => Some(vcp.router),
+            _ => None,
+        };
+        PathReport {
+            remote: self.route.remote,
+            local: self.route.local,
+            controller: self.route.controller.metrics(),
+            pace: self.route.pacer.rate(),
+            in_flight: self.recovery.bytes_in_flight(),
+            latest_rtt: rtt.latest(),
+            smoothed_rtt: rtt.srtt(),
+            rtt_variation: rtt.variation(),
+            min_rtt: rtt.min(),
+            mtu: self.route.mtud.mtu(),
+            signal: self.feedback.signal().map(|s| s.kind()),
+            passes_shims: self.route.plain.passes_shims(),
+            feedback,
+            router,
+            ecn: self.route.ecn.state(),
+            bounded_by: self.bounds.shares(now),
+            validated: self.route.limit.is_validated(),
+        }
+    }
+}

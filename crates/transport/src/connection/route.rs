@@ -1,0 +1,93 @@
+//! The path in use, with everything that is learnt about it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use pathmark_cc::Controller;
+
+use crate::cid::RemoteId;
+use crate::config::TransportConfig;
+use crate::path::{
+    AmplificationLimit, BASE_MTU, EcnValidation, Mtud, PathResponses, PathValidation, PlainPath,
+};
+use crate::recovery::Pacer;
+use crate::{Ecn, Instant, Signal};
+
+/// The current path. A change of path begins with a new one.
+#[derive(Debug)]
+pub(super) struct Route {
+    pub(super) remote: SocketAddr,
+    pub(super) local: Option<IpAddr>,
+    pub(super) limit: AmplificationLimit,
+    pub(super) controller: Box<dyn Controller>,
+    pub(super) pacer: Pacer,
+    pub(super) mtud: Mtud,
+    pub(super) ecn: EcnValidation,
+    /// Does the path let shims pass?
+    pub(super) plain: PlainPath,
+    pub(super) responses: PathResponses,
+    /// While the path is being validated.
+    pub(super) validation: Option<PathValidation>,
+    /// When something that counts towards bytes in flight last left.
+    pub(super) last_sent: Option<Instant>,
+}
+
+impl Route {
+    pub(super) fn new(
+        now: Instant,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        validated: bool,
+        config: &TransportConfig,
+    ) -> Self {
+        let mark = if config.ecn { Ecn::Ect0 } else { Ecn::NotEct };
+        Self {
+            remote,
+            local,
+            limit: if validated {
+                AmplificationLimit::validated()
+            } else {
+                AmplificationLimit::new()
+            },
+            controller: config.controller.build(now, BASE_MTU),
+            pacer: Pacer::new(now, BASE_MTU),
+            mtud: Mtud::new(config.max_mtu),
+            ecn: EcnValidation::new(mark),
+            plain: PlainPath::new(),
+            responses: PathResponses::new(),
+            validation: None,
+            last_sent: None,
+        }
+    }
+
+    /// The ECN field of the next packets. A signal that claims the field has it, whatever validation says.
+    #[inline]
+    pub(super) fn ecn(&self, signal: Option<&dyn Signal>) -> Ecn {
+        signal
+            .and_then(Signal::ecn)
+            .unwrap_or_else(|| self.ecn.mark())
+    }
+
+    /// The datagram size changed: tell those who reckon with it.
+    pub(super) fn on_mtu_change(&mut self, now: Instant) {
+        let mtu = self.mtud.mtu();
+        self.controller.on_mtu(mtu);
+        self.pacer.set_mtu(now, mtu);
+    }
+
+    /// Whether `remote` and `local` (as far as it is known) are this path's.
+    #[inline]
+    pub(super) fn is(&self, remote: SocketAddr, local: Option<IpAddr>) -> bool {
+        self.remote == remote && (self.local.is_none() || local.is_none() || self.local == local)
+    }
+}
+
+/// Another path, over which the peer probes.
+#[derive(Debug)]
+pub(super) struct OffPath {
+    pub(super) remote: SocketAddr,
+    pub(super) local: Option<IpAddr>,
+    pub(super) limit: AmplificationLimit,
+    pub(super) responses: PathResponses,
+    /// The peer's id that our packets over it carry.
+    pub(super) id: RemoteId,
+}

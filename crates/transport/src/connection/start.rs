@@ -1,0 +1,240 @@
+//! How connections begin.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use super::bounds::Bounds;
+use super::close::CloseState;
+use super::control::Control;
+use super::feedback::Feedback;
+use super::handshake::Handshake;
+use super::idle::Idle;
+use super::keys::LevelKeys;
+use super::parameters::{self, Parameters, ServerIds};
+use super::received::Received;
+use super::route::Route;
+use super::stats::Stats;
+use super::timers::Timers;
+use super::{Connection, Routing};
+use crate::ack::AckRequest;
+use crate::cid::{LocalIds, RemoteIds, fresh_id};
+use crate::config::TransportConfig;
+use crate::crypto::{
+    ClientCrypto, InitialCrypto, Random, ResetToken, ServerCrypto, Session, SharedEndpointKey,
+    Side, StartError,
+};
+use crate::recovery::Recovery;
+use crate::streams::Streams;
+use crate::wire::transport_parameters::HandshakeIds;
+use crate::wire::{ConnectionId, SpaceId, TransportError};
+use crate::{Duration, Instant};
+
+/// What a client begins with.
+#[derive(Debug)]
+pub struct ClientStart {
+    /// Transport configuration.
+    pub config: Arc<TransportConfig>,
+    /// Cryptographic configuration.
+    pub crypto: Arc<dyn ClientCrypto>,
+    /// Name of the server, as its certificate has it.
+    pub server_name: String,
+    /// Where the server is.
+    pub remote: SocketAddr,
+    /// From which of our addresses, if one is bound.
+    pub local: Option<IpAddr>,
+    /// A token of an earlier connection to the server ([`Event::NewToken`](super::Event::NewToken)); may be empty.
+    pub token: Vec<u8>,
+    /// The endpoint's key, for stateless reset tokens.
+    pub endpoint_key: SharedEndpointKey,
+    /// All the randomness that the connection needs.
+    pub random: Random,
+}
+
+/// What a server begins with, from the client's first Initial packet.
+#[derive(Debug)]
+pub struct ServerStart {
+    /// Transport configuration.
+    pub config: Arc<TransportConfig>,
+    /// Cryptographic configuration.
+    pub crypto: Arc<dyn ServerCrypto>,
+    /// Where the client is.
+    pub remote: SocketAddr,
+    /// Which of our addresses it reached.
+    pub local: Option<IpAddr>,
+    /// Destination connection id of this Initial: its keys follow from it.
+    pub destination: ConnectionId,
+    /// Source connection id of the Initial.
+    pub source: ConnectionId,
+    /// Destination connection id of the client's very first Initial (the same, unless there was a Retry).
+    pub original_destination: ConnectionId,
+    /// Source connection id of our Retry, if there was one.
+    pub retry_source: Option<ConnectionId>,
+    /// A token has proved the client's address.
+    pub validated: bool,
+    /// The endpoint's key, for stateless reset tokens.
+    pub endpoint_key: SharedEndpointKey,
+    /// All the randomness that the connection needs.
+    pub random: Random,
+}
+
+/// Why a connection could not be begun.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The handshake could not be begun.
+    #[error(transparent)]
+    Crypto(#[from] StartError),
+    /// The transport configuration holds a value that cannot be.
+    #[error("the transport configuration cannot be sent: {0}")]
+    Config(#[from] TransportError),
+}
+
+/// What both ends have in common.
+struct Parts {
+    side: Side,
+    config: Arc<TransportConfig>,
+    session: Box<dyn Session>,
+    initial: Arc<dyn InitialCrypto>,
+    /// The connection id that gives the keys of Initial packets.
+    initial_keys_from: ConnectionId,
+    local_id: ConnectionId,
+    remote_id: ConnectionId,
+    parameters: Parameters,
+    remote: SocketAddr,
+    local: Option<IpAddr>,
+    validated: bool,
+    endpoint_key: SharedEndpointKey,
+    random: Random,
+}
+
+impl Connection {
+    /// Begins a connection to a server; the first datagram is ready at once.
+    ///
+    /// # Errors
+    /// [`ConnectError`] if the server's name or a configuration is unusable.
+    pub fn client(now: Instant, start: ClientStart) -> Result<Self, ConnectError> {
+        let mut random = start.random;
+        let local_id = fresh_id(&mut random);
+        // At least 8 unpredictable bytes (RFC 9000 §7.2).
+        let remote_id = fresh_id(&mut random);
+        let parameters = parameters::local(&start.config, local_id, None, &mut random)?;
+        let session = start
+            .crypto
+            .start(&start.server_name, parameters, random.next_u64())?;
+        let seen = HandshakeIds {
+            initial_source: ConnectionId::EMPTY,
+            original_destination: remote_id,
+            retry_source: None,
+        };
+        let mut connection = Self::assemble(
+            now,
+            Parts {
+                side: Side::Client,
+                config: start.config,
+                session,
+                initial: start.crypto,
+                initial_keys_from: remote_id,
+                local_id,
+                remote_id,
+                parameters: Parameters::new(seen, false, start.token),
+                remote: start.remote,
+                local: start.local,
+                validated: true,
+                endpoint_key: start.endpoint_key,
+                random,
+            },
+        );
+        connection.drive_handshake(now)?;
+        Ok(connection)
+    }
+
+    /// Begins a connection that a client asked for. Hand it the datagram with the client's Initial next.
+    ///
+    /// # Errors
+    /// [`ConnectError`] if a configuration is unusable.
+    pub fn server(now: Instant, start: ServerStart) -> Result<Self, ConnectError> {
+        let mut random = start.random;
+        let local_id = fresh_id(&mut random);
+        let ids = ServerIds {
+            original_destination: start.original_destination,
+            retry_source: start.retry_source,
+            reset_token: ResetToken::derive(&*start.endpoint_key, local_id.as_slice()),
+        };
+        let parameters = parameters::local(&start.config, local_id, Some(&ids), &mut random)?;
+        let session = start.crypto.start(parameters, random.next_u64())?;
+        let seen = HandshakeIds {
+            initial_source: start.source,
+            original_destination: start.original_destination,
+            retry_source: start.retry_source,
+        };
+        Ok(Self::assemble(
+            now,
+            Parts {
+                side: Side::Server,
+                config: start.config,
+                session,
+                initial: start.crypto,
+                initial_keys_from: start.destination,
+                local_id,
+                remote_id: start.source,
+                parameters: Parameters::new(seen, true, Vec::new()),
+                remote: start.remote,
+                local: start.local,
+                validated: start.validated,
+                endpoint_key: start.endpoint_key,
+                random,
+            },
+        ))
+    }
+
+    fn assemble(now: Instant, parts: Parts) -> Self {
+        let Parts { side, config, .. } = parts;
+        let mut random = parts.random;
+        let keys = LevelKeys {
+            initial: Some(
+                parts
+                    .initial
+                    .initial_keys(parts.initial_keys_from.as_slice(), side),
+            ),
+            ..LevelKeys::default()
+        };
+        let remote_ids = RemoteIds::new(parts.remote_id, config.active_connection_id_limit);
+        let route = Route::new(now, parts.remote, parts.local, parts.validated, &config);
+        Self {
+            side,
+            handshake: Handshake::new(parts.session),
+            initial_crypto: parts.initial,
+            keys,
+            parameters: parts.parameters,
+            recovery: Recovery::new(side.is_client(), now),
+            received: SpaceId::ALL.map(|space| Received::new(space, config.max_ack_delay)),
+            // Until its parameters are known, the peer may delay by the default (RFC 9000 §18.2).
+            ack_request: AckRequest::new(Duration::from_millis(25), None),
+            streams: Streams::new(side, config.streams),
+            control: Control::new(parts.local_id, LocalIds::new(parts.local_id), remote_ids),
+            feedback: Feedback::new(&config.signals),
+            route,
+            fallback: None,
+            off_path: None,
+            stray: None,
+            local_id_in_use: parts.local_id,
+            probes: [0; 3],
+            skip_number: random.below(100) + 1,
+            close: CloseState::default(),
+            error: None,
+            idle: Idle::new(config.max_idle_timeout, config.keep_alive),
+            timers: Timers::default(),
+            polled_at: now,
+            last_feedback: None,
+            bounds: Bounds::new(now),
+            stats: Stats::default(),
+            events: VecDeque::new(),
+            routing: VecDeque::from([Routing::Add(parts.local_id)]),
+            routed_token: None,
+            endpoint_key: parts.endpoint_key,
+            random,
+            config,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! A controller with a window that nothing moves, which writes down what it is told.
+
+use std::sync::{Arc, Mutex};
+
+use pathmark_cc::{
+    Acked, Controller, Feedback, Lost, Metrics, PacketState, Phase, Request, Sent, VcpFeedback,
+};
+
+use crate::config::ControllerFactory;
+use crate::{Duration, Instant};
+
+/// What the controllers of one factory were told.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) built: u32,
+    pub(crate) sent: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) acked: u64,
+    pub(crate) acked_bytes: u64,
+    pub(crate) lost: u64,
+    pub(crate) window_limited_acks: u64,
+    pub(crate) congestion_experienced: u64,
+    pub(crate) probe_timeouts: u64,
+    pub(crate) persistent_congestions: u64,
+    pub(crate) spurious: u64,
+    pub(crate) restarts: u64,
+    pub(crate) mtu: u16,
+    pub(crate) feedbacks: u64,
+    pub(crate) feedback: VcpFeedback,
+    pub(crate) wrong_states: u64,
+    /// Calls since the previous ACK, to check their order.
+    pub(crate) last_was_feedback: bool,
+    pub(crate) feedback_before_ack: u64,
+}
+
+#[derive(Debug)]
+struct FixedWindow {
+    window: u64,
+    told: Arc<Mutex<Told>>,
+}
+
+/// Builds controllers whose window is `window` bytes.
+pub(crate) fn fixed_window(window: u64) -> (Arc<dyn ControllerFactory>, Arc<Mutex<Told>>) {
+    let told = Arc::new(Mutex::new(Told::default()));
+    let seen = Arc::clone(&told);
+    let factory = move |_now: Instant, mtu: u16| -> Box<dyn Controller> {
+        let mut told = seen.lock().unwrap();
+        told.built += 1;
+        told.mtu = mtu;
+        drop(told);
+        Box::new(FixedWindow {
+            window,
+            told: Arc::clone(&seen),
+        })
+    };
+    (Arc::new(factory), told)
+}
+
+impl Controller for FixedWindow {
+    fn on_sent(&mut self, _: Instant, sent: &Sent) -> PacketState {
+        let mut told = self.told.lock().unwrap();
+        told.sent += 1;
+        told.sent_bytes += sent.bytes;
+        PacketState(sent.packet_number + 1)
+    }
+
+    fn on_ack(&mut self, _: Instant, acked: &Acked) {
+        let mut told = self.told.lock().unwrap();
+        told.acked += acked.packets;
+        told.acked_bytes += acked.bytes;
+        told.window_limited_acks += u64::from(acked.window_limited);
+        // Handshake packets are numbered apart and have a state of their own number.
+        told.wrong_states += u64::from(acked.state.0 != acked.largest + 1);
+        if std::mem::take(&mut told.last_was_feedback) {
+            told.feedback_before_ack += 1;
+        }
+    }
+
+    fn on_feedback(&mut self, _: Instant, feedback: &Feedback, _: &Acked) {
+        let mut told = self.told.lock().unwrap();
+        told.feedbacks += 1;
+        told.last_was_feedback = true;
+        if let Feedback::Vcp(vcp) = feedback {
+            for code in 0..4 {
+                told.feedback.packets[code] += vcp.packets[code];
+                told.feedback.bytes[code] += vcp.bytes[code];
+            }
+            told.feedback.router = vcp.router;
+        }
+    }
+
+    fn on_loss(&mut self, _: Instant, lost: &Lost) {
+        self.told.lock().unwrap().lost += lost.packets;
+    }
+
+    fn on_congestion_experienced(&mut self, _: Instant, _: Instant, _: u64) {
+        self.told.lock().unwrap().congestion_experienced += 1;
+    }
+
+    fn on_probe_timeout(&mut self, _: Instant) {
+        self.told.lock().unwrap().probe_timeouts += 1;
+    }
+
+    fn on_persistent_congestion(&mut self, _: Instant) {
+        self.told.lock().unwrap().persistent_congestions += 1;
+    }
+
+    fn on_spurious_loss(&mut self, _: Instant) {
+        self.told.lock().unwrap().spurious += 1;
+    }
+
+    fn on_restart(&mut self, _: Instant, _: Duration) {
+        self.told.lock().unwrap().restarts += 1;
+    }
+
+    fn on_mtu(&mut self, mtu: u16) {
+        self.told.lock().unwrap().mtu = mtu;
+    }
+
+    fn window(&self) -> u64 {
+        self.window
+    }
+
+    fn request(&self) -> Request {
+        Request::default()
+    }
+
+    fn metrics(&self) -> Metrics {
+        Metrics::new("fixed", Phase::Avoidance, self.window)
+    }
+}

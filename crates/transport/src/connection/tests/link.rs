@@ -1,0 +1,188 @@
+//! A one-way link under a virtual clock: latency, rate, and seeded loss, reordering, duplication, corruption.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::SocketAddr;
+
+use crate::{Duration, Ecn, Instant};
+
+/// xorshift64*: small, seeded, good enough to pick victims.
+#[derive(Clone, Debug)]
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// True once in a million times `ppm`.
+    fn chance(&mut self, ppm: u32) -> bool {
+        ppm > 0 && self.next() % 1_000_000 < u64::from(ppm)
+    }
+}
+
+/// What a link does to datagrams; parts per million.
+#[derive(Clone, Debug)]
+pub(crate) struct Faults {
+    pub(crate) loss: u32,
+    pub(crate) reorder: u32,
+    pub(crate) duplicate: u32,
+    pub(crate) corrupt: u32,
+    /// Datagrams larger than this vanish.
+    pub(crate) mtu: usize,
+    /// Datagrams whose first byte is a shim's vanish.
+    pub(crate) eats_shims: bool,
+    /// The ECN field is set to this on the way.
+    pub(crate) ecn: Option<Ecn>,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self {
+            loss: 0,
+            reorder: 0,
+            duplicate: 0,
+            corrupt: 0,
+            mtu: usize::MAX,
+            eats_shims: false,
+            ecn: None,
+        }
+    }
+}
+
+/// A datagram on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Datagram {
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+    pub(crate) ecn: Ecn,
+    pub(crate) bytes: Vec<u8>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Flying {
+    at: Instant,
+    order: u64,
+    datagram: Datagram,
+}
+
+impl Ord for Flying {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+impl PartialOrd for Flying {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// One direction between two hosts.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) latency: Duration,
+    /// Bytes per second; `None`: unlimited.
+    pub(crate) rate: Option<u64>,
+    /// Most bytes that may wait for the rate.
+    pub(crate) queue: u64,
+    pub(crate) faults: Faults,
+    rng: Rng,
+    free_at: Instant,
+    order: u64,
+    flying: BinaryHeap<Reverse<Flying>>,
+    /// Datagrams that never arrived.
+    pub(crate) dropped: u64,
+    /// All that entered.
+    pub(crate) entered: u64,
+}
+
+impl Link {
+    pub(crate) fn new(latency: Duration, seed: u64) -> Self {
+        Self {
+            latency,
+            rate: None,
+            queue: u64::MAX,
+            faults: Faults::default(),
+            rng: Rng::new(seed),
+            free_at: Instant::ZERO,
+            order: 0,
+            flying: BinaryHeap::new(),
+            dropped: 0,
+            entered: 0,
+        }
+    }
+
+    pub(crate) fn send(&mut self, now: Instant, mut datagram: Datagram) {
+        self.entered += 1;
+        let size = datagram.bytes.len();
+        let shimmed = datagram.bytes.first().is_some_and(|b| b & 0xf8 == 8);
+        if size > self.faults.mtu
+            || (self.faults.eats_shims && shimmed)
+            || self.rng.chance(self.faults.loss)
+        {
+            self.dropped += 1;
+            return;
+        }
+        let mut at = now + self.latency;
+        if let Some(rate) = self.rate {
+            let start = self.free_at.max(now);
+            let waiting = (start - now).as_nanos() as u64 * rate / 1_000_000_000;
+            if waiting > self.queue {
+                self.dropped += 1;
+                return;
+            }
+            self.free_at = start + Duration::from_nanos(size as u64 * 1_000_000_000 / rate);
+            at = self.free_at + self.latency;
+        }
+        if self.rng.chance(self.faults.reorder) {
+            at += self.latency / 4;
+        }
+        if self.rng.chance(self.faults.corrupt) {
+            let at = (self.rng.next() % size as u64) as usize;
+            datagram.bytes[at] ^= 1 << (self.rng.next() % 8);
+        }
+        if let Some(ecn) = self.faults.ecn {
+            datagram.ecn = ecn;
+        }
+        if self.rng.chance(self.faults.duplicate) {
+            self.push(at, datagram.clone());
+        }
+        self.push(at, datagram);
+    }
+
+    fn push(&mut self, at: Instant, datagram: Datagram) {
+        self.order += 1;
+        self.flying.push(Reverse(Flying {
+            at,
+            order: self.order,
+            datagram,
+        }));
+    }
+
+    /// When the next datagram arrives.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.flying.peek().map(|f| f.0.at)
+    }
+
+    /// A datagram that has arrived by `now`.
+    pub(crate) fn arrive(&mut self, now: Instant) -> Option<Datagram> {
+        if self.next()? > now {
+            return None;
+        }
+        self.flying.pop().map(|f| f.0.datagram)
+    }
+
+    /// What is under way is lost.
+    pub(crate) fn cut(&mut self) {
+        self.dropped += self.flying.len() as u64;
+        self.flying.clear();
+    }
+}

@@ -1,0 +1,452 @@
+//! Two connections with a link in each direction.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use super::fixed_window::{Told, fixed_window};
+use super::link::{Datagram, Link};
+use crate::config::TransportConfig;
+use crate::connection::{
+    ClientStart, Connection, ConnectionError, Event, Received, Routing, ServerStart, Transmit,
+};
+use crate::crypto::null::{NullCrypto, NullEndpointKey};
+use crate::crypto::{ClientCrypto, Random, ServerCrypto};
+use crate::streams::{Dir, ReadError, StreamEvent, StreamId, WriteError};
+use crate::wire::{ConnectionId, PartialDecode};
+use crate::{Duration, Ecn, Instant};
+
+/// How a pair is set up.
+pub(crate) struct Setup {
+    pub(crate) seed: u64,
+    pub(crate) client: TransportConfig,
+    pub(crate) server: TransportConfig,
+    pub(crate) client_crypto: Arc<dyn ClientCrypto>,
+    pub(crate) server_crypto: Arc<dyn ServerCrypto>,
+    pub(crate) client_told: Arc<Mutex<Told>>,
+    pub(crate) server_told: Arc<Mutex<Told>>,
+    pub(crate) latency: Duration,
+    /// Most segments per batch.
+    pub(crate) segments: usize,
+    /// The server takes the client's address as validated.
+    pub(crate) validated: bool,
+}
+
+pub(crate) const CLIENT: &str = "10.0.0.1:1000";
+pub(crate) const SERVER: &str = "10.0.0.2:443";
+
+impl Default for Setup {
+    fn default() -> Self {
+        let (client, client_told) = fixed_window(1 << 20);
+        let (server, server_told) = fixed_window(1 << 20);
+        Self {
+            seed: 1,
+            client: TransportConfig::new(client),
+            server: TransportConfig::new(server),
+            client_crypto: Arc::new(NullCrypto::new(&[b"test"])),
+            server_crypto: Arc::new(NullCrypto::new(&[b"test"])),
+            client_told,
+            server_told,
+            latency: Duration::from_millis(10),
+            segments: 10,
+            validated: false,
+        }
+    }
+}
+
+/// One end: a connection and what it has said so far.
+pub(crate) struct Host {
+    pub(crate) connection: Option<Connection>,
+    pub(crate) address: SocketAddr,
+    pub(crate) events: Vec<Event>,
+    pub(crate) ids: Vec<ConnectionId>,
+    /// Every datagram sent, if recording.
+    pub(crate) sent: Vec<Vec<u8>>,
+    pub(crate) batches: Vec<Transmit>,
+    pub(crate) told: Arc<Mutex<Told>>,
+}
+
+impl Host {
+    pub(crate) fn get(&mut self) -> &mut Connection {
+        self.connection.as_mut().unwrap()
+    }
+
+    pub(crate) fn has(&self, wanted: impl Fn(&Event) -> bool) -> bool {
+        self.events.iter().any(wanted)
+    }
+
+    pub(crate) fn error(&self) -> Option<ConnectionError> {
+        self.connection.as_ref().and_then(|c| c.error().cloned())
+    }
+
+    pub(crate) fn told(&self) -> Told {
+        self.told.lock().unwrap().clone()
+    }
+
+    fn collect(&mut self) {
+        let Some(connection) = &mut self.connection else {
+            return;
+        };
+        while let Some(event) = connection.poll_event() {
+            self.events.push(event);
+        }
+        while let Some(routing) = connection.poll_routing() {
+            match routing {
+                Routing::Add(id) => self.ids.push(id),
+                Routing::Remove(id) => self.ids.retain(|known| *known != id),
+                Routing::ResetToken(_) => {}
+            }
+        }
+    }
+}
+
+pub(crate) struct Pair {
+    pub(crate) now: Instant,
+    pub(crate) client: Host,
+    pub(crate) server: Host,
+    /// Client to server.
+    pub(crate) up: Link,
+    /// Server to client.
+    pub(crate) down: Link,
+    setup: Setup,
+    pub(crate) record: bool,
+    /// What a datagram is put through on its way, in place.
+    pub(crate) tap: Option<Box<dyn FnMut(Instant, &mut Datagram)>>,
+}
+
+impl Pair {
+    pub(crate) fn new() -> Self {
+        Self::with(Setup::default())
+    }
+
+    pub(crate) fn with(setup: Setup) -> Self {
+        let now = Instant::from_millis(1);
+        let client = Connection::client(
+            now,
+            ClientStart {
+                config: Arc::new(setup.client.clone()),
+                crypto: Arc::clone(&setup.client_crypto),
+                server_name: "localhost".into(),
+                remote: SERVER.parse().unwrap(),
+                local: None,
+                token: Vec::new(),
+                endpoint_key: Arc::new(NullEndpointKey::new(7)),
+                random: Random::from_u64(setup.seed),
+            },
+        )
+        .unwrap();
+        let host = |connection, address: &str, told: &Arc<Mutex<Told>>| Host {
+            connection,
+            address: address.parse().unwrap(),
+            events: Vec::new(),
+            ids: Vec::new(),
+            sent: Vec::new(),
+            batches: Vec::new(),
+            told: Arc::clone(told),
+        };
+        Self {
+            now,
+            client: host(Some(client), CLIENT, &setup.client_told),
+            server: host(None, SERVER, &setup.server_told),
+            up: Link::new(setup.latency, setup.seed),
+            down: Link::new(setup.latency, setup.seed ^ 0xdead_beef),
+            setup,
+            record: false,
+            tap: None,
+        }
+    }
+
+    /// A pair whose handshake is done and confirmed.
+    pub(crate) fn connected(setup: Setup) -> Self {
+        let mut pair = Self::with(setup);
+        pair.connect();
+        pair
+    }
+
+    pub(crate) fn connect(&mut self) {
+        let done = self.run_until(Duration::from_secs(60), |pair| {
+            pair.client
+                .connection
+                .as_ref()
+                .is_some_and(Connection::is_confirmed)
+                && pair
+                    .server
+                    .connection
+                    .as_ref()
+                    .is_some_and(Connection::is_confirmed)
+        });
+        assert!(
+            done,
+            "no handshake: {:?} {:?}",
+            self.client.error(),
+            self.server.error()
+        );
+    }
+
+    /// Sends what there is, delivers what has arrived, fires what is due. False if nothing is under way.
+    pub(crate) fn step(&mut self) -> bool {
+        self.flush();
+        let next = [
+            self.up.next(),
+            self.down.next(),
+            self.client
+                .connection
+                .as_ref()
+                .and_then(Connection::deadline),
+            self.server
+                .connection
+                .as_ref()
+                .and_then(Connection::deadline),
+        ]
+        .into_iter()
+        .flatten()
+        .min();
+        let Some(next) = next else {
+            return false;
+        };
+        self.now = self.now.max(next);
+        let now = self.now;
+        for host in [&mut self.client, &mut self.server] {
+            if let Some(connection) = &mut host.connection
+                && connection.deadline().is_some_and(|at| at <= now)
+            {
+                connection.handle_timeout(now);
+                assert!(
+                    connection.deadline().is_none_or(|at| at > now) || {
+                        let mut buffer = vec![0; 65536];
+                        if let Some(t) = connection.poll_transmit(now, &mut buffer, 1) {
+                            send(
+                                &mut self.up,
+                                &mut self.down,
+                                now,
+                                host,
+                                t,
+                                &buffer,
+                                self.record,
+                                &mut self.tap,
+                            );
+                        }
+                        true
+                    }
+                );
+            }
+        }
+        while let Some(datagram) = self.up.arrive(now) {
+            self.deliver_to_server(datagram);
+        }
+        while let Some(datagram) = self.down.arrive(now) {
+            let client = &mut self.client;
+            if datagram.to == client.address
+                && let Some(connection) = &mut client.connection
+            {
+                deliver(connection, now, datagram);
+                client.collect();
+            }
+        }
+        true
+    }
+
+    fn deliver_to_server(&mut self, datagram: Datagram) {
+        if self.server.connection.is_none() {
+            let Ok(PartialDecode::Protected(found)) = PartialDecode::new(&datagram.bytes, 8) else {
+                return;
+            };
+            let start = ServerStart {
+                config: Arc::new(self.setup.server.clone()),
+                crypto: Arc::clone(&self.setup.server_crypto),
+                remote: datagram.from,
+                local: None,
+                destination: found.dcid,
+                source: found.scid,
+                original_destination: found.dcid,
+                retry_source: None,
+                validated: self.setup.validated,
+                endpoint_key: Arc::new(NullEndpointKey::new(8)),
+                random: Random::from_u64(self.setup.seed + 1000),
+            };
+            self.server.connection = Some(Connection::server(self.now, start).unwrap());
+        }
+        let now = self.now;
+        deliver(self.server.get(), now, datagram);
+        self.server.collect();
+    }
+
+    /// Lets both send all that they have.
+    pub(crate) fn flush(&mut self) {
+        let mut buffer = vec![0; 65536];
+        for client in [true, false] {
+            let host = if client {
+                &mut self.client
+            } else {
+                &mut self.server
+            };
+            loop {
+                let segments = self.setup.segments;
+                let Some(connection) = &mut host.connection else {
+                    break;
+                };
+                let Some(transmit) = connection.poll_transmit(self.now, &mut buffer, segments)
+                else {
+                    break;
+                };
+                send(
+                    &mut self.up,
+                    &mut self.down,
+                    self.now,
+                    host,
+                    transmit,
+                    &buffer,
+                    self.record,
+                    &mut self.tap,
+                );
+            }
+            host.collect();
+        }
+    }
+
+    /// Runs until `done`, for at most `limit` of virtual time. True if it was done.
+    pub(crate) fn run_until(
+        &mut self,
+        limit: Duration,
+        mut done: impl FnMut(&mut Self) -> bool,
+    ) -> bool {
+        let end = self.now + limit;
+        loop {
+            if done(self) {
+                return true;
+            }
+            if self.now >= end || !self.step() {
+                return false;
+            }
+        }
+    }
+
+    /// Runs for `time`, or until nothing is under way.
+    pub(crate) fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.next().is_some_and(|at| at <= end) && self.step() {}
+        self.now = end.max(self.now);
+        self.flush();
+    }
+
+    fn next(&mut self) -> Option<Instant> {
+        self.flush();
+        [
+            self.up.next(),
+            self.down.next(),
+            self.client
+                .connection
+                .as_ref()
+                .and_then(Connection::deadline),
+            self.server
+                .connection
+                .as_ref()
+                .and_then(Connection::deadline),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// The client uploads `bytes` on a new unidirectional stream; the server's copy must equal it.
+    pub(crate) fn upload(&mut self, bytes: usize, limit: Duration) {
+        let data = pattern(bytes, self.setup.seed);
+        let id = self.client.get().streams().open(Dir::Uni).unwrap();
+        let mut written = 0;
+        let mut got = Vec::new();
+        let mut finished = false;
+        let done = self.run_until(limit, |pair| {
+            while written < data.len() {
+                match pair.client.get().streams().write(id, &data[written..]) {
+                    Ok(n) => written += n,
+                    Err(WriteError::Blocked) => break,
+                    Err(error) => panic!("{error}: {:?}", pair.client.error()),
+                }
+            }
+            if written == data.len() && !finished {
+                pair.client.get().streams().finish(id).unwrap();
+                finished = true;
+            }
+            if let Some(server) = &mut pair.server.connection {
+                while server.streams().accept(Dir::Uni).is_some() {}
+                drain(server, id, &mut got)
+            } else {
+                false
+            }
+        });
+        assert!(
+            done,
+            "{} of {bytes} bytes arrived after {limit:?}: {:?} {:?} {:?}",
+            got.len(),
+            self.client.error(),
+            self.server.error(),
+            self.client.get().stats(),
+        );
+        assert!(got == data, "bytes differ");
+    }
+}
+
+/// Reads what there is; true at the end of the stream.
+pub(crate) fn drain(connection: &mut Connection, id: StreamId, into: &mut Vec<u8>) -> bool {
+    let mut chunk = [0; 16 * 1024];
+    loop {
+        match connection.streams().read(id, &mut chunk) {
+            Ok(Some(n)) => into.extend_from_slice(&chunk[..n]),
+            Ok(None) => return true,
+            Err(ReadError::Blocked | ReadError::Closed) => return false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Bytes that repeat late.
+pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    (0..len as u64)
+        .map(|i| (i.wrapping_mul(0x9e37_79b9).wrapping_add(seed) >> 7) as u8)
+        .collect()
+}
+
+fn deliver(connection: &mut Connection, now: Instant, mut datagram: Datagram) {
+    let received = Received {
+        remote: datagram.from,
+        local: None,
+        ecn: datagram.ecn,
+        ttl: Some(60),
+    };
+    connection.handle_datagram(now, received, &mut datagram.bytes);
+}
+
+#[expect(clippy::too_many_arguments, reason = "disjoint borrows of a pair")]
+fn send(
+    up: &mut Link,
+    down: &mut Link,
+    now: Instant,
+    host: &mut Host,
+    transmit: Transmit,
+    buffer: &[u8],
+    record: bool,
+    tap: &mut Option<Box<dyn FnMut(Instant, &mut Datagram)>>,
+) {
+    host.batches.push(transmit);
+    for segment in buffer[..transmit.len].chunks(transmit.segment_size) {
+        if record {
+            host.sent.push(segment.to_vec());
+        }
+        let mut datagram = Datagram {
+            from: host.address,
+            to: transmit.remote,
+            ecn: transmit.ecn,
+            bytes: segment.to_vec(),
+        };
+        if let Some(tap) = tap {
+            tap(now, &mut datagram);
+        }
+        let link = if transmit.remote == SERVER.parse().unwrap() {
+            &mut *up
+        } else {
+            &mut *down
+        };
+        if !datagram.bytes.is_empty() {
+            link.send(now, datagram);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What is due, and what is waited for.
+
+use super::timers::Timer;
+use super::{Connection, ConnectionError, of};
+use crate::Instant;
+use crate::wire::SpaceId;
+
+impl Connection {
+    /// Does what is due at `now`: call it at or after [`deadline`](Self::deadline). Early calls do no harm.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(timer) = self.timers.take_due(now) {
+            match timer {
+                // Nothing but the next poll_transmit has to happen.
+                Timer::Pacing => {}
+                Timer::Idle => self.lose(now, ConnectionError::TimedOut),
+                Timer::KeepAlive => {
+                    if self.close.is_open() && self.is_complete() {
+                        self.control.ping = true;
+                    }
+                }
+                Timer::Close => self.forget(),
+            }
+        }
+        if !self.close.is_open() {
+            return;
+        }
+        // Each pass moves the deadline: losses by time are taken out, a probe timeout backs off.
+        for _ in 0..8 {
+            if self.recovery.deadline().is_none_or(|at| at > now) {
+                break;
+            }
+            self.on_recovery_timeout(now);
+        }
+        self.check_validation(now);
+        if let Some(keys) = &mut self.keys.one_rtt {
+            keys.on_time(now);
+        }
+    }
+
+    /// The earliest of all deadlines.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        if !self.close.is_open() {
+            return self.timers.next();
+        }
+        // What only poll_transmit can do and what it could not do just now (the amplification limit forbids
+        // it, say) waits for something else.
+        let later = |at: &Instant| *at > self.polled_at;
+        let acks = SpaceId::ALL.into_iter().filter_map(|space| {
+            self.keys
+                .has(space)
+                .then(|| self.received(space).delay.deadline())
+                .flatten()
+        });
+        let validation = self.route.validation.as_ref().map(|v| v.deadline());
+        let mtu = self.route.mtud.deadline();
+        acks.chain(validation)
+            .chain(mtu)
+            .filter(later)
+            .chain(self.recovery.deadline())
+            .chain(self.timers.next())
+            .min()
+    }
+
+    /// A probe timeout fired in `space`: there must be something to send, best what is missing the longest.
+    pub(super) fn prepare_probes(&mut self, now: Instant, space: SpaceId) {
+        *of(&mut self.probes, space) = super::Recovered::PROBES;
+        if self.handshake.can_send(space) || (space == SpaceId::Data && self.wants_data(now)) {
+            return;
+        }
+        let oldest = self.recovery.space(space).sent().iter();
+        for (_, packet) in oldest
+            .filter(|(_, packet)| packet.ack_eliciting && !packet.mtu_probe)
+            .take(usize::from(super::Recovered::PROBES))
+        {
+            self.streams.on_lost(&packet.frames.streams);
+            for range in packet.frames.crypto() {
+                self.handshake.on_loss(space, range.clone());
+            }
+            for frame in packet.frames.control() {
+                self.control.on_lost(*frame);
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What the connection itself waits for, as a small fixed table of deadlines. Parts that wait for something of
+//! their own (recovery, acknowledgements, path validation) have their deadlines with them.
+
+use crate::Instant;
+
+/// One thing that a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(super) enum Timer {
+    /// The pacer lets the next packet go (RFC 9002 §7.7).
+    Pacing,
+    /// Nothing heard for too long (RFC 9000 §10.1).
+    Idle,
+    /// Something must be said lest the peer or a NAT forgets us (RFC 9000 §10.1.2).
+    KeepAlive,
+    /// The closing or draining period ends (RFC 9000 §10.2).
+    Close,
+}
+
+impl Timer {
+    /// Each of them once.
+    pub(super) const ALL: [Self; 4] = [Self::Pacing, Self::Idle, Self::KeepAlive, Self::Close];
+}
+
+/// The deadlines, one slot per [`Timer`].
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    slots: [Option<Instant>; Timer::ALL.len()],
+}
+
+impl Timers {
+    /// Sets or replaces a deadline.
+    pub(super) fn set(&mut self, timer: Timer, at: Instant) {
+        self.assign(timer, Some(at));
+    }
+
+    /// Forgets a deadline.
+    pub(super) fn stop(&mut self, timer: Timer) {
+        self.assign(timer, None);
+    }
+
+    /// Sets the deadline if there is one, forgets it otherwise.
+    pub(super) fn assign(&mut self, timer: Timer, at: Option<Instant>) {
+        if let Some(slot) = self.slots.get_mut(timer as usize) {
+            *slot = at;
+        }
+    }
+
+    /// When `timer` fires, if it is set.
+    pub(super) fn get(&self, timer: Timer) -> Option<Instant> {
+        self.slots.get(timer as usize).copied().flatten()
+    }
+
+    /// The earliest deadline.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.slots.iter().flatten().min().copied()
+    }
+
+    /// Takes one timer that is due at `now`.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<Timer> {
+        Timer::ALL.into_iter().find(|&timer| {
+            let due = self.get(timer).is_some_and(|at| at <= now);
+            if due {
+                self.stop(timer);
+            }
+            due
+        })
+    }
+
+    /// Forgets all but the close timer: a closed connection waits for nothing else.
+    pub(super) fn keep_close_only(&mut self) {
+        let close = self.get(Timer::Close);
+        *self = Self::default();
+        self.assign(Timer::Close, close);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn due_timers_come_out_once_and_the_earliest_is_next() {
+        let mut timers = Timers::default();
+        assert_eq!(timers.next(), None);
+        timers.set(Timer::Idle, Instant::from_millis(30));
+        timers.set(Timer::Pacing, Instant::from_millis(10));
+        assert_eq!(timers.next(), Some(Instant::from_millis(10)));
+        assert_eq!(timers.take_due(Instant::from_millis(9)), None);
+        assert_eq!(
+            timers.take_due(Instant::from_millis(10)),
+            Some(Timer::Pacing)
+        );
+        assert_eq!(timers.take_due(Instant::from_millis(10)), None);
+        timers.stop(Timer::Idle);
+        assert_eq!(timers.next(), None);
+    }
+
+    #[test]
+    fn closing_keeps_only_its_own_deadline() {
+        let mut timers = Timers::default();
+        for timer in Timer::ALL {
+            timers.set(timer, Instant::from_millis(5));
+        }
+        timers.keep_close_only();
+        assert_eq!(timers.take_due(Instant::from_millis(5)), Some(Timer::Close));
+        assert_eq!(timers.next(), None);
+    }
+}

@@ -1,0 +1,240 @@
+//! Datagrams out: what may leave now, and into which batch it goes.
+
+use super::bounds::Bound;
+use super::packet::{Building, MIN_PACKET_ROOM};
+use super::{Connection, Timer, Transmit, of};
+use crate::wire::SpaceId;
+use crate::{Ecn, Instant};
+
+/// Least room in which a PATH_CHALLENGE or an ACK can be said to an address that is not validated.
+const MIN_UNVALIDATED: u64 = 64;
+
+/// What the path lets the next datagram carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Permit {
+    /// Anything.
+    All,
+    /// Acknowledgements only: the window is full, or the pacer wants a pause.
+    AcksOnly,
+}
+
+/// A datagram that was built.
+#[derive(Clone, Copy, Debug)]
+struct Built {
+    len: usize,
+    ecn: Ecn,
+    /// Another may follow in the batch.
+    batches: bool,
+}
+
+impl Connection {
+    /// Builds datagrams to send now, back to back into `buffer`: at most `max_segments`, all of one size but the
+    /// last. `None`: nothing to send until something happens or [`deadline`](Self::deadline) comes. Call it until
+    /// then; `buffer` should hold `max_segments` times [`mtu`](Self::mtu) bytes, and at least the largest datagram
+    /// that [`TransportConfig::max_mtu`](crate::TransportConfig::max_mtu) allows.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        buffer: &mut [u8],
+        max_segments: usize,
+    ) -> Option<Transmit> {
+        self.polled_at = now;
+        if !self.close.is_open() {
+            return self.transmit_close(now, buffer);
+        }
+        if let Some(transmit) = self.transmit_off_path(now, buffer) {
+            return Some(transmit);
+        }
+        self.prepare(now);
+        if let Some(transmit) = self.transmit_mtu_probe(now, buffer) {
+            return Some(transmit);
+        }
+        let transmit = self.batch(now, buffer, max_segments.max(1));
+        if transmit.is_none() {
+            self.note_bound(now);
+            if !self.close.is_open() {
+                return self.transmit_close(now, buffer);
+            }
+        }
+        transmit
+    }
+
+    fn batch(&mut self, now: Instant, buffer: &mut [u8], max_segments: usize) -> Option<Transmit> {
+        let mut batch: Option<Transmit> = None;
+        for _ in 0..max_segments {
+            let (done, size) = match &batch {
+                Some(batch) => (batch.len, batch.segment_size),
+                None => (0, usize::from(self.datagram_limit())),
+            };
+            let Some(size) = self.unvalidated_size(now, size) else {
+                break;
+            };
+            let Some(room) = buffer.get_mut(done..done + size) else {
+                break;
+            };
+            let permit = self.permit(now, size);
+            let Some(built) = self.datagram(now, room, permit, batch.as_ref()) else {
+                break;
+            };
+            self.on_datagram_sent(built.len);
+            let transmit = batch.get_or_insert(Transmit {
+                remote: self.route.remote,
+                local: self.route.local,
+                ecn: built.ecn,
+                len: 0,
+                segment_size: built.len,
+            });
+            transmit.len += built.len;
+            if built.len < size || !built.batches {
+                break;
+            }
+        }
+        batch
+    }
+
+    /// Largest datagram that is sent now, bytes of UDP payload.
+    #[must_use]
+    pub fn mtu(&self) -> u16 {
+        self.route.mtud.mtu()
+    }
+
+    fn datagram_limit(&self) -> u16 {
+        if self.probes == [0; 3] {
+            self.route.mtud.mtu()
+        } else {
+            self.route.mtud.probe_limit(self.recovery.pto_count())
+        }
+    }
+
+    /// What the amplification limit makes of a datagram of `size` bytes (RFC 9000 §8.1). `None`: it forbids it.
+    fn unvalidated_size(&mut self, now: Instant, size: usize) -> Option<usize> {
+        let available = self.route.limit.available();
+        if available >= size as u64 {
+            return Some(size);
+        }
+        // Initial packets need full datagrams; a path that is being validated makes do with less.
+        if self.keys.initial.is_some() || available < MIN_UNVALIDATED {
+            self.recovery.set_amplification_blocked(now, true);
+            return None;
+        }
+        usize::try_from(available).ok()
+    }
+
+    /// Before a batch: keys that want renewal, and the restart after a pause.
+    fn prepare(&mut self, now: Instant) {
+        if let Some(keys) = &mut self.keys.one_rtt
+            && keys.wants_update(now)
+            && keys.begin_update(now)
+        {
+            self.stats.key_updates += 1;
+        }
+        if let Some(last) = self.route.last_sent
+            && now > last
+            && self.recovery.bytes_in_flight() == 0
+            && self.streams.wants_to_send()
+        {
+            self.route.last_sent = None;
+            let idle = now.saturating_since(last);
+            self.route.controller.on_restart(now, idle);
+            self.after_controller(now);
+        }
+    }
+
+    /// What the window and the pacer allow a datagram of `size` bytes.
+    fn permit(&mut self, now: Instant, size: usize) -> Permit {
+        if self.probes != [0; 3] {
+            return Permit::All;
+        }
+        let size = size as u64;
+        let in_flight = self.recovery.bytes_in_flight();
+        // A window below one datagram still lets one be in flight.
+        if in_flight > 0 && in_flight + size > self.route.controller.window() {
+            return Permit::AcksOnly;
+        }
+        if self.route.pacer.available(now) < size {
+            let batch = self.route.pacer.batch().max(size);
+            if let Some(at) = self.route.pacer.next(now, batch) {
+                self.timers.set(Timer::Pacing, at);
+                return Permit::AcksOnly;
+            }
+        }
+        Permit::All
+    }
+
+    /// True if `space` has something to put into a packet. What is said here is then written.
+    fn wants(&mut self, now: Instant, space: SpaceId, permit: Permit) -> bool {
+        if !self.keys.has(space) || (space == SpaceId::Data && !self.is_complete()) {
+            return false;
+        }
+        of(&mut self.received, space).delay.due(now)
+            || (permit == Permit::All
+                && (*of(&mut self.probes, space) > 0
+                    || self.handshake.can_send(space)
+                    || (space == SpaceId::Data && self.wants_data(now))))
+    }
+
+    /// True if the Data space has something ack-eliciting besides CRYPTO and probes.
+    pub(super) fn wants_data(&mut self, now: Instant) -> bool {
+        self.streams.wants_to_send()
+            || self.control.is_due()
+            || !self.route.responses.is_empty()
+            || self
+                .route
+                .validation
+                .as_ref()
+                .is_some_and(|v| v.wants_challenge(now))
+    }
+
+    /// One datagram of coalesced packets, to follow `batch`. `None`: nothing to send, or nothing that fits there.
+    fn datagram(
+        &mut self,
+        now: Instant,
+        room: &mut [u8],
+        permit: Permit,
+        batch: Option<&Transmit>,
+    ) -> Option<Built> {
+        let [initial, handshake, data] = SpaceId::ALL.map(|space| self.wants(now, space, permit));
+        if !(initial || handshake || data) {
+            return None;
+        }
+        if let Some(batch) = batch {
+            // A batch is of 1-RTT packets with data, alike in size and ECN field.
+            let alike = self.route.ecn(self.feedback.signal()) == batch.ecn;
+            let eliciting = permit == Permit::All && self.wants_eliciting(now);
+            if initial || handshake || !alike || !eliciting {
+                return None;
+            }
+        }
+        let mut building = Building::new(room, permit);
+        if initial {
+            self.packet(now, SpaceId::Initial, &mut building, handshake || data);
+        }
+        if handshake && building.w.remaining() >= MIN_PACKET_ROOM {
+            self.packet(now, SpaceId::Handshake, &mut building, data);
+        }
+        if data && building.w.remaining() >= MIN_PACKET_ROOM.min(building.w.limit()) {
+            self.packet(now, SpaceId::Data, &mut building, false);
+        }
+        (building.len() > 0).then(|| Built {
+            len: building.len(),
+            ecn: self.ecn_of(&building),
+            batches: building.is_data_only() && building.is_eliciting(),
+        })
+    }
+
+    pub(super) fn on_datagram_sent(&mut self, len: usize) {
+        self.stats.datagrams_sent += 1;
+        self.stats.bytes_sent += len as u64;
+        self.route.limit.on_sent(len as u64);
+    }
+
+    /// Nothing more leaves: notes why.
+    fn note_bound(&mut self, now: Instant) {
+        let limit = self.streams.limit();
+        if limit == pathmark_cc::Limit::Window && self.is_complete() {
+            self.recovery.note_window_limited();
+        }
+        let explicit = self.route.controller.metrics().explicit;
+        self.bounds.set(now, Bound::new(limit, explicit));
+    }
+}
