@@ -11,7 +11,6 @@ use super::route::Route;
 use super::stats::Stats;
 use super::{Connection, of};
 use crate::ack::AckRequest;
-use crate::path::EcnCounts;
 use crate::recovery::{AckError, AckOutcome, Fate, LossOutcome, SentPacket, Timeout};
 use crate::streams::Streams;
 use crate::wire::frame::{Ack, types};
@@ -187,12 +186,7 @@ impl Connection {
     ) {
         let newly = &outcome.newly;
         if newly.advanced && self.feedback.signal().is_none_or(|s| s.ecn().is_none()) {
-            let counts = ack.ecn.map(|counts| EcnCounts {
-                ect0: counts.ect0,
-                ect1: counts.ect1,
-                ce: counts.ce,
-            });
-            heard.marked = self.route.ecn.on_ack(newly.ect0, newly.ect1, counts);
+            heard.marked = self.route.ecn.on_ack(newly.ect0, newly.ect1, ack.ecn);
         }
         let narrower = self.route.mtud.settle();
         self.stats.mtu_black_holes += u64::from(narrower);

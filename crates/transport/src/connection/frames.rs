@@ -6,7 +6,6 @@ use super::acknowledged::Heard;
 use super::keys::OpenedPacket;
 use super::receive::Carrier;
 use super::{Connection, ConnectionError, Event, of};
-use crate::ack::Frequency;
 use crate::cid::RemoteId;
 use crate::crypto::ResetToken;
 use crate::wire::frame::{Frames, types};
@@ -212,15 +211,9 @@ impl Connection {
                     let error = Error::violation("a max_ack_delay below our min_ack_delay");
                     return Err(error.in_frame(types::ACK_FREQUENCY));
                 }
-                let frequency = Frequency {
-                    sequence: frame.sequence,
-                    threshold: frame.ack_eliciting_threshold,
-                    max_ack_delay: frame.max_ack_delay,
-                    reordering: frame.reordering_threshold,
-                };
                 of(&mut self.received, SpaceId::Data)
                     .delay
-                    .on_ack_frequency(now, &frequency);
+                    .on_ack_frequency(now, frame);
             }
             Frame::ImmediateAck => {
                 of(&mut self.received, SpaceId::Data)

@@ -8,7 +8,6 @@ use super::parameters::ACK_DELAY_EXPONENT;
 use super::transmit::Permit;
 use super::{Connection, of};
 use crate::recovery::{Recovery, SentPacket};
-use crate::wire::frame::AckFrequency;
 use crate::wire::packet::{Header, MIN_INITIAL_DATAGRAM, Started, TruncatedNumber};
 use crate::wire::{ConnectionId, Frame, SpaceId, Writer};
 use crate::{Ecn, Instant};
@@ -285,13 +284,7 @@ impl Connection {
         ) else {
             return;
         };
-        let frame = Frame::AckFrequency(AckFrequency {
-            sequence: frequency.sequence,
-            ack_eliciting_threshold: frequency.threshold,
-            max_ack_delay: frequency.max_ack_delay,
-            reordering_threshold: frequency.reordering,
-        });
-        if frame.encode(w).is_ok() {
+        if Frame::AckFrequency(frequency).encode(w).is_ok() {
             carried.add_control(ControlFrame::AckFrequency(frequency.sequence));
         } else {
             self.ack_request.on_lost(frequency.sequence);

@@ -2,7 +2,7 @@
 
 use crate::ack::{AckDelay, ReceivedRanges};
 use crate::path::EcnReceived;
-use crate::wire::frame::{EcnCounts, ack};
+use crate::wire::frame::ack;
 use crate::wire::{SpaceId, Writer};
 use crate::{Duration, Ecn, Instant};
 
@@ -67,11 +67,7 @@ impl Received {
     ) -> Option<u64> {
         let largest = self.ranges.largest()?;
         let held = u64::try_from(self.delay.held(now).as_micros()).unwrap_or(u64::MAX >> 2);
-        let ecn = self.ecn.counts().map(|counts| EcnCounts {
-            ect0: counts.ect0,
-            ect1: counts.ect1,
-            ce: counts.ce,
-        });
+        let ecn = self.ecn.counts();
         let delay = held >> delay_exponent;
         ack::encode(w, self.ranges.descending(), delay, ecn, limit).ok()?;
         self.delay.on_ack_sent(largest);

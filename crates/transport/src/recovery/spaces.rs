@@ -241,7 +241,7 @@ impl<F> Recovery<F> {
 
     /// The space that [`on_timeout`](Self::on_timeout) will be about.
     #[must_use]
-    pub fn timeout_space(&self) -> Option<Space> {
+    pub fn timeout_space(&self) -> Option<SpaceId> {
         let due = self.loss_time().or_else(|| self.probe_time());
         due.map(|(_, space)| space)
     }
