@@ -31,6 +31,8 @@ pub struct PlainPath {
     retry: Duration,
     /// Largest number among acknowledged packets with a shim: losses from before it say nothing.
     largest_acked: Option<u64>,
+    /// First packet with a shim: plain ones from before it (the handshake's) prove nothing.
+    first_shim: Option<u64>,
     /// Packets from before this are of another state.
     since: u64,
     next: u64,
@@ -56,6 +58,7 @@ impl PlainPath {
             state: Self::HOPEFUL,
             retry: FIRST_RETRY,
             largest_acked: None,
+            first_shim: None,
             since: 0,
             next: 0,
         }
@@ -90,6 +93,9 @@ impl PlainPath {
     #[inline]
     pub const fn on_sent(&mut self, number: u64, shim: bool) {
         self.next = number + 1;
+        if shim && self.first_shim.is_none() {
+            self.first_shim = Some(number);
+        }
         if shim && let State::Trial { outstanding, .. } = &mut self.state {
             *outstanding = true;
         }
@@ -105,7 +111,9 @@ impl PlainPath {
             self.largest_acked = self.largest_acked.max(Some(number));
             self.retry = FIRST_RETRY;
             self.state = Self::HOPEFUL;
-        } else if let State::Shims { plain_acked, .. } = &mut self.state {
+        } else if let State::Shims { plain_acked, .. } = &mut self.state
+            && self.first_shim.is_some_and(|first| number > first)
+        {
             *plain_acked += 1;
         }
     }

@@ -94,6 +94,21 @@ fn plain_paths_are_tried_again_ever_more_rarely() {
 }
 
 #[test]
+fn plain_packets_from_before_the_first_shim_prove_nothing() {
+    let mut path = Path::new();
+    for n in 0..5 {
+        path.plain.on_sent(n, false);
+        path.plain.on_acked(n, false);
+    }
+    for n in 5..10 {
+        path.plain.on_sent(n, true);
+        path.plain.on_lost(path.now, n, true);
+    }
+    assert!(!path.plain.settle(path.now));
+    assert!(path.plain.passes_shims());
+}
+
+#[test]
 fn late_news_of_earlier_packets_is_ignored() {
     let mut path = Path::new();
     while !path.round(3, |shim| !shim) {}

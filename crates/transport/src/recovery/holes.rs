@@ -2,6 +2,9 @@
 
 use std::collections::VecDeque;
 
+/// Holes whose memory is never worth giving back.
+const KEPT: usize = 512;
+
 /// Ascending packet numbers, each with a value, from which the descending ranges of an ACK frame take.
 ///
 /// One frame is one [`Sweep`]: its ranges gallop down from the top, so that a frame whose gaps are just these
@@ -59,6 +62,7 @@ impl<T> Holes<T> {
     #[inline]
     pub(super) fn pop(&mut self) -> Option<(u64, T)> {
         let (number, value) = self.queue.pop_front()?;
+        self.give_back();
         Some((number, value?))
     }
 
@@ -155,8 +159,14 @@ impl<T> Holes<T> {
             }
         }
         self.queue.truncate(write);
-        if self.queue.is_empty() && self.queue.capacity() > 4096 {
-            self.queue.shrink_to(64);
+        self.give_back();
+    }
+
+    /// Memory of a burst of losses goes back once they are dealt with.
+    #[inline]
+    fn give_back(&mut self) {
+        if self.queue.is_empty() && self.queue.capacity() > KEPT {
+            self.queue.shrink_to(KEPT / 8);
         }
     }
 }
