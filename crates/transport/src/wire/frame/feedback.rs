@@ -4,7 +4,7 @@
 //! FEEDBACK Frame {
 //!   Type (i) = 0x666564,
 //!   Kind (i),            signal, as in the explicit_feedback transport parameter
-//!   Epoch (i),           path epoch, from 0
+//!   Epoch (i),           path epoch: number of the first packet counted
 //!   Count (i) <= 20,
 //!   Counter (i) ...,     Count times; meaning is the signal's
 //! }
@@ -21,7 +21,7 @@ use crate::wire::{Reader, UnexpectedEnd, WriteError, Writer, varint};
 pub struct Feedback<'a> {
     /// The signal's number.
     pub kind: u8,
-    /// The path epoch that the counters belong to.
+    /// The path epoch that the counters belong to, named by the number of the first packet counted in it.
     pub epoch: u64,
     /// The counters as varints, at most [`MAX_COUNTERS`] of them.
     counters: &'a [u8],
