@@ -1,0 +1,213 @@
+//! Holds the code to the test vectors of `docs/wire.md`, and that file to the code.
+
+#![cfg(feature = "transport")]
+
+use std::{collections::BTreeMap, time::Duration};
+
+use pathmark_cc::{Request, VcpAnswer, VcpCode};
+use pathmark_shim::{Framed, crc16, ip::Layout, quick_start, udp};
+use pathmark_transport::{
+    Counters, Signal,
+    wire::{Frame, Frames, Side, TransportParameters, Writer, frame::feedback},
+};
+use vcp_proto::{
+    Packet, Repr, VcpEcnSignal, VcpSignal,
+    counters::Totals,
+    mark::{self, Outcome},
+};
+
+/// The vectors of the document by name.
+fn vectors() -> BTreeMap<String, Vec<u8>> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut vectors = BTreeMap::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let Some(name) = line.strip_prefix("```hex ") else {
+            continue;
+        };
+        let bytes = lines
+            .by_ref()
+            .take_while(|line| *line != "```")
+            .flat_map(|line| line.split('#').next().unwrap_or("").split_whitespace())
+            .map(|byte| u8::from_str_radix(byte, 16).unwrap())
+            .collect();
+        assert!(
+            vectors.insert(name.to_owned(), bytes).is_none(),
+            "{name} twice"
+        );
+    }
+    vectors
+}
+
+fn vector(name: &str) -> Vec<u8> {
+    vectors()
+        .remove(name)
+        .unwrap_or_else(|| panic!("no vector {name}"))
+}
+
+fn first_mark() -> VcpAnswer {
+    VcpAnswer {
+        code: VcpCode::Low,
+        r: Some(30_000),
+        t_rho: Duration::from_millis(200),
+        load_128: 60,
+    }
+}
+
+#[test]
+fn every_vector_is_used() {
+    let names: Vec<String> = vectors().into_keys().collect();
+    let used = [
+        "check",
+        "feedback",
+        "fresh",
+        "ipv4-after",
+        "ipv4-before",
+        "marked",
+        "marked-twice",
+        "parameter",
+        "quick-start",
+        "unknown",
+    ];
+    assert_eq!(names, used);
+}
+
+#[test]
+fn check() {
+    let bytes = vector("check");
+    assert_eq!(bytes[..9], *b"123456789");
+    assert_eq!(crc16(&bytes[..9]).to_be_bytes(), bytes[9..]);
+}
+
+#[test]
+fn unknown_kind_and_version() {
+    let bytes = vector("unknown");
+    let framed = Framed::parse(&bytes).unwrap();
+    assert_eq!(
+        (framed.kind().number(), framed.version(), framed.len()),
+        (5, 2, 12)
+    );
+    assert_eq!(framed.fields(), [1, 2, 3, 4, 5, 6]);
+    assert!(Packet::parse(&bytes).is_err());
+}
+
+#[test]
+fn a_shim_and_two_routers() {
+    let mut request = Request::default();
+    request.bise = true;
+    request.min_rtt = Some(Duration::from_millis(250));
+    let mut shim = [0; 16];
+    VcpSignal::new().fill(&request, &mut shim);
+    assert_eq!(shim[..], vector("fresh"));
+
+    assert_eq!(
+        mark::mark_payload(&mut shim, &first_mark(), 11),
+        Outcome::Marked
+    );
+    assert_eq!(shim[..], vector("marked"));
+
+    let second = VcpAnswer {
+        code: VcpCode::High,
+        r: None,
+        t_rho: Duration::from_millis(1250),
+        load_128: 110,
+    };
+    assert_eq!(mark::mark_payload(&mut shim, &second, 22), Outcome::Marked);
+    assert_eq!(shim[..], vector("marked-twice"));
+    let read = Repr::parse(&Packet::parse(&shim).unwrap());
+    let expected = Repr {
+        code: VcpCode::High,
+        bise: false,
+        carries_r: true,
+        hops: 2,
+        router: 22,
+        r: 30_000,
+        t_rho_ms: 1250,
+        load_128: 110,
+        rtt_class: 47,
+    };
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn inside_an_ip_packet() {
+    let mut bytes = vector("ipv4-before");
+    let ip = Layout::walk(&bytes).unwrap();
+    let udp = udp::Datagram::locate(&bytes, &ip).unwrap();
+    let state = udp::ChecksumState::Complete;
+    assert!(ip.header_checksum_ok(&bytes));
+    let outcome = mark::mark_packet(&mut bytes, &udp, 0, &first_mark(), 11, state);
+    assert_eq!(outcome, Outcome::Marked);
+    assert_eq!(bytes, vector("ipv4-after"));
+    assert_eq!(
+        bytes[26..28],
+        udp.compute_checksum(&bytes, &ip).to_be_bytes()
+    );
+}
+
+#[test]
+fn quick_start() {
+    let repr = quick_start::Repr {
+        function: quick_start::Function::Request,
+        rate: quick_start::Rate::ceil(125_000_000),
+        qs_ttl: 64,
+        nonce: 0x0102_0304_0506,
+    };
+    assert_eq!(repr.rate.bytes_per_second(), 125_009_920);
+    assert_eq!(repr.emit()[..], vector("quick-start"));
+    assert_eq!(quick_start::Repr::parse(&vector("quick-start")), Ok(repr));
+}
+
+#[test]
+fn transport_parameter() {
+    let parameters = TransportParameters::decode(&vector("parameter"), Side::Client);
+    // A client's parameters also hold its source connection id; what matters is that the kinds are read.
+    let kinds = match parameters {
+        Ok(parameters) => parameters.explicit_feedback.unwrap(),
+        Err(error) => panic!("{error}"),
+    };
+    assert_eq!(
+        kinds.as_slice(),
+        [VcpSignal::new().kind(), VcpEcnSignal.kind()]
+    );
+
+    let mut offered = TransportParameters::DEFAULT;
+    offered.explicit_feedback = Some(kinds);
+    let written = offered.to_vec(None).unwrap();
+    let vector = vector("parameter");
+    assert!(written.windows(vector.len()).any(|window| window == vector));
+}
+
+#[test]
+fn feedback_frame() {
+    let bytes = vector("feedback");
+    let mut frames = Frames::new(&bytes);
+    let Some(Ok(Frame::Feedback(frame))) = frames.next() else {
+        panic!("no FEEDBACK frame");
+    };
+    assert!(frames.next().is_none());
+    assert_eq!((frame.kind, frame.epoch), (VcpSignal::new().kind(), 0));
+    let counters = frame.counters();
+
+    let totals = Totals::decode(counters.as_slice()).unwrap();
+    let read = totals.since(&Totals::default(), 8, Some(64)).unwrap();
+    assert_eq!(read.packets, [3, 3, 1, 1]);
+    assert_eq!(read.bytes, [10, 3603, 100, 10]);
+    assert_eq!(read.sum_r, 132_072);
+    assert_eq!(read.t_rho, Duration::from_millis(1250));
+    assert_eq!((read.hops, read.router, read.load_128), (2, 0xBEEF, 77));
+    assert!(read.bise && read.carried_r);
+    assert_eq!(
+        read.unmarked_hop,
+        Some(true),
+        "three IP hops, two of them VCP routers"
+    );
+
+    let mut again = Counters::new();
+    assert!(totals.encode().into_iter().all(|total| again.push(total)));
+    let mut buffer = [0; 64];
+    let mut w = Writer::new(&mut buffer);
+    feedback::encode(&mut w, frame.kind, frame.epoch, &again).unwrap();
+    assert_eq!(w.written(), bytes);
+}
