@@ -109,7 +109,8 @@ pub struct BadFeedback(pub &'static str);
 /// The receiver's counting of one path epoch.
 pub trait Meter: Send + fmt::Debug {
     /// A 1-RTT packet opened, for the first time, on the current path, in a datagram of its own or as the
-    /// first of its datagram: its shim counts once.
+    /// first of its datagram: its shim counts once. Only for datagrams with something ack-eliciting in them, since no
+    /// other carries the signal.
     fn on_packet(&mut self, arrived: &Arrived<'_>);
 
     /// The totals so far, to go into the next FEEDBACK frame. `None`: nothing worth sending.
