@@ -44,9 +44,7 @@ pub use random::Random;
 pub use reset::ResetToken;
 
 pub use crate::wire::Side;
-
-/// Length of the sample from which a header mask is computed (RFC 9001 §5.4.2).
-pub const SAMPLE_LEN: usize = 16;
+pub use crate::wire::packet::SAMPLE_LEN;
 
 /// Bytes of a Retry Integrity Tag (RFC 9001 §5.8).
 pub const RETRY_TAG_LEN: usize = 16;

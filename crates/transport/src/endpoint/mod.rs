@@ -1,1 +1,273 @@
-//! Many connections behind one socket: demultiplexing, Retry, version negotiation, stateless reset.
+//! Many connections behind one socket, without I/O.
+//!
+//! ```text
+//!   datagram ─► handle ─┬─► Connection(handle)   hand it to that connection
+//!                       ├─► Incoming             accept, refuse, retry or ignore it
+//!                       ├─► Respond              send what stands in the buffer to where the datagram came from
+//!                       └─► Nothing
+//!   connect, accept ─► (handle, Connection) ─► after each use of the connection: update
+//! ```
+//!
+//! The driver keeps the connections; an [`Endpoint`] keeps what finds them: their ids, their first packets, the
+//! reset tokens of their peers. It answers strangers itself (version negotiation, Retry, stateless reset,
+//! refusal), and holds nothing for a client whose first packet does not open. All state is bounded by the number
+//! of connections and of half-open handshakes ([`EndpointConfig`]).
+//!
+//! A shim in front of a datagram is stepped over here to find the id behind it; the connection takes it off.
+
+mod admission;
+mod answers;
+mod config;
+mod connections;
+mod demux;
+mod incoming;
+mod initial;
+mod rate;
+mod respond;
+mod retry;
+mod stats;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use pathmark_shim::demux::Datagram;
+use slab::Slab;
+
+pub use config::{EndpointConfig, ServerConfig};
+pub use connections::{AcceptError, Connect, ConnectError};
+pub use incoming::Incoming;
+pub use retry::RetryPolicy;
+pub use stats::EndpointStats;
+
+use crate::cid::LOCAL_ID_LEN;
+use crate::connection::Received;
+use crate::crypto::token::ReplayFilter;
+use crate::crypto::{Random, ResetToken};
+use crate::wire::{PacketType, PartialDecode};
+use crate::{Duration, Instant};
+
+use demux::Demux;
+use incoming::Waiting;
+use rate::RateLimit;
+use retry::RetrySwitch;
+
+/// Names a connection of an endpoint until it is removed; then the number may be used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionHandle(pub usize);
+
+/// What is to be done about a datagram.
+#[derive(Debug)]
+pub enum DatagramEvent {
+    /// It is for this connection: [`Connection::handle_datagram`](crate::connection::Connection::handle_datagram).
+    Connection(ConnectionHandle),
+    /// A client asks for a connection.
+    Incoming(Incoming),
+    /// The answer stands in the buffer; it goes to where the datagram came from, not ECN-capable.
+    Respond,
+    /// Nothing more.
+    Nothing,
+}
+
+/// A place in the table of connections.
+#[derive(Debug)]
+enum Slot {
+    /// Handed out as [`Incoming`], not accepted yet.
+    Waiting(Waiting),
+    /// Accepted or opened.
+    Connection {
+        /// A client's handshake that is not over yet.
+        half_open: bool,
+    },
+}
+
+/// Finds the connection for each datagram, and answers what is for none. See the [module](self).
+#[derive(Debug)]
+pub struct Endpoint {
+    config: EndpointConfig,
+    random: Random,
+    demux: Demux,
+    slots: Slab<Slot>,
+    /// Slots in which a client's handshake is not over.
+    half_open: usize,
+    /// [`Slot::Waiting`] in the order in which they expire, with their serial numbers.
+    waiting: VecDeque<(ConnectionHandle, u64)>,
+    next_serial: u64,
+    retry: RetrySwitch,
+    used_tokens: ReplayFilter,
+    resets: RateLimit,
+    negotiations: RateLimit,
+    refusals: RateLimit,
+    stats: EndpointStats,
+    /// Where a copy of a first packet is opened.
+    scratch: Vec<u8>,
+}
+
+impl Endpoint {
+    /// An endpoint without connections. `random` must be unpredictable to others.
+    #[must_use]
+    pub fn new(config: EndpointConfig, mut random: Random) -> Self {
+        let limit = || RateLimit::new(config.answers_per_second);
+        Self {
+            demux: Demux::new(&mut random),
+            random,
+            slots: Slab::new(),
+            half_open: 0,
+            waiting: VecDeque::new(),
+            next_serial: 0,
+            retry: RetrySwitch::new(config.retry),
+            used_tokens: ReplayFilter::new(config.new_token_lifetime, config.remembered_tokens),
+            resets: limit(),
+            negotiations: limit(),
+            refusals: limit(),
+            stats: EndpointStats::default(),
+            scratch: Vec::new(),
+            config,
+        }
+    }
+
+    /// Counters since the beginning.
+    #[must_use]
+    pub fn stats(&self) -> &EndpointStats {
+        &self.stats
+    }
+
+    /// Connections, clients that wait to be accepted among them.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Handshakes begun by clients that are not over.
+    #[must_use]
+    pub fn half_open(&self) -> usize {
+        self.half_open
+    }
+
+    /// Accepts connections from now on, or no longer (`None`).
+    pub fn set_server(&mut self, server: Option<ServerConfig>) {
+        self.config.server = server;
+    }
+
+    fn wall(&self, now: Instant) -> Duration {
+        self.config
+            .epoch
+            .saturating_add(now.saturating_since(Instant::ZERO))
+    }
+
+    /// Finds out whom a datagram is for. `answer` is emptied and filled for [`DatagramEvent::Respond`] only.
+    #[inline]
+    pub fn handle(
+        &mut self,
+        now: Instant,
+        received: &Received,
+        datagram: &[u8],
+        answer: &mut Vec<u8>,
+    ) -> DatagramEvent {
+        let packet = match Datagram::classify(datagram) {
+            Datagram::QuicLong => return self.handle_long(now, received, datagram, answer),
+            Datagram::QuicShort => datagram,
+            // Only short packets stand behind a shim.
+            Datagram::Shim(_) => match behind_shim(datagram) {
+                Some(packet) => packet,
+                None => return self.foreign(),
+            },
+            Datagram::Other => return self.foreign(),
+        };
+        let Some(dcid) = packet.get(1..).and_then(|rest| rest.first_chunk()) else {
+            return self.foreign();
+        };
+        match self.demux.by_id(dcid) {
+            Some(handle) => DatagramEvent::Connection(handle),
+            None => self.handle_unknown(now, received, packet, *dcid, answer),
+        }
+    }
+
+    #[cold]
+    fn foreign(&mut self) -> DatagramEvent {
+        self.stats.dropped_foreign += 1;
+        DatagramEvent::Nothing
+    }
+
+    /// A short packet with an id that is not ours, or no longer: a stateless reset, or worth one.
+    #[cold]
+    fn handle_unknown(
+        &mut self,
+        now: Instant,
+        received: &Received,
+        packet: &[u8],
+        dcid: [u8; LOCAL_ID_LEN],
+        answer: &mut Vec<u8>,
+    ) -> DatagramEvent {
+        let key = &*self.config.key;
+        if let Some(token) = ResetToken::at_end_of(packet)
+            && let Some(handle) = self.demux.by_token(key, received.remote, &token)
+        {
+            return DatagramEvent::Connection(handle);
+        }
+        self.send_reset(now, &dcid, packet.len(), answer)
+    }
+
+    fn handle_long(
+        &mut self,
+        now: Instant,
+        received: &Received,
+        datagram: &[u8],
+        answer: &mut Vec<u8>,
+    ) -> DatagramEvent {
+        let Ok(found) = PartialDecode::new(datagram, LOCAL_ID_LEN) else {
+            return self.foreign();
+        };
+        let dcid = found.dcid(datagram);
+        if let Ok(id) = dcid.try_into()
+            && let Some(handle) = self.demux.by_id(id)
+        {
+            return DatagramEvent::Connection(handle);
+        }
+        match found {
+            PartialDecode::Protected(found) => {
+                if let Some(handle) = self.demux.by_initial(&found.dcid, received.remote) {
+                    return self.handle_begun(handle, received, datagram);
+                }
+                if found.ty != PacketType::Initial {
+                    return self.foreign();
+                }
+                self.handle_initial(now, received, datagram, &found, answer)
+            }
+            PartialDecode::UnknownVersion(unknown) => {
+                self.negotiate(now, datagram, &unknown, answer)
+            }
+            PartialDecode::Retry(_) | PartialDecode::VersionNegotiation => self.foreign(),
+        }
+    }
+
+    /// A packet to the id that a client chose for its first one.
+    fn handle_begun(
+        &mut self,
+        handle: ConnectionHandle,
+        received: &Received,
+        datagram: &[u8],
+    ) -> DatagramEvent {
+        match self.slots.get_mut(handle.0) {
+            Some(Slot::Connection { .. }) => DatagramEvent::Connection(handle),
+            Some(Slot::Waiting(waiting)) => {
+                if !waiting.hold(*received, datagram) {
+                    self.stats.dropped_waiting += 1;
+                }
+                DatagramEvent::Nothing
+            }
+            None => DatagramEvent::Nothing,
+        }
+    }
+}
+
+/// What stands behind the shim in front of a datagram, if that is a short packet.
+fn behind_shim(datagram: &[u8]) -> Option<&[u8]> {
+    let len = pathmark_shim::frame::declared_len(datagram).ok()?;
+    datagram
+        .get(len..)
+        .filter(|packet| matches!(Datagram::classify(packet), Datagram::QuicShort))
+}

@@ -1,0 +1,252 @@
+//! Beginning and ending connections at an endpoint.
+
+use core::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::incoming::{Incoming, Waiting};
+use super::{ConnectionHandle, DatagramEvent, Endpoint, Slot};
+use crate::Instant;
+use crate::TransportConfig;
+use crate::connection::{self, ClientStart, Connection, Routing, ServerStart};
+use crate::crypto::{ClientCrypto, token};
+use crate::wire::{TransportError, TransportErrorCode};
+
+/// A connection to be opened.
+#[derive(Clone, Debug)]
+pub struct Connect {
+    /// Transport configuration.
+    pub config: Arc<TransportConfig>,
+    /// Cryptographic configuration.
+    pub crypto: Arc<dyn ClientCrypto>,
+    /// Name of the server, as its certificate has it.
+    pub server_name: String,
+    /// Where the server is.
+    pub remote: SocketAddr,
+    /// From which of our addresses, if one is bound.
+    pub local: Option<IpAddr>,
+    /// A token from an earlier connection to the server; may be empty.
+    pub token: Vec<u8>,
+}
+
+/// A connection could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The endpoint has as many connections as it may have.
+    #[error(
+        "the endpoint has all {0} connections that it may have; close some, or raise max_connections"
+    )]
+    TooManyConnections(usize),
+    /// The connection could not begin.
+    #[error(transparent)]
+    Connection(#[from] connection::ConnectError),
+}
+
+/// An incoming connection could not be accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcceptError {
+    /// It was accepted or refused too late.
+    #[error("the client has waited too long to be accepted")]
+    Expired,
+    /// The endpoint accepts connections no longer.
+    #[error("the endpoint accepts no connections")]
+    NoServer,
+    /// The connection could not begin.
+    #[error(transparent)]
+    Connection(#[from] connection::ConnectError),
+}
+
+impl Endpoint {
+    /// Opens a connection; its first datagram is ready at once.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        connect: Connect,
+    ) -> Result<(ConnectionHandle, Connection), ConnectError> {
+        if self.slots.len() >= self.config.max_connections {
+            return Err(ConnectError::TooManyConnections(
+                self.config.max_connections,
+            ));
+        }
+        let mut connection = Connection::client(
+            now,
+            ClientStart {
+                config: connect.config,
+                crypto: connect.crypto,
+                server_name: connect.server_name,
+                remote: connect.remote,
+                local: connect.local,
+                token: connect.token,
+                endpoint_key: Arc::clone(&self.config.key),
+                random: self.random.fork(),
+            },
+        )?;
+        let slot = Slot::Connection { half_open: false };
+        let handle = ConnectionHandle(self.slots.insert(slot));
+        self.update(now, handle, &mut connection);
+        Ok((handle, connection))
+    }
+
+    /// Takes what was kept for an incoming connection. `None` if it has expired.
+    fn claim(&mut self, incoming: &Incoming) -> Option<Waiting> {
+        let slot = self.slots.get_mut(incoming.handle.0)?;
+        match slot {
+            Slot::Waiting(waiting) if waiting.serial == incoming.serial => {
+                let waiting = core::mem::replace(waiting, Waiting::new(0, Instant::ZERO));
+                *slot = Slot::Connection { half_open: true };
+                Some(waiting)
+            }
+            _ => None,
+        }
+    }
+
+    /// Accepts a connection. It has taken the client's datagrams already and may have something to send.
+    ///
+    /// # Errors
+    /// [`AcceptError`]; the client is forgotten.
+    #[expect(clippy::needless_pass_by_value, reason = "it is decided upon once")]
+    pub fn accept(
+        &mut self,
+        now: Instant,
+        incoming: Incoming,
+    ) -> Result<(ConnectionHandle, Connection), AcceptError> {
+        let waiting = self.claim(&incoming).ok_or(AcceptError::Expired)?;
+        let handle = incoming.handle;
+        let begun = match &self.config.server {
+            None => Err(AcceptError::NoServer),
+            Some(server) => Connection::server(
+                now,
+                ServerStart {
+                    config: Arc::clone(&server.transport),
+                    crypto: Arc::clone(&server.crypto),
+                    remote: incoming.received.remote,
+                    local: incoming.received.local,
+                    destination: incoming.dcid,
+                    source: incoming.scid,
+                    original_destination: incoming.origin.original_dcid,
+                    retry_source: incoming.origin.retry_scid,
+                    validated: incoming.origin.validated,
+                    endpoint_key: Arc::clone(&self.config.key),
+                    random: self.random.fork(),
+                },
+            )
+            .map_err(AcceptError::from),
+        };
+        let mut connection = begun.inspect_err(|_| self.remove(handle))?;
+        for (received, mut datagram) in waiting.datagrams {
+            connection.handle_datagram(now, received, &mut datagram);
+        }
+        self.update(now, handle, &mut connection);
+        Ok((handle, connection))
+    }
+
+    /// Refuses a connection: the client is told CONNECTION_REFUSED with what is put into `answer`, if the event is
+    /// [`DatagramEvent::Respond`].
+    #[expect(clippy::needless_pass_by_value, reason = "it is decided upon once")]
+    pub fn refuse(
+        &mut self,
+        now: Instant,
+        incoming: Incoming,
+        answer: &mut Vec<u8>,
+    ) -> DatagramEvent {
+        if self.claim(&incoming).is_none() {
+            return DatagramEvent::Nothing;
+        }
+        self.remove(incoming.handle);
+        let error = TransportError::new(
+            TransportErrorCode::CONNECTION_REFUSED,
+            "the server takes no connection now",
+        );
+        self.send_close(now, &incoming.dcid, &incoming.scid, &error, answer)
+    }
+
+    /// Has the client prove its address, with the Retry that is put into `answer`, if the event is
+    /// [`DatagramEvent::Respond`]. It then comes in again. A client that followed a Retry already is ignored.
+    #[expect(clippy::needless_pass_by_value, reason = "it is decided upon once")]
+    pub fn retry(
+        &mut self,
+        now: Instant,
+        incoming: Incoming,
+        answer: &mut Vec<u8>,
+    ) -> DatagramEvent {
+        if self.claim(&incoming).is_none() {
+            return DatagramEvent::Nothing;
+        }
+        self.remove(incoming.handle);
+        if !incoming.may_retry() {
+            return DatagramEvent::Nothing;
+        }
+        let (dcid, scid) = (incoming.dcid, incoming.scid);
+        self.send_retry(now, &incoming.received, &dcid, &scid, answer)
+    }
+
+    /// Forgets a client without a word.
+    #[expect(clippy::needless_pass_by_value, reason = "it is decided upon once")]
+    pub fn ignore(&mut self, incoming: Incoming) {
+        if self.claim(&incoming).is_some() {
+            self.remove(incoming.handle);
+        }
+    }
+
+    /// Takes from a connection what the endpoint must know: ids to route, the end of its handshake, its end. To be
+    /// called after each use of the connection. False: the connection is over and forgotten; drop it.
+    pub fn update(
+        &mut self,
+        now: Instant,
+        handle: ConnectionHandle,
+        connection: &mut Connection,
+    ) -> bool {
+        while let Some(routing) = connection.poll_routing() {
+            match routing {
+                Routing::Add(id) => self.demux.add_id(handle, &id),
+                Routing::Remove(id) => self.demux.remove_id(handle, &id),
+                Routing::ResetToken(token) => {
+                    let known = token.map(|token| (connection.remote_address(), token));
+                    self.demux.set_token(&*self.config.key, handle, known);
+                }
+            }
+        }
+        if let Some(Slot::Connection { half_open }) = self.slots.get_mut(handle.0)
+            && *half_open
+            && !connection.is_handshaking()
+        {
+            *half_open = false;
+            self.half_open -= 1;
+            if connection.is_established() {
+                self.give_token(now, connection);
+            }
+        }
+        if connection.is_drained() {
+            self.remove(handle);
+            return false;
+        }
+        true
+    }
+
+    fn give_token(&mut self, now: Instant, connection: &mut Connection) {
+        let lifetime = self.config.new_token_lifetime;
+        if lifetime.is_zero() {
+            return;
+        }
+        let expires = self.wall(now).saturating_add(lifetime);
+        let client = connection.remote_address().ip();
+        let token = token::new_token(&*self.config.key, &mut self.random, client, expires);
+        connection.send_token(Bytes::from(token));
+    }
+
+    /// Forgets a connection that its driver dropped.
+    pub fn remove(&mut self, handle: ConnectionHandle) {
+        match self.slots.try_remove(handle.0) {
+            Some(Slot::Waiting(_) | Slot::Connection { half_open: true }) => self.half_open -= 1,
+            Some(Slot::Connection { half_open: false }) => {}
+            None => return,
+        }
+        self.demux.remove(handle);
+    }
+}

@@ -1,0 +1,161 @@
+//! Which connection a datagram is for.
+
+use core::net::SocketAddr;
+
+use rustc_hash::{FxHashMap, FxSeededState};
+
+use super::ConnectionHandle;
+use crate::cid::LOCAL_ID_LEN;
+use crate::crypto::{EndpointKey, Random, ResetToken};
+use crate::wire::ConnectionId;
+
+/// What is known by a reset token: a keyed hash, so that the time of a look-up tells nothing of the tokens
+/// (RFC 9000 §10.3.1).
+type TokenHash = [u8; 16];
+
+/// What is to be taken out of the tables when a connection goes.
+#[derive(Debug, Default)]
+struct Known {
+    ids: Vec<u64>,
+    initial: Option<(ConnectionId, SocketAddr)>,
+    token: Option<TokenHash>,
+}
+
+/// Tables from connection ids, first packets and reset tokens to connections. Each entry belongs to a connection,
+/// so the tables are as bounded as those.
+#[derive(Debug)]
+pub(super) struct Demux {
+    /// Ids of ours. They are random and unknown to attackers, so a plain hash will do.
+    ids: FxHashMap<u64, ConnectionHandle>,
+    /// Destination ids that clients chose for their first packets, with the address they came from. Attackers
+    /// choose these: the hash is seeded.
+    initial: std::collections::HashMap<(ConnectionId, SocketAddr), ConnectionHandle, FxSeededState>,
+    tokens: FxHashMap<TokenHash, ConnectionHandle>,
+    known: FxHashMap<ConnectionHandle, Known>,
+}
+
+impl Demux {
+    pub(super) fn new(random: &mut Random) -> Self {
+        let seed = usize::try_from(random.next_u64() & u64::from(u32::MAX)).unwrap_or(0);
+        Self {
+            ids: FxHashMap::default(),
+            initial: std::collections::HashMap::with_hasher(FxSeededState::with_seed(seed)),
+            tokens: FxHashMap::default(),
+            known: FxHashMap::default(),
+        }
+    }
+
+    /// The connection with this local id.
+    #[inline]
+    pub(super) fn by_id(&self, id: &[u8; LOCAL_ID_LEN]) -> Option<ConnectionHandle> {
+        self.ids.get(&u64::from_ne_bytes(*id)).copied()
+    }
+
+    /// The connection that began with a packet to `id` from `remote`.
+    pub(super) fn by_initial(
+        &self,
+        id: &ConnectionId,
+        remote: SocketAddr,
+    ) -> Option<ConnectionHandle> {
+        self.initial.get(&(*id, remote)).copied()
+    }
+
+    /// The connection whose peer would send this reset token.
+    pub(super) fn by_token(
+        &self,
+        key: &dyn EndpointKey,
+        remote: SocketAddr,
+        token: &ResetToken,
+    ) -> Option<ConnectionHandle> {
+        if self.tokens.is_empty() {
+            return None;
+        }
+        self.tokens.get(&hash(key, remote, token)).copied()
+    }
+
+    /// Routes a local id to `handle`. An id that is taken stays where it is: two random ids of 8 bytes that are
+    /// equal are less likely than any other failure.
+    pub(super) fn add_id(&mut self, handle: ConnectionHandle, id: &ConnectionId) {
+        let Some(key) = key_of(id) else { return };
+        if let std::collections::hash_map::Entry::Vacant(entry) = self.ids.entry(key) {
+            entry.insert(handle);
+            self.known.entry(handle).or_default().ids.push(key);
+        }
+    }
+
+    pub(super) fn remove_id(&mut self, handle: ConnectionHandle, id: &ConnectionId) {
+        let Some(key) = key_of(id) else { return };
+        if let Some(known) = self.known.get_mut(&handle)
+            && let Some(at) = known.ids.iter().position(|k| *k == key)
+        {
+            known.ids.swap_remove(at);
+            self.ids.remove(&key);
+        }
+    }
+
+    pub(super) fn add_initial(
+        &mut self,
+        handle: ConnectionHandle,
+        id: ConnectionId,
+        remote: SocketAddr,
+    ) {
+        self.initial.insert((id, remote), handle);
+        self.known.entry(handle).or_default().initial = Some((id, remote));
+    }
+
+    /// The reset token that counts for `handle` from now on, and from where.
+    pub(super) fn set_token(
+        &mut self,
+        key: &dyn EndpointKey,
+        handle: ConnectionHandle,
+        token: Option<(SocketAddr, ResetToken)>,
+    ) {
+        let known = self.known.entry(handle).or_default();
+        if let Some(old) = known.token.take() {
+            self.tokens.remove(&old);
+        }
+        if let Some((remote, token)) = token {
+            let hash = hash(key, remote, &token);
+            known.token = Some(hash);
+            self.tokens.insert(hash, handle);
+        }
+    }
+
+    /// Forgets all about a connection.
+    pub(super) fn remove(&mut self, handle: ConnectionHandle) {
+        let Some(known) = self.known.remove(&handle) else {
+            return;
+        };
+        for id in known.ids {
+            self.ids.remove(&id);
+        }
+        if let Some(initial) = known.initial {
+            self.initial.remove(&initial);
+        }
+        if let Some(token) = known.token {
+            self.tokens.remove(&token);
+        }
+    }
+
+    /// Entries in all tables.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.ids.len() + self.initial.len() + self.tokens.len() + self.known.len()
+    }
+}
+
+fn key_of(id: &ConnectionId) -> Option<u64> {
+    id.as_slice().try_into().ok().map(u64::from_ne_bytes)
+}
+
+fn hash(key: &dyn EndpointKey, remote: SocketAddr, token: &ResetToken) -> TokenHash {
+    let mut input = Vec::with_capacity(48);
+    input.extend_from_slice(b"known reset:");
+    match remote.ip().to_canonical() {
+        core::net::IpAddr::V4(ip) => input.extend_from_slice(&ip.octets()),
+        core::net::IpAddr::V6(ip) => input.extend_from_slice(&ip.octets()),
+    }
+    input.extend_from_slice(&remote.port().to_be_bytes());
+    input.extend_from_slice(token.as_bytes());
+    key.mac(&input).first_chunk().copied().unwrap_or_default()
+}

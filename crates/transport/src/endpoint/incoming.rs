@@ -1,0 +1,86 @@
+//! Clients that wait to be accepted.
+
+use core::net::{IpAddr, SocketAddr};
+
+use super::ConnectionHandle;
+use super::initial::Origin;
+use crate::Instant;
+use crate::connection::Received;
+use crate::wire::ConnectionId;
+
+/// Bytes of datagrams held for a client until it is accepted: a ClientHello of several packets, sent twice.
+pub(super) const MAX_WAITING_BYTES: usize = 16 * 1024;
+
+/// A client that asks for a connection. Hand it back to
+/// [`Endpoint::accept`](super::Endpoint::accept), [`refuse`](super::Endpoint::refuse),
+/// [`retry`](super::Endpoint::retry) or [`ignore`](super::Endpoint::ignore) within 10 seconds; until then it counts as
+/// a half-open handshake.
+#[derive(Debug)]
+#[must_use = "an incoming connection is accepted, refused, retried or ignored"]
+pub struct Incoming {
+    pub(super) handle: ConnectionHandle,
+    pub(super) serial: u64,
+    pub(super) received: Received,
+    /// Destination id of the Initial at hand.
+    pub(super) dcid: ConnectionId,
+    /// The client's own id.
+    pub(super) scid: ConnectionId,
+    pub(super) origin: Origin,
+}
+
+impl Incoming {
+    /// Where the client is, by its packet.
+    #[must_use]
+    pub fn remote_address(&self) -> SocketAddr {
+        self.received.remote
+    }
+
+    /// Which of our addresses it reached, where the driver knows.
+    #[must_use]
+    pub fn local_address(&self) -> Option<IpAddr> {
+        self.received.local
+    }
+
+    /// True if the client has proved its address by a token.
+    #[must_use]
+    pub fn is_validated(&self) -> bool {
+        self.origin.validated
+    }
+
+    /// True if a Retry would still be understood: a client that has followed one gets no other.
+    #[must_use]
+    pub fn may_retry(&self) -> bool {
+        self.origin.retry_scid.is_none()
+    }
+}
+
+/// What is held for an [`Incoming`].
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) serial: u64,
+    pub(super) expires: Instant,
+    pub(super) datagrams: Vec<(Received, Vec<u8>)>,
+    bytes: usize,
+}
+
+impl Waiting {
+    pub(super) fn new(serial: u64, expires: Instant) -> Self {
+        Self {
+            serial,
+            expires,
+            datagrams: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// False if there is no more room.
+    pub(super) fn hold(&mut self, received: Received, datagram: &[u8]) -> bool {
+        let bytes = self.bytes + datagram.len();
+        if bytes > MAX_WAITING_BYTES {
+            return false;
+        }
+        self.bytes = bytes;
+        self.datagrams.push((received, datagram.to_vec()));
+        true
+    }
+}

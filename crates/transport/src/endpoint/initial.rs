@@ -1,0 +1,104 @@
+//! A client's first packet, before anything is kept about the client.
+
+use core::net::SocketAddr;
+
+use crate::Duration;
+use crate::crypto::token::{self, ReplayFilter, Token, TokenError};
+use crate::crypto::{EndpointKey, InitialCrypto, SAMPLE_LEN, Side};
+use crate::wire::ConnectionId;
+use crate::wire::packet::{PlainHeader, Protected};
+
+/// What an Initial's token says about its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// Destination id of the client's very first Initial.
+    pub(super) original_dcid: ConnectionId,
+    /// Source id of our Retry, if there was one.
+    pub(super) retry_scid: Option<ConnectionId>,
+    /// The client receives what is sent to its address.
+    pub(super) validated: bool,
+}
+
+impl Origin {
+    /// Reads the token of an Initial to `dcid`; false beside it if it brought one of no worth.
+    ///
+    /// # Errors
+    /// [`TokenError::InvalidRetry`]: the client is refused.
+    pub(super) fn read(
+        key: &dyn EndpointKey,
+        used: &mut ReplayFilter,
+        token: &[u8],
+        client: SocketAddr,
+        dcid: &ConnectionId,
+        wall: Duration,
+    ) -> Result<(Self, bool), TokenError> {
+        let unknown = Self {
+            original_dcid: *dcid,
+            retry_scid: None,
+            validated: false,
+        };
+        if token.is_empty() {
+            return Ok((unknown, true));
+        }
+        match token::open(key, token, client, dcid, wall) {
+            Ok(Token::Retry {
+                original_dcid,
+                retry_scid,
+            }) => Ok((
+                Self {
+                    original_dcid,
+                    retry_scid: Some(retry_scid),
+                    validated: true,
+                },
+                true,
+            )),
+            Ok(Token::New { id }) if used.first_use(id, wall) => Ok((
+                Self {
+                    validated: true,
+                    ..unknown
+                },
+                true,
+            )),
+            Ok(Token::New { .. }) | Err(TokenError::Worthless) => Ok((unknown, false)),
+            Err(error @ TokenError::InvalidRetry) => Err(error),
+        }
+    }
+}
+
+/// True if the Initial that `found` describes opens: whoever made it knows the protocol and saw to it that it
+/// arrived whole. `packet` is a copy, which this destroys.
+pub(super) fn is_authentic(
+    crypto: &dyn InitialCrypto,
+    found: &Protected,
+    packet: &mut [u8],
+) -> bool {
+    let keys = crypto
+        .initial_keys(found.dcid.as_slice(), Side::Server)
+        .remote;
+    let Some(sample) = found
+        .sample()
+        .and_then(|range| packet.get(range)?.first_chunk::<SAMPLE_LEN>())
+    else {
+        return false;
+    };
+    let [first_mask, number_mask @ ..] = keys.header.mask(sample);
+    let Some(first) = packet.first_mut() else {
+        return false;
+    };
+    *first ^= first_mask & 0x0f;
+    let number_len = usize::from(*first & 3) + 1;
+    if let Some(number) = packet.get_mut(found.number_at..found.number_at + number_len) {
+        number
+            .iter_mut()
+            .zip(number_mask)
+            .for_each(|(b, m)| *b ^= m);
+    }
+    let Ok(header) = PlainHeader::decode(packet, found) else {
+        return false;
+    };
+    // Nothing has arrived from this client yet: its numbers start at 0.
+    let number = header.number.expand(0);
+    packet
+        .get_mut(..found.len)
+        .is_some_and(|packet| keys.packet.open(number, packet, header.payload_at).is_ok())
+}

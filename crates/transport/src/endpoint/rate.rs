@@ -1,0 +1,58 @@
+//! A bound on how often an endpoint answers strangers.
+
+use crate::{Duration, Instant};
+
+/// A token bucket: `per_second` answers a second, and at most a second's worth at once.
+#[derive(Debug)]
+pub(super) struct RateLimit {
+    /// Time between answers.
+    spacing: Duration,
+    /// When the bucket would be full, if nothing more were taken. A second before that it is empty.
+    full_at: Instant,
+}
+
+const BURST: Duration = Duration::from_secs(1);
+
+impl RateLimit {
+    pub(super) fn new(per_second: u32) -> Self {
+        Self {
+            // Nothing a second: one answer takes more than the bucket holds.
+            spacing: BURST.checked_div(per_second).unwrap_or(BURST * 2),
+            full_at: Instant::ZERO,
+        }
+    }
+
+    /// True if one more answer may be sent now; it is taken.
+    pub(super) fn take(&mut self, now: Instant) -> bool {
+        let full_at = self.full_at.max(now) + self.spacing;
+        if full_at - now > BURST {
+            return false;
+        }
+        self.full_at = full_at;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(limit: &mut RateLimit, now: Instant) -> usize {
+        (0..10_000).take_while(|_| limit.take(now)).count()
+    }
+
+    #[test]
+    fn burst_of_a_second_then_the_rate() {
+        let mut limit = RateLimit::new(100);
+        let start = Instant::from_millis(5000);
+        assert_eq!(taken(&mut limit, start), 100);
+        assert_eq!(taken(&mut limit, start + Duration::from_millis(9)), 0);
+        assert_eq!(taken(&mut limit, start + Duration::from_millis(50)), 5);
+        assert_eq!(taken(&mut limit, start + Duration::from_secs(3600)), 100);
+    }
+
+    #[test]
+    fn rate_of_zero_allows_nothing() {
+        assert_eq!(taken(&mut RateLimit::new(0), Instant::from_millis(1)), 0);
+    }
+}

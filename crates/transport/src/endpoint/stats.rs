@@ -1,0 +1,35 @@
+//! What became of datagrams that were for no connection.
+
+/// Counters of an endpoint, since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndpointStats {
+    /// Clients' first packets that were handed out as [`Incoming`](super::Incoming).
+    pub incoming: u64,
+    /// Retry packets sent.
+    pub retries_sent: u64,
+    /// Version Negotiation packets sent.
+    pub version_negotiations_sent: u64,
+    /// Stateless resets sent.
+    pub resets_sent: u64,
+    /// Connections refused, by the application or for a bad Retry token.
+    pub refusals_sent: u64,
+    /// Dropped: no QUIC packet, or one that this endpoint has no use for.
+    pub dropped_foreign: u64,
+    /// Dropped: short packets with an unknown id and no room for a reset in answer.
+    pub dropped_unknown: u64,
+    /// Dropped: Initial packets in datagrams of less than 1200 bytes, or with too short an id.
+    pub dropped_short_initials: u64,
+    /// Dropped: Initial packets that do not open.
+    pub dropped_forged_initials: u64,
+    /// Dropped: Initial packets beyond the bound on handshakes or connections.
+    pub dropped_full: u64,
+    /// Dropped: more datagrams than are held for a connection that waits to be accepted.
+    pub dropped_waiting: u64,
+    /// Not sent: answers beyond the bound on answers per second.
+    pub answers_withheld: u64,
+    /// Tokens of clients that were forged, expired, of another address, or used before.
+    pub tokens_refused: u64,
+    /// Connections that nobody accepted or refused in time.
+    pub expired: u64,
+}

@@ -1,0 +1,225 @@
+//! A flood of garbage and half-open handshakes costs an endpoint bounded memory, and it goes on serving.
+//!
+//! Linux only: the process's resident memory is read from `/proc`. One test in a program of its own, so that nothing
+//! else allocates.
+#![cfg(target_os = "linux")]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use pathmark_cc::{Controller, NewReno};
+use pathmark_transport::TransportConfig;
+use pathmark_transport::connection::{Connection, Received};
+use pathmark_transport::crypto::null::{NullCrypto, NullEndpointKey};
+use pathmark_transport::crypto::{ClientCrypto, Random, ServerCrypto};
+use pathmark_transport::endpoint::{
+    Connect, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, ServerConfig,
+};
+use pathmark_transport::{Duration, Ecn, Instant};
+
+const MIB: usize = 1 << 20;
+
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let line = status
+        .lines()
+        .find_map(|l| l.strip_prefix("VmRSS:"))
+        .expect("a line for resident memory");
+    let kib = line.trim().trim_end_matches("kB").trim();
+    kib.parse::<usize>().expect("a number") * 1024
+}
+
+fn transport() -> Arc<TransportConfig> {
+    Arc::new(TransportConfig::new(Arc::new(
+        |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) },
+    )))
+}
+
+fn endpoint(server: Option<Arc<dyn ServerCrypto>>, seed: u64) -> Endpoint {
+    let epoch = Duration::from_secs(1_700_000_000);
+    let mut config = EndpointConfig::new(Arc::new(NullEndpointKey::new(seed)), epoch);
+    config.server = server.map(|crypto| ServerConfig {
+        transport: transport(),
+        crypto,
+    });
+    Endpoint::new(config, Random::from_u64(seed))
+}
+
+fn from(n: u32) -> Received {
+    Received {
+        remote: SocketAddr::from((
+            Ipv4Addr::from_bits(0x0a00_0000 + n / 50_000),
+            (n % 50_000) as u16 + 1,
+        )),
+        local: None,
+        ecn: Ecn::NotEct,
+        ttl: None,
+    }
+}
+
+/// What a connection has to send, datagram by datagram.
+fn transmits(now: Instant, connection: &mut Connection) -> Vec<Vec<u8>> {
+    let mut datagrams = Vec::new();
+    let mut buffer = vec![0; 65_536];
+    while let Some(transmit) = connection.poll_transmit(now, &mut buffer, 10) {
+        let sent = &buffer[..transmit.len];
+        datagrams.extend(sent.chunks(transmit.segment_size).map(<[u8]>::to_vec));
+    }
+    datagrams
+}
+
+/// A server with the connections that it accepts.
+struct Server {
+    endpoint: Endpoint,
+    connections: Vec<(ConnectionHandle, Connection)>,
+}
+
+impl Server {
+    /// Takes a datagram; what goes back to its sender.
+    fn take(&mut self, now: Instant, received: Received, datagram: &mut [u8]) -> Vec<Vec<u8>> {
+        let mut answer = Vec::new();
+        let handle = match self.endpoint.handle(now, &received, datagram, &mut answer) {
+            DatagramEvent::Respond => return vec![answer],
+            DatagramEvent::Nothing => return Vec::new(),
+            DatagramEvent::Incoming(incoming) => {
+                let Ok((handle, connection)) = self.endpoint.accept(now, incoming) else {
+                    return Vec::new();
+                };
+                self.connections.push((handle, connection));
+                handle
+            }
+            DatagramEvent::Connection(handle) => {
+                let connection = self.find(handle);
+                connection.handle_datagram(now, received, datagram);
+                handle
+            }
+        };
+        let out = transmits(now, self.find(handle));
+        let at = self.position(handle);
+        let (_, connection) = &mut self.connections[at];
+        if !self.endpoint.update(now, handle, connection) {
+            self.connections.swap_remove(at);
+        }
+        out
+    }
+
+    fn position(&self, handle: ConnectionHandle) -> usize {
+        let found = self.connections.iter().rposition(|(h, _)| *h == handle);
+        found.expect("the endpoint knows its connections")
+    }
+
+    fn find(&mut self, handle: ConnectionHandle) -> &mut Connection {
+        let at = self.position(handle);
+        &mut self.connections[at].1
+    }
+}
+
+/// Opens a connection to the server and sees it established on both sides; false if it does not come to that.
+fn serves(server: &mut Server, crypto: &Arc<dyn ClientCrypto>, now: Instant, n: u32) -> bool {
+    let mut client = endpoint(None, u64::from(n) + 1000);
+    let connect = Connect {
+        config: transport(),
+        crypto: Arc::clone(crypto),
+        server_name: "server.test".into(),
+        remote: SocketAddr::from((Ipv4Addr::LOCALHOST, 4433)),
+        local: None,
+        token: Vec::new(),
+    };
+    let (handle, mut connection) = client.connect(now, connect).expect("a client");
+    let back = Received {
+        remote: SocketAddr::from((Ipv4Addr::LOCALHOST, 4433)),
+        ..from(n)
+    };
+    for _ in 0..10 {
+        for mut datagram in transmits(now, &mut connection) {
+            for mut answer in server.take(now, from(n), &mut datagram) {
+                connection.handle_datagram(now, back, &mut answer);
+                client.update(now, handle, &mut connection);
+            }
+        }
+        if connection.is_confirmed() {
+            return true;
+        }
+    }
+    false
+}
+
+fn flood(server_crypto: Arc<dyn ServerCrypto>, client_crypto: &Arc<dyn ClientCrypto>) -> usize {
+    let mut server = Server {
+        endpoint: endpoint(Some(server_crypto), 1),
+        connections: Vec::new(),
+    };
+    let mut now = Instant::from_millis(1);
+    assert!(
+        serves(&mut server, client_crypto, now, 1),
+        "before the flood"
+    );
+    let rest = resident();
+    let mut most = rest;
+
+    let mut random = Random::from_u64(9);
+    let mut garbage = [0; 1200];
+    for n in 0..60_000u32 {
+        now += Duration::from_micros(20);
+        // A client's first packet with an address of its own, never followed up.
+        if n % 4 == 0 {
+            let mut client = endpoint(None, u64::from(n) + 5_000_000);
+            let connect = Connect {
+                config: transport(),
+                crypto: Arc::clone(client_crypto),
+                server_name: "server.test".into(),
+                remote: SocketAddr::from((Ipv4Addr::LOCALHOST, 4433)),
+                local: None,
+                token: Vec::new(),
+            };
+            let (_, mut connection) = client.connect(now, connect).expect("a client");
+            for mut datagram in transmits(now, &mut connection) {
+                server.take(now, from(100 + n), &mut datagram);
+            }
+        }
+        // Garbage: long headers of version 1, of other versions, short headers.
+        random.fill(&mut garbage);
+        match n % 3 {
+            0 => garbage[..6].copy_from_slice(&[0xc0, 0, 0, 0, 1, 8]),
+            1 => garbage[0] = 0xc0,
+            _ => garbage[0] = 0x41,
+        }
+        server.take(now, from(n), &mut garbage);
+        if n % 1000 == 0 {
+            most = most.max(resident());
+        }
+    }
+    let stats = server.endpoint.stats();
+    assert!(stats.retries_sent > 10_000, "{stats:?}");
+    assert!(server.endpoint.half_open() <= 512, "{stats:?}");
+    // In the midst of it, those who prove their address are served.
+    assert!(
+        serves(&mut server, client_crypto, now, 2),
+        "during the flood"
+    );
+    most.max(resident()) - rest
+}
+
+#[test]
+fn flood_costs_bounded_memory_and_the_server_goes_on_serving() {
+    let null = Arc::new(NullCrypto::new(&[b"test"]));
+    let client: Arc<dyn ClientCrypto> = null.clone();
+    let grown = flood(null, &client);
+    println!("null cipher: {} KiB above rest", grown / 1024);
+    assert!(grown <= 32 * MIB, "{grown} bytes");
+
+    #[cfg(feature = "rustls")]
+    {
+        use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
+        let server = TlsServerConfig::from_pem(
+            include_bytes!("../src/crypto/tls/testdata/server.pem"),
+            include_bytes!("../src/crypto/tls/testdata/server.key"),
+            &[b"test"],
+        );
+        let client = TlsClientConfig::new(Trust::Anyone, &[b"test"]);
+        let client: Arc<dyn ClientCrypto> = Arc::new(client.expect("usable"));
+        let grown = flood(Arc::new(server.expect("usable")), &client);
+        println!("TLS: {} KiB above rest", grown / 1024);
+        assert!(grown <= 32 * MIB, "{grown} bytes");
+    }
+}

@@ -1,0 +1,136 @@
+//! Fuzz targets of what strangers can reach: tokens, handshake bytes, an endpoint's datagrams.
+//!
+//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a fuzzer drives the same
+//! functions for as long as one likes: `cargo bolero test -p pathmark-transport tokens` (libFuzzer).
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use pathmark_cc::{Controller, NewReno};
+use pathmark_transport::TransportConfig;
+use pathmark_transport::connection::Received;
+use pathmark_transport::crypto::null::{NullCrypto, NullEndpointKey};
+use pathmark_transport::crypto::{ClientCrypto, EndpointKey, Random, ServerCrypto, token};
+use pathmark_transport::endpoint::{
+    DatagramEvent, Endpoint, EndpointConfig, RetryPolicy, ServerConfig,
+};
+use pathmark_transport::wire::ConnectionId;
+use pathmark_transport::{Duration, Ecn, Instant};
+
+/// Random inputs per target in `cargo test`, beside the corpus.
+const ITERATIONS: usize = 50_000;
+/// Longest random input, bytes.
+const MAX_LEN: usize = 1400;
+
+const NOW: Duration = Duration::from_secs(1_700_000_000);
+
+fn client(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), port))
+}
+
+/// A token as it comes, and the same bytes sealed by our own key: whatever they say, there is an answer.
+fn open_token(input: &[u8]) {
+    let key = NullEndpointKey::new(1);
+    let dcid = ConnectionId::new(input.get(..8).unwrap_or(&[])).expect("short enough");
+    let _ = token::open(&key, input, client(1), &dcid, NOW);
+    let Some((&kind, rest)) = input.split_first() else {
+        return;
+    };
+    let Some((nonce, _)) = rest.split_first_chunk() else {
+        return;
+    };
+    let mut sealed = vec![kind];
+    sealed.extend_from_slice(nonce);
+    key.seal(nonce, input, &mut sealed);
+    let _ = token::open(&key, &sealed, client(1), &dcid, NOW);
+}
+
+/// Handshake bytes for a server and for a client, cut where the first byte says.
+fn handshake(input: &[u8]) {
+    let Some((&cut, bytes)) = input.split_first() else {
+        return;
+    };
+    let crypto = NullCrypto::new(&[b"test"]);
+    let sessions = [
+        ServerCrypto::start(&crypto, vec![1], 1),
+        ClientCrypto::start(&crypto, "server", vec![1], 2),
+    ];
+    for mut session in sessions.into_iter().flatten() {
+        let mut out = Vec::new();
+        session.write_handshake(&mut out);
+        for part in bytes.chunks(usize::from(cut).max(1)) {
+            if session.read_handshake(part).is_err() {
+                break;
+            }
+            while session.write_handshake(&mut out).is_some() {}
+        }
+        assert!(out.len() < 8192);
+    }
+}
+
+/// Datagrams of 256 bytes and what remains, at a server that has a connection or two and demands proofs of address
+/// at times. Odd first bytes ask for padding to a size that first packets need.
+fn endpoint(input: &[u8]) {
+    let Some((&choice, bytes)) = input.split_first() else {
+        return;
+    };
+    let mut config = EndpointConfig::new(Arc::new(NullEndpointKey::new(1)), NOW);
+    config.retry = match choice % 3 {
+        0 => RetryPolicy::Always,
+        1 => RetryPolicy::Never,
+        _ => RetryPolicy::Automatic { half_open: 1 },
+    };
+    config.max_half_open = 2;
+    config.server = Some(ServerConfig {
+        transport: Arc::new(TransportConfig::new(Arc::new(
+            |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) },
+        ))),
+        crypto: Arc::new(NullCrypto::new(&[b"test"])),
+    });
+    let mut endpoint = Endpoint::new(config, Random::from_u64(1));
+    let mut answer = Vec::new();
+    let mut accepted = Vec::new();
+    let now = Instant::from_millis(5);
+    for part in bytes.chunks(256) {
+        let mut datagram = part.to_vec();
+        if part.first().is_some_and(|first| first % 2 == 1) {
+            datagram.resize(1200, 0);
+        }
+        let received = Received {
+            remote: client(u16::from(part.len() > 100)),
+            local: None,
+            ecn: Ecn::NotEct,
+            ttl: None,
+        };
+        match endpoint.handle(now, &received, &datagram, &mut answer) {
+            DatagramEvent::Incoming(incoming) => accepted.extend(endpoint.accept(now, incoming)),
+            DatagramEvent::Connection(handle) => {
+                for (own, connection) in &mut accepted {
+                    if *own == handle {
+                        connection.handle_datagram(now, received, &mut datagram);
+                        endpoint.update(now, handle, connection);
+                    }
+                }
+            }
+            DatagramEvent::Respond => assert!(answer.len() <= 3 * datagram.len()),
+            DatagramEvent::Nothing => {}
+        }
+        assert!(endpoint.half_open() <= 2 && endpoint.connections() <= 2);
+    }
+}
+
+macro_rules! target {
+    ($name:ident, $function:ident) => {
+        #[test]
+        fn $name() {
+            bolero::check!()
+                .with_iterations(ITERATIONS)
+                .with_max_len(MAX_LEN)
+                .for_each($function);
+        }
+    };
+}
+
+target!(tokens, open_token);
+target!(handshakes, handshake);
+target!(endpoint_datagrams, endpoint);
