@@ -54,7 +54,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::ack::AckRequest;
-use crate::config::TransportConfig;
+use crate::config::{ControllerFactory, TransportConfig};
 use crate::crypto::{HandshakeData, InitialCrypto, Random, ResetToken, SharedEndpointKey, Side};
 use crate::recovery::Recovery;
 use crate::streams::Streams;
@@ -291,6 +291,13 @@ impl Connection {
             .is_some_and(|keys| keys.begin_update(now));
         self.stats.key_updates += u64::from(updated);
         updated
+    }
+
+    /// From now on `factory`'s controllers steer this connection, a fresh one the current path at once.
+    pub fn set_controller(&mut self, now: Instant, factory: Arc<dyn ControllerFactory>) {
+        self.route.controller = factory.build(now, self.route.mtud.mtu());
+        Arc::make_mut(&mut self.config).controller = factory;
+        self.after_controller(now);
     }
 
     /// Server: gives the client a token for its next connection; see

@@ -1,1 +1,21 @@
 //! The tokio driver: sockets, clocks and wakers around the sans-I/O core.
+//!
+//! ```text
+//!   socket ─ one task per endpoint ─► endpoint core ─► connection core (under its lock)
+//!                                                           │ wakes
+//!   socket ◄─ one task per connection ◄─ batches, deadlines ┘──► streams, futures of the application
+//! ```
+//!
+//! Names and habits are quinn's where the meaning is the same. What comes on top:
+//! [`Connection::path_report`], [`Connection::set_controller`], [`Connection::socket_buffers`].
+
+mod clock;
+mod connection;
+mod endpoint;
+mod socket;
+mod streams;
+
+pub use connection::{Connecting, Connection};
+pub use endpoint::{Accept, ClientConfig, ConnectError, Endpoint, Incoming, ServerConfig};
+pub use socket::SocketBuffers;
+pub use streams::{ReadError, ReadToEndError, RecvStream, SendStream, WriteError};

@@ -1,0 +1,644 @@
+//! An endpoint as an application sees it, and the task that receives for all its connections.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use rand::Rng as _;
+use rustc_hash::FxHashMap;
+
+use super::clock;
+use super::connection::{BATCH_BYTES, Connecting, Connection, ConnectionTask, Shared};
+use super::socket::{Outgoing, ReceiveBatch, Socket, SocketBuffers};
+use crate::config::TransportConfig;
+use crate::connection::{self as core_connection, ConnectionError, Received};
+use crate::crypto::tls::EndpointSecret;
+use crate::crypto::{ClientCrypto, Random, ServerCrypto};
+use crate::endpoint::{
+    self as core, AcceptError, ConnectionHandle, DatagramEvent, EndpointConfig, EndpointStats,
+    RetryPolicy,
+};
+use crate::{Ecn, Instant};
+
+/// Receive batches that one turn of the task handles before other tasks get their turn.
+const BATCHES_PER_TURN: usize = 8;
+/// Send buffers kept for the next batch; beyond them they are freed.
+const SPARE_BUFFERS: usize = 4;
+/// Servers whose address-validation token is remembered.
+const REMEMBERED_SERVERS: usize = 64;
+
+/// A server's configuration.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    crypto: Arc<dyn ServerCrypto>,
+    transport: Arc<TransportConfig>,
+    retry: Option<RetryPolicy>,
+    max_half_open: Option<usize>,
+    max_connections: Option<usize>,
+}
+
+impl ServerConfig {
+    /// Accepts connections with this certificate and these transport settings.
+    #[must_use]
+    pub fn new(crypto: Arc<dyn ServerCrypto>, transport: Arc<TransportConfig>) -> Self {
+        Self {
+            crypto,
+            transport,
+            retry: None,
+            max_half_open: None,
+            max_connections: None,
+        }
+    }
+
+    /// When clients must prove their address first. By default while half-open handshakes pile up.
+    pub fn retry(&mut self, policy: RetryPolicy) -> &mut Self {
+        self.retry = Some(policy);
+        self
+    }
+
+    /// Half-open handshakes at a time; beyond them new clients are not heard.
+    pub fn max_half_open(&mut self, handshakes: usize) -> &mut Self {
+        self.max_half_open = Some(handshakes);
+        self
+    }
+
+    /// Connections at a time.
+    pub fn max_connections(&mut self, connections: usize) -> &mut Self {
+        self.max_connections = Some(connections);
+        self
+    }
+}
+
+/// A client's configuration.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    crypto: Arc<dyn ClientCrypto>,
+    transport: Arc<TransportConfig>,
+}
+
+impl ClientConfig {
+    /// Connects with this trust and these transport settings.
+    #[must_use]
+    pub fn new(crypto: Arc<dyn ClientCrypto>, transport: Arc<TransportConfig>) -> Self {
+        Self { crypto, transport }
+    }
+}
+
+/// A connection could not be begun.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The address cannot be connected to from this endpoint's socket.
+    #[error(
+        "cannot connect to {0} from this endpoint: port 0, or the other IP version than the socket's"
+    )]
+    Address(SocketAddr),
+    /// The endpoint was closed.
+    #[error("the endpoint is closed")]
+    Closed,
+    /// The connection could not begin.
+    #[error(transparent)]
+    Core(#[from] core::ConnectError),
+}
+
+/// A UDP socket with QUIC connections on it, as client, server or both. Cheap to clone.
+///
+/// When the last clone is dropped, no further connection is accepted; those there are go on.
+pub struct Endpoint {
+    shared: Arc<EndpointShared>,
+}
+
+/// A client that asks for a connection. Dropped, it is refused.
+#[derive(Debug)]
+pub struct Incoming {
+    /// `None` once decided.
+    inner: Option<core::Incoming>,
+    shared: Arc<EndpointShared>,
+}
+
+/// Waits for the next [`Incoming`]; `None` once the endpoint is closed.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct Accept<'a> {
+    endpoint: &'a Endpoint,
+}
+
+pub(super) struct EndpointShared {
+    socket: Socket,
+    state: Mutex<EndpointState>,
+    spare: Mutex<Vec<Box<[u8]>>>,
+    users: AtomicUsize,
+}
+
+struct EndpointState {
+    core: core::Endpoint,
+    /// By handle.
+    connections: Vec<Option<Arc<Shared>>>,
+    alive: usize,
+    incoming: VecDeque<core::Incoming>,
+    accepting: Vec<Waker>,
+    idle: Vec<Waker>,
+    task: Option<Waker>,
+    closed: bool,
+    /// By server name.
+    tokens: FxHashMap<String, Bytes>,
+    answer: Vec<u8>,
+}
+
+impl Endpoint {
+    /// An endpoint that connects only, bound to `address` (port 0: any).
+    ///
+    /// # Errors
+    /// If the socket cannot be had.
+    pub fn client(address: SocketAddr) -> io::Result<Self> {
+        Self::new(std::net::UdpSocket::bind(address)?, None)
+    }
+
+    /// An endpoint that accepts connections and may connect too.
+    ///
+    /// # Errors
+    /// If the socket cannot be had.
+    pub fn server(config: ServerConfig, address: SocketAddr) -> io::Result<Self> {
+        Self::new(std::net::UdpSocket::bind(address)?, Some(config))
+    }
+
+    /// An endpoint on a socket that is bound already.
+    ///
+    /// # Errors
+    /// If the socket cannot be used.
+    #[expect(clippy::needless_pass_by_value, reason = "the endpoint keeps it")]
+    pub fn new(socket: std::net::UdpSocket, server: Option<ServerConfig>) -> io::Result<Self> {
+        let mut seed = [0; 32];
+        draw(&mut seed);
+        let mut secret = [0; 32];
+        draw(&mut secret);
+        let now = clock::now();
+        let epoch = clock::unix_time().saturating_sub(now.saturating_since(Instant::ZERO));
+        let key = EndpointSecret::new(&secret).map_err(io::Error::other)?;
+        let mut config = EndpointConfig::new(Arc::new(key), epoch);
+        if let Some(server) = server {
+            config.server = Some(core::ServerConfig {
+                transport: server.transport,
+                crypto: server.crypto,
+            });
+            config.retry = server.retry.unwrap_or(config.retry);
+            config.max_half_open = server.max_half_open.unwrap_or(config.max_half_open);
+            config.max_connections = server.max_connections.unwrap_or(config.max_connections);
+        }
+        let shared = Arc::new(EndpointShared {
+            socket: Socket::new(socket)?,
+            state: Mutex::new(EndpointState {
+                core: core::Endpoint::new(config, Random::from_seed(seed)),
+                connections: Vec::new(),
+                alive: 0,
+                incoming: VecDeque::new(),
+                accepting: Vec::new(),
+                idle: Vec::new(),
+                task: None,
+                closed: false,
+                tokens: FxHashMap::default(),
+                answer: Vec::new(),
+            }),
+            spare: Mutex::new(Vec::new()),
+            users: AtomicUsize::new(1),
+        });
+        tokio::spawn(ReceiveTask::new(Arc::clone(&shared)));
+        Ok(Self { shared })
+    }
+
+    /// Begins a connection to `address`, whose certificate must fit `server_name`.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect(
+        &self,
+        config: ClientConfig,
+        address: SocketAddr,
+        server_name: &str,
+    ) -> Result<Connecting, ConnectError> {
+        let local = self.shared.socket.local_address();
+        if address.port() == 0 || address.is_ipv4() != local.is_ipv4() {
+            return Err(ConnectError::Address(address));
+        }
+        let mut state = self.shared.lock();
+        if state.closed {
+            return Err(ConnectError::Closed);
+        }
+        let token = state.tokens.remove(server_name).unwrap_or_default();
+        let connect = core::Connect {
+            config: config.transport,
+            crypto: config.crypto,
+            server_name: server_name.to_owned(),
+            remote: address,
+            local: bound(local),
+            token: token.into(),
+        };
+        let (handle, connection) = state.core.connect(clock::now(), connect)?;
+        let name = Some(server_name.to_owned());
+        Ok(self.shared.begin(state, handle, connection, name))
+    }
+
+    /// The next client that asks for a connection; `None` once the endpoint is closed.
+    pub fn accept(&self) -> Accept<'_> {
+        Accept { endpoint: self }
+    }
+
+    /// The address that the socket is bound to.
+    #[must_use]
+    pub fn local_address(&self) -> SocketAddr {
+        self.shared.socket.local_address()
+    }
+
+    /// The socket's buffers as the kernel granted them.
+    #[must_use]
+    pub fn socket_buffers(&self) -> SocketBuffers {
+        self.shared.socket.buffers()
+    }
+
+    /// Counters of what was for no connection.
+    #[must_use]
+    pub fn stats(&self) -> EndpointStats {
+        *self.shared.lock().core.stats()
+    }
+
+    /// Connections that are not over and forgotten yet.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.lock().alive
+    }
+
+    /// Ends all connections with an application error code and a reason, and accepts none any more.
+    pub fn close(&self, code: u32, reason: &[u8]) {
+        let mut state = self.shared.lock();
+        state.stop_accepting();
+        let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
+        drop(state);
+        for connection in connections {
+            connection.close(code.into(), Bytes::copy_from_slice(reason));
+        }
+    }
+
+    /// Waits until all connections are over and their peers have been given time to hear of it.
+    pub async fn wait_idle(&self) {
+        poll_fn(|cx| {
+            let mut state = self.shared.lock();
+            if state.alive == 0 {
+                return Poll::Ready(());
+            }
+            state.idle.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// Unpredictable bytes for seeds and secrets.
+#[expect(clippy::disallowed_methods, reason = "the driver draws the seeds")]
+fn draw(out: &mut [u8]) {
+    rand::rng().fill_bytes(out);
+}
+
+/// The local address, if it is one and not any.
+fn bound(local: SocketAddr) -> Option<IpAddr> {
+    Some(local.ip()).filter(|ip| !ip.is_unspecified())
+}
+
+impl Clone for Endpoint {
+    fn clone(&self) -> Self {
+        self.shared.users.fetch_add(1, Ordering::Relaxed);
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        if self.shared.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let mut state = self.shared.lock();
+            state.stop_accepting();
+            state.wake_task();
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("local", &self.local_address())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for EndpointShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointShared")
+            .field("socket", &self.socket)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Future for Accept<'_> {
+    type Output = Option<Incoming>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let shared = &self.endpoint.shared;
+        let mut state = shared.lock();
+        if let Some(incoming) = state.incoming.pop_front() {
+            return Poll::Ready(Some(Incoming {
+                inner: Some(incoming),
+                shared: Arc::clone(shared),
+            }));
+        }
+        if state.closed {
+            return Poll::Ready(None);
+        }
+        state.accepting.push(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Incoming {
+    /// Where the client is, by its packet.
+    #[must_use]
+    pub fn remote_address(&self) -> Option<SocketAddr> {
+        self.inner.as_ref().map(core::Incoming::remote_address)
+    }
+
+    /// True if the client has proved that it is there, by a token.
+    #[must_use]
+    pub fn is_validated(&self) -> bool {
+        self.inner
+            .as_ref()
+            .is_some_and(core::Incoming::is_validated)
+    }
+
+    /// Goes on with the handshake.
+    ///
+    /// # Errors
+    /// [`AcceptError`], above all if this came too late.
+    pub fn accept(mut self) -> Result<Connecting, AcceptError> {
+        let incoming = self.inner.take().ok_or(AcceptError::Expired)?;
+        let mut state = self.shared.lock();
+        let (handle, connection) = state.core.accept(clock::now(), incoming)?;
+        Ok(self.shared.begin(state, handle, connection, None))
+    }
+
+    /// Tells the client that it is not wanted.
+    pub fn refuse(self) {
+        drop(self);
+    }
+
+    /// Has the client prove its address first; it then comes in again.
+    pub fn retry(mut self) {
+        self.answer(core::Endpoint::retry);
+    }
+
+    /// Forgets the client without a word.
+    pub fn ignore(mut self) {
+        if let Some(incoming) = self.inner.take() {
+            self.shared.lock().core.ignore(incoming);
+        }
+    }
+
+    fn answer(
+        &mut self,
+        decide: impl FnOnce(&mut core::Endpoint, Instant, core::Incoming, &mut Vec<u8>) -> DatagramEvent,
+    ) {
+        let Some(incoming) = self.inner.take() else {
+            return;
+        };
+        let (to, from) = (incoming.remote_address(), incoming.local_address());
+        let mut state = self.shared.lock();
+        let state = &mut *state;
+        let event = decide(&mut state.core, clock::now(), incoming, &mut state.answer);
+        if matches!(event, DatagramEvent::Respond) {
+            self.shared.respond(to, from, &state.answer);
+        }
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.answer(core::Endpoint::refuse);
+    }
+}
+
+impl EndpointState {
+    fn stop_accepting(&mut self) {
+        self.closed = true;
+        self.core.set_server(None);
+        for incoming in self.incoming.drain(..) {
+            self.core.ignore(incoming);
+        }
+        self.accepting.drain(..).for_each(Waker::wake);
+    }
+
+    fn wake_task(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.wake();
+        }
+    }
+}
+
+impl EndpointShared {
+    fn lock(&self) -> MutexGuard<'_, EndpointState> {
+        // A panic elsewhere does not make the endpoint's own state any worse.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    pub(super) fn socket_buffers(&self) -> SocketBuffers {
+        self.socket.buffers()
+    }
+
+    /// A buffer for one send batch.
+    pub(super) fn take_buffer(&self) -> Box<[u8]> {
+        let spare = self.spare().pop();
+        spare.unwrap_or_else(|| vec![0; BATCH_BYTES].into_boxed_slice())
+    }
+
+    /// Gives a buffer back.
+    pub(super) fn give_buffer(&self, buffer: Box<[u8]>) {
+        let mut spare = self.spare();
+        if spare.len() < SPARE_BUFFERS {
+            spare.push(buffer);
+        }
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<Box<[u8]>>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the task of a new connection.
+    fn begin(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, EndpointState>,
+        handle: ConnectionHandle,
+        connection: core_connection::Connection,
+        server_name: Option<String>,
+    ) -> Connecting {
+        let shared = Shared::new(connection, Arc::clone(self), handle, server_name);
+        if state.connections.len() <= handle.0 {
+            state.connections.resize_with(handle.0 + 1, || None);
+        }
+        if let Some(slot) = state.connections.get_mut(handle.0) {
+            *slot = Some(Arc::clone(&shared));
+            state.alive += 1;
+        }
+        drop(state);
+        let connecting = Connecting::new(Connection::new(Arc::clone(&shared)));
+        tokio::spawn(ConnectionTask::new(shared));
+        connecting
+    }
+
+    /// Takes from a connection what the endpoint must know. False: it is over; its task ends.
+    pub(super) fn update(
+        &self,
+        now: Instant,
+        handle: ConnectionHandle,
+        connection: &mut core_connection::Connection,
+    ) -> bool {
+        let mut state = self.lock();
+        if state.core.update(now, handle, connection) {
+            return true;
+        }
+        if let Some(slot) = state.connections.get_mut(handle.0)
+            && slot.take().is_some()
+        {
+            state.alive -= 1;
+        }
+        if state.alive == 0 {
+            state.idle.drain(..).for_each(Waker::wake);
+            state.wake_task();
+        }
+        false
+    }
+
+    /// Keeps a token for the next connection to the same server.
+    pub(super) fn remember(&self, server_name: &str, token: Bytes) {
+        let mut state = self.lock();
+        if state.tokens.len() < REMEMBERED_SERVERS || state.tokens.contains_key(server_name) {
+            state.tokens.insert(server_name.to_owned(), token);
+        }
+    }
+
+    fn respond(&self, to: SocketAddr, from: Option<IpAddr>, bytes: &[u8]) {
+        // If the kernel has no room, the answer is lost like any datagram; strangers ask again.
+        self.socket.send(&Outgoing {
+            to,
+            from,
+            ecn: Ecn::NotEct,
+            bytes,
+            segment: bytes.len(),
+        });
+    }
+
+    /// Finds the connection of a datagram; strangers are answered here.
+    fn sort(&self, now: Instant, received: &Received, bytes: &[u8]) -> Option<Arc<Shared>> {
+        let mut state = self.lock();
+        let state = &mut *state;
+        match state.core.handle(now, received, bytes, &mut state.answer) {
+            DatagramEvent::Connection(handle) => state.connections.get(handle.0)?.clone(),
+            DatagramEvent::Incoming(incoming) => {
+                state.incoming.push_back(incoming);
+                state.accepting.drain(..).for_each(Waker::wake);
+                None
+            }
+            DatagramEvent::Respond => {
+                self.respond(received.remote, received.local, &state.answer);
+                None
+            }
+            DatagramEvent::Nothing => None,
+        }
+    }
+}
+
+/// The task that receives for all connections of an endpoint. It ends when nobody can use it any more.
+struct ReceiveTask {
+    shared: Arc<EndpointShared>,
+    batch: ReceiveBatch,
+    /// Connections that a batch was for.
+    touched: Vec<Arc<Shared>>,
+}
+
+impl ReceiveTask {
+    fn new(shared: Arc<EndpointShared>) -> Self {
+        Self {
+            shared,
+            batch: ReceiveBatch::new(),
+            touched: Vec::new(),
+        }
+    }
+
+    fn handle_batch(&mut self) {
+        let now = clock::now();
+        let Self {
+            shared,
+            batch,
+            touched,
+        } = self;
+        for datagram in batch.datagrams() {
+            let received = Received {
+                remote: datagram.from,
+                local: datagram.to,
+                ecn: datagram.ecn,
+                ttl: None,
+            };
+            let Some(connection) = shared.sort(now, &received, datagram.bytes) else {
+                continue;
+            };
+            connection.receive(now, &received, datagram.bytes);
+            if !touched.iter().any(|other| Arc::ptr_eq(other, &connection)) {
+                touched.push(connection);
+            }
+        }
+        for connection in touched.drain(..) {
+            connection.received_all();
+        }
+    }
+}
+
+impl Future for ReceiveTask {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        {
+            let mut state = this.shared.lock();
+            if state.alive == 0 && this.shared.users.load(Ordering::Acquire) == 0 {
+                return Poll::Ready(());
+            }
+            state.task = Some(cx.waker().clone());
+        }
+        for _ in 0..BATCHES_PER_TURN {
+            match this.shared.socket.poll_receive(cx, &mut this.batch) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(())) => this.handle_batch(),
+                Poll::Ready(Err(error)) => {
+                    tracing::error!(%error, "the socket fails; the endpoint ends");
+                    let mut state = this.shared.lock();
+                    state.stop_accepting();
+                    let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
+                    drop(state);
+                    for connection in connections {
+                        connection.fail(&ConnectionError::TimedOut);
+                    }
+                    return Poll::Ready(());
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}

@@ -1,0 +1,229 @@
+//! A UDP socket with batches: GSO and GRO through quinn-udp, and segment by segment where they are refused.
+
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::task::{Context, Poll, ready};
+
+use quinn_udp::{EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
+use tokio::io::Interest;
+
+use crate::Ecn;
+
+/// Messages taken from the kernel by one system call; each may hold a train of GRO segments.
+const RECEIVE_BATCH: usize = 32;
+/// Largest UDP payload with GRO.
+const RECEIVE_BUFFER: usize = 64 * 1024;
+/// Asked of the kernel for each direction; enough for 20 ms at 2.5 Gbit/s.
+const WANTED_BUFFER: usize = 6 << 20;
+
+/// What the kernel granted of the socket buffers that were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketBuffers {
+    /// Bytes asked for, in each direction.
+    pub wanted: usize,
+    /// Bytes granted for receiving.
+    pub receive: usize,
+    /// Bytes granted for sending.
+    pub send: usize,
+}
+
+impl SocketBuffers {
+    /// The sysctls to raise, one sentence each; empty if the kernel gave what was asked for.
+    #[must_use]
+    pub fn advice(&self) -> Vec<String> {
+        [
+            ("receive", self.receive, "net.core.rmem_max"),
+            ("send", self.send, "net.core.wmem_max"),
+        ]
+        .into_iter()
+        .filter(|(_, granted, _)| *granted < self.wanted)
+        .map(|(which, granted, sysctl)| {
+            format!(
+                "the kernel clamped the socket's {which} buffer to {granted} of {} bytes; on fast paths raise it: \
+                 sysctl -w {sysctl}={}",
+                self.wanted, self.wanted
+            )
+        })
+        .collect()
+    }
+}
+
+/// A non-blocking UDP socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    io: tokio::net::UdpSocket,
+    state: UdpSocketState,
+    buffers: SocketBuffers,
+    local: SocketAddr,
+}
+
+/// One or more datagrams of one size to one address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outgoing<'a> {
+    pub(super) to: SocketAddr,
+    pub(super) from: Option<IpAddr>,
+    pub(super) ecn: Ecn,
+    pub(super) bytes: &'a [u8],
+    /// Bytes of each datagram but the last, which may be shorter.
+    pub(super) segment: usize,
+}
+
+/// A datagram that arrived.
+#[derive(Debug)]
+pub(super) struct Incoming<'a> {
+    pub(super) from: SocketAddr,
+    pub(super) to: Option<IpAddr>,
+    pub(super) ecn: Ecn,
+    pub(super) bytes: &'a mut [u8],
+}
+
+/// Room for one batch of arriving datagrams.
+pub(super) struct ReceiveBatch {
+    storage: Box<[u8]>,
+    meta: [RecvMeta; RECEIVE_BATCH],
+    filled: usize,
+}
+
+impl Socket {
+    pub(super) fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        let buffers = widen(&state, &socket)?;
+        socket.set_nonblocking(true)?;
+        let local = socket.local_addr()?;
+        Ok(Self {
+            io: tokio::net::UdpSocket::from_std(socket)?,
+            state,
+            buffers,
+            local,
+        })
+    }
+
+    pub(super) fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    pub(super) fn buffers(&self) -> SocketBuffers {
+        self.buffers
+    }
+
+    /// Segments that one send may hold.
+    pub(super) fn max_segments(&self) -> usize {
+        self.state.max_gso_segments()
+    }
+
+    /// Sends what fits, `false` if the kernel's buffer is full: call again after
+    /// [`poll_writable`](Self::poll_writable). Datagrams that the network refuses are dropped like any lost one.
+    pub(super) fn send(&self, outgoing: &Outgoing<'_>) -> bool {
+        let batched = outgoing.bytes.len() > outgoing.segment;
+        match self.try_send(outgoing, outgoing.bytes, batched) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            Err(_) if batched => {
+                // Segmentation offload was refused (the state has switched it off by now): one by one.
+                for segment in outgoing.bytes.chunks(outgoing.segment.max(1)) {
+                    if let Err(error) = self.try_send(outgoing, segment, false) {
+                        tracing::debug!(%error, to = %outgoing.to, "datagram not sent");
+                    }
+                }
+                true
+            }
+            Err(error) => {
+                tracing::debug!(%error, to = %outgoing.to, "datagram not sent");
+                true
+            }
+        }
+    }
+
+    fn try_send(&self, outgoing: &Outgoing<'_>, bytes: &[u8], batched: bool) -> io::Result<()> {
+        let transmit = quinn_udp::Transmit {
+            destination: outgoing.to,
+            ecn: EcnCodepoint::from_bits(outgoing.ecn as u8),
+            contents: bytes,
+            segment_size: batched.then_some(outgoing.segment),
+            src_ip: outgoing.from,
+        };
+        self.io.try_io(Interest::WRITABLE, || {
+            self.state.try_send(UdpSockRef::from(&self.io), &transmit)
+        })
+    }
+
+    pub(super) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.io.poll_send_ready(cx)
+    }
+
+    /// Fills `batch` once something has arrived.
+    pub(super) fn poll_receive(
+        &self,
+        cx: &mut Context<'_>,
+        batch: &mut ReceiveBatch,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.io.poll_recv_ready(cx))?;
+            let result = self
+                .io
+                .try_io(Interest::READABLE, || batch.fill(&self.state, &self.io));
+            match result {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // An ICMP error of an earlier datagram is no reason to stop listening.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
+                other => return Poll::Ready(other),
+            }
+        }
+    }
+}
+
+impl ReceiveBatch {
+    pub(super) fn new() -> Self {
+        Self {
+            storage: vec![0; RECEIVE_BATCH * RECEIVE_BUFFER].into_boxed_slice(),
+            meta: [RecvMeta::default(); RECEIVE_BATCH],
+            filled: 0,
+        }
+    }
+
+    fn fill(&mut self, state: &UdpSocketState, io: &tokio::net::UdpSocket) -> io::Result<()> {
+        self.filled = 0;
+        let mut rest = self.storage.chunks_mut(RECEIVE_BUFFER);
+        let mut slices: [IoSliceMut<'_>; RECEIVE_BATCH] =
+            std::array::from_fn(|_| IoSliceMut::new(rest.next().unwrap_or(&mut [])));
+        self.filled = state.recv(UdpSockRef::from(io), &mut slices, &mut self.meta)?;
+        Ok(())
+    }
+
+    /// The datagrams of the batch in the order of their arrival.
+    pub(super) fn datagrams(&mut self) -> impl Iterator<Item = Incoming<'_>> {
+        self.storage
+            .chunks_mut(RECEIVE_BUFFER)
+            .zip(&self.meta)
+            .take(self.filled)
+            .flat_map(|(storage, meta)| {
+                let length = meta.len.min(storage.len());
+                let (bytes, _) = storage.split_at_mut(length);
+                bytes.chunks_mut(meta.stride.max(1)).map(|bytes| Incoming {
+                    from: meta.addr,
+                    to: meta.dst_ip,
+                    ecn: Ecn::from_bits(meta.ecn.map_or(0, |ecn| ecn as u8)),
+                    bytes,
+                })
+            })
+    }
+}
+
+/// Asks for large buffers, and for less until the kernel agrees (it clamps silently or refuses).
+fn widen(state: &UdpSocketState, socket: &std::net::UdpSocket) -> io::Result<SocketBuffers> {
+    let reference = || UdpSockRef::from(socket);
+    if state.recv_buffer_size(reference())? < WANTED_BUFFER {
+        // Refusal leaves the present size, which is reported below.
+        let _ = state.set_recv_buffer_size(reference(), WANTED_BUFFER);
+    }
+    if state.send_buffer_size(reference())? < WANTED_BUFFER {
+        let _ = state.set_send_buffer_size(reference(), WANTED_BUFFER);
+    }
+    // Linux counts its own bookkeeping in and reports twice what it grants (socket(7)).
+    let share = if cfg!(target_os = "linux") { 2 } else { 1 };
+    Ok(SocketBuffers {
+        wanted: WANTED_BUFFER,
+        receive: state.recv_buffer_size(reference())? / share,
+        send: state.send_buffer_size(reference())? / share,
+    })
+}
