@@ -12,6 +12,8 @@
     )
 )]
 
+#[cfg(feature = "config")]
+pub mod config;
 pub mod core;
 pub mod forward;
 pub mod ip;

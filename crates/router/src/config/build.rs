@@ -1,0 +1,184 @@
+//! From what a file says of a link to the link.
+
+use pathmark_cc::{Duration, Instant};
+
+use super::link::{JitterSpec, LimitSpec, LinkSpec, LossSpec, QueueKind, QueueSpec};
+use crate::core::impair::{GilbertElliott, Jitter, Loss, Random, WireConfig};
+use crate::core::queue::{BadRed, DropTail, Limit, Queue, Red, RedConfig};
+use crate::core::{Change, Link, LinkConfig, Port, Schedule, Separation, Shaper};
+
+/// Round-trip time that a queue without limit is sized for, if nobody says otherwise.
+const DEFAULT_RTT: Duration = Duration::from_millis(200);
+/// Room of a queue without limit at a link without rate.
+const DEFAULT_PACKETS: u64 = 1000;
+/// Least room that a bandwidth-delay product is rounded up to, in bytes.
+const LEAST_BDP: u64 = 2 * 1514;
+
+/// What a link takes from its surroundings.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkContext<'a> {
+    /// When it comes up.
+    pub now: Instant,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Its name: components of differently named links draw differently.
+    pub name: &'a str,
+    /// The round-trip time that `bdp` means where the queue does not say.
+    pub rtt: Option<Duration>,
+}
+
+impl LinkContext<'_> {
+    fn random(&self, component: &str) -> Random {
+        Random::new(self.seed, &format!("{}/{component}", self.name))
+    }
+}
+
+/// A link as `spec` describes it.
+///
+/// # Errors
+/// [`BadRed`] for RED parameters that cannot work.
+pub fn build_link<P: Send + 'static>(
+    spec: &LinkSpec,
+    context: &LinkContext<'_>,
+) -> Result<Link<P>, BadRed> {
+    let now = context.now;
+    let rate = spec.rate.map(|rate| rate.bytes());
+    let limit = spec.limit(context.rtt);
+    let shaper = Shaper::new(rate);
+    let foreign = build_queue(&spec.queue, limit, rate, context)?;
+    let mut port = if spec.separate() {
+        // Feedback keeps the heard queue short; it needs a limit only.
+        let heard = Box::new(DropTail::new(limit));
+        Port::separated(now, Separation::new(heard, foreign, limit), shaper)
+    } else {
+        Port::new(now, foreign, shaper)
+    };
+    port.set_overhead(spec.frame_overhead);
+    port.set_controller(now, spec.controller(context));
+    Ok(Link::new(LinkConfig {
+        port,
+        wire: build_wire(spec, context),
+        schedule: build_schedule(spec, context),
+    }))
+}
+
+/// The wire of a link as `spec` describes it.
+#[must_use]
+pub fn build_wire(spec: &LinkSpec, context: &LinkContext<'_>) -> WireConfig {
+    let jitter = spec.jitter.map(|JitterSpec { max, reorder }| Jitter {
+        max: max.0,
+        reorder,
+        random: context.random("jitter"),
+    });
+    WireConfig {
+        delay: spec.delay.0,
+        jitter,
+        loss: spec
+            .loss
+            .map_or(Loss::None, |loss| build_loss(&loss, context)),
+        ..WireConfig::default()
+    }
+}
+
+/// The changes over time that `spec` names, from `context.now` on.
+#[must_use]
+pub fn build_schedule(spec: &LinkSpec, context: &LinkContext<'_>) -> Schedule {
+    let changes = spec.at.iter().map(|change| {
+        let what = Change {
+            rate: change.rate.map(|rate| rate.bytes()),
+            delay: change.delay.map(|delay| delay.0),
+            loss: change.loss.map(|loss| build_loss(&loss, context)),
+        };
+        (change.t.0, what)
+    });
+    Schedule::new(context.now, changes)
+}
+
+fn build_loss(spec: &LossSpec, context: &LinkContext<'_>) -> Loss {
+    match *spec {
+        LossSpec::None => Loss::None,
+        LossSpec::Bernoulli { per } => Loss::Bernoulli {
+            per: per.probability(),
+            random: context.random("loss"),
+        },
+        LossSpec::GilbertElliott {
+            p_good_bad,
+            p_bad_good,
+            per_good,
+            per_bad,
+        } => Loss::GilbertElliott(GilbertElliott::new(
+            p_good_bad.probability(),
+            p_bad_good.probability(),
+            per_good.probability(),
+            per_bad.probability(),
+            context.random("loss"),
+        )),
+    }
+}
+
+fn build_queue<P: Send + 'static>(
+    spec: &QueueSpec,
+    limit: Limit,
+    rate: Option<u64>,
+    context: &LinkContext<'_>,
+) -> Result<Box<dyn Queue<P>>, BadRed> {
+    if spec.kind == QueueKind::DropTail {
+        return Ok(Box::new(DropTail::new(limit)));
+    }
+    let q32 = |chance: Option<super::Chance>, default: u32| {
+        chance.map_or(default, |chance| {
+            u32::try_from(chance.probability().q32()).unwrap_or(u32::MAX)
+        })
+    };
+    let usual = RedConfig::new(limit);
+    let config = RedConfig {
+        weight_q32: q32(spec.weight, usual.weight_q32),
+        min_packets: spec.min.unwrap_or(usual.min_packets),
+        max_packets: spec.max.unwrap_or(usual.max_packets),
+        max_p_q32: q32(spec.p, usual.max_p_q32),
+        gentle: spec.gentle.unwrap_or(usual.gentle),
+        byte_mode: spec.bytes.unwrap_or(usual.byte_mode),
+        mean_packet: spec.mean_packet.unwrap_or(usual.mean_packet),
+        limit,
+    };
+    Ok(Box::new(Red::new(config, rate, context.random("red"))?))
+}
+
+impl LinkSpec {
+    /// The queue's limit; `rtt` is what `bdp` means where the queue does not say.
+    #[must_use]
+    pub fn limit(&self, rtt: Option<Duration>) -> Limit {
+        let rtt = self.queue.rtt.map(|rtt| rtt.0).or(rtt);
+        let bdp = |milli| match self.rate {
+            None => Limit::Packets(DEFAULT_PACKETS),
+            Some(rate) => match Limit::bdp(milli, rate.bytes(), rtt.unwrap_or(DEFAULT_RTT)) {
+                Limit::Bytes(bytes) => Limit::Bytes(bytes.max(LEAST_BDP)),
+                packets @ Limit::Packets(_) => packets,
+            },
+        };
+        match self.queue.limit {
+            Some(LimitSpec::MilliBdp(milli)) => bdp(milli),
+            Some(LimitSpec::Packets(packets)) => Limit::Packets(packets),
+            Some(LimitSpec::Bytes(bytes)) => Limit::Bytes(bytes),
+            None => bdp(1000),
+        }
+    }
+
+    /// True if packets with feedback and others have queues of their own: as the queue says, else wherever a control law
+    /// is in charge.
+    #[must_use]
+    pub fn separate(&self) -> bool {
+        self.queue.separate.unwrap_or(self.controller.is_some())
+    }
+
+    /// The control law, told the rate; `None` without one.
+    #[must_use]
+    pub fn controller(
+        &self,
+        context: &LinkContext<'_>,
+    ) -> Option<Box<dyn pathmark_cc::LinkController>> {
+        let (law, rate) = (self.controller.as_ref()?, self.rate?);
+        let seed = u64::from(context.random("controller").next_u32());
+        Some(law.controller(context.now, rate.bytes(), seed))
+    }
+}

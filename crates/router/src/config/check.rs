@@ -1,0 +1,212 @@
+//! What the types of single keys cannot say.
+
+use std::collections::{HashMap, HashSet};
+
+use toml::Spanned;
+
+use super::error::{ConfigError, Source};
+use super::link::{LimitSpec, LinkSpec, QueueKind};
+use super::schema::{Config, File, FilePort, Interface, PortSpec, RouteSpec};
+use super::suggest::nearest;
+use super::units::ByteCount;
+
+const DEFAULT_MTU: u32 = 1500;
+/// RFC 791 and what IP's length fields can say.
+const MTU: std::ops::RangeInclusive<u32> = 68..=65_535;
+const DEFAULT_MEMORY: ByteCount = ByteCount(1 << 30);
+const LEAST_MEMORY: ByteCount = ByteCount(1 << 20);
+/// Longest interface name (IFNAMSIZ, less the terminating zero).
+const INTERFACE_NAME: usize = 15;
+
+pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigError> {
+    if let Some(id) = &file.id
+        && *id.get_ref() == 0
+    {
+        return Err(source.fault(Some(id.span()), "0 means \"no router\": choose 1 to 65535"));
+    }
+    let memory = file
+        .memory
+        .as_ref()
+        .map_or(DEFAULT_MEMORY, |m| *m.get_ref());
+    if memory < LEAST_MEMORY {
+        let span = file.memory.map(|m| m.span());
+        return Err(source.fault(span, "packet buffers need at least 1MiB"));
+    }
+    for rule in &file.ecn {
+        let known = rule.get_ref();
+        if known.dscp.is_none() && known.port.is_none() && known.prefix.is_none() {
+            return Err(source.fault(
+                Some(rule.span()),
+                "an [[ecn]] rule without dscp, port or prefix would rewrite everyone's ECN field: add one",
+            ));
+        }
+        if known.dscp.is_some_and(|dscp| dscp > 63) {
+            return Err(source.fault(Some(rule.span()), "dscp is a number from 0 to 63"));
+        }
+    }
+    if file.port.is_empty() {
+        return Err(source.fault(None, "a router needs at least one [[port]]"));
+    }
+    let mut ports = Vec::new();
+    let mut names = HashMap::new();
+    let mut interfaces = HashSet::new();
+    for port in file.port {
+        let name = port.name.clone();
+        if names.insert(name.get_ref().clone(), ports.len()).is_some() {
+            let message = format!("two ports are called `{}`", name.get_ref());
+            return Err(source.fault(Some(name.span()), message));
+        }
+        let place = port.tun.as_ref().map(Spanned::span);
+        let place = place.or(port.fd.as_ref().map(Spanned::span));
+        let checked = self::port(source, port)?;
+        if !interfaces.insert(format!("{:?}", checked.interface)) {
+            return Err(source.fault(place, "two ports share this interface"));
+        }
+        ports.push(checked);
+    }
+    let mut routes = Vec::new();
+    let mut seen = HashSet::new();
+    for route in file.route {
+        let prefix = *route.prefix.get_ref();
+        if !seen.insert(prefix) {
+            let message = format!("two routes lead to {prefix}");
+            return Err(source.fault(Some(route.prefix.span()), message));
+        }
+        let name = route.port.get_ref().as_str();
+        let Some(&port) = names.get(name) else {
+            let meant = nearest(name, names.keys().map(String::as_str));
+            let hint = meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
+            return Err(source.fault(
+                Some(route.port.span()),
+                format!("no port is called `{name}`{hint}"),
+            ));
+        };
+        routes.push(RouteSpec { prefix, port });
+    }
+    Ok(Config {
+        id: file.id.map_or(1, Spanned::into_inner),
+        seed: file.seed,
+        control: file.control,
+        metrics: file.metrics,
+        user: file.user,
+        group: file.group,
+        memory,
+        shims: file.shims.unwrap_or(true),
+        ecn: file.ecn.into_iter().map(Spanned::into_inner).collect(),
+        icmp: file.icmp,
+        ports,
+        routes,
+    })
+}
+
+fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
+    let fail = |span, message: &str| Err(source.fault(Some(span), message));
+    let interface = match (&port.tun, &port.fd) {
+        (Some(tun), None) => {
+            let name = tun.get_ref();
+            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+            if name.is_empty() || name.len() > INTERFACE_NAME || !name.chars().all(plain) {
+                return fail(
+                    tun.span(),
+                    "an interface name has 1 to 15 letters, digits, '-', '_' or '.'",
+                );
+            }
+            Interface::Tun(name.clone())
+        }
+        (None, Some(fd)) if *fd.get_ref() > 2 => Interface::Fd(*fd.get_ref()),
+        (None, Some(fd)) => return fail(fd.span(), "a passed descriptor has a number above 2"),
+        (Some(_), Some(fd)) => return fail(fd.span(), "give either `tun` or `fd`, not both"),
+        (None, None) => {
+            return fail(
+                port.name.span(),
+                "the port needs an interface: add tun = \"NAME\"",
+            );
+        }
+    };
+    let mtu = port.mtu.as_ref().map_or(DEFAULT_MTU, |mtu| *mtu.get_ref());
+    if let Some(given) = &port.mtu
+        && !MTU.contains(given.get_ref())
+    {
+        return fail(given.span(), "an MTU is from 68 to 65535 bytes");
+    }
+    if let Some(rate) = &port.rate
+        && rate.get_ref().bytes() == 0
+    {
+        return fail(
+            rate.span(),
+            "the rate must be at least 8bit; leave it out for an unlimited port",
+        );
+    }
+    if let (Some(law), None) = (&port.controller, &port.rate)
+        && law.get_ref().0.is_some()
+    {
+        return fail(
+            law.span(),
+            "a controller measures load against the port's rate: add `rate`",
+        );
+    }
+    let queue = port
+        .queue
+        .as_ref()
+        .map(|q| *q.get_ref())
+        .unwrap_or_default();
+    if let Some(spanned) = &port.queue {
+        check_queue(source, spanned, &port, mtu)?;
+    }
+    Ok(PortSpec {
+        name: port.name.into_inner(),
+        interface,
+        mtu,
+        addresses: port
+            .addresses
+            .into_iter()
+            .map(Spanned::into_inner)
+            .collect(),
+        link: LinkSpec {
+            rate: port.rate.map(Spanned::into_inner),
+            delay: port.delay,
+            queue,
+            controller: port.controller.and_then(|law| law.into_inner().0),
+            frame_overhead: port.frame_overhead,
+            loss: port.loss,
+            jitter: port.jitter,
+            at: port.at,
+        },
+    })
+}
+
+fn check_queue(
+    source: &Source<'_>,
+    spanned: &Spanned<super::QueueSpec>,
+    port: &FilePort,
+    mtu: u32,
+) -> Result<(), ConfigError> {
+    let fail = |message: &str| Err(source.fault(Some(spanned.span()), message));
+    let queue = spanned.get_ref();
+    match queue.limit {
+        Some(LimitSpec::MilliBdp(_)) if queue.rtt.is_none() => {
+            return fail(
+                "`bdp` needs to know the path's round-trip time: add rtt = \"100ms\" beside it",
+            );
+        }
+        Some(LimitSpec::MilliBdp(_)) if port.rate.is_none() => {
+            return fail(
+                "`bdp` needs the port's rate: add `rate`, or write the limit in packets or bytes",
+            );
+        }
+        Some(LimitSpec::Packets(0) | LimitSpec::MilliBdp(0)) => {
+            return fail("a queue needs room for a packet");
+        }
+        Some(LimitSpec::Bytes(bytes)) if bytes < u64::from(mtu) => {
+            return fail("the queue cannot hold one packet of the port's MTU: raise `limit`");
+        }
+        _ => {}
+    }
+    match (queue.kind, queue.red_key()) {
+        (QueueKind::DropTail, Some(key)) => fail(&format!("`{key}` belongs to kind = \"red\"")),
+        (QueueKind::Red, _) if queue.min.unwrap_or(5) >= queue.max.unwrap_or(15) => {
+            fail("RED needs min below max")
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,120 @@
+//! What is wrong with a configuration, and where.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use super::suggest::nearest;
+
+/// A configuration that cannot be used. Says file, line and key.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Something in it is wrong.
+    #[error("{0}")]
+    Invalid(Fault),
+}
+
+/// One thing that is wrong in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The file.
+    pub path: PathBuf,
+    /// Line, from 1.
+    pub line: usize,
+    /// Key, or the table's name if there is none on the line.
+    pub key: Option<String>,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: ", self.path.display(), self.line)?;
+        if let Some(key) = &self.key {
+            write!(f, "{key}: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// A file's text, to find places in it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source<'a> {
+    pub(super) path: &'a Path,
+    pub(super) text: &'a str,
+}
+
+impl Source<'_> {
+    pub(super) fn fault(
+        &self,
+        span: Option<Range<usize>>,
+        message: impl Into<String>,
+    ) -> ConfigError {
+        let at = span.map_or(0, |span| span.start).min(self.text.len());
+        let before = self.text.get(..at).unwrap_or("");
+        let line = before.matches('\n').count() + 1;
+        ConfigError::Invalid(Fault {
+            path: self.path.to_owned(),
+            line,
+            key: self.key(line, at),
+            message: message.into(),
+        })
+    }
+
+    /// The key on a line in front of `at`: of an inline table the innermost one.
+    fn key(&self, line: usize, at: usize) -> Option<String> {
+        let text = self.text.lines().nth(line - 1)?.trim();
+        if text.starts_with('[') && !text.contains('=') {
+            return Some(text.trim_matches(['[', ']']).trim().to_owned());
+        }
+        let outer = text.split_once('=')?.0.trim();
+        let start = self.text.get(..at)?.rfind('\n').map_or(0, |n| n + 1);
+        let end = self
+            .text
+            .get(at..)?
+            .find(['=', ',', '\n'])
+            .map_or(at, |n| at + n);
+        let reached = self.text.get(start..at.max(end))?;
+        let inner = reached.rsplit(['{', ',']).find_map(|part| {
+            let key = part.split('=').next()?.trim();
+            (!key.is_empty()
+                && key
+                    .chars()
+                    .all(|c| c.is_alphanumeric() || c == '_' || c == '-'))
+            .then(|| key.to_owned())
+        });
+        match inner {
+            Some(inner) if reached.contains('{') && inner != outer => {
+                Some(format!("{outer}.{inner}"))
+            }
+            _ => Some(outer.to_owned()),
+        }
+    }
+
+    /// What the TOML reader found, told in our words.
+    pub(super) fn syntax(&self, error: &toml::de::Error) -> ConfigError {
+        self.fault(error.span(), explain(error.message()))
+    }
+}
+
+/// Adds the nearest known name to the reader's "unknown field" and "unknown variant".
+fn explain(message: &str) -> String {
+    let mut words = message.split('`').skip(1).step_by(2);
+    let unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
+    match words.next() {
+        Some(given) if unknown => match nearest(given, words) {
+            Some(meant) => format!("unknown name `{given}`: did you mean `{meant}`?"),
+            None => message.replacen("unknown field", "unknown name", 1),
+        },
+        _ => message.trim_end().replace('\n', " "),
+    }
+}

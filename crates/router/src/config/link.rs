@@ -1,0 +1,262 @@
+//! What a link is made of, as files say it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use pathmark_cc::LinkAlgorithm;
+use serde::de::value::MapAccessDeserializer;
+use serde::{Deserialize, Deserializer, de};
+
+use super::units::{ByteCount, RateValue, Span};
+use crate::core::impair::Probability;
+
+/// A probability between 0 and 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Chance(pub f64);
+
+impl Chance {
+    /// As the generator compares it.
+    #[must_use]
+    pub fn probability(self) -> Probability {
+        Probability::new(self.0).unwrap_or(Probability::ZERO)
+    }
+}
+
+impl<'de> Deserialize<'de> for Chance {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let p = f64::deserialize(deserializer)?;
+        if (0.0..=1.0).contains(&p) {
+            Ok(Self(p))
+        } else {
+            Err(de::Error::custom(format!(
+                "the probability {p} is not between 0 and 1"
+            )))
+        }
+    }
+}
+
+/// Which discipline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QueueKind {
+    /// First in, first out, with a limit.
+    #[default]
+    DropTail,
+    /// Random Early Detection.
+    Red,
+}
+
+/// A limit: `1bdp`, `100p` or bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitSpec {
+    /// Thousandths of the bandwidth-delay product.
+    MilliBdp(u64),
+    /// Packets.
+    Packets(u64),
+    /// Bytes.
+    Bytes(u64),
+}
+
+impl FromStr for LimitSpec {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || {
+            format!(
+                "cannot read `{text}` as a queue limit: write \"1bdp\", \"100p\" (packets) or \"64KiB\""
+            )
+        };
+        if let Some(number) = text.strip_suffix("bdp") {
+            // The same decimals as everywhere.
+            let milli: Span = format!("{}us", number.trim()).parse().map_err(|_| bad())?;
+            let milli = u64::try_from(milli.0.as_nanos()).map_err(|_| bad())?;
+            return Ok(Self::MilliBdp(milli));
+        }
+        if let Some(number) = text.strip_suffix('p') {
+            let packets = number.trim().replace('_', "").parse();
+            return packets.map(Self::Packets).map_err(|_| bad());
+        }
+        match text.parse() {
+            Ok(ByteCount(bytes)) => Ok(Self::Bytes(bytes)),
+            Err(_) => Err(bad()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for LimitSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(de::Error::custom)
+    }
+}
+
+/// `queue = { kind = "droptail", limit = "1bdp" }`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueSpec {
+    /// The discipline.
+    #[serde(default)]
+    pub kind: QueueKind,
+    /// Its room. Absent: one bandwidth-delay product, or 1000 packets for a link without rate.
+    pub limit: Option<LimitSpec>,
+    /// The round-trip time that `bdp` means.
+    pub rtt: Option<Span>,
+    /// Keeps packets with feedback and all others in queues of their own, each with half of the link. Absent: as
+    /// the port's controller needs it.
+    pub separate: Option<bool>,
+    /// RED: lower threshold in packets.
+    pub min: Option<u32>,
+    /// RED: upper threshold in packets.
+    pub max: Option<u32>,
+    /// RED: drop probability at the upper threshold.
+    pub p: Option<Chance>,
+    /// RED: probability rises to 1 at twice the upper threshold, instead of a jump.
+    pub gentle: Option<bool>,
+    /// RED: weight of the average.
+    pub weight: Option<Chance>,
+    /// RED: measures in bytes.
+    pub bytes: Option<bool>,
+    /// RED: mean packet in bytes.
+    pub mean_packet: Option<u32>,
+}
+
+impl QueueSpec {
+    /// The first key that only RED knows.
+    pub(super) fn red_key(&self) -> Option<&'static str> {
+        [
+            ("min", self.min.is_some()),
+            ("max", self.max.is_some()),
+            ("p", self.p.is_some()),
+            ("gentle", self.gentle.is_some()),
+            ("weight", self.weight.is_some()),
+            ("bytes", self.bytes.is_some()),
+            ("mean_packet", self.mean_packet.is_some()),
+        ]
+        .into_iter()
+        .find_map(|(name, given)| given.then_some(name))
+    }
+}
+
+/// `loss = { kind = "bernoulli", per = 1e-3 }`, or `none`, or `gilbert-elliott`.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum LossSpec {
+    /// No loss.
+    None,
+    /// Each packet with the same probability.
+    Bernoulli {
+        /// That probability.
+        per: Chance,
+    },
+    /// In bursts.
+    GilbertElliott {
+        /// From the good to the bad state, per packet.
+        p_good_bad: Chance,
+        /// From the bad to the good state, per packet.
+        p_bad_good: Chance,
+        /// Loss in the good state.
+        #[serde(default = "never")]
+        per_good: Chance,
+        /// Loss in the bad state.
+        #[serde(default = "always")]
+        per_bad: Chance,
+    },
+}
+
+fn never() -> Chance {
+    Chance(0.0)
+}
+
+fn always() -> Chance {
+    Chance(1.0)
+}
+
+/// `jitter = "2ms"`, or `{ max = "2ms", reorder = true }`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JitterSpec {
+    /// Each packet gets a delay uniform in 0…`max` on top.
+    pub max: Span,
+    /// Packets may overtake each other.
+    pub reorder: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JitterTable {
+    max: Span,
+    #[serde(default)]
+    reorder: bool,
+}
+
+impl<'de> Deserialize<'de> for JitterSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = JitterSpec;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a time such as \"2ms\", or { max = \"2ms\", reorder = true }")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<JitterSpec, E> {
+                let max = text.parse().map_err(E::custom)?;
+                Ok(JitterSpec {
+                    max,
+                    reorder: false,
+                })
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<JitterSpec, A::Error> {
+                let table = JitterTable::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(JitterSpec {
+                    max: table.max,
+                    reorder: table.reorder,
+                })
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// One entry of `at = [ { t = "30s", rate = "5Mbit" } ]`.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeSpec {
+    /// When, from the start.
+    pub t: Span,
+    /// New rate; 0 is an outage.
+    pub rate: Option<RateValue>,
+    /// New propagation delay.
+    pub delay: Option<Span>,
+    /// New loss.
+    pub loss: Option<LossSpec>,
+}
+
+/// All that a file says of one link.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkSpec {
+    /// Rate; absent: unlimited.
+    pub rate: Option<RateValue>,
+    /// Propagation delay, one way.
+    pub delay: Span,
+    /// Queue.
+    pub queue: QueueSpec,
+    /// Control law; absent: none.
+    pub controller: Option<LinkAlgorithm>,
+    /// Bytes that the link adds to each packet.
+    pub frame_overhead: u32,
+    /// Random loss.
+    pub loss: Option<LossSpec>,
+    /// Random extra delay.
+    pub jitter: Option<JitterSpec>,
+    /// Changes over time.
+    pub at: Vec<ChangeSpec>,
+}
+
+impl LinkSpec {
+    /// True if packets meet chance one by one, now or after a scheduled change.
+    #[must_use]
+    pub fn is_random(&self) -> bool {
+        let lossy = |loss: &Option<LossSpec>| loss.is_some_and(|loss| loss != LossSpec::None);
+        lossy(&self.loss)
+            || self.jitter.is_some()
+            || self.at.iter().any(|change| lossy(&change.loss))
+    }
+}

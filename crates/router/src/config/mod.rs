@@ -1,0 +1,25 @@
+//! The router's configuration: TOML, read strictly.
+//!
+//! [`Config`] is what a file says, checked as a whole: every name resolves, every number makes sense, and whoever
+//! asks for a router from it gets one. Errors name file, line and key, and the nearest known word.
+//! The parts that describe a link ([`RateValue`], [`QueueSpec`], [`LossSpec`], …) are shared with other readers of links,
+//! such as scenario files.
+
+mod build;
+mod check;
+mod error;
+mod link;
+mod schema;
+mod suggest;
+#[cfg(test)]
+mod tests;
+mod units;
+
+pub use build::{LinkContext, build_link, build_schedule, build_wire};
+pub use error::{ConfigError, Fault};
+pub use link::{
+    Chance, ChangeSpec, JitterSpec, LimitSpec, LinkSpec, LossSpec, QueueKind, QueueSpec,
+};
+pub use schema::{Config, EcnSpec, IcmpSpec, Interface, PortSpec, RouteSpec};
+pub use suggest::nearest;
+pub use units::{ByteCount, RateValue, Span, UnitError};

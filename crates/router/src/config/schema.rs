@@ -1,0 +1,216 @@
+//! The file's tables and keys.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use pathmark_cc::LinkAlgorithm;
+use serde::{Deserialize, Deserializer, de};
+use toml::Spanned;
+
+use super::check;
+use super::error::{ConfigError, Source};
+use super::link::{ChangeSpec, JitterSpec, LinkSpec, LossSpec, QueueSpec};
+use super::units::{ByteCount, RateValue, Span};
+use crate::ip::Prefix;
+
+/// A checked configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The router's identity in shims, 1…65535.
+    pub id: u16,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Status socket.
+    pub control: Option<PathBuf>,
+    /// TCP address that answers with Prometheus text.
+    pub metrics: Option<SocketAddr>,
+    /// User to become once the interfaces are open.
+    pub user: Option<String>,
+    /// Group to become; absent: the user's own.
+    pub group: Option<String>,
+    /// Bytes that packet buffers may take in all.
+    pub memory: ByteCount,
+    /// Looks for shims in every UDP datagram.
+    pub shims: bool,
+    /// Packets that carry VCP in the ECN field.
+    pub ecn: Vec<EcnSpec>,
+    /// Limits of ICMP messages.
+    pub icmp: IcmpSpec,
+    /// Ports.
+    pub ports: Vec<PortSpec>,
+    /// Routes; ports by index.
+    pub routes: Vec<RouteSpec>,
+}
+
+/// `[[ecn]]`: packets that carry VCP in the ECN field.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EcnSpec {
+    /// DSCP, 0…63.
+    pub dscp: Option<u8>,
+    /// UDP source or destination port.
+    pub port: Option<u16>,
+    /// Prefix of source or destination.
+    #[serde(default, deserialize_with = "optional_prefix")]
+    pub prefix: Option<Prefix>,
+}
+
+/// `[icmp]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct IcmpSpec {
+    /// Messages per second; 0 sends none.
+    pub rate: u32,
+    /// Messages at once.
+    pub burst: u32,
+}
+
+impl Default for IcmpSpec {
+    fn default() -> Self {
+        Self {
+            rate: 1000,
+            burst: 50,
+        }
+    }
+}
+
+/// Where a port's packets come from and go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Interface {
+    /// A TUN interface of this name, made if there is none.
+    Tun(String),
+    /// A TUN descriptor that was passed to the process.
+    Fd(i32),
+}
+
+/// `[[port]]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PortSpec {
+    /// Its name.
+    pub name: String,
+    /// Its interface.
+    pub interface: Interface,
+    /// Largest IP packet in bytes.
+    pub mtu: u32,
+    /// The router's own addresses here.
+    pub addresses: Vec<IpAddr>,
+    /// Its link.
+    pub link: LinkSpec,
+}
+
+/// `[[route]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteSpec {
+    /// Destinations.
+    pub prefix: Prefix,
+    /// Index of the port.
+    pub port: usize,
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names file, line and key.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(path, &text)
+    }
+
+    /// Checks `text`; `path` is for messages.
+    ///
+    /// # Errors
+    /// [`ConfigError::Invalid`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let source = Source { path, text };
+        let file: File = toml::from_str(text).map_err(|error| source.syntax(&error))?;
+        check::config(&source, file)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) id: Option<Spanned<u16>>,
+    #[serde(default)]
+    pub(super) seed: u64,
+    pub(super) control: Option<PathBuf>,
+    pub(super) metrics: Option<SocketAddr>,
+    pub(super) user: Option<String>,
+    pub(super) group: Option<String>,
+    pub(super) memory: Option<Spanned<ByteCount>>,
+    pub(super) shims: Option<bool>,
+    #[serde(default)]
+    pub(super) ecn: Vec<Spanned<EcnSpec>>,
+    #[serde(default)]
+    pub(super) icmp: IcmpSpec,
+    #[serde(default)]
+    pub(super) port: Vec<FilePort>,
+    #[serde(default)]
+    pub(super) route: Vec<FileRoute>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FilePort {
+    pub(super) name: Spanned<String>,
+    pub(super) tun: Option<Spanned<String>>,
+    pub(super) fd: Option<Spanned<i32>>,
+    pub(super) mtu: Option<Spanned<u32>>,
+    #[serde(default)]
+    pub(super) addresses: Vec<Spanned<IpAddr>>,
+    pub(super) rate: Option<Spanned<RateValue>>,
+    #[serde(default)]
+    pub(super) delay: Span,
+    pub(super) queue: Option<Spanned<QueueSpec>>,
+    pub(super) controller: Option<Spanned<Law>>,
+    #[serde(default)]
+    pub(super) frame_overhead: u32,
+    pub(super) loss: Option<LossSpec>,
+    pub(super) jitter: Option<JitterSpec>,
+    #[serde(default)]
+    pub(super) at: Vec<ChangeSpec>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileRoute {
+    #[serde(deserialize_with = "spanned_prefix")]
+    pub(super) prefix: Spanned<Prefix>,
+    pub(super) port: Spanned<String>,
+}
+
+/// A controller's name in a file; `none` is no controller.
+#[derive(Debug)]
+pub(super) struct Law(pub(super) Option<LinkAlgorithm>);
+
+impl<'de> Deserialize<'de> for Law {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let law: LinkAlgorithm = text.parse().map_err(de::Error::custom)?;
+        Ok(Self((law.name() != "none").then_some(law)))
+    }
+}
+
+fn prefix<E: de::Error>(text: &str) -> Result<Prefix, E> {
+    text.parse().map_err(E::custom)
+}
+
+fn optional_prefix<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Prefix>, D::Error> {
+    prefix(&String::deserialize(d)?).map(Some)
+}
+
+fn spanned_prefix<'de, D: Deserializer<'de>>(d: D) -> Result<Spanned<Prefix>, D::Error> {
+    struct Text(Prefix);
+    impl<'de> Deserialize<'de> for Text {
+        fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+            prefix(&String::deserialize(d)?).map(Text)
+        }
+    }
+    let spanned = Spanned::<Text>::deserialize(d)?;
+    let span = spanned.span();
+    Ok(Spanned::new(span, spanned.into_inner().0))
+}

@@ -1,0 +1,171 @@
+//! Files as people write them, and the errors that they get.
+
+use std::path::Path;
+
+use super::*;
+use crate::core::queue::Limit;
+
+fn parse(text: &str) -> Result<Config, String> {
+    Config::parse(Path::new("router.toml"), text).map_err(|error| error.to_string())
+}
+
+const GOOD: &str = r#"
+id = 7
+control = "/run/vcp-router/control.sock"
+
+[[port]]
+name = "wan"
+tun = "vcp0"
+rate = "10Mbit"
+delay = "199ms"
+queue = { kind = "droptail", limit = "1bdp", rtt = "400ms" }
+controller = "vcp"
+loss = { kind = "bernoulli", per = 3e-3 }
+jitter = { max = "2ms", reorder = true }
+at = [ { t = "30s", rate = "5Mbit" }, { t = "60s", rate = 0 } ]
+
+[[port]]
+name = "lan"
+fd = 5
+addresses = ["10.0.0.1", "fd00::1"]
+
+[[route]]
+prefix = "10.1.0.0/16"
+port = "wan"
+
+[[route]]
+prefix = "::/0"
+port = "lan"
+"#;
+
+#[test]
+fn a_whole_file() {
+    let config = parse(GOOD).unwrap();
+    assert_eq!(config.id, 7);
+    let wan = &config.ports[0];
+    assert_eq!(wan.interface, Interface::Tun("vcp0".to_owned()));
+    assert_eq!(wan.link.rate.unwrap().bytes(), 1_250_000);
+    assert_eq!(wan.link.limit(None), Limit::Bytes(500_000));
+    assert!(wan.link.separate());
+    assert!(wan.link.is_random());
+    assert_eq!(wan.link.at.len(), 2);
+    let lan = &config.ports[1];
+    assert_eq!((&lan.interface, lan.mtu), (&Interface::Fd(5), 1500));
+    assert!(lan.link.controller.is_none());
+    assert!(!lan.link.separate());
+    assert_eq!(config.routes[1].port, 1);
+}
+
+/// Replaces a piece of the good file; the error must hold all of `expected`.
+fn fails(from: &str, to: &str, expected: &[&str]) {
+    assert!(GOOD.contains(from), "{from}");
+    let error = parse(&GOOD.replacen(from, to, 1)).unwrap_err();
+    assert!(error.starts_with("router.toml:"), "{error}");
+    assert!(!error.contains('\n'), "{error}");
+    for part in expected {
+        assert!(error.contains(part), "{error}\nlacks {part}");
+    }
+}
+
+#[test]
+fn unknown_names_suggest_the_nearest() {
+    fails(
+        "rate = \"10",
+        "rte = \"10",
+        &[":8:", "`rte`", "did you mean `rate`"],
+    );
+    fails(
+        "limit =",
+        "limt =",
+        &[":10:", "queue", "did you mean `limit`"],
+    );
+    fails(
+        "droptail",
+        "dropptail",
+        &[":10:", "did you mean `droptail`"],
+    );
+    fails(
+        "bernoulli",
+        "bernouli",
+        &[":12:", "did you mean `bernoulli`"],
+    );
+    fails("[[route]]", "[[rout]]", &["did you mean `route`"]);
+    fails(
+        "port = \"wan\"",
+        "port = \"van\"",
+        &[":23:", "port:", "did you mean `wan`"],
+    );
+    fails(
+        "\"vcp\"",
+        "\"vpc\"",
+        &[":11:", "controller", "did you mean `vcp`"],
+    );
+}
+
+#[test]
+fn values_that_make_no_sense() {
+    fails("10Mbit", "10Mbot", &[":8:", "rate", "10Mbit"]);
+    fails("199ms", "199", &[":9:", "delay", "199ms"]);
+    fails("per = 3e-3", "per = 1.5", &[":12:", "between 0 and 1"]);
+    fails("rtt = \"400ms\"", "separate = true", &[":10:", "rtt"]);
+    fails("\"1bdp\"", "\"100B\"", &[":10:", "raise `limit`"]);
+    fails("\"1bdp\"", "\"1.5x\"", &[":10:", "queue limit"]);
+    fails(
+        "limit =",
+        "min = 5, limit =",
+        &[":10:", "`min` belongs to kind = \"red\""],
+    );
+    fails(
+        "\"droptail\"",
+        "\"red\", min = 20",
+        &[":10:", "min below max"],
+    );
+    fails("id = 7", "id = 0", &[":2:", "id"]);
+    fails("fd = 5", "fd = 1", &[":18:", "above 2"]);
+    fails("fd = 5", "fd = 5\ntun = \"x\"", &["not both"]);
+    fails("fd = 5", "", &["tun = \"NAME\""]);
+    fails(
+        "fd = 5",
+        "tun = \"vcp0\"",
+        &[":18:", "share this interface"],
+    );
+    fails("name = \"lan\"", "name = \"wan\"", &[":17:", "two ports"]);
+    fails("rate = \"10Mbit\"\n", "", &["rate"]);
+    fails(
+        "10.1.0.0/16",
+        "10.1.0.1/16",
+        &[":22:", "prefix", "did you mean `10.1.0.0/16`"],
+    );
+    fails("::/0", "10.1.0.0/16", &[":26:", "two routes"]);
+    fails(
+        "tun = \"vcp0\"",
+        "tun = \"much-too-long-a-name\"",
+        &[":7:", "1 to 15"],
+    );
+    assert!(parse("").unwrap_err().contains("at least one [[port]]"));
+    let rule = format!("{GOOD}\n[[ecn]]\n");
+    assert!(parse(&rule).unwrap_err().contains("dscp, port or prefix"));
+}
+
+#[test]
+fn an_unreadable_file_is_named() {
+    let error = Config::load(Path::new("/nonexistent/router.toml")).unwrap_err();
+    assert!(error.to_string().contains("/nonexistent/router.toml"));
+}
+
+#[test]
+fn queues_without_limit_hold_a_bdp() {
+    let mut spec = LinkSpec {
+        rate: Some("10Mbit".parse().unwrap()),
+        ..LinkSpec::default()
+    };
+    assert_eq!(spec.limit(None), Limit::Bytes(250_000));
+    assert_eq!(
+        spec.limit(Some(pathmark_cc::Duration::from_millis(400))),
+        Limit::Bytes(500_000)
+    );
+    spec.queue.limit = Some("100p".parse().unwrap());
+    assert_eq!(spec.limit(None), Limit::Packets(100));
+    spec.queue.limit = Some("0.25bdp".parse().unwrap());
+    assert_eq!(spec.limit(None), Limit::Bytes(62_500));
+}
