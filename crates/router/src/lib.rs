@@ -12,9 +12,15 @@
     )
 )]
 
+#[cfg(feature = "daemon")]
+pub mod cli;
 #[cfg(feature = "config")]
 pub mod config;
 pub mod core;
+#[cfg(feature = "daemon")]
+pub mod daemon;
 pub mod forward;
 pub mod ip;
 pub mod offload;
+#[cfg(feature = "daemon")]
+pub mod tun;

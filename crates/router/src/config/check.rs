@@ -1,6 +1,6 @@
 //! What the types of single keys cannot say.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use toml::Spanned;
 
@@ -48,7 +48,7 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         return Err(source.fault(None, "a router needs at least one [[port]]"));
     }
     let mut ports = Vec::new();
-    let mut names = HashMap::new();
+    let mut names = BTreeMap::new();
     let mut interfaces = HashSet::new();
     for port in file.port {
         let name = port.name.clone();

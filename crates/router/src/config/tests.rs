@@ -92,7 +92,7 @@ fn unknown_names_suggest_the_nearest() {
     fails("[[route]]", "[[rout]]", &["did you mean `route`"]);
     fails(
         "port = \"wan\"",
-        "port = \"van\"",
+        "port = \"wann\"",
         &[":23:", "port:", "did you mean `wan`"],
     );
     fails(
@@ -168,4 +168,24 @@ fn queues_without_limit_hold_a_bdp() {
     assert_eq!(spec.limit(None), Limit::Packets(100));
     spec.queue.limit = Some("0.25bdp".parse().unwrap());
     assert_eq!(spec.limit(None), Limit::Bytes(62_500));
+}
+
+/// The example that is shipped says what it means, also with every commented key switched on.
+#[test]
+fn the_shipped_example_is_good() {
+    let text = include_str!("../../packaging/vcp-router.toml");
+    let config = parse(text).unwrap();
+    assert_eq!(config.ports.len(), 2);
+    let every_key: String = text
+        .lines()
+        .filter(|line| !line.contains("bernoulli"))
+        .map(|line| match line.strip_prefix("# ") {
+            Some(key) if key.starts_with('[') || key.contains(" = ") => format!("{key}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let config = parse(&every_key).unwrap();
+    assert_eq!(config.ecn.len(), 1);
+    assert_eq!(config.ports[0].link.at.len(), 3);
+    assert!(config.metrics.is_some());
 }

@@ -313,7 +313,7 @@ fn icmp_of(router: &mut Router) -> Option<(u8, u8)> {
 #[test]
 fn icmp_as_a_router_must() {
     let mut router = router(1400, None, false);
-    let cases: [(&str, &str, u8, u16, usize, Option<(u8, u8)>); 8] = [
+    let cases = [
         (SRC, DST, 1, 0, 100, Some((11, 0))),
         ("fd00::1", "fd00:1::2", 1, 0, 100, Some((3, 0))),
         (SRC, "192.0.2.7", 64, 0, 100, Some((3, 0))),

@@ -163,7 +163,7 @@ mod tests {
                 let at = usize::from((field & OFFSET) - base) * 8;
                 let first = at == 0;
                 prop_assert_eq!(&out[20..24], &[0x94, 4, 0, 0], "copied option");
-                prop_assert_eq!(&out[24..27] == &[7, 3, 4][..], first, "option of the first only");
+                prop_assert_eq!(out[24..27] == [7, 3, 4], first, "option of the first only");
                 for (slot, byte) in joined[at..].iter_mut().zip(&out[28..len]) {
                     prop_assert!(slot.replace(*byte).is_none());
                 }

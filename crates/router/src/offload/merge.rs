@@ -251,6 +251,12 @@ impl Train {
             && tail == ntail
     }
 
+    /// What kind of super-packet it becomes.
+    #[must_use]
+    pub fn kind(&self) -> GsoKind {
+        self.first.kind
+    }
+
     /// Packets coupled so far.
     #[must_use]
     pub fn cars(&self) -> usize {

@@ -1,0 +1,215 @@
+//! The command line of `vcp-router`.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::{Config, Span};
+use crate::daemon::{Query, RunError, RunOptions, ask, run};
+
+const DEFAULT_SOCKET: &str = "/run/vcp-router/control.sock";
+
+/// A router in user space that marks load into the packets that pass.
+#[derive(Debug, Parser)]
+#[command(name = "vcp-router", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Opens the interfaces and forwards until SIGTERM; SIGHUP reloads the configuration.
+    Run {
+        /// The configuration.
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// Says on stdout, in one JSON object, that it is ready.
+        #[arg(long)]
+        json: bool,
+        /// Writes a time series of the links as CSV.
+        #[arg(long, value_name = "FILE")]
+        record: Option<PathBuf>,
+        /// Time between its samples.
+        #[arg(long, value_name = "TIME", default_value = "100ms")]
+        sample: Span,
+    },
+    /// Reads a configuration and says what is wrong with it.
+    Check {
+        /// The configuration.
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// Prints one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Shows the state of a running router.
+    Show {
+        /// Its status socket.
+        #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
+        socket: PathBuf,
+        /// Prints one JSON object.
+        #[arg(long)]
+        json: bool,
+        /// Prints Prometheus text.
+        #[arg(long, conflicts_with = "json")]
+        metrics: bool,
+    },
+}
+
+/// The program, with the arguments of the process.
+#[must_use]
+pub fn main() -> ExitCode {
+    main_from(std::env::args_os())
+}
+
+/// The program, with these arguments; the first is its own name. Exit code 0: done, 1: failed, 2: wrong usage or
+/// configuration.
+#[must_use]
+pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version go to stdout with code 0, mistakes to stderr with code 2.
+            let code = u8::try_from(error.exit_code()).unwrap_or(2);
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    match arguments.command {
+        Command::Run {
+            config,
+            json,
+            record,
+            sample,
+        } => run_command(&RunOptions {
+            config,
+            json,
+            record,
+            sample: sample.0.max(std::time::Duration::from_millis(1)),
+        }),
+        Command::Check { config, json } => check_command(&config, json),
+        Command::Show {
+            socket,
+            json,
+            metrics,
+        } => show_command(&socket, json, metrics),
+    }
+}
+
+fn fail(code: u8, error: &dyn std::error::Error) -> ExitCode {
+    eprintln!("vcp-router: {error}");
+    ExitCode::from(code)
+}
+
+fn run_command(options: &RunOptions) -> ExitCode {
+    match run(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error @ (RunError::Config(_) | RunError::User { .. })) => fail(2, &error),
+        Err(error) => fail(1, &error),
+    }
+}
+
+fn check_command(path: &std::path::Path, json: bool) -> ExitCode {
+    let result = Config::load(path);
+    if json {
+        let error = result.as_ref().err().map(ToString::to_string);
+        let object = serde_json::json!({ "ok": error.is_none(), "error": error });
+        print(&format!("{object}\n"));
+    }
+    match result {
+        Ok(config) => {
+            if !json {
+                eprintln!(
+                    "{}: good, {} ports and {} routes",
+                    path.display(),
+                    config.ports.len(),
+                    config.routes.len()
+                );
+            }
+            ExitCode::SUCCESS
+        }
+        Err(_) if json => ExitCode::from(2),
+        Err(error) => fail(2, &error),
+    }
+}
+
+fn show_command(socket: &std::path::Path, json: bool, metrics: bool) -> ExitCode {
+    let query = if metrics { Query::Metrics } else { Query::Json };
+    match ask(socket, query) {
+        Ok(text) if json || metrics => {
+            print(&text);
+            ExitCode::SUCCESS
+        }
+        Ok(text) => match serde_json::from_str::<serde_json::Value>(&text) {
+            Ok(state) => {
+                print(&table(&state));
+                ExitCode::SUCCESS
+            }
+            Err(error) => fail(1, &error),
+        },
+        Err(error) => fail(1, &error),
+    }
+}
+
+/// Prints to stdout; a reader that has gone away is no failure.
+fn print(text: &str) {
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+}
+
+/// The state for people.
+fn table(state: &serde_json::Value) -> String {
+    use std::fmt::Write as _;
+    let number = |value: &serde_json::Value| value.as_f64().unwrap_or(0.0);
+    let mut out = format!(
+        "{:<16} {:>10} {:>6} {:>10} {:>10} {:>8} {:>8} {:>6} {:>7} {:<5}\n",
+        "LINK", "RATE", "UTIL", "QUEUE ms", "MEAN ms", "DROPS", "LOST", "LOAD", "T_RHO", "CODE"
+    );
+    for link in state
+        .get("links")
+        .and_then(|links| links.as_array())
+        .into_iter()
+        .flatten()
+    {
+        let field = |pointer: &str| link.pointer(pointer).unwrap_or(&serde_json::Value::Null);
+        let rate = field("/rate_bps").as_f64().map_or_else(
+            || "-".to_owned(),
+            |bits| crate::config::RateValue { bits: bits as u64 }.to_string(),
+        );
+        let percent = |value: &serde_json::Value| {
+            value
+                .as_f64()
+                .map_or_else(|| "-".to_owned(), |v| format!("{:.0}%", v * 100.0))
+        };
+        let interval = field("/controller/interval_ms")
+            .as_f64()
+            .map_or_else(|| "-".to_owned(), |ms| format!("{ms:.0}ms"));
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "{:<16} {:>10} {:>6} {:>10.2} {:>10.2} {:>8} {:>8} {:>6} {:>7} {:<5}",
+            field("/name").as_str().unwrap_or(""),
+            rate,
+            percent(field("/utilization")),
+            number(field("/queue_ms/now")),
+            number(field("/queue_ms/mean")),
+            number(field("/drops")),
+            number(field("/random_losses")),
+            percent(field("/controller/load")),
+            interval,
+            field("/controller/code").as_str().unwrap_or("-"),
+        );
+    }
+    let counters = state
+        .get("counters")
+        .and_then(|counters| counters.as_object());
+    for (name, value) in counters.into_iter().flatten() {
+        if value.as_u64() != Some(0) {
+            let _ = writeln!(out, "{name:<16} {value}");
+        }
+    }
+    out
+}

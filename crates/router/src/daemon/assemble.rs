@@ -1,0 +1,216 @@
+//! From a configuration to a running router, and from a running one to the next: all or nothing.
+
+use std::collections::HashMap;
+
+use pathmark_cc::Instant;
+
+use crate::config::{
+    Config, Interface, LinkContext, PortSpec, build_link, build_schedule, build_wire,
+};
+use crate::core::queue::BadRed;
+use crate::forward::{Classifier, EcnRule, PortSettings, Router, RouterConfig, RouterPort, Target};
+use crate::ip::{Routes, TokenBucket};
+use crate::tun::{Device, DeviceError, Driver};
+
+/// A configuration that reads well but cannot be put to work.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AssembleError {
+    /// An interface cannot be had.
+    #[error("port {port}: {source}")]
+    Device {
+        /// The port.
+        port: String,
+        /// Why.
+        source: DeviceError,
+    },
+    /// RED parameters that cannot work.
+    #[error("port {port}: queue: {source}")]
+    Queue {
+        /// The port.
+        port: String,
+        /// Why.
+        source: BadRed,
+    },
+}
+
+pub(super) fn router(config: &Config) -> Router {
+    Router::new(RouterConfig {
+        id: config.id,
+        memory: usize::try_from(config.memory.0).unwrap_or(usize::MAX),
+        classifier: classifier(config),
+        icmp: TokenBucket::new(config.icmp.rate, config.icmp.burst),
+    })
+}
+
+fn classifier(config: &Config) -> Classifier {
+    let rule = |spec: &crate::config::EcnSpec| EcnRule {
+        dscp: spec.dscp,
+        port: spec.port,
+        prefix: spec.prefix,
+    };
+    Classifier {
+        shims: config.shims,
+        ecn: config.ecn.iter().map(rule).collect(),
+        seed: config.seed,
+    }
+}
+
+/// Puts `new` in place of `old` (`None` at the start). Whatever can fail happens before anything changes: interfaces are
+/// opened, links built. Ports whose name stays keep their interface, and their queue and counters as far as the queue
+/// stays the same kind of queue.
+pub(super) fn apply(
+    driver: &mut Driver,
+    old: Option<&Config>,
+    new: &Config,
+) -> Result<(), AssembleError> {
+    let now = driver.now();
+    let stays: HashMap<&str, (usize, &PortSpec)> = old
+        .into_iter()
+        .flat_map(|old| old.ports.iter().enumerate())
+        .map(|(index, port)| (port.name.as_str(), (index, port)))
+        .collect();
+
+    // What can fail.
+    let mut opened = Vec::new();
+    let mut built = Vec::new();
+    for port in &new.ports {
+        let before = stays.get(port.name.as_str());
+        opened.push(match before {
+            Some((_, old)) if same_device(old, port) => None,
+            _ => Some(open(&port.interface, port)?),
+        });
+        built.push(match before {
+            Some((_, old)) if same_queue(old, port) => None,
+            _ => Some(link(port, new, now)?),
+        });
+    }
+
+    // What cannot.
+    let ports = driver.router_mut().take_ports();
+    let mut ports: Vec<Option<RouterPort>> = ports.into_iter().map(Some).collect();
+    let mut devices: Vec<Option<Device>> = driver
+        .set_devices(Vec::new())
+        .into_iter()
+        .map(Some)
+        .collect();
+    let (mut next_ports, mut next_devices) = (Vec::new(), Vec::new());
+    for ((spec, device), link) in new.ports.iter().zip(opened).zip(built) {
+        let before = stays.get(spec.name.as_str());
+        let old_port = before.and_then(|(index, _)| ports.get_mut(*index)?.take());
+        let old_device = before.and_then(|(index, _)| devices.get_mut(*index)?.take());
+        let port = match (link, old_port) {
+            (None, Some(mut port)) => {
+                if let Some((_, old)) = before {
+                    adjust(&mut port, old, spec, new, now);
+                }
+                port.settings = settings(spec);
+                Some(port)
+            }
+            (link, old_port) => {
+                if let Some(old) = old_port {
+                    driver.router_mut().retire(now, old);
+                }
+                link.map(|link| RouterPort {
+                    settings: settings(spec),
+                    link,
+                })
+            }
+        };
+        next_ports.extend(port);
+        next_devices.extend(device.or(old_device));
+    }
+    for port in ports.into_iter().flatten() {
+        driver.router_mut().retire(now, port);
+    }
+    let mut routes = Routes::new();
+    for route in &new.routes {
+        routes.insert(route.prefix, Target::Port(route.port));
+    }
+    let router = driver.router_mut();
+    router.configure(
+        new.id,
+        classifier(new),
+        TokenBucket::new(new.icmp.rate, new.icmp.burst),
+    );
+    router.replace(next_ports, routes);
+    driver.set_devices(next_devices);
+    Ok(())
+}
+
+fn open(interface: &Interface, port: &PortSpec) -> Result<Device, AssembleError> {
+    Device::open(interface, port.mtu).map_err(|source| AssembleError::Device {
+        port: port.name.clone(),
+        source,
+    })
+}
+
+fn same_device(old: &PortSpec, new: &PortSpec) -> bool {
+    old.interface == new.interface
+        && (old.mtu == new.mtu || matches!(new.interface, Interface::Fd(_)))
+}
+
+/// True if the new port's queue is the old one's with at most another limit.
+fn same_queue(old: &PortSpec, new: &PortSpec) -> bool {
+    let (mut a, mut b) = (old.link.queue, new.link.queue);
+    (a.limit, a.rtt, a.separate) = (None, None, None);
+    (b.limit, b.rtt, b.separate) = (None, None, None);
+    a == b && old.link.separate() == new.link.separate()
+}
+
+fn context<'a>(port: &'a PortSpec, config: &Config, now: Instant) -> LinkContext<'a> {
+    LinkContext {
+        now,
+        seed: config.seed,
+        name: &port.name,
+        rtt: None,
+    }
+}
+
+fn link(
+    port: &PortSpec,
+    config: &Config,
+    now: Instant,
+) -> Result<crate::core::Link<crate::forward::Frame>, AssembleError> {
+    build_link(&port.link, &context(port, config, now)).map_err(|source| AssembleError::Queue {
+        port: port.name.clone(),
+        source,
+    })
+}
+
+fn settings(port: &PortSpec) -> PortSettings {
+    PortSettings {
+        name: port.name.clone(),
+        mtu: port.mtu,
+        addresses: port.addresses.clone(),
+        per_packet: port.link.is_random(),
+    }
+}
+
+/// Changes what differs, and only that: the packets stay where they are.
+fn adjust(port: &mut RouterPort, old: &PortSpec, new: &PortSpec, config: &Config, now: Instant) {
+    let (a, b) = (&old.link, &new.link);
+    let context = context(new, config, now);
+    if a.rate != b.rate {
+        port.link
+            .port_mut()
+            .set_rate(now, b.rate.map(|rate| rate.bytes()));
+    }
+    if a.limit(None) != b.limit(None) {
+        port.link.port_mut().set_limit(b.limit(None));
+    }
+    if a.frame_overhead != b.frame_overhead {
+        port.link.port_mut().set_overhead(b.frame_overhead);
+    }
+    if a.controller != b.controller {
+        port.link
+            .port_mut()
+            .set_controller(now, b.controller(&context));
+    }
+    if (a.delay, a.loss, a.jitter) != (b.delay, b.loss, b.jitter) {
+        port.link.wire_mut().configure(build_wire(b, &context));
+    }
+    if a.at != b.at {
+        port.link.set_schedule(build_schedule(b, &context));
+    }
+}

@@ -1,0 +1,170 @@
+//! A snapshot in Prometheus' text format (version 0.0.4).
+
+use std::fmt::Write;
+
+use super::snapshot::{LinkView, Snapshot};
+
+type Value = fn(&LinkView) -> Option<f64>;
+
+/// Metrics per link: name, type, help, value.
+const LINK_METRICS: [(&str, &str, &str, Value); 13] = [
+    ("rate_bits_per_second", "gauge", "Rate of the link.", |l| {
+        l.rate_bps
+    }),
+    (
+        "utilization_ratio",
+        "gauge",
+        "Bytes sent over capacity since the port came up.",
+        |l| l.utilization,
+    ),
+    (
+        "arrived_packets_total",
+        "counter",
+        "Packets that arrived at the port.",
+        |l| Some(l.arrived_packets as f64),
+    ),
+    (
+        "arrived_bytes_total",
+        "counter",
+        "IP bytes that arrived at the port.",
+        |l| Some(l.arrived_bytes as f64),
+    ),
+    (
+        "sent_packets_total",
+        "counter",
+        "Packets that left for the wire.",
+        |l| Some(l.sent_packets as f64),
+    ),
+    (
+        "sent_bytes_total",
+        "counter",
+        "IP bytes that left for the wire.",
+        |l| Some(l.sent_bytes as f64),
+    ),
+    ("queue_packets", "gauge", "Packets that wait.", |l| {
+        Some(l.queue_packets.now)
+    }),
+    (
+        "queue_packets_mean",
+        "gauge",
+        "Packets that wait, mean over time.",
+        |l| Some(l.queue_packets.mean),
+    ),
+    (
+        "queue_packets_p99",
+        "gauge",
+        "Packets that wait, not exceeded in 99 % of the time.",
+        |l| Some(l.queue_packets.p99),
+    ),
+    (
+        "queue_seconds",
+        "gauge",
+        "Time that the queue takes to drain.",
+        |l| Some(l.queue_ms.now / 1e3),
+    ),
+    (
+        "controller_load_ratio",
+        "gauge",
+        "Load of the last measuring interval.",
+        |l| l.controller.load,
+    ),
+    (
+        "controller_interval_seconds",
+        "gauge",
+        "Measuring interval.",
+        |l| l.controller.interval_ms.map(|ms| ms / 1e3),
+    ),
+    (
+        "controller_r_ratio",
+        "gauge",
+        "Share of multiplicative increase.",
+        |l| l.controller.r,
+    ),
+];
+
+/// The snapshot as text.
+#[must_use]
+pub(super) fn render(snapshot: &Snapshot) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(&mut text, snapshot);
+    text
+}
+
+fn write(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
+    head(
+        out,
+        "uptime_seconds",
+        "gauge",
+        "Time since the router started.",
+    )?;
+    writeln!(out, "vcp_router_uptime_seconds {}", snapshot.uptime_s)?;
+    head(out, "memory_bytes", "gauge", "Bytes of packet buffers.")?;
+    writeln!(out, "vcp_router_memory_bytes {}", snapshot.memory_bytes)?;
+    head(
+        out,
+        "packets_total",
+        "counter",
+        "Packets by what became of them.",
+    )?;
+    for (name, value) in &snapshot.counters {
+        writeln!(out, "vcp_router_packets_total{{event=\"{name}\"}} {value}")?;
+    }
+    for (name, kind, help, value) in LINK_METRICS {
+        let name = format!("link_{name}");
+        head(out, &name, kind, help)?;
+        for link in &snapshot.links {
+            if let Some(value) = value(link) {
+                writeln!(
+                    out,
+                    "vcp_router_{name}{{link=\"{}\"}} {value}",
+                    escaped(&link.name)
+                )?;
+            }
+        }
+    }
+    head(
+        out,
+        "link_drops_total",
+        "counter",
+        "Dropped packets by cause.",
+    )?;
+    for link in &snapshot.links {
+        for (cause, value) in &link.drops_by_cause {
+            let link = escaped(&link.name);
+            writeln!(
+                out,
+                "vcp_router_link_drops_total{{link=\"{link}\",cause=\"{cause}\"}} {value}"
+            )?;
+        }
+    }
+    head(
+        out,
+        "link_marked_packets_total",
+        "counter",
+        "Packets that left with each code.",
+    )?;
+    for link in &snapshot.links {
+        for (code, value) in &link.controller.marked {
+            let link = escaped(&link.name);
+            writeln!(
+                out,
+                "vcp_router_link_marked_packets_total{{link=\"{link}\",code=\"{code}\"}} {value}"
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn head(out: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Result {
+    writeln!(out, "# HELP vcp_router_{name} {help}")?;
+    writeln!(out, "# TYPE vcp_router_{name} {kind}")
+}
+
+/// A label's value: backslash, quote and line end escaped.
+fn escaped(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}

@@ -1,0 +1,106 @@
+//! A time series of the links as CSV.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::mpsc::{self, SyncSender};
+use std::thread::JoinHandle;
+
+use pathmark_cc::Instant;
+
+use super::snapshot::{code_name, seconds};
+use crate::core::DropCause;
+use crate::forward::Router;
+
+const HEADER: &str = "unix_s,time_s,link,rate_bps,arrived_packets,arrived_bytes,sent_packets,sent_bytes,queue_packets,queue_bytes,\
+drops,random_losses,in_flight,load,code,marked_low,marked_high,marked_over\n";
+
+/// Samples that may wait for the disk; more are left out.
+const WAITING: usize = 1024;
+
+/// Writes samples from a thread of its own, so that a slow disk holds up no packets. Counters are totals since the
+/// start; a sample that was left out loses nothing but its time.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    rows: Option<SyncSender<String>>,
+    writer: Option<JoinHandle<io::Result<()>>>,
+    /// Unix time of the driver's epoch, seconds.
+    epoch: f64,
+}
+
+impl Recorder {
+    pub(super) fn create(path: &Path, epoch: f64) -> io::Result<Self> {
+        let mut file = File::create(path)?;
+        file.write_all(HEADER.as_bytes())?;
+        let (rows, queue) = mpsc::sync_channel::<String>(WAITING);
+        let writer = std::thread::spawn(move || {
+            for row in queue {
+                file.write_all(row.as_bytes())?;
+            }
+            file.flush()
+        });
+        Ok(Self {
+            rows: Some(rows),
+            writer: Some(writer),
+            epoch,
+        })
+    }
+
+    pub(super) fn sample(&self, router: &Router, now: Instant) {
+        let mut rows = String::new();
+        for router_port in router.ports() {
+            let port = router_port.link.port();
+            let (stats, depth) = (port.stats(), port.depth());
+            let drops = stats.drops();
+            let metrics = port.metrics();
+            let load =
+                metrics.map_or_else(String::new, |m| format!("{:.4}", m.load_ppb as f64 / 1e9));
+            let code = metrics.map_or("", |m| code_name(m.code));
+            let [_, low, high, over] = metrics.map_or([0; 4], |m| m.marked);
+            let rate = port
+                .rate()
+                .map_or_else(String::new, |rate| (rate * 8).to_string());
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                rows,
+                "{:.6},{:.6},{},{rate},{},{},{},{},{},{},{},{},{},{load},{code},{low},{high},{over}",
+                self.epoch + seconds(now),
+                seconds(now),
+                quoted(&router_port.settings.name),
+                stats.arrived_packets(),
+                stats.arrived_bytes(),
+                stats.sent_packets(),
+                stats.sent_bytes(),
+                depth.packets,
+                depth.bytes,
+                drops.by_queue(),
+                drops.of(DropCause::RandomLoss),
+                router_port.link.wire().in_flight(),
+            );
+        }
+        if let Some(queue) = &self.rows {
+            // Full: the disk is behind. Ended: it failed, as `finish` will tell.
+            let _ = queue.try_send(rows);
+        }
+    }
+
+    /// Writes what waits.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        self.rows = None;
+        match self.writer.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(io::Error::other("the writer ended early")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A CSV field (RFC 4180).
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}

@@ -1,0 +1,271 @@
+//! Start, serve, reload, stop.
+
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use pathmark_cc::{Duration, Instant};
+
+use super::assemble::{AssembleError, apply, router};
+use super::control::{ControlError, Desk, Socket};
+use super::record::Recorder;
+use super::snapshot::{Snapshot, seconds};
+use crate::config::{Config, ConfigError};
+use crate::tun::sys::{self, Signal, Signals};
+use crate::tun::{Driver, Event, Pace};
+
+/// What `run` was asked for.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The configuration.
+    pub config: PathBuf,
+    /// Says that it is ready in JSON on stdout.
+    pub json: bool,
+    /// Where to write a time series of the links.
+    pub record: Option<PathBuf>,
+    /// Time between its samples.
+    pub sample: Duration,
+}
+
+/// Why the router did not start, or had to stop.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// It cannot be put to work.
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+    /// A socket cannot be had.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// No such user or group.
+    #[error(
+        "no user `{user}` with the group that the configuration names: create them, or change `user` and `group`"
+    )]
+    User {
+        /// The user.
+        user: String,
+    },
+    /// The time series cannot be written.
+    #[error("cannot write {}: {source}", .path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The system refuses something basic.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> RunError {
+    move |source| RunError::System { what, source }
+}
+
+/// Runs a router until SIGTERM or SIGINT.
+///
+/// # Errors
+/// [`RunError`].
+pub fn run(options: &RunOptions) -> Result<(), RunError> {
+    let config = Config::load(&options.config)?;
+    let signals = Signals::take_over().map_err(system("watch for signals"))?;
+    let identity = match &config.user {
+        Some(user) => Some(
+            sys::identity(user, config.group.as_deref())
+                .ok_or_else(|| RunError::User { user: user.clone() })?,
+        ),
+        None => None,
+    };
+    let mut driver = Driver::new(router(&config), Pace::default());
+    apply(&mut driver, None, &config)?;
+    let desk = Desk::new().map_err(system("make a pair of sockets"))?;
+    let socket = config
+        .control
+        .as_deref()
+        .map(|path| desk.listen(path))
+        .transpose()?;
+    if let Some(address) = config.metrics {
+        desk.listen_tcp(address)?;
+    }
+    let epoch = unix_now() - seconds(driver.now());
+    let recorder = match &options.record {
+        Some(path) => {
+            let recorder = Recorder::create(path, epoch).map_err(|source| RunError::Record {
+                path: path.clone(),
+                source,
+            })?;
+            Some(recorder)
+        }
+        None => None,
+    };
+    sys::drop_privileges(identity).map_err(system("give up privileges"))?;
+    let mut daemon = Daemon {
+        options,
+        config,
+        driver,
+        signals,
+        desk,
+        recorder,
+        _socket: socket,
+    };
+    daemon.announce();
+    daemon.serve()
+}
+
+struct Daemon<'a> {
+    options: &'a RunOptions,
+    config: Config,
+    driver: Driver,
+    signals: Signals,
+    desk: Desk,
+    recorder: Option<Recorder>,
+    _socket: Option<Socket>,
+}
+
+impl Daemon<'_> {
+    fn announce(&self) {
+        if self.options.json {
+            let ports =
+                self.config
+                    .ports
+                    .iter()
+                    .zip(self.driver.devices())
+                    .map(|(port, device)| {
+                        serde_json::json!({
+                            "name": port.name,
+                            "interface": device.name(),
+                            "tcp_offload": device.offloads().tcp,
+                            "udp_offload": device.offloads().udp,
+                        })
+                    });
+            let line = serde_json::json!({
+                "ready": true,
+                "pid": std::process::id(),
+                "ports": ports.collect::<Vec<_>>(),
+            });
+            let mut stdout = io::stdout().lock();
+            // Whoever does not read stdout does not wait for this line.
+            let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+        }
+        eprintln!(
+            "vcp-router: ready with {} ports and {} routes",
+            self.config.ports.len(),
+            self.config.routes.len()
+        );
+    }
+
+    fn serve(&mut self) -> Result<(), RunError> {
+        let watched = [self.signals.fd(), self.desk.bell().as_raw_fd()];
+        let mut next_sample = self.driver.now();
+        loop {
+            let until = self.recorder.is_some().then_some(next_sample);
+            match self
+                .driver
+                .turn(&watched, until)
+                .map_err(system("wait for packets"))?
+            {
+                None => next_sample = self.sample(next_sample),
+                Some(Event::Lost(port)) => {
+                    let name = self.driver.devices().get(port).map_or("?", |d| d.name());
+                    eprintln!(
+                        "vcp-router: interface {name} is gone; its port reads nothing any more"
+                    );
+                }
+                Some(Event::Watched(0)) => match self.signals.next() {
+                    Some(Signal::Stop) => return self.stop(),
+                    Some(Signal::Reload) => self.reload(),
+                    None => {}
+                },
+                Some(Event::Watched(_)) => self.desk.serve(|| self.snapshot()),
+            }
+        }
+    }
+
+    fn sample(&self, due: Instant) -> Instant {
+        let now = self.driver.now();
+        if let Some(recorder) = &self.recorder {
+            recorder.sample(self.driver.router(), now);
+        }
+        // A late sample does not shift the next ones; missed ones are left out.
+        (due + self.options.sample).max(now)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let laws: Vec<_> = self
+            .config
+            .ports
+            .iter()
+            .map(|port| port.link.controller.as_ref().map(ToString::to_string))
+            .collect();
+        let interfaces: Vec<_> = self
+            .driver
+            .devices()
+            .iter()
+            .map(|d| d.name().to_owned())
+            .collect();
+        Snapshot::take(
+            self.driver.router(),
+            self.config.id,
+            self.driver.now(),
+            &laws,
+            &interfaces,
+        )
+    }
+
+    /// Applies the file as it is now, or keeps everything as it was.
+    fn reload(&mut self) {
+        match self.try_reload() {
+            Ok(()) => eprintln!("vcp-router: reloaded {}", self.options.config.display()),
+            Err(error) => eprintln!("vcp-router: not reloaded, still running as before: {error}"),
+        }
+    }
+
+    fn try_reload(&mut self) -> Result<(), RunError> {
+        let new = Config::load(&self.options.config)?;
+        let fixed = [
+            ("control", new.control != self.config.control),
+            ("metrics", new.metrics != self.config.metrics),
+            (
+                "user",
+                new.user != self.config.user || new.group != self.config.group,
+            ),
+            ("memory", new.memory != self.config.memory),
+        ];
+        for (key, changed) in fixed {
+            if changed {
+                eprintln!("vcp-router: a new `{key}` takes effect at the next start");
+            }
+        }
+        apply(&mut self.driver, Some(&self.config), &new)?;
+        self.config = new;
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<(), RunError> {
+        if let (Some(recorder), Some(path)) = (self.recorder.take(), &self.options.record) {
+            recorder.sample(self.driver.router(), self.driver.now());
+            recorder.finish().map_err(|source| RunError::Record {
+                path: path.clone(),
+                source,
+            })?;
+        }
+        eprintln!("vcp-router: stopped");
+        Ok(())
+    }
+}
+
+fn unix_now() -> f64 {
+    #[expect(clippy::disallowed_methods, reason = "time stamps of a log for people")]
+    let now = SystemTime::now();
+    now.duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0.0, |since| since.as_secs_f64())
+}

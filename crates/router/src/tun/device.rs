@@ -1,0 +1,153 @@
+//! One TUN interface.
+
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+
+use super::sys::{self, Offloads};
+use crate::config::Interface;
+use crate::offload::{Offload, VNET_LEN};
+
+/// An interface that cannot be had, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// There is no TUN driver.
+    #[error(
+        "there is no /dev/net/tun here: load the kernel module tun, or pass the device into the container"
+    )]
+    Missing,
+    /// The kernel refuses this user.
+    #[error(
+        "not allowed to open the TUN interface {name}: run as root, with CAP_NET_ADMIN, or in a user namespace of your own (unshare -rn)"
+    )]
+    Refused {
+        /// The interface.
+        name: String,
+    },
+    /// Another process has it.
+    #[error(
+        "the TUN interface {name} is in use: stop the program that holds it, or choose another name"
+    )]
+    Busy {
+        /// The interface.
+        name: String,
+    },
+    /// Something else.
+    #[error("cannot {what} {name}: {source}")]
+    Failed {
+        /// What was tried.
+        what: &'static str,
+        /// The interface.
+        name: String,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// A TUN interface with virtio-net headers, non-blocking.
+#[derive(Debug)]
+pub struct Device {
+    file: File,
+    name: String,
+    offloads: Offloads,
+    lost: bool,
+}
+
+impl Device {
+    /// Opens an interface. One that is opened by name is brought up with `mtu`; a passed descriptor's interface is
+    /// its owner's to configure.
+    ///
+    /// # Errors
+    /// [`DeviceError`].
+    pub fn open(interface: &Interface, mtu: u32) -> Result<Self, DeviceError> {
+        let (file, name) = match interface {
+            Interface::Tun(name) => {
+                let file = sys::open_tun(name).map_err(|source| explain(source, name))?;
+                sys::bring_up(name, mtu).map_err(|source| explain(source, name))?;
+                (file, name.clone())
+            }
+            Interface::Fd(fd) => sys::adopt_tun(*fd).map_err(|source| DeviceError::Failed {
+                what: "use descriptor",
+                name: fd.to_string(),
+                source,
+            })?,
+        };
+        let offloads = sys::set_offloads(&file).map_err(|source| DeviceError::Failed {
+            what: "set offloads of",
+            name: name.clone(),
+            source,
+        })?;
+        Ok(Self {
+            file,
+            name,
+            offloads,
+            lost: false,
+        })
+    }
+
+    /// The interface's name when it was opened.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The offloads in use.
+    #[must_use]
+    pub fn offloads(&self) -> Offloads {
+        self.offloads
+    }
+
+    /// The descriptor to wait for; a closed interface has none, which waiting passes over.
+    pub(super) fn fd(&self) -> RawFd {
+        if self.lost { -1 } else { self.file.as_raw_fd() }
+    }
+
+    /// Stops reading: the interface is gone.
+    pub(super) fn close(&mut self) {
+        self.lost = true;
+    }
+
+    /// Reads a packet into `buffer`: its length, and what is left undone in it. `None` if there is none.
+    ///
+    /// # Errors
+    /// Those of the interface; a packet whose header means nothing is [`io::ErrorKind::InvalidData`].
+    #[inline]
+    pub fn read(&self, buffer: &mut [u8]) -> io::Result<Option<(usize, Offload)>> {
+        let mut header = [0; VNET_LEN];
+        let mut slices = [IoSliceMut::new(&mut header), IoSliceMut::new(buffer)];
+        match (&self.file).read_vectored(&mut slices) {
+            Ok(read) => {
+                let len = read.saturating_sub(VNET_LEN);
+                let offload = Offload::parse(&header)
+                    .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+                Ok(Some((len, offload)))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes a packet: virtio-net header first, then its parts.
+    ///
+    /// # Errors
+    /// Those of the interface.
+    #[inline]
+    pub fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        (&self.file).write_vectored(parts).map(drop)
+    }
+}
+
+fn explain(source: io::Error, name: &str) -> DeviceError {
+    let name = name.to_owned();
+    match source.raw_os_error() {
+        Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => DeviceError::Missing,
+        Some(libc::EPERM | libc::EACCES) => DeviceError::Refused { name },
+        Some(libc::EBUSY) => DeviceError::Busy { name },
+        _ => DeviceError::Failed {
+            what: "open the TUN interface",
+            name,
+            source,
+        },
+    }
+}

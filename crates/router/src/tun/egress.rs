@@ -1,0 +1,102 @@
+//! Writing packets out, coupled into super-packets where they follow each other.
+
+use std::io::IoSlice;
+
+use super::device::Device;
+use crate::forward::{Frame, Router};
+use crate::offload::{GsoKind, Offload, Train, VNET_LEN};
+
+/// Slices of one write: virtio-net header, packet header, and the payloads of a train.
+const SLICES: usize = 66;
+
+/// The way out of one port. Keeps its room between uses.
+#[derive(Debug, Default)]
+pub struct Egress {
+    cars: Vec<Frame>,
+}
+
+impl Egress {
+    /// Writes every packet that has arrived at the far end of `port`'s link.
+    pub fn flush(
+        &mut self,
+        now: pathmark_cc::Instant,
+        router: &mut Router,
+        port: usize,
+        device: &Device,
+    ) {
+        let mut train: Option<Train> = None;
+        while let Some(frame) = router.poll(now, port) {
+            let coupled = train
+                .as_mut()
+                .is_some_and(|train| train.couple(frame.bytes(), frame.offload));
+            if !coupled {
+                self.write(train.take(), router, device);
+                train = start(&frame, device);
+            }
+            self.cars.push(frame);
+        }
+        self.write(train, router, device);
+    }
+
+    fn write(&mut self, train: Option<Train>, router: &mut Router, device: &Device) {
+        let Some(first) = self.cars.first() else {
+            return;
+        };
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let mut train = train;
+        let header_len = train.as_ref().map_or(0, Train::header_len);
+        let coupled = train.as_mut().and_then(Train::finish);
+        let vnet: [u8; VNET_LEN];
+        let mut used = 2;
+        let (a, b) = if let Some((header, offload)) = coupled {
+            vnet = offload.emit(u16::try_from(header_len).unwrap_or(0));
+            let payloads = self.cars.iter().map(|car| car.bytes().get(header_len..));
+            for (slice, payload) in slices.iter_mut().skip(2).zip(payloads) {
+                *slice = IoSlice::new(payload.unwrap_or(&[]));
+                used += 1;
+            }
+            (&vnet, header)
+        } else {
+            let len = first
+                .offload
+                .gso
+                .map_or(0, |gso| headers(first.bytes(), first.offload, gso.kind));
+            vnet = first.offload.emit(len);
+            (&vnet, first.bytes())
+        };
+        let [first, second, ..] = &mut slices;
+        *first = IoSlice::new(a);
+        *second = IoSlice::new(b);
+        let result = device.write(slices.get(..used).unwrap_or(&[]));
+        let counters = router.counters_mut();
+        match result {
+            Ok(()) => counters.written += 1,
+            Err(_) => counters.write_errors += 1,
+        }
+        for frame in self.cars.drain(..) {
+            router.pool_mut().give(frame);
+        }
+    }
+}
+
+/// A train is only started where the interface takes what it would become.
+fn start(frame: &Frame, device: &Device) -> Option<Train> {
+    let train = Train::start(frame.bytes(), frame.offload)?;
+    let allowed = match train.kind() {
+        GsoKind::Udp => device.offloads().udp,
+        GsoKind::TcpV4 | GsoKind::TcpV6 => device.offloads().tcp,
+    };
+    allowed.then_some(train)
+}
+
+/// Bytes of header of a super-packet that passes whole.
+fn headers(bytes: &[u8], offload: Offload, kind: GsoKind) -> u16 {
+    let start = offload.checksum.map_or(0, |partial| partial.start);
+    let own = match kind {
+        GsoKind::Udp => 8,
+        _ => bytes
+            .get(usize::from(start) + 12)
+            .map_or(20, |words| u16::from(words >> 4) * 4),
+    };
+    start + own
+}

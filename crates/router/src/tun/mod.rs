@@ -1,0 +1,18 @@
+//! The router on TUN interfaces: the only part of this crate with system calls.
+//!
+//! ```text
+//!   ppoll ─► Device::read ─► Router::receive … Router::poll ─► Egress ─► Device::write
+//!     └ deadlines of shapers and delay lines, signals, requests of the status socket
+//! ```
+//!
+//! One thread moves the packets: at these rates the copies between kernel and process cost more than all the rest, and
+//! those of two directions are not independent of each other (one's ACKs are the other's clock).
+
+mod device;
+mod driver;
+mod egress;
+pub(crate) mod sys;
+
+pub use device::{Device, DeviceError};
+pub use driver::{Driver, Event, Pace};
+pub use egress::Egress;

@@ -1,0 +1,313 @@
+//! System calls: TUN devices, waiting, signals, privileges. The crate's only unsafe code.
+#![allow(
+    unsafe_code,
+    reason = "system calls that the standard library does not wrap"
+)]
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::ptr;
+
+use pathmark_cc::Duration;
+
+const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
+const TUNSETOFFLOAD: libc::c_ulong = 0x4004_54d0;
+const TUNGETIFF: libc::c_ulong = 0x8004_54d2;
+const TUNSETVNETHDRSZ: libc::c_ulong = 0x4004_54d8;
+
+const IFF_TUN: libc::c_short = 0x0001;
+const IFF_NO_PI: libc::c_short = 0x1000;
+const IFF_VNET_HDR: libc::c_short = 0x4000;
+
+const TUN_F_CSUM: libc::c_ulong = 0x01;
+const TUN_F_TSO: libc::c_ulong = 0x02 | 0x04 | 0x08;
+/// Since Linux 6.2.
+const TUN_F_USO: libc::c_ulong = 0x20 | 0x40;
+
+/// Returns the last error if a call gave -1.
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+fn ifreq(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: `ifreq` is plain data, for which all zeros is a value.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "interface name too long",
+        ));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok(request)
+}
+
+/// Opens the TUN interface `name`, without packet information and with virtio-net headers; makes it if there is none.
+pub(crate) fn open_tun(name: &str) -> io::Result<File> {
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open("/dev/net/tun")?;
+    let mut request = ifreq(name)?;
+    request.ifr_ifru.ifru_flags = IFF_TUN | IFF_NO_PI | IFF_VNET_HDR;
+    // SAFETY: TUNSETIFF reads and writes one `ifreq`, which outlives the call.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), TUNSETIFF as _, &mut request) })?;
+    Ok(file)
+}
+
+/// Takes over a descriptor that was passed to this process, if it is a TUN interface with the right headers; returns the
+/// interface's name beside it.
+pub(crate) fn adopt_tun(fd: RawFd) -> io::Result<(File, String)> {
+    let mut request = ifreq("")?;
+    // SAFETY: TUNGETIFF writes one `ifreq`, which outlives the call; other descriptors refuse it.
+    check(unsafe { libc::ioctl(fd, TUNGETIFF as _, &mut request) })?;
+    // SAFETY: the kernel filled in the flags.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    if flags & (IFF_TUN | IFF_NO_PI | IFF_VNET_HDR) != IFF_TUN | IFF_NO_PI | IFF_VNET_HDR {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the descriptor is no TUN interface with IFF_NO_PI and IFF_VNET_HDR",
+        ));
+    }
+    // SAFETY: F_GETFL and F_SETFL take and give an integer; the descriptor is open, as the ioctl has shown.
+    let status = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    // SAFETY: as above.
+    check(unsafe { libc::fcntl(fd, libc::F_SETFL, status | libc::O_NONBLOCK) })?;
+    // A copy of our own: the number stays valid for a later reload that names it again.
+    // SAFETY: F_DUPFD_CLOEXEC gives a new descriptor that nobody else owns.
+    let own = unsafe { OwnedFd::from_raw_fd(check(libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3))?) };
+    let name = request.ifr_name.iter().take_while(|c| **c != 0);
+    Ok((
+        File::from(own),
+        name.map(|c| char::from(*c as u8)).collect(),
+    ))
+}
+
+/// Which offloads an interface got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offloads {
+    /// Checksums and TCP segmentation.
+    pub tcp: bool,
+    /// UDP segmentation.
+    pub udp: bool,
+}
+
+/// Asks for 10-byte virtio-net headers and all offloads that the kernel has.
+pub(crate) fn set_offloads(tun: &File) -> io::Result<Offloads> {
+    let fd = tun.as_raw_fd();
+    let size: libc::c_int = 10;
+    // SAFETY: TUNSETVNETHDRSZ reads one int, which outlives the call.
+    check(unsafe { libc::ioctl(fd, TUNSETVNETHDRSZ as _, &size) })?;
+    let attempts = [
+        (TUN_F_CSUM | TUN_F_TSO | TUN_F_USO, true, true),
+        (TUN_F_CSUM | TUN_F_TSO, true, false),
+        (0, false, false),
+    ];
+    let mut last = Ok(Offloads::default());
+    for (flags, tcp, udp) in attempts {
+        // SAFETY: TUNSETOFFLOAD takes its argument by value.
+        match check(unsafe { libc::ioctl(fd, TUNSETOFFLOAD as _, flags) }) {
+            Ok(_) => return Ok(Offloads { tcp, udp }),
+            Err(error) => last = Err(error),
+        }
+    }
+    last
+}
+
+/// Sets an interface's MTU and brings it up.
+pub(crate) fn bring_up(name: &str, mtu: u32) -> io::Result<()> {
+    // SAFETY: a new descriptor that nobody else owns.
+    let socket = unsafe {
+        OwnedFd::from_raw_fd(check(libc::socket(
+            libc::AF_INET,
+            libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
+            0,
+        ))?)
+    };
+    let fd = socket.as_raw_fd();
+    let mut request = ifreq(name)?;
+    request.ifr_ifru.ifru_mtu = mtu as libc::c_int;
+    // SAFETY: this and the two calls below read or write one `ifreq`, which outlives them.
+    check(unsafe { libc::ioctl(fd, libc::SIOCSIFMTU, &mut request) })?;
+    let mut request = ifreq(name)?;
+    // SAFETY: as above.
+    check(unsafe { libc::ioctl(fd, libc::SIOCGIFFLAGS, &mut request) })?;
+    // SAFETY: the kernel filled in the flags.
+    unsafe { request.ifr_ifru.ifru_flags |= libc::IFF_UP as libc::c_short };
+    // SAFETY: as above.
+    check(unsafe { libc::ioctl(fd, libc::SIOCSIFFLAGS, &mut request) })?;
+    Ok(())
+}
+
+/// Waits until a descriptor is readable, or `timeout` has passed (`None`: for ever). True in `ready` for each that is
+/// readable, in the same order. A signal ends the wait early.
+pub(crate) fn wait(fds: &mut Vec<libc::pollfd>, timeout: Option<Duration>) -> io::Result<()> {
+    let timeout = timeout.map(|timeout| libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    });
+    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: the array and the time outlive the call, and the count is the array's.
+    let result = unsafe {
+        libc::ppoll(
+            fds.as_mut_ptr(),
+            fds.len() as libc::nfds_t,
+            timeout,
+            ptr::null(),
+        )
+    };
+    match check(result) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// An entry for [`wait`].
+pub(crate) fn readable(fd: RawFd) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    }
+}
+
+/// Lets this thread wake up on time to a microsecond, instead of the usual 50.
+pub(crate) fn precise_timers() {
+    // SAFETY: PR_SET_TIMERSLACK takes a number. Failure leaves the default, which merely is coarser.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong, 0, 0, 0) };
+}
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// SIGTERM or SIGINT.
+    Stop,
+    /// SIGHUP.
+    Reload,
+}
+
+/// SIGTERM, SIGINT and SIGHUP as a descriptor to wait for.
+#[derive(Debug)]
+pub(crate) struct Signals(File);
+
+impl Signals {
+    /// Blocks the signals for this thread and those that it will start.
+    pub(crate) fn take_over() -> io::Result<Self> {
+        // SAFETY: `sigset_t` is plain data that `sigemptyset` initializes; the calls only read or write it.
+        unsafe {
+            let mut set: libc::sigset_t = zeroed();
+            check(libc::sigemptyset(&mut set))?;
+            for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+                check(libc::sigaddset(&mut set, signal))?;
+            }
+            match libc::pthread_sigmask(libc::SIG_BLOCK, &set, ptr::null_mut()) {
+                0 => {}
+                error => return Err(io::Error::from_raw_os_error(error)),
+            }
+            let fd = check(libc::signalfd(
+                -1,
+                &set,
+                libc::SFD_NONBLOCK | libc::SFD_CLOEXEC,
+            ))?;
+            Ok(Self(File::from_raw_fd(fd)))
+        }
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// The next signal that came, if any.
+    pub(crate) fn next(&self) -> Option<Signal> {
+        let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
+        let read = io::Read::read(&mut &self.0, &mut info).ok()?;
+        // The signal's number comes first.
+        let number = info.get(..read)?.first_chunk::<4>()?;
+        match i32::from_ne_bytes(*number) {
+            libc::SIGHUP => Some(Signal::Reload),
+            _ => Some(Signal::Stop),
+        }
+    }
+}
+
+/// A user and a group by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) user: libc::uid_t,
+    pub(crate) group: libc::gid_t,
+}
+
+/// Looks names up in the user database. `None` for a name that is not there.
+pub(crate) fn identity(user: &str, group: Option<&str>) -> Option<Identity> {
+    let name = CString::new(user).ok()?;
+    // SAFETY: the name is a C string; the result points to static memory that is read before any other lookup, and no
+    // other thread runs yet.
+    let found = unsafe { libc::getpwnam(name.as_ptr()).as_ref() }?;
+    let mut identity = Identity {
+        user: found.pw_uid,
+        group: found.pw_gid,
+    };
+    if let Some(group) = group {
+        let name = CString::new(group).ok()?;
+        // SAFETY: as above.
+        identity.group = unsafe { libc::getgrnam(name.as_ptr()).as_ref() }?.gr_gid;
+    }
+    Some(identity)
+}
+
+/// Becomes `identity`, if given, and gives up all capabilities, for good.
+pub(crate) fn drop_privileges(identity: Option<Identity>) -> io::Result<()> {
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: libc::c_int,
+    }
+    #[repr(C)]
+    struct Data {
+        effective: u32,
+        permitted: u32,
+        inheritable: u32,
+    }
+    const VERSION_3: u32 = 0x2008_0522;
+    // SAFETY: all calls take numbers, or pointers to values that outlive them.
+    unsafe {
+        if let Some(Identity { user, group }) = identity {
+            check(libc::setgroups(0, ptr::null()))?;
+            check(libc::setresgid(group, group, group))?;
+            check(libc::setresuid(user, user, user))?;
+        }
+        check(libc::prctl(
+            libc::PR_SET_NO_NEW_PRIVS,
+            1 as libc::c_ulong,
+            0,
+            0,
+            0,
+        ))?;
+        let header = Header {
+            version: VERSION_3,
+            pid: 0,
+        };
+        let none = [const {
+            Data {
+                effective: 0,
+                permitted: 0,
+                inheritable: 0,
+            }
+        }; 2];
+        if libc::syscall(libc::SYS_capset, &header, none.as_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
