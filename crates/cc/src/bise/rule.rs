@@ -49,6 +49,11 @@ impl LinkRule for Bise {
         };
     }
 
+    fn on_progress(&mut self, load: &Load) {
+        // What the next interval would say at best holds now already.
+        self.set(self.r_q32.min(ratio_at(&self.params, load)));
+    }
+
     fn on_idle(&mut self) {
         self.set(ONE_Q32);
         self.code = VcpCode::Low;

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Longest automatic interval unless `t_rho_max` says otherwise.
-const AUTO_CEILING: Duration = Duration::from_secs(10);
+const AUTO_CEILING: Duration = VcpLinkParams::AUTO_CEILING;
 
 /// A port's law and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,12 +36,11 @@ struct VcpLinkConfig {
 
 impl VcpLinkConfig {
     fn new(bise: bool) -> Self {
-        let mut params = VcpLinkParams::default();
-        if bise {
-            params.t_rho = Interval::Auto {
-                ceiling: AUTO_CEILING,
-            };
-        }
+        let params = if bise {
+            VcpLinkParams::with_bise()
+        } else {
+            VcpLinkParams::default()
+        };
         Self {
             params,
             bise: bise.then(BiseParams::default),

@@ -106,11 +106,14 @@ fn options_of_the_vcp_family_survive_a_round_trip() {
 #[test]
 fn paper_spells_out_what_it_means() {
     let sender = Algorithm::parse("vcp+bise+wlte[paper,pure]").unwrap();
-    assert_eq!(sender.to_string(), "vcp+bise+wlte[ai=constant,pure=yes]");
+    assert_eq!(
+        sender.to_string(),
+        "vcp+bise+wlte[beta=0.875,ai=constant,pure=yes]"
+    );
     let link = LinkAlgorithm::parse("vcp+bise[paper,t_rho=1.25s]").unwrap();
     assert_eq!(
         link.to_string(),
-        "vcp+bise[t_rho=1.25s,restart=no,ceiling=0.8,marking=lottery-random]"
+        "vcp+bise[t_rho=1.25s,gamma=0.98,restart=no,ceiling=0.8,marking=lottery-random]"
     );
 }
 

@@ -5,7 +5,6 @@ use super::sender::{INITIAL_WINDOW, initial_window, show_initial_window};
 use super::value::{
     decimal, duration, ppm, show_decimal, show_duration, show_ppm, show_switch, switch,
 };
-use crate::bise::EPSILON_PPM;
 use crate::{AiBase, AiGrowth, Carrier, Duration, VcpParams, Wlte};
 
 /// A VCP sender with or without its extensions.
@@ -17,11 +16,11 @@ pub(super) struct VcpConfig {
 
 impl VcpConfig {
     pub(super) fn new(bise: bool, wlte: bool) -> Self {
-        let bise_epsilon_ppm = bise.then_some(EPSILON_PPM);
         Self {
-            params: VcpParams {
-                bise_epsilon_ppm,
-                ..VcpParams::default()
+            params: if bise {
+                VcpParams::with_bise()
+            } else {
+                VcpParams::default()
             },
             wlte: wlte.then(Wlte::default),
         }
@@ -85,6 +84,15 @@ pub(super) const COMMON: &[Knob<VcpConfig>] = &[
             Some(())
         },
         show: |config| show_ppm(config.params.beta_ppm),
+    },
+    Knob {
+        key: "beta_again",
+        expects: "the share that a further cut leaves while overload goes on, from 0.1 to 0.999999, such as 0.875",
+        set: |config, text| {
+            config.params.beta_again_ppm = ppm(text, 100_000, 999_999)?;
+            Some(())
+        },
+        show: |config| show_ppm(config.params.beta_again_ppm),
     },
     Knob {
         key: "t_rho",

@@ -12,21 +12,48 @@ const EIGHTHS_Q16: [u64; 8] = [
 /// Most doublings.
 const MAX_DOUBLINGS: u64 = 24;
 
-/// The time since the last OVER.
+/// How far α has grown, and since when.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AiClock {
     since: Instant,
+    /// Eighths of a doubling that the present cycle began with.
+    base: u64,
 }
 
 impl AiClock {
     pub(crate) const fn new(now: Instant) -> Self {
-        Self { since: now }
+        Self {
+            since: now,
+            base: 0,
+        }
     }
 
-    /// A router said OVER: all its flows start over.
+    fn eighths(&self, now: Instant, t_rho: Duration, intervals: u32) -> u64 {
+        let per_doubling = micros(t_rho).saturating_mul(u64::from(intervals)).max(1);
+        let grown = mul_div(micros(now - self.since), 8, per_doubling);
+        self.base.saturating_add(grown).min(8 * MAX_DOUBLINGS)
+    }
+
+    /// A router said OVER: all its flows begin a cycle.
     #[inline]
-    pub(crate) fn restart(&mut self, now: Instant) {
+    pub(crate) fn on_over(&mut self, now: Instant, t_rho: Duration, growth: AiGrowth) {
+        if let AiGrowth::Doubling { intervals } = growth
+            && now - self.since > t_rho / 2
+        {
+            self.base = self.eighths(now, t_rho, intervals) / 2;
+        }
         self.since = now;
+    }
+
+    /// AI is not what moves the window now: the clock stands.
+    #[inline]
+    pub(crate) fn hold(&mut self, now: Instant) {
+        self.since = now;
+    }
+
+    /// The window is another law's: begin without history.
+    pub(crate) fn reset(&mut self, now: Instant) {
+        *self = Self::new(now);
     }
 
     /// α as it is now, from α_s in 2^-16 packets.
@@ -41,8 +68,7 @@ impl AiClock {
         let AiGrowth::Doubling { intervals } = growth else {
             return alpha_q16;
         };
-        let per_doubling = micros(t_rho).saturating_mul(u64::from(intervals)).max(1);
-        let eighths = mul_div(micros(now - self.since), 8, per_doubling).min(8 * MAX_DOUBLINGS);
+        let eighths = self.eighths(now, t_rho, intervals);
         let fraction = usize::try_from(eighths % 8)
             .ok()
             .and_then(|index| EIGHTHS_Q16.get(index))

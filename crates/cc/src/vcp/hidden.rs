@@ -2,16 +2,18 @@
 //!
 //! Codes describe the VCP routers only. If packets queue or vanish somewhere while every code says LOW, the narrow hop is another one,
 //! and MI would drive it into overload. Losses of more than 2 % together with a longer RTT, or an RTT that stays longer for as long
-//! as a VCP router may take to say so, hand the window to CUBIC until the path has been calm for a while; each relapse doubles that while.
+//! as a VCP router may take to say so, hand the window to CUBIC until the path has been calm for a while; each relapse quadruples that while.
 
-use crate::{Duration, Instant};
+use crate::{Acked, Duration, Instant};
 
 /// Losses that matter, in 10^-6.
 const LOSS_PPM: u64 = 20_000;
 /// RTT that counts as queueing: 1.25 × the least, and a millisecond more, so that jitter on short paths does not.
 const SLACK: Duration = Duration::from_millis(1);
-/// Relapses double the calm time that is asked for so often at most.
-const MAX_RELAPSES: u32 = 6;
+/// RTT samples in a row that show a queue before MI stops.
+const QUEUEING_RUN: u8 = 8;
+/// Relapses quadruple the calm time that is asked for so often at most.
+const MAX_RELAPSES: u32 = 4;
 
 /// True if `rtt` shows a queue.
 #[inline]
@@ -35,6 +37,8 @@ pub(crate) enum Finding {
 pub(crate) struct HiddenBottleneck {
     round_since: Instant,
     round_min: Duration,
+    /// So many RTT samples in a row show a queue.
+    delayed_run: u8,
     /// The least RTT of the last whole round shows a queue, since then.
     delayed_since: Option<Instant>,
     /// The last time that a router said HIGH or OVER.
@@ -50,6 +54,7 @@ impl HiddenBottleneck {
         Self {
             round_since: now,
             round_min: Duration::MAX,
+            delayed_run: 0,
             delayed_since: None,
             raised: None,
             began: now,
@@ -67,7 +72,7 @@ impl HiddenBottleneck {
     /// True while a queue stands that is not a VCP router's own to announce, as far as one can see yet: no MI then.
     #[inline]
     pub(crate) const fn is_queueing(&self) -> bool {
-        self.delayed_since.is_some()
+        self.delayed_run >= QUEUEING_RUN
     }
 
     /// A router said HIGH or OVER.
@@ -81,22 +86,23 @@ impl HiddenBottleneck {
     pub(crate) fn on_ack(
         &mut self,
         now: Instant,
-        rtt: Option<Duration>,
-        srtt: Duration,
-        min_rtt: Duration,
+        acked: &Acked,
         t_rho: Duration,
         loss_ppm: impl FnOnce() -> u64,
     ) -> Finding {
-        if let Some(rtt) = rtt {
+        if let Some(rtt) = acked.rtt {
             self.round_min = self.round_min.min(rtt);
-            if !is_delayed(rtt, min_rtt) {
+            if is_delayed(rtt, acked.min_rtt) {
+                self.delayed_run = self.delayed_run.saturating_add(1);
+            } else {
+                self.delayed_run = 0;
                 self.delayed_since = None;
             }
         }
-        if now - self.round_since < srtt {
+        if now - self.round_since < acked.srtt {
             return Finding::Clear;
         }
-        self.end_round(now, srtt, min_rtt, t_rho, loss_ppm())
+        self.end_round(now, acked.srtt, acked.min_rtt, t_rho, loss_ppm())
     }
 
     #[cold]
@@ -133,7 +139,7 @@ impl HiddenBottleneck {
                 self.trouble = Some(now);
                 Finding::Clear
             }
-            Some(last) if now - last >= t_rho.saturating_mul(1 << self.relapses) => {
+            Some(last) if now - last >= t_rho.saturating_mul(1 << (2 * self.relapses)) => {
                 self.trouble = None;
                 self.relapses = (self.relapses + 1).min(MAX_RELAPSES);
                 self.began = now;

@@ -39,6 +39,8 @@ struct Sketch {
     tick: u8,
     next_tick: Instant,
     changed: bool,
+    /// Every flow was forgotten since the last review.
+    emptied: bool,
 }
 
 impl Sketch {
@@ -48,6 +50,7 @@ impl Sketch {
             tick: 0,
             next_tick: now + TICK,
             changed: false,
+            emptied: true,
         }
     }
 
@@ -86,6 +89,7 @@ impl Sketch {
             }
             self.changed = true;
         }
+        self.emptied |= self.slots.iter().all(|slot| slot.rtt_us == 0);
     }
 
     /// The 90th percentile in µs.
@@ -154,7 +158,7 @@ impl TRho {
         }
     }
 
-    /// Follows the flows: up at once, down slowly. True if the interval changed.
+    /// Follows the flows: the first one's RTT takes the place of the assumption; then up at once, down slowly. True if the interval changed.
     #[cold]
     pub(crate) fn review(&mut self, now: Instant, capacity: u64) -> bool {
         let Some(auto) = &mut self.auto else {
@@ -163,13 +167,18 @@ impl TRho {
         auto.sketch.age(now);
         auto.sketch.changed = false;
         let Some(rtt_us) = auto.sketch.percentile() else {
-            return false;
+            let start = START.min(auto.ceiling);
+            return core::mem::replace(&mut self.current, start) != start;
         };
         let wanted = Duration::from_micros(mul_div(rtt_us, RTT_FACTOR.0, RTT_FACTOR.1));
         let packets = Duration::from_micros(mul_div(LEAST_BYTES, 1_000_000, capacity));
         let target = wanted.max(LEAST).max(packets).min(auto.ceiling);
         let before = self.current;
-        if target > self.current {
+        if core::mem::take(&mut auto.sketch.emptied) {
+            // Nobody else is there to be served: what was assumed gives way to what is known.
+            self.current = target;
+            auto.lowered = now;
+        } else if target > self.current {
             self.current = target;
             auto.lowered = now;
         } else if now - auto.lowered >= LOWER_EVERY
@@ -221,6 +230,18 @@ mod tests {
     }
 
     #[test]
+    fn the_first_flow_replaces_the_assumption() {
+        let mut t_rho = auto();
+        let _ = t_rho.see(Instant::ZERO, 1, Some(ms(40)));
+        assert!(t_rho.review(Instant::ZERO, CAPACITY));
+        assert_eq!(t_rho.current(), ms(100));
+        // One that takes longer is served at once, too.
+        let _ = t_rho.see(Instant::ZERO, 2, Some(ms(400)));
+        assert!(t_rho.review(Instant::ZERO, CAPACITY));
+        assert_eq!(t_rho.current(), ms(1000));
+    }
+
+    #[test]
     fn one_odd_flow_among_many_does_not_decide() {
         let mut t_rho = auto();
         for flow in 0..100u32 {
@@ -244,10 +265,10 @@ mod tests {
         }
         let least = t_rho.current();
         assert!((LEAST..LEAST * 6 / 5).contains(&least), "{least:?}");
-        // Silent flows are forgotten, the interval stays.
+        // Silent flows are forgotten: nothing is known again.
         let later = Instant::from_millis(1_010_000);
         let _ = t_rho.review(later, CAPACITY);
-        assert_eq!(t_rho.current(), least);
+        assert_eq!(t_rho.current(), START);
         // A slow port measures over enough packets.
         let _ = t_rho.see(later, 1, Some(Duration::from_micros(100)));
         let _ = t_rho.review(later, 12_500);

@@ -5,7 +5,13 @@ use super::load::{Load, LoadMeter};
 use super::params::{PPM, VcpLinkParams};
 use super::rule::{LinkRule, Mark};
 use crate::arith::{micros, saturate};
-use crate::{Answer, Arrival, Carried, Instant, LinkController, LinkMetrics, VcpAnswer, VcpCode};
+use crate::{
+    Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpAnswer, VcpCode,
+};
+
+/// A running interval is compared with what was said after each quarter of a full load and each eighth of its time.
+const LOOKS_BY_LOAD: u64 = 4;
+const LOOKS_BY_TIME: u32 = 8;
 
 /// A VCP port; `R` says what extension it mixes in.
 #[derive(Clone, Debug)]
@@ -20,6 +26,11 @@ pub struct VcpLink<R> {
     load_128: u8,
     /// λ from which the running interval is OVER for certain.
     full: u64,
+    /// λ or time at which the running interval is next compared with what was said.
+    next_look: u64,
+    next_look_at: Instant,
+    /// Nothing has been measured since the port woke.
+    unknown: bool,
     /// No packet came during the whole last interval.
     idle: bool,
     marked: [u64; 4],
@@ -38,6 +49,9 @@ impl<R: LinkRule> VcpLink<R> {
             load_ppb: 0,
             load_128: 0,
             full: u64::MAX,
+            next_look: u64::MAX,
+            next_look_at: now,
+            unknown: true,
             idle: params.restart,
             marked: [0; 4],
             params,
@@ -55,6 +69,37 @@ impl<R: LinkRule> VcpLink<R> {
         let queue =
             u128::from(self.params.kappa_ppm) * u128::from(self.meter.persistent_queue()) * million;
         self.full = saturate(usable.saturating_sub(queue).div_ceil(million * million)).max(1);
+        self.schedule_look(self.meter.started());
+    }
+
+    fn schedule_look(&mut self, now: Instant) {
+        self.next_look = (self.meter.lambda() + self.full / LOOKS_BY_LOAD).min(self.full);
+        self.next_look_at = now + self.t_rho.current() / LOOKS_BY_TIME;
+    }
+
+    /// A part of an interval's worth came: act at once if the load has passed the last interval's, or is OVER.
+    #[cold]
+    fn look(&mut self, now: Instant, queue: u64) {
+        if self.meter.lambda() >= self.full {
+            self.close(now, queue);
+            return;
+        }
+        self.schedule_look(now);
+        if self.unknown {
+            let load = self.load(self.t_rho.current());
+            self.rule.on_progress(&load);
+        }
+    }
+
+    fn load(&self, interval: Duration) -> Load {
+        Load::new(
+            self.meter.lambda(),
+            self.meter.persistent_queue(),
+            self.params.kappa_ppm,
+            self.params.gamma_ppm,
+            self.capacity,
+            interval,
+        )
     }
 
     /// Ends the interval and begins the next.
@@ -64,18 +109,12 @@ impl<R: LinkRule> VcpLink<R> {
             return;
         }
         self.meter.settle_queue(queue);
-        let load = Load::new(
-            self.meter.lambda(),
-            self.meter.persistent_queue(),
-            self.params.kappa_ppm,
-            self.params.gamma_ppm,
-            self.capacity,
-            elapsed,
-        );
+        let load = self.load(elapsed);
         self.code = load.code();
         self.load_ppb = load.ppb();
         self.load_128 = load.in_128ths();
         self.rule.on_load(&load);
+        self.unknown = false;
         self.idle = self.meter.lambda() == 0 && queue == 0;
         self.meter.begin(now);
         let _ = self.t_rho.review(now, self.capacity);
@@ -85,6 +124,7 @@ impl<R: LinkRule> VcpLink<R> {
     /// The first packet after idleness: what was measured before says nothing about what comes.
     fn wake(&mut self, now: Instant) {
         self.idle = false;
+        self.unknown = true;
         self.code = VcpCode::Low;
         self.load_ppb = 0;
         self.load_128 = 0;
@@ -107,8 +147,10 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         {
             self.set_full();
         }
-        if self.params.restart && self.meter.lambda() >= self.full {
-            self.close(now, queue);
+        if self.params.restart
+            && (self.meter.lambda() >= self.next_look || now >= self.next_look_at)
+        {
+            self.look(now, queue);
         }
     }
 

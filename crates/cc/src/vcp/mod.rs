@@ -6,7 +6,8 @@
 //! ```text
 //!   link.rs    load.rs: ρ = (λ + κ·q) / (γ·C·t_ρ)  ─►  LOW │ HIGH │ OVER  ─►  packet
 //!                                                                          │
-//!   sender.rs  window.rs: MI │ AI │ MD  ◄── scale.rs: ε, α per round trip ◄─┘ (counted by the receiver)
+//!   sender.rs  steering.rs: MI │ AI │ MD  ◄── scale.rs: ε, α per round trip ◄─┘ (counted by the receiver)
+//!              ruler.rs, hidden.rs: or CUBIC, where no router answers for the path
 //! ```
 //!
 //! Sources: Xia, Subramanian, Stoica, Kalyanaraman, "One More Bit Is Enough" (SIGCOMM 2005); the VCP extensions paper
@@ -24,10 +25,15 @@ mod rule;
 mod ruler;
 mod scale;
 mod sender;
+mod steering;
 mod window;
 
 #[cfg(test)]
+mod link_tests;
+#[cfg(test)]
 mod oracle;
+#[cfg(test)]
+mod sender_tests;
 #[cfg(test)]
 mod tests;
 

@@ -64,6 +64,8 @@ pub struct VcpParams {
     pub alpha_ppm: u64,
     /// β of MD, in 10^-6: what a cut leaves.
     pub beta_ppm: u64,
+    /// What a further cut leaves if the overload outlasts the one before, in 10^-6.
+    pub beta_again_ppm: u64,
     /// Measuring interval assumed where routers do not tell theirs (the ECN field cannot).
     pub t_rho: Duration,
     /// What RTTs are compared with when AI is scaled.
@@ -87,10 +89,11 @@ impl Default for VcpParams {
             epsilon_ppm: 62_500,
             alpha_ppm: PPM,
             beta_ppm: 875_000,
+            beta_again_ppm: 875_000,
             t_rho: Duration::from_millis(200),
             ai_base: AiBase::TRho,
             ai_clamp: true,
-            ai_growth: AiGrowth::Doubling { intervals: 2 },
+            ai_growth: AiGrowth::Doubling { intervals: 1 },
             freeze_all: false,
             carrier: Carrier::Shim,
             bise_epsilon_ppm: None,
@@ -99,9 +102,22 @@ impl Default for VcpParams {
 }
 
 impl VcpParams {
+    /// With BISE's ε (VCP extensions paper, table III), and a first cut half as deep: mixing up to the ceiling keeps the load steady
+    /// enough for it.
+    #[must_use]
+    pub fn with_bise() -> Self {
+        Self {
+            beta_ppm: 937_500,
+            bise_epsilon_ppm: Some(crate::bise::EPSILON_PPM),
+            ..Self::default()
+        }
+    }
+
     /// The same with the papers' own rules wherever the defaults depart from them.
     pub fn as_published(&mut self) {
         self.ai_growth = AiGrowth::Constant;
+        self.beta_ppm = 875_000;
+        self.beta_again_ppm = 875_000;
     }
 }
 
@@ -159,8 +175,24 @@ impl Default for VcpLinkParams {
 }
 
 impl VcpLinkParams {
+    /// Longest automatic interval by default.
+    pub const AUTO_CEILING: Duration = Duration::from_secs(10);
+
+    /// For a port with BISE: it has to measure over more than the RTTs it serves, and its steady load leaves room for γ = 0.99.
+    #[must_use]
+    pub fn with_bise() -> Self {
+        Self {
+            t_rho: Interval::Auto {
+                ceiling: Self::AUTO_CEILING,
+            },
+            gamma_ppm: 990_000,
+            ..Self::default()
+        }
+    }
+
     /// The same with the papers' own rules wherever the defaults depart from them.
     pub fn as_published(&mut self) {
         self.restart = false;
+        self.gamma_ppm = 980_000;
     }
 }

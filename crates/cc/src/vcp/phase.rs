@@ -17,6 +17,8 @@ pub(crate) enum Stage {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cut {
     freeze_until: Option<(Instant, Instant)>,
+    /// When the last GRACE ended.
+    ended: Option<Instant>,
 }
 
 impl Cut {
@@ -32,12 +34,18 @@ impl Cut {
         match self.freeze_until {
             Some((thaw, _)) if now < thaw => Stage::Freeze,
             Some((_, end)) if now < end => Stage::Grace,
-            Some(_) => {
+            Some((_, end)) => {
                 self.freeze_until = None;
+                self.ended = Some(end);
                 Stage::Normal
             }
             None => Stage::Normal,
         }
+    }
+
+    /// True if OVER has gone on since the last cut: its GRACE ended less than `srtt` ago.
+    pub(crate) fn goes_on(&self, now: Instant, srtt: Duration) -> bool {
+        self.ended.is_some_and(|end| now - end < srtt)
     }
 
     /// For reports: the stage at the time of the last call of [`stage`](Self::stage).
@@ -46,6 +54,6 @@ impl Cut {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.freeze_until = None;
+        *self = Self::default();
     }
 }

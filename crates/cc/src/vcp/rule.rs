@@ -19,6 +19,11 @@ pub trait LinkRule: Clone + Send + fmt::Debug {
     /// An interval ended with this load.
     fn on_load(&mut self, load: &Load);
 
+    /// The running interval's load will be this or more.
+    fn on_progress(&mut self, load: &Load) {
+        let _ = load;
+    }
+
     /// The load is unknown: nothing has been measured since the port was idle.
     fn on_idle(&mut self);
 

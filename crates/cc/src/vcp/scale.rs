@@ -77,15 +77,17 @@ impl Scaling {
         self.rtt_us = rtt_us;
         self.t_rho = t_rho;
         let t_rho_us = micros(t_rho);
-        let base_us = match params.ai_base {
-            AiBase::TRho => t_rho_us,
-            AiBase::Fixed(base) => micros(base),
+        let (base_us, clamp) = match (params.ai_base, params.ai_clamp) {
+            (AiBase::TRho, false) => (t_rho_us, Clamp::None),
+            (AiBase::TRho, true) => (t_rho_us, Clamp::Long),
+            (AiBase::Fixed(base), false) => (micros(base), Clamp::None),
+            (AiBase::Fixed(base), true) => (micros(base), Clamp::Both),
         };
         let gain = |epsilon: Epsilon| epsilon_q32(epsilon.log2_gain, rtt_us, t_rho_us, epsilon.cap);
         self.gains = Gains {
             mild_q32: gain(self.mild),
             steep_q32: self.steep.map_or(0, gain),
-            alpha_q16: alpha_q16(params.alpha_ppm, rtt_us, base_us, params.ai_clamp),
+            alpha_q16: alpha_q16(params.alpha_ppm, rtt_us, base_us, clamp),
         };
     }
 }
@@ -123,14 +125,26 @@ pub(crate) fn epsilon_q32(log2_gain: f64, rtt_us: u64, t_rho_us: u64, cap: f64) 
     (q32.max(0.0) as u64).min(MAX_EPSILON_Q32)
 }
 
-/// α_s = α·(rtt / base)² in 2^-16 packets, rounded down; linear beyond five bases if `clamp`.
-pub(crate) fn alpha_q16(alpha_ppm: u64, rtt_us: u64, base_us: u64, clamp: bool) -> u64 {
+/// Where AI's scaling is linear instead of quadratic (the authors' simulator).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clamp {
+    /// Nowhere.
+    None,
+    /// Beyond five bases.
+    Long,
+    /// There, and below a fifth of one.
+    Both,
+}
+
+/// α_s = α·(rtt / base)² in 2^-16 packets, rounded down.
+pub(crate) fn alpha_q16(alpha_ppm: u64, rtt_us: u64, base_us: u64, clamp: Clamp) -> u64 {
     let (rtt, base) = (u128::from(rtt_us), u128::from(base_us.max(1)));
-    let knee = u128::from(AI_CLAMP) * base;
-    // (rtt/base)² is rtt² / base²; past the knee it goes on as (rtt − knee)/base + 25 = (rtt + 20·base)/base.
-    let (num, den) = if clamp && rtt > knee {
-        let knee_value = u128::from(AI_CLAMP * (AI_CLAMP - 1));
-        (rtt + knee_value * base, base)
+    let knee = u128::from(AI_CLAMP);
+    let (num, den) = if clamp != Clamp::None && rtt > knee * base {
+        // x² up to the knee at 5, then 25 + (x − 5) = x + 20.
+        (rtt + knee * (knee - 1) * base, base)
+    } else if clamp == Clamp::Both && rtt * knee < base {
+        (rtt, knee * base)
     } else {
         (rtt * rtt, base * base)
     };

@@ -1,67 +1,51 @@
-//! The sender's half.
+//! The sender's half: who rules, what losses mean, and the window that follows.
 
-use super::ai::AiClock;
 use super::delivered::Delivered;
 use super::hidden::{Finding, HiddenBottleneck, is_delayed};
 use super::params::{TYPICAL_RTT, VcpParams};
-use super::phase::{Cut, Stage};
 use super::ruler::{Change, Ruler};
-use super::scale::{Gains, Scaling};
-use super::window::Window;
-use crate::arith::{mul_div, rate};
+use super::steering::{Latest, Moment, Steering};
+use crate::arith::rate;
 use crate::loss_ratio::LossRatio;
 use crate::{
     Acked, Controller, CubicController, Duration, Feedback, Instant, LossRule, LossView, Lost,
-    Metrics, PacketState, Phase, Request, Sent, VcpFeedback, Verdict, window,
+    Metrics, PacketState, Phase, Request, Sent, Verdict, window,
 };
 
-/// Intervals that a router may claim; beyond them its word is not taken.
-const LEAST_T_RHO: Duration = Duration::from_millis(1);
-const LONGEST_T_RHO: Duration = Duration::from_millis(65_535);
-
-/// What an OVER in CE's clothes, or a loss that counts as one on CUBIC's terms, leaves: β of RFC 9438.
+/// What CE in the IP header leaves: β of RFC 9438.
 const CE_SHARE_PPM: u64 = 700_000;
-/// A loss halves (VCP's fallback to Reno).
-const LOSS_SHARE_PPM: u64 = 500_000;
 
-/// What routers last said.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Latest {
-    /// LOW, with BISE's large ε.
-    LowSteep,
-    Low,
-    #[default]
-    Raised,
+/// A loss that halved the window.
+#[derive(Clone, Copy, Debug)]
+struct Halving {
+    /// Losses up to this packet number belong to the same round trip.
+    last_sent: u64,
+    /// The window before, in bytes.
+    before: u64,
 }
 
 /// A VCP sender; `L` says what losses mean.
+///
+/// The window is CUBIC's until a router has marked a packet, while marks stay away, and while a bottleneck shows that no
+/// router announces; it is the routers' otherwise.
 #[derive(Clone, Debug)]
 pub struct VcpSender<L> {
     name: &'static str,
     params: VcpParams,
     loss_rule: L,
     mtu: u64,
-    window: Window,
+    steering: Steering,
     fallback: CubicController,
     ruler: Ruler,
     hidden: HiddenBottleneck,
-    scaling: Scaling,
-    cut: Cut,
-    ai: AiClock,
     losses: LossRatio,
     delivered: Delivered,
     srtt: Option<Duration>,
     min_rtt: Option<Duration>,
-    t_rho: Duration,
-    latest: Latest,
-    last_feedback: Option<Instant>,
-    last_over: Option<Instant>,
-    fed: bool,
     last_sent: u64,
-    /// Losses up to this packet number belong to a round trip that was cut already.
-    halved_until: Option<u64>,
-    /// The window before that cut.
-    before_halving: Option<Window>,
+    /// Feedback came with the acknowledgement that is being told.
+    fed: bool,
+    halving: Option<Halving>,
     marked_at: Option<Instant>,
 }
 
@@ -76,30 +60,21 @@ impl<L: LossRule> VcpSender<L> {
         loss_rule: L,
     ) -> Self {
         let fallback = CubicController::cubic(mtu, params.initial_window);
-        let mtu = u64::from(mtu.max(1));
         Self {
             name,
             loss_rule,
-            mtu,
-            window: Window::new(window::initial(mtu, params.initial_window)),
+            mtu: u64::from(mtu.max(1)),
+            steering: Steering::new(now, fallback.window(), &params),
             fallback,
             ruler: Ruler::new(now, params.carrier),
             hidden: HiddenBottleneck::new(now),
-            scaling: Scaling::new(&params),
-            cut: Cut::default(),
-            ai: AiClock::new(now),
             losses: LossRatio::default(),
             delivered: Delivered::default(),
             srtt: None,
             min_rtt: None,
-            t_rho: params.t_rho,
-            latest: Latest::default(),
-            last_feedback: None,
-            last_over: None,
-            fed: false,
             last_sent: 0,
-            halved_until: None,
-            before_halving: None,
+            fed: false,
+            halving: None,
             marked_at: None,
             params,
         }
@@ -115,118 +90,36 @@ impl<L: LossRule> VcpSender<L> {
         self.srtt.unwrap_or(TYPICAL_RTT)
     }
 
-    fn to_routers(&mut self, now: Instant) {
-        self.window = Window::new(self.fallback.window());
-        self.window.floor(self.mtu);
-        self.hidden = HiddenBottleneck::new(now);
-        self.cut.clear();
-        self.ai.restart(now);
-    }
-
-    fn to_fallback(&mut self) {
-        self.fallback.take_over(self.window.bytes());
-    }
-
     fn obey(&mut self, change: Change, now: Instant) {
         match change {
             Change::Stays => {}
-            // While a hidden bottleneck rules, CUBIC has the window already and keeps it.
-            Change::ToRouters => self.to_routers(now),
+            Change::ToRouters => {
+                self.hidden = HiddenBottleneck::new(now);
+                self.steering.take_over(now, self.fallback.window());
+            }
+            // A hidden bottleneck has given CUBIC the window already.
             Change::ToFallback if self.hidden.rules() => self.hidden = HiddenBottleneck::new(now),
-            Change::ToFallback => self.to_fallback(),
+            Change::ToFallback => self.fallback.take_over(self.steering.bytes()),
         }
     }
 
-    /// Applies a batch of codes: MI, then AI, then MD, the order that leaves the smallest window.
-    fn apply(&mut self, now: Instant, feedback: &VcpFeedback, acked: &Acked) {
-        let [_, low_packets, high_packets, over_packets] = feedback.packets;
-        let [_, low, high, over] = feedback.bytes;
-        let srtt = self.rtt();
-        let late = self
-            .last_feedback
-            .replace(now)
-            .is_some_and(|last| now - last > srtt.saturating_mul(2));
-        let steep = self.params.bise_epsilon_ppm.is_some() && feedback.bise;
-        if low_packets > 0 {
-            self.latest = if steep { Latest::LowSteep } else { Latest::Low };
-        }
-        if high_packets | over_packets > 0 {
-            self.latest = Latest::Raised;
-            self.hidden.on_raised(now);
-        }
-
-        let stage = self.cut.stage(now);
-        if stage == Stage::Freeze && self.params.freeze_all {
-            return;
-        }
-        if acked.window_limited {
-            let gains = self.scaling.gains(&self.params, srtt, self.t_rho);
-            let over = if stage == Stage::Grace { over } else { 0 };
-            // Feedback that was away for long says little about now: one round trip's worth at most.
-            let worth = if late { self.window.bytes() } else { u64::MAX };
-            let low = low.min(worth);
-            let raised = high.saturating_add(over).min(worth);
-            self.grow(now, feedback, low, raised, gains);
-        }
-        if over_packets > 0 {
-            self.on_over(now, stage, srtt);
-        }
-    }
-
-    fn grow(&mut self, now: Instant, feedback: &VcpFeedback, low: u64, raised: u64, gains: Gains) {
-        // Mean r over the LOW packets in 2^-16; 1 where no BISE router wrote one.
-        let r_q16 = match feedback.packets {
-            [_, 0, _, _] => 1 << 16,
-            [_, count, _, _] => (feedback.sum_r / count).min(1 << 16),
-        };
-        let steep = self.params.bise_epsilon_ppm.is_some();
-        let r_epsilon = mul_div(gains.steep_q32, r_q16, 1 << 16);
-        let (epsilon_q32, as_ai) = match (steep, feedback.bise) {
-            (true, true) => (r_epsilon, low - mul_div(low, r_q16, 1 << 16)),
-            // BISE somewhere but not everywhere: neither router's limit is passed.
-            (true, false) => (r_epsilon.min(gains.mild_q32), 0),
-            (false, _) => (gains.mild_q32, 0),
-        };
-        let mi = if self.hidden.is_queueing() {
-            0
-        } else {
-            Window::mi(low, epsilon_q32)
-        };
-        let alpha = self
-            .ai
-            .alpha_q16(now, self.t_rho, self.params.ai_growth, gains.alpha_q16);
-        let ai = self
-            .window
-            .ai(as_ai.saturating_add(raised), alpha, self.mtu);
-        // At most twice the window from one acknowledgement.
-        self.window.add(mi.saturating_add(ai), self.window.bytes());
-    }
-
-    fn on_over(&mut self, now: Instant, stage: Stage, srtt: Duration) {
-        self.last_over = Some(now);
-        self.ai.restart(now);
-        if stage == Stage::Normal {
-            self.window.md(self.params.beta_ppm, self.mtu);
-            self.cut.made(now, self.t_rho, srtt);
-            self.before_halving = None;
-        }
-    }
-
-    /// OVER while CUBIC rules because of a hidden bottleneck: a cut all the same.
-    fn over_on_fallback(&mut self, now: Instant) {
-        let srtt = self.rtt();
-        if self.cut.stage(now) == Stage::Normal {
-            self.fallback
-                .on_congestion_experienced(now, now, self.last_sent);
-            self.cut.made(now, self.t_rho, srtt);
+    fn watch_for_hidden_bottleneck(&mut self, now: Instant, acked: &Acked) {
+        let losses = &self.losses;
+        let t_rho = self.steering.t_rho();
+        match self
+            .hidden
+            .on_ack(now, acked, t_rho, || losses.recent_ppm())
+        {
+            Finding::Clear => {}
+            Finding::Appeared => self.fallback.take_over(self.steering.bytes()),
+            Finding::Gone => self.steering.take_over(now, self.fallback.window()),
         }
     }
 
     fn view(&self, now: Instant, lost: &Lost) -> LossView {
+        let span = lost.srtt + self.steering.t_rho();
         LossView {
-            recent_over: self
-                .last_over
-                .is_some_and(|at| now - at <= lost.srtt + self.t_rho),
+            recent_over: self.steering.over_within(now, span),
             unmarked: self.ruler.unmarked(),
             delayed: is_delayed(lost.srtt, lost.min_rtt),
             loss_ppm: self.losses.recent_ppm(),
@@ -248,15 +141,26 @@ impl<L: LossRule> Controller for VcpSender<L> {
         if acked.srtt > Duration::ZERO {
             self.srtt = Some(acked.srtt);
         }
-        if feedback.t_rho > Duration::ZERO {
-            self.t_rho = feedback.t_rho.clamp(LEAST_T_RHO, LONGEST_T_RHO);
-        }
-        let change = self.ruler.on_codes(now, self.rtt(), &feedback.packets);
+        let srtt = self.rtt();
+        self.steering.hear_t_rho(feedback.t_rho);
+        let change = self.ruler.on_codes(now, srtt, &feedback.packets);
         self.obey(change, now);
+        let [_, _, high, over] = feedback.packets;
+        if high | over > 0 {
+            self.hidden.on_raised(now);
+        }
         if self.explicit() {
-            self.apply(now, feedback, acked);
-        } else if self.hidden.rules() && matches!(feedback.packets, [.., over] if over > 0) {
-            self.over_on_fallback(now);
+            let moment = Moment {
+                now,
+                srtt,
+                mtu: self.mtu,
+                limited: acked.window_limited,
+                braked: self.hidden.is_queueing(),
+            };
+            self.steering.apply(&self.params, moment, feedback);
+        } else if over > 0 && self.ruler.routers() && self.steering.over_elsewhere(now, self.srtt) {
+            self.fallback
+                .on_congestion_experienced(now, now, self.last_sent);
         }
     }
 
@@ -266,30 +170,12 @@ impl<L: LossRule> Controller for VcpSender<L> {
         self.min_rtt = Some(acked.min_rtt);
         self.losses.on_ack(now, acked.srtt, acked.packets);
         self.delivered.on_ack(now, acked.srtt, acked.bytes);
-        if self.halved_until.is_some_and(|end| acked.largest > end) {
-            self.halved_until = None;
-        }
-        if !core::mem::take(&mut self.fed) {
+        if !core::mem::take(&mut self.fed) && acked.packets > 0 {
             let change = self.ruler.on_silence(now, acked.srtt);
             self.obey(change, now);
         }
         if self.ruler.routers() {
-            let losses = &self.losses;
-            match self.hidden.on_ack(
-                now,
-                acked.rtt,
-                acked.srtt,
-                acked.min_rtt,
-                self.t_rho,
-                || losses.recent_ppm(),
-            ) {
-                Finding::Clear => {}
-                Finding::Appeared => self.to_fallback(),
-                Finding::Gone => {
-                    self.window = Window::new(self.fallback.window());
-                    self.ai.restart(now);
-                }
-            }
+            self.watch_for_hidden_bottleneck(now, acked);
         }
         if !self.explicit() {
             self.fallback.on_ack(now, acked);
@@ -303,12 +189,14 @@ impl<L: LossRule> Controller for VcpSender<L> {
             self.fallback.on_loss(now, lost);
             return;
         }
-        let covered = self.halved_until.is_some_and(|end| lost.largest <= end);
+        let covered = self
+            .halving
+            .is_some_and(|halving| lost.largest <= halving.last_sent);
         if !covered && self.loss_rule.judge(&self.view(now, lost)) == Verdict::Congestion {
-            self.before_halving = Some(self.window);
-            self.window.md(LOSS_SHARE_PPM, self.mtu);
-            self.halved_until = Some(lost.last_sent);
-            self.ai.restart(now);
+            self.halving = Some(Halving {
+                last_sent: lost.last_sent,
+                before: self.steering.halve(now, self.mtu),
+            });
         }
     }
 
@@ -316,26 +204,18 @@ impl<L: LossRule> Controller for VcpSender<L> {
         if !self.explicit() {
             self.fallback
                 .on_congestion_experienced(now, sent_at, last_sent);
-            return;
-        }
-        // A queue that is no VCP router's marks instead of dropping: an OVER, cut as deep as CUBIC would.
-        if self.marked_at.is_none_or(|at| sent_at > at) {
+        } else if self.marked_at.is_none_or(|at| sent_at > at) {
             self.marked_at = Some(now);
-            self.window.md(CE_SHARE_PPM, self.mtu);
-            self.cut.made(now, self.t_rho, self.rtt());
-            self.ai.restart(now);
             self.hidden.on_raised(now);
+            let srtt = self.rtt();
+            self.steering.on_marked(now, CE_SHARE_PPM, srtt, self.mtu);
         }
     }
 
     fn on_persistent_congestion(&mut self, now: Instant) {
+        self.halving = None;
         if self.explicit() {
-            self.window.cap(self.mtu);
-            self.window.floor(self.mtu);
-            self.cut.clear();
-            self.before_halving = None;
-            self.halved_until = None;
-            self.ai.restart(now);
+            self.steering.collapse(now, self.mtu);
         } else {
             self.fallback.on_persistent_congestion(now);
         }
@@ -344,8 +224,8 @@ impl<L: LossRule> Controller for VcpSender<L> {
     fn on_spurious_loss(&mut self, now: Instant) {
         if !self.explicit() {
             self.fallback.on_spurious_loss(now);
-        } else if let Some(before) = self.before_halving.take() {
-            self.window.floor(before.bytes());
+        } else if let Some(halving) = self.halving.take() {
+            self.steering.floor(halving.before);
         }
     }
 
@@ -355,21 +235,20 @@ impl<L: LossRule> Controller for VcpSender<L> {
         if self.explicit() && idle > self.rtt().saturating_mul(2) {
             let initial = window::initial(self.mtu, self.params.initial_window);
             let proven = self.delivered.per_round().saturating_mul(2);
-            self.window.cap(initial.max(proven));
+            self.steering.cap(initial.max(proven));
         }
-        self.last_feedback = None;
     }
 
     fn on_mtu(&mut self, mtu: u16) {
         self.fallback.on_mtu(mtu);
         self.mtu = u64::from(mtu.max(1));
-        self.window.floor(self.mtu);
+        self.steering.floor(self.mtu);
     }
 
     #[inline]
     fn window(&self) -> u64 {
         if self.explicit() {
-            self.window.bytes()
+            self.steering.bytes()
         } else {
             self.fallback.window()
         }
@@ -379,11 +258,12 @@ impl<L: LossRule> Controller for VcpSender<L> {
         if !self.explicit() {
             return self.fallback.pacing_rate();
         }
-        let (num, den) = match self.latest {
+        // Under fast growth the pacer must not hold back what the window has just been given.
+        let (num, den) = match self.steering.latest() {
             Latest::LowSteep => (2, 1),
             Latest::Low | Latest::Raised => (5, 4),
         };
-        Some(rate(self.window.bytes(), self.srtt?, num, den))
+        Some(rate(self.steering.bytes(), self.srtt?, num, den))
     }
 
     fn request(&self) -> Request {
@@ -399,12 +279,12 @@ impl<L: LossRule> Controller for VcpSender<L> {
         }
         Metrics {
             ruling: self.name,
-            phase: match self.latest {
-                _ if self.cut.is_recent() || self.halved_until.is_some() => Phase::Recovery,
+            phase: match self.steering.latest() {
+                _ if self.steering.is_cut() => Phase::Recovery,
                 Latest::LowSteep | Latest::Low => Phase::MultiplicativeIncrease,
                 Latest::Raised => Phase::Avoidance,
             },
-            window: self.window.bytes(),
+            window: self.steering.bytes(),
             ssthresh: None,
             explicit: true,
         }

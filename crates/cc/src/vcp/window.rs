@@ -55,10 +55,9 @@ impl Window {
         self.ai.add(share, u128::from(self.bytes().max(mtu)))
     }
 
-    /// Adds `q16`, but at most `limit` bytes.
+    /// Adds `q16`.
     #[inline]
-    pub(crate) fn add(&mut self, q16: u64, limit: u64) {
-        let q16 = q16.min(limit.saturating_mul(1 << 16));
+    pub(crate) fn add(&mut self, q16: u64) {
         self.q16 = self.q16.saturating_add(q16).min(MAX_Q16);
     }
 

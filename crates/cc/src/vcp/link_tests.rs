@@ -1,0 +1,262 @@
+//! The port: when intervals begin and end, and what packets get.
+
+use proptest::prelude::*;
+
+use super::link::VcpLink;
+use super::params::{Interval, QueueFilter, VcpLinkParams};
+use super::rule::Plain;
+use crate::testing::ms;
+use crate::{
+    Answer, Arrival, Bise, BiseParams, Carried, Duration, Instant, LinkController, VcpAnswer,
+    VcpCarried, VcpCode,
+};
+
+const CAPACITY: u64 = 12_500_000;
+
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+fn packet(bytes: u32) -> Arrival {
+    Arrival {
+        bytes,
+        flow_hash: 7,
+        carried: Carried::Vcp(VcpCarried {
+            code: VcpCode::Low,
+            min_rtt: Some(ms(50)),
+            bise: true,
+            carries_r: true,
+        }),
+    }
+}
+
+fn foreign(bytes: u32) -> Arrival {
+    Arrival {
+        carried: Carried::Foreign,
+        ..packet(bytes)
+    }
+}
+
+fn plain(restart: bool) -> VcpLink<Plain> {
+    let params = VcpLinkParams {
+        restart,
+        ..VcpLinkParams::default()
+    };
+    VcpLink::new(at(0), CAPACITY, params, Plain)
+}
+
+fn answer(link: &mut impl LinkController, now: Instant) -> VcpAnswer {
+    match link.on_departure(now, &packet(1500), 0) {
+        Answer::Vcp(answer) => answer,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Offers `bytes` spread over an interval of 200 ms that begins at `start`.
+fn offer(link: &mut impl LinkController, start: u64, bytes: u64) {
+    let parts = 100;
+    for part in 0..parts {
+        let share = bytes * (part + 1) / parts - bytes * part / parts;
+        let now = Instant::from_micros(start * 1000 + part * 2000);
+        link.on_arrival(now, &foreign(u32::try_from(share).unwrap()), 0);
+    }
+}
+
+#[test]
+fn foreign_bytes_count_but_get_no_mark() {
+    let mut link = plain(false);
+    offer(&mut link, 0, 2_000_000);
+    assert_eq!(link.deadline(), Some(at(200)));
+    link.on_timer(at(200), 0);
+    assert_eq!(link.metrics().load_ppb, 816_326_530);
+    assert_eq!(link.on_departure(at(201), &foreign(1500), 0), Answer::None);
+    let answer = answer(&mut link, at(201));
+    assert_eq!(answer.code, VcpCode::High);
+    assert_eq!(answer.t_rho, ms(200));
+    assert_eq!(answer.load_128, 104);
+    assert_eq!(answer.r, None);
+    assert_eq!(link.metrics().marked, [0, 0, 1, 0]);
+}
+
+#[test]
+fn erased_codes_stay_erased() {
+    let mut link = plain(false);
+    let mut erased = packet(1500);
+    erased.carried = Carried::Vcp(VcpCarried::default());
+    assert_eq!(link.on_departure(at(1), &erased, 0), Answer::None);
+}
+
+#[test]
+fn the_true_time_is_used_when_the_timer_is_late() {
+    let mut link = plain(false);
+    offer(&mut link, 0, 2_450_000);
+    link.on_timer(at(400), 0);
+    assert_eq!(link.metrics().load_ppb, 500_000_000);
+    assert_eq!(link.deadline(), Some(at(600)));
+}
+
+#[test]
+fn a_standing_queue_alone_is_over() {
+    let params = VcpLinkParams {
+        restart: false,
+        queue: QueueFilter::Mean,
+        ..VcpLinkParams::default()
+    };
+    let mut link = VcpLink::new(at(0), CAPACITY, params, Plain);
+    link.on_timer(at(200), 5_000_000);
+    assert_eq!(link.metrics().persistent_queue, 5_000_000);
+    assert_eq!(link.metrics().code, VcpCode::Over);
+    assert_eq!(link.metrics().load_ppb, 1_020_408_163);
+}
+
+#[test]
+fn queue_samples_are_those_between_events() {
+    let params = VcpLinkParams {
+        restart: false,
+        queue: QueueFilter::Mean,
+        ..VcpLinkParams::default()
+    };
+    let mut link = VcpLink::new(at(0), CAPACITY, params, Plain);
+    // 10 000 B stood from 0 to 100 ms, 30 000 B from there: ten samples each.
+    link.on_arrival(at(100), &foreign(20_000), 10_000);
+    link.on_timer(at(200), 30_000);
+    assert_eq!(link.metrics().persistent_queue, 20_000);
+    let min = VcpLinkParams {
+        restart: false,
+        queue: QueueFilter::Min,
+        ..VcpLinkParams::default()
+    };
+    let mut link = VcpLink::new(at(0), CAPACITY, min, Plain);
+    link.on_arrival(at(100), &foreign(20_000), 10_000);
+    link.on_timer(at(200), 30_000);
+    assert_eq!(link.metrics().persistent_queue, 10_000);
+}
+
+#[test]
+fn an_idle_port_sleeps_and_begins_with_the_next_packet() {
+    let mut link = plain(true);
+    assert_eq!(link.deadline(), None);
+    link.on_arrival(at(1230), &packet(1500), 0);
+    assert_eq!(link.deadline(), Some(at(1430)));
+    offer(&mut link, 1230, 2_000_000);
+    link.on_timer(at(1430), 0);
+    assert_eq!(link.metrics().code, VcpCode::High);
+    // Nothing for a whole interval: asleep again, and the old code is forgotten on waking.
+    link.on_timer(at(1630), 0);
+    assert_eq!(link.deadline(), None);
+    link.on_arrival(at(9000), &packet(1500), 0);
+    assert_eq!(link.metrics().code, VcpCode::Low);
+}
+
+#[test]
+fn an_interval_closes_early_once_it_is_full() {
+    let mut link = plain(true);
+    // γ·C·t_ρ = 2 450 000 B within 80 ms.
+    for n in 0..40u64 {
+        link.on_arrival(at(2 * n), &foreign(60_000), 0);
+        assert_eq!(link.metrics().code, VcpCode::Low);
+    }
+    link.on_arrival(at(80), &foreign(50_000), 0);
+    assert_eq!(link.metrics().code, VcpCode::Over);
+    assert_eq!(link.deadline(), Some(at(280)));
+}
+
+#[test]
+fn what_is_measured_is_what_is_advertised() {
+    let mut link = VcpLink::new(
+        at(0),
+        CAPACITY,
+        VcpLinkParams::with_bise(),
+        Bise::new(BiseParams::default(), 1),
+    );
+    let mut long = packet(1500);
+    link.on_arrival(at(0), &foreign(1500), 0);
+    assert_eq!(answer(&mut link, at(1)).t_rho, ms(1000));
+    if let Carried::Vcp(carried) = &mut long.carried {
+        carried.min_rtt = Some(ms(800));
+    }
+    link.on_arrival(at(10), &long, 0);
+    assert_eq!(answer(&mut link, at(11)).t_rho, ms(2000));
+    assert_eq!(link.deadline(), Some(at(2000)));
+    assert_eq!(link.metrics().interval, ms(2000));
+}
+
+#[test]
+fn the_first_interval_does_not_promise_what_it_has_already_used() {
+    let mut link = VcpLink::new(
+        at(0),
+        CAPACITY,
+        VcpLinkParams {
+            t_rho: Interval::Fixed(ms(200)),
+            ..VcpLinkParams::with_bise()
+        },
+        Bise::new(BiseParams::default(), 1),
+    );
+    link.on_arrival(at(0), &packet(1500), 0);
+    assert_eq!(answer(&mut link, at(0)).r, Some(u16::MAX));
+    // Half a full load came: r is what it would be at ρ = 0.5 and not 1.
+    for n in 0..50u64 {
+        link.on_arrival(at(n), &packet(25_000), 0);
+    }
+    let r = answer(&mut link, at(51)).r.unwrap();
+    assert!((1900..=3300).contains(&r), "{r}");
+}
+
+#[test]
+fn a_new_capacity_begins_a_new_interval() {
+    let mut link = plain(false);
+    offer(&mut link, 0, 2_000_000);
+    link.on_capacity(at(200), CAPACITY / 10);
+    assert_eq!(link.metrics().code, VcpCode::High);
+    offer(&mut link, 200, 2_000_000);
+    link.on_timer(at(400), 0);
+    assert_eq!(link.metrics().code, VcpCode::Over);
+}
+
+proptest! {
+    /// Whatever arrives whenever, nothing panics, deadlines do not stand still, and marks count up.
+    #[test]
+    fn any_traffic_is_survived(
+        events in prop::collection::vec((0u64..2_000_000_000, 0u32..10_000_000, any::<u32>(), 0u8..4, any::<u64>()), 1..200),
+        capacity in 1u64..1_000_000_000_000,
+        bise: bool,
+    ) {
+        let mut link: Box<dyn LinkController> = if bise {
+            Box::new(VcpLink::new(at(0), capacity, VcpLinkParams::with_bise(), Bise::new(BiseParams::default(), 3)))
+        } else {
+            Box::new(VcpLink::new(at(0), capacity, VcpLinkParams::default(), Plain))
+        };
+        let mut now = 0u64;
+        let mut departures = 0;
+        for (gap, bytes, flow_hash, code, queue) in events {
+            now += gap;
+            let instant = Instant::from_nanos(now);
+            if let Some(due) = link.deadline().filter(|due| *due <= instant) {
+                link.on_timer(instant, queue);
+                prop_assert!(link.deadline().is_none_or(|next| next > due));
+            }
+            let arrival = Arrival {
+                bytes,
+                flow_hash,
+                carried: Carried::Vcp(VcpCarried {
+                    code: VcpCode::from_bits(code),
+                    min_rtt: Some(Duration::from_nanos(queue)),
+                    bise: flow_hash & 1 == 0,
+                    carries_r: flow_hash & 2 == 0,
+                }),
+            };
+            link.on_arrival(instant, &arrival, queue);
+            match link.on_departure(instant, &arrival, queue) {
+                Answer::Vcp(answer) => {
+                    departures += 1;
+                    prop_assert!(code != 0);
+                    prop_assert!(answer.code >= VcpCode::Low);
+                    prop_assert!(answer.t_rho <= Duration::from_secs(10));
+                    prop_assert_eq!(answer.t_rho, link.metrics().interval);
+                }
+                Answer::None => prop_assert_eq!(code, 0),
+            }
+        }
+        prop_assert_eq!(link.metrics().marked.iter().sum::<u64>(), departures);
+    }
+}

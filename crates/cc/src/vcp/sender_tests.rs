@@ -1,0 +1,353 @@
+//! Who rules when, and what losses do.
+
+use super::params::{Carrier, VcpParams};
+use super::sender::VcpSender;
+use crate::testing::{acked, lost, ms};
+use crate::{
+    Acked, Algorithm, Controller, Duration, Feedback, Halving, Instant, LossRule, VcpFeedback, Wlte,
+};
+
+const MTU: u64 = 1500;
+const RTT: Duration = Duration::from_millis(100);
+
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+fn codes(packets: [u64; 4]) -> Feedback {
+    let [none, low, high, over] = packets;
+    Feedback::Vcp(VcpFeedback {
+        packets,
+        bytes: [none * MTU, low * MTU, high * MTU, over * MTU],
+        sum_r: low << 16,
+        t_rho: ms(200),
+        hops: 1,
+        bise: true,
+        ..VcpFeedback::default()
+    })
+}
+
+fn sender<L: LossRule>(loss_rule: L) -> VcpSender<L> {
+    let params = VcpParams {
+        initial_window: Some(100),
+        ..VcpParams::default()
+    };
+    VcpSender::new("vcp", at(0), 1500, params, loss_rule)
+}
+
+/// One acknowledgement with codes.
+fn ack(sender: &mut impl Controller, now: u64, packets: [u64; 4]) {
+    ack_with(sender, now, packets, RTT);
+}
+
+fn ack_with(sender: &mut impl Controller, now: u64, packets: [u64; 4], rtt: Duration) {
+    let total: u64 = packets.iter().sum();
+    let mut ack = acked(now, total * MTU, rtt);
+    ack.packets = total;
+    ack.min_rtt = RTT;
+    sender.on_feedback(at(now), &codes(packets), &ack);
+    sender.on_ack(at(now), &ack);
+}
+
+fn plain_ack(now: u64) -> Acked {
+    acked(now, MTU, RTT)
+}
+
+#[test]
+fn cubic_rules_until_the_first_mark() {
+    let mut sender = sender(Halving);
+    let mut cubic = Algorithm::parse("cubic[iw=100]")
+        .unwrap()
+        .controller(at(0), 1500);
+    for now in [100, 101, 102] {
+        sender.on_ack(at(now), &plain_ack(now));
+        cubic.on_ack(at(now), &plain_ack(now));
+        assert_eq!(sender.window(), cubic.window());
+    }
+    // Unmarked codes are no signal, however low.
+    ack(&mut sender, 103, [5, 0, 0, 0]);
+    assert_eq!(sender.metrics().ruling, "cubic");
+    ack(&mut sender, 104, [0, 1, 0, 0]);
+    assert_eq!(sender.metrics().ruling, "vcp");
+    assert!(sender.metrics().explicit);
+}
+
+#[test]
+fn unmarked_acks_for_a_round_trip_bring_cubic_back_and_two_of_marks_end_it() {
+    let mut sender = sender(Halving);
+    ack(&mut sender, 100, [0, 1, 0, 0]);
+    let mut now = 110;
+    while sender.metrics().explicit {
+        ack(&mut sender, now, [2, 0, 0, 0]);
+        now += 10;
+        assert!(now < 400);
+    }
+    assert!(now >= 210, "after a round trip of it: {now}");
+    let window = sender.window();
+    let mut marked = 0;
+    while !sender.metrics().explicit {
+        ack(&mut sender, now, [0, 2, 0, 0]);
+        now += 10;
+        marked += 10;
+        assert!(marked < 400);
+    }
+    assert!(marked >= 200, "after two round trips of it: {marked}");
+    assert!(sender.window() >= window);
+}
+
+#[test]
+fn a_path_that_eats_feedback_means_cubic() {
+    let mut sender = sender(Halving);
+    ack(&mut sender, 100, [0, 1, 0, 0]);
+    let mut now = 110;
+    while sender.metrics().explicit {
+        sender.on_ack(at(now), &plain_ack(now));
+        now += 10;
+        assert!(now < 600);
+    }
+    assert!(now >= 300, "{now}");
+}
+
+#[test]
+fn a_lone_unmarked_packet_changes_nothing() {
+    let mut sender = sender(Halving);
+    for now in (100..2000).step_by(10) {
+        ack(&mut sender, now, [u64::from(now % 50 == 0), 1, 0, 0]);
+        assert!(sender.metrics().explicit);
+    }
+}
+
+#[test]
+fn losses_halve_once_per_round_trip() {
+    let mut sender = sender(Halving);
+    ack(&mut sender, 100, [0, 0, 1, 0]);
+    let before = sender.window();
+    sender.on_loss(at(110), &lost(120, 150, RTT));
+    assert_eq!(sender.window(), before / 2);
+    sender.on_loss(at(111), &lost(149, 160, RTT));
+    assert_eq!(sender.window(), before / 2);
+    sender.on_spurious_loss(at(112));
+    assert_eq!(sender.window(), before);
+    sender.on_loss(at(300), &lost(161, 200, RTT));
+    assert_eq!(sender.window(), before / 2);
+}
+
+#[test]
+fn wlte_keeps_its_window_through_corruption() {
+    for pure in [false, true] {
+        let mut sender = sender(Wlte { pure });
+        ack(&mut sender, 100, [0, 0, 50, 0]);
+        for n in 1..200u64 {
+            let before = sender.window();
+            ack(&mut sender, 100 + 10 * n, [0, 0, 50, 0]);
+            assert!(sender.window() >= before);
+            let before = sender.window();
+            sender.on_loss(at(100 + 10 * n), &lost(100 + 10 * n, 200 + 10 * n, RTT));
+            assert_eq!(sender.window(), before, "loss {n}");
+        }
+        sender.on_persistent_congestion(at(5000));
+        assert_eq!(sender.window(), MTU);
+    }
+}
+
+#[test]
+fn wlte_believes_losses_on_a_path_that_stops_marking() {
+    let mut sender = sender(Wlte { pure: false });
+    ack(&mut sender, 100, [0, 0, 10, 0]);
+    ack(&mut sender, 110, [10, 0, 0, 0]);
+    let before = sender.window();
+    sender.on_loss(at(120), &lost(120, 150, RTT));
+    assert_eq!(sender.window(), before / 2);
+}
+
+#[test]
+fn marks_in_the_ip_header_cut_as_cubic_would() {
+    let mut sender = sender(Wlte { pure: false });
+    ack(&mut sender, 100, [0, 0, 10, 0]);
+    let before = sender.window();
+    sender.on_congestion_experienced(at(110), at(50), 10);
+    let cut = sender.window();
+    assert!(cut.abs_diff(before * 7 / 10) <= 1);
+    sender.on_congestion_experienced(at(120), at(100), 20);
+    assert_eq!(sender.window(), cut, "same round trip");
+    ack(&mut sender, 130, [0, 0, 0, 10]);
+    assert!(sender.window() >= cut, "an OVER in FREEZE is the same news");
+}
+
+#[test]
+fn idleness_leaves_twice_what_the_path_has_carried() {
+    let mut sender = sender(Halving);
+    ack(&mut sender, 100, [0, 20, 0, 0]);
+    assert!(sender.window() > 100 * MTU);
+    sender.on_restart(at(150), ms(50));
+    assert!(sender.window() > 100 * MTU);
+    let mut sender = sender_with_small_start();
+    for now in (100..8900).step_by(5) {
+        ack(&mut sender, now, [0, 2, 0, 0]);
+    }
+    assert!(sender.window() > 100 * MTU, "{}", sender.window());
+    sender.on_restart(at(9000), ms(6000));
+    let window = sender.window() / MTU;
+    assert!(
+        (76..=84).contains(&window),
+        "2 × 40 packets per round trip: {window}"
+    );
+}
+
+fn sender_with_small_start() -> VcpSender<Halving> {
+    let params = VcpParams {
+        initial_window: Some(10),
+        ..VcpParams::default()
+    };
+    VcpSender::new("vcp", at(0), 1500, params, Halving)
+}
+
+#[test]
+fn a_queue_under_low_stops_mi_and_then_hands_over() {
+    let mut sender = sender(Wlte { pure: false });
+    for now in (100..400).step_by(10) {
+        ack(&mut sender, now, [0, 2, 0, 0]);
+    }
+    let mut now = 400;
+    // Every RTT shows a queue, every code says LOW.
+    for _ in 0..8 {
+        ack_with(&mut sender, now, [0, 2, 0, 0], ms(140));
+        now += 10;
+    }
+    let held = sender.window();
+    while sender.metrics().explicit {
+        ack_with(&mut sender, now, [0, 2, 0, 0], ms(140));
+        assert!(sender.window() <= held + MTU, "no MI on a queue");
+        now += 10;
+        assert!(now < 2000);
+    }
+    assert_eq!(sender.metrics().ruling, "cubic");
+    // The queue goes, and after a calm interval routers rule again.
+    let calm_from = now;
+    while !sender.metrics().explicit {
+        ack(&mut sender, now, [0, 2, 0, 0]);
+        now += 10;
+        assert!(now < calm_from + 2000);
+    }
+    assert!(now - calm_from >= 200, "{}", now - calm_from);
+}
+
+#[test]
+fn losses_on_a_longer_path_under_low_hand_over_at_once() {
+    let mut sender = sender(Wlte { pure: false });
+    for now in (100..400).step_by(10) {
+        ack(&mut sender, now, [0, 2, 0, 0]);
+    }
+    let mut now = 400;
+    while sender.metrics().explicit {
+        ack_with(&mut sender, now, [0, 2, 0, 0], ms(140));
+        sender.on_loss(at(now), &lost(now, now + 50, ms(140)));
+        now += 10;
+        assert!(now < 700, "within two round trips");
+    }
+    let before = sender.window();
+    sender.on_loss(at(now), &lost(now + 100, now + 150, ms(140)));
+    assert!(sender.window() <= before * 7 / 10, "CUBIC's response");
+}
+
+#[test]
+fn an_over_is_obeyed_while_cubic_rules_for_a_hidden_bottleneck() {
+    let mut sender = sender(Wlte { pure: false });
+    let mut now = 100;
+    ack(&mut sender, now, [0, 2, 0, 0]);
+    while sender.metrics().explicit {
+        now += 10;
+        ack_with(&mut sender, now, [0, 2, 0, 0], ms(140));
+    }
+    let before = sender.window();
+    ack_with(&mut sender, now + 10, [0, 0, 0, 2], ms(140));
+    let cut = sender.window();
+    assert!(cut.abs_diff(before * 7 / 10) < MTU, "{cut} {before}");
+    ack_with(&mut sender, now + 20, [0, 0, 0, 2], ms(140));
+    assert!(
+        sender.window() >= cut,
+        "one cut per interval and round trip"
+    );
+}
+
+// --- The ECN carrier -------------------------------------------------------------------------------------------------
+
+fn ecn() -> VcpSender<Halving> {
+    let params = VcpParams {
+        carrier: Carrier::Ecn,
+        initial_window: Some(100),
+        ..VcpParams::default()
+    };
+    VcpSender::new("vcp", at(0), 1500, params, Halving)
+}
+
+/// As the ECN field tells it: no hop count, no interval, no flags.
+fn ecn_ack(sender: &mut impl Controller, now: u64, packets: [u64; 4]) {
+    let total: u64 = packets.iter().sum();
+    let mut ack = acked(now, total * MTU, RTT);
+    ack.packets = total;
+    let [none, low, high, over] = packets;
+    let feedback = Feedback::Vcp(VcpFeedback {
+        packets,
+        bytes: [none * MTU, low * MTU, high * MTU, over * MTU],
+        sum_r: low << 16,
+        ..VcpFeedback::default()
+    });
+    sender.on_feedback(at(now), &feedback, &ack);
+    sender.on_ack(at(now), &ack);
+}
+
+#[test]
+fn on_ecn_low_alone_proves_nothing() {
+    let mut sender = ecn();
+    for now in (100..3000).step_by(20) {
+        ecn_ack(&mut sender, now, [0, 2, 0, 0]);
+        assert!(!sender.metrics().explicit);
+    }
+    ecn_ack(&mut sender, 3000, [0, 1, 1, 0]);
+    assert!(sender.metrics().explicit);
+}
+
+#[test]
+fn a_constant_ecn_field_is_found_within_three_round_trips() {
+    for constant in [[0, 0, 2, 0], [0, 0, 0, 2]] {
+        let mut sender = ecn();
+        for now in (100..400).step_by(20) {
+            ecn_ack(&mut sender, now, constant);
+        }
+        assert!(!sender.metrics().explicit, "{constant:?}");
+        for now in (400..3000).step_by(20) {
+            ecn_ack(&mut sender, now, constant);
+            assert!(!sender.metrics().explicit);
+        }
+        // Another code proves that it lives.
+        for now in (3000..3500).step_by(20) {
+            ecn_ack(&mut sender, now, [0, 1, 1, 0]);
+        }
+        assert!(sender.metrics().explicit);
+    }
+}
+
+#[test]
+fn a_bleached_ecn_field_is_found_within_three_round_trips() {
+    let mut sender = ecn();
+    ecn_ack(&mut sender, 100, [0, 1, 1, 0]);
+    assert!(sender.metrics().explicit);
+    for now in (120..400).step_by(20) {
+        ecn_ack(&mut sender, now, [2, 0, 0, 0]);
+    }
+    assert!(!sender.metrics().explicit);
+}
+
+#[test]
+fn requests_tell_the_least_rtt_and_who_follows_r() {
+    let mut plain = Algorithm::parse("vcp").unwrap().controller(at(0), 1500);
+    assert_eq!(plain.request().min_rtt, None);
+    plain.on_ack(at(100), &plain_ack(1));
+    assert_eq!(plain.request().min_rtt, Some(RTT));
+    assert!(!plain.request().bise);
+    let steep = Algorithm::parse("vcp+bise+wlte")
+        .unwrap()
+        .controller(at(0), 1500);
+    assert!(steep.request().bise);
+}

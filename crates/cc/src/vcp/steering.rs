@@ -1,0 +1,270 @@
+//! From codes to the window: MI under LOW, AI under HIGH, MD under OVER.
+
+use super::ai::AiClock;
+use super::params::{PPM, TYPICAL_RTT, VcpParams};
+use super::phase::{Cut, Stage};
+use super::scale::{Gains, Scaling};
+use super::window::Window;
+use crate::arith::{micros, mul_div};
+use crate::{Duration, Instant, VcpFeedback};
+
+/// Intervals that a router may claim; beyond them its word is not taken.
+const LEAST_T_RHO: Duration = Duration::from_millis(1);
+const LONGEST_T_RHO: Duration = Duration::from_millis(65_535);
+
+/// r up to which LOW is AI's more than MI's: from then on α may grow.
+const AI_RULES_R_Q16: u64 = (1 << 16) / 100;
+
+/// However far α has grown, AI adds this share of the window per interval at most.
+const AI_PER_INTERVAL: (u64, u64) = (1, 4);
+
+/// What routers last said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Latest {
+    /// LOW, with BISE's large ε.
+    LowSteep,
+    /// LOW.
+    Low,
+    /// HIGH or OVER.
+    #[default]
+    Raised,
+}
+
+/// The sender's side of the moment at which feedback comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) now: Instant,
+    pub(crate) srtt: Duration,
+    pub(crate) mtu: u64,
+    /// The window bounded the sender.
+    pub(crate) limited: bool,
+    /// A queue stands somewhere that codes do not tell of: no MI.
+    pub(crate) braked: bool,
+}
+
+/// The window under the routers' rule.
+#[derive(Clone, Debug)]
+pub(crate) struct Steering {
+    window: Window,
+    scaling: Scaling,
+    cut: Cut,
+    ai: AiClock,
+    t_rho: Duration,
+    latest: Latest,
+    last_feedback: Option<Instant>,
+    last_over: Option<Instant>,
+}
+
+impl Steering {
+    pub(crate) fn new(now: Instant, window: u64, params: &VcpParams) -> Self {
+        Self {
+            window: Window::new(window),
+            scaling: Scaling::new(params),
+            cut: Cut::default(),
+            ai: AiClock::new(now),
+            t_rho: params.t_rho,
+            latest: Latest::default(),
+            last_feedback: None,
+            last_over: None,
+        }
+    }
+
+    /// Window in bytes.
+    #[inline]
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.window.bytes()
+    }
+
+    pub(crate) const fn t_rho(&self) -> Duration {
+        self.t_rho
+    }
+
+    pub(crate) const fn latest(&self) -> Latest {
+        self.latest
+    }
+
+    /// True while a cut works its way round.
+    pub(crate) const fn is_cut(&self) -> bool {
+        self.cut.is_recent()
+    }
+
+    /// True if a router said OVER within the last `span`.
+    pub(crate) fn over_within(&self, now: Instant, span: Duration) -> bool {
+        self.last_over.is_some_and(|at| now - at <= span)
+    }
+
+    /// Takes the window over from another law.
+    pub(crate) fn take_over(&mut self, now: Instant, window: u64) {
+        self.window = Window::new(window);
+        self.cut.clear();
+        self.ai.reset(now);
+        self.last_feedback = None;
+    }
+
+    /// A router's interval; 0 where the carrier cannot tell it.
+    #[inline]
+    pub(crate) fn hear_t_rho(&mut self, t_rho: Duration) {
+        if t_rho > Duration::ZERO {
+            self.t_rho = t_rho.clamp(LEAST_T_RHO, LONGEST_T_RHO);
+        }
+    }
+
+    /// Applies a batch of codes: MI, then AI, then MD, the order that leaves the smallest window.
+    pub(crate) fn apply(&mut self, params: &VcpParams, moment: Moment, feedback: &VcpFeedback) {
+        let Moment { now, srtt, .. } = moment;
+        let [_, low_packets, high_packets, over_packets] = feedback.packets;
+        let late = self
+            .last_feedback
+            .replace(now)
+            .is_some_and(|last| now - last > srtt.saturating_mul(2));
+        if low_packets > 0 {
+            let steep = params.bise_epsilon_ppm.is_some() && feedback.bise;
+            self.latest = if steep { Latest::LowSteep } else { Latest::Low };
+        }
+        if high_packets | over_packets > 0 {
+            self.latest = Latest::Raised;
+        }
+        let stage = self.cut.stage(now);
+        if stage == Stage::Freeze && params.freeze_all {
+            return;
+        }
+        if moment.limited {
+            self.grow(params, moment, feedback, stage, late);
+        } else {
+            self.ai.hold(now);
+        }
+        if over_packets > 0 {
+            self.on_over(params, moment, stage);
+        }
+    }
+
+    fn grow(
+        &mut self,
+        params: &VcpParams,
+        moment: Moment,
+        feedback: &VcpFeedback,
+        stage: Stage,
+        late: bool,
+    ) {
+        let [_, low, high, over] = feedback.bytes;
+        let over = if stage == Stage::Grace { over } else { 0 };
+        // Feedback that was away for long says little about now: one round trip's worth at most.
+        let worth = if late { self.window.bytes() } else { u64::MAX };
+        let low = low.min(worth);
+        let raised = high.saturating_add(over).min(worth);
+
+        let gains = self.scaling.gains(params, moment.srtt, self.t_rho);
+        let r_q16 = mean_r_q16(feedback);
+        let r_epsilon = mul_div(gains.steep_q32, r_q16, 1 << 16);
+        let (epsilon_q32, low_ai) = match (params.bise_epsilon_ppm, feedback.bise) {
+            // One round leaves w·(1 + ε_s·r) + (1 − r)·α_s (VCP extensions paper, eq. 8).
+            (Some(_), true) => (r_epsilon, low - mul_div(low, r_q16, 1 << 16)),
+            // BISE somewhere but not everywhere: neither router's limit is passed.
+            (Some(_), false) => (r_epsilon.min(gains.mild_q32), 0),
+            (None, _) => (gains.mild_q32, 0),
+        };
+        if low > 0 && (low_ai == 0 || r_q16 > AI_RULES_R_Q16) {
+            self.ai.hold(moment.now);
+        }
+        let mi = if moment.braked {
+            0
+        } else {
+            Window::mi(low, epsilon_q32)
+        };
+        // At most twice the window from one acknowledgement.
+        let most = self.window.bytes().saturating_mul(2);
+        self.window.add(mi);
+        let ai = self.additive(params, moment, low_ai.saturating_add(raised), gains);
+        self.window.add(ai);
+        self.window.cap(most);
+    }
+
+    /// What AI adds for `acked` bytes, in 2^-16 bytes.
+    fn additive(&mut self, params: &VcpParams, moment: Moment, acked: u64, gains: Gains) -> u64 {
+        let Moment { now, srtt, mtu, .. } = moment;
+        let cycle = self.t_rho.max(srtt);
+        let alpha_q16 = self
+            .ai
+            .alpha_q16(now, cycle, params.ai_growth, gains.alpha_q16);
+        if alpha_q16 == gains.alpha_q16 {
+            return self.window.ai(acked, alpha_q16, mtu);
+        }
+        // In packets of 2^-16 per window: w/mtu · rtt/t_ρ · ¼, but α itself in any case.
+        let rtt = micros(srtt.min(self.t_rho)).max(1);
+        let share = mul_div(
+            self.window.bytes(),
+            AI_PER_INTERVAL.0 << 16,
+            AI_PER_INTERVAL.1 * mtu,
+        );
+        let limit = mul_div(share, rtt, micros(self.t_rho)).max(gains.alpha_q16);
+        self.window.ai(acked, alpha_q16.min(limit), mtu)
+    }
+
+    fn on_over(&mut self, params: &VcpParams, moment: Moment, stage: Stage) {
+        let Moment { now, srtt, mtu, .. } = moment;
+        self.last_over = Some(now);
+        let cycle = self.t_rho.max(srtt);
+        self.ai.on_over(now, cycle, params.ai_growth);
+        if stage == Stage::Normal {
+            let share = if self.cut.goes_on(now, srtt) {
+                params.beta_again_ppm
+            } else {
+                params.beta_ppm
+            };
+            self.window.md(share, mtu);
+            self.cut.made(now, self.t_rho, srtt);
+        }
+    }
+
+    /// OVER while another law has the window: true if it calls for a cut now.
+    pub(crate) fn over_elsewhere(&mut self, now: Instant, srtt: Option<Duration>) -> bool {
+        self.last_over = Some(now);
+        let due = self.cut.stage(now) == Stage::Normal;
+        if due {
+            self.cut.made(now, self.t_rho, srtt.unwrap_or(TYPICAL_RTT));
+        }
+        due
+    }
+
+    /// A queue that is no VCP router's marked packets: an OVER, cut as another law would cut.
+    pub(crate) fn on_marked(&mut self, now: Instant, share_ppm: u64, srtt: Duration, mtu: u64) {
+        self.window.md(share_ppm, mtu);
+        self.cut.made(now, self.t_rho, srtt);
+        self.ai.reset(now);
+    }
+
+    /// A loss that counts: leaves half. Returns the bytes there were.
+    pub(crate) fn halve(&mut self, now: Instant, mtu: u64) -> u64 {
+        let before = self.window.bytes();
+        self.window.md(PPM / 2, mtu);
+        self.ai.reset(now);
+        before
+    }
+
+    /// Persistent congestion: one packet, nothing pending.
+    pub(crate) fn collapse(&mut self, now: Instant, mtu: u64) {
+        self.window = Window::new(mtu);
+        self.cut.clear();
+        self.ai.reset(now);
+    }
+
+    /// Not above `bytes`.
+    pub(crate) fn cap(&mut self, bytes: u64) {
+        self.window.cap(bytes);
+        self.last_feedback = None;
+    }
+
+    /// Not below `bytes`.
+    pub(crate) fn floor(&mut self, bytes: u64) {
+        self.window.floor(bytes);
+    }
+}
+
+/// Mean r over the LOW packets in 2^-16; 1 where there are none.
+#[inline]
+fn mean_r_q16(feedback: &VcpFeedback) -> u64 {
+    match feedback.packets {
+        [_, 0, _, _] => 1 << 16,
+        [_, count, _, _] => (feedback.sum_r / count).min(1 << 16),
+    }
+}
