@@ -13,7 +13,7 @@
 //! - [`carried`]: what a packet tells the link half of the law.
 //! - [`counters`]: what a receiver counts and how a sender reads it.
 //! - [`rtt_class`]: a round-trip time in one byte.
-//! - `signal` (feature `transport`): both carriers as [`Signal`](pathmark_transport::Signal)s of the transport.
+//! - `signal` (feature `transport`): both carriers as signals of the transport.
 //!
 //! The laws themselves are in `pathmark-cc`; here are bytes and the rules of both ends. Nothing panics or
 //! allocates, whatever arrives.
