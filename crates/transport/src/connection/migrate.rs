@@ -1,6 +1,6 @@
 //! Paths that change: a NAT that rebinds, a peer that moves, a socket of ours that does (RFC 9000 §9).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::packet::{Building, Contents};
 use super::route::{OffPath, Route};
@@ -63,12 +63,16 @@ impl Connection {
             self.control.remote_ids.switch();
         }
         let mut route = Route::new(now, received.remote, received.local, false, &self.config);
-        if let Some(off) = self.off_path.take()
-            && off.remote == received.remote
-        {
-            route.limit = off.limit;
-            route.responses = off.responses;
-            self.control.remote_ids.adopt(off.id.sequence);
+        match self.off_path.take() {
+            Some(off) if off.remote == received.remote => {
+                route.limit = off.limit;
+                route.responses = off.responses;
+                self.control.remote_ids.adopt(off.id.sequence);
+            }
+            other => {
+                self.off_path = other;
+                route.limit = self.stray_limit(received.remote);
+            }
         }
         route.validation = Some(self.validation(now));
         let old = self.change_route(now, route);
@@ -108,6 +112,17 @@ impl Connection {
         }
     }
 
+    /// The limit of a new address, which the datagram at hand has fed.
+    fn stray_limit(&mut self, remote: SocketAddr) -> AmplificationLimit {
+        let mut limit = AmplificationLimit::new();
+        if let Some((from, bytes)) = self.stray.take()
+            && from == remote
+        {
+            limit.on_received(bytes);
+        }
+        limit
+    }
+
     pub(super) fn on_path_challenge(&mut self, received: &Received, data: [u8; 8]) {
         if self.route.is(received.remote, received.local) {
             self.route.responses.on_challenge(data);
@@ -126,16 +141,10 @@ impl Connection {
             let Some(id) = self.control.remote_ids.allot() else {
                 return;
             };
-            let mut limit = AmplificationLimit::new();
-            if let Some((remote, bytes)) = self.stray.take()
-                && remote == received.remote
-            {
-                limit.on_received(bytes);
-            }
             self.off_path = Some(OffPath {
                 remote: received.remote,
                 local: received.local,
-                limit,
+                limit: self.stray_limit(received.remote),
                 responses: PathResponses::new(),
                 id,
             });

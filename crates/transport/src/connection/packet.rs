@@ -31,6 +31,8 @@ pub(super) struct Building<'a> {
     long: bool,
     /// It has something ack-eliciting.
     eliciting: bool,
+    /// The ECN field that it leaves with.
+    ecn: Ecn,
 }
 
 impl<'a> Building<'a> {
@@ -42,6 +44,7 @@ impl<'a> Building<'a> {
             initial: false,
             long: false,
             eliciting: false,
+            ecn: Ecn::NotEct,
         }
     }
 
@@ -51,6 +54,10 @@ impl<'a> Building<'a> {
 
     pub(super) const fn is_data_only(&self) -> bool {
         !self.long
+    }
+
+    pub(super) const fn ecn(&self) -> Ecn {
+        self.ecn
     }
 
     pub(super) const fn is_eliciting(&self) -> bool {
@@ -124,7 +131,8 @@ impl Connection {
         if !more || crowded {
             self.pad(building, &open, &mut contents);
         }
-        contents.ecn = self.ecn_of(building);
+        building.ecn = self.ecn_of(building);
+        contents.ecn = building.ecn;
         self.finish_packet(now, open, contents, &mut building.w)
             .is_some()
     }
@@ -160,7 +168,7 @@ impl Connection {
     }
 
     /// The ECN field of the datagram as it stands.
-    pub(super) fn ecn_of(&self, building: &Building<'_>) -> Ecn {
+    fn ecn_of(&self, building: &Building<'_>) -> Ecn {
         if building.long {
             return Ecn::NotEct;
         }

@@ -217,7 +217,7 @@ impl Connection {
         }
         (building.len() > 0).then(|| Built {
             len: building.len(),
-            ecn: self.ecn_of(&building),
+            ecn: building.ecn(),
             batches: building.is_data_only() && building.is_eliciting(),
         })
     }

@@ -1,23 +1,27 @@
-//! Handshakes: clean, lossy, limited, failed.
+//! Handshakes: clean, lossy, limited, retried, refused.
 
-use super::pair::Pair;
-use crate::connection::Event;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::link::Faults;
+use super::pair::{Pair, Setup};
+use crate::connection::{ConnectionError, Event};
+use crate::crypto::InitialCrypto;
+use crate::crypto::null::NullCrypto;
+use crate::wire::packet::retry;
+use crate::wire::{ConnectionId, PartialDecode, Writer, version};
 use crate::{Duration, Instant};
+
+const START: Instant = Instant::from_millis(1);
 
 #[test]
 fn a_clean_handshake_takes_one_round_trip_and_is_confirmed_after_one_more() {
     let mut pair = Pair::new();
     pair.record = true;
     assert!(pair.run_until(Duration::from_secs(1), |p| p.client.get().is_established()));
-    assert_eq!(
-        pair.now - Instant::from_millis(1),
-        Duration::from_millis(20)
-    );
+    assert_eq!(pair.now - START, Duration::from_millis(20));
     pair.connect();
-    assert_eq!(
-        pair.now - Instant::from_millis(1),
-        Duration::from_millis(40)
-    );
+    assert_eq!(pair.now - START, Duration::from_millis(40));
     for host in [&pair.client, &pair.server] {
         let order: Vec<_> = host
             .events
@@ -41,4 +45,206 @@ fn a_clean_handshake_takes_one_round_trip_and_is_confirmed_after_one_more() {
         pair.client.get().handshake_data().protocol.as_deref(),
         Some(&b"test"[..])
     );
+    // Each side holds ids of the other's to spare.
+    pair.run(Duration::from_millis(100));
+    assert_eq!(pair.client.ids.len(), 8);
+    assert_eq!(pair.server.ids.len(), 8);
+}
+
+#[test]
+fn handshakes_get_through_loss_reordering_duplication_and_corruption() {
+    for seed in 0..40 {
+        let mut pair = Pair::with(Setup {
+            seed,
+            ..Setup::default()
+        });
+        let faults = Faults {
+            loss: 300_000,
+            reorder: 200_000,
+            duplicate: 100_000,
+            corrupt: 50_000,
+            ..Faults::default()
+        };
+        pair.up.faults = faults.clone();
+        pair.down.faults = faults;
+        pair.connect();
+        pair.upload(20_000, Duration::from_secs(60));
+    }
+}
+
+#[test]
+fn a_server_sends_three_times_what_it_received_until_the_address_is_proved() {
+    let mut pair = Pair::new();
+    // The client's first datagram arrives; all others of its are lost.
+    pair.flush();
+    pair.up.faults.loss = 1_000_000;
+    pair.record = true;
+    pair.run(Duration::from_secs(20));
+    let sent: usize = pair.server.sent.iter().map(Vec::len).sum();
+    assert!(sent > 1200 && sent <= 3600, "{sent}");
+    assert!(!pair.server.get().is_established());
+}
+
+#[test]
+fn a_validated_client_gets_more() {
+    let mut pair = Pair::with(Setup {
+        validated: true,
+        ..Setup::default()
+    });
+    pair.flush();
+    pair.up.faults.loss = 1_000_000;
+    pair.record = true;
+    pair.run(Duration::from_secs(20));
+    let sent: usize = pair.server.sent.iter().map(Vec::len).sum();
+    assert!(sent > 3600, "{sent}");
+}
+
+#[test]
+fn a_server_that_is_not_there_ends_in_a_timeout() {
+    let mut pair = Pair::new();
+    pair.up.faults.loss = 1_000_000;
+    pair.run(Duration::from_secs(120));
+    assert_eq!(pair.client.error(), Some(ConnectionError::TimedOut));
+    assert!(pair.client.get().is_drained());
+    assert!(
+        pair.client
+            .has(|e| *e == Event::Lost(ConnectionError::TimedOut))
+    );
+    let sent = pair.client.get().stats().datagrams_sent;
+    assert!((6..=20).contains(&sent), "probes back off: {sent}");
+}
+
+#[test]
+fn no_common_protocol_fails_on_both_sides() {
+    let mut pair = Pair::with(Setup {
+        server_crypto: std::sync::Arc::new(NullCrypto::new(&[b"other"])),
+        ..Setup::default()
+    });
+    pair.run(Duration::from_secs(5));
+    // no_application_protocol (120) as CRYPTO_ERROR.
+    match pair.client.error() {
+        Some(ConnectionError::PeerTransport(e)) => assert_eq!(e.code.0, 0x178),
+        other => panic!("{other:?}"),
+    }
+    match pair.server.error() {
+        Some(ConnectionError::Transport(e)) => assert_eq!(e.code.0, 0x178),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The first datagram of the client, and the ids in it.
+fn first_initial(pair: &mut Pair) -> (Vec<u8>, ConnectionId, ConnectionId) {
+    pair.record = true;
+    pair.flush();
+    let datagram = pair.client.sent[0].clone();
+    let Ok(PartialDecode::Protected(found)) = PartialDecode::new(&datagram, 8) else {
+        panic!("not a packet");
+    };
+    (datagram, found.dcid, found.scid)
+}
+
+fn version_negotiation(dcid: &ConnectionId, scid: &ConnectionId, versions: &[u32]) -> Vec<u8> {
+    let mut buffer = [0; 128];
+    let mut w = Writer::new(&mut buffer);
+    version::encode_negotiation(&mut w, dcid.as_slice(), scid.as_slice(), versions, 0x55).unwrap();
+    w.written().to_vec()
+}
+
+#[test]
+fn version_negotiation_ends_the_connection_only_if_it_is_genuine() {
+    let mut pair = Pair::new();
+    let (_, dcid, scid) = first_initial(&mut pair);
+    let other = ConnectionId::new(b"12345678").unwrap();
+    // One that names our version, and one that echoes other ids, are to be ignored (RFC 9000 §6.2).
+    pair.send_to_client(version_negotiation(&scid, &dcid, &[0x0a0a_0a0a, 1]));
+    pair.send_to_client(version_negotiation(&scid, &other, &[0x0a0a_0a0a]));
+    assert!(pair.client.error().is_none());
+    pair.send_to_client(version_negotiation(
+        &scid,
+        &dcid,
+        &[0x0a0a_0a0a, 0x6b33_43cf],
+    ));
+    assert_eq!(pair.client.error(), Some(ConnectionError::VersionMismatch));
+    assert!(pair.client.get().is_drained());
+}
+
+#[test]
+fn version_negotiation_after_an_answer_is_ignored() {
+    let mut pair = Pair::new();
+    let (_, dcid, scid) = first_initial(&mut pair);
+    assert!(pair.run_until(Duration::from_secs(1), |p| p.client.get().is_established()));
+    pair.send_to_client(version_negotiation(&scid, &dcid, &[2]));
+    assert!(pair.client.error().is_none());
+}
+
+fn retry_packet(dcid: &ConnectionId, scid: &ConnectionId, original: &ConnectionId) -> Vec<u8> {
+    let mut buffer = [0; 256];
+    let mut w = Writer::new(&mut buffer);
+    retry::encode(&mut w, dcid, scid, b"a token", 5).unwrap();
+    let tag = NullCrypto::new(&[b"test"]).retry_tag(original.as_slice(), w.written());
+    w.put_slice(&tag).unwrap();
+    w.written().to_vec()
+}
+
+#[test]
+fn a_retry_is_followed_once_and_authenticated() {
+    let mut pair = Pair::new();
+    let (_, original, scid) = first_initial(&mut pair);
+    pair.up.cut();
+    let retry_id = ConnectionId::new(b"retried!").unwrap();
+    let mut forged = retry_packet(&scid, &retry_id, &original);
+    *forged.last_mut().unwrap() ^= 1;
+    pair.send_to_client(forged);
+    pair.flush();
+    assert_eq!(pair.client.sent.len(), 1, "a forged Retry is ignored");
+    pair.send_to_client(retry_packet(&scid, &retry_id, &original));
+    pair.flush();
+    assert_eq!(pair.client.sent.len(), 2);
+    // A second one is ignored (RFC 9000 §17.2.5.2).
+    let second = ConnectionId::new(b"again...").unwrap();
+    pair.send_to_client(retry_packet(&scid, &second, &original));
+    pair.flush();
+    assert_eq!(pair.client.sent.len(), 2);
+    let again = pair.client.sent[1].clone();
+    let Ok(PartialDecode::Protected(found)) = PartialDecode::new(&again, 8) else {
+        panic!("not a packet");
+    };
+    assert_eq!(found.dcid, retry_id);
+    assert_eq!(found.scid, scid);
+    assert_eq!(&again[found.token.clone()], b"a token");
+    assert_eq!(again.len(), 1200);
+    pair.retried = Some((original, retry_id));
+    pair.connect();
+    pair.upload(5000, Duration::from_secs(5));
+}
+
+#[test]
+fn ids_that_the_server_does_not_confirm_end_the_handshake() {
+    let mut pair = Pair::new();
+    let (_, original, scid) = first_initial(&mut pair);
+    pair.up.cut();
+    let retry_id = ConnectionId::new(b"retried!").unwrap();
+    pair.send_to_client(retry_packet(&scid, &retry_id, &original));
+    // The server knows nothing of a Retry: its transport parameters do not name it.
+    pair.run(Duration::from_secs(2));
+    match pair.client.error() {
+        Some(ConnectionError::Transport(e)) => assert_eq!(e.code.0, 0x08),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_answer_from_another_address_is_not_believed() {
+    let mut pair = Pair::new();
+    let moved = Rc::new(RefCell::new(0));
+    let count = Rc::clone(&moved);
+    pair.tap = Some(Box::new(move |_, datagram| {
+        if datagram.from.port() == 443 && *count.borrow() == 0 {
+            *count.borrow_mut() += 1;
+            datagram.from.set_port(444);
+        }
+    }));
+    pair.connect();
+    assert_eq!(*moved.borrow(), 1);
+    assert!(pair.now - START > Duration::from_millis(40));
 }

@@ -1,7 +1,18 @@
 //! Whole connections, two at a time, over links under a virtual clock.
 
+mod bad_peers;
+mod ecn;
+mod ending;
+mod feedback;
 mod fixed_window;
 mod handshake;
+mod inject;
+mod key_update;
 mod link;
+mod mtu;
 mod pair;
+mod paths;
+mod signal;
 mod streams;
+#[cfg(feature = "rustls")]
+mod tls;

@@ -11,7 +11,7 @@ use crate::connection::{
 };
 use crate::crypto::null::{NullCrypto, NullEndpointKey};
 use crate::crypto::{ClientCrypto, Random, ServerCrypto};
-use crate::streams::{Dir, ReadError, StreamEvent, StreamId, WriteError};
+use crate::streams::{Dir, ReadError, StreamId, WriteError};
 use crate::wire::{ConnectionId, PartialDecode};
 use crate::{Duration, Ecn, Instant};
 
@@ -107,7 +107,11 @@ pub(crate) struct Pair {
     pub(crate) up: Link,
     /// Server to client.
     pub(crate) down: Link,
+    /// The server's Retry, if the client got one: original destination id, and the Retry's source id.
+    pub(crate) retried: Option<(ConnectionId, ConnectionId)>,
     setup: Setup,
+    /// Steps since time last moved.
+    still: u32,
     pub(crate) record: bool,
     /// What a datagram is put through on its way, in place.
     pub(crate) tap: Option<Box<dyn FnMut(Instant, &mut Datagram)>>,
@@ -149,7 +153,9 @@ impl Pair {
             server: host(None, SERVER, &setup.server_told),
             up: Link::new(setup.latency, setup.seed),
             down: Link::new(setup.latency, setup.seed ^ 0xdead_beef),
+            retried: None,
             setup,
+            still: 0,
             record: false,
             tap: None,
         }
@@ -203,6 +209,8 @@ impl Pair {
         let Some(next) = next else {
             return false;
         };
+        self.still = if next > self.now { 0 } else { self.still + 1 };
+        assert!(self.still < 1000, "time stands still at {:?}", self.now);
         self.now = self.now.max(next);
         let now = self.now;
         for host in [&mut self.client, &mut self.server] {
@@ -210,24 +218,6 @@ impl Pair {
                 && connection.deadline().is_some_and(|at| at <= now)
             {
                 connection.handle_timeout(now);
-                assert!(
-                    connection.deadline().is_none_or(|at| at > now) || {
-                        let mut buffer = vec![0; 65536];
-                        if let Some(t) = connection.poll_transmit(now, &mut buffer, 1) {
-                            send(
-                                &mut self.up,
-                                &mut self.down,
-                                now,
-                                host,
-                                t,
-                                &buffer,
-                                self.record,
-                                &mut self.tap,
-                            );
-                        }
-                        true
-                    }
-                );
             }
         }
         while let Some(datagram) = self.up.arrive(now) {
@@ -257,9 +247,9 @@ impl Pair {
                 local: None,
                 destination: found.dcid,
                 source: found.scid,
-                original_destination: found.dcid,
-                retry_source: None,
-                validated: self.setup.validated,
+                original_destination: self.retried.map_or(found.dcid, |(original, _)| original),
+                retry_source: self.retried.map(|(_, retry)| retry),
+                validated: self.setup.validated || self.retried.is_some(),
                 endpoint_key: Arc::new(NullEndpointKey::new(8)),
                 random: Random::from_u64(self.setup.seed + 1000),
             };
@@ -268,6 +258,18 @@ impl Pair {
         let now = self.now;
         deliver(self.server.get(), now, datagram);
         self.server.collect();
+    }
+
+    /// Something that the server did not send arrives at the client.
+    pub(crate) fn send_to_client(&mut self, bytes: Vec<u8>) {
+        let datagram = Datagram {
+            from: self.server.address,
+            to: self.client.address,
+            ecn: Ecn::NotEct,
+            bytes,
+        };
+        deliver(self.client.get(), self.now, datagram);
+        self.client.collect();
     }
 
     /// Lets both send all that they have.

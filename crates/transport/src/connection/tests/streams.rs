@@ -1,11 +1,211 @@
-//! Streams over whole connections.
+//! Streams over whole connections: much, many, lossy, limited.
 
-use super::pair::{Pair, Setup};
+use super::link::Faults;
+use super::pair::{Pair, Setup, drain, pattern};
 use crate::Duration;
+use crate::connection::Event;
+use crate::streams::{Dir, OpenError, StreamEvent, StreamsConfig, WriteError};
 
 #[test]
 fn a_megabyte_arrives() {
     let mut pair = Pair::connected(Setup::default());
     pair.upload(1 << 20, Duration::from_secs(30));
     assert_eq!(pair.client.get().stats().packets_lost, 0);
+    assert_eq!(pair.client.told().wrong_states, 0);
+    let batch = pair.client.batches.iter().map(|b| b.len).max().unwrap();
+    assert!(batch > 5000, "datagrams leave in batches: {batch}");
+    for batch in &pair.client.batches {
+        assert!(batch.len <= batch.segment_size * 10);
+    }
+}
+
+#[test]
+fn a_megabyte_arrives_over_a_bad_path() {
+    for seed in 0..8 {
+        let mut pair = Pair::connected(Setup {
+            seed,
+            ..Setup::default()
+        });
+        let faults = Faults {
+            loss: 50_000,
+            reorder: 50_000,
+            duplicate: 20_000,
+            corrupt: 20_000,
+            ..Faults::default()
+        };
+        pair.up.faults = faults.clone();
+        pair.down.faults = faults;
+        pair.upload(1 << 20, Duration::from_secs(120));
+        let stats = pair.client.get().stats().clone();
+        assert!(stats.packets_lost > 10, "{stats:?}");
+        assert!(pair.server.get().stats().packets_duplicate > 0);
+        assert!(pair.server.get().stats().packets_dropped > 0);
+    }
+}
+
+#[test]
+fn a_thousand_streams_are_echoed() {
+    for loss in [0, 20_000] {
+        let mut setup = Setup::default();
+        setup.server.streams.max_bidi_streams = 100;
+        let mut pair = Pair::connected(setup);
+        pair.up.faults.loss = loss;
+        pair.down.faults.loss = loss;
+        let (mut opened, mut echoed) = (Vec::new(), 0);
+        let mut pending: Vec<(crate::streams::StreamId, Vec<u8>)> = Vec::new();
+        let mut answers: std::collections::BTreeMap<_, Vec<u8>> = std::collections::BTreeMap::new();
+        let mut done_ids = std::collections::BTreeSet::new();
+        let done = pair.run_until(Duration::from_secs(120), |pair| {
+            let client = pair.client.get();
+            while opened.len() < 1000 {
+                match client.streams().open(Dir::Bi) {
+                    Ok(id) => {
+                        let data = pattern(100 + opened.len(), opened.len() as u64);
+                        assert_eq!(client.streams().write(id, &data), Ok(data.len()));
+                        client.streams().finish(id).unwrap();
+                        opened.push((id, data));
+                    }
+                    Err(OpenError::Limit(_)) => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            let server = pair.server.get();
+            while let Some(id) = server.streams().accept(Dir::Bi) {
+                pending.push((id, Vec::new()));
+            }
+            pending.retain_mut(|(id, data)| {
+                let finished = drain(server, *id, data);
+                if finished {
+                    assert_eq!(server.streams().write(*id, data), Ok(data.len()));
+                    server.streams().finish(*id).unwrap();
+                }
+                !finished
+            });
+            let client = pair.client.get();
+            for (id, data) in &opened {
+                if !done_ids.contains(id) {
+                    let answer = answers.entry(*id).or_default();
+                    if drain(client, *id, answer) {
+                        assert_eq!(answer, data);
+                        done_ids.insert(*id);
+                        echoed += 1;
+                    }
+                }
+            }
+            echoed == 1000
+        });
+        assert!(done, "{echoed} of {} echoed", opened.len());
+        pair.run(Duration::from_secs(2));
+        assert_eq!(pair.client.get().streams().open_streams(), 0);
+        assert_eq!(pair.server.get().streams().open_streams(), 0);
+    }
+}
+
+#[test]
+fn small_windows_slow_a_transfer_and_do_not_stop_it() {
+    let mut setup = Setup::default();
+    setup.server.streams = StreamsConfig {
+        initial_connection_window: 3000,
+        initial_stream_window: 2000,
+        max_window: 4000,
+        ..StreamsConfig::default()
+    };
+    let mut pair = Pair::connected(setup);
+    pair.upload(200_000, Duration::from_secs(60));
+    let bounds = pair.client.get().path_report(pair.now).bounded_by;
+    assert!(bounds.peer > 0.8, "{bounds:?}");
+}
+
+#[test]
+fn the_window_bounds_what_is_in_flight() {
+    let (controller, told) = super::fixed_window::fixed_window(12_000);
+    let mut setup = Setup {
+        client_told: told,
+        ..Setup::default()
+    };
+    setup.client.controller = controller;
+    let mut pair = Pair::connected(setup);
+    let start = pair.now;
+    pair.upload(240_000, Duration::from_secs(60));
+    // 12 000 bytes per round trip of 20 ms, headers included.
+    let took = (pair.now - start).as_secs_f64();
+    assert!((0.40..0.50).contains(&took), "{took}");
+    let told = pair.client.told();
+    assert!(told.window_limited_acks > 10, "{told:?}");
+    let report = pair.client.get().path_report(pair.now);
+    assert!(report.bounded_by.window > 0.7, "{report:?}");
+}
+
+#[test]
+fn an_idle_sender_is_not_window_limited() {
+    let mut pair = Pair::connected(Setup::default());
+    for _ in 0..5 {
+        pair.upload(3000, Duration::from_secs(1));
+        pair.run(Duration::from_millis(500));
+    }
+    let told = pair.client.told();
+    assert_eq!(told.window_limited_acks, 0);
+    assert!(told.restarts >= 4, "{told:?}");
+    let report = pair.client.get().path_report(pair.now);
+    assert!(report.bounded_by.application > 0.9, "{report:?}");
+}
+
+#[test]
+fn what_is_written_after_a_stop_is_refused() {
+    let mut pair = Pair::connected(Setup::default());
+    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
+    pair.client.get().streams().write(id, b"hello").unwrap();
+    pair.run(Duration::from_millis(50));
+    assert_eq!(pair.server.get().streams().accept(Dir::Uni), Some(id));
+    pair.server.get().streams().stop(id, 42).unwrap();
+    pair.run(Duration::from_millis(50));
+    assert!(
+        pair.client
+            .has(|e| *e == Event::Stream(StreamEvent::Stopped(id, 42)))
+    );
+    assert!(matches!(
+        pair.client.get().streams().write(id, b"more"),
+        Err(WriteError::Stopped(42) | WriteError::Closed)
+    ));
+}
+
+#[test]
+fn a_transfer_survives_a_blackout() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.upload(50_000, Duration::from_secs(5));
+    pair.up.rate = Some(1_000_000);
+    let mut until = pair.now + Duration::from_millis(50);
+    let mut cut = false;
+    let lost_before = pair.client.get().stats().packets_lost;
+    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
+    let data = pattern(100_000, 3);
+    let mut written = 0;
+    let mut got = Vec::new();
+    let done = pair.run_until(Duration::from_secs(60), |pair| {
+        while written < data.len() {
+            match pair.client.get().streams().write(id, &data[written..]) {
+                Ok(n) => written += n,
+                Err(_) => break,
+            }
+            if written == data.len() {
+                pair.client.get().streams().finish(id).unwrap();
+            }
+        }
+        if !cut && pair.now >= until {
+            cut = true;
+            pair.up.cut();
+            pair.down.cut();
+            pair.up.faults.loss = 1_000_000;
+            until = pair.now + Duration::from_secs(3);
+        } else if cut && pair.now >= until {
+            pair.up.faults.loss = 0;
+        }
+        while pair.server.get().streams().accept(Dir::Uni).is_some() {}
+        drain(pair.server.get(), id, &mut got)
+    });
+    assert!(done, "{} bytes", got.len());
+    assert!(got == data);
+    let stats = pair.client.get().stats();
+    assert!(stats.probe_timeouts >= 2, "{stats:?}");
+    assert!(stats.packets_lost > lost_before);
 }

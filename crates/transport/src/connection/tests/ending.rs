@@ -1,0 +1,164 @@
+//! Connections that end: closed, timed out, kept alive, reset.
+
+use bytes::Bytes;
+
+use super::pair::{Pair, Setup};
+use crate::connection::{ConnectionError, Event};
+use crate::crypto::ResetToken;
+use crate::crypto::null::NullEndpointKey;
+use crate::streams::Dir;
+use crate::{Duration, Instant};
+
+#[test]
+fn both_sides_hear_of_a_close_and_are_gone_after_a_while() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(200));
+    let now = pair.now;
+    pair.client
+        .get()
+        .close(now, 17, Bytes::from_static(b"done"));
+    pair.client
+        .get()
+        .close(now, 18, Bytes::from_static(b"again"));
+    assert_eq!(pair.client.error(), Some(ConnectionError::Closed));
+    pair.run(Duration::from_millis(30));
+    assert_eq!(
+        pair.server.error(),
+        Some(ConnectionError::PeerApplication {
+            code: 17,
+            reason: Bytes::from_static(b"done")
+        })
+    );
+    assert!(!pair.client.get().is_drained());
+    pair.run(Duration::from_secs(5));
+    assert!(pair.client.get().is_drained() && pair.server.get().is_drained());
+    assert!(pair.client.get().deadline().is_none());
+    assert!(pair.client.ids.is_empty() && pair.server.ids.is_empty());
+    for host in [&pair.client, &pair.server] {
+        let lost = host.events.iter().filter(|e| matches!(e, Event::Lost(_)));
+        assert_eq!(lost.count(), 1);
+    }
+}
+
+#[test]
+fn a_lost_close_is_said_again_when_the_peer_goes_on_talking() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(200));
+    let now = pair.now;
+    pair.client.get().close(now, 17, Bytes::new());
+    pair.flush();
+    pair.up.cut();
+    let id = pair.server.get().streams().open(Dir::Uni).unwrap();
+    pair.server.get().streams().write(id, b"hello?").unwrap();
+    pair.run(Duration::from_millis(50));
+    assert!(matches!(
+        pair.server.error(),
+        Some(ConnectionError::PeerApplication { code: 17, .. })
+    ));
+}
+
+#[test]
+fn two_closing_sides_fall_silent() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(200));
+    let now = pair.now;
+    pair.record = true;
+    pair.client.get().close(now, 1, Bytes::new());
+    pair.server.get().close(now, 2, Bytes::new());
+    pair.run(Duration::from_secs(5));
+    assert!(pair.client.sent.len() <= 3 && pair.server.sent.len() <= 3);
+    assert_eq!(pair.client.error(), Some(ConnectionError::Closed));
+}
+
+#[test]
+fn a_close_during_the_handshake_hides_the_application() {
+    let mut pair = Pair::new();
+    pair.flush();
+    pair.run_until(Duration::from_millis(15), |p| p.server.connection.is_some());
+    let now = pair.now;
+    pair.server
+        .get()
+        .close(now, 99, Bytes::from_static(b"secret"));
+    pair.run(Duration::from_secs(2));
+    match pair.client.error() {
+        // APPLICATION_ERROR without a word (RFC 9000 §10.2.3).
+        Some(ConnectionError::PeerTransport(e)) => {
+            assert_eq!(e.code.0, 0x0c);
+            assert_eq!(e.reason, "");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn silence_ends_a_connection_after_the_lesser_timeout() {
+    let mut setup = Setup::default();
+    setup.client.max_idle_timeout = Some(Duration::from_secs(30));
+    setup.server.max_idle_timeout = Some(Duration::from_secs(2));
+    let mut pair = Pair::connected(setup);
+    pair.run(Duration::from_millis(1500));
+    assert!(pair.client.error().is_none() && pair.server.error().is_none());
+    pair.run(Duration::from_secs(2));
+    assert_eq!(pair.client.error(), Some(ConnectionError::TimedOut));
+    assert_eq!(pair.server.error(), Some(ConnectionError::TimedOut));
+    assert!(pair.client.get().is_drained());
+}
+
+#[test]
+fn keep_alive_keeps_it() {
+    let mut setup = Setup::default();
+    setup.client.max_idle_timeout = Some(Duration::from_secs(2));
+    setup.client.keep_alive = Some(Duration::from_millis(900));
+    let mut pair = Pair::connected(setup);
+    pair.run(Duration::from_secs(20));
+    assert!(pair.client.error().is_none() && pair.server.error().is_none());
+    let sent = pair.client.get().stats().packets_sent;
+    assert!((20..80).contains(&sent), "{sent}");
+}
+
+#[test]
+fn no_timeout_means_none() {
+    let mut setup = Setup::default();
+    setup.client.max_idle_timeout = None;
+    setup.server.max_idle_timeout = None;
+    let mut pair = Pair::connected(setup);
+    pair.run(Duration::from_secs(10_000));
+    assert!(pair.client.error().is_none());
+    pair.upload(5000, Duration::from_secs(5));
+}
+
+#[test]
+fn a_stateless_reset_ends_the_connection_at_once() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(200));
+    // The server's token for the id that the client uses, as its endpoint derives it.
+    let id = pair.client.get().control.remote_ids.current().id;
+    let token = ResetToken::derive(&NullEndpointKey::new(8), id.as_slice());
+    let mut wrong = vec![0x5a; 40];
+    pair.send_to_client(wrong.clone());
+    assert!(pair.client.error().is_none());
+    let at = wrong.len() - 16;
+    wrong[at..].copy_from_slice(token.as_bytes());
+    pair.send_to_client(wrong);
+    assert_eq!(pair.client.error(), Some(ConnectionError::Reset));
+    pair.record = true;
+    pair.client.sent.clear();
+    pair.run(Duration::from_secs(5));
+    assert!(pair.client.sent.is_empty(), "a reset connection is silent");
+    assert!(pair.client.get().is_drained());
+}
+
+#[test]
+fn a_peer_that_vanishes_is_probed_and_given_up() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(200));
+    pair.up.faults.loss = 1_000_000;
+    let before: Instant = pair.now;
+    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
+    pair.client.get().streams().write(id, b"anyone?").unwrap();
+    pair.run(Duration::from_secs(100));
+    assert_eq!(pair.client.error(), Some(ConnectionError::TimedOut));
+    let stats = pair.client.get().stats();
+    assert!((4..16).contains(&stats.probe_timeouts), "{stats:?}");
+    assert!(pair.now > before);
+}

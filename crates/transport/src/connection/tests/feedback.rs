@@ -1,0 +1,261 @@
+//! Explicit feedback: negotiated, counted once, returned, survived.
+
+use std::sync::Arc;
+
+use super::link::Faults;
+use super::pair::{Pair, Setup};
+use super::signal::{LEN, TestSignal, mark};
+use crate::wire::packet::LONG_FORM;
+use crate::{Duration, Ecn, Signal};
+
+fn setup(client: &[u8], server: &[u8]) -> Setup {
+    let signals = |kinds: &[u8]| -> Vec<Arc<dyn Signal>> {
+        kinds
+            .iter()
+            .map(|kind| Arc::new(TestSignal::shim(*kind)) as _)
+            .collect()
+    };
+    let mut setup = Setup::default();
+    setup.client.signals = signals(client);
+    setup.server.signals = signals(server);
+    setup
+}
+
+fn has_shim(datagram: &[u8]) -> bool {
+    datagram[0] & 0xf8 == 8
+}
+
+/// A router that marks every datagram of the client's that has a shim.
+fn marking(pair: &mut Pair, code: u8) {
+    pair.tap = Some(Box::new(move |_, datagram| {
+        if datagram.from.port() != 443 {
+            mark(&mut datagram.bytes, code, 77);
+        }
+    }));
+}
+
+#[test]
+fn what_routers_mark_reaches_the_controller_exactly() {
+    let mut pair = Pair::with(setup(&[0], &[0]));
+    pair.record = true;
+    marking(&mut pair, 2);
+    pair.connect();
+    pair.upload(300_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(200));
+    let told = pair.client.told();
+    let stats = pair.client.get().stats().clone();
+    assert_eq!(told.feedback.packets, [0, 0, stats.shims_sent, 0]);
+    let bytes: usize = pair
+        .client
+        .sent
+        .iter()
+        .filter(|d| has_shim(d))
+        .map(Vec::len)
+        .sum();
+    assert_eq!(told.feedback.bytes[2], bytes as u64);
+    assert!(stats.shims_sent > 200);
+    assert_eq!(pair.server.get().stats().shims_received, stats.shims_sent);
+    assert_eq!(told.feedback_before_ack, told.feedbacks);
+    let now = pair.now;
+    let report = pair.client.get().path_report(now);
+    assert_eq!((report.signal, report.router), (Some(0), Some(77)));
+    assert!(report.passes_shims);
+    // The server has nothing but acknowledgements to send by now: those bear no shim.
+    pair.server.sent.clear();
+    pair.upload(30_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(200));
+    assert!(!pair.server.sent.is_empty());
+    assert!(!pair.server.sent.iter().any(|d| has_shim(d)));
+}
+
+#[test]
+fn a_shim_stands_in_front_of_short_headers_alone_and_segments_are_equal() {
+    let mut pair = Pair::with(setup(&[3], &[3]));
+    pair.record = true;
+    pair.connect();
+    pair.upload(300_000, Duration::from_secs(10));
+    for datagram in pair.client.sent.iter().chain(&pair.server.sent) {
+        if has_shim(datagram) {
+            assert_eq!(datagram[LEN] & LONG_FORM, 0);
+        }
+    }
+    pair.run(Duration::from_millis(100));
+    pair.upload(300_000, Duration::from_secs(10));
+    let mtu = pair.client.get().mtu();
+    assert_eq!(mtu, 1472);
+    let whole = |batch: &&crate::connection::Transmit| batch.len == 10 * usize::from(mtu);
+    assert!(pair.client.batches.iter().filter(whole).count() > 10);
+    let full = pair
+        .client
+        .sent
+        .iter()
+        .filter(|d| d.len() == usize::from(mtu));
+    assert!(full.count() > 150);
+}
+
+#[test]
+fn without_a_common_kind_not_one_byte_differs() {
+    let run = |client: &[u8], server: &[u8]| {
+        let mut pair = Pair::with(setup(client, server));
+        pair.record = true;
+        pair.connect();
+        pair.upload(100_000, Duration::from_secs(10));
+        assert_eq!(pair.client.get().stats().shims_sent, 0);
+        assert_eq!(pair.server.get().stats().shims_sent, 0);
+        assert_eq!(pair.client.told().feedbacks, 0);
+        (pair.client.sent.clone(), pair.server.sent.clone())
+    };
+    assert_eq!(run(&[], &[]), run(&[], &[]));
+    // Whoever offers nothing says nothing of it: datagrams of such a side are those of plain QUIC.
+    let (_, plain) = run(&[], &[]);
+    let (_, offered) = run(&[0], &[]);
+    assert_eq!(plain.len(), offered.len());
+    run(&[0], &[1]);
+    run(&[], &[0]);
+}
+
+#[test]
+fn the_first_own_kind_that_the_peer_lists_is_used() {
+    let mut pair = Pair::with(setup(&[2, 1], &[1, 2]));
+    pair.connect();
+    pair.upload(50_000, Duration::from_secs(10));
+    let now = pair.now;
+    assert_eq!(pair.client.get().path_report(now).signal, Some(2));
+    assert_eq!(pair.server.get().path_report(now).signal, Some(1));
+    assert!(pair.server.get().stats().shims_received > 30);
+}
+
+#[test]
+fn lost_acknowledgements_lose_no_feedback() {
+    let mut pair = Pair::with(setup(&[0], &[0]));
+    marking(&mut pair, 1);
+    pair.connect();
+    pair.down.faults = Faults {
+        loss: 300_000,
+        reorder: 100_000,
+        duplicate: 100_000,
+        ..Faults::default()
+    };
+    pair.up.faults.duplicate = 100_000;
+    pair.upload(500_000, Duration::from_secs(60));
+    pair.down.faults = Faults::default();
+    pair.client.get().ping();
+    pair.run(Duration::from_secs(1));
+    let shims = pair.server.get().stats().shims_received;
+    let told = pair.client.told();
+    assert_eq!(told.feedback.packets, [0, shims, 0, 0]);
+    assert_eq!(pair.client.get().stats().feedback_bad, 0);
+}
+
+#[test]
+fn a_damaged_shim_is_not_believed_and_its_packet_still_read() {
+    let mut pair = Pair::with(setup(&[0], &[0]));
+    let mut n = 0;
+    pair.tap = Some(Box::new(move |_, datagram| {
+        if has_shim(&datagram.bytes) && datagram.from.port() != 443 {
+            n += 1;
+            mark(&mut datagram.bytes, 3, 1);
+            if n % 3 == 0 {
+                datagram.bytes[5] ^= 0x10;
+            }
+        }
+    }));
+    pair.connect();
+    pair.upload(200_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(100));
+    let stats = pair.server.get().stats().clone();
+    assert!(stats.shims_bad > 30, "{stats:?}");
+    let told = pair.client.told();
+    assert_eq!(
+        told.feedback.packets,
+        [stats.shims_bad, 0, 0, stats.shims_received]
+    );
+    assert_eq!(pair.client.get().stats().packets_lost, 0);
+}
+
+#[test]
+fn a_path_that_eats_shims_becomes_plain_within_a_few_round_trips() {
+    let mut pair = Pair::with(setup(&[0], &[0]));
+    pair.up.faults.eats_shims = true;
+    pair.down.faults.eats_shims = true;
+    pair.connect();
+    pair.upload(100_000, Duration::from_secs(10));
+    let now = pair.now;
+    assert!(!pair.client.get().path_report(now).passes_shims);
+    pair.upload(1_000_000, Duration::from_secs(10));
+    assert!(!pair.client.get().path_report(pair.now).passes_shims);
+}
+
+#[test]
+fn the_ecn_field_carries_a_signal_without_a_shim() {
+    let mut setup = Setup::default();
+    let signal: Arc<dyn Signal> = Arc::new(TestSignal {
+        kind: 5,
+        in_ecn: true,
+    });
+    setup.client.signals = vec![Arc::clone(&signal)];
+    setup.server.signals = vec![signal];
+    let mut pair = Pair::connected(setup);
+    pair.upload(100_000, Duration::from_secs(10));
+    pair.up.faults.ecn = Some(Ecn::Ce);
+    pair.upload(100_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(100));
+    let told = pair.client.told();
+    assert!(told.feedback.packets[1] > 60, "{told:?}");
+    assert!(told.feedback.packets[3] > 60, "{told:?}");
+    assert_eq!(told.congestion_experienced, 0, "the field is the signal's");
+    assert_eq!(pair.client.get().stats().feedback_bad, 0);
+    assert_eq!(pair.client.get().stats().shims_sent, 0);
+}
+
+#[test]
+fn a_new_path_counts_anew() {
+    let mut pair = Pair::with(setup(&[0], &[0]));
+    pair.tap = Some(Box::new(move |_, datagram| {
+        mark(&mut datagram.bytes, 1, 9);
+    }));
+    pair.connect();
+    pair.run(Duration::from_millis(100));
+    pair.upload(100_000, Duration::from_secs(10));
+    // The client's NAT rebinds: the server notices, the client does not.
+    pair.client.address = "10.0.0.9:2000".parse().unwrap();
+    pair.upload(100_000, Duration::from_secs(10));
+    pair.run(Duration::from_secs(1));
+    let before = pair.client.told().feedback.packets[1];
+    pair.upload(100_000, Duration::from_secs(10));
+    pair.run(Duration::from_secs(1));
+    let after = pair.client.told().feedback.packets[1];
+    assert!(after - before > 60, "{before} {after}");
+    // Data of the server's, whose path changed without the client's knowledge.
+    let told = pair.server.told();
+    let id = pair
+        .server
+        .get()
+        .streams()
+        .open(crate::streams::Dir::Uni)
+        .unwrap();
+    let data = super::pair::pattern(200_000, 4);
+    let mut written = 0;
+    let mut got = Vec::new();
+    assert!(pair.run_until(Duration::from_secs(10), |pair| {
+        while written < data.len() {
+            match pair.server.get().streams().write(id, &data[written..]) {
+                Ok(n) => written += n,
+                Err(_) => break,
+            }
+        }
+        while pair
+            .client
+            .get()
+            .streams()
+            .accept(crate::streams::Dir::Uni)
+            .is_some()
+        {}
+        super::pair::drain(pair.client.get(), id, &mut got);
+        got.len() == data.len()
+    }));
+    pair.run(Duration::from_secs(1));
+    let heard = pair.server.told().feedback.packets[1] - told.feedback.packets[1];
+    assert!(heard > 60, "{heard}");
+    assert_eq!(pair.server.get().stats().feedback_bad, 0);
+}

@@ -1,0 +1,71 @@
+//! Packets that no sane connection would send, sealed with one's own keys.
+
+use super::pair::Pair;
+use crate::Ecn;
+use crate::connection::Connection;
+use crate::connection::packet::{Building, Contents};
+use crate::connection::tests::link::Datagram;
+use crate::connection::transmit::Permit;
+use crate::wire::{Frame, SpaceId, Writer};
+
+/// Which end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    Client,
+    Server,
+}
+
+/// A datagram of one packet with this payload.
+pub(crate) fn packet(
+    connection: &mut Connection,
+    now: crate::Instant,
+    space: SpaceId,
+    payload: &[u8],
+) -> Vec<u8> {
+    let mut room = [0; 1400];
+    let mut building = Building::new(&mut room, Permit::All);
+    let dcid = connection.control.remote_ids.current().id;
+    let open = connection
+        .start_packet(space, &dcid, &mut building.w)
+        .unwrap();
+    building.w.put_slice(payload).unwrap();
+    let contents = Contents {
+        eliciting: true,
+        off_path: true,
+        ..Contents::default()
+    };
+    let range = connection
+        .finish_packet(now, open, contents, &mut building.w)
+        .unwrap();
+    room[range].to_vec()
+}
+
+/// Sends a packet with this payload over the link.
+pub(crate) fn send(pair: &mut Pair, from: From, space: SpaceId, payload: &[u8]) {
+    let now = pair.now;
+    let (host, to) = match from {
+        From::Client => (&mut pair.client, pair.server.address),
+        From::Server => (&mut pair.server, pair.client.address),
+    };
+    let bytes = packet(host.get(), now, space, payload);
+    let datagram = Datagram {
+        from: host.address,
+        to,
+        ecn: Ecn::NotEct,
+        bytes,
+    };
+    match from {
+        From::Client => pair.up.send(now, datagram),
+        From::Server => pair.down.send(now, datagram),
+    }
+}
+
+/// The bytes of frames.
+pub(crate) fn frames(frames: &[Frame<'_>]) -> Vec<u8> {
+    let mut buffer = [0; 1200];
+    let mut w = Writer::new(&mut buffer);
+    for frame in frames {
+        frame.encode(&mut w).unwrap();
+    }
+    w.written().to_vec()
+}

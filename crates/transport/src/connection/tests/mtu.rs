@@ -1,0 +1,66 @@
+//! Path MTU discovery.
+
+use super::pair::{Pair, Setup};
+use crate::Duration;
+
+#[test]
+fn the_largest_datagram_is_found() {
+    for (path, max, at_least) in [
+        (9000, 1472, 1472),
+        (1300, 1472, 1280),
+        (1200, 1472, 1200),
+        (4000, 9000, 3980),
+    ] {
+        let mut setup = Setup::default();
+        setup.client.max_mtu = max;
+        let mut pair = Pair::connected(setup);
+        pair.up.faults.mtu = path;
+        for _ in 0..6 {
+            pair.upload(40_000, Duration::from_secs(20));
+            pair.run(Duration::from_secs(2));
+        }
+        let mtu = pair.client.get().mtu();
+        assert!(
+            mtu >= at_least && usize::from(mtu) <= path,
+            "{mtu} of {path}"
+        );
+        assert_eq!(pair.client.told().mtu, mtu);
+        let stats = pair.client.get().stats();
+        assert_eq!(stats.packets_lost, 0, "probes are no losses: {stats:?}");
+        assert_eq!(stats.mtu_black_holes, 0);
+    }
+}
+
+#[test]
+fn the_peers_limit_holds() {
+    let mut setup = Setup::default();
+    setup.client.max_mtu = 9000;
+    setup.server.max_udp_payload_size = 1350;
+    let mut pair = Pair::connected(setup);
+    pair.record = true;
+    pair.upload(100_000, Duration::from_secs(20));
+    pair.run(Duration::from_secs(2));
+    assert_eq!(pair.client.get().mtu(), 1350);
+    assert_eq!(pair.client.sent.iter().map(Vec::len).max(), Some(1350));
+}
+
+#[test]
+fn a_path_that_becomes_narrower_is_noticed() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.upload(100_000, Duration::from_secs(20));
+    pair.run(Duration::from_millis(100));
+    assert_eq!(pair.client.get().mtu(), 1472);
+    pair.up.faults.mtu = 1400;
+    pair.upload(200_000, Duration::from_secs(60));
+    assert!(pair.client.get().mtu() <= 1400);
+    assert_eq!(pair.client.get().stats().mtu_black_holes, 1);
+}
+
+#[test]
+fn random_loss_is_no_black_hole() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.up.faults.loss = 200_000;
+    pair.down.faults.loss = 50_000;
+    pair.upload(500_000, Duration::from_secs(120));
+    assert_eq!(pair.client.get().stats().mtu_black_holes, 0);
+}

@@ -1,0 +1,128 @@
+//! A signal for tests: 12 bytes, of which routers write a code and an id.
+
+use pathmark_cc::{Feedback, Request, VcpFeedback};
+use pathmark_shim::Kind;
+use pathmark_shim::frame::{prefix, seal};
+
+use crate::{Arrived, BadFeedback, Counters, Ecn, Meter, Signal};
+
+/// Bytes of the shim.
+pub(crate) const LEN: usize = 12;
+
+/// It counts packets and bytes per code.
+#[derive(Debug)]
+pub(crate) struct TestSignal {
+    pub(crate) kind: u8,
+    /// Carried in the ECN field, without a shim.
+    pub(crate) in_ecn: bool,
+}
+
+impl TestSignal {
+    pub(crate) fn shim(kind: u8) -> Self {
+        Self {
+            kind,
+            in_ecn: false,
+        }
+    }
+}
+
+/// What a router does: writes `code` and `router` into the shim of a datagram, if it has one.
+pub(crate) fn mark(datagram: &mut [u8], code: u8, router: u8) -> bool {
+    let Some(kind) = datagram.first().copied().and_then(Kind::from_first_byte) else {
+        return false;
+    };
+    let Some(shim) = datagram.first_chunk_mut::<LEN>() else {
+        return false;
+    };
+    shim[4] = code;
+    shim[5] = router;
+    seal(kind, shim);
+    true
+}
+
+impl Signal for TestSignal {
+    fn kind(&self) -> u8 {
+        self.kind
+    }
+
+    fn shim_len(&self) -> usize {
+        if self.in_ecn { 0 } else { LEN }
+    }
+
+    fn ecn(&self) -> Option<Ecn> {
+        self.in_ecn.then_some(Ecn::Ect1)
+    }
+
+    fn fill(&self, _: &Request, shim: &mut [u8]) {
+        let Some(shim) = shim.first_chunk_mut::<LEN>() else {
+            return;
+        };
+        let kind = Kind::new(self.kind).unwrap();
+        *shim = [0; LEN];
+        shim[..4].copy_from_slice(&prefix::<LEN>(kind));
+        seal(kind, shim);
+    }
+
+    fn meter(&self) -> Box<dyn Meter> {
+        Box::new(TestMeter {
+            in_ecn: self.in_ecn,
+            ..TestMeter::default()
+        })
+    }
+
+    fn difference(
+        &self,
+        older: Option<&Counters>,
+        newer: &Counters,
+        sent: u64,
+    ) -> Result<Feedback, BadFeedback> {
+        let zero = [0; 9];
+        let old = older.map_or(&zero[..], Counters::as_slice);
+        let new = newer.as_slice();
+        if new.len() != 9 {
+            return Err(BadFeedback("not nine counters"));
+        }
+        if new[..4].iter().sum::<u64>() > sent {
+            return Err(BadFeedback("more packets than were sent"));
+        }
+        let mut vcp = VcpFeedback::default();
+        for code in 0..4 {
+            let minus = |i: usize| new[i].checked_sub(old[i]).ok_or(BadFeedback("backwards"));
+            vcp.packets[code] = minus(code)?;
+            vcp.bytes[code] = minus(4 + code)?;
+        }
+        vcp.router = new[8] as u16;
+        Ok(Feedback::Vcp(vcp))
+    }
+}
+
+#[derive(Debug, Default)]
+struct TestMeter {
+    in_ecn: bool,
+    packets: [u64; 4],
+    bytes: [u64; 4],
+    router: u64,
+}
+
+impl Meter for TestMeter {
+    fn on_packet(&mut self, arrived: &Arrived<'_>) {
+        let code = if self.in_ecn {
+            arrived.ecn as usize
+        } else {
+            arrived.shim.map_or(0, |shim| usize::from(shim[4] & 3))
+        };
+        self.packets[code] += 1;
+        self.bytes[code] += arrived.bytes;
+        if let Some(shim) = arrived.shim {
+            self.router = u64::from(shim[5]);
+        }
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        let mut counters = Counters::new();
+        for value in self.packets.iter().chain(&self.bytes).chain([&self.router]) {
+            counters.push(*value);
+        }
+        Some(counters)
+    }
+}

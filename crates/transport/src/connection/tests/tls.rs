@@ -1,0 +1,1 @@
+//! The same connections under TLS 1.3.
