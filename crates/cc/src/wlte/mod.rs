@@ -11,6 +11,8 @@ use crate::{LossRule, LossView, Verdict};
 
 /// With an OVER and a longer queue, losses are congestion from this multiple of their usual share.
 const SURGE: u64 = 3;
+/// … and not below this share: the first loss of all is no surge.
+const SURGE_LEAST_PPM: u64 = 20_000;
 /// With a longer queue alone, from this share.
 const HEAVY_PPM: u64 = 100_000;
 
@@ -29,7 +31,7 @@ impl LossRule for Wlte {
         // An OVER alone comes with every cut that VCP makes by itself, so it takes more losses than usual and a queue, too.
         let surge = view.recent_over
             && view.delayed
-            && view.loss_ppm > SURGE.saturating_mul(view.loss_before_ppm);
+            && view.loss_ppm > SURGE_LEAST_PPM.max(SURGE.saturating_mul(view.loss_before_ppm));
         let heavy = view.delayed && view.loss_ppm > HEAVY_PPM;
         if surge || heavy || view.unmarked {
             Verdict::Congestion

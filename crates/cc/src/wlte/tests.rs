@@ -23,10 +23,22 @@ fn each_sign_of_the_belt() {
     assert_eq!(belt.judge(&over), Verdict::Corruption, "an OVER alone");
     let surge = LossView {
         delayed: true,
-        loss_ppm: 3001,
+        loss_ppm: 30_001,
+        loss_before_ppm: 10_000,
         ..over
     };
     assert_eq!(belt.judge(&surge), Verdict::Congestion);
+    let first_loss = LossView {
+        loss_ppm: 500,
+        loss_before_ppm: 0,
+        ..surge
+    };
+    assert_eq!(belt.judge(&first_loss), Verdict::Corruption);
+    let as_ever = LossView {
+        loss_ppm: 30_000,
+        ..surge
+    };
+    assert_eq!(belt.judge(&as_ever), Verdict::Corruption);
     let heavy = LossView {
         delayed: true,
         loss_ppm: 100_001,

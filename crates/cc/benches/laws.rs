@@ -1,0 +1,128 @@
+//! What the laws cost per packet and per acknowledgement.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use pathmark_cc::{
+    Acked, Algorithm, Arrival, Carried, Duration, Feedback, Instant, Limit, LinkAlgorithm,
+    PacketState, Sent, VcpCarried, VcpCode, VcpFeedback,
+};
+
+const RTT: Duration = Duration::from_millis(100);
+const GAP: Duration = Duration::from_micros(120);
+
+/// A port at full load, one packet in and one out per 120 µs. What is measured is the pair, and the mark alone.
+fn ports(c: &mut Criterion) {
+    let mut group = c.benchmark_group("port");
+    for name in ["vcp", "vcp+bise", "vcp+bise[marking=lottery]"] {
+        let mut port = LinkAlgorithm::parse(name)
+            .expect("a known name")
+            .controller(Instant::ZERO, 12_500_000, 1);
+        let packet = |number: u32| Arrival {
+            bytes: 1500,
+            flow_hash: number.wrapping_mul(0x9E37_79B1),
+            carried: Carried::Vcp(VcpCarried {
+                code: VcpCode::Low,
+                min_rtt: Some(RTT),
+                bise: true,
+                carries_r: true,
+            }),
+        };
+        let mut now = Instant::ZERO;
+        let mut number = 0u32;
+        group.bench_function(format!("{name}: arrival and mark"), |b| {
+            b.iter(|| {
+                now += GAP;
+                number += 1;
+                if port.deadline().is_some_and(|due| due <= now) {
+                    port.on_timer(now, 3000);
+                }
+                let packet = packet(number & 63);
+                port.on_arrival(now, &packet, 3000);
+                black_box(port.on_departure(now, &packet, 3000))
+            });
+        });
+        let packet = packet(1);
+        group.bench_function(format!("{name}: mark"), |b| {
+            b.iter(|| black_box(port.on_departure(now, black_box(&packet), 3000)));
+        });
+    }
+    group.finish();
+}
+
+/// A sender in congestion avoidance, or under a mix of LOW and HIGH, two packets per acknowledgement.
+fn senders(c: &mut Criterion) {
+    let mut group = c.benchmark_group("sender");
+    for &name in Algorithm::NAMES {
+        let algorithm = Algorithm::parse(&format!("{name}[iw=1000]")).expect("a known name");
+        let mut sender = algorithm.controller(Instant::ZERO, 1472);
+        let mut now = Instant::ZERO;
+        let mut number = 0u64;
+        let acked = |number: u64, srtt: Duration| Acked {
+            bytes: 2944,
+            packets: 2,
+            largest: number,
+            sent_at: Instant::ZERO,
+            state: PacketState::default(),
+            rtt: Some(srtt),
+            srtt,
+            min_rtt: RTT,
+            in_flight_before: 1_000_000,
+            window_limited: true,
+        };
+        let codes = |low: u64| {
+            Feedback::Vcp(VcpFeedback {
+                packets: [0, low, 2 - low, 0],
+                bytes: [0, low * 1472, (2 - low) * 1472, 0],
+                sum_r: low * 300,
+                t_rho: Duration::from_millis(250),
+                hops: 1,
+                bise: true,
+                ..VcpFeedback::default()
+            })
+        };
+        // Out of slow start.
+        sender.on_congestion_experienced(now, Instant::ZERO, 0);
+        let explicit = algorithm.carrier().is_some();
+        group.bench_function(format!("{name}: acknowledgement"), |b| {
+            b.iter(|| {
+                now += GAP;
+                number += 2;
+                // The smoothed RTT wanders a little, as it does.
+                let srtt = RTT + Duration::from_micros(number % 800);
+                let acked = acked(number, srtt);
+                if explicit {
+                    sender.on_feedback(now, &codes((number >> 1) & 1), &acked);
+                }
+                sender.on_ack(now, &acked);
+                if sender.window() > 100_000_000 {
+                    sender.on_persistent_congestion(now);
+                }
+                black_box(sender.window())
+            });
+        });
+        group.bench_function(format!("{name}: send"), |b| {
+            b.iter(|| {
+                number += 1;
+                let sent = Sent {
+                    packet_number: number,
+                    bytes: 1472,
+                    in_flight: 1_000_000,
+                    limit: Limit::Window,
+                };
+                black_box(sender.on_sent(now, &sent));
+                black_box((sender.window(), sender.pacing_rate(), sender.request()))
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group! {
+    name = laws;
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1));
+    targets = ports, senders
+}
+criterion_main!(laws);

@@ -1,0 +1,485 @@
+//! A flow: a sender with a real controller, a receiver with VCP's counters.
+
+use std::collections::VecDeque;
+
+use pathmark_cc::{
+    Acked, Algorithm, Controller, Duration, Feedback, Instant, Limit, Lost, PacketState, Sent,
+    VcpCarried, VcpCode, VcpFeedback,
+};
+
+use super::hop::{Packet, Shim};
+use super::{APP_BYTES, IP_BYTES, MTU};
+
+#[derive(Clone, Debug)]
+pub(crate) struct FlowConfig {
+    pub(crate) algorithm: &'static str,
+    pub(crate) start: Duration,
+    pub(crate) rtt: Duration,
+    /// Application bytes; `None`: without end.
+    pub(crate) bytes: Option<u64>,
+    /// A constant rate in bytes per second that listens to nothing (UDP).
+    pub(crate) constant: Option<u64>,
+    /// IP bytes of a full packet.
+    pub(crate) packet: u32,
+}
+
+impl FlowConfig {
+    pub(crate) fn new(algorithm: &'static str, rtt_ms: u64) -> Self {
+        Self {
+            algorithm,
+            start: Duration::ZERO,
+            rtt: Duration::from_millis(rtt_ms),
+            bytes: None,
+            constant: None,
+            packet: IP_BYTES,
+        }
+    }
+
+    pub(crate) fn bytes(self, bytes: u64) -> Self {
+        Self {
+            bytes: Some(bytes),
+            ..self
+        }
+    }
+
+    pub(crate) fn start(self, start: Duration) -> Self {
+        Self { start, ..self }
+    }
+
+    pub(crate) fn packet(self, packet: u32) -> Self {
+        Self { packet, ..self }
+    }
+
+    /// UDP at a constant rate in Mbit/s.
+    pub(crate) fn udp(mbit: f64, rtt_ms: u64) -> Self {
+        Self {
+            constant: Some((mbit * 125_000.0) as u64),
+            ..Self::new("newreno", rtt_ms)
+        }
+    }
+
+    pub(crate) fn start_at(&self) -> Instant {
+        Instant::ZERO + self.start
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    number: u64,
+    sent_at: Instant,
+    bytes: u64,
+    state: PacketState,
+    acked: bool,
+}
+
+/// What an ACK packet says: ranges as a list of newly arrived numbers, and the counters.
+#[derive(Debug)]
+pub(crate) struct Ack {
+    arrived: Vec<u64>,
+    counters: VcpFeedback,
+    order: u64,
+}
+
+#[derive(Debug, Default)]
+struct Receiver {
+    pending: Vec<u64>,
+    counters: VcpFeedback,
+    acks: u64,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Flow {
+    index: usize,
+    config: FlowConfig,
+    controller: Box<dyn Controller>,
+    carries: bool,
+    mtu: u64,
+    app_bytes: u64,
+    to_send: u64,
+    next_number: u64,
+    outstanding: VecDeque<Outstanding>,
+    in_flight: u64,
+    srtt: Option<Duration>,
+    rttvar: Duration,
+    min_rtt: Duration,
+    next_send: Instant,
+    wake: u64,
+    window_limited: bool,
+    app_limited: bool,
+    last_counters: VcpFeedback,
+    last_order: u64,
+    last_ack: Instant,
+    probe_armed: u64,
+    probe_backoff: u32,
+    receiver: Receiver,
+    completed: Option<Duration>,
+    started: bool,
+    pub(crate) lost: u64,
+    pub(crate) delivered_slots: Vec<u64>,
+}
+
+impl Flow {
+    pub(crate) fn new(index: usize, config: &FlowConfig) -> Self {
+        let algorithm = Algorithm::parse(config.algorithm).expect("a known algorithm");
+        let mtu = MTU - (IP_BYTES - config.packet) as u16;
+        let app_bytes = APP_BYTES - u64::from(IP_BYTES - config.packet);
+        Self {
+            index,
+            carries: algorithm.carrier().is_some() && config.constant.is_none(),
+            controller: algorithm.controller(config.start_at() + config.rtt, mtu),
+            mtu: u64::from(mtu),
+            app_bytes,
+            to_send: config
+                .bytes
+                .map_or(u64::MAX, |bytes| bytes.div_ceil(app_bytes)),
+            config: config.clone(),
+            next_number: 0,
+            outstanding: VecDeque::new(),
+            in_flight: 0,
+            srtt: None,
+            rttvar: Duration::ZERO,
+            min_rtt: Duration::MAX,
+            next_send: Instant::ZERO,
+            wake: 0,
+            window_limited: false,
+            app_limited: false,
+            last_counters: VcpFeedback::default(),
+            last_order: 0,
+            last_ack: Instant::ZERO,
+            probe_armed: 0,
+            probe_backoff: 0,
+            receiver: Receiver::default(),
+            completed: None,
+            started: false,
+            lost: 0,
+            delivered_slots: Vec::new(),
+        }
+    }
+
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.started = true;
+        self.next_send = now;
+        self.last_ack = now;
+        // The handshake gave the first sample.
+        self.srtt = Some(self.config.rtt);
+        self.rttvar = self.config.rtt / 2;
+    }
+
+    pub(crate) fn is_finite(&self) -> bool {
+        self.config.bytes.is_some()
+    }
+
+    pub(crate) fn completed(&self) -> Option<Duration> {
+        self.completed
+    }
+
+    pub(crate) fn forward_delay(&self) -> Duration {
+        self.config.rtt / 2
+    }
+
+    pub(crate) fn return_delay(&self) -> Duration {
+        self.config.rtt - self.config.rtt / 2
+    }
+
+    // --- Sender ------------------------------------------------------------------------------------------------------
+
+    /// Bytes that the pacer lets go at once after a pause.
+    fn burst(&self, rate: u64) -> Duration {
+        let bytes = (rate / 500).clamp(2 * self.mtu, 16 * self.mtu);
+        Duration::from_nanos(bytes * 1_000_000_000 / rate.max(1))
+    }
+
+    pub(crate) fn poll_send(&mut self, now: Instant) -> Option<Packet> {
+        if !self.started {
+            return None;
+        }
+        if let Some(rate) = self.config.constant {
+            if self.next_send > now {
+                return None;
+            }
+            self.next_send +=
+                Duration::from_nanos(u64::from(self.config.packet) * 1_000_000_000 / rate);
+            return Some(self.packet(now));
+        }
+        if self.to_send == 0 {
+            self.app_limited = true;
+            return None;
+        }
+        if self.in_flight + self.mtu > self.controller.window() {
+            self.window_limited = true;
+            return None;
+        }
+        if let Some(rate) = self.controller.pacing_rate() {
+            let earliest = now - self.burst(rate);
+            if self.next_send < earliest {
+                self.next_send = earliest;
+            }
+            if self.next_send > now {
+                self.window_limited = true;
+                return None;
+            }
+            self.next_send += Duration::from_nanos(self.mtu * 1_000_000_000 / rate.max(1));
+        }
+        self.to_send -= u64::from(self.to_send != u64::MAX);
+        Some(self.packet(now))
+    }
+
+    fn packet(&mut self, now: Instant) -> Packet {
+        let number = self.next_number;
+        self.next_number += 1;
+        if self.config.constant.is_none() {
+            self.in_flight += self.mtu;
+            let state = self.controller.on_sent(
+                now,
+                &Sent {
+                    packet_number: number,
+                    bytes: self.mtu,
+                    in_flight: self.in_flight,
+                    limit: Limit::Window,
+                },
+            );
+            self.outstanding.push_back(Outstanding {
+                number,
+                sent_at: now,
+                bytes: self.mtu,
+                state,
+                acked: false,
+            });
+        }
+        let request = self.controller.request();
+        Packet {
+            flow: self.index,
+            number,
+            bytes: self.config.packet,
+            shim: self.carries.then(|| Shim {
+                carried: VcpCarried {
+                    code: VcpCode::Low,
+                    min_rtt: request.min_rtt,
+                    bise: request.bise,
+                    carries_r: true,
+                },
+                ..Shim::default()
+            }),
+        }
+    }
+
+    pub(crate) fn wake_at(&mut self, now: Instant) -> Option<(Instant, u64)> {
+        (self.started && self.next_send > now && self.to_send > 0).then(|| {
+            self.wake += 1;
+            (self.next_send, self.wake)
+        })
+    }
+
+    pub(crate) fn is_current_wake(&self, generation: u64) -> bool {
+        self.wake == generation
+    }
+
+    pub(crate) fn probe_at(&mut self, now: Instant) -> Option<(Instant, u64)> {
+        if self.outstanding.is_empty() {
+            return None;
+        }
+        self.probe_armed += 1;
+        let srtt = self.srtt?;
+        let timeout =
+            (srtt + 4 * self.rttvar.max(Duration::from_millis(1)) + Duration::from_millis(25))
+                * (1 << self.probe_backoff.min(6));
+        Some((now + timeout, self.probe_armed))
+    }
+
+    pub(crate) fn on_probe_timer(&mut self, now: Instant, armed: u64) -> Option<Packet> {
+        if armed != self.probe_armed || self.outstanding.is_empty() {
+            return None;
+        }
+        self.probe_backoff += 1;
+        self.controller.on_probe_timeout(now);
+        Some(self.packet(now))
+    }
+
+    pub(crate) fn on_ack(&mut self, now: Instant, ack: &Ack) {
+        let in_flight_before = self.in_flight;
+        let (mut bytes, mut packets, mut newest) = (0, 0, None::<Outstanding>);
+        let mut fresh = false;
+        for number in &ack.arrived {
+            let at = self
+                .outstanding
+                .binary_search_by_key(number, |packet| packet.number);
+            let Ok(at) = at else { continue };
+            let packet = &mut self.outstanding[at];
+            if packet.acked {
+                continue;
+            }
+            packet.acked = true;
+            bytes += packet.bytes;
+            packets += 1;
+            if newest.is_none_or(|newest| packet.number > newest.number) {
+                newest = Some(*packet);
+                fresh = true;
+            }
+        }
+        let Some(newest) = newest else { return };
+        self.in_flight -= bytes;
+        self.last_ack = now;
+        self.probe_backoff = 0;
+        let rtt = now - newest.sent_at;
+        if fresh {
+            self.min_rtt = self.min_rtt.min(rtt);
+            let srtt = self.srtt.unwrap_or(rtt);
+            let off = srtt.abs_diff(rtt);
+            self.rttvar = (3 * self.rttvar + off) / 4;
+            self.srtt = Some((7 * srtt + rtt) / 8);
+        }
+        let srtt = self.srtt.unwrap_or(rtt);
+        let acked = Acked {
+            bytes,
+            packets,
+            largest: newest.number,
+            sent_at: newest.sent_at,
+            state: newest.state,
+            rtt: Some(rtt),
+            srtt,
+            min_rtt: self.min_rtt,
+            in_flight_before,
+            window_limited: self.window_limited && !self.app_limited,
+        };
+        if self.carries && ack.order > self.last_order {
+            self.last_order = ack.order;
+            let feedback = difference(&self.last_counters, &ack.counters);
+            self.last_counters = ack.counters;
+            if feedback.packets != [0; 4] {
+                self.controller
+                    .on_feedback(now, &Feedback::Vcp(feedback), &acked);
+            }
+        }
+        self.window_limited = false;
+        self.controller.on_ack(now, &acked);
+        self.find_losses(now, newest.number, srtt);
+    }
+
+    fn find_losses(&mut self, now: Instant, largest: u64, srtt: Duration) {
+        let in_flight_before = self.in_flight;
+        let (mut bytes, mut packets, mut newest) = (0, 0, None);
+        while let Some(first) = self.outstanding.front().copied() {
+            if first.acked {
+                self.outstanding.pop_front();
+            } else if first.number + 3 <= largest {
+                self.outstanding.pop_front();
+                bytes += first.bytes;
+                packets += 1;
+                newest = Some(first);
+            } else {
+                break;
+            }
+        }
+        let Some(newest) = newest else { return };
+        self.in_flight -= bytes;
+        self.lost += packets;
+        if self.to_send != u64::MAX {
+            self.to_send += packets;
+            self.app_limited = false;
+        }
+        self.controller.on_loss(
+            now,
+            &Lost {
+                bytes,
+                packets,
+                largest: newest.number,
+                sent_at: newest.sent_at,
+                state: newest.state,
+                last_sent: self.next_number - 1,
+                srtt,
+                min_rtt: self.min_rtt,
+                in_flight_before,
+            },
+        );
+    }
+
+    // --- Receiver ----------------------------------------------------------------------------------------------------
+
+    /// Counts a packet; `Some` asks for an ACK timer.
+    pub(crate) fn deliver(&mut self, now: Instant, packet: &Packet) -> Option<Duration> {
+        let receiver = &mut self.receiver;
+        receiver.bytes += self.app_bytes;
+        let slot = (now.as_nanos() / 100_000_000) as usize;
+        if self.delivered_slots.len() <= slot {
+            self.delivered_slots.resize(slot + 1, 0);
+        }
+        self.delivered_slots[slot] += self.app_bytes;
+        if self.completed.is_none() && self.config.bytes.is_some_and(|all| receiver.bytes >= all) {
+            self.completed = Some(now - self.config.start_at());
+        }
+        if self.config.constant.is_some() {
+            return None;
+        }
+        if let Some(shim) = packet.shim {
+            let code = if shim.hops == 0 {
+                VcpCode::None
+            } else {
+                shim.carried.code
+            };
+            let counters = &mut receiver.counters;
+            counters.packets[code as usize] += 1;
+            counters.bytes[code as usize] += self.mtu;
+            if code == VcpCode::Low {
+                counters.sum_r += match shim.r {
+                    None | Some(u16::MAX) => 65_536,
+                    Some(r) => u64::from(r),
+                };
+            }
+            counters.t_rho = shim.t_rho;
+            counters.hops = shim.hops;
+            counters.bise = shim.carried.bise;
+            counters.carried_r = shim.r.is_some();
+            counters.load_128 = shim.load_128;
+        }
+        receiver.pending.push(packet.number);
+        (receiver.pending.len() == 1).then_some(Duration::from_millis(10))
+    }
+
+    pub(crate) fn acks_sent(&self) -> u64 {
+        self.receiver.acks
+    }
+
+    pub(crate) fn make_ack(&mut self, _now: Instant, force: bool) -> Option<Box<Ack>> {
+        let receiver = &mut self.receiver;
+        let enough = receiver.pending.len() >= 2 || (force && !receiver.pending.is_empty());
+        if !enough {
+            return None;
+        }
+        receiver.acks += 1;
+        Some(Box::new(Ack {
+            arrived: std::mem::take(&mut receiver.pending),
+            counters: receiver.counters,
+            order: receiver.acks,
+        }))
+    }
+
+    // --- Results -----------------------------------------------------------------------------------------------------
+
+    /// Application bytes that arrived.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.receiver.bytes
+    }
+
+    /// Mean goodput in Mbit/s from `from` to `to` seconds.
+    pub(crate) fn goodput(&self, from: f64, to: f64) -> f64 {
+        let (a, b) = ((from * 10.0) as usize, (to * 10.0) as usize);
+        let b = b.min(self.delivered_slots.len());
+        let bytes: u64 = self.delivered_slots[a.min(b)..b].iter().sum();
+        bytes as f64 * 8.0 / 1e6 / (to - from)
+    }
+
+    pub(crate) fn controller(&self) -> &dyn Controller {
+        &*self.controller
+    }
+}
+
+fn difference(older: &VcpFeedback, newer: &VcpFeedback) -> VcpFeedback {
+    let mut feedback = *newer;
+    for code in 0..4 {
+        feedback.packets[code] -= older.packets[code];
+        feedback.bytes[code] -= older.bytes[code];
+    }
+    feedback.sum_r -= older.sum_r;
+    feedback
+}
