@@ -126,7 +126,13 @@ fn transfer(style: Style, lose_every: usize) -> usize {
             deliver(&mut client, now, w.written());
             server.on_acked(&sent);
         }
-        let keep = if written < TOTAL { FLIGHT - BATCH } else { 0 };
+        // A sender that is held up waits for what is in flight.
+        let idle = lens == [0; BATCH];
+        let keep = match (written < TOTAL, idle) {
+            (true, false) => FLIGHT - BATCH,
+            (true, true) => flight.len().saturating_sub(BATCH),
+            (false, _) => 0,
+        };
         while flight.len() > keep {
             match flight.pop_front() {
                 Some((sent, true)) => client.on_lost(&sent),
