@@ -4,7 +4,8 @@ use super::{Dir, StreamId};
 
 /// Something that an application may be waiting for.
 ///
-/// At most one event of a kind is pending per stream, so the queue is bounded by the number of streams.
+/// An event comes again only after the application was told to wait again, so a driver that takes events before it calls
+/// finds the queue bounded by the number of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamEvent {

@@ -25,12 +25,16 @@ const SAMPLE_FRACTION: u64 = 64;
 /// keeps delivery in order waiting.
 const CONSUMED_ROUNDS: usize = 4;
 
+/// Shortest round: over shorter paths, what must be covered is the time until the application is scheduled.
+const LEAST_ROUND: Duration = Duration::from_millis(2);
+
 /// Before the first RTT sample: RFC 9002 §6.2.2.
 const INITIAL_RTT: Duration = Duration::from_millis(333);
 
 /// More data than was promised: FLOW_CONTROL_ERROR.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LimitExceeded;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("more data than was promised")]
+pub struct CreditExceeded;
 
 /// What the peer allows us to send.
 #[derive(Clone, Copy, Debug, Default)]
@@ -154,16 +158,16 @@ impl ReceiveWindow {
     /// The highest offset seen moved up by `bytes`.
     ///
     /// # Errors
-    /// [`LimitExceeded`] if that is beyond what was promised; nothing is counted then.
+    /// [`CreditExceeded`] if that is beyond what was promised; nothing is counted then.
     pub fn on_received(
         &mut self,
         now: Instant,
         rtt: Option<Duration>,
         bytes: u64,
-    ) -> Result<(), LimitExceeded> {
+    ) -> Result<(), CreditExceeded> {
         let received = self.received.saturating_add(bytes);
         if received > self.promised {
-            return Err(LimitExceeded);
+            return Err(CreditExceeded);
         }
         self.received = received;
         if received >= self.next_sample {
@@ -211,7 +215,7 @@ impl ReceiveWindow {
     }
 
     fn grow(&mut self, now: Instant, rtt: Option<Duration>) {
-        let rtt = rtt.unwrap_or(INITIAL_RTT);
+        let rtt = rtt.unwrap_or(INITIAL_RTT).max(LEAST_ROUND);
         let bytes = self.rate.sample(now, rtt, self.received, self.consumed);
         let factor = if self.rate.speeds_up() {
             SPEEDING_UP
@@ -245,7 +249,7 @@ impl Rate {
     /// The most that was received *and* taken by the application in a round trip so far. An application that does not
     /// read makes no window grow.
     fn sample(&mut self, now: Instant, rtt: Duration, received: u64, consumed: u64) -> u64 {
-        let rtt = nanos(rtt).max(1);
+        let rtt = nanos(rtt);
         let elapsed = nanos(now - self.since);
         if elapsed >= rtt {
             self.previous = scale(received.saturating_sub(self.received), rtt, elapsed);

@@ -3,8 +3,9 @@
 use crate::wire::StreamId;
 
 /// A stream beyond the limit: STREAM_LIMIT_ERROR.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LimitExceeded;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("more streams than were allowed")]
+pub struct StreamLimitExceeded;
 
 /// Streams of one direction that this side opens.
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,10 +106,10 @@ impl RemoteStreams {
     /// The peer used `index`. Returns the indices that this opens: all up to it (RFC 9000 §2.1).
     ///
     /// # Errors
-    /// [`LimitExceeded`] if the index is not below the limit.
-    pub fn on_index(&mut self, index: u64) -> Result<core::ops::Range<u64>, LimitExceeded> {
+    /// [`StreamLimitExceeded`] if the index is not below the limit.
+    pub fn on_index(&mut self, index: u64) -> Result<core::ops::Range<u64>, StreamLimitExceeded> {
         if index >= self.promised {
-            return Err(LimitExceeded);
+            return Err(StreamLimitExceeded);
         }
         let first = self.opened;
         self.opened = first.max(index + 1);
@@ -194,7 +195,7 @@ mod tests {
         let mut remote = RemoteStreams::new(8);
         assert_eq!(remote.on_index(2), Ok(0..3));
         assert_eq!(remote.on_index(1), Ok(3..3));
-        assert_eq!(remote.on_index(8), Err(LimitExceeded));
+        assert_eq!(remote.on_index(8), Err(StreamLimitExceeded));
         assert_eq!(remote.on_index(7), Ok(3..8));
         assert_eq!((0..9).map_while(|_| remote.accept()).count(), 8);
         assert_eq!(remote.open(), 8);
@@ -226,6 +227,9 @@ mod tests {
     fn ids_end_at_two_to_the_sixty() {
         let mut remote = RemoteStreams::new(u64::MAX);
         assert_eq!(remote.announce(), StreamId::MAX_STREAMS);
-        assert_eq!(remote.on_index(StreamId::MAX_STREAMS), Err(LimitExceeded));
+        assert_eq!(
+            remote.on_index(StreamId::MAX_STREAMS),
+            Err(StreamLimitExceeded)
+        );
     }
 }

@@ -42,8 +42,8 @@ pub use crate::wire::{Dir, Side, StreamId};
 pub use config::{PeerLimits, StreamsConfig};
 pub use error::{ClosedStream, FinishError, OpenError, ReadError, WriteError};
 pub use event::StreamEvent;
-pub use flow::{ReceiveWindow, SendCredit};
-pub use limits::{LocalStreams, RemoteStreams};
+pub use flow::{CreditExceeded, ReceiveWindow, SendCredit};
+pub use limits::{LocalStreams, RemoteStreams, StreamLimitExceeded};
 pub use reassembly::Reassembly;
 pub use recv::{RecvError, RecvPart, RecvState};
 pub use schedule::Schedule;
@@ -127,7 +127,9 @@ impl Streams {
         ] {
             self.on_max_streams(dir, max);
         }
-        let ids: Vec<StreamId> = self.records.keys().copied().collect();
+        let mut ids: Vec<StreamId> = self.records.keys().copied().collect();
+        // A map's order differs from machine to machine; that of events must not.
+        ids.sort_unstable();
         for id in ids {
             self.raise_stream(id, self.initial_credit(id));
         }

@@ -25,9 +25,6 @@ const WORDS: usize = (BLOCK / 64) as usize;
 /// Least capacity of a block, bytes.
 const FIRST_CAPACITY: usize = 1024;
 
-/// A stream of which so many bytes were read is a bulk transfer: its blocks are made in full at once.
-const SMALL: u64 = 2 * BLOCK;
-
 /// Places for blocks that a stream keeps when nothing is buffered.
 const KEPT_PLACES: usize = 8;
 
@@ -53,6 +50,10 @@ pub struct Reassembly {
     base: u64,
     frontier: u64,
     highest: u64,
+    /// `base` when the buffer was empty last, and how much went through it between the two times before: bulk transfers get
+    /// their blocks in full, streams of short messages small ones.
+    empty_at: u64,
+    last_burst: u64,
 }
 
 impl Reassembly {
@@ -129,10 +130,15 @@ impl Reassembly {
         let Some(place) = self.blocks.get_mut(slot) else {
             return;
         };
+        let burst = self.last_burst.max(at - self.empty_at);
         let base = self.base;
         let block = place.get_or_insert_with(|| {
             let skip = index(base.saturating_sub(at - within as u64));
-            Block::new(skip, within, data.len(), base > SMALL)
+            Block::new(
+                skip,
+                (within + data.len()).saturating_sub(skip),
+                index(burst),
+            )
         });
         block.write(within, data);
         if !in_order {
@@ -207,7 +213,8 @@ impl Reassembly {
             base: self.highest,
             frontier: self.highest,
             highest: self.highest,
-            blocks: VecDeque::new(),
+            empty_at: self.highest,
+            ..Self::default()
         };
     }
 
@@ -219,6 +226,8 @@ impl Reassembly {
             self.blocks.clear();
             self.blocks.shrink_to(KEPT_PLACES);
             self.first = self.base / BLOCK;
+            self.last_burst = self.base - self.empty_at;
+            self.empty_at = self.base;
         } else if self.base / BLOCK > self.first {
             self.blocks.pop_front();
             self.first += 1;
@@ -227,19 +236,14 @@ impl Reassembly {
 }
 
 impl Block {
-    /// A block for `len` bytes at `within`, of which `busy` says whether more will soon follow.
-    /// Nothing will be written before `skip`.
-    fn new(skip: usize, within: usize, len: usize, busy: bool) -> Self {
+    /// A block in which nothing will be written before `skip`, `needed` bytes will be now and perhaps `likely` bytes later.
+    fn new(skip: usize, needed: usize, likely: usize) -> Self {
         let space = index(BLOCK) - skip;
-        let needed = (within + len).saturating_sub(skip);
-        let capacity = if busy {
-            space
-        } else {
-            needed
-                .next_power_of_two()
-                .clamp(FIRST_CAPACITY, index(BLOCK))
-                .min(space)
-        };
+        let wanted = needed.max(likely.min(index(BLOCK)));
+        let capacity = wanted
+            .next_power_of_two()
+            .clamp(FIRST_CAPACITY, index(BLOCK))
+            .min(space);
         Self {
             skip,
             data: BytesMut::with_capacity(capacity),

@@ -260,7 +260,7 @@ impl SendPart {
     }
 
     /// Passes the bytes of a piece to `put`, in order.
-    pub fn read(&self, range: Range<u64>, put: impl FnMut(&[u8])) {
+    pub fn read(&mut self, range: Range<u64>, put: impl FnMut(&[u8])) {
         self.buffer.read(range, put);
     }
 

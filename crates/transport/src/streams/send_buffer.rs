@@ -49,6 +49,8 @@ pub struct SendBuffer {
     acked: RangeSet,
     /// Declared lost and not sent again since; disjoint from `acked`.
     lost: RangeSet,
+    /// Where in `chunks` the last read ended: almost always the next one goes on from there.
+    cursor: usize,
 }
 
 impl SendBuffer {
@@ -160,10 +162,11 @@ impl SendBuffer {
 
     /// Passes the bytes of `range` to `put`, piece by piece in order. The range must have been taken and
     /// not been acknowledged since.
-    pub fn read(&self, range: Range<u64>, mut put: impl FnMut(&[u8])) {
+    pub fn read(&mut self, range: Range<u64>, mut put: impl FnMut(&[u8])) {
         let mut at = range.start;
-        let mut i = self.chunks.partition_point(|chunk| chunk.end <= at);
+        let mut i = self.chunk_at(at);
         while at < range.end {
+            self.cursor = i;
             let (start, data) = match self.chunks.get(i) {
                 Some(chunk) => (chunk.start, &chunk.data[..]),
                 None => (self.end - self.tail.len() as u64, &self.tail[..]),
@@ -181,6 +184,21 @@ impl SendBuffer {
                 }
             }
             i += 1;
+        }
+    }
+
+    /// Position of the chunk that holds offset `at`; the number of chunks if the tail does.
+    fn chunk_at(&self, at: u64) -> usize {
+        let holds = |i: usize| match (self.chunks.get(i), i.checked_sub(1)) {
+            (Some(chunk), _) => chunk.start <= at && at < chunk.end,
+            (None, Some(last)) => self.chunks.get(last).is_some_and(|chunk| chunk.end <= at),
+            (None, None) => true,
+        };
+        let next = self.cursor.saturating_add(1);
+        match (holds(self.cursor), holds(next)) {
+            (true, _) => self.cursor,
+            (false, true) => next,
+            _ => self.chunks.partition_point(|chunk| chunk.end <= at),
         }
     }
 
@@ -241,6 +259,7 @@ impl SendBuffer {
             .is_some_and(|chunk| chunk.end <= self.base)
         {
             self.chunks.pop_front();
+            self.cursor = self.cursor.saturating_sub(1);
         }
         if self.base == self.end {
             // At rest a stream holds no memory.

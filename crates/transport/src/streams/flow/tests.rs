@@ -23,7 +23,7 @@ fn more_than_promised_is_refused() {
     assert_eq!(window.on_received(Instant::ZERO, None, 1000), Ok(()));
     assert_eq!(
         window.on_received(Instant::ZERO, None, 1),
-        Err(LimitExceeded)
+        Err(CreditExceeded)
     );
     assert!(!window.update_due());
     window.on_consumed(1000);

@@ -171,6 +171,24 @@ fn a_small_stream_has_a_small_block_and_none_at_rest() {
 }
 
 #[test]
+fn a_long_stream_of_short_messages_has_small_blocks() {
+    let mut buffer = Reassembly::default();
+    for at in (0..1_000_000).step_by(100) {
+        buffer.insert(at, &patterns(at, 100));
+        assert!(buffer.memory() <= 2048, "{} at {at}", buffer.memory());
+        assert_eq!(drain(&mut buffer, at), at + 100);
+    }
+    // A bulk transfer has its blocks in full, and small ones again after it.
+    buffer.insert(1_000_000, &patterns(1_000_000, 40_000));
+    drain(&mut buffer, 1_000_000);
+    buffer.insert(1_040_000, &patterns(1_040_000, 1_000));
+    assert!(buffer.memory() >= 8_000);
+    drain(&mut buffer, 1_040_000);
+    buffer.insert(1_041_000, &patterns(1_041_000, 1_000));
+    assert!(buffer.memory() <= 4096);
+}
+
+#[test]
 fn the_last_offset_does_not_overflow() {
     let mut buffer = Reassembly::default();
     buffer.insert(u64::MAX - 1, b"");

@@ -38,7 +38,7 @@ enum Byte {
     Acked,
 }
 
-fn contents(buffer: &SendBuffer, range: Range<u64>) -> Vec<u8> {
+fn contents(buffer: &mut SendBuffer, range: Range<u64>) -> Vec<u8> {
     let mut bytes = Vec::new();
     buffer.read(range, |piece| bytes.extend_from_slice(piece));
     bytes
@@ -81,7 +81,7 @@ proptest! {
                     let expected = first.map(|first| first as u64..data.len().min(first + max as usize) as u64);
                     prop_assert_eq!(&taken, &expected);
                     if let Some(range) = taken {
-                        prop_assert_eq!(contents(&buffer, range.clone()), &data[range.start as usize..range.end as usize]);
+                        prop_assert_eq!(contents(&mut buffer, range.clone()), &data[range.start as usize..range.end as usize]);
                         set(&mut states, &range, Byte::InFlight);
                         packets.push(range);
                     }
@@ -95,7 +95,7 @@ proptest! {
                     let taken = buffer.take_lost(max);
                     prop_assert_eq!(&taken, &expected);
                     if let Some(range) = taken {
-                        prop_assert_eq!(contents(&buffer, range.clone()), &data[range.start as usize..range.end as usize]);
+                        prop_assert_eq!(contents(&mut buffer, range.clone()), &data[range.start as usize..range.end as usize]);
                         set(&mut states, &range, Byte::InFlight);
                         packets.push(range);
                     }
@@ -134,7 +134,7 @@ proptest! {
         // All that is not acknowledged can still be read.
         for (at, state) in states.iter().enumerate() {
             if *state != Byte::Acked {
-                prop_assert_eq!(contents(&buffer, at as u64..at as u64 + 1), &data[at..=at]);
+                prop_assert_eq!(contents(&mut buffer, at as u64..at as u64 + 1), &data[at..=at]);
             }
         }
     }
@@ -152,7 +152,7 @@ fn bytes_are_kept_not_copied() {
     assert_eq!(buffer.chunks[0].data.as_ptr(), data.as_ptr());
     buffer.write(b"tail");
     assert_eq!(buffer.take_unsent(u64::MAX), Some(0..5004));
-    assert_eq!(contents(&buffer, 4998..5004), b"\x07\x07tail");
+    assert_eq!(contents(&mut buffer, 4998..5004), b"\x07\x07tail");
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_hole_pins_its_block_only() {
     assert!(held(&buffer) <= 2 * BLOCK, "{}", held(&buffer));
     buffer.on_lost(packets[0].clone());
     assert_eq!(buffer.take_lost(5000), Some(0..1200));
-    assert_eq!(contents(&buffer, 0..1200), [1; 1200]);
+    assert_eq!(contents(&mut buffer, 0..1200), [1; 1200]);
     buffer.on_acked(0..1200);
     assert!(buffer.all_acked());
     assert_eq!(held(&buffer), 0);

@@ -156,13 +156,11 @@ fn run(
         let now = Instant::from_micros(tick * 500);
         for (end, application) in ends.iter_mut().zip(&mut applications) {
             application.drive(end, &mut dice);
-            let bound =
-                usize::try_from(config.max_window).unwrap() * 9 / 8 + streams_at_once * 8192;
-            assert!(
-                end.receive_memory() <= bound,
-                "{} > {bound}",
-                end.receive_memory()
-            );
+            // A window, its presence bits, and one block with bits per stream.
+            let window = usize::try_from(config.max_window).unwrap();
+            let bound = (window + streams_at_once * (32 << 10)) * 9 / 8;
+            let memory = end.receive_memory();
+            assert!(memory <= bound, "{memory} > {bound}");
             assert!(end.open_streams() <= streams_at_once);
         }
         for side in [0, 1] {
