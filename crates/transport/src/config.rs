@@ -41,10 +41,8 @@ pub struct TransportConfig {
     pub max_idle_timeout: Option<Duration>,
     /// Say something after so long of silence, so that the connection outlives idle times. `None`: do not.
     pub keep_alive: Option<Duration>,
-    /// Largest datagram before path MTU discovery, bytes of UDP payload, shim included; at least 1200.
-    pub initial_mtu: u16,
-    /// Largest datagram that path MTU discovery tries, bytes of UDP payload, shim included. Not above
-    /// [`initial_mtu`](Self::initial_mtu): no discovery.
+    /// Largest datagram that path MTU discovery tries, bytes of UDP payload, shim included. Up to 1200, which
+    /// every path carries, there is no discovery.
     pub max_mtu: u16,
     /// Largest datagram that this side receives, bytes (`max_udp_payload_size`, RFC 9000 §18.2).
     pub max_udp_payload_size: u16,
@@ -71,7 +69,6 @@ impl TransportConfig {
             signals: Vec::new(),
             max_idle_timeout: Some(Duration::from_secs(30)),
             keep_alive: None,
-            initial_mtu: 1200,
             max_mtu: 1472,
             max_udp_payload_size: 65_527,
             ecn: true,

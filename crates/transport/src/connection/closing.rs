@@ -100,8 +100,7 @@ impl Connection {
         let last = SpaceId::ALL
             .into_iter()
             .zip(levels)
-            .filter(|(_, has)| *has)
-            .last()?
+            .rfind(|(_, has)| *has)?
             .0;
         let pad = self.keys.initial.is_some();
         for (space, has) in SpaceId::ALL.into_iter().zip(levels) {
@@ -148,7 +147,7 @@ impl Connection {
             let fits = missing.min(building.w.remaining());
             let _ = building.w.put_zeros(fits);
         }
-        self.finish_packet(now, open, contents, &mut building.w);
+        self.finish_packet(now, &open, contents, &mut building.w);
     }
 }
 

@@ -13,6 +13,9 @@ use crate::wire::packet::Protected;
 use crate::wire::{Frame, PacketType, SpaceId, TransportError, TransportErrorCode as Code};
 use crate::{Arrived, Instant};
 
+/// Events that may wait until tokens, of which a peer can send any number, are dropped.
+const MAX_EVENTS: usize = 64;
+
 /// What the frames of a packet amount to.
 #[derive(Clone, Copy, Debug, Default)]
 struct Summary {
@@ -123,7 +126,6 @@ impl Connection {
                     }
                     let difference = self.feedback.on_frame(at.opened.number, frame);
                     heard.feedback = heard.feedback.or(difference);
-                    self.stats.feedback_bad = self.feedback.bad();
                 }
                 frame => self.on_frame(now, at, frame)?,
             }
@@ -158,8 +160,11 @@ impl Connection {
                 self.streams.on_streams_blocked(frame.dir, frame.limit);
             }
             Frame::NewToken(token) => {
-                self.events
-                    .push_back(Event::NewToken(Bytes::copy_from_slice(token)));
+                // Whoever reads no events needs no tokens.
+                if self.events.len() < MAX_EVENTS {
+                    self.events
+                        .push_back(Event::NewToken(Bytes::copy_from_slice(token)));
+                }
             }
             Frame::NewConnectionId(frame) => {
                 let new = RemoteId {

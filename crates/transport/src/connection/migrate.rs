@@ -235,7 +235,7 @@ impl Connection {
             off_path: true,
             ..Contents::default()
         };
-        self.finish_packet(now, open, contents, &mut building.w)?;
+        self.finish_packet(now, &open, contents, &mut building.w)?;
         let len = building.len();
         if let Some(off) = &mut self.off_path {
             off.limit.on_sent(len as u64);
@@ -287,7 +287,7 @@ impl Connection {
             ecn,
             ..Contents::default()
         };
-        self.finish_packet(now, open, contents, &mut building.w)?;
+        self.finish_packet(now, &open, contents, &mut building.w)?;
         self.route.mtud.on_probe_sent(number, size);
         let len = building.len();
         self.on_datagram_sent(len);

@@ -47,6 +47,7 @@ mod transmit;
 #[cfg(test)]
 mod tests;
 
+use core::fmt;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -180,6 +181,16 @@ const fn of<T>(spaces: &mut [T; 3], space: SpaceId) -> &mut T {
     }
 }
 
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("side", &self.side)
+            .field("route", &self.route)
+            .field("close", &self.close)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Connection {
     /// Which end this is.
     #[must_use]
@@ -310,8 +321,12 @@ impl Connection {
 
     /// Counters so far.
     #[must_use]
-    pub const fn stats(&self) -> &Stats {
-        &self.stats
+    pub fn stats(&self) -> Stats {
+        Stats {
+            bytes_retransmitted: self.streams.retransmitted(),
+            feedback_bad: self.feedback.bad(),
+            ..self.stats.clone()
+        }
     }
 
     fn received(&self, space: SpaceId) -> &received::Received {

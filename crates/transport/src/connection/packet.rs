@@ -11,7 +11,7 @@ use crate::recovery::{Recovery, SentPacket};
 use crate::wire::packet::{Header, MIN_INITIAL_DATAGRAM, Started, TruncatedNumber};
 use crate::wire::{ConnectionId, Frame, SpaceId, Writer};
 use crate::{Ecn, Instant};
-use pathmark_cc::{PacketState, Sent};
+use pathmark_cc::{Feedback, PacketState, Sent};
 
 /// A datagram with less room than this gets no further packet.
 pub(super) const MIN_PACKET_ROOM: usize = 128;
@@ -133,7 +133,7 @@ impl Connection {
         }
         building.ecn = self.ecn_of(building);
         contents.ecn = building.ecn;
-        self.finish_packet(now, open, contents, &mut building.w)
+        self.finish_packet(now, &open, contents, &mut building.w)
             .is_some()
     }
 
@@ -281,12 +281,16 @@ impl Connection {
     /// ACK_FREQUENCY, when what is wanted has changed.
     fn write_ack_request(&mut self, now: Instant, w: &mut Writer<'_>, carried: &mut Carried) {
         let detector = self.recovery.space(SpaceId::Data);
+        let interval = match self.last_feedback {
+            Some(Feedback::Vcp(vcp)) if !vcp.t_rho.is_zero() => Some(vcp.t_rho),
+            _ => None,
+        };
         let mtu = u64::from(self.route.mtud.mtu().max(1));
         let window = self.route.controller.window() / mtu;
         let Some(frequency) = self.ack_request.poll(
             now,
             self.recovery.rtt().srtt(),
-            None,
+            interval,
             window,
             detector.reordering().packets(),
         ) else {
@@ -323,7 +327,7 @@ impl Connection {
     pub(super) fn finish_packet(
         &mut self,
         now: Instant,
-        open: Open,
+        open: &Open,
         contents: Contents,
         w: &mut Writer<'_>,
     ) -> Option<Range<usize>> {
@@ -337,7 +341,7 @@ impl Connection {
             self.fail(now, error);
             return None;
         }
-        self.record(now, &open, contents, range.len());
+        self.record(now, open, contents, range.len());
         Some(range)
     }
 

@@ -94,9 +94,9 @@ pub(super) fn local(
         initial_max_streams_bidi: streams.max_bidi_streams,
         initial_max_streams_uni: streams.max_uni_streams,
         ack_delay_exponent: ACK_DELAY_EXPONENT,
-        max_ack_delay: config.max_ack_delay,
+        max_ack_delay: config.max_ack_delay.min(MAX_ACK_DELAY),
         disable_active_migration: server.is_some() && !config.migration,
-        active_connection_id_limit: config.active_connection_id_limit.max(2),
+        active_connection_id_limit: config.active_connection_id_limit.clamp(2, 64),
         initial_source_connection_id: Some(source),
         retry_source_connection_id: server.and_then(|s| s.retry_source),
         min_ack_delay: Some(MIN_ACK_DELAY),
@@ -115,6 +115,10 @@ pub(super) fn local(
 
 /// The least delay of acknowledgements that a peer may ask of us (draft-ietf-quic-ack-frequency §3).
 pub(super) const MIN_ACK_DELAY: core::time::Duration = core::time::Duration::from_millis(1);
+
+/// What an acknowledgement may be delayed at most, less than 2^14 ms (RFC 9000 §18.2).
+pub(super) const MAX_ACK_DELAY: core::time::Duration =
+    core::time::Duration::from_millis((1 << 14) - 1);
 
 /// The peer's limits as the streams want them.
 pub(super) const fn peer_limits(peer: &TransportParameters) -> PeerLimits {

@@ -191,6 +191,7 @@ impl Connection {
     fn assemble(now: Instant, parts: Parts) -> Self {
         let Parts { side, config, .. } = parts;
         let mut random = parts.random;
+        let max_ack_delay = config.max_ack_delay.min(parameters::MAX_ACK_DELAY);
         let keys = LevelKeys {
             initial: Some(
                 parts
@@ -208,7 +209,7 @@ impl Connection {
             keys,
             parameters: parts.parameters,
             recovery: Recovery::new(side.is_client(), now),
-            received: SpaceId::ALL.map(|space| Received::new(space, config.max_ack_delay)),
+            received: SpaceId::ALL.map(|space| Received::new(space, max_ack_delay)),
             // Until its parameters are known, the peer may delay by the default (RFC 9000 §18.2).
             ack_request: AckRequest::new(Duration::from_millis(25), None),
             streams: Streams::new(side, config.streams),

@@ -387,7 +387,7 @@ impl Connection {
     /// Counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.shared.lock().core.stats().clone()
+        self.shared.lock().core.stats()
     }
 
     /// The endpoint's socket buffers as the kernel granted them.

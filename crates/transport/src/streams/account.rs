@@ -20,6 +20,8 @@ pub(super) const STREAM_FLOOR: u64 = 16 * 1024;
 pub(super) struct SendAccount {
     /// Bytes written and not acknowledged.
     pub(super) unacked: u64,
+    /// Bytes that were sent again, over all streams and times.
+    pub(super) retransmitted: u64,
     /// Streams whose data waits for the peer's credit on that stream.
     pub(super) stalled: usize,
     limit: u64,
@@ -32,6 +34,7 @@ impl SendAccount {
     pub(super) fn new(max: u64) -> Self {
         let mut account = Self {
             unacked: 0,
+            retransmitted: 0,
             stalled: 0,
             limit: 0,
             max,

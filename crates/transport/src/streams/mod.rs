@@ -187,6 +187,12 @@ impl Streams {
         self.account.unacked
     }
 
+    /// Bytes sent again so far, on all streams.
+    #[must_use]
+    pub fn retransmitted(&self) -> u64 {
+        self.account.retransmitted
+    }
+
     /// Bytes that the send buffer of all streams together takes now.
     #[must_use]
     pub fn send_buffer_limit(&self) -> u64 {

@@ -202,6 +202,7 @@ impl Streams {
             send.on_lost(piece.range, piece.fin);
             return Err(error);
         }
+        self.account.retransmitted += (fit.len as u64).saturating_sub(piece.fresh);
         sent.push(Sent::Data {
             id,
             offset,

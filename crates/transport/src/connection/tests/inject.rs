@@ -35,7 +35,7 @@ pub(crate) fn packet(
         ..Contents::default()
     };
     let range = connection
-        .finish_packet(now, open, contents, &mut building.w)
+        .finish_packet(now, &open, contents, &mut building.w)
         .unwrap();
     room[range].to_vec()
 }

@@ -25,6 +25,7 @@ pub(crate) struct Setup {
     pub(crate) client_told: Arc<Mutex<Told>>,
     pub(crate) server_told: Arc<Mutex<Told>>,
     pub(crate) latency: Duration,
+    pub(crate) server_name: &'static str,
     /// Most segments per batch.
     pub(crate) segments: usize,
     /// The server takes the client's address as validated.
@@ -47,6 +48,7 @@ impl Default for Setup {
             client_told,
             server_told,
             latency: Duration::from_millis(10),
+            server_name: "server.test",
             segments: 10,
             validated: false,
         }
@@ -99,6 +101,9 @@ impl Host {
     }
 }
 
+/// Sees and changes datagrams on their way.
+pub(crate) type Tap = Box<dyn FnMut(Instant, &mut Datagram)>;
+
 pub(crate) struct Pair {
     pub(crate) now: Instant,
     pub(crate) client: Host,
@@ -114,7 +119,7 @@ pub(crate) struct Pair {
     still: u32,
     pub(crate) record: bool,
     /// What a datagram is put through on its way, in place.
-    pub(crate) tap: Option<Box<dyn FnMut(Instant, &mut Datagram)>>,
+    pub(crate) tap: Option<Tap>,
 }
 
 impl Pair {
@@ -129,7 +134,7 @@ impl Pair {
             ClientStart {
                 config: Arc::new(setup.client.clone()),
                 crypto: Arc::clone(&setup.client_crypto),
-                server_name: "localhost".into(),
+                server_name: setup.server_name.into(),
                 remote: SERVER.parse().unwrap(),
                 local: None,
                 token: Vec::new(),
@@ -426,7 +431,7 @@ fn send(
     transmit: Transmit,
     buffer: &[u8],
     record: bool,
-    tap: &mut Option<Box<dyn FnMut(Instant, &mut Datagram)>>,
+    tap: &mut Option<Tap>,
 ) {
     host.batches.push(transmit);
     for segment in buffer[..transmit.len].chunks(transmit.segment_size) {

@@ -1,1 +1,82 @@
 //! The same connections under TLS 1.3.
+
+use std::sync::Arc;
+
+use super::link::Faults;
+use super::pair::{Pair, Setup};
+use crate::Duration;
+use crate::connection::ConnectionError;
+use crate::crypto::tls::testing;
+
+fn setup(certificate: &str) -> Setup {
+    Setup {
+        client_crypto: Arc::new(testing::client(testing::trust_ca(), &[b"test"])),
+        server_crypto: Arc::new(testing::server(certificate, &[b"test"])),
+        ..Setup::default()
+    }
+}
+
+#[test]
+fn a_megabyte_arrives_and_the_certificate_is_there() {
+    let mut pair = Pair::connected(setup("server"));
+    assert_eq!(pair.client.get().peer_certificates().len(), 1);
+    pair.upload(1 << 20, Duration::from_secs(30));
+    assert_eq!(pair.client.get().stats().packets_lost, 0);
+    assert_eq!(pair.server.get().stats().packets_dropped, 0);
+}
+
+#[test]
+fn handshakes_and_transfers_get_through_a_bad_path() {
+    for seed in 0..12 {
+        let mut pair = Pair::with(Setup {
+            seed,
+            ..setup("server")
+        });
+        let faults = Faults {
+            loss: 150_000,
+            reorder: 100_000,
+            duplicate: 50_000,
+            corrupt: 50_000,
+            ..Faults::default()
+        };
+        pair.up.faults = faults.clone();
+        pair.down.faults = faults;
+        pair.connect();
+        pair.upload(100_000, Duration::from_secs(120));
+    }
+}
+
+#[test]
+fn keys_are_updated() {
+    let mut pair = Pair::connected(setup("server"));
+    for _ in 0..3 {
+        pair.upload(50_000, Duration::from_secs(5));
+        pair.run(Duration::from_secs(1));
+        let now = pair.now;
+        pair.client.get().ping();
+        pair.run(Duration::from_millis(200));
+        assert!(
+            pair.client
+                .get()
+                .update_keys(now + Duration::from_millis(200))
+        );
+    }
+    pair.upload(50_000, Duration::from_secs(5));
+    assert_eq!(pair.server.get().stats().key_updates, 3);
+    assert_eq!(pair.client.get().stats().packets_lost, 0);
+}
+
+#[test]
+fn a_certificate_that_is_no_good_ends_the_handshake_on_both_sides() {
+    let mut pair = Pair::with(setup("expired"));
+    pair.run(Duration::from_secs(5));
+    // certificate_expired (45) as CRYPTO_ERROR.
+    match pair.client.error() {
+        Some(ConnectionError::Transport(e)) => assert_eq!(e.code.0, 0x12d, "{e}"),
+        other => panic!("{other:?}"),
+    }
+    match pair.server.error() {
+        Some(ConnectionError::PeerTransport(e)) => assert_eq!(e.code.0, 0x12d),
+        other => panic!("{other:?}"),
+    }
+}
