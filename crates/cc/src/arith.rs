@@ -1,6 +1,6 @@
 //! Integer arithmetic that loses nothing: wide products, carried remainders, an integer cube root.
 
-use crate::Duration;
+use crate::{Duration, Instant};
 
 /// Most that any window, queue or byte count may reach: 2^57 bytes, a thousand times what 1 TB/s sends in 65.5 s.
 pub(crate) const MAX_BYTES: u64 = 1 << 57;
@@ -89,6 +89,12 @@ pub(crate) fn nanos(d: Duration) -> u64 {
     d.as_secs()
         .saturating_mul(1_000_000_000)
         .saturating_add(u64::from(d.subsec_nanos()))
+}
+
+/// Nanoseconds from `then` to `now`, 0 if `then` is later: what hot paths compare, since a [`Duration`] costs a division.
+#[inline]
+pub(crate) const fn ns_since(now: Instant, then: Instant) -> u64 {
+    now.as_nanos().saturating_sub(then.as_nanos())
 }
 
 /// Bytes per second that move `bytes` in `time`, times `num / den`; at least 1.

@@ -1,6 +1,6 @@
 //! The share of packets lost over the last four round trips, and before.
 
-use crate::arith::mul_div;
+use crate::arith::{mul_div, nanos, ns_since};
 use crate::{Duration, Instant};
 
 const ROUNDS: usize = 4;
@@ -24,7 +24,7 @@ pub(crate) struct LossRatio {
 impl LossRatio {
     fn turn(&mut self, now: Instant, srtt: Duration) {
         let since = *self.current_since.get_or_insert(now);
-        if now - since < srtt {
+        if ns_since(now, since) < nanos(srtt) {
             return;
         }
         self.current_since = Some(now);

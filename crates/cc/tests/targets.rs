@@ -275,3 +275,16 @@ fn the_same_seed_gives_the_same_run() {
     };
     assert_eq!(run(), run());
 }
+
+#[test]
+fn the_ecn_field_carries_plain_vcp_as_well() {
+    let shim = mean(&five_files("vcp", "vcp", 0.0, 1, 3).completions());
+    let sim = five_files("vcp[carrier=ecn]", "vcp", 0.0, 1, 3);
+    let ecn = mean(&sim.completions());
+    assert!(ecn <= 1.1 * shim, "{ecn} {shim}");
+    assert_eq!(sim.hop(0).drops(), 0);
+    // Nobody marks: CUBIC, to the byte.
+    let alone = five_files("vcp[carrier=ecn]", "none", 0.0, 1, 3);
+    let cubic = five_files("cubic", "none", 0.0, 1, 3);
+    assert_eq!(alone.completions(), cubic.completions());
+}

@@ -1,7 +1,7 @@
 //! α over time: how AI develops while no OVER comes.
 
 use super::params::AiGrowth;
-use crate::arith::{micros, mul_div};
+use crate::arith::{micros, mul_div, ns_since};
 use crate::{Duration, Instant};
 
 /// 2^(i/8) in 2^-16, rounded down.
@@ -30,7 +30,7 @@ impl AiClock {
 
     fn eighths(&self, now: Instant, t_rho: Duration, intervals: u32) -> u64 {
         let per_doubling = micros(t_rho).saturating_mul(u64::from(intervals)).max(1);
-        let grown = mul_div(micros(now - self.since), 8, per_doubling);
+        let grown = mul_div(ns_since(now, self.since) / 1000, 8, per_doubling);
         self.base.saturating_add(grown).min(8 * MAX_DOUBLINGS)
     }
 

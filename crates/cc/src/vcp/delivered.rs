@@ -1,5 +1,6 @@
 //! Bytes acknowledged per round trip: what the path has shown it can take.
 
+use crate::arith::{nanos, ns_since};
 use crate::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,7 +13,7 @@ pub(crate) struct Delivered {
 impl Delivered {
     #[inline]
     pub(crate) fn on_ack(&mut self, now: Instant, srtt: Duration, bytes: u64) {
-        if now - self.since >= srtt {
+        if ns_since(now, self.since) >= nanos(srtt) {
             self.last_round = self.current;
             self.current = 0;
             self.since = now;

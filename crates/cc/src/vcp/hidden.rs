@@ -4,6 +4,7 @@
 //! and MI would drive it into overload. Losses of more than 2 % together with a longer RTT, or an RTT that stays longer for as long
 //! as a VCP router may take to say so, hand the window to CUBIC until the path has been calm for a while; each relapse quadruples that while.
 
+use crate::arith::{nanos, ns_since};
 use crate::{Acked, Duration, Instant};
 
 /// Losses that matter, in 10^-6.
@@ -18,7 +19,8 @@ const MAX_RELAPSES: u32 = 4;
 /// True if `rtt` shows a queue.
 #[inline]
 pub(crate) fn is_delayed(rtt: Duration, min_rtt: Duration) -> bool {
-    rtt > min_rtt + min_rtt / 4 + SLACK
+    let queueless = nanos(min_rtt).saturating_mul(5);
+    nanos(rtt).saturating_sub(nanos(SLACK)).saturating_mul(4) > queueless
 }
 
 /// What the watch says about MI and about who rules.
@@ -99,7 +101,7 @@ impl HiddenBottleneck {
                 self.delayed_since = None;
             }
         }
-        if now - self.round_since < acked.srtt {
+        if ns_since(now, self.round_since) < nanos(acked.srtt) {
             return Finding::Clear;
         }
         self.end_round(now, acked.srtt, acked.min_rtt, t_rho, loss_ppm())

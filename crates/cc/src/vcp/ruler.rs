@@ -7,6 +7,7 @@
 //! shows nothing else from the start is held for a constant that some box writes.
 
 use super::params::Carrier;
+use crate::arith::{nanos, ns_since};
 use crate::{Duration, Instant};
 
 /// A change of rule.
@@ -78,18 +79,21 @@ impl Ruler {
             };
         }
         self.unmarked_since = None;
-        if self.marked_since.is_none() || now - self.last_marked > srtt.saturating_mul(2) {
+        if self.marked_since.is_none() || ns_since(now, self.last_marked) / 2 > nanos(srtt) {
             self.marked_since = Some(now);
         }
         self.last_marked = now;
         if let Some(change) = self.judge_ecn(now, srtt, low, high, over) {
             return change;
         }
+        if self.routers {
+            return Change::Stays;
+        }
         let proven = !self.ruled_before
             || self
                 .marked_since
                 .is_some_and(|since| now - since >= srtt.saturating_mul(RETURN_ROUNDS));
-        if !self.routers && proven {
+        if proven {
             self.routers = true;
             self.ruled_before = true;
             return Change::ToRouters;

@@ -5,7 +5,7 @@ use super::params::{PPM, TYPICAL_RTT, VcpParams};
 use super::phase::{Cut, Stage};
 use super::scale::{Gains, Scaling};
 use super::window::Window;
-use crate::arith::{micros, mul_div};
+use crate::arith::{micros, mul_div, nanos, ns_since};
 use crate::{Duration, Instant, VcpFeedback};
 
 /// Intervals that a router may claim; beyond them its word is not taken.
@@ -116,7 +116,7 @@ impl Steering {
         let late = self
             .last_feedback
             .replace(now)
-            .is_some_and(|last| now - last > srtt.saturating_mul(2));
+            .is_some_and(|last| ns_since(now, last) / 2 > nanos(srtt));
         if low_packets > 0 {
             let steep = params.bise_epsilon_ppm.is_some() && feedback.bise;
             self.latest = if steep { Latest::LowSteep } else { Latest::Low };

@@ -3,12 +3,15 @@
 use std::collections::VecDeque;
 
 use pathmark_cc::{
-    Acked, Algorithm, Controller, Duration, Feedback, Instant, Limit, Lost, PacketState, Sent,
-    VcpCarried, VcpCode, VcpFeedback,
+    Acked, Algorithm, Carrier, Controller, Duration, Feedback, Instant, Limit, Lost, PacketState,
+    Sent, VcpCarried, VcpCode, VcpFeedback,
 };
 
 use super::hop::{Packet, Shim};
 use super::{APP_BYTES, IP_BYTES, MTU};
+
+/// The receiver waits for a second packet for so long.
+const ACK_DELAY: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Debug)]
 pub(crate) struct FlowConfig {
@@ -94,6 +97,8 @@ pub(crate) struct Flow {
     config: FlowConfig,
     controller: Box<dyn Controller>,
     carries: bool,
+    /// The code travels in the IP ECN field: no hop count, interval or flags.
+    ecn: bool,
     mtu: u64,
     app_bytes: u64,
     to_send: u64,
@@ -127,6 +132,7 @@ impl Flow {
         Self {
             index,
             carries: algorithm.carrier().is_some() && config.constant.is_none(),
+            ecn: algorithm.carrier() == Some(Carrier::Ecn),
             controller: algorithm.controller(config.start_at() + config.rtt, mtu),
             mtu: u64::from(mtu),
             app_bytes,
@@ -255,9 +261,9 @@ impl Flow {
             shim: self.carries.then(|| Shim {
                 carried: VcpCarried {
                     code: VcpCode::Low,
-                    min_rtt: request.min_rtt,
-                    bise: request.bise,
-                    carries_r: true,
+                    min_rtt: request.min_rtt.filter(|_| !self.ecn),
+                    bise: request.bise && !self.ecn,
+                    carries_r: !self.ecn,
                 },
                 ..Shim::default()
             }),
@@ -412,7 +418,7 @@ impl Flow {
             return None;
         }
         if let Some(shim) = packet.shim {
-            let code = if shim.hops == 0 {
+            let code = if shim.hops == 0 && !self.ecn {
                 VcpCode::None
             } else {
                 shim.carried.code
@@ -420,6 +426,11 @@ impl Flow {
             let counters = &mut receiver.counters;
             counters.packets[code as usize] += 1;
             counters.bytes[code as usize] += self.mtu;
+            if self.ecn {
+                counters.sum_r += u64::from(code == VcpCode::Low) << 16;
+                receiver.pending.push(packet.number);
+                return (receiver.pending.len() == 1).then_some(ACK_DELAY);
+            }
             if code == VcpCode::Low {
                 counters.sum_r += match shim.r {
                     None | Some(u16::MAX) => 65_536,
@@ -433,7 +444,7 @@ impl Flow {
             counters.load_128 = shim.load_128;
         }
         receiver.pending.push(packet.number);
-        (receiver.pending.len() == 1).then_some(Duration::from_millis(10))
+        (receiver.pending.len() == 1).then_some(ACK_DELAY)
     }
 
     pub(crate) fn acks_sent(&self) -> u64 {
