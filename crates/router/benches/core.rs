@@ -1,0 +1,304 @@
+//! The router without I/O: from classification to the rewritten packet.
+//!
+//! `cargo bench -p pathmark-router --bench core`. One element is one packet; 5 M elements per second and core is the aim.
+
+use std::hint::black_box;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use pathmark_cc::{Duration, Instant, LinkAlgorithm, Request};
+use pathmark_router::core::impair::{Random, WireConfig};
+use pathmark_router::core::queue::{DropTail, Limit};
+use pathmark_router::core::{Link, LinkConfig, Port, Schedule, Separation, Shaper};
+use pathmark_router::forward::{
+    Classifier, LARGE, PortSettings, Router, RouterConfig, RouterPort, Target,
+};
+use pathmark_router::ip::{Routes, TokenBucket};
+use pathmark_router::offload::Offload;
+use pathmark_shim::checksum::Sum;
+use vcp_proto::Repr;
+
+const PACKET: usize = 1228;
+
+/// What makes one flow's packet differ from another's.
+#[derive(Clone, Copy)]
+struct Flow {
+    source: [u8; 4],
+    destination: [u8; 4],
+    ports: [u8; 4],
+    checksum: [u8; 2],
+}
+
+fn template(shim: bool) -> Vec<u8> {
+    let mut bytes = vec![0x45, 0];
+    bytes.extend((PACKET as u16).to_be_bytes());
+    bytes.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 1, 0, 1]);
+    bytes.extend([0x12, 0x34, 0x11, 0x51]);
+    bytes.extend((PACKET as u16 - 20).to_be_bytes());
+    bytes.extend([0xAB, 0xCD]);
+    if shim {
+        bytes.extend(Repr::initial(&Request::default(), true).emit());
+    }
+    bytes.resize(PACKET, 0x55);
+    bytes
+}
+
+fn flows(count: usize, random: &mut Random) -> Vec<Flow> {
+    let mut header = template(false);
+    (0..count)
+        .map(|_| {
+            let mut flow = Flow {
+                source: random.next_u32().to_be_bytes(),
+                destination: random.next_u32().to_be_bytes(),
+                ports: random.next_u32().to_be_bytes(),
+                checksum: [0; 2],
+            };
+            flow.source[0] = 11;
+            flow.destination[0] = 64 | flow.destination[0] & 63;
+            header[12..16].copy_from_slice(&flow.source);
+            header[16..20].copy_from_slice(&flow.destination);
+            header[10..12].fill(0);
+            flow.checksum = Sum::new().bytes(&header[..20]).finish().to_be_bytes();
+            flow
+        })
+        .collect()
+}
+
+fn routes(count: usize, random: &mut Random) -> Routes<Target> {
+    let mut routes = Routes::new();
+    routes.insert("0.0.0.0/0".parse().unwrap(), Target::Port(1));
+    while routes.len() < count {
+        // Lengths as in a global table: mostly /24 and /16…/22.
+        let length = [24, 24, 24, 22, 20, 16][random.below(6) as usize];
+        let mask = u32::MAX << (32 - length);
+        let address = Ipv4Addr::from((random.next_u32() & 0x3FFF_FFFF | 0x4000_0000) & mask);
+        routes.insert(
+            format!("{address}/{length}").parse().unwrap(),
+            Target::Port(1),
+        );
+    }
+    routes
+}
+
+struct Setup {
+    router: Router,
+    flows: Vec<Flow>,
+    packet: Vec<u8>,
+    buffer: Box<[u8]>,
+    now: Instant,
+    step: Duration,
+    next: usize,
+}
+
+struct Shape {
+    law: Option<&'static str>,
+    rate: Option<u64>,
+    separate: bool,
+    shim: bool,
+    flows: usize,
+    routes: usize,
+    backlog: usize,
+}
+
+impl Setup {
+    fn new(shape: &Shape) -> Self {
+        let mut random = Random::new(1, "bench");
+        let flows = flows(shape.flows, &mut random);
+        let limit = Limit::Bytes(200_000_000);
+        let queue = || Box::new(DropTail::new(limit));
+        let shaper = Shaper::new(shape.rate);
+        let mut port = if shape.separate {
+            Port::separated(
+                Instant::ZERO,
+                Separation::new(queue(), queue(), limit),
+                shaper,
+            )
+        } else {
+            Port::new(Instant::ZERO, queue(), shaper)
+        };
+        if let Some(law) = shape.law {
+            let law: LinkAlgorithm = law.parse().unwrap();
+            port = port.with_controller(
+                Instant::ZERO,
+                law.controller(Instant::ZERO, shape.rate.unwrap_or(u64::MAX / 16), 1),
+            );
+        }
+        let side = |port: Port<_>, name: &str| RouterPort {
+            settings: PortSettings {
+                name: name.to_owned(),
+                mtu: 1500,
+                addresses: Vec::new(),
+                per_packet: false,
+            },
+            link: Link::new(LinkConfig {
+                port,
+                wire: WireConfig::default(),
+                schedule: Schedule::default(),
+            }),
+        };
+        let back = Port::new(Instant::ZERO, queue(), Shaper::new(None));
+        let mut router = Router::new(RouterConfig {
+            id: 7,
+            memory: 1 << 30,
+            classifier: Classifier {
+                shims: true,
+                ..Classifier::default()
+            },
+            icmp: TokenBucket::new(1000, 50),
+        });
+        router.replace(
+            vec![side(back, "back"), side(port, "out")],
+            routes(shape.routes, &mut random),
+        );
+        let step = shape
+            .rate
+            .map_or(0, |rate| PACKET as u64 * 1_000_000_000 / rate);
+        let mut setup = Self {
+            router,
+            flows,
+            packet: template(shape.shim),
+            buffer: vec![0; LARGE].into_boxed_slice(),
+            now: Instant::from_millis(1),
+            step: Duration::from_nanos(step),
+            next: 0,
+        };
+        for _ in 0..shape.backlog {
+            setup.arrive();
+        }
+        setup
+    }
+
+    fn arrive(&mut self) {
+        let flow = &self.flows[self.next];
+        self.next = if self.next + 1 == self.flows.len() {
+            0
+        } else {
+            self.next + 1
+        };
+        // As if read from an interface: the headers fresh in the buffer, the payload as it was.
+        self.buffer[..48].copy_from_slice(&self.packet[..48]);
+        self.buffer[10..12].copy_from_slice(&flow.checksum);
+        self.buffer[12..16].copy_from_slice(&flow.source);
+        self.buffer[16..20].copy_from_slice(&flow.destination);
+        self.buffer[20..24].copy_from_slice(&flow.ports);
+        self.router
+            .receive(self.now, 0, &mut self.buffer, PACKET, Offload::default());
+    }
+
+    fn packet(&mut self) {
+        self.now += self.step;
+        self.arrive();
+        while let Some(frame) = self.router.poll(self.now, 1) {
+            black_box(frame.bytes());
+            self.router.pool_mut().give(frame);
+        }
+    }
+}
+
+fn forward(c: &mut Criterion) {
+    let mut group = c.benchmark_group("forward");
+    group.throughput(Throughput::Elements(1));
+    let plain = Shape {
+        law: None,
+        rate: None,
+        separate: false,
+        shim: false,
+        flows: 1,
+        routes: 1,
+        backlog: 0,
+    };
+    let vcp = Shape {
+        law: Some("vcp+bise"),
+        rate: Some(1_250_000_000),
+        separate: true,
+        shim: true,
+        ..plain
+    };
+    let shapes = [
+        ("foreign", Shape { ..plain }),
+        ("vcp marked", Shape { ..vcp }),
+        (
+            "vcp, queue of 1 BDP (10 Gbit/s, 20 ms)",
+            Shape {
+                backlog: 20_000,
+                ..vcp
+            },
+        ),
+        (
+            "vcp, 10^5 flows",
+            Shape {
+                flows: 100_000,
+                ..vcp
+            },
+        ),
+        (
+            "vcp, 10^5 flows, 10^5 routes",
+            Shape {
+                flows: 100_000,
+                routes: 100_000,
+                ..vcp
+            },
+        ),
+        (
+            "vcp, 1 BDP, 10^5 flows, 10^5 routes",
+            Shape {
+                backlog: 20_000,
+                flows: 100_000,
+                routes: 100_000,
+                ..vcp
+            },
+        ),
+    ];
+    for (name, shape) in shapes {
+        let mut setup = Setup::new(&shape);
+        group.bench_function(name, |b| b.iter(|| setup.packet()));
+        let drops = setup.router.ports()[1]
+            .link
+            .port()
+            .stats()
+            .drops()
+            .by_queue();
+        assert_eq!(drops + setup.router.counters().no_buffer, 0, "{name}");
+    }
+    // What the figures compare with: copying the packet.
+    let (from, mut to) = (template(true), vec![0; PACKET]);
+    group.bench_function("memcpy of the packet", |b| {
+        b.iter(|| black_box(&mut to).copy_from_slice(black_box(&from)));
+    });
+    group.finish();
+}
+
+fn lookup(c: &mut Criterion) {
+    let mut group = c.benchmark_group("lookup");
+    group.throughput(Throughput::Elements(1));
+    let mut random = Random::new(2, "bench");
+    let table = routes(100_000, &mut random);
+    let hosts = flows(100_000, &mut random);
+    let mut next = 0;
+    group.bench_function("IPv4, 10^5 routes", |b| {
+        b.iter(|| {
+            next = (next + 1) % hosts.len();
+            black_box(table.lookup(Ipv4Addr::from(hosts[next].destination).into()))
+        });
+    });
+    let mut table = Routes::new();
+    while table.len() < 100_000 {
+        let length = [48, 48, 32, 40, 64][random.below(5) as usize];
+        let address = (u128::from(random.next_u32()) << 96 | u128::from(random.next_u32()) << 64)
+            & (u128::MAX << (128 - length));
+        let address = Ipv6Addr::from(address >> 3 | 1 << 125);
+        if let Ok(prefix) = format!("{address}/{}", length + 3).parse() {
+            table.insert(prefix, 1);
+        }
+    }
+    group.bench_function("IPv6, 10^5 routes", |b| {
+        b.iter(|| {
+            let address = Ipv6Addr::from(u128::from(random.next_u32()) << 93 | 1 << 125);
+            black_box(table.lookup(address.into()))
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, forward, lookup);
+criterion_main!(benches);
