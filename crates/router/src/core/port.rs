@@ -18,8 +18,9 @@ pub struct Port<P> {
     stats: LinkStats,
 }
 
+/// The queues, each with its depth at hand.
 enum Queues<P> {
-    One(Box<dyn Queue<P>>),
+    One(Box<dyn Queue<P>>, Depth),
     Two(Separation<P>),
 }
 
@@ -44,7 +45,8 @@ impl<P> Port<P> {
     /// A port with one queue for all packets.
     #[must_use]
     pub fn new(now: Instant, queue: Box<dyn Queue<P>>, shaper: Shaper) -> Self {
-        Self::build(now, Queues::One(queue), shaper)
+        let depth = queue.depth();
+        Self::build(now, Queues::One(queue, depth), shaper)
     }
 
     /// A port that keeps packets with feedback and all others apart.
@@ -116,7 +118,11 @@ impl<P> Port<P> {
         };
         let (law, stats) = (&mut self.law, &mut self.stats);
         let pushed = match &mut self.queues {
-            Queues::One(queue) => queue.push(now, item, owner),
+            Queues::One(queue, depth) => {
+                let pushed = queue.push(now, item, owner);
+                *depth = queue.depth();
+                pushed
+            }
             Queues::Two(separation) => separation.push(now, item, hears, owner, |victim| {
                 stats.drops.count(DropCause::PushedOut);
                 if !hears {
@@ -214,7 +220,7 @@ impl<P> Port<P> {
     /// Changes the queue's limit; what waits beyond it stays.
     pub fn set_limit(&mut self, limit: Limit) {
         match &mut self.queues {
-            Queues::One(queue) => queue.set_limit(limit),
+            Queues::One(queue, _) => queue.set_limit(limit),
             Queues::Two(separation) => separation.set_limit(limit),
         }
     }
@@ -275,11 +281,7 @@ impl<P> Port<P> {
     fn measure(&mut self, now: Instant) {
         let depth = self.queues.depth();
         self.stats.queue_packets.set(now, depth.packets);
-        let micros = self
-            .shaper
-            .rate()
-            .and_then(|rate| depth.bytes.saturating_mul(1_000_000).checked_div(rate));
-        self.stats.queue_micros.set(now, micros.unwrap_or(0));
+        self.stats.queue_bytes(now, depth.bytes);
     }
 }
 
@@ -297,13 +299,13 @@ impl<P> Queues<P> {
     /// True if the control law is told of this packet: of all in a common queue, else of its own class.
     #[inline]
     fn hears(&self, arrival: &Arrival) -> bool {
-        matches!(self, Self::One(_)) || arrival.carried != Carried::Foreign
+        matches!(self, Self::One(..)) || arrival.carried != Carried::Foreign
     }
 
     #[inline]
     fn heard_bytes(&self) -> u64 {
         match self {
-            Self::One(queue) => queue.depth().bytes,
+            Self::One(_, depth) => depth.bytes,
             Self::Two(separation) => separation.heard_depth().bytes,
         }
     }
@@ -311,7 +313,7 @@ impl<P> Queues<P> {
     #[inline]
     fn depth(&self) -> Depth {
         match self {
-            Self::One(queue) => queue.depth(),
+            Self::One(_, depth) => *depth,
             Self::Two(separation) => separation.depth(),
         }
     }
@@ -319,7 +321,11 @@ impl<P> Queues<P> {
     #[inline]
     fn pop(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Popped<P> {
         match self {
-            Self::One(queue) => queue.pop(now, owner),
+            Self::One(queue, depth) => {
+                let popped = queue.pop(now, owner);
+                *depth = queue.depth();
+                popped
+            }
             Self::Two(separation) => separation.pop(now, owner),
         }
     }

@@ -5,7 +5,7 @@
 //! link (deficit round robin), and whoever needs less leaves the rest to the other. The control law of the
 //! port sees its own class only, and as capacity what the others leave, but never less than that half.
 
-use pathmark_cc::{Duration, Instant};
+use pathmark_cc::Instant;
 
 use super::queue::{Depth, Limit, Popped, Pushed, Queue, Queued};
 use super::{DropCause, Owner};
@@ -15,7 +15,7 @@ const QUANTUM: i64 = 1514;
 
 /// Time over which the foreign class's rate is measured, and the share of a new value in the average (1/4):
 /// together some 200 ms, shorter than what control laws react in.
-const WINDOW: Duration = Duration::from_millis(50);
+const WINDOW_NANOS: u64 = 50_000_000;
 
 /// The two queues of a separated port, with one limit for both.
 pub struct Separation<P> {
@@ -28,6 +28,8 @@ pub struct Separation<P> {
 
 struct Class<P> {
     queue: Box<dyn Queue<P>>,
+    /// The queue's own, at hand.
+    depth: Depth,
     deficit: i64,
 }
 
@@ -42,7 +44,11 @@ impl<P> Separation<P> {
     /// too: whoever holds less of the shared room may push out the youngest packets of the other.
     #[must_use]
     pub fn new(heard: Box<dyn Queue<P>>, foreign: Box<dyn Queue<P>>, limit: Limit) -> Self {
-        let class = |queue| Class { queue, deficit: 0 };
+        let class = |queue: Box<dyn Queue<P>>| Class {
+            depth: queue.depth(),
+            queue,
+            deficit: 0,
+        };
         Self {
             heard: class(heard),
             foreign: class(foreign),
@@ -52,16 +58,18 @@ impl<P> Separation<P> {
         }
     }
 
+    #[inline]
     pub(super) fn depth(&self) -> Depth {
-        let (a, b) = (self.heard.queue.depth(), self.foreign.queue.depth());
+        let (a, b) = (self.heard.depth, self.foreign.depth);
         Depth {
             packets: a.packets + b.packets,
             bytes: a.bytes + b.bytes,
         }
     }
 
+    #[inline]
     pub(super) fn heard_depth(&self) -> Depth {
-        self.heard.queue.depth()
+        self.heard.depth
     }
 
     pub(super) fn set_limit(&mut self, limit: Limit) {
@@ -85,10 +93,12 @@ impl<P> Separation<P> {
         } else {
             (&mut self.foreign, &mut self.heard)
         };
-        let owed = own.queue.depth().bytes + u64::from(item.arrival.bytes);
+        let owed = own.depth.bytes + u64::from(item.arrival.bytes);
         while !self.limit.admits(total, item.arrival.bytes) {
-            let victim = if other.queue.depth().bytes > owed {
-                other.queue.pop_youngest()
+            let victim = if other.depth.bytes > owed {
+                let victim = other.queue.pop_youngest();
+                other.depth = other.queue.depth();
+                victim
             } else {
                 None
             };
@@ -101,14 +111,16 @@ impl<P> Separation<P> {
             pushed_out(&victim);
             owner.dropped(victim.packet, DropCause::PushedOut);
         }
-        own.queue.push(now, item, owner)
+        let pushed = own.queue.push(now, item, owner);
+        own.depth = own.queue.depth();
+        pushed
     }
 
     /// The next packet by deficit round robin: a class sends until it has used up its quantum, and starts the
     /// next round with what it took too much.
     pub(super) fn pop(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Popped<P> {
-        let heard_waits = self.heard.queue.depth().packets > 0;
-        let foreign_waits = self.foreign.queue.depth().packets > 0;
+        let heard_waits = self.heard.depth.packets > 0;
+        let foreign_waits = self.foreign.depth.packets > 0;
         let turn = match (heard_waits, foreign_waits) {
             (true, true) => self.next_turn(),
             (true, false) => self.alone(Turn::Heard),
@@ -119,6 +131,7 @@ impl<P> Separation<P> {
             Turn::Foreign => &mut self.foreign,
         };
         let popped = class.queue.pop(now, owner);
+        class.depth = class.queue.depth();
         if let Some(item) = &popped.item {
             class.deficit -= i64::from(item.arrival.bytes);
             if turn == Turn::Foreign {
@@ -165,8 +178,8 @@ impl<P> Separation<P> {
 impl<P> core::fmt::Debug for Separation<P> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Separation")
-            .field("heard", &self.heard.queue.depth())
-            .field("foreign", &self.foreign.queue.depth())
+            .field("heard", &self.heard.depth)
+            .field("foreign", &self.foreign.depth)
             .field("limit", &self.limit)
             .finish_non_exhaustive()
     }
@@ -184,14 +197,14 @@ struct Window {
 impl Window {
     #[inline]
     fn poll(&mut self, now: Instant) -> Option<u64> {
-        let elapsed = now - self.start;
-        if elapsed < WINDOW {
+        let elapsed = now.as_nanos().saturating_sub(self.start.as_nanos());
+        if elapsed < WINDOW_NANOS {
             return None;
         }
-        let rate = u128::from(self.sent) * 1_000_000_000 / elapsed.as_nanos();
+        let rate = u128::from(self.sent) * 1_000_000_000 / u128::from(elapsed);
         let rate = u64::try_from(rate).unwrap_or(u64::MAX);
         // After a pause the past says nothing.
-        self.average = if elapsed > 8 * WINDOW {
+        self.average = if elapsed > 8 * WINDOW_NANOS {
             rate
         } else {
             self.average - self.average / 4 + rate / 4

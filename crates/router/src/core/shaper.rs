@@ -1,12 +1,12 @@
 //! The transmitter of a link: one packet after the other at a rate.
 
-use pathmark_cc::{Duration, Instant};
+use pathmark_cc::Instant;
 
 const NANOS: u64 = 1_000_000_000;
 
 /// How far a late driver may catch up: what a link of this rate would have sent meanwhile it still sends,
-/// but never more than this at once.
-const MAX_LAG: Duration = Duration::from_millis(50);
+/// but never more than this many nanoseconds' worth at once.
+const MAX_LAG: u64 = 50_000_000;
 
 /// Serializes packets at a rate, exactly: what a nanosecond cannot express is carried to the next packet,
 /// so that over any busy period the bytes sent match the rate to one packet.
@@ -66,8 +66,9 @@ impl Shaper {
         let Some(rate) = self.rate else {
             return now;
         };
-        let mut start = self.free_at;
-        let earliest = since.max(now - MAX_LAG);
+        // In plain nanoseconds: seconds and fraction apart would cost more than all the rest.
+        let mut start = self.free_at.as_nanos();
+        let earliest = since.as_nanos().max(now.as_nanos().saturating_sub(MAX_LAG));
         if start < earliest {
             start = earliest;
             self.remainder = 0;
@@ -75,7 +76,7 @@ impl Shaper {
         let work = u64::from(bytes) * NANOS + self.remainder;
         let nanos = work.checked_div(rate).unwrap_or(0);
         self.remainder = work - nanos * rate;
-        self.free_at = start + Duration::from_nanos(nanos);
+        self.free_at = Instant::from_nanos(start.saturating_add(nanos));
         self.free_at
     }
 }

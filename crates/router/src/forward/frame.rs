@@ -24,7 +24,7 @@ pub enum Carrier {
 #[derive(Debug)]
 pub struct Frame {
     buffer: Box<[u8]>,
-    len: usize,
+    len: u32,
     /// What is left undone in it.
     pub offload: Offload,
     /// Where its feedback is.
@@ -36,7 +36,7 @@ impl Frame {
     #[must_use]
     pub fn new(buffer: Box<[u8]>, len: usize, offload: Offload) -> Self {
         Self {
-            len: len.min(buffer.len()),
+            len: u32::try_from(len.min(buffer.len())).unwrap_or(0),
             buffer,
             offload,
             carrier: Carrier::None,
@@ -47,14 +47,14 @@ impl Frame {
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        self.buffer.get(..self.len).unwrap_or(&[])
+        self.buffer.get(..self.len as usize).unwrap_or(&[])
     }
 
     /// The packet, to be rewritten.
     #[inline]
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.buffer.get_mut(..self.len).unwrap_or(&mut [])
+        self.buffer.get_mut(..self.len as usize).unwrap_or(&mut [])
     }
 }
 
