@@ -1,0 +1,217 @@
+//! Two hosts and a `vcp-router` between them, on real TUN interfaces in namespaces of the test's own.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+
+use pathmark_testbed::{ChildGuard, Node, Testbed, Tun};
+use serde_json::Value;
+use socket2::{Domain, Socket};
+use tempfile::TempDir;
+
+/// Addresses of a host on its own link.
+#[derive(Clone, Copy)]
+pub(crate) struct Host {
+    pub(crate) v4: &'static str,
+    pub(crate) v6: &'static str,
+}
+
+pub(crate) const LEFT: Host = Host {
+    v4: "10.0.1.2",
+    v6: "fd00:1::2",
+};
+pub(crate) const RIGHT: Host = Host {
+    v4: "10.0.2.2",
+    v6: "fd00:2::2",
+};
+
+pub(crate) struct Bed {
+    pub(crate) left: Node,
+    pub(crate) right: Node,
+    middle: Node,
+    tuns: [Tun; 2],
+    pub(crate) dir: TempDir,
+    router: Option<ChildGuard>,
+}
+
+impl Bed {
+    /// Namespaces and interfaces, without a router yet.
+    pub(crate) fn new() -> Self {
+        let bed = Testbed::new().expect(
+            "these tests need user namespaces and /dev/net/tun; allow them, or run as root",
+        );
+        let host = |name: &str, host: Host| {
+            let node = bed.node(name).expect("a network namespace");
+            let tun = node.tun("tun0", 1500).expect("a TUN interface");
+            for address in [format!("{}/24", host.v4), format!("{}/64", host.v6)] {
+                node.add_address("tun0", address.parse().unwrap()).unwrap();
+            }
+            for prefix in ["0.0.0.0/0", "::/0"] {
+                node.add_route(prefix.parse().unwrap(), "tun0", None)
+                    .unwrap();
+            }
+            (node, tun)
+        };
+        let (left, left_tun) = host("left", LEFT);
+        let (right, right_tun) = host("right", RIGHT);
+        Self {
+            middle: bed.node("router").unwrap(),
+            left,
+            right,
+            tuns: [left_tun, right_tun],
+            dir: tempfile::tempdir().unwrap(),
+            router: None,
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes the configuration: `left` and `right` are the keys of the ports that lead there.
+    pub(crate) fn configure(&self, left: &str, right: &str) {
+        let [a, b] = self.tuns.each_ref().map(|tun| tun.fd.as_raw_fd());
+        let control = self.path("control.sock");
+        let text = format!(
+            "control = {control:?}\n\
+             [[port]]\nname = \"left\"\nfd = {a}\naddresses = [\"10.0.1.1\", \"fd00:1::1\"]\n{left}\n\
+             [[port]]\nname = \"right\"\nfd = {b}\n{right}\n\
+             [[route]]\nprefix = \"10.0.1.0/24\"\nport = \"left\"\n\
+             [[route]]\nprefix = \"fd00:1::/64\"\nport = \"left\"\n\
+             [[route]]\nprefix = \"10.0.2.0/24\"\nport = \"right\"\n\
+             [[route]]\nprefix = \"fd00:2::/64\"\nport = \"right\"\n"
+        );
+        std::fs::write(self.path("router.toml"), text).unwrap();
+    }
+
+    /// Starts the router and waits until it is ready.
+    pub(crate) fn start(&mut self) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vcp-router"));
+        command
+            .args(["run", "--json", "--config"])
+            .arg(self.path("router.toml"));
+        command.arg("--record").arg(self.path("record.csv"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let inherit = self.tuns.each_ref().map(|tun| tun.fd.as_fd());
+        let mut router = self.middle.spawn(command, &inherit).unwrap();
+        let mut line = String::new();
+        let mut stdout = BufReader::new(router.child().stdout.take().unwrap());
+        stdout.read_line(&mut line).unwrap();
+        let ready: Value = serde_json::from_str(&line).expect("a line that says it is ready");
+        assert_eq!(ready["ready"], true);
+        self.router = Some(router);
+    }
+
+    pub(crate) fn with(left: &str, right: &str) -> Self {
+        let mut bed = Self::new();
+        bed.configure(left, right);
+        bed.start();
+        bed
+    }
+
+    pub(crate) fn router(&mut self) -> &mut ChildGuard {
+        self.router.as_mut().unwrap()
+    }
+
+    /// SIGHUP, and what the router says to it.
+    pub(crate) fn reload(&mut self) -> String {
+        let router = self.router();
+        router.hang_up().unwrap();
+        let mut stderr = BufReader::new(router.child().stderr.as_mut().unwrap());
+        let mut line = String::new();
+        while !line.contains("eloaded") {
+            line.clear();
+            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the router ended");
+        }
+        line
+    }
+
+    pub(crate) fn show(&self) -> Value {
+        let output = vcp_router(&[
+            "show",
+            "--json",
+            "--socket",
+            self.path("control.sock").to_str().unwrap(),
+        ]);
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    pub(crate) fn link(&self, name: &str) -> Value {
+        let state = self.show();
+        let links = state["links"].as_array().unwrap();
+        links
+            .iter()
+            .find(|link| link["name"] == name)
+            .unwrap()
+            .clone()
+    }
+
+    /// A TCP connection from left to right: both ends.
+    pub(crate) fn tcp(&self, v6: bool) -> (TcpStream, TcpStream) {
+        let listener = self.right.tcp_listener(address(RIGHT, v6, 0)).unwrap();
+        let to = listener.local_addr().unwrap();
+        let client = self.unconnected(v6);
+        client.connect(&to.into()).unwrap();
+        (client.into(), listener.accept().unwrap().0)
+    }
+
+    /// A TCP socket of the left host.
+    pub(crate) fn unconnected(&self, v6: bool) -> Socket {
+        let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
+        let fd = self
+            .left
+            .socket(domain.into(), socket2::Type::STREAM.into(), 0)
+            .unwrap();
+        Socket::from(fd)
+    }
+
+    /// UDP sockets of both hosts, connected to each other.
+    pub(crate) fn udp(&self, v6: bool) -> (UdpSocket, UdpSocket) {
+        let a = self.left.udp(address(LEFT, v6, 0)).unwrap();
+        let b = self.right.udp(address(RIGHT, v6, 0)).unwrap();
+        a.connect(b.local_addr().unwrap()).unwrap();
+        b.connect(a.local_addr().unwrap()).unwrap();
+        (a, b)
+    }
+}
+
+pub(crate) fn address(host: Host, v6: bool, port: u16) -> SocketAddr {
+    let ip: IpAddr = if v6 { host.v6 } else { host.v4 }.parse().unwrap();
+    SocketAddr::new(ip, port)
+}
+
+pub(crate) fn vcp_router(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_vcp-router"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+/// `len` bytes that are the same nowhere.
+pub(crate) fn bytes(len: usize) -> Vec<u8> {
+    let mut state = 1u32;
+    (0..len)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .collect()
+}
+
+/// Sends `data` from one end to the other and compares what arrives.
+pub(crate) fn transfer(mut from: TcpStream, mut to: TcpStream, data: &[u8]) {
+    let expected = data.to_vec();
+    let reader = thread::spawn(move || {
+        let mut got = Vec::new();
+        to.read_to_end(&mut got).unwrap();
+        assert_eq!(got.len(), expected.len());
+        assert!(got == expected, "the bytes differ");
+    });
+    from.write_all(data).unwrap();
+    drop(from);
+    reader.join().unwrap();
+}

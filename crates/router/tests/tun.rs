@@ -1,0 +1,279 @@
+//! `vcp-router` between two hosts on real TUN interfaces, rootless.
+
+#![expect(clippy::disallowed_methods, reason = "these tests run in real time")]
+
+mod bed;
+
+use std::io::{self, Read, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bed::{Bed, bytes, transfer, vcp_router};
+use serde_json::Value;
+
+#[test]
+fn tcp_crosses_a_fast_router_in_super_packets() {
+    let bed = Bed::with("", "");
+    let data = bytes(30_000_000);
+    for v6 in [false, true] {
+        let (a, b) = bed.tcp(v6);
+        transfer(a, b, &data);
+    }
+    let state = bed.show();
+    let counter = |name: &str| state["counters"][name].as_u64().unwrap();
+    assert!(
+        counter("forwarded") > 10 * counter("received"),
+        "super-packets: {} read, {} packets",
+        counter("received"),
+        counter("forwarded")
+    );
+    for bad in [
+        "malformed",
+        "bad_checksum",
+        "bad_offload",
+        "no_buffer",
+        "write_errors",
+    ] {
+        assert_eq!(counter(bad), 0, "{bad}");
+    }
+}
+
+#[test]
+fn a_slow_link_keeps_its_rate_and_sends_no_bursts() {
+    let shape =
+        "rate = \"40Mbit\"\ndelay = \"5ms\"\nqueue = { limit = \"100KiB\" }\ncontroller = \"vcp\"";
+    let bed = Bed::with("delay = \"5ms\"", shape);
+    for v6 in [false, true] {
+        let (a, b) = bed.tcp(v6);
+        let start = Instant::now();
+        transfer(a, b, &bytes(4_000_000));
+        let least = Duration::from_millis(4_000_000 * 8 / 40_000);
+        assert!(
+            start.elapsed() >= least,
+            "{:?}: faster than the link",
+            start.elapsed()
+        );
+    }
+    let link = bed.link("right");
+    // Cut into segments: 4 MB are at least 2 × 2740 packets of 1500 bytes.
+    assert!(link["sent_packets"].as_u64().unwrap() >= 5_400, "{link}");
+    assert!(link["queue_packets"]["max"].as_f64().unwrap() > 1.0);
+    assert_eq!(
+        link["controller"]["law"]
+            .as_str()
+            .map(|law| law.starts_with("vcp")),
+        Some(true)
+    );
+}
+
+#[test]
+fn losses_jitter_and_reordering_are_survived() {
+    let bed = Bed::with(
+        "jitter = \"1ms\"",
+        "rate = \"100Mbit\"\nloss = { kind = \"gilbert-elliott\", p_good_bad = 0.01, p_bad_good = 0.5 }\n\
+         jitter = { max = \"2ms\", reorder = true }",
+    );
+    let (a, b) = bed.tcp(false);
+    transfer(a, b, &bytes(500_000));
+    assert!(bed.link("right")["random_losses"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn udp_passes_both_ways_with_its_length_and_content() {
+    let bed = Bed::with("", "rate = \"1Gbit\"\ncontroller = \"vcp+bise\"");
+    for v6 in [false, true] {
+        let (a, b) = bed.udp(v6);
+        for socket in [&a, &b] {
+            socket
+                .set_read_timeout(Some(Duration::from_secs(10)))
+                .unwrap();
+        }
+        for len in [0, 1, 15, 16, 17, 500, 1452, 3000] {
+            let data = bytes(len);
+            let mut buffer = [0; 4000];
+            a.send(&data).unwrap();
+            assert_eq!(b.recv(&mut buffer).unwrap(), len);
+            assert_eq!(buffer[..len], data);
+            b.send(&data).unwrap();
+            assert_eq!(a.recv(&mut buffer).unwrap(), len);
+            assert_eq!(buffer[..len], data);
+        }
+    }
+}
+
+#[test]
+fn packet_too_big_teaches_tcp_the_smaller_mtu() {
+    let bed = Bed::with("", "mtu = 1280");
+    for v6 in [false, true] {
+        let (a, b) = bed.tcp(v6);
+        transfer(a, b, &bytes(300_000));
+    }
+    let state = bed.show();
+    assert!(
+        state["counters"]["too_big"].as_u64().unwrap() >= 2,
+        "{state}"
+    );
+    assert!(
+        state["counters"]["icmp_sent"].as_u64().unwrap() >= 2,
+        "{state}"
+    );
+}
+
+#[test]
+fn no_route_is_told_at_once() {
+    let bed = Bed::with("", "");
+    for unknown in ["192.0.2.9:80", "[2001:db8::9]:80"] {
+        let to: std::net::SocketAddr = unknown.parse().unwrap();
+        let start = Instant::now();
+        let error = bed
+            .unconnected(to.is_ipv6())
+            .connect(&to.into())
+            .unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NetworkUnreachable, "{unknown}");
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+}
+
+#[test]
+fn reload_changes_what_it_names_or_nothing() {
+    let mut bed = Bed::with("", "rate = \"2Mbit\"\nqueue = { limit = \"1MB\" }");
+    let (mut a, mut b) = bed.tcp(false);
+    let reader = thread::spawn(move || io::copy(&mut b, &mut io::sink()).unwrap());
+    a.write_all(&bytes(200_000)).unwrap();
+    // A file that does not hold together changes nothing.
+    bed.configure("", "rate = \"2Gbit\"\nqueue = { limit = \"1bdp\" }");
+    assert!(bed.reload().contains("still running as before"));
+    assert_eq!(bed.link("right")["rate_bps"].as_f64(), Some(2e6));
+    // At 2 Mbit/s the rest would take far longer than this test may.
+    bed.configure(
+        "",
+        "rate = \"2Gbit\"\nqueue = { limit = \"1MB\" }\ncontroller = \"vcp\"\n",
+    );
+    bed.reload();
+    let before = bed.link("right");
+    assert_eq!(before["rate_bps"].as_f64(), Some(2e9));
+    bed.configure(
+        "",
+        "rate = \"1Gbit\"\nqueue = { limit = \"2MB\" }\ncontroller = \"vcp\"\n",
+    );
+    assert!(bed.reload().contains("reloaded"));
+    let after = bed.link("right");
+    assert!(
+        after["sent_packets"].as_u64() >= before["sent_packets"].as_u64(),
+        "counters stay"
+    );
+    a.write_all(&bytes(20_000_000)).unwrap();
+    drop(a);
+    assert_eq!(reader.join().unwrap(), 20_200_000);
+}
+
+#[test]
+fn a_router_that_is_killed_and_started_again_loses_no_connection() {
+    let mut bed = Bed::with("", "rate = \"50Mbit\"");
+    let (mut a, mut b) = bed.tcp(false);
+    let data = bytes(2_000_000);
+    let expected = data.clone();
+    let reader = thread::spawn(move || {
+        let mut got = vec![0; 500_000];
+        b.read_exact(&mut got).unwrap();
+        (b, got, expected)
+    });
+    let writer = thread::spawn(move || a.write_all(&data).unwrap());
+    let (mut b, mut got, expected) = reader.join().unwrap();
+    bed.router().kill().unwrap();
+    bed.start();
+    b.read_to_end(&mut got).unwrap();
+    writer.join().unwrap();
+    assert!(got == expected);
+}
+
+#[test]
+fn sigterm_ends_it_cleanly_and_the_record_is_whole() {
+    let mut bed = Bed::with("", "rate = \"100Mbit\"");
+    let (a, b) = bed.tcp(false);
+    transfer(a, b, &bytes(1_000_000));
+    let sent = bed.link("right")["sent_bytes"].as_u64().unwrap();
+    bed.router().terminate().unwrap();
+    assert!(bed.router().wait().unwrap().success());
+    assert!(!bed.path("control.sock").exists());
+    let record = std::fs::read_to_string(bed.path("record.csv")).unwrap();
+    let mut lines = record.lines();
+    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let column = header
+        .iter()
+        .position(|name| *name == "sent_bytes")
+        .unwrap();
+    let last = lines.rfind(|line| line.contains(",right,")).unwrap();
+    let fields: Vec<&str> = last.split(',').collect();
+    assert_eq!(fields.len(), header.len());
+    assert!(fields[column].parse::<u64>().unwrap() >= sent);
+}
+
+#[test]
+fn status_is_told_in_three_forms() {
+    let bed = Bed::with("", "rate = \"10Mbit\"\ncontroller = \"vcp\"");
+    let (a, b) = bed.udp(false);
+    b.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    a.send(b"x").unwrap();
+    b.recv(&mut [0; 10]).unwrap();
+    let link = bed.link("right");
+    for key in [
+        "name",
+        "rate_bps",
+        "utilization",
+        "queue_packets",
+        "drops",
+        "random_losses",
+        "controller",
+    ] {
+        assert!(!link[key].is_null(), "{key}");
+    }
+    let socket = bed.path("control.sock");
+    let socket = socket.to_str().unwrap();
+    let table = vcp_router(&["show", "--socket", socket]);
+    assert!(String::from_utf8(table.stdout).unwrap().contains("10Mbit"));
+    let metrics = vcp_router(&["show", "--metrics", "--socket", socket]);
+    let metrics = String::from_utf8(metrics.stdout).unwrap();
+    assert!(
+        metrics.contains("vcp_router_link_sent_packets_total{link=\"right\"} 1"),
+        "{metrics}"
+    );
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("router.toml");
+    let path = file.to_str().unwrap();
+    let says = |arguments: &[&str], code: i32, part: &str| {
+        let output = vcp_router(arguments);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        assert!(text.contains(part), "{text}");
+        assert_eq!(text.trim_end().lines().count(), 1, "{text}");
+    };
+    std::fs::write(&file, "[[port]]\nname = \"a\"\ntun = \"a0\"\nmtuu = 1500\n").unwrap();
+    says(&["check", "--config", path], 2, "did you mean `mtu`?");
+    says(&["run", "--config", path], 2, "router.toml:4:");
+    let checked = vcp_router(&["check", "--json", "--config", path]);
+    assert_eq!(checked.status.code(), Some(2));
+    let checked: Value = serde_json::from_slice(&checked.stdout).unwrap();
+    assert_eq!(checked["ok"], false);
+    std::fs::write(&file, "[[port]]\nname = \"a\"\nfd = 77\n").unwrap();
+    says(
+        &["run", "--config", path],
+        1,
+        "port a: cannot use descriptor 77",
+    );
+    says(
+        &["run", "--config", "/nonexistent.toml"],
+        2,
+        "/nonexistent.toml",
+    );
+    says(
+        &["show", "--socket", "/nonexistent.sock"],
+        1,
+        "no router answers",
+    );
+    assert_eq!(vcp_router(&["frobnicate"]).status.code(), Some(2));
+}
