@@ -128,7 +128,8 @@ pub trait LinkController: Send + fmt::Debug {
     /// Runs what is due; called at or after [`deadline`](Self::deadline) and before other calls.
     fn on_timer(&mut self, now: Instant, queue: u64);
 
-    /// When [`on_timer`](Self::on_timer) wants to be called next.
+    /// When [`on_timer`](Self::on_timer) wants to be called next. `None`: not before a packet arrives. May change with every
+    /// other call.
     fn deadline(&self) -> Option<Instant>;
 
     /// The link's capacity changed, in bytes per second, net of what the port subtracts itself.

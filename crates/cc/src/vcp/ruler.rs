@@ -22,6 +22,8 @@ pub(crate) enum Change {
 const RETURN_ROUNDS: u32 = 2;
 /// Acknowledgements without any feedback for so many round trips mean that the path eats it.
 const SILENT_ROUNDS: u32 = 2;
+/// Unmarked packets in a row that say nothing: every second probe goes without a shim.
+const UNMARKED_PROBES: u64 = 3;
 /// A code that never changed for so many round trips since the path began is a constant.
 const CONSTANT_ROUNDS: u32 = 2;
 
@@ -42,6 +44,8 @@ pub(crate) struct Ruler {
     marked_since: Option<Instant>,
     last_marked: Instant,
     unmarked_since: Option<Instant>,
+    /// Packets that came back unmarked since the last mark.
+    unmarked_packets: u64,
 }
 
 impl Ruler {
@@ -53,6 +57,7 @@ impl Ruler {
             marked_since: None,
             last_marked: now,
             unmarked_since: None,
+            unmarked_packets: 0,
         }
     }
 
@@ -62,9 +67,9 @@ impl Ruler {
         self.routers
     }
 
-    /// True while the latest acknowledgements came without marks.
+    /// True while packets come back without marks: more than the probes that are sent without a shim on purpose.
     pub(crate) const fn unmarked(&self) -> bool {
-        self.unmarked_since.is_some()
+        self.unmarked_packets > UNMARKED_PROBES
     }
 
     /// Packets per code came back.
@@ -72,6 +77,7 @@ impl Ruler {
     pub(crate) fn on_codes(&mut self, now: Instant, srtt: Duration, packets: &[u64; 4]) -> Change {
         let [none, low, high, over] = *packets;
         if low | high | over == 0 {
+            self.unmarked_packets = self.unmarked_packets.saturating_add(none);
             return if none > 0 {
                 self.on_unmarked(now, srtt)
             } else {
@@ -79,6 +85,7 @@ impl Ruler {
             };
         }
         self.unmarked_since = None;
+        self.unmarked_packets = 0;
         if self.marked_since.is_none() || ns_since(now, self.last_marked) / 2 > nanos(srtt) {
             self.marked_since = Some(now);
         }

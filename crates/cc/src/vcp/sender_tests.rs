@@ -2,7 +2,9 @@
 
 use super::params::{Carrier, VcpParams};
 use super::sender::VcpSender;
-use crate::testing::{acked, lost, ms};
+use proptest::prelude::*;
+
+use crate::testing::{acked, lost, ms, sent};
 use crate::{
     Acked, Algorithm, Controller, Duration, Feedback, Halving, Instant, LossRule, VcpFeedback, Wlte,
 };
@@ -158,6 +160,16 @@ fn wlte_believes_losses_on_a_path_that_stops_marking() {
     let before = sender.window();
     sender.on_loss(at(120), &lost(120, 150, RTT));
     assert_eq!(sender.window(), before / 2);
+}
+
+#[test]
+fn a_probe_without_a_shim_does_not_make_losses_congestion() {
+    let mut sender = sender(Wlte { pure: false });
+    ack(&mut sender, 100, [0, 0, 10, 0]);
+    ack(&mut sender, 110, [1, 0, 0, 0]);
+    let before = sender.window();
+    sender.on_loss(at(120), &lost(120, 150, RTT));
+    assert_eq!(sender.window(), before);
 }
 
 #[test]
@@ -350,4 +362,55 @@ fn requests_tell_the_least_rtt_and_who_follows_r() {
         .unwrap()
         .controller(at(0), 1500);
     assert!(steep.request().bise);
+}
+
+// --- Anything at all -------------------------------------------------------------------------------------------------
+
+proptest! {
+    /// No order of events and no field's value takes any controller below its floor, to nonsense, or to a panic.
+    #[test]
+    fn any_events_are_survived(
+        name in prop::sample::select(Algorithm::NAMES),
+        mtu in 512u16..=9000,
+        events in prop::collection::vec((0u8..10, any::<u64>(), any::<u64>(), any::<u64>(), 0u32..64), 1..200),
+    ) {
+        let mut controller = Algorithm::parse(name).unwrap().controller(at(0), mtu);
+        let mut now = Instant::ZERO;
+        let mut floor = u64::from(mtu);
+        for (kind, a, b, c, shift) in events {
+            now += Duration::from_nanos(a >> shift);
+            let mut ack = acked(a >> shift, b >> shift, Duration::from_nanos(c >> shift));
+            ack.packets = b >> shift;
+            ack.min_rtt = Duration::from_nanos(b >> shift);
+            ack.window_limited = a & 1 == 0;
+            match kind {
+                0 => { let _ = controller.on_sent(now, &sent(a >> shift, b >> shift)); }
+                1 | 2 => controller.on_ack(now, &ack),
+                3 | 4 => controller.on_feedback(now, &Feedback::Vcp(VcpFeedback {
+                    packets: [a >> shift & 1, b >> shift, c >> shift, a >> shift],
+                    bytes: [a, b, c, a],
+                    sum_r: c,
+                    t_rho: Duration::from_nanos(b >> shift),
+                    hops: 1,
+                    bise: c & 1 == 0,
+                    ..VcpFeedback::default()
+                }), &ack),
+                5 => controller.on_loss(now, &lost(a >> shift, b >> shift, Duration::from_nanos(c >> shift))),
+                6 => controller.on_congestion_experienced(now, Instant::from_nanos(a >> shift), b),
+                7 => controller.on_persistent_congestion(now),
+                8 => controller.on_spurious_loss(now),
+                _ => {
+                    controller.on_restart(now, Duration::from_nanos(b));
+                    let smaller = mtu / 2 + 256;
+                    controller.on_mtu(smaller);
+                    floor = floor.min(u64::from(smaller));
+                }
+            }
+            prop_assert!(controller.window() >= floor);
+            prop_assert!(controller.window() < 1 << 58);
+            prop_assert!(controller.pacing_rate().is_none_or(|rate| rate >= 1));
+            let metrics = controller.metrics();
+            prop_assert_eq!(metrics.window, controller.window());
+        }
+    }
 }

@@ -334,6 +334,23 @@ fn alpha_doubles_per_interval_and_starts_over_at_half_the_way() {
     assert!((got - 4.0).abs() < 0.1, "{got}");
 }
 
+#[test]
+fn grown_alpha_stays_below_a_quarter_of_the_window_per_interval() {
+    let params = VcpParams::default();
+    let mut steering = Steering::new(Instant::ZERO, 20 * MTU, &params);
+    let at_rtt = |now_ms: u64| Moment {
+        srtt: ms(200),
+        ..moment(now_ms)
+    };
+    steering.apply(&params, at_rtt(0), &codes(0, 1, 0));
+    for round in 1..30 {
+        let before = steering.bytes();
+        steering.apply(&params, at_rtt(200 * round), &codes(0, before / MTU, 0));
+        assert!(steering.bytes() <= before + before / 4 + 1, "round {round}");
+    }
+    assert!(steering.bytes() > 1000 * MTU);
+}
+
 proptest! {
     /// MI rounds down by less than a byte's 2^-32 per acknowledged byte and one unit.
     #[test]
