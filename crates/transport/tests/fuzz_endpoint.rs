@@ -68,7 +68,7 @@ fn handshake(input: &[u8]) {
     }
 }
 
-/// Datagrams of 256 bytes and what remains, at a server that has a connection or two and demands proofs of address
+/// Datagrams of 400 bytes and what remains, at a server that has a connection or two and demands proofs of address
 /// at times. Odd first bytes ask for padding to a size that first packets need.
 fn endpoint(input: &[u8]) {
     let Some((&choice, bytes)) = input.split_first() else {
@@ -91,7 +91,7 @@ fn endpoint(input: &[u8]) {
     let mut answer = Vec::new();
     let mut accepted = Vec::new();
     let now = Instant::from_millis(5);
-    for part in bytes.chunks(256) {
+    for part in bytes.chunks(400) {
         let mut datagram = part.to_vec();
         if part.first().is_some_and(|first| first % 2 == 1) {
             datagram.resize(1200, 0);
