@@ -1,1 +1,94 @@
-//! pathmark.
+//! Reliable streams over UDP whose connections listen to the path.
+//!
+//! ```text
+//!  application ──streams──► Connection ──request in a shim──► routers ──their load──► receiver
+//!                               ▲                                                        │
+//!                               └── window and pace by the answer ◄── encrypted ACKs ────┘
+//! ```
+//!
+//! TCP and every QUIC library guess at a path from loss and delay; pathmark is told. Routers on the way write what
+//! they know about their load into a small shim in front of each packet (VCP's code, with the extensions BISE and
+//! WLTE), the receiver returns it inside encrypted acknowledgements, and a congestion controller obeys. Where no
+//! router answers, or the peer is plain QUIC, a connection is plain QUIC version 1 on CUBIC.
+//!
+//! This package puts the parts together: endpoints and streams from [`pathmark_transport`], laws from
+//! [`pathmark_cc`], VCP on the wire from [`vcp_proto`]; and it holds the [`file`] protocol and, with feature `cli`,
+//! the `pathmark` command.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use pathmark::{ClientConfig, Endpoint, ServerConfig, tls};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+//! let key = made.signing_key.serialize_der().try_into()?;
+//! let certificate = tls::TlsServerConfig::new(vec![made.cert.der().clone()], key, &[b"hello"])?;
+//! let trust = tls::Trust::Pin(certificate.pin().expect("it has a certificate"));
+//!
+//! let transport = Arc::new(pathmark::transport_config(&"vcp+bise+wlte".parse()?));
+//! let server_config = ServerConfig::new(Arc::new(certificate), transport.clone());
+//! let server = Endpoint::server(server_config, "127.0.0.1:0".parse()?)?;
+//! let address = server.local_address();
+//! tokio::spawn(async move {
+//!     let connection = server.accept().await?.accept().ok()?.await.ok()?;
+//!     let mut stream = connection.accept_uni().await.ok()?;
+//!     println!("{}", String::from_utf8(stream.read_to_end(100).await.ok()?).ok()?);
+//!     Some(())
+//! });
+//!
+//! let client = Endpoint::client("127.0.0.1:0".parse()?)?;
+//! let tls = tls::TlsClientConfig::new(trust, &[b"hello"])?;
+//! let config = ClientConfig::new(Arc::new(tls), transport);
+//! let connection = client.connect(config, address, "localhost")?.await?;
+//! let mut stream = connection.open_uni().await?;
+//! stream.write_all(b"hello, path").await?;
+//! stream.finish()?;
+//! stream.stopped().await?;
+//! println!("{:?}", connection.path_report().controller);
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use pathmark_cc::{Algorithm, Carrier};
+use vcp_proto::{VcpEcnSignal, VcpSignal};
+
+#[cfg(feature = "cli")]
+pub mod cli;
+pub mod file;
+
+pub use pathmark_cc as cc;
+pub use pathmark_transport as transport;
+pub use pathmark_transport::connection::{BoundShares, ConnectionError, PathReport, Stats};
+pub use pathmark_transport::crypto::tls;
+pub use pathmark_transport::driver::{
+    Accept, ClientConfig, ConnectError, Connecting, Connection, Endpoint, Incoming, ReadError,
+    ReadToEndError, RecvStream, SendStream, ServerConfig, SocketBuffers, WriteError,
+};
+pub use pathmark_transport::{ControllerFactory, Signal, TransportConfig};
+
+/// Transport settings for a named law: its controllers, and the signal that it listens to.
+///
+/// `"vcp+bise+wlte".parse()` is the library's choice: it obeys routers where they answer and runs CUBIC where none
+/// does. With `cubic` or `newreno` not one byte differs from plain QUIC.
+#[must_use]
+pub fn transport_config(algorithm: &Algorithm) -> TransportConfig {
+    let mut config = TransportConfig::new(controller(algorithm));
+    config.signals = match algorithm.carrier() {
+        None => Vec::new(),
+        Some(Carrier::Shim) => vec![Arc::new(VcpSignal::default()) as Arc<dyn Signal>],
+        Some(Carrier::Ecn) => vec![Arc::new(VcpEcnSignal)],
+    };
+    config
+}
+
+/// The controllers of a named law.
+#[must_use]
+pub fn controller(algorithm: &Algorithm) -> Arc<dyn ControllerFactory> {
+    let algorithm = algorithm.clone();
+    Arc::new(move |now, mtu| algorithm.controller(now, mtu))
+}

@@ -1,3 +1,7 @@
-//! The `pathmark` command.
+//! The `pathmark` command; see [`pathmark::cli`].
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    pathmark::cli::main()
+}

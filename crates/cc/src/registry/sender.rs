@@ -61,6 +61,15 @@ pub(super) fn show_initial_window(packets: Option<u32>) -> String {
     packets.map_or_else(|| "auto".to_owned(), |packets| packets.to_string())
 }
 
+impl Default for Algorithm {
+    /// `vcp+bise+wlte`, the library's choice: routers' answers where they come, CUBIC where they do not.
+    fn default() -> Self {
+        Self {
+            law: Law::Vcp(VcpConfig::new(true, true)),
+        }
+    }
+}
+
 impl Algorithm {
     /// All names, without options.
     pub const NAMES: &[&str] = &[

@@ -173,7 +173,6 @@ impl Endpoint {
     ///
     /// # Errors
     /// If the socket cannot be used.
-    #[expect(clippy::needless_pass_by_value, reason = "the endpoint keeps it")]
     pub fn new(socket: std::net::UdpSocket, server: Option<ServerConfig>) -> io::Result<Self> {
         let mut seed = [0; 32];
         draw(&mut seed);

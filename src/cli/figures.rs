@@ -1,0 +1,88 @@
+//! The figures of a transfer, for people and scripts.
+
+use serde::Serialize;
+
+use super::output;
+use crate::Connection;
+use crate::file::report::{BoundedBy, Rtt, SenderReport};
+
+/// Keys that `perf`, `get` and `put` share in their JSON.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Transfer {
+    pub(super) handshake_ms: f64,
+    pub(super) seconds: f64,
+    pub(super) bytes_up: u64,
+    pub(super) bytes_down: u64,
+    pub(super) goodput_up_bps: f64,
+    pub(super) goodput_down_bps: f64,
+    pub(super) streams: u64,
+    pub(super) algorithm: String,
+    pub(super) feedback: Option<String>,
+    pub(super) packets_lost: u64,
+    pub(super) rtt_ms: Rtt,
+    pub(super) cpu_s: f64,
+    pub(super) bounded_by: BoundedBy,
+    pub(super) router_id: Option<u16>,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Transfer {
+    /// Completes the figures of a transfer that took `seconds`, with what its sender reported.
+    pub(super) fn finish(&mut self, connection: &Connection, sender: &SenderReport, seconds: f64) {
+        self.seconds = seconds;
+        self.goodput_up_bps = bits_per_second(self.bytes_up, seconds);
+        self.goodput_down_bps = bits_per_second(self.bytes_down, seconds);
+        self.feedback.clone_from(&sender.feedback);
+        self.packets_lost = sender.packets_lost;
+        self.rtt_ms = sender.rtt_ms;
+        self.bounded_by = sender.bounded_by;
+        self.router_id = sender.router_id;
+        self.cpu_s = cpu_seconds();
+        // What is left to read when the process wakes 20 ms late must find room.
+        let rate = self.goodput_up_bps.max(self.goodput_down_bps);
+        let buffers = connection.socket_buffers();
+        if rate / 8.0 * 0.02 > buffers.receive.min(buffers.send) as f64 {
+            self.warnings = buffers.advice();
+        }
+    }
+
+    /// Tells people on stderr how it went and what held the sender back.
+    pub(super) fn tell(&self, sender: &SenderReport) {
+        for (bytes, rate, direction) in [
+            (self.bytes_up, self.goodput_up_bps, "up"),
+            (self.bytes_down, self.goodput_down_bps, "down"),
+        ] {
+            if bytes > 0 {
+                eprintln!(
+                    "{bytes} bytes {direction} in {:.3} s: {}",
+                    self.seconds,
+                    output::rate(rate)
+                );
+            }
+        }
+        let bounds = sender.explain();
+        if !bounds.is_empty() {
+            eprintln!("bounded by: {bounds}");
+        }
+        for warning in &self.warnings {
+            eprintln!("note: {warning}");
+        }
+    }
+}
+
+fn bits_per_second(bytes: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        bytes as f64 * 8.0 / seconds
+    } else {
+        0.0
+    }
+}
+
+/// Processor time of this process so far, user and system, in seconds.
+fn cpu_seconds() -> f64 {
+    use nix::sys::resource::{UsageWho, getrusage};
+    let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 * 1e-6;
+    getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| {
+        seconds(usage.user_time()) + seconds(usage.system_time())
+    })
+}

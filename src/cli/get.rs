@@ -1,0 +1,161 @@
+//! `pathmark get`: files fetched from a server.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Context, anyhow};
+use futures_util::future::join_all;
+use pathmark_cc::Algorithm;
+use serde::Serialize;
+
+use super::figures::Transfer;
+use super::target::Target;
+use super::trust::TrustArgs;
+use super::{Failure, Outcome, output, session, values};
+use crate::file::client::{self, Progress};
+use crate::file::report::SenderReport;
+use crate::file::{self, send::hex};
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// What to fetch
+    #[arg(required = true, value_name = "HOST:PORT/NAME")]
+    targets: Vec<Target>,
+    /// Where to put it
+    #[arg(short, long, value_name = "DIR", default_value = ".")]
+    output: PathBuf,
+    /// Congestion controller that the server is asked to send with
+    #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
+    cc: Option<Algorithm>,
+    #[command(flatten)]
+    trust: TrustArgs,
+    /// Print one JSON object at the end
+    #[arg(long)]
+    json: bool,
+}
+
+/// A file in the JSON of `get` and `put`.
+#[derive(Debug, Serialize)]
+pub(super) struct FileFigures {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    pub(super) sha256: String,
+    pub(super) seconds: f64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) resumed_bytes: u64,
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
+}
+
+/// The JSON of `get` and `put`.
+#[derive(Debug, Serialize)]
+pub(super) struct Figures {
+    #[serde(flatten)]
+    pub(super) transfer: Transfer,
+    pub(super) files: Vec<FileFigures>,
+}
+
+pub(super) async fn get(args: Args) -> Outcome {
+    let mut servers: BTreeMap<(String, u16), Vec<(Target, PathBuf)>> = BTreeMap::new();
+    for target in &args.targets {
+        let path = target
+            .name
+            .as_deref()
+            .and_then(|name| name.rsplit('/').next())
+            .filter(|name| !matches!(*name, "" | "." | ".."))
+            .map(|name| args.output.join(name))
+            .ok_or_else(|| anyhow!("say which file: {}:{}/NAME", target.host, target.port))
+            .map_err(Failure::usage)?;
+        servers
+            .entry((target.host.clone(), target.port))
+            .or_default()
+            .push((target.clone(), path));
+    }
+    if !args.output.is_dir() {
+        return Err(Failure::usage(anyhow!(
+            "{} is no directory; make it first",
+            args.output.display()
+        )));
+    }
+    let algorithm = args.cc.clone().unwrap_or_default();
+    let asked = args.cc.as_ref().map(ToString::to_string);
+    let mut figures = Figures {
+        transfer: Transfer {
+            algorithm: algorithm.to_string(),
+            ..Transfer::default()
+        },
+        files: Vec::new(),
+    };
+    let mut failed = None;
+    for files in servers.into_values() {
+        let Some((server, _)) = files.first() else {
+            continue;
+        };
+        let transport = session::transport(&algorithm);
+        let (endpoint, connection, handshake) =
+            session::connect(server, &args.trust, file::ALPN, transport).await?;
+        figures.transfer.handshake_ms = handshake.as_secs_f64() * 1e3;
+        let bars = output::bars();
+        let started = session::now();
+        let fetches = files.iter().map(|(target, path)| {
+            let (connection, bars, asked) = (&connection, &bars, asked.as_deref());
+            async move {
+                let name = target.name.as_deref().unwrap_or_default();
+                let bar = output::byte_bar(bars, name, 0);
+                let fetched =
+                    client::get(connection, name, path, asked, |progress| match progress {
+                        Progress::Begin { bytes, offset } => {
+                            bar.set_length(bytes);
+                            bar.set_position(offset);
+                            bar.reset_eta();
+                        }
+                        Progress::Bytes(bytes) => bar.inc(bytes),
+                    })
+                    .await
+                    .with_context(|| format!("cannot fetch {name}"))?;
+                bar.finish();
+                let seconds = started.elapsed().as_secs_f64();
+                Ok::<_, anyhow::Error>((name.to_owned(), fetched, seconds))
+            }
+        });
+        let mut sender = SenderReport::default();
+        for fetched in join_all(fetches).await {
+            match fetched {
+                Ok((name, fetched, seconds)) => {
+                    figures.transfer.bytes_down += fetched.bytes - fetched.resumed;
+                    figures.transfer.streams += 1;
+                    figures.files.push(FileFigures {
+                        name,
+                        bytes: fetched.bytes,
+                        sha256: hex(&fetched.hash),
+                        seconds,
+                        resumed_bytes: fetched.resumed,
+                    });
+                    sender = fetched.sender;
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        figures.transfer.finish(&connection, &sender, seconds);
+        if !args.json {
+            figures.transfer.tell(&sender);
+        }
+        connection.close(0, b"done");
+        endpoint.wait_idle().await;
+    }
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    if args.json {
+        output::json(&figures)?;
+    } else {
+        for file in &figures.files {
+            println!("{}  {}", file.sha256, file.name);
+        }
+    }
+    Ok(())
+}

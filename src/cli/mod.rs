@@ -1,0 +1,96 @@
+//! The `pathmark` command: arguments in, exit codes out.
+//!
+//! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. With `--json` one JSON object goes to stdout and
+//! nothing else; text for people and progress bars go to stderr.
+
+mod figures;
+mod get;
+mod output;
+mod perf;
+mod put;
+mod serve;
+mod session;
+mod target;
+mod trust;
+mod values;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Move data over long, fat or lossy paths whose routers you own.
+///
+/// Connections read the load that routers on the path write into their packets, and keep the path full without a
+/// queue. Without such routers they run CUBIC.
+#[derive(Debug, Parser)]
+#[command(name = "pathmark", version, arg_required_else_help = true)]
+#[command(after_help = "\
+Examples:
+  pathmark serve --listen 0.0.0.0:4433 --dir data   offer a directory; prints the certificate's pin
+  pathmark get host:4433/big.iso --pin 3f5a…        fetch a file; run it again to go on after a break
+  pathmark put big.iso host:4433 --pin 3f5a…        store a file
+  pathmark perf client host:4433 --download 1GB     measure
+
+Controllers (--cc): vcp+bise+wlte (default), vcp+bise, vcp+wlte, vcp, cubic, newreno;
+options in brackets: --cc 'vcp[alpha=1.0,t_rho=200ms]'.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Offer the files of a directory, and store what clients put there
+    Serve(serve::Args),
+    /// Fetch files; goes on where an earlier attempt broke off
+    Get(get::Args),
+    /// Store files on a server
+    Put(put::Args),
+    /// Measure throughput (QUIC performance protocol, draft-banks-quic-performance)
+    #[command(subcommand)]
+    Perf(perf::Command),
+}
+
+/// Why a command did not do its job.
+#[derive(Debug)]
+enum Failure {
+    /// It was asked for wrongly: exit code 2.
+    Usage(anyhow::Error),
+    /// It failed: exit code 1.
+    Failed(anyhow::Error),
+}
+
+impl Failure {
+    fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self::Usage(error.into())
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+type Outcome = Result<(), Failure>;
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    output::log();
+    let outcome = match cli.command {
+        Command::Serve(args) => session::run(serve::serve(args)),
+        Command::Get(args) => session::run(get::get(args)),
+        Command::Put(args) => session::run(put::put(args)),
+        Command::Perf(perf::Command::Server(args)) => session::run(perf::server(args)),
+        Command::Perf(perf::Command::Client(args)) => session::run(perf::client(args)),
+    };
+    let (error, code) = match outcome {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Failed(error)) => (error, 1),
+        Err(Failure::Usage(error)) => (error, 2),
+    };
+    eprintln!("pathmark: {error:#}");
+    ExitCode::from(code)
+}

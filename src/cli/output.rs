@@ -1,0 +1,57 @@
+//! What people and scripts see.
+
+use std::io::{IsTerminal, Write};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+/// Sends log lines to stderr if `RUST_LOG` asks for them.
+pub(super) fn log() {
+    if std::env::var_os("RUST_LOG").is_some() {
+        tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+            .with_writer(std::io::stderr)
+            .init();
+    }
+}
+
+/// Prints the one JSON object of a command.
+pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, value)?;
+    writeln!(out)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Progress bars on stderr; invisible where nobody looks.
+pub(super) fn bars() -> MultiProgress {
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr_with_hz(10)
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    MultiProgress::with_draw_target(target)
+}
+
+/// A bar that counts bytes.
+pub(super) fn byte_bar(bars: &MultiProgress, name: &str, total: u64) -> ProgressBar {
+    let bar = bars.add(ProgressBar::new(total));
+    let style = ProgressStyle::with_template(
+        "{prefix:24!} {wide_bar:.cyan/blue} {bytes:>11} of {total_bytes:11} {bytes_per_sec:>13} {eta:>4}",
+    )
+    .unwrap_or_else(|_| ProgressStyle::default_bar());
+    bar.set_style(style);
+    bar.set_prefix(name.to_owned());
+    bar
+}
+
+/// Bits per second for people.
+pub(super) fn rate(bits_per_second: f64) -> String {
+    let (scaled, unit) = match bits_per_second {
+        b if b >= 1e9 => (b / 1e9, "Gbit/s"),
+        b if b >= 1e6 => (b / 1e6, "Mbit/s"),
+        b => (b / 1e3, "kbit/s"),
+    };
+    format!("{scaled:.2} {unit}")
+}

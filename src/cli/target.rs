@@ -1,0 +1,82 @@
+//! `HOST:PORT/NAME` as written on the command line.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+use anyhow::Context;
+
+/// A server, and possibly a file on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    /// Host name or address, without brackets.
+    pub(super) host: String,
+    /// UDP port.
+    pub(super) port: u16,
+    /// What follows the first `/`.
+    pub(super) name: Option<String>,
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || format!("`{text}` is not of the form HOST:PORT or HOST:PORT/NAME");
+        let (authority, name) = match text.split_once('/') {
+            Some((authority, name)) => (authority, Some(name.to_owned())),
+            None => (text, None),
+        };
+        let (host, port) = authority.rsplit_once(':').ok_or_else(wrong)?;
+        let port = port.parse().map_err(|_| wrong())?;
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        let host = bare.unwrap_or(host);
+        let ambiguous = bare.is_none() && host.contains(':');
+        if host.is_empty() || ambiguous || name.as_deref() == Some("") {
+            return Err(wrong());
+        }
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+            name,
+        })
+    }
+}
+
+impl Target {
+    /// The first address of the host.
+    pub(super) fn resolve(&self) -> anyhow::Result<SocketAddr> {
+        if let Ok(ip) = self.host.parse::<IpAddr>() {
+            return Ok(SocketAddr::new(ip, self.port));
+        }
+        (self.host.as_str(), self.port)
+            .to_socket_addrs()
+            .with_context(|| format!("cannot find the host `{}`", self.host))?
+            .next()
+            .with_context(|| format!("the host `{}` has no address", self.host))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms() {
+        let target = |host: &str, port, name: Option<&str>| Target {
+            host: host.into(),
+            port,
+            name: name.map(Into::into),
+        };
+        for (text, expected) in [
+            ("a:1", target("a", 1, None)),
+            ("10.0.0.1:4433/x/y", target("10.0.0.1", 4433, Some("x/y"))),
+            ("[::1]:4433/x", target("::1", 4433, Some("x"))),
+        ] {
+            assert_eq!(text.parse(), Ok(expected));
+        }
+        for text in ["a", ":1", "a:1/", "::1:4433", "a:b", "a:70000", ""] {
+            assert!(text.parse::<Target>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The client's side: fetching and storing files over a connection.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tokio::io::AsyncWriteExt;
+
+use super::protocol::{self, Answer, Refusal, Request};
+use super::receive::{ReceiveError, receive_file};
+use super::report::SenderReport;
+use super::send::{Hash, send_file};
+use super::store::Incoming;
+use crate::Connection;
+
+/// Why a file was not fetched or stored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// The server refused.
+    #[error("the server refuses: {message}")]
+    Refused {
+        /// Why.
+        reason: Refusal,
+        /// More about it.
+        message: String,
+    },
+    /// The connection or stream failed.
+    #[error("the transfer broke off: {0}")]
+    Stream(#[source] io::Error),
+    /// A file on this side could not be read or written.
+    #[error("{path}: {source}")]
+    Local {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// What arrived is not what was sent; it was thrown away.
+    #[error("what arrived does not have the sender's SHA-256 and was thrown away; fetch it again")]
+    WrongHash,
+    /// The server answered something else.
+    #[error("the server does not speak pathmark-file")]
+    Protocol,
+}
+
+/// A file that arrived whole.
+#[derive(Clone, Debug)]
+pub struct Fetched {
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Bytes of it that an earlier attempt had brought.
+    pub resumed: u64,
+    /// Its hash.
+    pub hash: Hash,
+    /// What its sender knew about the path at the end.
+    pub sender: SenderReport,
+}
+
+/// Fetches `name` to `target`, going on with what an earlier attempt left there. `progress` is told of the whole
+/// size once it is known, and of bytes as they arrive.
+///
+/// # Errors
+/// [`TransferError`]; after [`TransferError::Stream`] the bytes that came stay for the next attempt.
+pub async fn get(
+    connection: &Connection,
+    name: &str,
+    target: &Path,
+    cc: Option<&str>,
+    mut progress: impl FnMut(Progress),
+) -> Result<Fetched, TransferError> {
+    let local = |source| TransferError::Local {
+        path: target.to_owned(),
+        source,
+    };
+    let (incoming, have) = Incoming::resume(target).map_err(local)?;
+    let tag_path = incoming.partial_path().with_extension("tag");
+    let old_tag = fs::read_to_string(&tag_path).unwrap_or_default();
+    let mut offset = if old_tag.is_empty() { 0 } else { have };
+    let (mut recv, bytes) = loop {
+        let (recv, answer) = match ask(connection, name, offset, cc).await {
+            // What was fetched is longer than the file has become since.
+            Err(TransferError::Refused {
+                reason: Refusal::BadRequest,
+                ..
+            }) if offset > 0 => {
+                offset = 0;
+                continue;
+            }
+            other => other?,
+        };
+        let Answer::File { bytes, tag } = answer else {
+            return Err(TransferError::Protocol);
+        };
+        if offset > 0 && tag != old_tag {
+            offset = 0;
+            continue;
+        }
+        fs::write(&tag_path, tag).map_err(local)?;
+        break (recv, bytes);
+    };
+    progress(Progress::Begin { bytes, offset });
+    let file = incoming.file().map_err(local)?;
+    let received = receive_file(file, offset, bytes, &mut recv, |n| {
+        progress(Progress::Bytes(n));
+    })
+    .await;
+    match received {
+        Ok(hash) => {
+            let sender = protocol::read::<SenderReport>(&mut recv)
+                .await
+                .unwrap_or_default();
+            incoming.keep().map_err(local)?;
+            // It only helps the next attempt, of which there is no need now.
+            let _ = fs::remove_file(&tag_path);
+            Ok(Fetched {
+                bytes,
+                resumed: offset,
+                hash,
+                sender,
+            })
+        }
+        Err(ReceiveError::Stream(error)) => Err(TransferError::Stream(error)),
+        Err(ReceiveError::Storage(error)) => Err(local(error)),
+        Err(ReceiveError::WrongHash) => {
+            incoming.discard().map_err(local)?;
+            let _ = fs::remove_file(&tag_path);
+            Err(TransferError::WrongHash)
+        }
+    }
+}
+
+/// How far a transfer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The transfer begins at `offset` of `bytes`.
+    Begin {
+        /// Size of the file.
+        bytes: u64,
+        /// Bytes that are there already.
+        offset: u64,
+    },
+    /// So many bytes more.
+    Bytes(u64),
+}
+
+async fn ask(
+    connection: &Connection,
+    name: &str,
+    offset: u64,
+    cc: Option<&str>,
+) -> Result<(crate::RecvStream, Answer), TransferError> {
+    let stream = |error: io::Error| TransferError::Stream(error);
+    let (mut send, mut recv) = connection
+        .open_bi()
+        .await
+        .map_err(|error| stream(io::Error::other(error)))?;
+    let request = Request::Get {
+        name: name.to_owned(),
+        offset,
+        cc: cc.map(ToOwned::to_owned),
+    };
+    protocol::write(&mut send, &request).await.map_err(stream)?;
+    // Dropped, it is finished. A server that refuses may have stopped it already.
+    drop(send);
+    match protocol::read(&mut recv).await {
+        Ok(Answer::Refused { reason, message }) => Err(TransferError::Refused { reason, message }),
+        Ok(answer) => Ok((recv, answer)),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(TransferError::Protocol),
+        Err(error) => Err(stream(error)),
+    }
+}
+
+/// Stores the file at `source` as `name`; the size and hash of what the server now has.
+///
+/// # Errors
+/// [`TransferError`]; the server then has no file of this name that it did not have before.
+pub async fn put(
+    connection: &Connection,
+    source: &Path,
+    name: &str,
+    mut progress: impl FnMut(Progress),
+) -> Result<(u64, Hash), TransferError> {
+    let local = |error| TransferError::Local {
+        path: source.to_owned(),
+        source: error,
+    };
+    let stream = |error: io::Error| TransferError::Stream(error);
+    let file = File::open(source).map_err(local)?;
+    let metadata = file.metadata().map_err(local)?;
+    if !metadata.is_file() {
+        return Err(local(io::Error::other("not a file")));
+    }
+    let bytes = metadata.len();
+    let (mut send, mut recv) = connection
+        .open_bi()
+        .await
+        .map_err(|error| stream(io::Error::other(error)))?;
+    let request = Request::Put {
+        name: name.to_owned(),
+        bytes,
+    };
+    protocol::write(&mut send, &request).await.map_err(stream)?;
+    progress(Progress::Begin { bytes, offset: 0 });
+    let sending = async {
+        let hash = send_file(file, 0, bytes, &mut send, |n| progress(Progress::Bytes(n))).await?;
+        send.shutdown().await?;
+        Ok::<_, io::Error>(hash)
+    };
+    let sent = sending.await;
+    // A server that refuses stops the stream and says why: its answer explains more than the failed write.
+    let answer = match protocol::read(&mut recv).await {
+        Ok(answer) => answer,
+        Err(error) => return Err(stream(sent.err().unwrap_or(error))),
+    };
+    match answer {
+        Answer::Refused { reason, message } => Err(TransferError::Refused { reason, message }),
+        Answer::Stored { .. } => Ok((bytes, sent.map_err(stream)?)),
+        Answer::File { .. } => Err(TransferError::Protocol),
+    }
+}

@@ -1,0 +1,23 @@
+//! Moving files over a connection: the `pathmark-file` application protocol.
+//!
+//! ```text
+//!   get:  client ── request (name, offset, controller) ──►  server
+//!         client ◄── answer (size) · bytes from offset · SHA-256 of the whole file · report ── server
+//!   put:  client ── request (name, size) · bytes · SHA-256 ──►  server
+//!         client ◄── answer (stored) ── server
+//! ```
+//!
+//! Each file travels on a bidirectional stream of its own. Requests and answers are JSON behind a 4-byte length.
+//! A file appears under its name only when its hash is right ([`store`]), so nothing half-written is ever seen,
+//! and a `get` that broke off goes on where it stopped.
+
+pub mod client;
+pub mod protocol;
+pub mod receive;
+pub mod report;
+pub mod send;
+pub mod server;
+pub mod store;
+
+/// The application protocol's name in TLS (ALPN).
+pub const ALPN: &[u8] = b"pathmark-file";

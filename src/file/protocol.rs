@@ -1,0 +1,148 @@
+//! Requests and answers: JSON objects behind a 4-byte big-endian length.
+
+use std::io;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// Longest request or answer in bytes.
+pub const MAX_MESSAGE: usize = 64 * 1024;
+
+/// What a client asks for on a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "kebab-case")]
+pub enum Request {
+    /// Send a file, from `offset` on.
+    Get {
+        /// Its path below the server's directory, `/` between parts.
+        name: String,
+        /// First byte wanted; the hash covers the whole file all the same.
+        #[serde(default)]
+        offset: u64,
+        /// The congestion controller that the server is asked to send with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cc: Option<String>,
+    },
+    /// Store a file whose bytes and hash follow.
+    Put {
+        /// Its path below the server's directory, `/` between parts.
+        name: String,
+        /// Bytes that follow.
+        bytes: u64,
+    },
+}
+
+/// The server's answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum Answer {
+    /// To `get`: the bytes follow.
+    File {
+        /// Size of the whole file.
+        bytes: u64,
+        /// Changes when the file does: a part fetched under another tag is of no use.
+        tag: String,
+    },
+    /// To `put`: the file is in its place.
+    Stored {
+        /// SHA-256 of what was stored, in hexadecimal.
+        sha256: String,
+    },
+    /// The request cannot be met.
+    Refused {
+        /// Why.
+        reason: Refusal,
+        /// More about it, for people.
+        message: String,
+    },
+}
+
+/// Why a server refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Refusal {
+    /// There is no such file.
+    NotFound,
+    /// The name leaves the server's directory, or is no name of a file.
+    BadName,
+    /// The request is not of this protocol, or its offset lies behind the end.
+    BadRequest,
+    /// The server could not read or write (a full disk, missing permission).
+    Storage,
+    /// The bytes that arrived do not have the hash that came with them.
+    WrongHash,
+}
+
+/// Writes one message.
+///
+/// # Errors
+/// Those of the writer; [`io::ErrorKind::InvalidInput`] for a message above [`MAX_MESSAGE`].
+pub async fn write<M: Serialize>(
+    writer: &mut (impl AsyncWrite + Unpin),
+    message: &M,
+) -> io::Result<()> {
+    let body = serde_json::to_vec(message)?;
+    let length = u32::try_from(body.len())
+        .ok()
+        .filter(|_| body.len() <= MAX_MESSAGE)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "message too long"))?;
+    let mut framed = length.to_be_bytes().to_vec();
+    framed.extend_from_slice(&body);
+    writer.write_all(&framed).await
+}
+
+/// Reads one message.
+///
+/// # Errors
+/// Those of the reader; [`io::ErrorKind::InvalidData`] for what is no such message.
+pub async fn read<M: DeserializeOwned>(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<M> {
+    let length = reader.read_u32().await? as usize;
+    if length > MAX_MESSAGE {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "message too long: the peer does not speak pathmark-file",
+        ));
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).await?;
+    serde_json::from_slice(&body).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn messages_keep_their_documented_form() {
+        let mut wire = Vec::new();
+        let request = Request::Get {
+            name: "a/b".into(),
+            offset: 7,
+            cc: None,
+        };
+        write(&mut wire, &request).await.unwrap();
+        assert_eq!(
+            &wire[4..],
+            br#"{"op":"get","name":"a/b","offset":7}"#.as_slice()
+        );
+        assert_eq!(
+            read::<Request>(&mut wire.as_slice()).await.unwrap(),
+            request
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_no_message_is_an_error() {
+        for wire in [
+            b"\xff\xff\xff\xff".as_slice(),
+            b"\0\0\0\x02{}",
+            b"\0\0\0\x03{]}",
+            b"\0\0",
+            b"\0\0\0\x09{}",
+        ] {
+            let mut reader = wire;
+            assert!(read::<Request>(&mut reader).await.is_err(), "{wire:?}");
+        }
+    }
+}

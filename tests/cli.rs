@@ -1,0 +1,219 @@
+//! The `pathmark` command as a user meets it: files over loopback, exit codes, JSON.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A server that ends with the test.
+struct Server {
+    child: Child,
+    address: String,
+    pin: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn pathmark(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn start(arguments: &[&str]) -> Server {
+    let mut child = pathmark(arguments)
+        .args(["--listen", "127.0.0.1:0", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let said: Value = serde_json::from_str(&line).unwrap();
+    Server {
+        child,
+        address: said["listening"].as_str().unwrap().to_owned(),
+        pin: said["pin"].as_str().unwrap().to_owned(),
+    }
+}
+
+fn serve(directory: &Path) -> Server {
+    start(&["serve", "--dir", directory.to_str().unwrap()])
+}
+
+fn run(arguments: &[&str]) -> Output {
+    pathmark(arguments).output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn file(directory: &TempDir, name: &str, bytes: usize) -> Vec<u8> {
+    let content: Vec<u8> = (0..bytes as u32)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    fs::write(directory.path().join(name), &content).unwrap();
+    content
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn files_come_and_go_whole() {
+    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let big = file(&there, "big", 3_000_000);
+    file(&there, "empty", 0);
+    let server = serve(there.path());
+    let (out, pin) = (here.path().to_str().unwrap(), server.pin.as_str());
+    let a = format!("{}/big", server.address);
+    let b = format!("{}/empty", server.address);
+    let said = json(&run(&["get", &a, &b, "-o", out, "--pin", pin, "--json"]));
+    assert_eq!(fs::read(here.path().join("big")).unwrap(), big);
+    assert_eq!(names(here.path()), ["big", "empty"]);
+    assert_eq!(said["bytes_down"], 3_000_000);
+    assert!(said["bounded_by"]["application"].is_number());
+    let files = said["files"].as_array().unwrap();
+    assert_eq!(files.len(), 2);
+    let empty = files.iter().find(|file| file["name"] == "empty").unwrap();
+    // SHA-256 of the empty message, FIPS 180-4.
+    let known = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    assert_eq!(empty["sha256"], known);
+
+    let source = here.path().join("big");
+    let source = source.to_str().unwrap();
+    let to = format!("{}/sub/copy", server.address);
+    let said = json(&run(&[
+        "put", source, &to, "--pin", pin, "--cc", "cubic", "--json",
+    ]));
+    assert_eq!(said["bytes_up"], 3_000_000);
+    assert_eq!(said["algorithm"], "cubic");
+    assert_eq!(fs::read(there.path().join("sub/copy")).unwrap(), big);
+    assert_eq!(names(&there.path().join("sub")), ["copy"]);
+}
+
+#[test]
+fn a_broken_get_goes_on_where_it_stopped() {
+    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let content = file(&there, "big", 2_000_000);
+    let server = serve(there.path());
+    let target = format!("{}/big", server.address);
+    let out = here.path().to_str().unwrap();
+    let get = || run(&["get", &target, "-o", out, "--pin", &server.pin, "--json"]);
+    json(&get());
+    // As an attempt that broke off would have left it: the first bytes, and the file's tag.
+    let metadata = fs::metadata(there.path().join("big")).unwrap();
+    let modified = metadata.modified().unwrap();
+    let since = modified.duration_since(std::time::UNIX_EPOCH).unwrap();
+    let tag = format!("{:x}-{:x}", metadata.len(), since.as_nanos());
+    fs::remove_file(here.path().join("big")).unwrap();
+    fs::write(here.path().join(".big.part"), &content[..1_500_000]).unwrap();
+    fs::write(here.path().join(".big.tag"), tag).unwrap();
+    let said = json(&get());
+    assert_eq!(said["bytes_down"], 500_000);
+    assert_eq!(said["files"][0]["resumed_bytes"], 1_500_000);
+    assert_eq!(fs::read(here.path().join("big")).unwrap(), content);
+    assert_eq!(names(here.path()), ["big"]);
+
+    // A part of what the file was before it changed is of no use, and noticed.
+    fs::write(here.path().join(".big.part"), [0; 1_000]).unwrap();
+    fs::write(here.path().join(".big.tag"), "another").unwrap();
+    assert_eq!(json(&get())["bytes_down"], 2_000_000);
+    assert_eq!(fs::read(here.path().join("big")).unwrap(), content);
+}
+
+#[test]
+fn mistakes_have_their_exit_codes_and_say_what_to_do() {
+    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    file(&there, "a", 10);
+    let server = serve(there.path());
+    let out = here.path().to_str().unwrap();
+    let at = |name: &str| format!("{}/{name}", server.address);
+    let (a, missing, outside) = (at("a"), at("missing"), at("../a"));
+    let other = "00".repeat(32);
+    let pin = server.pin.as_str();
+    let address = server.address.as_str();
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["get", &missing, "-o", out, "--pin", pin], 1, "no file"),
+        (
+            &["get", &outside, "-o", out, "--pin", pin],
+            1,
+            "no name of a file",
+        ),
+        (&["get", &a, "-o", out, "--pin", &other], 1, "certificate"),
+        (&["get", &a, "--pin", "12"], 2, "64 hexadecimal digits"),
+        (&["get", "nowhere", "--insecure"], 2, "HOST:PORT"),
+        (
+            &["get", &a, "-o", "/no/such/dir", "--insecure"],
+            2,
+            "no directory",
+        ),
+        (&["get", &a, "--cc", "vpc", "--insecure"], 2, "vcp"),
+        (
+            &["put", "/no/such/file", address, "--insecure"],
+            2,
+            "no file",
+        ),
+        (
+            &["serve", "--listen", "127.0.0.1:0", "--dir", "/no/such"],
+            2,
+            "/no/such",
+        ),
+        (&["perf", "client", address, "--insecure"], 2, "--download"),
+        (&["fly"], 2, "unrecognized"),
+    ];
+    for (arguments, code, word) in cases {
+        let output = run(arguments);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(*code), "{arguments:?}: {text}");
+        assert!(text.contains(word), "{arguments:?}: {text}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+    assert_eq!(fs::read_dir(there.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn perf_measures_both_directions() {
+    let server = start(&["perf", "server"]);
+    let client = |more: &[&str]| {
+        let fixed = [
+            "perf",
+            "client",
+            &server.address,
+            "--pin",
+            &server.pin,
+            "--json",
+        ];
+        json(&run(&[&fixed, more].concat()))
+    };
+    let said = client(&["--download", "2MB", "--upload", "1MB", "--streams", "3"]);
+    assert_eq!(said["bytes_down"], 6_000_000);
+    assert_eq!(said["bytes_up"], 3_000_000);
+    assert_eq!(said["streams"], 3);
+    assert!(said["goodput_down_bps"].as_f64().unwrap() > 0.0);
+    assert!(said["rtt_ms"]["min"].as_f64().unwrap() > 0.0);
+    assert!(said["cpu_s"].as_f64().unwrap() > 0.0);
+
+    let said = client(&["--time", "200ms"]);
+    assert!(said["seconds"].as_f64().unwrap() >= 0.2);
+    assert!(said["bytes_down"].as_u64().unwrap() > 0);
+}
