@@ -6,6 +6,7 @@ use super::incoming::{Incoming, MAX_WAITING_BYTES, Waiting};
 use super::initial::{self, Origin};
 use super::{ConnectionHandle, DatagramEvent, Endpoint, Slot};
 use crate::connection::Received;
+use crate::crypto::ServerCrypto;
 use crate::wire::packet::{MIN_INITIAL_DATAGRAM, Protected};
 use crate::wire::{TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
@@ -49,6 +50,10 @@ impl Endpoint {
                 origin
             }
             Err(_) => {
+                // A bit error in the token must not end the handshake of an honest client.
+                if !self.opens(&*crypto, found, datagram) {
+                    return DatagramEvent::Nothing;
+                }
                 self.stats.tokens_refused += 1;
                 let error = TransportError::new(
                     TransportErrorCode::INVALID_TOKEN,
@@ -68,13 +73,19 @@ impl Endpoint {
             self.stats.dropped_full += 1;
             return DatagramEvent::Nothing;
         }
-        self.scratch.clear();
-        self.scratch.extend_from_slice(datagram);
-        if !initial::is_authentic(&*crypto, found, &mut self.scratch) {
-            self.stats.dropped_forged_initials += 1;
+        if !self.opens(&*crypto, found, datagram) {
             return DatagramEvent::Nothing;
         }
         DatagramEvent::Incoming(self.admit(now, received, datagram, found, origin))
+    }
+
+    /// True if the Initial is as its client made it.
+    fn opens(&mut self, crypto: &dyn ServerCrypto, found: &Protected, datagram: &[u8]) -> bool {
+        self.scratch.clear();
+        self.scratch.extend_from_slice(datagram);
+        let opens = initial::is_authentic(crypto, found, &mut self.scratch);
+        self.stats.dropped_forged_initials += u64::from(!opens);
+        opens
     }
 
     fn admit(

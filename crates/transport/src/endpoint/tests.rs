@@ -160,6 +160,19 @@ fn retry_proves_the_address_and_keeps_nothing_meanwhile() {
         close_code(&refused, &id(5)),
         TransportErrorCode::INVALID_TOKEN
     );
+
+    // A bit error on the way says nothing about the client.
+    let refused = endpoint.stats().tokens_refused;
+    let mut damaged = again.clone();
+    let at = damaged
+        .windows(token.len())
+        .position(|w| w == token)
+        .unwrap();
+    damaged[at + token.len() / 2] ^= 4;
+    nothing(&mut endpoint, 2, &damaged);
+    assert_eq!(endpoint.stats().dropped_forged_initials, 1);
+    assert_eq!(endpoint.stats().tokens_refused, refused);
+
     endpoint.ignore(validated);
     let late = NOW + Duration::from_secs(16);
     let mut out = Vec::new();
