@@ -475,7 +475,8 @@ impl Future for Connecting {
         if let Some(error) = state.lost() {
             return Poll::Ready(Err(error));
         }
-        if state.core.is_handshaking() {
+        // A handshake that has failed is not over until the task has said so.
+        if !state.core.is_established() {
             wait(&mut state.progress, cx);
             return Poll::Pending;
         }
