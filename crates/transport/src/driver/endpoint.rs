@@ -20,7 +20,7 @@ use super::socket::{Outgoing, ReceiveBatch, Socket, SocketBuffers};
 use crate::config::TransportConfig;
 use crate::connection::{self as core_connection, ConnectionError, Received};
 use crate::crypto::tls::EndpointSecret;
-use crate::crypto::{ClientCrypto, Random, ServerCrypto};
+use crate::crypto::{ClientCrypto, Random, ServerCrypto, SharedEndpointKey};
 use crate::endpoint::{
     self as core, AcceptError, ConnectionHandle, DatagramEvent, EndpointConfig, EndpointStats,
     RetryPolicy,
@@ -39,6 +39,7 @@ const REMEMBERED_SERVERS: usize = 64;
 pub struct ServerConfig {
     crypto: Arc<dyn ServerCrypto>,
     transport: Arc<TransportConfig>,
+    key: Option<SharedEndpointKey>,
     retry: Option<RetryPolicy>,
     max_half_open: Option<usize>,
     max_connections: Option<usize>,
@@ -51,10 +52,19 @@ impl ServerConfig {
         Self {
             crypto,
             transport,
+            key: None,
             retry: None,
             max_half_open: None,
             max_connections: None,
         }
+    }
+
+    /// The key of tokens and stateless resets (an [`EndpointSecret`] from 32 bytes that are kept secret). With the
+    /// same key a server that was started again resets connections of its earlier life at once, where clients
+    /// would otherwise wait for their idle timeout, and believes that life's tokens. By default a random one.
+    pub fn key(&mut self, key: SharedEndpointKey) -> &mut Self {
+        self.key = Some(key);
+        self
     }
 
     /// When clients must prove their address first. By default while half-open handshakes pile up.
@@ -176,12 +186,13 @@ impl Endpoint {
     pub fn new(socket: std::net::UdpSocket, server: Option<ServerConfig>) -> io::Result<Self> {
         let mut seed = [0; 32];
         draw(&mut seed);
-        let mut secret = [0; 32];
-        draw(&mut secret);
         let now = clock::now();
         let epoch = clock::unix_time().saturating_sub(now.saturating_since(Instant::ZERO));
-        let key = EndpointSecret::new(&secret).map_err(io::Error::other)?;
-        let mut config = EndpointConfig::new(Arc::new(key), epoch);
+        let key = match server.as_ref().and_then(|server| server.key.clone()) {
+            Some(key) => key,
+            None => random_key()?,
+        };
+        let mut config = EndpointConfig::new(key, epoch);
         if let Some(server) = server {
             config.server = Some(core::ServerConfig {
                 transport: server.transport,
@@ -302,6 +313,13 @@ impl Endpoint {
 #[expect(clippy::disallowed_methods, reason = "the driver draws the seeds")]
 fn draw(out: &mut [u8]) {
     rand::rng().fill_bytes(out);
+}
+
+fn random_key() -> io::Result<SharedEndpointKey> {
+    let mut secret = [0; 32];
+    draw(&mut secret);
+    let key = EndpointSecret::new(&secret).map_err(io::Error::other)?;
+    Ok(Arc::new(key))
 }
 
 /// The local address, if it is one and not any.
