@@ -1,0 +1,17 @@
+//! The transport judged by others: each test runs a client and a server of different making (this library and
+//! quinn), over real sockets on loopback.
+
+mod support;
+
+mod bulk;
+mod close;
+mod handshake;
+mod idle;
+mod key_update;
+mod migration;
+mod proxy;
+mod reset;
+mod retry;
+mod streams;
+mod tshark;
+mod version;

@@ -1,0 +1,93 @@
+//! Data that both ends can make from a seed, and its hash.
+
+use aws_lc_rs::digest::{Context, SHA256};
+
+use super::streams::{Fault, Receiver, Sender};
+
+/// Bytes made and written at a time.
+const PIECE: usize = 64 * 1024;
+
+/// SHA-256 and length of what went through a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fingerprint {
+    pub(crate) length: u64,
+    pub(crate) sha256: Vec<u8>,
+}
+
+/// A bijection of 64-bit numbers whose outputs look random (SplitMix64's finalizer).
+pub(crate) fn mix(mut z: u64) -> u64 {
+    z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Writes `length` bytes that follow from `seed`, and finishes the stream.
+pub(crate) async fn send(
+    sender: &mut Sender,
+    seed: u64,
+    length: u64,
+) -> Result<Fingerprint, Fault> {
+    let mut hash = Context::new(&SHA256);
+    let mut piece = vec![0; PIECE];
+    let mut left = length;
+    let mut counter = mix(seed);
+    while left > 0 {
+        for word in piece.chunks_exact_mut(8) {
+            counter = counter.wrapping_add(1);
+            word.copy_from_slice(&mix(counter).to_be_bytes());
+        }
+        let take = PIECE.min(usize::try_from(left).unwrap_or(usize::MAX));
+        hash.update(&piece[..take]);
+        sender.write_all(&piece[..take]).await?;
+        left -= take as u64;
+    }
+    sender.finish()?;
+    Ok(Fingerprint {
+        length,
+        sha256: hash.finish().as_ref().to_vec(),
+    })
+}
+
+/// Reads to the end.
+pub(crate) async fn receive(receiver: &mut Receiver) -> Result<Fingerprint, Fault> {
+    receive_and(receiver, |_| ()).await
+}
+
+/// Reads to the end, and tells `progress` after each piece how many bytes have come.
+pub(crate) async fn receive_and(
+    receiver: &mut Receiver,
+    mut progress: impl FnMut(u64),
+) -> Result<Fingerprint, Fault> {
+    let mut hash = Context::new(&SHA256);
+    let mut length = 0;
+    while let Some(chunk) = receiver.read_chunk().await? {
+        hash.update(&chunk);
+        length += chunk.len() as u64;
+        progress(length);
+    }
+    Ok(Fingerprint {
+        length,
+        sha256: hash.finish().as_ref().to_vec(),
+    })
+}
+
+/// Reads a stream whose first byte is a number of its own, to the end: the number, and the rest.
+pub(crate) async fn receive_numbered(receiver: &mut Receiver) -> Result<(u8, Fingerprint), Fault> {
+    let mut hash = Context::new(&SHA256);
+    let (mut number, mut length) = (None, 0);
+    while let Some(chunk) = receiver.read_chunk().await? {
+        let mut rest = &chunk[..];
+        if let (None, Some((first, others))) = (number, chunk.split_first()) {
+            number = Some(*first);
+            rest = others;
+        }
+        hash.update(rest);
+        length += rest.len() as u64;
+    }
+    let fingerprint = Fingerprint {
+        length,
+        sha256: hash.finish().as_ref().to_vec(),
+    };
+    Ok((number.unwrap_or(u8::MAX), fingerprint))
+}
