@@ -183,7 +183,7 @@ fn flood(
     for n in 0..60_000u32 {
         now += Duration::from_micros(20);
         // A client's first packet with an address of its own, never followed up.
-        if n % 4 == 0 {
+        if n.is_multiple_of(4) {
             let mut client = endpoint(None, RetryPolicy::Never, u64::from(n) + 5_000_000);
             let connect = Connect {
                 config: transport(),
@@ -206,7 +206,7 @@ fn flood(
             _ => garbage[0] = 0x41,
         }
         server.take(now, from(n), &mut garbage);
-        if n % 1000 == 0 {
+        if n.is_multiple_of(1000) {
             most = most.max(resident());
         }
     }

@@ -180,7 +180,12 @@ impl RemoteIds {
                 self.retiring += 1;
             }
         }
-        self.current.sequence < retire_prior_to && self.switch()
+        if self.current.sequence >= retire_prior_to {
+            return false;
+        }
+        // Without a spare one, the current path shares the id of one being probed: better than one asked back.
+        let probed = self.allotted.first().map(|allotted| allotted.sequence);
+        self.switch() || probed.is_some_and(|sequence| self.adopt(sequence))
     }
 
     fn queue_retirement(&mut self, sequence: u64) {

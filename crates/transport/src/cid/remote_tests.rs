@@ -161,6 +161,15 @@ fn probing_uses_an_id_of_its_own() {
 }
 
 #[test]
+fn id_of_a_probed_path_serves_when_the_current_one_is_asked_back() {
+    let mut ids = with(&[1]);
+    let probe = ids.allot().unwrap();
+    assert!(ids.on_new(1, &remote(1)).unwrap());
+    assert_eq!(*ids.current(), probe);
+    assert_eq!(retirements(&mut ids), [0]);
+}
+
+#[test]
 fn only_tokens_of_ids_in_use_reset() {
     let mut ids = with(&[1, 2]);
     ids.set_first_token(token(77));

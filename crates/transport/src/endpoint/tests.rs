@@ -305,10 +305,7 @@ fn two_endpoints_do_not_reset_each_other_for_ever() {
     let (mut a, mut b) = (server(), Endpoint::new(config(true), Random::from_u64(2)));
     let mut packet = vec![0x41; 1500];
     let mut rounds = 0;
-    loop {
-        let (DatagramEvent::Respond, reset) = handle(&mut a, 1, &packet) else {
-            break;
-        };
+    while let (DatagramEvent::Respond, reset) = handle(&mut a, 1, &packet) {
         packet = reset;
         core::mem::swap(&mut a, &mut b);
         rounds += 1;
