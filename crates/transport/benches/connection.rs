@@ -1,0 +1,229 @@
+//! Bulk transfer between two connections in memory: the cost of a packet, sent, received and acknowledged, under
+//! the null cipher and under TLS 1.3, without sockets and without waiting.
+
+use std::hint::black_box;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use pathmark_cc::{Acked, Controller, Lost, Metrics, Phase};
+use pathmark_transport::connection::{ClientStart, Connection, Received, ServerStart, Transmit};
+use pathmark_transport::crypto::null::{NullCrypto, NullEndpointKey};
+use pathmark_transport::crypto::{ClientCrypto, Random, ServerCrypto};
+use pathmark_transport::streams::{Dir, StreamId, WriteError};
+use pathmark_transport::wire::PartialDecode;
+use pathmark_transport::{Duration, Instant, TransportConfig};
+
+/// Bytes per measured transfer.
+const CHUNK: usize = 8 << 20;
+/// Datagrams per batch, as one system call with segmentation offload takes them.
+const SEGMENTS: usize = 40;
+
+/// Window and pace that never bind.
+#[derive(Debug)]
+struct Open;
+
+impl Controller for Open {
+    fn on_ack(&mut self, _: Instant, _: &Acked) {}
+    fn on_loss(&mut self, _: Instant, _: &Lost) {}
+    fn on_persistent_congestion(&mut self, _: Instant) {}
+    fn on_mtu(&mut self, _: u16) {}
+    fn window(&self) -> u64 {
+        8 << 20
+    }
+    fn pacing_rate(&self) -> Option<u64> {
+        Some(1 << 40)
+    }
+    fn metrics(&self) -> Metrics {
+        Metrics::new("open", Phase::Avoidance, self.window())
+    }
+}
+
+struct Two {
+    client: Connection,
+    server: Connection,
+    stream: StreamId,
+    now: Instant,
+    buffer: Vec<u8>,
+    data: Vec<u8>,
+}
+
+fn address(host: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, host], 443))
+}
+
+/// Hands a batch over, datagram by datagram, in place.
+fn deliver(now: Instant, from: u8, to: &mut Connection, transmit: &Transmit, bytes: &mut [u8]) {
+    let received = Received {
+        remote: address(from),
+        local: None,
+        ecn: transmit.ecn,
+        ttl: None,
+    };
+    for datagram in bytes[..transmit.len].chunks_mut(transmit.segment_size) {
+        to.handle_datagram(now, received, datagram);
+    }
+}
+
+impl Two {
+    fn new(client: Arc<dyn ClientCrypto>, server: Arc<dyn ServerCrypto>) -> Self {
+        let config = || {
+            let mut config =
+                TransportConfig::new(Arc::new(|_, _| Box::new(Open) as Box<dyn Controller>));
+            config.streams.initial_connection_window = 64 << 20;
+            config.streams.initial_stream_window = 64 << 20;
+            Arc::new(config)
+        };
+        let mut now = Instant::from_millis(1);
+        let mut client = Connection::client(
+            now,
+            ClientStart {
+                config: config(),
+                crypto: client,
+                server_name: "localhost".into(),
+                remote: address(2),
+                local: None,
+                token: Vec::new(),
+                endpoint_key: Arc::new(NullEndpointKey::new(1)),
+                random: Random::from_u64(1),
+            },
+        )
+        .expect("a client");
+        let mut buffer = vec![0; 64 << 10];
+        let first = client
+            .poll_transmit(now, &mut buffer, 1)
+            .expect("a first flight");
+        let Ok(PartialDecode::Protected(found)) = PartialDecode::new(&buffer[..first.len], 8)
+        else {
+            panic!("not an Initial packet");
+        };
+        let mut server = Connection::server(
+            now,
+            ServerStart {
+                config: config(),
+                crypto: server,
+                remote: address(1),
+                local: None,
+                destination: found.dcid,
+                source: found.scid,
+                original_destination: found.dcid,
+                retry_source: None,
+                validated: true,
+                endpoint_key: Arc::new(NullEndpointKey::new(2)),
+                random: Random::from_u64(2),
+            },
+        )
+        .expect("a server");
+        deliver(now, 1, &mut server, &first, &mut buffer);
+        let mut rounds = 0;
+        while !(client.is_confirmed() && server.is_confirmed()) {
+            now += Duration::from_millis(1);
+            exchange(now, &mut client, &mut server, &mut buffer);
+            rounds += 1;
+            assert!(
+                rounds < 1000,
+                "no handshake: {:?} {:?}",
+                client.error(),
+                server.error()
+            );
+        }
+        let stream = client.streams().open(Dir::Uni).expect("a stream");
+        let mut two = Self {
+            client,
+            server,
+            stream,
+            now,
+            buffer,
+            data: (0..CHUNK).map(|i| i as u8).collect(),
+        };
+        two.transfer();
+        two
+    }
+
+    /// Moves one chunk; the number of datagrams that it took.
+    fn transfer(&mut self) -> u64 {
+        let before = self.client.stats().datagrams_sent;
+        let (mut written, mut read) = (0, 0);
+        while read < CHUNK {
+            while written < CHUNK {
+                match self
+                    .client
+                    .streams()
+                    .write(self.stream, &self.data[written..])
+                {
+                    Ok(n) => written += n,
+                    Err(WriteError::Blocked) => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            self.now += Duration::from_micros(50);
+            if self.client.deadline().is_some_and(|at| at <= self.now) {
+                self.client.handle_timeout(self.now);
+            }
+            if self.server.deadline().is_some_and(|at| at <= self.now) {
+                self.server.handle_timeout(self.now);
+            }
+            exchange(
+                self.now,
+                &mut self.client,
+                &mut self.server,
+                &mut self.buffer,
+            );
+            while self.server.streams().accept(Dir::Uni).is_some() {}
+            while let Ok(Some(chunk)) = self.server.streams().read_chunk(self.stream, usize::MAX) {
+                read += black_box(chunk).len();
+            }
+        }
+        self.client.stats().datagrams_sent - before
+    }
+}
+
+/// Both send what they have, and it arrives at once.
+fn exchange(now: Instant, client: &mut Connection, server: &mut Connection, buffer: &mut [u8]) {
+    loop {
+        let up = client.poll_transmit(now, buffer, SEGMENTS);
+        if let Some(up) = &up {
+            deliver(now, 1, server, up, buffer);
+        }
+        let down = server.poll_transmit(now, buffer, SEGMENTS);
+        if let Some(down) = &down {
+            deliver(now, 2, client, down, buffer);
+        }
+        if up.is_none() && down.is_none() {
+            break;
+        }
+    }
+    while client.poll_event().is_some() {}
+    while server.poll_event().is_some() {}
+}
+
+fn bulk(c: &mut Criterion) {
+    let mut group = c.benchmark_group("connection");
+    group.sample_size(20);
+    let mut run = |name: &str, mut two: Two| {
+        let packets = two.transfer();
+        group.throughput(Throughput::Elements(packets));
+        group.bench_function(format!("{name}, per datagram of 1472 bytes"), |b| {
+            b.iter(|| two.transfer());
+        });
+    };
+    let null = Arc::new(NullCrypto::new(&[b"bench"]));
+    run("null cipher", Two::new(null.clone(), null));
+    #[cfg(feature = "rustls")]
+    {
+        use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
+        let made =
+            rcgen::generate_simple_self_signed(vec!["localhost".into()]).expect("a certificate");
+        let chain = made.cert.pem();
+        let key = made.signing_key.serialize_pem();
+        let server = TlsServerConfig::from_pem(chain.as_bytes(), key.as_bytes(), &[b"bench"])
+            .expect("a server configuration");
+        let trust = Trust::from_ca_pem(chain.as_bytes()).expect("trust");
+        let client = TlsClientConfig::new(trust, &[b"bench"]).expect("a client configuration");
+        run("TLS 1.3", Two::new(Arc::new(client), Arc::new(server)));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, bulk);
+criterion_main!(benches);
