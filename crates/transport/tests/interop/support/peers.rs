@@ -263,6 +263,8 @@ pub(crate) enum End {
 
 impl From<ConnectionError> for End {
     fn from(error: ConnectionError) -> Self {
+        // Tests compare codes; who looks into a failure wants the words.
+        println!("our side: {error}");
         match error {
             ConnectionError::Transport(error) => Self::Transport(error.code.0),
             ConnectionError::PeerTransport(error) => Self::PeerTransport(error.code.0),
@@ -281,6 +283,7 @@ impl From<ConnectionError> for End {
 
 impl From<quinn::ConnectionError> for End {
     fn from(error: quinn::ConnectionError) -> Self {
+        println!("quinn: {error}");
         match error {
             quinn::ConnectionError::TransportError(error) => Self::Transport(error.code.into()),
             quinn::ConnectionError::ConnectionClosed(close) => {
