@@ -50,6 +50,13 @@ pub struct PathReport {
 }
 
 impl Connection {
+    /// The congestion window of the current path, bytes.
+    #[inline]
+    #[must_use]
+    pub fn congestion_window(&self) -> u64 {
+        self.route.controller.window()
+    }
+
     /// The current path: algorithm, last feedback, and what keeps the sender from being faster.
     #[must_use]
     pub fn path_report(&self, now: Instant) -> PathReport {

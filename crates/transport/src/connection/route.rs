@@ -7,7 +7,7 @@ use pathmark_cc::Controller;
 use crate::cid::RemoteId;
 use crate::config::TransportConfig;
 use crate::path::{
-    AmplificationLimit, BASE_MTU, EcnValidation, Mtud, PathResponses, PathValidation, PlainPath,
+    AmplificationLimit, EcnValidation, Mtud, PathResponses, PathValidation, PlainPath,
 };
 use crate::recovery::Pacer;
 use crate::{Ecn, Instant, Signal};
@@ -40,6 +40,8 @@ impl Route {
         config: &TransportConfig,
     ) -> Self {
         let mark = if config.ecn { Ecn::Ect0 } else { Ecn::NotEct };
+        let mtud = Mtud::with_base(config.initial_mtu, config.max_mtu);
+        let mtu = mtud.mtu();
         Self {
             remote,
             local,
@@ -48,9 +50,9 @@ impl Route {
             } else {
                 AmplificationLimit::new()
             },
-            controller: config.controller.build(now, BASE_MTU),
-            pacer: Pacer::new(now, BASE_MTU),
-            mtud: Mtud::new(config.max_mtu),
+            controller: config.controller.build(now, mtu),
+            pacer: Pacer::new(now, mtu),
+            mtud,
             ecn: EcnValidation::new(mark),
             plain: PlainPath::new(),
             responses: PathResponses::new(),

@@ -6,6 +6,8 @@ use crate::{Duration, Instant};
 
 /// What every QUIC path carries (RFC 9000 §14).
 pub const BASE_MTU: u16 = 1200;
+/// Smallest base that is accepted: a handshake fits.
+const LEAST_BASE: u16 = 400;
 /// Probes of one size that must be lost until it counts as too large (RFC 8899 §5.1.2).
 const MAX_PROBES: u8 = 3;
 /// The search ends when it could gain less than this.
@@ -47,6 +49,8 @@ struct Suspicion {
 /// [`probe_limit`](Self::probe_limit).
 #[derive(Clone, Debug)]
 pub struct Mtud {
+    /// What the path is known to carry.
+    base: u16,
     current: u16,
     /// Configured bound or the peer's `max_udp_payload_size`, whichever is less.
     ceiling: u16,
@@ -64,16 +68,21 @@ pub struct Mtud {
 }
 
 impl Mtud {
-    /// Begins at the base; never exceeds `ceiling` (the configuration's), if that is above the base.
+    /// Begins at [`BASE_MTU`]; never exceeds `ceiling` (the configuration's), if that is above it.
     #[must_use]
     pub const fn new(ceiling: u16) -> Self {
-        let ceiling = if ceiling < BASE_MTU {
-            BASE_MTU
-        } else {
-            ceiling
-        };
+        Self::with_base(BASE_MTU, ceiling)
+    }
+
+    /// Begins at `base`, which the path is known to carry; never exceeds `ceiling`, if that is above it. A base at the
+    /// ceiling leaves nothing to discover, and nothing to fall back to.
+    #[must_use]
+    pub const fn with_base(base: u16, ceiling: u16) -> Self {
+        let base = if base < LEAST_BASE { LEAST_BASE } else { base };
+        let ceiling = if ceiling < base { base } else { ceiling };
         Self {
-            current: BASE_MTU,
+            base,
+            current: base,
             ceiling,
             high: ceiling,
             tried_high: false,
@@ -90,6 +99,7 @@ impl Mtud {
     pub fn set_peer_limit(&mut self, limit: u64) {
         let limit = u16::try_from(limit).unwrap_or(u16::MAX).max(BASE_MTU);
         self.ceiling = self.ceiling.min(limit);
+        self.base = self.base.min(self.ceiling);
         self.high = self.high.min(self.ceiling);
         self.current = self.current.min(self.ceiling);
     }
@@ -113,7 +123,7 @@ impl Mtud {
     #[must_use]
     pub const fn probe_limit(&self, pto_count: u32) -> u16 {
         if pto_count >= 2 || self.suspicion.is_some() {
-            BASE_MTU
+            self.base
         } else {
             self.current
         }
@@ -161,7 +171,7 @@ impl Mtud {
     /// Packet `number` of `size` bytes was acknowledged. True if that raised the MTU.
     #[inline]
     pub fn on_acked(&mut self, now: Instant, number: u64, size: u16) -> bool {
-        if size <= BASE_MTU {
+        if size <= self.base {
             if let Some(s) = &mut self.suspicion
                 && number > s.from
             {
@@ -195,7 +205,7 @@ impl Mtud {
             self.on_probe_failed(now);
             return;
         }
-        if size <= BASE_MTU || self.largest_acked.is_some_and(|l| number < l) {
+        if size <= self.base || self.largest_acked.is_some_and(|l| number < l) {
             return;
         }
         let s = self.suspicion.get_or_insert(Suspicion {
@@ -228,7 +238,7 @@ impl Mtud {
 
     /// The system refused to send `size` bytes (EMSGSIZE). True if that lowered the MTU.
     pub fn on_refused(&mut self, now: Instant, size: u16) -> bool {
-        if size <= BASE_MTU {
+        if size <= self.base {
             return false;
         }
         if self.probe.is_some_and(|probe| probe.size == size) {
@@ -236,7 +246,7 @@ impl Mtud {
         }
         let lowered = size <= self.current;
         if lowered {
-            self.current = BASE_MTU;
+            self.current = self.base;
         }
         self.too_large(now, size);
         lowered
@@ -257,13 +267,13 @@ impl Mtud {
         let hole = self.suspicion.is_some_and(|s| {
             s.rounds >= HOLE_ROUNDS && s.losses >= HOLE_LOSSES && s.passed >= HOLE_PASSED
         });
-        if !hole || self.current == BASE_MTU {
+        if !hole || self.current == self.base {
             return false;
         }
         self.holes += 1;
         self.suspicion = None;
         self.high = self.current - 1;
-        self.current = BASE_MTU;
+        self.current = self.base;
         self.tried_high = true;
         self.failures = 0;
         self.probe = None;

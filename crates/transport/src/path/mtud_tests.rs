@@ -62,6 +62,24 @@ impl Path {
 }
 
 #[test]
+fn a_known_path_is_not_searched() {
+    for base in [1012, 1472, 8972] {
+        let mut mtud = Mtud::with_base(base, base);
+        mtud.set_peer_limit(65_527);
+        assert_eq!(mtud.mtu(), base);
+        assert_eq!(mtud.poll_probe(Instant::ZERO), None);
+        for number in 0..100 {
+            mtud.on_lost(Instant::from_millis(number), number, base, Instant::ZERO);
+        }
+        assert!(!mtud.settle(), "losses of known sizes are no black hole");
+        assert_eq!(mtud.probe_limit(3), base);
+    }
+    let mut mtud = Mtud::with_base(8972, 8972);
+    mtud.set_peer_limit(1500);
+    assert_eq!(mtud.mtu(), 1500, "the peer has the last word");
+}
+
+#[test]
 fn finds_the_width() {
     let mut wide = Path::new(1452);
     assert_eq!(wide.search(1500, || false), 1452);
