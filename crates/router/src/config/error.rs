@@ -48,9 +48,11 @@ impl fmt::Display for Fault {
 
 /// A file's text, to find places in it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source<'a> {
-    pub(super) path: &'a Path,
-    pub(super) text: &'a str,
+pub struct Source<'a> {
+    /// Its name, for messages.
+    pub path: &'a Path,
+    /// Its contents.
+    pub text: &'a str,
 }
 
 impl Source<'_> {
@@ -59,15 +61,21 @@ impl Source<'_> {
         span: Option<Range<usize>>,
         message: impl Into<String>,
     ) -> ConfigError {
+        ConfigError::Invalid(self.locate(span, message))
+    }
+
+    /// A fault at the place where `span` begins, given in bytes of the text; without one, at the first line.
+    #[must_use]
+    pub fn locate(&self, span: Option<Range<usize>>, message: impl Into<String>) -> Fault {
         let at = span.map_or(0, |span| span.start).min(self.text.len());
         let before = self.text.get(..at).unwrap_or("");
         let line = before.matches('\n').count() + 1;
-        ConfigError::Invalid(Fault {
+        Fault {
             path: self.path.to_owned(),
             line,
             key: self.key(line, at),
             message: message.into(),
-        })
+        }
     }
 
     /// The key on a line in front of `at`: of an inline table the innermost one.
@@ -101,8 +109,9 @@ impl Source<'_> {
     }
 
     /// What the TOML reader found, told in our words.
-    pub(super) fn syntax(&self, error: &toml::de::Error) -> ConfigError {
-        self.fault(error.span(), explain(error.message()))
+    #[must_use]
+    pub fn syntax(&self, error: &toml::de::Error) -> Fault {
+        self.locate(error.span(), explain(error.message()))
     }
 }
 

@@ -16,7 +16,7 @@ mod tests;
 mod units;
 
 pub use build::{LinkContext, build_link, build_schedule, build_wire};
-pub use error::{ConfigError, Fault};
+pub use error::{ConfigError, Fault, Source};
 pub use link::{
     Chance, ChangeSpec, JitterSpec, LimitSpec, LinkSpec, LossSpec, QueueKind, QueueSpec,
 };

@@ -126,7 +126,8 @@ impl Config {
     /// [`ConfigError::Invalid`].
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let source = Source { path, text };
-        let file: File = toml::from_str(text).map_err(|error| source.syntax(&error))?;
+        let file: File =
+            toml::from_str(text).map_err(|error| ConfigError::Invalid(source.syntax(&error)))?;
         check::config(&source, file)
     }
 }
