@@ -1,14 +1,31 @@
-//! Results of runs, and how people see them.
+//! Emulation of endpoints and routers under a virtual clock, and the results of runs.
 //!
 //! ```text
-//!   a run (emulated, or in real time in a test bed) ──► RunResult ──► JSON (the contract), CSV, plots
+//!   Scenario (TOML) ──► engine: transport connections and router ports, unchanged, and a virtual clock
+//!                          │
+//!   a run in real time ────┴──► RunResult ──► JSON (the contract), CSV, plots
 //! ```
 //!
-//! The same [`RunResult`] describes a run under a virtual clock and one over real interfaces, so that the two can
-//! be laid side by side.
+//! A [`Scenario`] is read and checked, changed key by key if need be, and run; the same scenario and seed give the
+//! same result on every machine. The same [`result::RunResult`] describes a run under a virtual clock and one over
+//! real interfaces, so that the two can be laid side by side.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
 
+mod engine;
 pub mod fairness;
 pub mod plot;
 pub mod result;
+pub mod scenario;
+
+pub use engine::{Progress, RunError};
+pub use scenario::{Scenario, ScenarioError};

@@ -1,0 +1,154 @@
+//! From a run to its result.
+
+use std::collections::BTreeMap;
+
+use pathmark_cc::{Duration, Instant, LinkMetrics, VcpCode};
+use pathmark_router::core::Summary;
+use serde_json::{Value, json};
+
+use super::Engine;
+use super::windows::goodput;
+use crate::fairness::jain;
+use crate::result::{Distribution, FlowResult, LinkResult, QueueStats, RunResult};
+
+impl Engine {
+    /// What was measured until now.
+    pub(super) fn collect(mut self) -> RunResult {
+        let now = self.now;
+        self.turn_windows(now, true);
+        let flows: Vec<FlowResult> = (0..self.flows.len()).map(|f| self.flow_result(f)).collect();
+        let active = flows.iter().filter(|flow| flow.start_s < seconds(now));
+        RunResult {
+            scenario: self.scenario.name.clone(),
+            seed: self.scenario.seed,
+            simulated_s: seconds(now),
+            wall_s: 0.0,
+            packets: self.pool.entered(),
+            events: self.events,
+            jain: jain(active.map(|flow| flow.goodput_bps)),
+            links: (0..self.links.len())
+                .filter_map(|link| self.link_result(link))
+                .collect(),
+            flows,
+            windows: std::mem::take(&mut self.windows).into_results(),
+        }
+    }
+
+    fn flow_result(&self, flow: usize) -> FlowResult {
+        let Some(setup) = self.scenario.flows.get(flow) else {
+            return FlowResult::default();
+        };
+        let (start, now) = (self.started(flow), self.now);
+        let node = |index: usize| self.scenario.nodes.get(index).cloned().unwrap_or_default();
+        let completed = self.completed(flow);
+        let delivered = self.delivered(flow);
+        let sender = self.sender(flow);
+        let stats = sender
+            .and_then(|s| s.connection())
+            .map(|c| c.stats().clone());
+        let stats = stats.unwrap_or_default();
+        let rtt = &stats.rtt;
+        let millis = |time: Option<Duration>| time.unwrap_or_default().as_nanos() as f64 / 1e6;
+        FlowResult {
+            name: setup.name.clone(),
+            algorithm: setup.algorithm.to_string(),
+            from: node(setup.from),
+            to: node(setup.to),
+            start_s: seconds(start),
+            bytes_requested: setup.bytes,
+            bytes_delivered: delivered,
+            completed: completed.is_some(),
+            completion_s: completed.map(|at| (at - start).as_nanos() as f64 / 1e9),
+            goodput_bps: goodput(delivered, start, completed.unwrap_or(now)),
+            packets_sent: Some(stats.packets_sent),
+            packets_lost: Some(stats.packets_lost),
+            bytes_retransmitted: Some(stats.bytes_retransmitted),
+            timeouts: Some(stats.probe_timeouts),
+            rtt_ms: (rtt.samples() > 0).then(|| Distribution {
+                min: millis(rtt.min()),
+                mean: millis(rtt.mean()),
+                p50: millis(rtt.quantile(500)),
+                p99: millis(rtt.quantile(990)),
+                max: millis(rtt.max()),
+            }),
+            cwnd_bytes: sender
+                .filter(|s| s.connection().is_some())
+                .map(|s| s.window().summary(completed.unwrap_or(now))),
+        }
+    }
+
+    fn link_result(&self, index: usize) -> Option<LinkResult> {
+        let (setup, link) = (self.scenario.links.get(index)?, self.links.get(index)?);
+        let (now, stats, port) = (self.now, link.stats(), link.link().port());
+        let capacity = stats.capacity_bytes(now);
+        Some(LinkResult {
+            name: setup.name.clone(),
+            rate_bps: port.rate().map(|rate| rate as f64 * 8.0),
+            utilization: (capacity > 0).then(|| stats.sent_bytes() as f64 / capacity as f64),
+            time_to_80_s: link.ramp().reached().map(seconds),
+            queue_packets: queue_stats(&stats.queue_packets(now), 1.0),
+            queue_ms: port
+                .rate()
+                .map(|_| queue_stats(&stats.queue_micros(now), 1e3)),
+            drops: link.drops(),
+            random_losses: link.losses(),
+            controller: setup
+                .spec
+                .controller
+                .as_ref()
+                .zip(port.metrics())
+                .map(|(law, metrics)| controller(&law.to_string(), &metrics))
+                .unwrap_or_default(),
+        })
+    }
+}
+
+/// A link controller's state as people and programs read it.
+fn controller(law: &str, metrics: &LinkMetrics) -> BTreeMap<String, Value> {
+    let [none, low, high, over] = metrics.marked;
+    let mut state = BTreeMap::from([
+        ("law".to_owned(), json!(law)),
+        (
+            "interval_ms".to_owned(),
+            json!(metrics.interval.as_nanos() as f64 / 1e6),
+        ),
+        ("load".to_owned(), json!(metrics.load_ppb as f64 / 1e9)),
+        ("code".to_owned(), json!(code(metrics.code))),
+        (
+            "persistent_queue_bytes".to_owned(),
+            json!(metrics.persistent_queue),
+        ),
+        (
+            "marked".to_owned(),
+            json!({"none": none, "low": low, "high": high, "over": over}),
+        ),
+    ]);
+    if let Some(r) = metrics.r_q32 {
+        state.insert("r".to_owned(), json!(r as f64 / 4_294_967_296.0));
+    }
+    state
+}
+
+fn code(code: VcpCode) -> &'static str {
+    match code {
+        VcpCode::None => "none",
+        VcpCode::Low => "low",
+        VcpCode::High => "high",
+        VcpCode::Over => "over",
+    }
+}
+
+/// A queue's statistics divided by `unit`.
+pub(super) fn queue_stats(summary: &Summary, unit: f64) -> QueueStats {
+    QueueStats {
+        mean: summary.mean_milli as f64 / 1e3 / unit,
+        mean_nonempty: summary.mean_nonempty_milli as f64 / 1e3 / unit,
+        p99: summary.p99 as f64 / unit,
+        max: summary.max as f64 / unit,
+    }
+}
+
+/// Seconds since the start of the run.
+pub(super) fn seconds(at: Instant) -> f64 {
+    at.as_nanos() as f64 / 1e9
+}

@@ -1,0 +1,211 @@
+//! One end of a flow: a connection of the transport, unchanged, and the application on it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use pathmark_cc::Instant;
+use pathmark_transport::TransportConfig;
+use pathmark_transport::cid::LOCAL_ID_LEN;
+use pathmark_transport::connection::{
+    ClientStart, ConnectError, Connection, Received, ServerStart, Transmit,
+};
+use pathmark_transport::crypto::Random;
+use pathmark_transport::crypto::null::{NullCrypto, NullEndpointKey};
+use pathmark_transport::wire::{PacketType, PartialDecode};
+
+use super::average::Average;
+use super::packet::Taken;
+use super::sink::Sink;
+use super::source::Source;
+
+/// Application protocol of emulated connections.
+const PROTOCOL: &[u8] = b"pathmark-emulator";
+/// Name that clients ask for.
+const SERVER_NAME: &str = "emulated";
+/// Datagrams per batch: few enough for the batch to stay in the cache.
+const BATCH: usize = 8;
+
+/// What an endpoint begins with.
+#[derive(Clone, Debug)]
+pub(super) struct Setup {
+    pub(super) config: Arc<TransportConfig>,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+    pub(super) seed: u64,
+}
+
+/// What runs on a connection.
+#[derive(Debug)]
+pub(super) enum Application {
+    /// Connects, and sends.
+    Sender(Source),
+    /// Is connected to, and receives.
+    Receiver(Sink),
+}
+
+/// One end of a flow.
+pub(super) struct Endpoint {
+    setup: Setup,
+    application: Application,
+    /// When the sender connects.
+    start: Instant,
+    connection: Option<Box<Connection>>,
+    window: Average,
+}
+
+impl Endpoint {
+    /// An endpoint that connects at `start`, or waits to be connected to.
+    pub(super) fn new(setup: Setup, application: Application, start: Instant) -> Self {
+        Self {
+            setup,
+            application,
+            start,
+            connection: None,
+            window: Average::new(start, 0),
+        }
+    }
+
+    /// When [`on_time`](Self::on_time) is to be called.
+    #[inline]
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match (&self.application, &self.connection) {
+            (Application::Sender(_), None) => Some(self.start),
+            (Application::Sender(source), Some(connection)) => {
+                match (connection.deadline(), source.deadline()) {
+                    (Some(a), Some(b)) => Some(a.min(b)),
+                    (a, b) => a.or(b),
+                }
+            }
+            (Application::Receiver(_), connection) => connection.as_ref()?.deadline(),
+        }
+    }
+
+    /// Does what is due.
+    ///
+    /// # Errors
+    /// [`ConnectError`] if the connection cannot begin.
+    pub(super) fn on_time(&mut self, now: Instant) -> Result<(), ConnectError> {
+        match &mut self.connection {
+            Some(connection) => connection.handle_timeout(now),
+            None => self.connect(now)?,
+        }
+        self.react(now);
+        Ok(())
+    }
+
+    fn connect(&mut self, now: Instant) -> Result<(), ConnectError> {
+        if matches!(self.application, Application::Receiver(_)) {
+            return Ok(());
+        }
+        let start = ClientStart {
+            config: Arc::clone(&self.setup.config),
+            crypto: Arc::new(NullCrypto::new(&[PROTOCOL])),
+            server_name: SERVER_NAME.to_owned(),
+            remote: self.setup.remote,
+            local: Some(self.setup.local.ip()),
+            token: Vec::new(),
+            endpoint_key: Arc::new(NullEndpointKey::new(self.setup.seed)),
+            random: Random::from_u64(self.setup.seed),
+        };
+        self.connection = Some(Box::new(Connection::client(now, start)?));
+        Ok(())
+    }
+
+    /// A datagram arrived.
+    ///
+    /// # Errors
+    /// [`ConnectError`] if the connection cannot begin.
+    #[inline]
+    pub(super) fn handle_datagram(
+        &mut self,
+        now: Instant,
+        taken: Taken,
+        datagram: &mut [u8],
+    ) -> Result<(), ConnectError> {
+        if self.connection.is_none() && matches!(self.application, Application::Receiver(_)) {
+            self.connection = self.accept(now, datagram)?;
+        }
+        if let Some(connection) = &mut self.connection {
+            let received = Received {
+                remote: self.setup.remote,
+                local: Some(self.setup.local.ip()),
+                ecn: taken.ecn,
+                ttl: Some(taken.ttl),
+            };
+            connection.handle_datagram(now, received, datagram);
+        }
+        Ok(())
+    }
+
+    /// A connection for a client's first datagram. Its address counts as validated: nobody spoofs here.
+    fn accept(
+        &self,
+        now: Instant,
+        datagram: &[u8],
+    ) -> Result<Option<Box<Connection>>, ConnectError> {
+        let Ok(PartialDecode::Protected(found)) = PartialDecode::new(datagram, LOCAL_ID_LEN) else {
+            return Ok(None);
+        };
+        if found.ty != PacketType::Initial {
+            return Ok(None);
+        }
+        let start = ServerStart {
+            config: Arc::clone(&self.setup.config),
+            crypto: Arc::new(NullCrypto::new(&[PROTOCOL])),
+            remote: self.setup.remote,
+            local: Some(self.setup.local.ip()),
+            destination: found.dcid,
+            source: found.scid,
+            original_destination: found.dcid,
+            retry_source: None,
+            validated: true,
+            endpoint_key: Arc::new(NullEndpointKey::new(self.setup.seed)),
+            random: Random::from_u64(self.setup.seed),
+        };
+        Ok(Some(Box::new(Connection::server(now, start)?)))
+    }
+
+    /// Lets the application do what it can.
+    #[inline]
+    pub(super) fn react(&mut self, now: Instant) {
+        let Some(connection) = &mut self.connection else {
+            return;
+        };
+        match &mut self.application {
+            Application::Sender(source) => source.react(now, connection),
+            Application::Receiver(sink) => sink.react(now, connection),
+        }
+    }
+
+    /// Datagrams to send now.
+    #[inline]
+    pub(super) fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        self.connection.as_mut()?.poll_transmit(now, buffer, BATCH)
+    }
+
+    /// Everything that could be sent is: takes down what is measured over time.
+    #[inline]
+    pub(super) fn settle(&mut self, now: Instant) {
+        if let (Application::Sender(_), Some(connection)) = (&self.application, &self.connection) {
+            self.window.set(now, connection.congestion_window());
+        }
+    }
+
+    /// The connection, once it has begun.
+    pub(super) fn connection(&self) -> Option<&Connection> {
+        self.connection.as_deref()
+    }
+
+    /// The receiving application; `None` at senders.
+    pub(super) fn sink(&self) -> Option<&Sink> {
+        match &self.application {
+            Application::Receiver(sink) => Some(sink),
+            Application::Sender(_) => None,
+        }
+    }
+
+    /// The congestion window over time.
+    pub(super) fn window(&self) -> &Average {
+        &self.window
+    }
+}

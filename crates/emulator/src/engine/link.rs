@@ -1,0 +1,104 @@
+//! A router's link with the measurements that a result wants beyond its own counters.
+
+use pathmark_cc::Instant;
+use pathmark_router::core::{DropCause, Gauge, Link, LinkStats};
+
+use super::packet::{Marking, PacketId, Pool};
+use super::ramp::Ramp;
+
+/// One direction of a link: the router's, unchanged, and gauges beside it.
+#[derive(Debug)]
+pub(super) struct MeasuredLink {
+    link: Link<PacketId>,
+    /// Identity of the router whose port this is.
+    router: u16,
+    ramp: Ramp,
+    /// The queue in packets during each measuring window that is open, with the window's number.
+    gauges: Vec<(usize, Gauge)>,
+}
+
+impl MeasuredLink {
+    pub(super) fn new(link: Link<PacketId>, router: u16, ramp: Ramp) -> Self {
+        Self {
+            link,
+            router,
+            ramp,
+            gauges: Vec::new(),
+        }
+    }
+
+    /// A packet that is to travel this link.
+    #[inline]
+    pub(super) fn arrive(&mut self, now: Instant, id: PacketId, pool: &mut Pool) {
+        let arrival = pool.arrival(id);
+        let router = self.router;
+        self.link
+            .arrive(now, arrival, id, &mut Marking { pool, router });
+        self.measure(now);
+    }
+
+    /// The next packet that has reached the far end by `now`.
+    #[inline]
+    pub(super) fn poll(&mut self, now: Instant, pool: &mut Pool) -> Option<PacketId> {
+        let port = self.link.port();
+        self.ramp
+            .observe(now, port.stats().sent_bytes(), port.rate());
+        let router = self.router;
+        let packet = self.link.poll(now, &mut Marking { pool, router });
+        self.measure(now);
+        packet
+    }
+
+    #[inline]
+    fn measure(&mut self, now: Instant) {
+        if !self.gauges.is_empty() {
+            let depth = self.link.port().depth().packets;
+            for (_, gauge) in &mut self.gauges {
+                gauge.set(now, depth);
+            }
+        }
+    }
+
+    /// When [`poll`](Self::poll) has something to do next.
+    #[inline]
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.link.deadline()
+    }
+
+    /// Watches the queue for measuring window `window`.
+    pub(super) fn open_window(&mut self, now: Instant, window: usize) {
+        let mut gauge = Gauge::new(now);
+        gauge.set(now, self.link.port().depth().packets);
+        self.gauges.push((window, gauge));
+    }
+
+    /// What the queue was in measuring window `window`.
+    pub(super) fn close_window(&mut self, window: usize) -> Option<Gauge> {
+        let at = self.gauges.iter().position(|(index, _)| *index == window)?;
+        Some(self.gauges.swap_remove(at).1)
+    }
+
+    pub(super) fn link(&self) -> &Link<PacketId> {
+        &self.link
+    }
+
+    pub(super) fn stats(&self) -> &LinkStats {
+        self.link.port().stats()
+    }
+
+    /// Packets that the queue dropped.
+    pub(super) fn drops(&self) -> u64 {
+        self.stats().drops().by_queue()
+    }
+
+    /// Packets lost on the wire, at random or for want of room.
+    pub(super) fn losses(&self) -> u64 {
+        let drops = self.stats().drops();
+        drops.of(DropCause::RandomLoss) + drops.of(DropCause::WireFull)
+    }
+
+    /// When it was first well used.
+    pub(super) fn ramp(&self) -> &Ramp {
+        &self.ramp
+    }
+}

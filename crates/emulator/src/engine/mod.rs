@@ -1,0 +1,359 @@
+//! The discrete-event engine: endpoints and ports under a virtual clock.
+//!
+//! ```text
+//!   Agenda: who is due next? ──► Link     : packets that have arrived ──► next Link, or Endpoint
+//!                            ──► Endpoint : timers, application ──► datagrams ──► first Link of the way
+//!                            ──► windows  : measuring windows begin and end
+//! ```
+//!
+//! Each component has at most one deadline, asked for whenever something was done to it, so memory depends on what
+//! exists and what is under way, never on how long the run is. Ties are broken by the components' order.
+
+mod agenda;
+mod average;
+mod collect;
+mod endpoint;
+mod link;
+mod packet;
+mod ramp;
+mod setup;
+mod sink;
+mod source;
+mod windows;
+
+use std::ops::ControlFlow;
+
+use pathmark_cc::{Duration, Instant};
+use pathmark_router::core::queue::BadRed;
+use pathmark_transport::connection::ConnectError;
+
+use agenda::Agenda;
+use endpoint::Endpoint;
+use link::MeasuredLink;
+use packet::{Label, PacketId, Pool};
+use windows::Windows;
+
+use crate::result::RunResult;
+use crate::scenario::Scenario;
+
+/// Events between two reports of progress.
+const REPORT: u64 = 1 << 13;
+/// Events at one instant that no scenario comes to unless it goes in circles.
+const STALL: u64 = 50_000_000;
+
+/// A run that cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// A link's queue cannot work.
+    #[error("link `{link}`: {source}")]
+    Queue {
+        /// The link.
+        link: String,
+        /// Why.
+        source: BadRed,
+    },
+    /// A connection cannot begin.
+    #[error("flow `{flow}`: {source}")]
+    Connect {
+        /// The flow.
+        flow: String,
+        /// Why.
+        source: ConnectError,
+    },
+    /// Simulated time stands still.
+    #[error(
+        "time stands still at {at:?}: packets go round without delay; give links a `rate` or a `delay`"
+    )]
+    Stall {
+        /// When.
+        at: Duration,
+    },
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Simulated time that has passed.
+    pub simulated: Duration,
+    /// Simulated time at which the run ends at the latest.
+    pub duration: Duration,
+    /// Packets that entered the network.
+    pub packets: u64,
+    /// Events handled.
+    pub events: u64,
+    /// Flows with an end that have not reached it.
+    pub unfinished: u32,
+}
+
+impl Scenario {
+    /// Runs it. `progress` is told of every few thousand events; it can end the run early, whose result then holds
+    /// what was measured until then.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn run(
+        &self,
+        mut progress: impl FnMut(&Progress) -> ControlFlow<()>,
+    ) -> Result<RunResult, RunError> {
+        let mut engine = Engine::new(self)?;
+        engine.run(&mut progress)?;
+        Ok(engine.collect())
+    }
+}
+
+/// A network in motion.
+struct Engine {
+    now: Instant,
+    end: Instant,
+    agenda: Agenda,
+    links: Vec<MeasuredLink>,
+    /// Sender and receiver of flow 0, of flow 1, …
+    endpoints: Vec<Endpoint>,
+    /// For each endpoint, the links that packets *for* it take.
+    ways: Vec<Vec<u32>>,
+    /// For each endpoint, what its packets are labelled with.
+    labels: Vec<Label>,
+    flows: Vec<Flow>,
+    /// Finite flows that are not done.
+    unfinished: u32,
+    pool: Pool,
+    windows: Windows,
+    /// Where datagrams are built.
+    outgoing: Box<[u8]>,
+    /// Where datagrams are read; zeros in between.
+    incoming: Box<[u8]>,
+    /// Endpoints that got datagrams and have not answered yet.
+    touched: Vec<u32>,
+    events: u64,
+    scenario: Scenario,
+}
+
+#[derive(Debug)]
+struct Flow {
+    finite: bool,
+    finished: bool,
+}
+
+/// Component 0 of the agenda; then come the links, then the endpoints.
+const WINDOWS: u32 = 0;
+
+impl Engine {
+    fn run(
+        &mut self,
+        progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+    ) -> Result<(), RunError> {
+        let links = u32::try_from(self.links.len()).unwrap_or(u32::MAX);
+        let any_finite = self.unfinished > 0;
+        let mut since = self.events;
+        while let Some((at, component)) = self.agenda.next()
+            && at < self.end
+        {
+            if at > self.now {
+                self.now = at;
+                since = self.events;
+            } else if self.events - since > STALL {
+                let at = self.now - Instant::ZERO;
+                return Err(RunError::Stall { at });
+            }
+            self.events += 1;
+            match component {
+                WINDOWS => {
+                    self.turn_windows(self.now, false);
+                    self.agenda.set(WINDOWS, self.windows.deadline());
+                }
+                link if link <= links => self.run_link(link - 1)?,
+                endpoint => self.run_endpoint(endpoint - links - 1)?,
+            }
+            if any_finite && self.unfinished == 0 {
+                return Ok(());
+            }
+            if self.events.is_multiple_of(REPORT) && progress(&self.progress()).is_break() {
+                return Ok(());
+            }
+        }
+        self.now = self.end;
+        Ok(())
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            simulated: self.now - Instant::ZERO,
+            duration: self.end - Instant::ZERO,
+            packets: self.pool.entered(),
+            events: self.events,
+            unfinished: self.unfinished,
+        }
+    }
+
+    /// Asks every component for its first deadline.
+    fn agenda_all(&mut self) {
+        self.agenda.set(WINDOWS, self.windows.deadline());
+        for index in 0..u32::try_from(self.links.len()).unwrap_or(0) {
+            self.note_link(index);
+        }
+        for index in 0..u32::try_from(self.endpoints.len()).unwrap_or(0) {
+            self.note_endpoint(index);
+        }
+    }
+
+    #[inline]
+    fn note_link(&mut self, index: u32) {
+        if let Some(link) = self.links.get(index as usize) {
+            self.agenda.set(index + 1, link.deadline());
+        }
+    }
+
+    #[inline]
+    fn note_endpoint(&mut self, index: u32) {
+        if let Some(endpoint) = self.endpoints.get(index as usize) {
+            let component = u32::try_from(self.links.len()).unwrap_or(u32::MAX) + 1 + index;
+            self.agenda.set(component, endpoint.deadline());
+        }
+    }
+
+    fn run_link(&mut self, index: u32) -> Result<(), RunError> {
+        while let Some(link) = self.links.get_mut(index as usize)
+            && let Some(packet) = link.poll(self.now, &mut self.pool)
+        {
+            self.forward(packet)?;
+        }
+        self.note_link(index);
+        while let Some(endpoint) = self.touched.pop() {
+            if let Some(end) = self.endpoints.get_mut(endpoint as usize) {
+                end.react(self.now);
+            }
+            self.flush(endpoint);
+        }
+        Ok(())
+    }
+
+    fn run_endpoint(&mut self, index: u32) -> Result<(), RunError> {
+        let Some(endpoint) = self.endpoints.get_mut(index as usize) else {
+            return Ok(());
+        };
+        let done = endpoint.on_time(self.now);
+        done.map_err(|source| self.connect_error(index, source))?;
+        self.flush(index);
+        Ok(())
+    }
+
+    /// Hands a packet to the next link of its way, or to the endpoint that it is for.
+    #[inline]
+    fn forward(&mut self, packet: PacketId) -> Result<(), RunError> {
+        let Some((to, hop)) = self.pool.next_hop(packet) else {
+            return Ok(());
+        };
+        let way = self.ways.get(to as usize).map_or(&[][..], Vec::as_slice);
+        let Some(&index) = way.get(usize::from(hop)) else {
+            return self.deliver(to, packet);
+        };
+        if let Some(link) = self.links.get_mut(index as usize) {
+            link.arrive(self.now, packet, &mut self.pool);
+            self.note_link(index);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn deliver(&mut self, to: u32, packet: PacketId) -> Result<(), RunError> {
+        let Some(taken) = self.pool.take(packet, &mut self.incoming) else {
+            return Ok(());
+        };
+        let Some(datagram) = self.incoming.get_mut(..taken.len) else {
+            return Ok(());
+        };
+        let Some(endpoint) = self.endpoints.get_mut(to as usize) else {
+            return Ok(());
+        };
+        let handled = endpoint.handle_datagram(self.now, taken, datagram);
+        datagram.fill(0);
+        handled.map_err(|source| self.connect_error(to, source))?;
+        if !self.touched.contains(&to) {
+            self.touched.push(to);
+        }
+        Ok(())
+    }
+
+    /// Sends what an endpoint has to send, and notes what it waits for.
+    fn flush(&mut self, index: u32) {
+        let Some(label) = self.labels.get(index as usize).copied() else {
+            return;
+        };
+        while let Some(endpoint) = self.endpoints.get_mut(index as usize)
+            && let Some(transmit) = endpoint.poll_transmit(self.now, &mut self.outgoing)
+        {
+            let batch = self.outgoing.get(..transmit.len).unwrap_or(&[]);
+            for datagram in batch.chunks(transmit.segment_size.max(1)) {
+                let label = Label {
+                    ecn: transmit.ecn,
+                    hop: 1,
+                    ..label
+                };
+                let packet = self.pool.insert(label, datagram);
+                let way = self.ways.get(label.to as usize);
+                if let Some(&first) = way.and_then(|way| way.first())
+                    && let Some(link) = self.links.get_mut(first as usize)
+                {
+                    link.arrive(self.now, packet, &mut self.pool);
+                    self.agenda.set(first + 1, link.deadline());
+                }
+            }
+        }
+        if let Some(endpoint) = self.endpoints.get_mut(index as usize) {
+            endpoint.settle(self.now);
+        }
+        self.note_finished(index);
+        self.note_endpoint(index);
+    }
+
+    /// Counts a finite flow whose receiver has everything.
+    fn note_finished(&mut self, endpoint: u32) {
+        let index = endpoint as usize / 2;
+        let done = self.completed(index).is_some();
+        if let Some(flow) = self.flows.get_mut(index)
+            && flow.finite
+            && !flow.finished
+            && done
+        {
+            flow.finished = true;
+            self.unfinished = self.unfinished.saturating_sub(1);
+        }
+    }
+
+    fn connect_error(&self, endpoint: u32, source: ConnectError) -> RunError {
+        RunError::Connect {
+            flow: self.flow_name(endpoint as usize / 2),
+            source,
+        }
+    }
+
+    fn flow_name(&self, flow: usize) -> String {
+        let setup = self.scenario.flows.get(flow);
+        setup.map_or_else(String::new, |setup| setup.name.clone())
+    }
+
+    fn sender(&self, flow: usize) -> Option<&Endpoint> {
+        self.endpoints.get(2 * flow)
+    }
+
+    fn sink(&self, flow: usize) -> Option<&sink::Sink> {
+        self.endpoints.get(2 * flow + 1)?.sink()
+    }
+
+    /// When a flow started.
+    fn started(&self, flow: usize) -> Instant {
+        let setup = self.scenario.flows.get(flow);
+        setup.map_or(self.end, |setup| Instant::ZERO + setup.start)
+    }
+
+    /// Bytes that a flow's receiver got.
+    fn delivered(&self, flow: usize) -> u64 {
+        self.sink(flow).map_or(0, sink::Sink::delivered)
+    }
+
+    /// When a flow's receiver had everything.
+    fn completed(&self, flow: usize) -> Option<Instant> {
+        self.sink(flow).and_then(sink::Sink::completed)
+    }
+}

@@ -1,0 +1,259 @@
+//! Packets on their way, and the pool that holds them.
+//!
+//! Emulated applications send zeros. A datagram is kept as what stands around its zeros, so a packet in flight costs
+//! about 200 bytes whatever its size, and gigabits over long paths fit into a cache; what has no such
+//! run of zeros is kept whole. Either way the receiver gets every byte back.
+
+use pathmark_cc::{Answer, Arrival, Carried, VcpCarried, VcpCode};
+use pathmark_router::core::{DropCause, Owner};
+use pathmark_transport::Ecn;
+use vcp_proto::{carried, mark};
+
+/// Bytes of IPv4 and UDP header in front of each datagram.
+pub(crate) const IP_UDP_HEADER: u32 = 28;
+/// TTL of packets as they are sent.
+const TTL: u8 = 64;
+/// Bytes kept from the front of a datagram: shim, header, frames before the data.
+const HEAD: usize = 128;
+/// Bytes kept from its end: the tag.
+const TAIL: usize = 16;
+
+/// Names a packet in the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PacketId(u32);
+
+/// What is known of a packet besides its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Label {
+    /// The endpoint that it is for.
+    pub(super) to: u32,
+    /// Links that it has entered.
+    pub(super) hop: u16,
+    /// IP ECN field.
+    pub(super) ecn: Ecn,
+    /// The ECN field carries VCP's code.
+    pub(super) ecn_is_code: bool,
+    /// A hash that tells flows apart.
+    pub(super) flow_hash: u32,
+}
+
+/// A packet in the pool.
+#[derive(Debug)]
+struct Packet {
+    label: Label,
+    len: u32,
+    /// Bytes of `head` in use.
+    head_len: u16,
+    /// What the packet tells control laws, as of its last mark.
+    carried: Carried,
+    head: [u8; HEAD],
+    tail: [u8; TAIL],
+    /// All of it, if it is not zeros between head and tail. The allocation stays with the slot.
+    whole: Vec<u8>,
+}
+
+/// All packets that are somewhere in the network. Slots are used again, so memory is that of the most packets that
+/// were ever under way at once.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    packets: Vec<Packet>,
+    free: Vec<u32>,
+    entered: u64,
+}
+
+impl Pool {
+    /// Keeps a datagram.
+    pub(super) fn insert(&mut self, label: Label, datagram: &[u8]) -> PacketId {
+        self.entered += 1;
+        let carried = if label.ecn_is_code {
+            from_ecn(label.ecn)
+        } else {
+            carried::from_payload(datagram)
+        };
+        let id = match self.free.pop() {
+            Some(id) => id,
+            None => self.grow(label),
+        };
+        if let Some(packet) = self.packets.get_mut(id as usize) {
+            packet.label = label;
+            packet.carried = carried;
+            packet.keep(datagram);
+        }
+        PacketId(id)
+    }
+
+    #[cold]
+    fn grow(&mut self, label: Label) -> u32 {
+        let id = u32::try_from(self.packets.len()).unwrap_or(u32::MAX);
+        self.packets.push(Packet {
+            label,
+            len: 0,
+            head_len: 0,
+            carried: Carried::Foreign,
+            head: [0; HEAD],
+            tail: [0; TAIL],
+            whole: Vec::new(),
+        });
+        id
+    }
+
+    /// Packets that entered the network so far.
+    pub(super) fn entered(&self) -> u64 {
+        self.entered
+    }
+
+    /// Counts one link more for a packet; returns to which endpoint it goes and how many links it had entered before.
+    #[inline]
+    pub(super) fn next_hop(&mut self, id: PacketId) -> Option<(u32, u16)> {
+        let label = &mut self.packets.get_mut(id.0 as usize)?.label;
+        let hop = label.hop;
+        label.hop = hop.saturating_add(1);
+        Some((label.to, hop))
+    }
+
+    /// What a port needs to know of a packet.
+    #[inline]
+    pub(super) fn arrival(&self, id: PacketId) -> Arrival {
+        let packet = self.packets.get(id.0 as usize);
+        Arrival {
+            bytes: packet.map_or(0, |p| p.len.saturating_add(IP_UDP_HEADER)),
+            flow_hash: packet.map_or(0, |p| p.label.flow_hash),
+            carried: packet.map_or(Carried::Foreign, |p| p.carried),
+        }
+    }
+
+    /// Takes a packet out and writes its datagram to the front of `buffer`, which must be zeros and should be zeroed
+    /// again afterwards. `None` if there is no such packet or no room for it.
+    #[inline]
+    pub(super) fn take(&mut self, id: PacketId, buffer: &mut [u8]) -> Option<Taken> {
+        let packet = self.packets.get(id.0 as usize)?;
+        let label = packet.label;
+        let len = packet.len as usize;
+        packet.restore(buffer.get_mut(..len)?);
+        self.free.push(id.0);
+        Some(Taken {
+            len,
+            ecn: label.ecn,
+            // Hosts send; every node in between forwards.
+            ttl: TTL.saturating_sub(u8::try_from(label.hop.saturating_sub(1)).unwrap_or(TTL)),
+        })
+    }
+
+    fn release(&mut self, id: PacketId) {
+        self.free.push(id.0);
+    }
+}
+
+/// A packet that has arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    /// Bytes of the datagram.
+    pub(super) len: usize,
+    /// IP ECN field as it arrived.
+    pub(super) ecn: Ecn,
+    /// IP TTL as it arrived.
+    pub(super) ttl: u8,
+}
+
+impl Packet {
+    #[inline]
+    fn keep(&mut self, datagram: &[u8]) {
+        self.len = u32::try_from(datagram.len()).unwrap_or(u32::MAX);
+        self.whole.clear();
+        if let Some((body, tail)) = datagram.split_last_chunk::<TAIL>() {
+            let used = used(body);
+            if let (Some(to), Some(from)) = (self.head.get_mut(..used), body.get(..used)) {
+                to.copy_from_slice(from);
+                self.head_len = u16::try_from(used).unwrap_or(0);
+                self.tail = *tail;
+                return;
+            }
+        }
+        self.whole.extend_from_slice(datagram);
+    }
+
+    #[inline]
+    fn restore(&self, out: &mut [u8]) {
+        if !self.whole.is_empty() {
+            out.copy_from_slice(&self.whole);
+            return;
+        }
+        if let Some((body, tail)) = out.split_last_chunk_mut::<TAIL>() {
+            *tail = self.tail;
+            let used = usize::from(self.head_len);
+            if let (Some(to), Some(from)) = (body.get_mut(..used), self.head.get(..used)) {
+                to.copy_from_slice(from);
+            }
+        }
+    }
+
+    /// The front of the datagram, where a shim would be.
+    fn front(&mut self) -> &mut [u8] {
+        if self.whole.is_empty() {
+            self.head
+                .get_mut(..usize::from(self.head_len))
+                .unwrap_or(&mut [])
+        } else {
+            &mut self.whole
+        }
+    }
+
+    fn mark(&mut self, answer: &Answer, router: u16) {
+        let Answer::Vcp(answer) = answer else {
+            return;
+        };
+        if self.label.ecn_is_code {
+            let found = VcpCode::from_bits(self.label.ecn as u8);
+            if found != VcpCode::None {
+                self.label.ecn = Ecn::from_bits(found.max(answer.code) as u8);
+                self.carried = from_ecn(self.label.ecn);
+            }
+        } else if mark::mark_payload(self.front(), answer, router) == mark::Outcome::Marked {
+            self.carried = carried::from_payload(self.front());
+        }
+    }
+}
+
+/// Length without zeros at the end, rounded up to whole words.
+#[inline]
+fn used(body: &[u8]) -> usize {
+    let (words, rest) = body.as_chunks::<32>();
+    if rest.iter().any(|byte| *byte != 0) {
+        return body.len();
+    }
+    let zeros = words.iter().rev().take_while(|word| **word == [0; 32]);
+    (words.len() - zeros.count()) * 32
+}
+
+/// What VCP in the ECN field tells; the carrier has room for nothing else.
+fn from_ecn(ecn: Ecn) -> Carried {
+    match VcpCode::from_bits(ecn as u8) {
+        VcpCode::None => Carried::Foreign,
+        code => {
+            let mut carried = VcpCarried::default();
+            carried.code = code;
+            Carried::Vcp(carried)
+        }
+    }
+}
+
+/// The pool as the owner of packets at one router's ports.
+pub(super) struct Marking<'a> {
+    /// The packets.
+    pub(super) pool: &'a mut Pool,
+    /// The router's identity.
+    pub(super) router: u16,
+}
+
+impl Owner<PacketId> for Marking<'_> {
+    #[inline]
+    fn mark(&mut self, id: &mut PacketId, answer: &Answer) {
+        if let Some(packet) = self.pool.packets.get_mut(id.0 as usize) {
+            packet.mark(answer, self.router);
+        }
+    }
+
+    fn dropped(&mut self, id: PacketId, _cause: DropCause) {
+        self.pool.release(id);
+    }
+}

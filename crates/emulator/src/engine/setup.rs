@@ -1,0 +1,174 @@
+//! From a scenario to an engine at time 0.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use pathmark_cc::{Algorithm, Carrier, Duration, Instant};
+use pathmark_router::config::{LinkContext, build_link};
+use pathmark_transport::{Signal, TransportConfig};
+use vcp_proto::{VcpEcnSignal, VcpSignal};
+
+use super::agenda::Agenda;
+use super::endpoint::{Application, Endpoint, Setup};
+use super::link::MeasuredLink;
+use super::packet::{IP_UDP_HEADER, Label, Pool};
+use super::ramp::Ramp;
+use super::sink::Sink;
+use super::source::Source;
+use super::windows::Windows;
+use super::{Engine, Flow, RunError};
+use crate::scenario::{FlowSetup, Scenario};
+
+/// Largest batch of datagrams that an endpoint hands over.
+const BUFFER: usize = 1 << 17;
+/// Where clients' ports begin, and the port of servers.
+const CLIENT_PORT: u16 = 10_000;
+const SERVER_PORT: u16 = 4433;
+
+impl Engine {
+    /// A network at rest.
+    pub(super) fn new(scenario: &Scenario) -> Result<Self, RunError> {
+        let mut links = Vec::with_capacity(scenario.links.len());
+        for setup in &scenario.links {
+            let context = LinkContext {
+                now: Instant::ZERO,
+                seed: scenario.seed,
+                name: &setup.name,
+                rtt: setup.rtt,
+            };
+            let link = build_link(&setup.spec, &context).map_err(|source| RunError::Queue {
+                link: setup.name.clone(),
+                source,
+            })?;
+            // 0 means "no router".
+            let router = u16::try_from(setup.from + 1).unwrap_or(u16::MAX);
+            let rtt = setup.rtt.unwrap_or(Duration::from_millis(100));
+            links.push(MeasuredLink::new(link, router, Ramp::new(rtt)));
+        }
+        let mut engine = Self {
+            now: Instant::ZERO,
+            end: Instant::ZERO + scenario.duration,
+            agenda: Agenda::new(1 + links.len() + 2 * scenario.flows.len()),
+            links,
+            endpoints: Vec::with_capacity(2 * scenario.flows.len()),
+            ways: Vec::with_capacity(2 * scenario.flows.len()),
+            labels: Vec::with_capacity(2 * scenario.flows.len()),
+            flows: Vec::with_capacity(scenario.flows.len()),
+            unfinished: 0,
+            pool: Pool::default(),
+            windows: Windows::new(&scenario.measure),
+            outgoing: vec![0; BUFFER].into_boxed_slice(),
+            incoming: vec![0; BUFFER].into_boxed_slice(),
+            touched: Vec::new(),
+            events: 0,
+            scenario: scenario.clone(),
+        };
+        for (index, flow) in scenario.flows.iter().enumerate() {
+            engine.add_flow(index, flow);
+        }
+        engine.agenda_all();
+        Ok(engine)
+    }
+
+    fn add_flow(&mut self, index: usize, flow: &FlowSetup) {
+        let seed = |role: &str| hash(self.scenario.seed, &format!("{}/{role}", flow.name));
+        let port = CLIENT_PORT + u16::try_from(index % 50_000).unwrap_or(0);
+        let sender = SocketAddr::new(address(flow.from), port);
+        let receiver = SocketAddr::new(address(flow.to), SERVER_PORT);
+        let config = transport(&flow.algorithm, self.scenario.packet);
+        let mut receiving = config.clone();
+        if let Some(window) = flow.receive_window {
+            receiving.streams.initial_connection_window = window;
+            receiving.streams.initial_stream_window = window;
+            receiving.streams.max_window = window;
+        }
+        let start = Instant::ZERO + flow.start;
+        let stop = flow.stop.map(|stop| Instant::ZERO + stop);
+        let [there, back] = &flow.path;
+        let first = u32::try_from(self.endpoints.len()).unwrap_or(u32::MAX);
+        let ends = [
+            (
+                Setup {
+                    config: Arc::new(config),
+                    local: sender,
+                    remote: receiver,
+                    seed: seed("sender"),
+                },
+                Application::Sender(Source::new(flow.bytes, stop)),
+                // Packets for the sender come back.
+                back,
+                first + 1,
+            ),
+            (
+                Setup {
+                    config: Arc::new(receiving),
+                    local: receiver,
+                    remote: sender,
+                    seed: seed("receiver"),
+                },
+                Application::Receiver(Sink::default()),
+                there,
+                first,
+            ),
+        ];
+        for (setup, application, way, peer) in ends {
+            let name = format!("{}/{peer}", flow.name);
+            self.labels.push(Label {
+                to: peer,
+                hop: 0,
+                ecn: pathmark_transport::Ecn::NotEct,
+                ecn_is_code: flow.algorithm.carrier() == Some(Carrier::Ecn),
+                flow_hash: u32::try_from(hash(self.scenario.seed, &name) >> 32).unwrap_or(0),
+            });
+            let way = way.iter().filter_map(|link| u32::try_from(*link).ok());
+            self.ways.push(way.collect());
+            self.endpoints
+                .push(Endpoint::new(setup, application, start));
+        }
+        let finite = flow.bytes.is_some();
+        self.unfinished += u32::from(finite);
+        self.flows.push(Flow {
+            finite,
+            finished: false,
+        });
+    }
+}
+
+/// What both ends of a flow are configured with.
+fn transport(algorithm: &Algorithm, packet: u16) -> TransportConfig {
+    let law = algorithm.clone();
+    let mut config = TransportConfig::new(Arc::new(move |now, mtu| law.controller(now, mtu)));
+    config.signals = signals(algorithm);
+    // The largest packet is known, so nothing has to be discovered.
+    let payload = packet.saturating_sub(u16::try_from(IP_UDP_HEADER).unwrap_or(0));
+    config.initial_mtu = payload;
+    config.max_mtu = payload;
+    // An outage ends no connection; the scenario does.
+    config.max_idle_timeout = None;
+    config
+}
+
+fn signals(algorithm: &Algorithm) -> Vec<Arc<dyn Signal>> {
+    match algorithm.carrier() {
+        None => Vec::new(),
+        Some(Carrier::Shim) => vec![Arc::new(VcpSignal::new())],
+        Some(Carrier::Ecn) => vec![Arc::new(VcpEcnSignal)],
+    }
+}
+
+/// An address of a node.
+fn address(node: usize) -> IpAddr {
+    let [.., a, b] = (node as u64).to_be_bytes();
+    IpAddr::V4(Ipv4Addr::new(10, a, b, 1))
+}
+
+/// A seed of its own for each component (FNV-1a, then a finalizer).
+fn hash(seed: u64, name: &str) -> u64 {
+    let hash = name
+        .bytes()
+        .fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^ (hash >> 33)
+}

@@ -1,0 +1,115 @@
+//! The sending application.
+
+use bytes::Bytes;
+use pathmark_cc::Instant;
+use pathmark_transport::Connection;
+use pathmark_transport::connection::Event;
+use pathmark_transport::streams::{Dir, StreamEvent, StreamId};
+
+/// What applications send: zeros, which packets need not carry.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+/// Writes to one stream as much as there is room for, up to a number of bytes if it has one, until it is told to
+/// stop.
+#[derive(Debug)]
+pub(super) struct Source {
+    /// Bytes not yet written; `None` if there is no end of them.
+    left: Option<u64>,
+    stop: Option<Instant>,
+    stream: Option<StreamId>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// No stream yet.
+    Connecting,
+    /// There may be room to write.
+    Writing,
+    /// The send buffer is full.
+    Blocked,
+    /// Everything is written.
+    Written,
+    /// Nothing more to do.
+    Over,
+}
+
+impl Source {
+    /// An application with `bytes` to send.
+    pub(super) fn new(bytes: Option<u64>, stop: Option<Instant>) -> Self {
+        Self {
+            left: bytes,
+            stop,
+            stream: None,
+            state: State::Connecting,
+        }
+    }
+
+    /// When it wants to be called, whatever the connection does.
+    #[inline]
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        if self.state == State::Over {
+            None
+        } else {
+            self.stop
+        }
+    }
+
+    /// Does what it can at `now`.
+    pub(super) fn react(&mut self, now: Instant, connection: &mut Connection) {
+        while let Some(event) = connection.poll_event() {
+            match event {
+                Event::Connected => {
+                    self.stream = connection.streams().open(Dir::Uni).ok();
+                    self.state = State::Writing;
+                }
+                Event::Stream(StreamEvent::Writable(_)) if self.state == State::Blocked => {
+                    self.state = State::Writing;
+                }
+                Event::Stream(StreamEvent::Finished(_)) => self.close(now, connection),
+                Event::Lost(_) => self.state = State::Over,
+                _ => {}
+            }
+        }
+        if self.state != State::Over && self.stop.is_some_and(|stop| stop <= now) {
+            self.close(now, connection);
+        }
+        if self.state == State::Writing {
+            self.write(connection);
+        }
+    }
+
+    fn write(&mut self, connection: &mut Connection) {
+        let Some(id) = self.stream else {
+            return;
+        };
+        loop {
+            let wanted = self.left.map_or(ZEROS.len(), |left| {
+                usize::try_from(left).unwrap_or(usize::MAX).min(ZEROS.len())
+            });
+            if wanted == 0 {
+                // Fails only if the connection is over, as an event says.
+                let _ = connection.streams().finish(id);
+                self.state = State::Written;
+                return;
+            }
+            let mut data = Bytes::from_static(ZEROS.get(..wanted).unwrap_or(&ZEROS));
+            match connection.streams().write_bytes(id, &mut data) {
+                Ok(written) => {
+                    if let Some(left) = &mut self.left {
+                        *left = left.saturating_sub(written as u64);
+                    }
+                }
+                Err(_) => {
+                    self.state = State::Blocked;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn close(&mut self, now: Instant, connection: &mut Connection) {
+        connection.close(now, 0, Bytes::new());
+        self.state = State::Over;
+    }
+}

@@ -1,0 +1,159 @@
+//! The text of a scenario, and the changes made to it.
+
+use std::path::{Path, PathBuf};
+
+use pathmark_router::config::{Source, nearest};
+use toml::{Table, Value};
+
+use super::schema::File;
+use super::{BUILT_IN, Scenario, ScenarioError, builtin, check};
+
+/// Where a scenario comes from.
+#[derive(Clone, Debug)]
+pub(super) struct Document {
+    /// For messages.
+    path: PathBuf,
+    text: String,
+    /// The last key that was changed, with its value: the text was right without it.
+    changed: Option<(String, String)>,
+}
+
+impl Document {
+    pub(super) fn new(path: &Path, text: &str) -> Self {
+        Self {
+            path: path.to_owned(),
+            text: text.to_owned(),
+            changed: None,
+        }
+    }
+
+    pub(super) fn load(name_or_path: &str) -> Result<Self, ScenarioError> {
+        if let Some(known) = builtin::find(name_or_path) {
+            return Ok(Self::new(Path::new(known.name), known.text));
+        }
+        let path = Path::new(name_or_path);
+        match std::fs::read_to_string(path) {
+            Ok(text) => Ok(Self::new(path, &text)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let names = BUILT_IN.iter().map(|known| known.name);
+                Err(ScenarioError::Unknown {
+                    given: name_or_path.to_owned(),
+                    nearest: nearest(name_or_path, names).map(str::to_owned),
+                })
+            }
+            Err(source) => Err(ScenarioError::Unreadable {
+                path: path.to_owned(),
+                source,
+            }),
+        }
+    }
+
+    pub(super) fn id(&self) -> &str {
+        let stem = self.path.file_stem().and_then(|stem| stem.to_str());
+        stem.unwrap_or("scenario")
+    }
+
+    pub(super) fn scenario(self) -> Result<Scenario, ScenarioError> {
+        let source = Source {
+            path: &self.path,
+            text: &self.text,
+        };
+        let file: Result<File, _> = toml::from_str(&self.text);
+        let checked = match file {
+            Ok(file) => check::scenario(&source, file, self.id()),
+            Err(error) => Err(source.syntax(&error)),
+        };
+        match (checked, &self.changed) {
+            (Ok(parts), _) => Ok(parts.into_scenario(self)),
+            (Err(fault), None) => Err(fault.into()),
+            // Lines of the changed text exist nowhere; the key that was changed is what is wrong.
+            (Err(fault), Some((key, value))) => Err(ScenarioError::Set {
+                key: key.clone(),
+                value: value.clone(),
+                message: fault.message,
+            }),
+        }
+    }
+
+    /// This document with one key changed.
+    pub(super) fn with(&self, key: &str, value: &str) -> Result<Self, ScenarioError> {
+        let fail = |message: String| ScenarioError::Set {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            message,
+        };
+        let mut table: Table = toml::from_str(&self.text).map_err(|e| fail(e.to_string()))?;
+        let parts: Vec<&str> = key.split('.').collect();
+        change(&mut table, &parts, &parse_value(value)).map_err(fail)?;
+        let text = toml::to_string(&table).map_err(|e| fail(e.to_string()))?;
+        Ok(Self {
+            path: self.path.clone(),
+            text,
+            changed: Some((key.to_owned(), value.to_owned())),
+        })
+    }
+}
+
+/// A value as TOML writes it; anything else is text.
+fn parse_value(text: &str) -> Value {
+    toml::from_str::<Table>(&format!("value = {text}"))
+        .ok()
+        .filter(|table| table.len() == 1)
+        .and_then(|mut table| table.remove("value"))
+        .unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+fn change(table: &mut Table, key: &[&str], value: &Value) -> Result<(), String> {
+    match key {
+        [] | [""] => Err("a key is needed: KEY=VALUE".to_owned()),
+        [list @ ("link" | "flow"), name, rest @ ..] if !rest.is_empty() => {
+            let entries = table.get_mut(*list).and_then(Value::as_array_mut);
+            let entries = entries.map_or(&mut [][..], Vec::as_mut_slice);
+            change_named(entries, list, name, rest, value)
+        }
+        [list @ ("link" | "flow"), ..] => Err(format!(
+            "say which {list} and which of its keys: {list}.NAME.KEY, or {list}.*.KEY for each"
+        )),
+        [key] => {
+            table.insert((*key).to_owned(), value.clone());
+            Ok(())
+        }
+        [key, rest @ ..] => {
+            let inner = table
+                .entry(*key)
+                .or_insert_with(|| Value::Table(Table::new()));
+            match inner.as_table_mut() {
+                Some(inner) => change(inner, rest, value),
+                None => Err(format!("`{key}` is no table")),
+            }
+        }
+    }
+}
+
+fn change_named(
+    entries: &mut [Value],
+    list: &str,
+    name: &str,
+    rest: &[&str],
+    value: &Value,
+) -> Result<(), String> {
+    let mut found = false;
+    let mut names = Vec::new();
+    for entry in entries {
+        let Some(entry) = entry.as_table_mut() else {
+            continue;
+        };
+        let own = entry.get("name").and_then(Value::as_str).unwrap_or("");
+        names.push(own.to_owned());
+        if name == "*" || name == own {
+            found = true;
+            change(entry, rest, value)?;
+        }
+    }
+    if found {
+        return Ok(());
+    }
+    let meant = nearest(name, names.iter().map(String::as_str));
+    let hint = meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
+    Err(format!("no {list} is called `{name}`{hint}"))
+}

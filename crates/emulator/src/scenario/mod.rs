@@ -1,0 +1,120 @@
+//! What is to be emulated: nodes, links, flows. Read from TOML, strictly.
+//!
+//! A [`Scenario`] is checked as a whole: every name resolves, every flow has a way there and back, every number makes
+//! sense. Errors name file, line and key, and the nearest known word. `docs/scenarios.md` explains the keys.
+
+mod builtin;
+mod check;
+mod document;
+mod error;
+mod route;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use pathmark_cc::{Algorithm, Duration};
+use pathmark_router::config::LinkSpec;
+
+use document::Document;
+
+pub use builtin::{BUILT_IN, BuiltIn};
+pub use error::ScenarioError;
+
+/// A checked scenario, ready to run.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What it shows, for headlines.
+    pub name: String,
+    /// Simulated time after which the run ends at the latest.
+    pub duration: Duration,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Largest IP packet, bytes.
+    pub packet: u16,
+    /// Measuring windows: begin and end.
+    pub measure: Vec<(Duration, Duration)>,
+    /// Time between the points of time series.
+    pub sample: Duration,
+    /// Nodes by name.
+    pub nodes: Vec<String>,
+    /// Links, each one direction.
+    pub links: Vec<LinkSetup>,
+    /// Flows, each one sender.
+    pub flows: Vec<FlowSetup>,
+    document: Document,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug)]
+pub struct LinkSetup {
+    /// Its name; the other direction of a duplex link is called `NAME.reverse`.
+    pub name: String,
+    /// Index of the node that sends into it.
+    pub from: usize,
+    /// Index of the node that it leads to.
+    pub to: usize,
+    /// Rate, delay, queue, …
+    pub spec: LinkSpec,
+    /// Longest propagation round trip of the flows that cross it, in either role: what `1bdp` means.
+    pub rtt: Option<Duration>,
+}
+
+/// One flow.
+#[derive(Clone, Debug)]
+pub struct FlowSetup {
+    /// Its name.
+    pub name: String,
+    /// Index of the sender's node.
+    pub from: usize,
+    /// Index of the receiver's node.
+    pub to: usize,
+    /// The sender's control law.
+    pub algorithm: Algorithm,
+    /// Application bytes to move. `None`: as many as go until `stop`, or the end.
+    pub bytes: Option<u64>,
+    /// When it connects.
+    pub start: Duration,
+    /// When it stops, whatever is left.
+    pub stop: Option<Duration>,
+    /// Bytes that the receiver takes beyond what its application has read. `None`: as many as the path needs.
+    pub receive_window: Option<u64>,
+    /// Indices of the links from sender to receiver, and back.
+    pub path: [Vec<usize>; 2],
+}
+
+impl Scenario {
+    /// Reads the built-in scenario of this name, or else the file at this path.
+    ///
+    /// # Errors
+    /// [`ScenarioError`] says what is wrong, and where.
+    pub fn load(name_or_path: &str) -> Result<Self, ScenarioError> {
+        Document::load(name_or_path)?.scenario()
+    }
+
+    /// Checks `text`; `path` is for messages.
+    ///
+    /// # Errors
+    /// [`ScenarioError::Invalid`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ScenarioError> {
+        Document::new(path, text).scenario()
+    }
+
+    /// Changes one key and checks everything again. Keys are written as in `duration`, `link.NAME.rate`,
+    /// `flow.NAME.algorithm`, `link.NAME.queue.limit`; `*` in place of a name stands for each. Values as in the
+    /// file; quotes around text may be left out.
+    ///
+    /// # Errors
+    /// [`ScenarioError`]; the scenario is then as it was.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), ScenarioError> {
+        *self = self.document.with(key, value)?.scenario()?;
+        Ok(())
+    }
+
+    /// The name of the file without its directory and ending, or of the built-in scenario.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.document.id()
+    }
+}

@@ -1,0 +1,110 @@
+//! The file's tables and keys.
+
+use std::fmt;
+
+use pathmark_router::config::{
+    ByteCount, ChangeSpec, JitterSpec, LossSpec, QueueSpec, RateValue, Span,
+};
+use serde::{Deserialize, Deserializer, de};
+use toml::Spanned;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) name: Option<String>,
+    pub(super) duration: Spanned<Span>,
+    pub(super) seed: Option<u64>,
+    pub(super) packet: Option<Spanned<u32>>,
+    #[serde(default)]
+    pub(super) measure: Vec<Spanned<[Span; 2]>>,
+    pub(super) sample: Option<Spanned<Span>>,
+    #[serde(default)]
+    pub(super) link: Vec<FileLink>,
+    #[serde(default)]
+    pub(super) flow: Vec<FileFlow>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileLink {
+    pub(super) name: Spanned<String>,
+    pub(super) from: Spanned<String>,
+    pub(super) to: Spanned<String>,
+    #[serde(default)]
+    pub(super) duplex: bool,
+    pub(super) rate: Option<Spanned<RateValue>>,
+    pub(super) delay: Option<Span>,
+    pub(super) queue: Option<Spanned<QueueSpec>>,
+    pub(super) controller: Option<Spanned<String>>,
+    pub(super) frame_overhead: Option<u32>,
+    pub(super) loss: Option<LossSpec>,
+    pub(super) jitter: Option<JitterSpec>,
+    #[serde(default)]
+    pub(super) at: Vec<ChangeSpec>,
+    pub(super) reverse: Option<Spanned<FileReverse>>,
+}
+
+/// What the other direction of a duplex link has of its own.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileReverse {
+    pub(super) rate: Option<Spanned<RateValue>>,
+    pub(super) delay: Option<Span>,
+    pub(super) queue: Option<Spanned<QueueSpec>>,
+    pub(super) controller: Option<Spanned<String>>,
+    pub(super) frame_overhead: Option<u32>,
+    pub(super) loss: Option<LossSpec>,
+    pub(super) jitter: Option<JitterSpec>,
+    #[serde(default)]
+    pub(super) at: Vec<ChangeSpec>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileFlow {
+    pub(super) name: Spanned<String>,
+    pub(super) from: Spanned<String>,
+    pub(super) to: Spanned<String>,
+    pub(super) algorithm: Option<Spanned<String>>,
+    pub(super) count: Option<Spanned<u32>>,
+    pub(super) bytes: Option<Spanned<ByteCount>>,
+    pub(super) start: Option<Spanned<Starts>>,
+    pub(super) stop: Option<Spanned<Span>>,
+    pub(super) receive_window: Option<Spanned<ByteCount>>,
+}
+
+/// `start = "5s"`, or one for each flow of `count`.
+#[derive(Debug)]
+pub(super) enum Starts {
+    All(Span),
+    Each(Vec<Span>),
+}
+
+impl<'de> Deserialize<'de> for Starts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Starts;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a time such as \"5s\", or a list of times")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Starts, E> {
+                text.parse().map(Starts::All).map_err(E::custom)
+            }
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Starts, E> {
+                match number {
+                    0 => Ok(Starts::All(Span::default())),
+                    _ => Err(E::invalid_value(de::Unexpected::Signed(number), &self)),
+                }
+            }
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Starts, A::Error> {
+                let mut each = Vec::new();
+                while let Some(start) = list.next_element()? {
+                    each.push(start);
+                }
+                Ok(Starts::Each(each))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}

@@ -1,0 +1,220 @@
+//! Runs of the engine, held to what can be said of them beforehand.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use pathmark_emulator::Scenario;
+use pathmark_emulator::result::RunResult;
+
+fn run(scenario: &Scenario) -> RunResult {
+    scenario.run(|_| ControlFlow::Continue(())).unwrap()
+}
+
+fn scenario(text: &str) -> Scenario {
+    Scenario::parse(Path::new("test.toml"), text).unwrap()
+}
+
+/// One link of 10 Mbit/s with a round trip of 40 ms, and whatever flows.
+fn single(link: &str, flows: &str) -> Scenario {
+    scenario(&format!(
+        r#"duration = "60s"
+[[link]]
+name = "l"
+from = "A"
+to = "B"
+duplex = true
+rate = "10Mbit"
+delay = "20ms"
+{link}
+{flows}"#
+    ))
+}
+
+const FILE: &str = r#"
+[[flow]]
+name = "f"
+from = "A"
+to = "B"
+algorithm = "cubic"
+bytes = 2_000_000
+"#;
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let loss = r#"
+queue = { kind = "red", limit = "64KiB" }
+loss = { kind = "gilbert-elliott", p_good_bad = 0.01, p_bad_good = 0.3 }
+jitter = { max = "2ms", reorder = true }
+controller = "vcp+bise""#;
+    let flows = r#"
+[[flow]]
+name = "f"
+from = "A"
+to = "B"
+count = 3
+bytes = 500_000
+[[flow]]
+name = "back"
+from = "B"
+to = "A"
+algorithm = "cubic"
+start = "1s"
+stop = "3s"
+"#;
+    let json = |seed: &str| {
+        let mut scenario = single(loss, flows);
+        scenario.set("seed", seed).unwrap();
+        serde_json::to_string(&run(&scenario)).unwrap()
+    };
+    assert_eq!(json("7"), json("7"));
+    assert_ne!(json("7"), json("8"));
+}
+
+#[test]
+fn a_file_takes_what_the_link_takes() {
+    let result = run(&single("", FILE));
+    let [flow] = &result.flows[..] else {
+        panic!("one flow")
+    };
+    assert!(flow.completed && flow.bytes_delivered == 2_000_000);
+    // 2 MB in packets of 1500 bytes, of which some 50 are headers and tags, take 1.66 s at 10 Mbit/s; the
+    // handshake a round trip, slow start a few more.
+    let seconds = flow.completion_s.unwrap();
+    assert!((1.70..2.1).contains(&seconds), "{seconds}");
+    assert!(
+        (result.simulated_s - seconds).abs() < 1e-9,
+        "the run ends with its last flow"
+    );
+    let rtt = flow.rtt_ms.unwrap();
+    assert!((40.0..41.5).contains(&rtt.min), "{}", rtt.min);
+    let link = &result.links[0];
+    let sent = link.utilization.unwrap() * 1_250_000.0 * result.simulated_s;
+    assert!((2.0e6..2.2e6).contains(&sent), "{sent}");
+    assert!(flow.packets_sent.unwrap() > 2_000_000 / 1472);
+}
+
+#[test]
+fn packets_are_as_large_as_the_scenario_says() {
+    let mut small = single("", FILE);
+    small.set("packet", "1040").unwrap();
+    let result = run(&small);
+    let flow = &result.flows[0];
+    let sent = (flow.packets_sent.unwrap() - flow.packets_lost.unwrap()) as f64;
+    // 1040 bytes less 28 of IP and UDP, 16 of tag and some 20 of QUIC.
+    let ideal = 2e6 / 976.0;
+    assert!((1.0..1.03).contains(&(sent / ideal)), "{sent} for {ideal}");
+}
+
+#[test]
+fn five_flows_share_and_a_reverse_flow_passes_them() {
+    let flows = r#"
+[[flow]]
+name = "f"
+from = "A"
+to = "B"
+algorithm = "newreno"
+count = 2
+[[flow]]
+name = "back"
+from = "B"
+to = "A"
+algorithm = "newreno"
+"#;
+    let mut shared = single("queue = { limit = \"100p\" }", flows);
+    shared.set("measure", "[[\"20s\", \"60s\"]]").unwrap();
+    shared
+        .set("link.l.reverse", "{ queue = { limit = \"100p\" } }")
+        .unwrap();
+    let result = run(&shared);
+    assert!((result.simulated_s - 60.0).abs() < 1e-9);
+    let [window] = &result.windows[..] else {
+        panic!("one window")
+    };
+    let [one, two, back] = &window.flows[..] else {
+        panic!("three flows")
+    };
+    let forward = one.goodput_bps + two.goodput_bps;
+    assert!((8.5e6..9.7e6).contains(&forward), "{forward}");
+    // Its acknowledgements wait behind data and come in bursts, so a lone flow leaves some of its link unused.
+    assert!(back.goodput_bps > 7.0e6, "{}", back.goodput_bps);
+    for link in &window.links {
+        assert!(link.utilization.unwrap() > 0.8);
+        assert!(link.queue_packets.max <= 100.0);
+    }
+    assert!(result.links[0].drops > 0);
+}
+
+#[test]
+fn changes_over_time_change_the_rate() {
+    let flows = "[[flow]]\nname = \"f\"\nfrom = \"A\"\nto = \"B\"\nalgorithm = \"cubic\"";
+    let mut changing = single("at = [ { t = \"30s\", rate = \"2Mbit\" } ]", flows);
+    changing
+        .set("measure", "[[\"10s\", \"30s\"], [\"40s\", \"60s\"]]")
+        .unwrap();
+    let result = run(&changing);
+    let goodput = |window: usize| result.windows[window].flows[0].goodput_bps;
+    assert!((9.0e6..9.8e6).contains(&goodput(0)), "{}", goodput(0));
+    assert!((1.7e6..1.97e6).contains(&goodput(1)), "{}", goodput(1));
+    assert_eq!(result.links[0].rate_bps, Some(2e6));
+}
+
+#[test]
+fn losses_are_as_many_as_asked_for() {
+    let mut lossy = single("loss = { kind = \"bernoulli\", per = 0.02 }", FILE);
+    lossy.set("duration", "1h").unwrap();
+    lossy.set("flow.f.bytes", "10_000_000").unwrap();
+    let result = run(&lossy);
+    let (flow, link) = (&result.flows[0], &result.links[0]);
+    assert!(flow.completed);
+    let share = link.random_losses as f64 / flow.packets_sent.unwrap() as f64;
+    assert!((share - 0.02).abs() < 0.006, "{share}");
+    assert!(flow.bytes_retransmitted.unwrap() > 0);
+}
+
+#[test]
+fn a_receiver_window_bounds_the_rate() {
+    let mut narrow = single("", FILE);
+    narrow.set("flow.f.receive_window", "16KiB").unwrap();
+    let goodput = run(&narrow).flows[0].goodput_bps;
+    // A window per round trip of 40 ms and a bit: 3.3 Mbit/s at most.
+    assert!((1.5e6..3.3e6).contains(&goodput), "{goodput}");
+}
+
+#[test]
+fn vcp_flows_hear_the_router_and_lose_nothing() {
+    let flows = r#"
+[[flow]]
+name = "f"
+from = "A"
+to = "B"
+algorithm = "vcp"
+count = 4
+"#;
+    let mut heard = single("controller = \"vcp\"\nqueue = { limit = \"100p\" }", flows);
+    heard.set("measure", "[[\"40s\", \"60s\"]]").unwrap();
+    let result = run(&heard);
+    assert_eq!(result.links[0].drops, 0);
+    assert!(result.windows[0].links[0].utilization.unwrap() > 0.8);
+    let marked = &result.links[0].controller["marked"];
+    assert!(marked["high"].as_u64().unwrap() > 0, "{marked}");
+}
+
+#[test]
+fn whoever_watches_can_end_the_run() {
+    let endless = single("", "[[flow]]\nname = \"f\"\nfrom = \"A\"\nto = \"B\"");
+    let mut calls = 0;
+    let result = endless
+        .run(|progress| {
+            calls += 1;
+            assert!(progress.simulated <= progress.duration);
+            if progress.simulated.as_secs() >= 20 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })
+        .unwrap();
+    assert!(calls > 1);
+    assert!((20.0..30.0).contains(&result.simulated_s));
+    assert!(result.flows[0].bytes_delivered > 10_000_000);
+}

@@ -1,0 +1,72 @@
+//! Fuzz target of the scenario reader.
+//!
+//! `cargo test` runs it over a bounded number of random inputs; a fuzzer drives the same function for as long as one
+//! likes: `cargo bolero test -p pathmark-emulator scenarios`.
+
+use std::path::Path;
+
+use pathmark_emulator::Scenario;
+
+const ITERATIONS: usize = 20_000;
+/// Pieces that a file is put together from, so that random bytes get past the first line.
+const WORDS: &[&str] = &[
+    "duration = \"1s\"\n",
+    "packet = ",
+    "measure = [[\"0s\", \"1s\"]]\n",
+    "[[link]]\n",
+    "[[flow]]\n",
+    "name = \"a\"\n",
+    "name = \"b\"\n",
+    "from = \"A\"\n",
+    "to = \"B\"\n",
+    "to = \"A\"\n",
+    "duplex = true\n",
+    "rate = \"10Mbit\"\n",
+    "rate = \"99999999Tbit\"\n",
+    "delay = \"1ms\"\n",
+    "delay = \"584y\"\n",
+    "queue = { kind = \"red\", limit = \"1bdp\", min = 1, max = 2 }\n",
+    "queue = { limit = \"18446744073709551615bdp\" }\n",
+    "controller = \"vcp[",
+    "controller = \"vcp+bise\"\n",
+    "loss = { kind = \"gilbert-elliott\", p_good_bad = 1, p_bad_good = 0.0 }\n",
+    "jitter = { max = \"1s\", reorder = true }\n",
+    "at = [ { t = \"0s\", rate = \"0\" } ]\n",
+    "reverse = { rate = \"1bit\" }\n",
+    "frame_overhead = 4294967295\n",
+    "count = 65536\n",
+    "count = -1\n",
+    "bytes = 0\n",
+    "start = [\"0s\"]\n",
+    "stop = \"1ns\"\n",
+    "receive_window = \"1B\"\n",
+    "\"",
+    "{",
+    "[",
+    "=",
+    "\n",
+    "😀",
+    "0",
+];
+
+/// Whatever is written, the reader answers: a scenario or an error of one line.
+#[test]
+fn scenarios() {
+    bolero::check!()
+        .with_iterations(ITERATIONS)
+        .with_max_len(48)
+        .for_each(|input: &[u8]| {
+            let text: String = input
+                .iter()
+                .map(|byte| WORDS[usize::from(*byte) % WORDS.len()])
+                .collect();
+            match Scenario::parse(Path::new("fuzz.toml"), &text) {
+                Ok(mut scenario) => {
+                    let _ = scenario.set("link.a.rate", &text);
+                }
+                Err(error) => assert!(!error.to_string().is_empty()),
+            }
+            let raw = String::from_utf8_lossy(input);
+            let _ = Scenario::parse(Path::new("fuzz.toml"), &raw);
+        });
+}
