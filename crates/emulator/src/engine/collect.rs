@@ -45,7 +45,7 @@ impl Engine {
         let sender = self.sender(flow);
         let stats = sender
             .and_then(|s| s.connection())
-            .map(|c| c.stats().clone());
+            .map(pathmark_transport::Connection::stats);
         let stats = stats.unwrap_or_default();
         let rtt = &stats.rtt;
         let millis = |time: Option<Duration>| time.unwrap_or_default().as_nanos() as f64 / 1e6;

@@ -229,11 +229,10 @@ fn used(body: &[u8]) -> usize {
 fn from_ecn(ecn: Ecn) -> Carried {
     match VcpCode::from_bits(ecn as u8) {
         VcpCode::None => Carried::Foreign,
-        code => {
-            let mut carried = VcpCarried::default();
-            carried.code = code;
-            Carried::Vcp(carried)
-        }
+        code => Carried::Vcp(VcpCarried {
+            code,
+            ..VcpCarried::default()
+        }),
     }
 }
 

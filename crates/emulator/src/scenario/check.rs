@@ -458,7 +458,8 @@ impl Check<'_> {
             .bytes
             .as_ref()
             .is_some_and(|bytes| bytes.get_ref().0 <= MOST_UNPACED);
-        if !paced && !(delayed && small) {
+        let ends = delayed && small;
+        if !(paced || ends) {
             return Err(self.fault(
                 file.name.span(),
                 "nothing on this flow's path limits it: give a link a `rate`",
