@@ -90,7 +90,21 @@ impl<P> Port<P> {
         self.arrive_run(now, arrival, 1, packet, owner);
     }
 
-    /// A super-packet that passes as a whole: `packets` IP packets of together `arrival.bytes` bytes.
+    /// True if a super-packet may pass as a whole: it all fits, and the queue treats its packets alike.
+    #[must_use]
+    pub fn takes_whole(&self, arrival: &Arrival, packets: u32) -> bool {
+        let overhead = self.overhead.saturating_mul(packets);
+        let bytes = arrival.bytes.saturating_add(overhead);
+        match &self.queues {
+            Queues::One(queue, _) => queue.takes_whole(packets, bytes),
+            Queues::Two(separation) => {
+                separation.takes_whole(self.queues.hears(arrival), packets, bytes)
+            }
+        }
+    }
+
+    /// A super-packet that passes as a whole: `packets` IP packets of together `arrival.bytes` bytes, all of one flow and
+    /// carrying alike. The control law hears of each.
     pub fn arrive_run(
         &mut self,
         now: Instant,
@@ -107,8 +121,10 @@ impl<P> Port<P> {
             .saturating_add(self.overhead.saturating_mul(packets));
         let hears = self.queues.hears(&arrival);
         if hears {
-            self.law
-                .on_arrival(now, &arrival, self.queues.heard_bytes());
+            let queue = self.queues.heard_bytes();
+            for one in each(&arrival, packets) {
+                self.law.on_arrival(now, &one, queue);
+            }
         }
         let item = Queued {
             packet,
@@ -135,7 +151,9 @@ impl<P> Port<P> {
                 self.stats.drops.count(cause);
             }
             if hears {
-                self.law.on_drop(now, &arrival);
+                for one in each(&arrival, packets) {
+                    self.law.on_drop(now, &one);
+                }
             }
         }
         self.measure(now);
@@ -160,11 +178,12 @@ impl<P> Port<P> {
         } = item?;
         let finished = self.shaper.transmit(now, since, arrival.bytes);
         if self.queues.hears(&arrival) {
-            let answer = self
-                .law
-                .on_departure(now, &arrival, self.queues.heard_bytes());
-            if answer != Answer::None {
-                owner.mark(&mut packet, &answer);
+            let queue = self.queues.heard_bytes();
+            for (index, one) in (0..).zip(each(&arrival, packets)) {
+                let answer = self.law.on_departure(now, &one, queue);
+                if answer != Answer::None {
+                    owner.mark_one(&mut packet, index, &answer);
+                }
             }
         }
         let overhead = self.overhead.saturating_mul(packets);
@@ -293,6 +312,19 @@ impl<P> core::fmt::Debug for Port<P> {
             .field("controller", &self.law.controller)
             .finish_non_exhaustive()
     }
+}
+
+/// The packets of a run, one by one: equal sizes, and what is left over with the last.
+#[inline]
+fn each(run: &Arrival, packets: u32) -> impl Iterator<Item = Arrival> {
+    let packets = packets.max(1);
+    let size = run.bytes / packets;
+    let last = run.bytes - size * (packets - 1);
+    let run = *run;
+    (1..=packets).map(move |n| Arrival {
+        bytes: if n == packets { last } else { size },
+        ..run
+    })
 }
 
 impl<P> Queues<P> {

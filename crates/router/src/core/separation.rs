@@ -72,6 +72,12 @@ impl<P> Separation<P> {
         self.heard.depth
     }
 
+    pub(super) fn takes_whole(&self, heard: bool, packets: u32, bytes: u32) -> bool {
+        let class = if heard { &self.heard } else { &self.foreign };
+        self.limit.admits_run(self.depth(), packets, bytes)
+            && class.queue.takes_whole(packets, bytes)
+    }
+
     pub(super) fn set_limit(&mut self, limit: Limit) {
         self.limit = limit;
         self.heard.queue.set_limit(limit);

@@ -86,9 +86,10 @@ impl Classifier {
     }
 }
 
-/// Writes a port's answer into a packet; `router` is this router's identity.
+/// Writes a port's answer into a packet, or into segment `index` of a super-packet; `router` is this router's identity.
+/// A segment without a sound shim is left alone.
 #[inline]
-pub fn write_answer(frame: &mut Frame, answer: &Answer, router: u16) {
+pub fn write_answer(frame: &mut Frame, index: u32, answer: &Answer, router: u16) {
     let Answer::Vcp(answer) = answer else {
         return;
     };
@@ -98,6 +99,8 @@ pub fn write_answer(frame: &mut Frame, answer: &Answer, router: u16) {
     } else {
         ChecksumState::Complete
     };
+    let size = frame.offload.gso.map_or(0, |gso| usize::from(gso.size));
+    let offset = size * index as usize;
     let bytes = frame.bytes_mut();
     let Ok(layout) = Layout::walk(bytes) else {
         return;
@@ -107,7 +110,7 @@ pub fn write_answer(frame: &mut Frame, answer: &Answer, router: u16) {
         Carrier::None => mark::Outcome::Untouched,
         Carrier::Ecn => ecn::mark(bytes, &layout, answer.code),
         Carrier::Shim => match Datagram::locate(bytes, &layout) {
-            Some(udp) => mark::mark_packet(bytes, &udp, 0, answer, router, state),
+            Some(udp) => mark::mark_packet(bytes, &udp, offset, answer, router, state),
             None => mark::Outcome::Untouched,
         },
     };

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use pathmark_cc::{Answer, Arrival, Carried, Instant};
+use pathmark_cc::{Answer, Arrival, Instant};
 use pathmark_shim::ip::Layout;
 
 use super::addresses::{is_destination, is_source};
@@ -59,7 +59,12 @@ struct Yard {
 impl Owner<Frame> for Yard {
     #[inline]
     fn mark(&mut self, packet: &mut Frame, answer: &Answer) {
-        write_answer(packet, answer, self.id);
+        write_answer(packet, 0, answer, self.id);
+    }
+
+    #[inline]
+    fn mark_one(&mut self, run: &mut Frame, index: u32, answer: &Answer) {
+        write_answer(run, index, answer, self.id);
     }
 
     #[inline]
@@ -242,19 +247,20 @@ impl Router {
         let Some(port) = self.ports.get(route.port) else {
             return;
         };
-        let heard = arrival.carried != Carried::Foreign && port.link.port().has_controller();
-        if !heard && route.fits && port.passes_whole(whole.total()) {
+        let packets = u32::try_from(whole.segments()).unwrap_or(u32::MAX);
+        let arrival = Arrival {
+            bytes: u32::try_from(whole.total()).unwrap_or(u32::MAX),
+            ..arrival
+        };
+        if route.fits
+            && port.passes_whole(whole.total())
+            && port.link.port().takes_whole(&arrival, packets)
+        {
             let Some(other) = self.yard.pool.take(LARGE) else {
                 self.counters.no_buffer += 1;
                 return;
             };
-            let total = u32::try_from(whole.total()).unwrap_or(u32::MAX);
-            let packets = u32::try_from(whole.segments()).unwrap_or(u32::MAX);
             let frame = Frame::new(std::mem::replace(buffer, other), len, offload);
-            let arrival = Arrival {
-                bytes: total,
-                ..arrival
-            };
             self.enqueue(now, route.port, Some(frame), arrival, carrier, packets);
         } else {
             self.cut(now, bytes, whole, route);

@@ -269,19 +269,63 @@ fn super_packet(shims: bool) -> (Vec<u8>, Offload) {
 
 #[test]
 fn every_segment_of_a_super_packet_is_marked() {
-    let mut router = router(1500, None, true);
-    let (bytes, offload) = super_packet(true);
+    // A link so fast that it passes whole, and one that it is cut for.
+    for (rate, expected) in [(10_000_000_000, 1), (1_250_000, 20)] {
+        let mut router = router(1500, Some(rate), true);
+        let (bytes, offload) = super_packet(true);
+        send(&mut router, &bytes, offload);
+        let out = drain(&mut router, OUT);
+        assert_eq!(out.len(), expected);
+        let mut segments = 0;
+        for (bytes, offload) in &out {
+            assert_eq!(bytes[8], 63, "TTL");
+            for segment in bytes[28..].chunks(1000) {
+                let shim = Packet::parse(segment).unwrap();
+                assert_eq!((shim.code(), shim.hops()), (VcpCode::Over, 1));
+                assert_eq!(segment[16..], shimmed(984)[16..segment.len()]);
+                segments += 1;
+            }
+            if expected > 1 {
+                let mut done = bytes.clone();
+                complete(&mut done, offload.checksum.unwrap());
+                assert!(udp_checksum_ok(&done));
+            }
+        }
+        assert_eq!(segments, 20);
+    }
+}
+
+#[test]
+fn segments_without_a_sound_shim_are_left_alone() {
+    let mut router = router(1500, Some(10_000_000_000), true);
+    let (mut bytes, offload) = super_packet(true);
+    bytes[28 + 3000 + 12] ^= 1;
+    bytes[28 + 5000..28 + 5016].fill(0x40);
     send(&mut router, &bytes, offload);
     let out = drain(&mut router, OUT);
-    assert_eq!(out.len(), 20);
-    for (index, (bytes, offload)) in out.iter().enumerate() {
-        assert_eq!(bytes.len(), if index < 19 { 1028 } else { 528 });
-        assert_eq!(bytes[8], 63, "TTL");
-        assert_eq!(Packet::parse(&bytes[28..]).unwrap().code(), VcpCode::Over);
-        let mut done = bytes.clone();
-        complete(&mut done, offload.checksum.unwrap());
-        assert!(udp_checksum_ok(&done));
+    for (index, segment) in out[0].0[28..].chunks(1000).enumerate() {
+        let sound = Packet::parse(segment).is_ok_and(|shim| shim.hops() == 1);
+        assert_eq!(sound, ![3, 5].contains(&index), "{index}");
     }
+    assert_eq!(out[0].0[28 + 3000..28 + 4000], bytes[28 + 3000..28 + 4000]);
+}
+
+#[test]
+fn a_super_packet_that_does_not_fit_loses_only_what_does_not() {
+    let mut router = router(1500, None, false);
+    let limit = Limit::Packets(30);
+    router
+        .port_mut(OUT)
+        .unwrap()
+        .link
+        .port_mut()
+        .set_limit(limit);
+    let (bytes, offload) = super_packet(false);
+    send(&mut router, &bytes, offload);
+    send(&mut router, &bytes, offload);
+    assert_eq!(drain(&mut router, OUT).len(), 1 + 10);
+    let stats = router.ports()[OUT].link.port().stats();
+    assert_eq!((stats.sent_packets(), stats.drops().by_queue()), (30, 10));
 }
 
 #[test]

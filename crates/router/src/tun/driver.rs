@@ -11,10 +11,12 @@ use super::egress::Egress;
 use super::sys;
 use crate::forward::{LARGE, Router};
 
-/// Packets read from one interface before the others and the way out have their turn.
+/// Packets read from one interface before the others have their turn.
 const BATCH: usize = 64;
-/// Bytes likewise: a few super-packets.
-const BATCH_BYTES: usize = 192 * 1024;
+/// Bytes likewise: half a millisecond at 16 Gbit/s.
+const BATCH_BYTES: usize = 1 << 20;
+/// Bytes read before they are written: small packets gather, a super-packet goes on while it is in the cache.
+const FLUSH_BYTES: usize = 32 * 1024;
 
 /// How often the loop may wake up for links' deadlines: a rate of many packets per wake-up keeps its
 /// average exactly and is smooth to this time.
@@ -73,7 +75,12 @@ impl Driver {
     #[inline]
     #[must_use]
     pub fn now(&self) -> Instant {
-        since(self.start)
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "this driver owns the router's clock"
+        )]
+        let elapsed = Clock::now() - self.start;
+        Instant::from_nanos(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// The router.
@@ -156,19 +163,24 @@ impl Driver {
     }
 
     fn read(&mut self, port: usize) -> Reading {
-        let Some(device) = self.devices.get_mut(port) else {
-            return Reading::Done;
-        };
-        let mut bytes = 0;
+        let (mut bytes, mut unflushed) = (0, 0);
         for _ in 0..BATCH {
+            let Some(device) = self.devices.get_mut(port) else {
+                break;
+            };
             match device.read(&mut self.buffer) {
                 Ok(Some((len, offload))) => {
-                    let now = since(self.start);
+                    let now = self.now();
                     self.router
                         .receive(now, port, &mut self.buffer, len, offload);
                     bytes += len;
+                    unflushed += len;
                     if bytes > BATCH_BYTES {
                         break;
+                    }
+                    if unflushed > FLUSH_BYTES {
+                        self.flush(now);
+                        unflushed = 0;
                     }
                 }
                 Ok(None) => break,
@@ -183,16 +195,6 @@ impl Driver {
         }
         Reading::Done
     }
-}
-
-#[inline]
-fn since(start: Clock) -> Instant {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this driver owns the router's clock"
-    )]
-    let elapsed = Clock::now() - start;
-    Instant::from_nanos(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
 }
 
 enum Reading {

@@ -72,6 +72,10 @@ impl<P: Send> Queue<P> for DropTail<P> {
         self.depth
     }
 
+    fn takes_whole(&self, packets: u32, bytes: u32) -> bool {
+        self.limit.admits_run(self.depth, packets, bytes)
+    }
+
     fn set_limit(&mut self, limit: Limit) {
         self.limit = limit;
     }

@@ -60,6 +60,16 @@ impl Limit {
             Self::Bytes(limit) => depth.bytes.saturating_add(u64::from(bytes)) <= limit,
         }
     }
+
+    /// True if `packets` packets of together `bytes` all fit behind `depth`.
+    #[inline]
+    #[must_use]
+    pub fn admits_run(self, depth: Depth, packets: u32, bytes: u32) -> bool {
+        match self {
+            Self::Packets(limit) => depth.packets.saturating_add(u64::from(packets)) <= limit,
+            Self::Bytes(_) => self.admits(depth, bytes),
+        }
+    }
 }
 
 /// A queue discipline. A packet that it drops it hands back to its owner at once.
@@ -75,6 +85,13 @@ pub trait Queue<P>: Send {
 
     /// What waits.
     fn depth(&self) -> Depth;
+
+    /// True if a super-packet of `packets` packets and `bytes` in all could be pushed as a whole without any of its
+    /// packets meeting another fate than they would one by one.
+    fn takes_whole(&self, packets: u32, bytes: u32) -> bool {
+        let _ = (packets, bytes);
+        false
+    }
 
     /// Replaces the limit; what waits beyond it stays.
     fn set_limit(&mut self, limit: Limit);
