@@ -87,6 +87,7 @@ impl Connection {
         if let Some(peer) = &self.parameters.peer {
             route.mtud.set_peer_limit(peer.max_udp_payload_size);
         }
+        route.ecn.follow(&self.route.ecn);
         let old = core::mem::replace(&mut self.route, route);
         self.recovery.on_path_change(now);
         let next = self.recovery.space(SpaceId::Data).sent().next_number();

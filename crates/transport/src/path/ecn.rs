@@ -70,7 +70,10 @@ const TEST_PACKETS: u64 = 10;
 pub struct EcnValidation {
     state: EcnState,
     mark: Ecn,
+    /// Packets that left with a mark, on all paths: so the peer counts.
     sent: u64,
+    /// Those of this path.
+    tested: u64,
     lost: u64,
     acked: bool,
     counts: EcnCounts,
@@ -84,6 +87,7 @@ impl EcnValidation {
             state: EcnState::Testing,
             mark,
             sent: 0,
+            tested: 0,
             lost: 0,
             acked: false,
             counts: EcnCounts {
@@ -92,6 +96,13 @@ impl EcnValidation {
                 ce: 0,
             },
         }
+    }
+
+    /// The connection changes from the path of `before` to this one. The peer goes on counting; what this path has
+    /// shown so far stands.
+    pub const fn follow(&mut self, before: &Self) {
+        self.sent = before.sent;
+        self.counts = before.counts;
     }
 
     /// The codepoint of the next packet.
@@ -117,7 +128,8 @@ impl EcnValidation {
             return;
         }
         self.sent += 1;
-        if self.state == EcnState::Testing && self.sent >= TEST_PACKETS {
+        self.tested += 1;
+        if self.state == EcnState::Testing && self.tested >= TEST_PACKETS {
             self.state = EcnState::Unknown;
         }
     }
@@ -129,7 +141,7 @@ impl EcnValidation {
             return;
         }
         self.lost += 1;
-        if self.state == EcnState::Unknown && self.lost >= self.sent {
+        if self.state == EcnState::Unknown && self.lost >= self.tested {
             self.state = EcnState::Failed(EcnFailure::Dropped);
         }
     }
@@ -139,6 +151,8 @@ impl EcnValidation {
     /// reports `counts`. Returns the new CE marks; 0 when validation fails or has failed.
     pub fn on_ack(&mut self, ect0: u64, ect1: u64, counts: Option<EcnCounts>) -> u64 {
         if matches!(self.state, EcnState::Failed(_)) {
+            // For the next path.
+            self.counts = counts.unwrap_or(self.counts);
             return 0;
         }
         let Some(counts) = counts else {
@@ -241,6 +255,32 @@ mod tests {
         v.on_ack(5, 0, counts(5, 0, 0));
         v.on_ack(1, 0, counts(4, 0, 2));
         assert_eq!(v.state(), EcnState::Failed(EcnFailure::Backwards));
+    }
+
+    #[test]
+    fn counts_go_on_over_a_change_of_path() {
+        let mut old = tested(12);
+        old.on_ack(8, 0, counts(7, 0, 1));
+        let mut new = EcnValidation::new(Ecn::Ect0);
+        new.follow(&old);
+        for _ in 0..10 {
+            assert_eq!(new.mark(), Ecn::Ect0);
+            new.on_sent(Ecn::Ect0);
+        }
+        assert_eq!(new.state(), EcnState::Unknown);
+        // Two of the old path's arrive late, beside three of the new one's.
+        assert_eq!(new.on_ack(3, 0, counts(11, 0, 2)), 1);
+        assert_eq!(new.state(), EcnState::Capable);
+
+        // A path that failed counts on for the next.
+        let mut failed = tested(10);
+        failed.on_ack(10, 0, counts(0, 10, 0));
+        failed.on_ack(0, 0, counts(0, 10, 0));
+        let mut new = EcnValidation::new(Ecn::Ect0);
+        new.follow(&failed);
+        new.on_sent(Ecn::Ect0);
+        assert_eq!(new.on_ack(1, 0, counts(0, 11, 0)), 0);
+        assert!(matches!(new.state(), EcnState::Failed(_)));
     }
 
     #[test]

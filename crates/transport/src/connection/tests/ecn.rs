@@ -28,6 +28,25 @@ fn marks_survive_a_clean_path() {
 }
 
 #[test]
+fn marks_are_believed_anew_on_each_path() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.upload(100_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(100));
+    assert_eq!(state(&mut pair), EcnState::Capable);
+    pair.client.address = "10.0.0.9:2000".parse().unwrap();
+    let now = pair.now;
+    assert!(
+        pair.client
+            .get()
+            .migrate(now, Some("10.0.0.9".parse().unwrap()))
+    );
+    assert_eq!(state(&mut pair), EcnState::Testing);
+    pair.upload(100_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(100));
+    assert_eq!(state(&mut pair), EcnState::Capable);
+}
+
+#[test]
 fn congestion_experienced_reaches_the_controller() {
     let mut pair = Pair::connected(Setup::default());
     pair.upload(50_000, Duration::from_secs(10));
