@@ -2,10 +2,12 @@
 
 use std::net::UdpSocket;
 
-use crate::support::bounded;
+use pathmark_transport::path::EcnState;
+
 use crate::support::data;
 use crate::support::peers::{Client, Connection, Options, PAIRINGS, Pair, Server, Stack, loopback};
 use crate::support::proxy::{Proxy, Weather};
+use crate::support::{bounded, until};
 
 const LENGTH: u64 = 4 << 20;
 
@@ -34,6 +36,19 @@ async fn disturbed(from: &Connection, to: &Connection, seed: u64, disturb: impl 
     assert_eq!(sent, received);
 }
 
+/// Our side has validated as many new paths, and trusts the last one with large datagrams.
+async fn moved(side: &Connection, times: u64) {
+    let Some(ours) = side.ours() else {
+        return;
+    };
+    // The data may be through before a response that was lost has been asked for again.
+    until(|| ours.stats().migrations == times).await;
+    ours.ping();
+    until(|| ours.path_report().mtu > 1400).await;
+    let report = ours.path_report();
+    assert!(report.validated, "{report:?}");
+}
+
 /// The client knows nothing of it: its NAT gives it another port, once in the midst of an upload and once in the
 /// midst of a download.
 #[tokio::test]
@@ -53,10 +68,7 @@ async fn a_nat_that_rebinds_does_not_end_the_connection() {
             disturbed(&pair.server, &pair.client, 2, || proxy.rebind()).await;
             let after = pair.server.remote_address();
             assert_ne!(between, after, "{stacks:?}");
-            if let Some(ours) = pair.server.ours() {
-                assert_eq!(ours.stats().migrations, 2, "{stacks:?}");
-                assert!(ours.path_report().validated, "{stacks:?}");
-            }
+            moved(&pair.server, 2).await;
         }
     })
     .await;
@@ -84,8 +96,10 @@ async fn their_client_may_move_to_another_socket() {
             .await;
             assert_ne!(before, pair.server.remote_address());
         }
-        let stats = pair.server.ours().unwrap().stats();
-        assert_eq!(stats.migrations, 3, "{stats:?}");
+        moved(&pair.server, 3).await;
+        // Loopback keeps ECN marks, on the last path as on the first.
+        let ours = pair.server.ours().unwrap();
+        until(|| ours.path_report().ecn == EcnState::Capable).await;
     })
     .await;
 }

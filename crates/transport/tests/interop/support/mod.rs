@@ -18,3 +18,10 @@ pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
         .await
         .unwrap_or_else(|_| panic!("not done within {PATIENCE:?}"))
 }
+
+/// Waits for what no event tells of.
+pub(crate) async fn until(condition: impl Fn() -> bool) {
+    while !condition() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
