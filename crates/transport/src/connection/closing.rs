@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
+use super::building::{Building, Contents, MIN_PACKET_ROOM};
 use super::close::{CloseReason, CloseState, ConnectionError, linger_until};
-use super::packet::{Building, Contents, MIN_PACKET_ROOM};
 use super::timers::Timer;
 use super::transmit::Permit;
 use super::{Connection, Event, Transmit};

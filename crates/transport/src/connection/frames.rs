@@ -72,6 +72,9 @@ impl Connection {
             carrier.received.ecn,
         );
         if space != SpaceId::Data {
+            if space == SpaceId::Initial && self.side.is_server() && summary.ack_eliciting {
+                self.repeat_first_flight(now);
+            }
             return Ok(());
         }
         if newest && !summary.probing {

@@ -119,6 +119,21 @@ impl Connection {
         self.recovery.drain(now, space, |_, _| {});
     }
 
+    /// Server: the client still sends Initial packets that ask for an answer, so it lacks some of ours: they are
+    /// sent again before a probe timeout says so (RFC 9002 §6.2.3).
+    pub(super) fn repeat_first_flight(&mut self, now: Instant) {
+        let rtt = self.recovery.rtt().srtt().unwrap_or_default();
+        for space in [SpaceId::Initial, SpaceId::Handshake] {
+            for (_, packet) in self.recovery.space(space).sent().iter() {
+                if packet.sent_at + rtt < now {
+                    for range in packet.frames.crypto() {
+                        self.handshake.on_loss(space, range.clone());
+                    }
+                }
+            }
+        }
+    }
+
     /// Gives the peer as many of our connection ids as it stores.
     pub(super) fn issue_ids(&mut self) {
         while let Some(id) = self.control.local_ids.issue(&mut self.random) {

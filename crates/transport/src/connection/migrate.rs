@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::packet::{Building, Contents};
+use super::building::{Building, Contents};
 use super::route::{OffPath, Route};
 use super::transmit::Permit;
 use super::{Connection, Event, Received, Transmit};
@@ -206,7 +206,7 @@ impl Connection {
                 validation.on_challenge_sent(now, data, full_size);
             }
         }
-        w.position() > start
+        full_size && w.position() > start
     }
 
     /// A response over another path than the current one.
@@ -247,55 +247,6 @@ impl Connection {
             remote,
             local,
             ecn: Ecn::NotEct,
-            len,
-            segment_size: len,
-        })
-    }
-
-    /// A probe for a larger datagram: PING and padding, and nothing that would be missed.
-    pub(super) fn transmit_mtu_probe(
-        &mut self,
-        now: Instant,
-        buffer: &mut [u8],
-    ) -> Option<Transmit> {
-        if !self.handshake.is_confirmed()
-            || self.route.validation.is_some()
-            || self.probes != [0; 3]
-        {
-            return None;
-        }
-        let window = self.route.controller.window();
-        let in_flight = self.recovery.bytes_in_flight();
-        let size = self.route.mtud.poll_probe(now)?;
-        if in_flight + u64::from(size) > window {
-            return None;
-        }
-        let room = buffer.get_mut(..usize::from(size))?;
-        let mut building = Building::new(room, Permit::All);
-        let shim = self.reserve_shim(now, None, &mut building.w);
-        let dcid = self.control.remote_ids.current().id;
-        let open = self.start_packet(SpaceId::Data, &dcid, &mut building.w)?;
-        Frame::Ping.encode(&mut building.w).ok()?;
-        let rest = building.w.remaining();
-        building.w.put_zeros(rest).ok()?;
-        let ecn = self.route.ecn(self.feedback.signal());
-        let number = open.number;
-        let contents = Contents {
-            eliciting: true,
-            padded: true,
-            mtu_probe: true,
-            shim,
-            ecn,
-            ..Contents::default()
-        };
-        self.finish_packet(now, &open, contents, &mut building.w)?;
-        self.route.mtud.on_probe_sent(number, size);
-        let len = building.len();
-        self.on_datagram_sent(len);
-        Some(Transmit {
-            remote: self.route.remote,
-            local: self.route.local,
-            ecn,
             len,
             segment_size: len,
         })

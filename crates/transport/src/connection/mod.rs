@@ -18,6 +18,7 @@
 
 mod acknowledged;
 mod bounds;
+mod building;
 mod carried;
 mod close;
 mod closing;
@@ -33,6 +34,7 @@ mod levels;
 mod migrate;
 mod packet;
 mod parameters;
+mod probe;
 mod receive;
 mod received;
 mod report;

@@ -2,90 +2,20 @@
 
 use core::ops::Range;
 
+use super::building::{Building, Contents, MIN_PACKET_ROOM, Open};
 use super::carried::Carried;
 use super::control::ControlFrame;
 use super::parameters::ACK_DELAY_EXPONENT;
 use super::transmit::Permit;
 use super::{Connection, of};
 use crate::recovery::{Recovery, SentPacket};
-use crate::wire::packet::{Header, MIN_INITIAL_DATAGRAM, Started, TruncatedNumber};
+use crate::wire::packet::{Header, MIN_INITIAL_DATAGRAM, TruncatedNumber};
 use crate::wire::{ConnectionId, Frame, SpaceId, Writer};
 use crate::{Ecn, Instant};
 use pathmark_cc::{Feedback, PacketState, Sent};
 
-/// A datagram with less room than this gets no further packet.
-pub(super) const MIN_PACKET_ROOM: usize = 128;
 /// A 1-RTT packet that ends this close to its datagram's end is filled up, so that a batch can go on.
 const FILL_UP: usize = 64;
-
-/// A datagram under construction.
-#[derive(Debug)]
-pub(super) struct Building<'a> {
-    pub(super) w: Writer<'a>,
-    pub(super) permit: Permit,
-    /// Bytes of the shim at its front.
-    shim: usize,
-    /// It has an Initial packet that wants it to be of full size (RFC 9000 §14.1).
-    initial: bool,
-    /// It has a packet with a long header.
-    long: bool,
-    /// It has something ack-eliciting.
-    eliciting: bool,
-    /// The ECN field that it leaves with.
-    ecn: Ecn,
-}
-
-impl<'a> Building<'a> {
-    pub(super) const fn new(room: &'a mut [u8], permit: Permit) -> Self {
-        Self {
-            w: Writer::new(room),
-            permit,
-            shim: 0,
-            initial: false,
-            long: false,
-            eliciting: false,
-            ecn: Ecn::NotEct,
-        }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.w.position()
-    }
-
-    pub(super) const fn is_data_only(&self) -> bool {
-        !self.long
-    }
-
-    pub(super) const fn ecn(&self) -> Ecn {
-        self.ecn
-    }
-
-    pub(super) const fn is_eliciting(&self) -> bool {
-        self.eliciting
-    }
-}
-
-/// A packet that was started.
-pub(super) struct Open {
-    pub(super) space: SpaceId,
-    pub(super) number: u64,
-    pub(super) started: Started,
-    /// Where the datagram's room ends; the writer's limit keeps the tag free.
-    end: usize,
-    tag_len: usize,
-}
-
-/// What went into a packet.
-#[derive(Debug, Default)]
-pub(super) struct Contents {
-    pub(super) carried: Carried,
-    pub(super) eliciting: bool,
-    pub(super) padded: bool,
-    pub(super) mtu_probe: bool,
-    pub(super) off_path: bool,
-    pub(super) shim: usize,
-    pub(super) ecn: Ecn,
-}
 
 impl Connection {
     /// Puts a packet of `space` into the datagram; `more`: others are to follow. False if there was nothing to

@@ -1,13 +1,16 @@
 //! Datagrams out: what may leave now, and into which batch it goes.
 
 use super::bounds::Bound;
-use super::packet::{Building, MIN_PACKET_ROOM};
+use super::building::{Building, MIN_PACKET_ROOM};
 use super::{Connection, Timer, Transmit, of};
 use crate::wire::SpaceId;
 use crate::{Ecn, Instant};
 
-/// Least room in which a PATH_CHALLENGE or an ACK can be said to an address that is not validated.
-const MIN_UNVALIDATED: u64 = 64;
+/// Least datagram to an address that is not validated: it holds a PATH_CHALLENGE or an ACK.
+const MIN_UNVALIDATED: usize = 48;
+/// What data leaves of an address's credit, so that challenges can be repeated: a peer that only listens adds
+/// little to it before it has seen one.
+const RESERVE: usize = 4 * MIN_UNVALIDATED;
 
 /// What the path lets the next datagram carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,16 +111,22 @@ impl Connection {
 
     /// What the amplification limit makes of a datagram of `size` bytes (RFC 9000 §8.1). `None`: it forbids it.
     fn unvalidated_size(&mut self, now: Instant, size: usize) -> Option<usize> {
-        let available = self.route.limit.available();
-        if available >= size as u64 {
-            return Some(size);
-        }
+        let available = usize::try_from(self.route.limit.available()).unwrap_or(usize::MAX);
+        let validation = self.route.validation.as_ref();
+        let allowed = match validation {
+            None => available,
+            Some(validation) => match available.checked_sub(RESERVE) {
+                Some(rest) if rest >= MIN_UNVALIDATED => rest,
+                _ if validation.wants_challenge(now) => available.min(MIN_UNVALIDATED),
+                _ => 0,
+            },
+        };
         // Initial packets need full datagrams; a path that is being validated makes do with less.
-        if self.keys.initial.is_some() || available < MIN_UNVALIDATED {
-            self.recovery.set_amplification_blocked(now, true);
-            return None;
+        if allowed >= size || (validation.is_some() && allowed >= MIN_UNVALIDATED) {
+            return Some(size.min(allowed));
         }
-        usize::try_from(available).ok()
+        self.recovery.set_amplification_blocked(now, true);
+        None
     }
 
     /// Before a batch: keys that want renewal, and the restart after a pause.
@@ -217,8 +226,8 @@ impl Connection {
         }
         (building.len() > 0).then(|| Built {
             len: building.len(),
-            ecn: building.ecn(),
-            batches: building.is_data_only() && building.is_eliciting(),
+            ecn: building.ecn,
+            batches: !building.long && building.eliciting,
         })
     }
 

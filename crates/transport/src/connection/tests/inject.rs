@@ -3,7 +3,7 @@
 use super::pair::Pair;
 use crate::Ecn;
 use crate::connection::Connection;
-use crate::connection::packet::{Building, Contents};
+use crate::connection::building::{Building, Contents};
 use crate::connection::tests::link::Datagram;
 use crate::connection::transmit::Permit;
 use crate::wire::{Frame, SpaceId, Writer};

@@ -12,7 +12,9 @@ mod link;
 mod mtu;
 mod pair;
 mod paths;
+mod recovery;
 mod signal;
+mod soak;
 mod streams;
 #[cfg(feature = "rustls")]
 mod tls;

@@ -187,9 +187,12 @@ impl Pair {
         });
         assert!(
             done,
-            "no handshake: {:?} {:?}",
+            "no handshake with seed {}: {:?} {:?} {:?} {:?}",
+            self.setup.seed,
             self.client.error(),
-            self.server.error()
+            self.server.error(),
+            self.client.get().stats(),
+            self.server.connection.as_ref().map(Connection::stats),
         );
     }
 

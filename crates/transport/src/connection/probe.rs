@@ -1,0 +1,58 @@
+//! Probes for a larger datagram (RFC 8899).
+
+use super::building::{Building, Contents};
+use super::transmit::Permit;
+use super::{Connection, Transmit};
+use crate::Instant;
+use crate::wire::{Frame, SpaceId};
+
+impl Connection {
+    /// A probe for a larger datagram: PING and padding, and nothing that would be missed.
+    pub(super) fn transmit_mtu_probe(
+        &mut self,
+        now: Instant,
+        buffer: &mut [u8],
+    ) -> Option<Transmit> {
+        if !self.handshake.is_confirmed()
+            || self.route.validation.is_some()
+            || self.probes != [0; 3]
+        {
+            return None;
+        }
+        let window = self.route.controller.window();
+        let in_flight = self.recovery.bytes_in_flight();
+        let size = self.route.mtud.poll_probe(now)?;
+        if in_flight + u64::from(size) > window {
+            return None;
+        }
+        let room = buffer.get_mut(..usize::from(size))?;
+        let mut building = Building::new(room, Permit::All);
+        let shim = self.reserve_shim(now, None, &mut building.w);
+        let dcid = self.control.remote_ids.current().id;
+        let open = self.start_packet(SpaceId::Data, &dcid, &mut building.w)?;
+        Frame::Ping.encode(&mut building.w).ok()?;
+        let rest = building.w.remaining();
+        building.w.put_zeros(rest).ok()?;
+        let ecn = self.route.ecn(self.feedback.signal());
+        let number = open.number;
+        let contents = Contents {
+            eliciting: true,
+            padded: true,
+            mtu_probe: true,
+            shim,
+            ecn,
+            ..Contents::default()
+        };
+        self.finish_packet(now, &open, contents, &mut building.w)?;
+        self.route.mtud.on_probe_sent(number, size);
+        let len = building.len();
+        self.on_datagram_sent(len);
+        Some(Transmit {
+            remote: self.route.remote,
+            local: self.route.local,
+            ecn,
+            len,
+            segment_size: len,
+        })
+    }
+}

@@ -1,0 +1,50 @@
+//! What the controller hears of loss.
+
+use super::pair::{Pair, Setup};
+use crate::Duration;
+use crate::streams::Dir;
+
+#[test]
+fn reordering_beyond_the_threshold_is_a_loss_taken_back() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.up.faults.reorder = 30_000;
+    pair.upload(1 << 20, Duration::from_secs(30));
+    pair.run(Duration::from_millis(200));
+    let told = pair.client.told();
+    assert!(told.lost > 0 && told.spurious > 0, "{told:?}");
+    let stats = pair.client.get().stats();
+    assert!(stats.packets_spurious > 0 && stats.bytes_retransmitted > 0);
+}
+
+#[test]
+fn counts_agree_with_the_controllers() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.up.faults.loss = 50_000;
+    pair.upload(1 << 20, Duration::from_secs(60));
+    pair.run(Duration::from_secs(2));
+    let told = pair.client.told();
+    let now = pair.now;
+    assert_eq!(pair.client.get().path_report(now).in_flight, 0);
+    let stats = pair.client.get().stats();
+    assert_eq!(told.lost, stats.packets_lost);
+    assert_eq!(told.lost + told.acked + stats.mtu_probes_lost, told.sent);
+    assert_eq!(told.wrong_states, 0);
+}
+
+#[test]
+fn a_long_blackout_is_persistent_congestion() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.upload(50_000, Duration::from_secs(5));
+    pair.run(Duration::from_millis(200));
+    pair.up.faults.loss = 1_000_000;
+    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
+    for _ in 0..20 {
+        let _ = pair.client.get().streams().write(id, &[7; 3000]);
+        pair.run(Duration::from_millis(100));
+    }
+    pair.up.faults.loss = 0;
+    pair.run(Duration::from_secs(5));
+    let told = pair.client.told();
+    assert!(told.probe_timeouts >= 3, "{told:?}");
+    assert_eq!(told.persistent_congestions, 1, "{told:?}");
+}
