@@ -265,6 +265,11 @@ impl Pair {
         }
         let now = self.now;
         deliver(self.server.get(), now, datagram);
+        if self.server.get().stats().packets_received == 0 {
+            // Damaged on the way; an endpoint begins nothing with a packet that does not open.
+            self.server.connection = None;
+            return;
+        }
         self.server.collect();
     }
 
