@@ -21,7 +21,7 @@ impl Transfers {
     fn open(host: &mut Host, rng: &mut Rng) -> Self {
         let count = 1 + rng.next() % 8;
         let sending = (0..count).map(|n| {
-            let dir = if rng.next() % 2 == 0 {
+            let dir = if rng.next().is_multiple_of(2) {
                 Dir::Bi
             } else {
                 Dir::Uni
@@ -94,7 +94,7 @@ fn whatever_happens_on_the_path_the_bytes_are_the_same() {
             segments: 1 + (rng.next() % 20) as usize,
             ..Setup::default()
         };
-        if rng.next() % 2 == 0 {
+        if rng.next().is_multiple_of(2) {
             let signal: Arc<dyn Signal> = Arc::new(TestSignal::shim(0));
             setup.client.signals = vec![Arc::clone(&signal)];
             setup.server.signals = vec![signal];
@@ -105,7 +105,7 @@ fn whatever_happens_on_the_path_the_bytes_are_the_same() {
         let mut pair = Pair::with(setup);
         pair.up.faults = faults(&mut rng);
         pair.down.faults = faults(&mut rng);
-        if rng.next() % 2 == 0 {
+        if rng.next().is_multiple_of(2) {
             pair.up.rate = Some(100_000 + rng.next() % 1_000_000);
             pair.up.queue = 10_000 + rng.next() % 100_000;
         }
