@@ -59,6 +59,8 @@ use vcp_proto::{VcpEcnSignal, VcpSignal};
 
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "cli")]
+pub mod demo;
 pub mod file;
 
 pub use pathmark_cc as cc;

@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. With `--json` one JSON object goes to stdout and
 //! nothing else; text for people and progress bars go to stderr.
 
+mod demo;
 mod figures;
 mod get;
 mod output;
@@ -14,6 +15,7 @@ mod target;
 mod trust;
 mod values;
 
+use std::iter::once;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -26,6 +28,7 @@ use clap::{Parser, Subcommand};
 #[command(name = "pathmark", version, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
+  pathmark demo                                     see it work, in two minutes, without root
   pathmark serve --listen 0.0.0.0:4433 --dir data   offer a directory; prints the certificate's pin
   pathmark get host:4433/big.iso --pin 3f5a…        fetch a file; run it again to go on after a break
   pathmark put big.iso host:4433 --pin 3f5a…        store a file
@@ -40,6 +43,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// See it work: five files through a slow, far link, beside the kernel's TCP; needs no root
+    Demo(demo::Args),
     /// Offer the files of a directory, and store what clients put there
     Serve(serve::Args),
     /// Fetch files; goes on where an earlier attempt broke off
@@ -72,14 +77,22 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
+/// First argument that makes this program a router, so that the demo needs no second one.
+const ROUTER: &str = "vcp-router";
+
 type Outcome = Result<(), Failure>;
 
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
+    let mut arguments = std::env::args_os();
+    if arguments.nth(1).is_some_and(|first| first == ROUTER) {
+        return pathmark_router::cli::main_from(once("vcp-router".into()).chain(arguments));
+    }
     let cli = Cli::parse();
     output::log();
     let outcome = match cli.command {
+        Command::Demo(args) => session::run(demo::demo(args)),
         Command::Serve(args) => session::run(serve::serve(args)),
         Command::Get(args) => session::run(get::get(args)),
         Command::Put(args) => session::run(put::put(args)),

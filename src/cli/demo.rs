@@ -1,0 +1,195 @@
+//! `pathmark demo`: see it work.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use futures_util::future::join_all;
+use indicatif::{ProgressBar, ProgressStyle};
+use pathmark_cc::Algorithm;
+use serde::Serialize;
+
+use super::{Failure, Outcome, output, values};
+use crate::demo::bed::RouterProgram;
+use crate::demo::run::{Measured, Mode, Run};
+use crate::demo::scenario::{Scenario, Stack};
+use crate::demo::{kernel, report};
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Files of 1 MB instead of 5 MB: under half a minute
+    #[arg(long)]
+    quick: bool,
+    /// Without namespaces and TUN interfaces: routers inside this process, this library's stacks only
+    #[arg(long)]
+    in_process: bool,
+    /// Only this scenario: clean or wireless
+    #[arg(long, value_name = "NAME", value_parser = ["clean", "wireless"])]
+    scenario: Option<String>,
+    /// Congestion controller to show
+    #[arg(long, value_name = "NAME", value_parser = values::algorithm, default_value = "vcp+bise+wlte")]
+    cc: Algorithm,
+    /// Where demo.svg, demo.png and result.json go
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    out: PathBuf,
+    /// Print one JSON object at the end
+    #[arg(long)]
+    json: bool,
+}
+
+/// When a stack that is not done is cut off.
+const LIMIT: Duration = Duration::from_secs(110);
+const QUICK_LIMIT: Duration = Duration::from_secs(25);
+
+/// The JSON of the demo.
+#[derive(Debug, Serialize)]
+struct Figures<'a> {
+    runs: Vec<RunFigures<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct RunFigures<'a> {
+    stack: &'a str,
+    mode: &'a str,
+    #[serde(flatten)]
+    result: &'a pathmark_emulator::result::RunResult,
+}
+
+pub(super) async fn demo(args: Args) -> Outcome {
+    std::fs::create_dir_all(&args.out)
+        .with_context(|| format!("cannot make {}", args.out.display()))
+        .map_err(Failure::usage)?;
+    let mode = mode(args.in_process)?;
+    let bytes = if args.quick { 1_000_000 } else { 5_000_000 };
+    let limit = if args.quick { QUICK_LIMIT } else { LIMIT };
+    let scenarios: Vec<Scenario> = Scenario::all(bytes)
+        .into_iter()
+        .filter(|scenario| {
+            args.scenario
+                .as_deref()
+                .is_none_or(|name| name == scenario.name)
+        })
+        .collect();
+    let mut stacks = vec![Stack::Pathmark(args.cc.clone())];
+    if args.cc.name() != "cubic" {
+        stacks.push(Stack::Pathmark(Algorithm::parse("cubic")?));
+    }
+    if matches!(mode, Mode::Tun(_)) {
+        let known = kernel::available();
+        let kernels = ["cubic", "bbr"].into_iter();
+        stacks.extend(
+            kernels
+                .filter(|name| known.iter().any(|k| k == name))
+                .map(Stack::Kernel),
+        );
+    }
+    eprintln!(
+        "five files of {} MB at once over 10 Mbit/s and 400 ms round trip; all stacks run side by side, {} s at most",
+        bytes / 1_000_000,
+        limit.as_secs()
+    );
+    let runs: Vec<Run> = scenarios
+        .iter()
+        .flat_map(|scenario| {
+            stacks
+                .iter()
+                .map(|stack| Run::new(scenario.clone(), stack.clone()))
+        })
+        .collect();
+    let measuring = join_all(runs.iter().map(|run| run.measure(&mode, limit)));
+    let measured = tokio::select! {
+        measured = measuring => measured,
+        () = show(&runs) => Vec::new(),
+    };
+    let measured = measured.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    write(&args, &measured)
+}
+
+/// Namespaces and TUN interfaces where the machine allows them; otherwise it says so and stays in this process.
+fn mode(in_process: bool) -> Result<Mode, Failure> {
+    if in_process {
+        return Ok(Mode::InProcess);
+    }
+    let probe = pathmark_testbed::Testbed::new()
+        .and_then(|bed| bed.node("probe"))
+        .and_then(|node| node.tun("tun0", 1500));
+    match probe {
+        Ok(_) => Ok(Mode::Tun(RouterProgram {
+            program: std::env::current_exe().context("cannot find this program")?,
+            prefix: vec![super::ROUTER.to_owned()],
+        })),
+        Err(error) if error.is_forbidden() => {
+            eprintln!("{error}; showing this library alone, with routers inside this process");
+            Ok(Mode::InProcess)
+        }
+        Err(error) => Err(Failure::from(error)),
+    }
+}
+
+/// A bar per run, until the runs are over.
+async fn show(runs: &[Run]) {
+    let bars = output::bars();
+    let style = ProgressStyle::with_template("{prefix:34!} {wide_bar:.cyan/blue} {msg:>22}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let drawn: Vec<ProgressBar> = runs
+        .iter()
+        .map(|run| {
+            let total = run.meters.iter().map(|meter| meter.wanted()).sum();
+            let bar = bars.add(ProgressBar::new(total).with_style(style.clone()));
+            bar.set_prefix(format!("{} {}", run.scenario.name, run.stack.name()));
+            bar
+        })
+        .collect();
+    let mut ticks = tokio::time::interval(Duration::from_millis(200));
+    loop {
+        ticks.tick().await;
+        for (run, bar) in runs.iter().zip(&drawn) {
+            bar.set_position(run.meters.iter().map(|meter| meter.delivered()).sum());
+            let done = run
+                .meters
+                .iter()
+                .filter(|m| m.completion().is_some())
+                .count();
+            let last = run.meters.iter().filter_map(|m| m.completion()).max();
+            bar.set_message(match last {
+                Some(last) if done == run.meters.len() => {
+                    format!("done in {:.1} s", last.as_secs_f64())
+                }
+                _ => format!("{done} of {} files", run.meters.len()),
+            });
+        }
+    }
+}
+
+fn write(args: &Args, measured: &[Measured]) -> Outcome {
+    let figures = Figures {
+        runs: measured
+            .iter()
+            .map(|run| RunFigures {
+                stack: &run.stack,
+                mode: run.mode,
+                result: &run.result,
+            })
+            .collect(),
+    };
+    let picture = report::figure(measured);
+    picture.write_svg(&args.out.join("demo.svg"))?;
+    picture.write_png(&args.out.join("demo.png"))?;
+    let json = args.out.join("result.json");
+    std::fs::write(&json, serde_json::to_vec_pretty(&figures)?)
+        .with_context(|| format!("cannot write {}", json.display()))?;
+    if args.json {
+        output::json(&figures)?;
+    } else {
+        print!("{}", report::table(measured));
+        println!("picture: {}", args.out.join("demo.png").display());
+    }
+    if measured
+        .iter()
+        .all(|run| run.result.flows.iter().all(|flow| !flow.completed))
+    {
+        return Err(anyhow!("no file arrived").into());
+    }
+    Ok(())
+}

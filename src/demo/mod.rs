@@ -1,0 +1,18 @@
+//! The demonstration: five files at once through a slow, far and possibly lossy link, with and without explicit
+//! feedback, beside the kernel's TCP. The experiment of the VCP Linux paper (Li, Yousefi'zadeh, §IV): 10 Mbit/s,
+//! 400 ms round trip, five files of 5 MB.
+//!
+//! ```text
+//!   node "server" ──tun── vcp-router (10 Mbit/s, 200 ms each way) ──tun── node "client"
+//! ```
+//!
+//! Each run has a test bed of its own, so that all of them go side by side in time.
+
+pub mod bed;
+pub mod in_process;
+pub mod kernel;
+pub mod meter;
+pub mod report;
+pub mod run;
+pub mod scenario;
+pub mod transfer;

@@ -1,0 +1,166 @@
+//! The runs side by side: a table and a picture.
+
+use std::fmt::Write as _;
+
+use pathmark_emulator::plot::{Figure, Line, Panel};
+
+use super::run::Measured;
+
+/// Figures of one run for the table.
+struct Row {
+    completions: Vec<Option<f64>>,
+    mean: Option<f64>,
+    utilization: f64,
+    queue_ms: f64,
+    drops: u64,
+    losses: u64,
+}
+
+impl Row {
+    fn of(run: &Measured) -> Self {
+        let completions: Vec<_> = run.result.flows.iter().map(|f| f.completion_s).collect();
+        let done: Vec<f64> = completions.iter().flatten().copied().collect();
+        let all = done.len() == completions.len() && !done.is_empty();
+        let bottleneck = run.result.links.first();
+        Self {
+            mean: all.then(|| done.iter().sum::<f64>() / done.len() as f64),
+            completions,
+            utilization: bottleneck.and_then(|l| l.utilization).unwrap_or(0.0),
+            queue_ms: bottleneck.and_then(|l| l.queue_ms).map_or(0.0, |q| q.mean),
+            drops: bottleneck.map_or(0, |l| l.drops),
+            losses: bottleneck.map_or(0, |l| l.random_losses),
+        }
+    }
+}
+
+/// The table for people.
+#[must_use]
+pub fn table(runs: &[Measured]) -> String {
+    let files = runs
+        .iter()
+        .map(|run| run.result.flows.len())
+        .max()
+        .unwrap_or(0);
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        out,
+        "{:9} {:24} {:width$} {:>7} {:>6} {:>6} {:>9} {:>6} {:>6}",
+        "path",
+        "stack",
+        "files done after [s]",
+        "mean",
+        "util.",
+        "Jain",
+        "queue",
+        "drops",
+        "lost",
+        width = files * 7
+    );
+    for run in runs {
+        let row = Row::of(run);
+        let completions: String = row
+            .completions
+            .iter()
+            .map(|done| done.map_or_else(|| "      –".to_owned(), |s| format!("{s:7.1}")))
+            .collect();
+        let mean = row
+            .mean
+            .map_or_else(|| "not done".to_owned(), |s| format!("{s:.1} s"));
+        let _ = writeln!(
+            out,
+            "{:9} {:24} {completions:width$} {mean:>7} {:5.0}% {:6.3} {:6.0} ms {:6} {:6}",
+            run.result.scenario,
+            run.stack,
+            row.utilization * 100.0,
+            run.result.jain,
+            row.queue_ms,
+            row.drops,
+            row.losses,
+            width = files * 7
+        );
+    }
+    out
+}
+
+/// The picture: throughput of each flow, and the queue, run by run.
+#[must_use]
+pub fn figure(runs: &[Measured]) -> Figure {
+    let longest = runs
+        .iter()
+        .map(|run| run.result.simulated_s)
+        .fold(0.0, f64::max);
+    let queue_max = runs
+        .iter()
+        .flat_map(|run| &run.queue_ms)
+        .map(|(_, queue)| *queue)
+        .fold(10.0, f64::max);
+    let mut panels = Vec::new();
+    for run in runs {
+        let rate = run
+            .result
+            .links
+            .first()
+            .and_then(|link| link.rate_bps)
+            .unwrap_or(0.0)
+            * 1e-6;
+        let title = format!("{}, {}", run.stack, run.result.scenario);
+        let mut lines: Vec<Line> = run
+            .throughput
+            .iter()
+            .enumerate()
+            .map(|(index, series)| Line {
+                label: Some(format!("file {index}")),
+                points: smooth(series).map(|(at, bps)| (at, bps * 1e-6)).collect(),
+                reference: false,
+            })
+            .collect();
+        lines.push(Line {
+            label: None,
+            points: vec![
+                (0.0, rate / lines.len().max(1) as f64),
+                (longest, rate / lines.len().max(1) as f64),
+            ],
+            reference: true,
+        });
+        panels.push(Panel {
+            title: format!("{title}: throughput per file"),
+            x_label: "time [s]".into(),
+            y_label: "Mbit/s".into(),
+            x_max: Some(longest),
+            y_max: Some(rate),
+            log_x: false,
+            lines,
+        });
+        panels.push(Panel {
+            title: format!("{title}: queue at the bottleneck"),
+            x_label: "time [s]".into(),
+            y_label: "ms".into(),
+            x_max: Some(longest),
+            y_max: Some(queue_max * 1.05),
+            log_x: false,
+            lines: vec![Line {
+                label: None,
+                points: run.queue_ms.clone(),
+                reference: false,
+            }],
+        });
+    }
+    Figure {
+        title: "Five files at once over 10 Mbit/s and 400 ms, clean and with 0.3 % random loss"
+            .into(),
+        columns: 4,
+        panels,
+    }
+}
+
+/// Means over half a second, so that a curve shows rates and not single packets.
+fn smooth(series: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> {
+    series.chunks(5).map(|chunk| {
+        let count = chunk.len().max(1) as f64;
+        let (at, value) = chunk
+            .iter()
+            .fold((0.0, 0.0), |sum, point| (sum.0 + point.0, sum.1 + point.1));
+        (at / count, value / count)
+    })
+}

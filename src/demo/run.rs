@@ -1,0 +1,250 @@
+//! One run: a scenario with a stack, from the first packet to the result.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use pathmark_emulator::fairness::jain;
+use pathmark_emulator::result::{FlowResult, LinkResult, RunResult};
+
+use super::bed::{Bed, CLIENT, RouterProgram, SERVER, Sample};
+use super::in_process;
+use super::kernel;
+use super::meter::Meter;
+use super::scenario::{Scenario, Stack};
+use super::transfer::{self, SenderFigures};
+
+/// Time between samples of throughput and queue.
+pub const SAMPLE: Duration = Duration::from_millis(100);
+const PORT: u16 = 4433;
+
+/// How packets travel.
+#[derive(Clone, Debug)]
+pub enum Mode {
+    /// Through a router process on TUN interfaces.
+    Tun(RouterProgram),
+    /// Through a router in this process, between loopback sockets.
+    InProcess,
+}
+
+/// A run that is under way or over.
+#[derive(Debug)]
+pub struct Run {
+    /// The path.
+    pub scenario: Scenario,
+    /// Who sends.
+    pub stack: Stack,
+    /// One per file.
+    pub meters: Vec<Arc<Meter>>,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The figures.
+    pub result: RunResult,
+    /// Who sent.
+    pub stack: String,
+    /// `tun` or `in-process`.
+    pub mode: &'static str,
+    /// Bits per second of each flow over time (seconds).
+    pub throughput: Vec<Vec<(f64, f64)>>,
+    /// The bottleneck's queue in milliseconds over time (seconds).
+    pub queue_ms: Vec<(f64, f64)>,
+}
+
+impl Run {
+    /// A run that begins now.
+    #[must_use]
+    pub fn new(scenario: Scenario, stack: Stack) -> Self {
+        let begun = now();
+        let meters = (0..scenario.files).map(|_| Arc::new(Meter::new(begun, scenario.bytes)));
+        Self {
+            meters: meters.collect(),
+            scenario,
+            stack,
+        }
+    }
+
+    /// Runs until all files have arrived or `limit` is over.
+    ///
+    /// # Errors
+    /// If the path cannot be built or a transfer fails.
+    pub async fn measure(&self, mode: &Mode, limit: Duration) -> Result<Measured> {
+        let begun = now();
+        let begun_unix = unix_s();
+        let mut throughput = Throughput::new(&self.meters);
+        let (figures, links, samples, mode) = match mode {
+            Mode::Tun(program) => {
+                let bed = Bed::new(&self.scenario, &self.stack, program.clone())?;
+                let done = self.through(&bed);
+                let figures = throughput.watch(begun, limit, done).await?;
+                let links = bed.links()?;
+                let samples = tokio::task::spawn_blocking(move || bed.finish()).await??;
+                (figures, links, samples, "tun")
+            }
+            Mode::InProcess => {
+                let path = in_process::Path::new(&self.scenario, &self.stack).await?;
+                let done = path.transfer(&self.stack, &self.meters);
+                let figures = throughput.watch(begun, limit, done).await?;
+                let (links, samples) = path.finish();
+                (figures, links, samples, "in-process")
+            }
+        };
+        let seconds = begun.elapsed().as_secs_f64();
+        Ok(Measured {
+            result: self.result(&figures.unwrap_or_default(), links, seconds),
+            stack: self.stack.name(),
+            mode,
+            throughput: throughput.series,
+            queue_ms: self.queue_ms(&samples, begun_unix, seconds),
+        })
+    }
+
+    async fn through(&self, bed: &Bed) -> Result<Vec<SenderFigures>> {
+        match &self.stack {
+            Stack::Pathmark(algorithm) => {
+                let server = bed.server.udp((SERVER, PORT).into())?;
+                let clients = self
+                    .meters
+                    .iter()
+                    .map(|_| Ok(bed.client.udp((CLIENT, 0).into())?))
+                    .collect::<Result<Vec<_>>>()?;
+                let address = (SERVER, PORT).into();
+                transfer::transfer(server, clients, address, algorithm, &self.meters).await
+            }
+            Stack::Kernel(control) => {
+                kernel::tune(&bed.server)?;
+                kernel::tune(&bed.client)?;
+                kernel::transfer(&bed.server, SERVER, &bed.client, control, &self.meters).await?;
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    fn result(&self, figures: &[SenderFigures], links: Vec<LinkResult>, seconds: f64) -> RunResult {
+        let flows: Vec<FlowResult> = self
+            .meters
+            .iter()
+            .enumerate()
+            .map(|(index, meter)| {
+                let figures = figures.get(index);
+                FlowResult {
+                    name: format!("file{index}"),
+                    algorithm: match &self.stack {
+                        Stack::Pathmark(algorithm) => algorithm.to_string(),
+                        Stack::Kernel(control) => (*control).to_owned(),
+                    },
+                    from: "server".to_owned(),
+                    to: "client".to_owned(),
+                    start_s: 0.0,
+                    bytes_requested: Some(meter.wanted()),
+                    bytes_delivered: meter.delivered(),
+                    completed: meter.completion().is_some(),
+                    completion_s: meter.completion().map(|d| d.as_secs_f64()),
+                    goodput_bps: meter.goodput_bps(),
+                    packets_sent: None,
+                    packets_lost: figures.map(|f| f.packets_lost),
+                    bytes_retransmitted: None,
+                    timeouts: None,
+                    rtt_ms: figures.and_then(|f| f.rtt_ms),
+                    cwnd_bytes: figures.and_then(|f| f.cwnd_bytes),
+                }
+            })
+            .collect();
+        RunResult {
+            scenario: self.scenario.name.to_owned(),
+            seed: 1,
+            simulated_s: seconds,
+            wall_s: seconds,
+            packets: 0,
+            events: 0,
+            jain: jain(flows.iter().map(|flow| flow.goodput_bps)),
+            flows,
+            links,
+            windows: Vec::new(),
+        }
+    }
+
+    fn queue_ms(&self, samples: &[Sample], begun_unix: f64, seconds: f64) -> Vec<(f64, f64)> {
+        let bytes_per_ms = self.scenario.rate_bps as f64 / 8e3;
+        samples
+            .iter()
+            .map(|sample| {
+                (
+                    sample.unix_s - begun_unix,
+                    sample.queue_bytes / bytes_per_ms,
+                )
+            })
+            .filter(|(at, _)| (0.0..=seconds).contains(at))
+            .collect()
+    }
+}
+
+/// Watches meters, and turns them into series of throughput.
+struct Throughput {
+    meters: Vec<Arc<Meter>>,
+    series: Vec<Vec<(f64, f64)>>,
+}
+
+impl Throughput {
+    fn new(meters: &[Arc<Meter>]) -> Self {
+        Self {
+            meters: meters.to_vec(),
+            series: vec![Vec::new(); meters.len()],
+        }
+    }
+
+    /// Samples until `done` is, or `limit` is over (`None`).
+    async fn watch<T>(
+        &mut self,
+        begun: Instant,
+        limit: Duration,
+        done: impl Future<Output = Result<T>>,
+    ) -> Result<Option<T>> {
+        let mut ticks = tokio::time::interval(SAMPLE);
+        let mut before = vec![0; self.meters.len()];
+        let mut at_before = begun.elapsed().as_secs_f64();
+        tokio::pin!(done);
+        loop {
+            tokio::select! {
+                done = &mut done => return done.map(Some),
+                _ = ticks.tick() => {}
+            }
+            let at = begun.elapsed().as_secs_f64();
+            let passed = (at - at_before).max(1e-6);
+            for ((meter, before), series) in
+                self.meters.iter().zip(&mut before).zip(&mut self.series)
+            {
+                let delivered = meter.delivered();
+                if *before < meter.wanted() {
+                    series.push((at, (delivered - *before) as f64 * 8.0 / passed));
+                }
+                *before = delivered;
+            }
+            at_before = at;
+            if begun.elapsed() >= limit {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Wall time of a run.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the demonstration runs in real time"
+)]
+pub(super) fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the router's record carries Unix time"
+)]
+pub(super) fn unix_s() -> f64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0.0, |since| since.as_secs_f64())
+}

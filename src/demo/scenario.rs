@@ -1,0 +1,86 @@
+//! What the demonstration runs: paths and stacks.
+
+use pathmark_cc::Algorithm;
+
+/// A bottleneck and what is sent through it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// `clean` or `wireless`.
+    pub name: &'static str,
+    /// Rate of the bottleneck, bits per second.
+    pub rate_bps: u64,
+    /// Delay of the bottleneck, one way, milliseconds.
+    pub delay_ms: u64,
+    /// Packets lost at random on the bottleneck, towards the receiver.
+    pub loss: f64,
+    /// Files at a time.
+    pub files: usize,
+    /// Bytes of each file.
+    pub bytes: u64,
+}
+
+impl Scenario {
+    /// Both scenarios, with files of `bytes`.
+    #[must_use]
+    pub fn all(bytes: u64) -> [Self; 2] {
+        let clean = Self {
+            name: "clean",
+            rate_bps: 10_000_000,
+            delay_ms: 200,
+            loss: 0.0,
+            files: 5,
+            bytes,
+        };
+        let wireless = Self {
+            name: "wireless",
+            loss: 0.003,
+            ..clean.clone()
+        };
+        [clean, wireless]
+    }
+
+    /// Round-trip time without queues, seconds.
+    #[must_use]
+    pub fn rtt_s(&self) -> f64 {
+        2.0 * self.delay_ms as f64 * 1e-3
+    }
+
+    /// Bandwidth-delay product, bytes.
+    #[must_use]
+    pub fn bdp_bytes(&self) -> u64 {
+        self.rate_bps / 8 * 2 * self.delay_ms / 1000
+    }
+}
+
+/// Who sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stack {
+    /// This library with a congestion controller.
+    Pathmark(Algorithm),
+    /// The kernel's TCP with one of its congestion controls.
+    Kernel(&'static str),
+}
+
+impl Stack {
+    /// Its name in results.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Pathmark(algorithm) => format!("pathmark {algorithm}"),
+            Self::Kernel(control) => format!("kernel {control}"),
+        }
+    }
+
+    /// The link controller that its port runs.
+    #[must_use]
+    pub fn link_controller(&self) -> &'static str {
+        match self {
+            Self::Pathmark(algorithm) => match algorithm.name() {
+                name if name.contains("bise") => "vcp+bise",
+                name if name.starts_with("vcp") => "vcp",
+                _ => "none",
+            },
+            Self::Kernel(_) => "none",
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The demonstration, small: through a router process on TUN interfaces, and with routers in the process.
+//!
+//! Where the machine forbids namespaces or TUN, the first test fails and says so: there is no other way to see that
+//! packets pass a router.
+
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn demo(arguments: &[&str]) -> (Value, TempDir) {
+    let out = TempDir::new().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_pathmark"))
+        .args(["demo", "--quick", "--json", "--out"])
+        .arg(out.path())
+        .args(arguments)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    (serde_json::from_slice(&output.stdout).unwrap(), out)
+}
+
+fn run<'a>(figures: &'a Value, stack: &str) -> &'a Value {
+    let runs = figures["runs"].as_array().unwrap();
+    let found = runs.iter().find(|run| run["stack"] == stack);
+    found.unwrap_or_else(|| panic!("no run of {stack} in {figures}"))
+}
+
+fn check_explicit(run: &Value, mode: &str) {
+    assert_eq!(run["mode"], mode);
+    let flows = run["flows"].as_array().unwrap();
+    assert_eq!(flows.len(), 5);
+    for flow in flows {
+        assert_eq!(flow["completed"], true, "{flow}");
+        assert_eq!(flow["bytes_delivered"], 1_000_000);
+        // Two round trips at least, for the handshake and the request.
+        assert!(flow["completion_s"].as_f64().unwrap() > 0.8);
+        // The smallest round trip is the path's.
+        let rtt = flow["rtt_ms"]["min"].as_f64().unwrap();
+        assert!((400.0..500.0).contains(&rtt), "{rtt}");
+    }
+    let bottleneck = &run["links"][0];
+    assert_eq!(bottleneck["name"], "bottleneck");
+    assert_eq!(bottleneck["rate_bps"], 10e6);
+    assert_eq!(
+        bottleneck["drops"], 0,
+        "explicit feedback keeps the queue short"
+    );
+}
+
+#[test]
+fn files_pass_a_router_on_tun_interfaces() {
+    let (figures, out) = demo(&["--scenario", "clean"]);
+    check_explicit(run(&figures, "pathmark vcp+bise+wlte"), "tun");
+    for stack in ["pathmark cubic", "kernel cubic"] {
+        let flows = run(&figures, stack)["flows"].as_array().unwrap();
+        assert!(
+            flows.iter().all(|flow| flow["completed"] == true),
+            "{stack}"
+        );
+    }
+    let marked = &run(&figures, "pathmark vcp+bise+wlte")["links"][0]["controller"]["marked"];
+    assert!(marked["low"].as_u64().unwrap() > 0, "{marked}");
+    let svg = std::fs::read_to_string(out.path().join("demo.svg")).unwrap();
+    assert!(svg.contains("kernel cubic, clean"));
+    assert!(out.path().join("demo.png").exists());
+}
+
+#[test]
+fn without_namespaces_routers_run_in_the_process() {
+    let (figures, _out) = demo(&["--in-process", "--scenario", "wireless"]);
+    check_explicit(run(&figures, "pathmark vcp+bise+wlte"), "in-process");
+    assert_eq!(figures["runs"].as_array().unwrap().len(), 2);
+}
