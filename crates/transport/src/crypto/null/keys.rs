@@ -4,7 +4,7 @@ use super::super::{
     DirectionalKeys, HeaderKey, Keys, OpenError, PacketKey, PacketKeys, PhaseKeys, SAMPLE_LEN,
     SealError, Side,
 };
-use super::Limits;
+use super::Policy;
 
 const TAG_LEN: usize = 16;
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -83,13 +83,18 @@ impl HeaderKey for NullHeaderKey {
 
 struct NullPacketKey {
     key: u64,
-    limits: Limits,
+    policy: Policy,
 }
 
 impl NullPacketKey {
     #[inline]
     fn tag(&self, pn: u64, text: &[u8]) -> [u8; TAG_LEN] {
-        Digest::new(self.key).number(pn).absorb(text).finish_bytes()
+        let digest = Digest::new(self.key).number(pn);
+        if self.policy.contents {
+            digest.absorb(text).finish_bytes()
+        } else {
+            digest.number(text.len() as u64).finish_bytes()
+        }
     }
 }
 
@@ -114,30 +119,30 @@ impl PacketKey for NullPacketKey {
     }
 
     fn confidentiality_limit(&self) -> u64 {
-        self.limits.confidentiality
+        self.policy.confidentiality
     }
 
     fn integrity_limit(&self) -> u64 {
-        self.limits.integrity
+        self.policy.integrity
     }
 }
 
-fn packet_key(secret: u64, sender: Side, limits: Limits) -> Box<dyn PacketKey> {
+fn packet_key(secret: u64, sender: Side, policy: Policy) -> Box<dyn PacketKey> {
     let direction = match sender {
         Side::Client => 0xc,
         Side::Server => 0x5,
     };
     Box::new(NullPacketKey {
         key: Digest::new(secret).number(direction).finish().0,
-        limits,
+        policy,
     })
 }
 
 /// Both directions' keys of an encryption level, as `side` sees them.
-pub(super) fn keys_for(secret: u64, side: Side, limits: Limits) -> Keys {
+pub(super) fn keys_for(secret: u64, side: Side, policy: Policy) -> Keys {
     let directional = |sender| DirectionalKeys {
         header: Box::new(NullHeaderKey),
-        packet: packet_key(secret, sender, limits),
+        packet: packet_key(secret, sender, policy),
     };
     Keys {
         local: directional(side),
@@ -149,15 +154,51 @@ pub(super) fn keys_for(secret: u64, side: Side, limits: Limits) -> Keys {
 pub(super) struct NullPhases {
     pub(super) secret: u64,
     pub(super) side: Side,
-    pub(super) limits: Limits,
+    pub(super) policy: Policy,
 }
 
 impl PhaseKeys for NullPhases {
     fn next_phase(&mut self) -> PacketKeys {
         self.secret = Digest::new(self.secret).number(0x6b75).finish().0;
         PacketKeys {
-            local: packet_key(self.secret, self.side, self.limits),
-            remote: packet_key(self.secret, self.side.peer(), self.limits),
+            local: packet_key(self.secret, self.side, self.policy),
+            remote: packet_key(self.secret, self.side.peer(), self.policy),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sealed(contents: bool) -> (NullPacketKey, Vec<u8>) {
+        let key = NullPacketKey {
+            key: 7,
+            policy: Policy {
+                confidentiality: 1 << 23,
+                integrity: 1 << 52,
+                contents,
+            },
+        };
+        let mut packet = vec![0x5a; 100];
+        key.seal(3, &mut packet, 20).unwrap();
+        (key, packet)
+    }
+
+    #[test]
+    fn light_tags_tell_number_and_length_but_not_contents() {
+        for contents in [true, false] {
+            let (key, packet) = sealed(contents);
+            let opens = |pn, packet: &[u8]| key.open(pn, &mut packet.to_vec(), 20).is_ok();
+            assert_eq!(key.open(3, &mut packet.clone(), 20), Ok(64));
+            assert!(!opens(4, &packet));
+            assert!(!opens(3, &packet[1..]));
+            let mut damaged = packet.clone();
+            damaged[50] ^= 1;
+            assert_eq!(opens(3, &damaged), !contents);
+            damaged = packet;
+            damaged[99] ^= 1;
+            assert!(!opens(3, &damaged));
         }
     }
 }

@@ -9,7 +9,7 @@
 //! ```
 
 use super::super::{ExportError, HandshakeData, HandshakeError, KeyChange, Session, Side};
-use super::Limits;
+use super::Policy;
 use super::keys::{Digest, NullPhases, keys_for};
 use super::message::{self, failure};
 
@@ -34,7 +34,7 @@ enum Step {
 pub(super) struct NullSession {
     side: Side,
     step: Step,
-    limits: Limits,
+    policy: Policy,
     protocols: Vec<Vec<u8>>,
     server_name: Option<String>,
     local_parameters: Vec<u8>,
@@ -52,7 +52,7 @@ impl NullSession {
         protocols: Vec<Vec<u8>>,
         local_parameters: Vec<u8>,
         seed: u64,
-        limits: Limits,
+        policy: Policy,
     ) -> Self {
         Self {
             server_name: Some(server_name.to_owned()),
@@ -62,7 +62,7 @@ impl NullSession {
                 protocols,
                 local_parameters,
                 seed,
-                limits,
+                policy,
             )
         }
     }
@@ -71,7 +71,7 @@ impl NullSession {
         protocols: Vec<Vec<u8>>,
         local_parameters: Vec<u8>,
         seed: u64,
-        limits: Limits,
+        policy: Policy,
     ) -> Self {
         Self::new(
             Side::Server,
@@ -79,7 +79,7 @@ impl NullSession {
             protocols,
             local_parameters,
             seed,
-            limits,
+            policy,
         )
     }
 
@@ -89,12 +89,12 @@ impl NullSession {
         protocols: Vec<Vec<u8>>,
         local_parameters: Vec<u8>,
         seed: u64,
-        limits: Limits,
+        policy: Policy,
     ) -> Self {
         Self {
             side,
             step,
-            limits,
+            policy,
             protocols,
             server_name: None,
             local_parameters,
@@ -142,17 +142,17 @@ impl NullSession {
 
     fn handshake_keys(&self) -> KeyChange {
         let secret = Digest::new(self.secret).number(1).finish().0;
-        KeyChange::Handshake(keys_for(secret, self.side, self.limits))
+        KeyChange::Handshake(keys_for(secret, self.side, self.policy))
     }
 
     fn one_rtt_keys(&self) -> KeyChange {
         let secret = Digest::new(self.secret).number(2).finish().0;
         KeyChange::OneRtt(
-            keys_for(secret, self.side, self.limits),
+            keys_for(secret, self.side, self.policy),
             Box::new(NullPhases {
                 secret,
                 side: self.side,
-                limits: self.limits,
+                policy: self.policy,
             }),
         )
     }
