@@ -214,11 +214,18 @@ impl<P> Port<P> {
     #[inline]
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        let mut at = self.law.timer;
-        if self.queues.depth().packets > 0 {
-            at = at.min(self.shaper.ready_at());
-        }
+        let at = self.due();
         (at < Instant::FAR_FUTURE).then_some(at)
+    }
+
+    /// The [`deadline`](Self::deadline), or the far future.
+    #[inline]
+    pub(super) fn due(&self) -> Instant {
+        if self.queues.depth().packets > 0 {
+            self.law.timer.min(self.shaper.ready_at())
+        } else {
+            self.law.timer
+        }
     }
 
     /// Changes the rate, in bytes per second.

@@ -146,14 +146,20 @@ impl<P> Wire<P> {
     }
 
     /// When the next packet arrives.
+    #[inline]
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        let ordered = self.ordered.front().map(|(at, _)| *at);
-        let shuffled = self.shuffled.peek().map(|flying| flying.at);
-        match (ordered, shuffled) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let at = self.due();
+        (at < Instant::FAR_FUTURE).then_some(at)
+    }
+
+    /// The [`deadline`](Self::deadline), or the far future.
+    #[inline]
+    pub(crate) fn due(&self) -> Instant {
+        let never = Instant::FAR_FUTURE;
+        let ordered = self.ordered.front().map_or(never, |(at, _)| *at);
+        let shuffled = self.shuffled.peek().map_or(never, |flying| flying.at);
+        ordered.min(shuffled)
     }
 
     /// Replaces the configuration; packets under way arrive as they would have.
