@@ -213,12 +213,18 @@ impl Engine {
     }
 
     fn run_link(&mut self, index: u32) -> Result<(), RunError> {
-        while let Some(link) = self.links.get_mut(index as usize)
-            && let Some(packet) = link.poll(self.now, &mut self.pool)
-        {
-            self.forward(packet)?;
+        while let Some(link) = self.links.get_mut(index as usize) {
+            let packet = link.poll(self.now, &mut self.pool);
+            let deadline = link.deadline();
+            if let Some(packet) = packet {
+                self.forward(packet)?;
+                if deadline.is_some_and(|at| at <= self.now) {
+                    continue;
+                }
+            }
+            self.agenda.set(index + 1, deadline);
+            break;
         }
-        self.note_link(index);
         while let Some(endpoint) = self.touched.pop() {
             if let Some(end) = self.endpoints.get_mut(endpoint as usize) {
                 end.react(self.now);
