@@ -73,7 +73,8 @@ impl Classifier {
         {
             let carried = carried::from_payload(udp.payload(bytes));
             if carried != Carried::Foreign {
-                return (carried, Carrier::Shim);
+                let payload = u16::try_from(udp.payload_offset()).unwrap_or(u16::MAX);
+                return (carried, Carrier::Shim { payload });
             }
         }
         if self.ecn.iter().any(|rule| rule.matches(bytes, layout)) {
@@ -93,25 +94,32 @@ pub fn write_answer(frame: &mut Frame, index: u32, answer: &Answer, router: u16)
     let Answer::Vcp(answer) = answer else {
         return;
     };
-    let carrier = frame.carrier;
-    let state = if frame.offload.checksum.is_some() {
-        ChecksumState::Partial
-    } else {
-        ChecksumState::Complete
-    };
     let size = frame.offload.gso.map_or(0, |gso| usize::from(gso.size));
     let offset = size * index as usize;
+    let (carrier, partial) = (frame.carrier, frame.offload.checksum.is_some());
     let bytes = frame.bytes_mut();
-    let Ok(layout) = Layout::walk(bytes) else {
-        return;
-    };
     // `Untouched` is no error: there was nothing to mark after all.
     let _ = match carrier {
         Carrier::None => mark::Outcome::Untouched,
-        Carrier::Ecn => ecn::mark(bytes, &layout, answer.code),
-        Carrier::Shim => match Datagram::locate(bytes, &layout) {
-            Some(udp) => mark::mark_packet(bytes, &udp, offset, answer, router, state),
+        // The checksum does not cover the payload yet: nothing else to renew.
+        Carrier::Shim { payload } if partial => {
+            let shim = bytes.get_mut(usize::from(payload) + offset..);
+            mark::mark_payload(shim.unwrap_or(&mut []), answer, router)
+        }
+        Carrier::Shim { .. } => match located(bytes) {
+            Some(udp) => {
+                mark::mark_packet(bytes, &udp, offset, answer, router, ChecksumState::Complete)
+            }
             None => mark::Outcome::Untouched,
         },
+        Carrier::Ecn => match Layout::walk(bytes) {
+            Ok(layout) => ecn::mark(bytes, &layout, answer.code),
+            Err(_) => mark::Outcome::Untouched,
+        },
     };
+}
+
+#[inline]
+fn located(bytes: &[u8]) -> Option<Datagram> {
+    Datagram::locate(bytes, &Layout::walk(bytes).ok()?)
 }

@@ -15,7 +15,10 @@ pub enum Carrier {
     #[default]
     None,
     /// A shim at the start of the UDP payload.
-    Shim,
+    Shim {
+        /// Where that payload starts, in bytes from the start of the packet.
+        payload: u16,
+    },
     /// The IP ECN field.
     Ecn,
 }

@@ -375,10 +375,20 @@ impl Router {
         if offload.checksum.is_some() {
             return;
         }
-        if let Ok(layout) = Layout::walk(bytes)
-            && let Some(len) = echo_reply(bytes, &layout, &mut self.workbench)
-        {
+        let length = Layout::walk(bytes).ok().and_then(|layout| {
+            let room = self.room_towards(layout.source(bytes)?)?;
+            echo_reply(bytes, &layout, self.workbench.get_mut(..room)?)
+        });
+        if let Some(len) = length {
             self.originate(now, len);
+        }
+    }
+
+    /// Largest packet that the router itself may send to `destination`.
+    fn room_towards(&self, destination: IpAddr) -> Option<usize> {
+        match self.routes.lookup(destination)? {
+            Target::Port(port) => Some(self.ports.get(*port)?.settings.mtu as usize),
+            Target::Local => None,
         }
     }
 
@@ -406,7 +416,9 @@ impl Router {
         let length = Layout::walk(quoted).ok().and_then(|layout| {
             let to = layout.source(quoted)?;
             let source = self.ports.get(from)?.source_for(to)?;
-            icmp_error(what, quoted, &layout, source, &mut self.workbench)
+            let room = self.room_towards(to)?;
+            let out = self.workbench.get_mut(..room)?;
+            icmp_error(what, quoted, &layout, source, out)
         });
         match length {
             Some(len) if self.icmp.take(now) => self.originate(now, len),

@@ -42,7 +42,7 @@ impl IcmpError {
 }
 
 /// Writes the error message about `packet` to the front of `out`, from the router's address `source`, and
-/// returns its length. `None` where none must be sent: about an ICMP error, a later fragment, or a packet from or to
+/// returns its length. It quotes as much as RFCs and the room in `out` allow. `None` where none must be sent: about an ICMP error, a later fragment, or a packet from or to
 /// an address that names no single host (RFC 1812 §4.3.2.7, RFC 4443 §2.4 (e)); or if `source` is of the
 /// other IP version.
 #[must_use]
@@ -63,7 +63,8 @@ pub fn error(
                 return None;
             }
             let (kind, code, rest) = what.v4();
-            let quoted = packet.get(..packet.len().min(MAX_V4 - 28))?;
+            let room = out.len().min(MAX_V4).checked_sub(28)?;
+            let quoted = packet.get(..packet.len().min(room))?;
             let body = message(kind, code, rest, quoted, out.get_mut(20..)?)?;
             let sum = Sum::new().bytes(out.get(20..20 + body)?).finish();
             put(out, 22, sum);
@@ -76,7 +77,8 @@ pub fn error(
                 return None;
             }
             let (kind, code, rest) = what.v6();
-            let quoted = packet.get(..packet.len().min(MAX_V6 - 48))?;
+            let room = out.len().min(MAX_V6).checked_sub(48)?;
+            let quoted = packet.get(..packet.len().min(room))?;
             let body = message(kind, code, rest, quoted, out.get_mut(40..)?)?;
             header_v6(out, body, from, to)
         }
