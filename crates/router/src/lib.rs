@@ -1,6 +1,20 @@
 //! A userspace router whose ports mark load into the packets that pass.
 //!
-//! [`core`] is the router without I/O, the same under a virtual clock as on TUN interfaces.
+//! ```text
+//!   tun      Device ─► Driver ◄─ deadlines, signals, status          system calls, clock
+//!              │          │
+//!   forward    └──► Router: checks, route, TTL, ICMP, cut, mark      whole packets, no I/O
+//!                     │      (ip, offload: what these are made of)
+//!   core            Link: control law, queue, shaper, wire           packets of any type, no I/O
+//! ```
+//!
+//! - [`crate::core`]: ports and wires, generic over packets, so that an emulator runs the same code under a virtual clock.
+//! - [`forward`]: the whole router on packet buffers; [`ip`] and [`offload`] are its parts.
+//! - [`config`] (feature `config`): links and routers described in TOML.
+//! - `tun`, `daemon`, `cli` (feature `daemon`): the program `vcp-router`, whose `main` is [`cli::main`].
+//!
+//! Nothing but `tun` and `daemon` reads a clock or touches a descriptor, and no bytes from outside can make it panic or
+//! hold more memory than it was given.
 
 #![cfg_attr(
     not(test),
