@@ -10,8 +10,8 @@
 //!
 //! - [`crate::core`]: ports and wires, generic over packets, so that an emulator runs the same code under a virtual clock.
 //! - [`forward`]: the whole router on packet buffers; [`ip`] and [`offload`] are its parts.
-//! - [`config`] (feature `config`): links and routers described in TOML.
-//! - `tun`, `daemon`, `cli` (feature `daemon`): the program `vcp-router`, whose `main` is [`cli::main`].
+//! - `config` (feature `config`): links and routers described in TOML.
+//! - `tun`, `daemon`, `cli` (feature `daemon`): the program `vcp-router`, whose `main` is `cli::main`.
 //!
 //! Nothing but `tun` and `daemon` reads a clock or touches a descriptor, and no bytes from outside can make it panic or
 //! hold more memory than it was given.
