@@ -10,6 +10,7 @@ mod classify;
 mod counters;
 mod frame;
 mod port;
+mod refuse;
 mod router;
 #[cfg(test)]
 mod tests;

@@ -10,8 +10,9 @@ use super::classify::{Classifier, write_answer};
 use super::counters::Counters;
 use super::frame::{Carrier, Frame, LARGE, Pool};
 use super::port::RouterPort;
+use super::refuse::Refusal;
 use crate::core::{DropCause, Owner};
-use crate::ip::{Fragments, IcmpError, Routes, TokenBucket, complete, echo_reply, icmp_error};
+use crate::ip::{Fragments, IcmpError, Routes, TokenBucket, complete};
 use crate::offload::{Offload, Super};
 
 /// Where a route leads.
@@ -39,20 +40,20 @@ pub struct RouterConfig {
 /// A router: ports, and routes between them.
 #[derive(Debug)]
 pub struct Router {
-    ports: Vec<RouterPort>,
-    routes: Routes<Target>,
-    classifier: Classifier,
-    icmp: TokenBucket,
-    counters: Counters,
-    yard: Yard,
+    pub(super) ports: Vec<RouterPort>,
+    pub(super) routes: Routes<Target>,
+    pub(super) classifier: Classifier,
+    pub(super) icmp: TokenBucket,
+    pub(super) counters: Counters,
+    pub(super) yard: Yard,
     /// Where replies and segments are put together.
-    workbench: Box<[u8]>,
+    pub(super) workbench: Box<[u8]>,
 }
 
 /// Where the ports' packets live.
 #[derive(Debug)]
-struct Yard {
-    pool: Pool,
+pub(super) struct Yard {
+    pub(super) pool: Pool,
     id: u16,
 }
 
@@ -71,17 +72,6 @@ impl Owner<Frame> for Yard {
     fn dropped(&mut self, packet: Frame, _cause: DropCause) {
         self.pool.give(packet);
     }
-}
-
-/// Why a packet is not forwarded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refusal {
-    Malformed,
-    BadChecksum,
-    BadOffload,
-    NotForwardable,
-    Local,
-    Icmp(IcmpError),
 }
 
 impl Router {
@@ -329,7 +319,7 @@ impl Router {
     }
 
     #[inline]
-    fn enqueue(
+    pub(super) fn enqueue(
         &mut self,
         now: Instant,
         port: usize,
@@ -348,102 +338,6 @@ impl Router {
             frame,
             known,
         );
-    }
-
-    #[cold]
-    fn refuse(&mut self, now: Instant, from: usize, bytes: &[u8], offload: Offload, why: Refusal) {
-        match why {
-            Refusal::Malformed => self.counters.malformed += 1,
-            Refusal::BadChecksum => self.counters.bad_checksum += 1,
-            Refusal::BadOffload => self.counters.bad_offload += 1,
-            Refusal::NotForwardable => self.counters.not_forwardable += 1,
-            Refusal::Local => self.answer_local(now, bytes, offload),
-            Refusal::Icmp(what) => {
-                match what {
-                    IcmpError::TimeExceeded => self.counters.ttl_exceeded += 1,
-                    IcmpError::NoRoute => self.counters.no_route += 1,
-                    IcmpError::TooBig(_) => self.counters.too_big += 1,
-                }
-                self.complain(now, from, bytes, offload, what);
-            }
-        }
-    }
-
-    fn answer_local(&mut self, now: Instant, bytes: &[u8], offload: Offload) {
-        self.counters.local += 1;
-        // An echo request comes with a complete checksum; anything else is not for this router to understand.
-        if offload.checksum.is_some() {
-            return;
-        }
-        let length = Layout::walk(bytes).ok().and_then(|layout| {
-            let room = self.room_towards(layout.source(bytes)?)?;
-            echo_reply(bytes, &layout, self.workbench.get_mut(..room)?)
-        });
-        if let Some(len) = length {
-            self.originate(now, len);
-        }
-    }
-
-    /// Largest packet that the router itself may send to `destination`.
-    fn room_towards(&self, destination: IpAddr) -> Option<usize> {
-        match self.routes.lookup(destination)? {
-            Target::Port(port) => Some(self.ports.get(*port)?.settings.mtu as usize),
-            Target::Local => None,
-        }
-    }
-
-    /// Sends an ICMP error about a packet that came in on port `from`.
-    fn complain(
-        &mut self,
-        now: Instant,
-        from: usize,
-        bytes: &[u8],
-        offload: Offload,
-        what: IcmpError,
-    ) {
-        // About a super-packet: quote its first segment, as the network would have seen it.
-        let mut first = None;
-        if let (Some(gso), Ok(layout)) = (offload.gso, Layout::walk(bytes))
-            && let Ok(whole) = Super::new(bytes, &layout, gso)
-            && let Some(mut buffer) = self.yard.pool.take(whole.largest())
-        {
-            let len = whole
-                .segment(bytes, 0, &mut buffer)
-                .map_or(0, |(len, _)| len);
-            first = Some(Frame::new(buffer, len, Offload::default()));
-        }
-        let quoted = first.as_ref().map_or(bytes, |frame| frame.bytes());
-        let length = Layout::walk(quoted).ok().and_then(|layout| {
-            let to = layout.source(quoted)?;
-            let source = self.ports.get(from)?.source_for(to)?;
-            let room = self.room_towards(to)?;
-            let out = self.workbench.get_mut(..room)?;
-            icmp_error(what, quoted, &layout, source, out)
-        });
-        match length {
-            Some(len) if self.icmp.take(now) => self.originate(now, len),
-            _ => self.counters.icmp_suppressed += 1,
-        }
-        if let Some(frame) = first {
-            self.yard.pool.give(frame);
-        }
-    }
-
-    /// Sends the packet of `len` bytes on the workbench.
-    fn originate(&mut self, now: Instant, len: usize) {
-        let bytes = self.workbench.get(..len).unwrap_or(&[]);
-        let Ok(layout) = Layout::walk(bytes) else {
-            return;
-        };
-        let target = layout
-            .destination(bytes)
-            .and_then(|to| self.routes.lookup(to));
-        if let Some(&Target::Port(port)) = target {
-            let (arrival, carrier) = self.classifier.classify(bytes, &layout);
-            let frame = self.yard.pool.copy(bytes, Offload::default());
-            self.counters.icmp_sent += 1;
-            self.enqueue(now, port, frame, arrival, carrier, 1);
-        }
     }
 
     /// The next packet to be written to the interface of `port`. It goes back by [`Pool::give`].
