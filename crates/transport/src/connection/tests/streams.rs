@@ -208,3 +208,19 @@ fn a_transfer_survives_a_blackout() {
     assert!(stats.probe_timeouts >= 2, "{stats:?}");
     assert!(stats.packets_lost > lost_before);
 }
+
+#[test]
+fn a_connection_at_rest_is_small_and_so_is_the_record_of_a_packet() {
+    use crate::connection::{Connection, carried::Carried};
+    use crate::recovery::SentPacket;
+    assert!(
+        size_of::<Connection>() <= 10 * 1024,
+        "{}",
+        size_of::<Connection>()
+    );
+    assert!(
+        size_of::<SentPacket<Carried>>() <= 120,
+        "{}",
+        size_of::<SentPacket<Carried>>()
+    );
+}
