@@ -214,13 +214,13 @@ impl Endpoint {
         }
         if let Some(Slot::Connection { half_open }) = self.slots.get_mut(handle.0)
             && *half_open
-            && !connection.is_handshaking()
+            && connection.is_established()
         {
+            // A handshake that failed counts for as long as its connection lingers: else a flood of first packets
+            // that fail at once would pass the bound.
             *half_open = false;
             self.half_open -= 1;
-            if connection.is_established() {
-                self.give_token(now, connection);
-            }
+            self.give_token(now, connection);
         }
         if connection.is_drained() {
             self.remove(handle);

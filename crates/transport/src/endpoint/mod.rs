@@ -141,7 +141,7 @@ impl Endpoint {
         self.slots.len()
     }
 
-    /// Handshakes begun by clients that are not over.
+    /// Handshakes begun by clients that are not complete, and failed ones that are not forgotten yet.
     #[must_use]
     pub fn half_open(&self) -> usize {
         self.half_open

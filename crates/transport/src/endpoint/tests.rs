@@ -264,6 +264,26 @@ fn application_may_refuse_retry_or_ignore() {
 }
 
 #[test]
+fn failed_handshakes_count_until_they_are_forgotten() {
+    let mut config = config(true);
+    config.max_half_open = 1;
+    let mut endpoint = Endpoint::new(config, Random::from_u64(1));
+    let first = incoming(&mut endpoint, 1, &hello(1, &[]));
+    let (handle, mut connection) = endpoint.accept(NOW, first).unwrap();
+    connection.close(NOW, 0, bytes::Bytes::new());
+    assert!(endpoint.update(NOW, handle, &mut connection));
+    assert_eq!(endpoint.half_open(), 1);
+    nothing(&mut endpoint, 2, &hello(2, &[]));
+    assert_eq!(endpoint.stats().dropped_full, 1);
+
+    let end = connection.deadline().unwrap();
+    connection.handle_timeout(end);
+    assert!(!endpoint.update(end, handle, &mut connection));
+    assert_eq!(endpoint.half_open(), 0);
+    let _ = incoming(&mut endpoint, 2, &hello(2, &[]));
+}
+
+#[test]
 fn what_waits_is_bounded_and_expires() {
     let mut endpoint = server();
     let client = incoming(&mut endpoint, 1, &hello(1, &[]));
