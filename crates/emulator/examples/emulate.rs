@@ -1,12 +1,13 @@
 //! Runs a scenario and prints what came of it: `cargo run --release -p pathmark-emulator --example emulate -- SCENARIO [KEY=VALUE]...`
 //!
-//! With `flow.*.algorithm=A,B` each of the algorithms is run in turn.
+//! With `OUT=DIR` in the environment also time series, a plot and the result as JSON go into a directory.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::time::Instant;
 
-use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
+use pathmark_emulator::{Outputs, Progress, Scenario};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -21,13 +22,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         reason = "how long a run takes is not part of it"
     )]
     let begun = Instant::now();
-    let mut result = scenario.run(|_| ControlFlow::Continue(()))?;
-    result.wall_s = begun.elapsed().as_secs_f64();
-    if std::env::var_os("JSON").is_some() {
-        println!("{}", serde_json::to_string_pretty(&result)?);
-    } else {
-        print(&result);
-    }
+    let progress = |_: &Progress| ControlFlow::Continue(());
+    let result = match std::env::var_os("OUT") {
+        None => {
+            let mut result = scenario.run(progress)?;
+            result.wall_s = begun.elapsed().as_secs_f64();
+            result
+        }
+        Some(directory) => {
+            let mut outputs = Outputs::create(Path::new(&directory), progress)?;
+            let mut result = scenario.run_with(&mut outputs)?;
+            result.wall_s = begun.elapsed().as_secs_f64();
+            outputs.finish(&result)?;
+            result
+        }
+    };
+    print(&result);
     Ok(())
 }
 

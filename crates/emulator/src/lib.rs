@@ -23,9 +23,13 @@
 
 mod engine;
 pub mod fairness;
+pub mod observe;
+pub mod outputs;
 pub mod plot;
 pub mod result;
 pub mod scenario;
 
-pub use engine::{Progress, RunError};
+pub use engine::RunError;
+pub use observe::{Observer, Progress};
+pub use outputs::{OutputError, Outputs};
 pub use scenario::{Scenario, ScenarioError};

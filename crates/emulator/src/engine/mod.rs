@@ -3,7 +3,7 @@
 //! ```text
 //!   Agenda: who is due next? ──► Link     : packets that have arrived ──► next Link, or Endpoint
 //!                            ──► Endpoint : timers, application ──► datagrams ──► first Link of the way
-//!                            ──► windows  : measuring windows begin and end
+//!                            ──► clock    : measuring windows begin and end, time series get a point
 //! ```
 //!
 //! Each component has at most one deadline, asked for whenever something was done to it, so memory depends on what
@@ -16,6 +16,7 @@ mod endpoint;
 mod link;
 mod packet;
 mod ramp;
+mod sampler;
 mod setup;
 mod sink;
 mod source;
@@ -31,8 +32,10 @@ use agenda::Agenda;
 use endpoint::Endpoint;
 use link::MeasuredLink;
 use packet::{Label, PacketId, Pool};
+use sampler::Sampler;
 use windows::Windows;
 
+use crate::observe::{Observer, Progress};
 use crate::result::RunResult;
 use crate::scenario::Scenario;
 
@@ -71,34 +74,37 @@ pub enum RunError {
     },
 }
 
-/// How far a run is.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress {
-    /// Simulated time that has passed.
-    pub simulated: Duration,
-    /// Simulated time at which the run ends at the latest.
-    pub duration: Duration,
-    /// Packets that entered the network.
-    pub packets: u64,
-    /// Events handled.
-    pub events: u64,
-    /// Flows with an end that have not reached it.
-    pub unfinished: u32,
-}
-
 impl Scenario {
-    /// Runs it. `progress` is told of every few thousand events; it can end the run early, whose result then holds
-    /// what was measured until then.
+    /// Runs it. `progress` is told of every few thousand events; it can end the run early, and the result then holds what
+    /// was measured until then. How long it took is for the caller to fill in.
     ///
     /// # Errors
     /// [`RunError`].
     pub fn run(
         &self,
-        mut progress: impl FnMut(&Progress) -> ControlFlow<()>,
+        progress: impl FnMut(&Progress) -> ControlFlow<()>,
     ) -> Result<RunResult, RunError> {
-        let mut engine = Engine::new(self)?;
-        engine.run(&mut progress)?;
+        self.run_with(&mut Watch(progress))
+    }
+
+    /// Runs it under the eyes of an observer, such as [`Outputs`](crate::Outputs).
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn run_with(&self, observer: &mut dyn Observer) -> Result<RunResult, RunError> {
+        let mut engine = Engine::new(self, observer.wants_samples())?;
+        engine.run(observer)?;
+        engine.take_sample(engine.now, true, observer);
         Ok(engine.collect())
+    }
+}
+
+/// Watches progress alone.
+struct Watch<F>(F);
+
+impl<F: FnMut(&Progress) -> ControlFlow<()>> Observer for Watch<F> {
+    fn progress(&mut self, progress: &Progress) -> ControlFlow<()> {
+        self.0(progress)
     }
 }
 
@@ -119,6 +125,7 @@ struct Engine {
     unfinished: u32,
     pool: Pool,
     windows: Windows,
+    sampler: Sampler,
     /// Where datagrams are built.
     outgoing: Box<[u8]>,
     /// Where datagrams are read; zeros in between.
@@ -136,13 +143,10 @@ struct Flow {
 }
 
 /// Component 0 of the agenda; then come the links, then the endpoints.
-const WINDOWS: u32 = 0;
+const CLOCK: u32 = 0;
 
 impl Engine {
-    fn run(
-        &mut self,
-        progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
-    ) -> Result<(), RunError> {
+    fn run(&mut self, observer: &mut dyn Observer) -> Result<(), RunError> {
         let links = u32::try_from(self.links.len()).unwrap_or(u32::MAX);
         let any_finite = self.unfinished > 0;
         let mut since = self.events;
@@ -156,11 +160,13 @@ impl Engine {
                 let at = self.now - Instant::ZERO;
                 return Err(RunError::Stall { at });
             }
-            self.events += 1;
+            // Looking at a run is no event of it.
+            self.events += u64::from(component != CLOCK);
             match component {
-                WINDOWS => {
+                CLOCK => {
                     self.turn_windows(self.now, false);
-                    self.agenda.set(WINDOWS, self.windows.deadline());
+                    self.take_sample(self.now, false, observer);
+                    self.note_clock();
                 }
                 link if link <= links => self.run_link(link - 1)?,
                 endpoint => self.run_endpoint(endpoint - links - 1)?,
@@ -168,7 +174,8 @@ impl Engine {
             if any_finite && self.unfinished == 0 {
                 return Ok(());
             }
-            if self.events.is_multiple_of(REPORT) && progress(&self.progress()).is_break() {
+            if self.events.is_multiple_of(REPORT) && observer.progress(&self.progress()).is_break()
+            {
                 return Ok(());
             }
         }
@@ -188,13 +195,18 @@ impl Engine {
 
     /// Asks every component for its first deadline.
     fn agenda_all(&mut self) {
-        self.agenda.set(WINDOWS, self.windows.deadline());
+        self.note_clock();
         for index in 0..u32::try_from(self.links.len()).unwrap_or(0) {
             self.note_link(index);
         }
         for index in 0..u32::try_from(self.endpoints.len()).unwrap_or(0) {
             self.note_endpoint(index);
         }
+    }
+
+    fn note_clock(&mut self) {
+        let at = [self.windows.deadline(), self.sampler.deadline()];
+        self.agenda.set(CLOCK, at.into_iter().flatten().min());
     }
 
     #[inline]

@@ -13,6 +13,7 @@ use super::endpoint::{Application, Endpoint, Setup};
 use super::link::MeasuredLink;
 use super::packet::{IP_UDP_HEADER, Label, Pool};
 use super::ramp::Ramp;
+use super::sampler::Sampler;
 use super::sink::Sink;
 use super::source::Source;
 use super::windows::Windows;
@@ -26,8 +27,8 @@ const CLIENT_PORT: u16 = 10_000;
 const SERVER_PORT: u16 = 4433;
 
 impl Engine {
-    /// A network at rest.
-    pub(super) fn new(scenario: &Scenario) -> Result<Self, RunError> {
+    /// A network at rest. `sample`: time series are wanted.
+    pub(super) fn new(scenario: &Scenario, sample: bool) -> Result<Self, RunError> {
         let mut links = Vec::with_capacity(scenario.links.len());
         for setup in &scenario.links {
             let context = LinkContext {
@@ -57,6 +58,7 @@ impl Engine {
             unfinished: 0,
             pool: Pool::default(),
             windows: Windows::new(&scenario.measure),
+            sampler: Sampler::new(sample.then_some(scenario.sample)),
             outgoing: vec![0; BUFFER].into_boxed_slice(),
             incoming: vec![0; BUFFER].into_boxed_slice(),
             touched: Vec::new(),

@@ -1,0 +1,154 @@
+//! Time series as comma-separated values, one row per point and flow or link. Empty: not known, or does not apply.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::OutputError;
+use crate::observe::Sample;
+use crate::scenario::Scenario;
+
+pub(super) const FLOWS: &str = "time_s,flow,cwnd_bytes,in_flight_bytes,srtt_ms,goodput_bps,delivered_bytes,packets_lost,timeouts";
+pub(super) const LINKS: &str = "time_s,link,rate_bps,utilization,queue_packets,queue_bytes,drops,random_losses,load,r,marked_low,marked_high,marked_over";
+
+/// A file under its headings.
+pub(super) struct Csv {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Csv {
+    pub(super) fn create(path: &Path, headings: &str) -> Result<Self, OutputError> {
+        let open = || {
+            let mut file = BufWriter::new(File::create(path)?);
+            writeln!(file, "{headings}")?;
+            Ok(file)
+        };
+        match open() {
+            Ok(file) => Ok(Self {
+                path: path.to_owned(),
+                file,
+            }),
+            Err(source) => Err(OutputError::Write {
+                path: path.to_owned(),
+                source,
+            }),
+        }
+    }
+
+    fn failed(&self) -> impl FnOnce(io::Error) -> OutputError + use<> {
+        let path = self.path.clone();
+        |source| OutputError::Write { path, source }
+    }
+
+    pub(super) fn finish(mut self) -> Result<(), OutputError> {
+        let failed = self.failed();
+        self.file.flush().map_err(failed)
+    }
+
+    /// A row per flow that has begun.
+    pub(super) fn flows(
+        &mut self,
+        scenario: &Scenario,
+        sample: &Sample<'_>,
+    ) -> Result<(), OutputError> {
+        let failed = self.failed();
+        let file = &mut self.file;
+        let mut write = || {
+            for (setup, point) in scenario.flows.iter().zip(sample.flows) {
+                if setup.start > sample.at {
+                    continue;
+                }
+                writeln!(
+                    file,
+                    "{},{},{},{},{},{},{},{},{}",
+                    sample.at.as_secs_f64(),
+                    Text(&setup.name),
+                    point.cwnd,
+                    point.in_flight,
+                    Maybe(point.srtt.map(|srtt| srtt.as_secs_f64() * 1e3)),
+                    point.goodput_bps,
+                    point.delivered,
+                    point.lost,
+                    point.timeouts,
+                )?;
+            }
+            Ok(())
+        };
+        write().map_err(failed)
+    }
+
+    /// A row per link.
+    pub(super) fn links(
+        &mut self,
+        scenario: &Scenario,
+        sample: &Sample<'_>,
+    ) -> Result<(), OutputError> {
+        let failed = self.failed();
+        let file = &mut self.file;
+        let mut write = || {
+            for (setup, point) in scenario.links.iter().zip(sample.links) {
+                let marked = point.law.map(|law| law.marked);
+                let [_, low, high, over] = marked.map_or([None; 4], |marked| marked.map(Some));
+                writeln!(
+                    file,
+                    "{},{},{},{},{},{},{},{},{},{},{},{},{}",
+                    sample.at.as_secs_f64(),
+                    Text(&setup.name),
+                    Maybe(point.rate_bps),
+                    Maybe(point.utilization),
+                    point.queue_packets,
+                    point.queue_bytes,
+                    point.drops,
+                    point.losses,
+                    Maybe(point.law.map(|law| law.load)),
+                    Maybe(point.law.and_then(|law| law.r)),
+                    Maybe(low),
+                    Maybe(high),
+                    Maybe(over),
+                )?;
+            }
+            Ok(())
+        };
+        write().map_err(failed)
+    }
+}
+
+/// Nothing for `None`.
+struct Maybe<T>(Option<T>);
+
+impl<T: Display> Display for Maybe<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Some(value) => value.fmt(f),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Text in quotes where it needs them (RFC 4180).
+struct Text<'a>(&'a str);
+
+impl Display for Text<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0.contains([',', '"', '\n', '\r']) {
+            write!(f, "\"{}\"", self.0.replace('"', "\"\""))
+        } else {
+            f.write_str(self.0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_commas_are_quoted() {
+        assert_eq!(Text("a,\"b\"").to_string(), "\"a,\"\"b\"\"\"");
+        assert_eq!(Text("plain").to_string(), "plain");
+        assert_eq!(Maybe::<f64>(None).to_string(), "");
+        assert_eq!(Maybe(Some(0.5)).to_string(), "0.5");
+    }
+}
