@@ -88,6 +88,11 @@ pub fn transport_config(algorithm: &Algorithm) -> TransportConfig {
     config
 }
 
+/// The README's example compiles too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
 /// The controllers of a named law.
 #[must_use]
 pub fn controller(algorithm: &Algorithm) -> Arc<dyn ControllerFactory> {
