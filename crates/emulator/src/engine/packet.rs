@@ -214,12 +214,23 @@ impl Packet {
     }
 }
 
-/// Length without zeros at the end, rounded up to whole words.
+/// Length without zeros at the end, rounded up to whole words of 32 bytes.
 #[inline]
 fn used(body: &[u8]) -> usize {
     let (words, rest) = body.as_chunks::<32>();
     if rest.iter().any(|byte| *byte != 0) {
         return body.len();
+    }
+    let mut words = words;
+    // Eight at a time: most of a datagram is zeros.
+    while let Some((front, block)) = words.split_last_chunk::<8>()
+        && block
+            .as_flattened()
+            .iter()
+            .fold(0, |seen, byte| seen | byte)
+            == 0
+    {
+        words = front;
     }
     let zeros = words.iter().rev().take_while(|word| **word == [0; 32]);
     (words.len() - zeros.count()) * 32
@@ -254,5 +265,85 @@ impl Owner<PacketId> for Marking<'_> {
 
     fn dropped(&mut self, id: PacketId, _cause: DropCause) {
         self.pool.release(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn label(to: u32) -> Label {
+        Label {
+            to,
+            hop: 1,
+            ecn: Ecn::Ect0,
+            ecn_is_code: false,
+            flow_hash: 0,
+        }
+    }
+
+    #[test]
+    fn a_datagram_of_zeros_is_kept_without_them() {
+        let mut datagram = vec![0; 1472];
+        datagram[..40].fill(7);
+        datagram[1456..].fill(9);
+        let mut pool = Pool::default();
+        let id = pool.insert(label(0), &datagram);
+        assert!(pool.packets[0].whole.is_empty());
+        assert_eq!(pool.arrival(id).bytes, 1500);
+        let mut buffer = vec![0; 2000];
+        assert_eq!(pool.take(id, &mut buffer).unwrap().len, 1472);
+        assert_eq!(buffer[..1472], datagram);
+    }
+
+    #[test]
+    fn shims_are_marked_in_place() {
+        let shim = vcp_proto::Repr::initial(&pathmark_cc::Request::default(), true).emit();
+        for filler in [0, 5] {
+            let mut datagram = vec![filler; 1472];
+            datagram[..16].copy_from_slice(&shim);
+            let mut pool = Pool::default();
+            let mut id = pool.insert(label(0), &datagram);
+            let answer = Answer::Vcp(pathmark_cc::VcpAnswer {
+                code: VcpCode::Over,
+                ..pathmark_cc::VcpAnswer::default()
+            });
+            Marking {
+                pool: &mut pool,
+                router: 3,
+            }
+            .mark(&mut id, &answer);
+            let Carried::Vcp(carried) = pool.arrival(id).carried else {
+                panic!("VCP")
+            };
+            assert_eq!(carried.code, VcpCode::Over);
+            let mut buffer = vec![0; 1472];
+            pool.take(id, &mut buffer).unwrap();
+            let packet = vcp_proto::Packet::parse(&buffer).unwrap();
+            assert_eq!((packet.router(), packet.hops()), (3, 1));
+            assert_eq!(buffer[16..], datagram[16..]);
+        }
+    }
+
+    proptest! {
+        /// Whatever is put in comes out, also from slots that held something else before.
+        #[test]
+        fn datagrams_come_back(
+            pieces in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..200), 0usize..1400), 1..6)
+        ) {
+            let mut pool = Pool::default();
+            let mut buffer = vec![0; 2000];
+            for (bytes, zeros) in pieces {
+                let mut datagram = bytes.clone();
+                datagram.resize(bytes.len() + zeros, 0);
+                datagram.extend(bytes.iter().take(16));
+                let id = pool.insert(label(1), &datagram);
+                let taken = pool.take(id, &mut buffer).unwrap();
+                prop_assert_eq!(&buffer[..taken.len], &datagram[..]);
+                buffer.fill(0);
+            }
+            prop_assert_eq!(pool.packets.len(), 1);
+        }
     }
 }

@@ -20,17 +20,16 @@ struct Curve {
     pending: (u32, f64),
 }
 
-impl Default for Curve {
-    fn default() -> Self {
+impl Curve {
+    /// A line of means over `span` values each, to begin with.
+    fn new(span: u32) -> Self {
         Self {
             points: Vec::new(),
-            span: 1,
+            span: span.max(1),
             pending: (0, 0.0),
         }
     }
-}
 
-impl Curve {
     fn add(&mut self, x: f64, y: f64) {
         self.pending.0 += 1;
         self.pending.1 += y;
@@ -56,11 +55,11 @@ impl Curve {
 struct Curves(Vec<(String, Curve)>);
 
 impl Curves {
-    fn add(&mut self, name: &str, x: f64, y: f64) {
+    fn add(&mut self, name: &str, span: u32, x: f64, y: f64) {
         if let Some((_, curve)) = self.0.iter_mut().find(|(known, _)| known == name) {
             curve.add(x, y);
         } else if self.0.len() < MOST_LINES {
-            let mut curve = Curve::default();
+            let mut curve = Curve::new(span);
             curve.add(x, y);
             self.0.push((name.to_owned(), curve));
         }
@@ -96,15 +95,19 @@ pub(super) struct Chart {
 impl Chart {
     pub(super) fn add(&mut self, scenario: &Scenario, sample: &Sample<'_>) {
         let x = sample.at.as_secs_f64();
+        // What is sent comes in bursts, a round trip apart: rates are means over one.
+        let round = round(scenario);
         let packet = f64::from(scenario.packet);
         for (setup, point) in scenario.flows.iter().zip(sample.flows) {
             if !point.active {
                 continue;
             }
-            self.goodput.add(&setup.name, x, point.goodput_bps / 1e6);
-            self.window.add(&setup.name, x, point.cwnd as f64 / packet);
+            self.goodput
+                .add(&setup.name, round, x, point.goodput_bps / 1e6);
+            self.window
+                .add(&setup.name, 1, x, point.cwnd as f64 / packet);
             if let Some(srtt) = point.srtt {
-                self.rtt.add(&setup.name, x, srtt.as_secs_f64() * 1e3);
+                self.rtt.add(&setup.name, 1, x, srtt.as_secs_f64() * 1e3);
             }
         }
         for (setup, point) in scenario.links.iter().zip(sample.links) {
@@ -113,9 +116,10 @@ impl Chart {
                 continue;
             }
             if let Some(utilization) = point.utilization {
-                self.utilization.add(&setup.name, x, utilization);
+                self.utilization.add(&setup.name, round, x, utilization);
             }
-            self.queue.add(&setup.name, x, point.queue_packets as f64);
+            self.queue
+                .add(&setup.name, 1, x, point.queue_packets as f64);
         }
     }
 
@@ -142,13 +146,22 @@ impl Chart {
     }
 }
 
+/// Points in the longest round trip.
+fn round(scenario: &Scenario) -> u32 {
+    let longest = scenario.links.iter().filter_map(|link| link.rtt).max();
+    let points = longest.map_or(1, |rtt| {
+        rtt.as_nanos().div_ceil(scenario.sample.as_nanos().max(1))
+    });
+    u32::try_from(points).unwrap_or(u32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn long_curves_stay_short_and_keep_their_mean() {
-        let mut curve = Curve::default();
+        let mut curve = Curve::new(1);
         for i in 0..100_000u32 {
             curve.add(f64::from(i), f64::from(i % 2));
         }
