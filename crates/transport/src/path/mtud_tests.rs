@@ -170,7 +170,7 @@ fn random_loss_is_no_black_hole() {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            state % 5 == 0
+            state.is_multiple_of(5)
         })
         .collect();
     while !lost.is_empty() {
