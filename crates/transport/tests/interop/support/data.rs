@@ -2,6 +2,7 @@
 
 use aws_lc_rs::digest::{Context, SHA256};
 
+use super::proxy::mix;
 use super::streams::{Fault, Receiver, Sender};
 
 /// Bytes made and written at a time.
@@ -12,14 +13,6 @@ const PIECE: usize = 64 * 1024;
 pub(crate) struct Fingerprint {
     pub(crate) length: u64,
     pub(crate) sha256: Vec<u8>,
-}
-
-/// A bijection of 64-bit numbers whose outputs look random (SplitMix64's finalizer).
-pub(crate) fn mix(mut z: u64) -> u64 {
-    z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// Writes `length` bytes that follow from `seed`, and finishes the stream.

@@ -13,14 +13,20 @@ use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::data::mix;
-
 /// Largest datagram that passes.
 const MAX_DATAGRAM: usize = 65_536;
 /// Datagrams on the way at a time; more are dropped, as at any queue.
 const MAX_HELD: usize = 16_384;
 /// Datagrams taken from a socket before the other's turn.
 const BURST: usize = 64;
+
+/// A bijection of 64-bit numbers whose outputs look random (SplitMix64's finalizer).
+pub(crate) fn mix(mut z: u64) -> u64 {
+    z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
 
 /// How a path treats datagrams. Shares are in thousandths.
 #[derive(Clone, Copy, Debug)]
