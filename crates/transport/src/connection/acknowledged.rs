@@ -24,6 +24,8 @@ pub(super) struct Heard {
     outcome: Option<AckOutcome>,
     /// New CE marks.
     marked: u64,
+    /// The path was found to swallow shims.
+    turned_plain: bool,
 }
 
 /// The parts that hear of the fate of what they had sent.
@@ -193,7 +195,7 @@ impl Connection {
         if mtu_changed || narrower {
             self.route.on_mtu_change(now);
         }
-        self.route.plain.settle(now);
+        heard.turned_plain |= self.route.plain.settle(now);
         self.recovery
             .set_max_ack_delay(self.ack_request.max_ack_delay());
         self.stats.packets_spurious += newly.spurious;
@@ -207,6 +209,7 @@ impl Connection {
             feedback,
             outcome,
             marked,
+            turned_plain,
         } = core::mem::take(heard);
         if space != SpaceId::Data || (feedback.is_none() && outcome.is_none()) {
             return;
@@ -247,6 +250,9 @@ impl Connection {
                 controller.on_spurious_loss(now);
             }
             self.tell_losses(now, &outcome.loss);
+        }
+        if turned_plain {
+            self.begin_plain(now);
         }
         self.after_controller(now);
     }

@@ -98,6 +98,24 @@ impl Connection {
         old
     }
 
+    /// The path was found to swallow shims. Their losses were no sign of congestion, of a path that drops ECN marks
+    /// or of too large a datagram: all this is learnt anew, from plain packets.
+    pub(super) fn begin_plain(&mut self, now: Instant) {
+        let (remote, local) = (self.route.remote, self.route.local);
+        let mut fresh = Route::new(now, remote, local, true, &self.config);
+        if let Some(peer) = &self.parameters.peer {
+            fresh.mtud.set_peer_limit(peer.max_udp_payload_size);
+        }
+        fresh.ecn.follow(&self.route.ecn);
+        let route = &mut self.route;
+        route.controller = fresh.controller;
+        route.pacer = fresh.pacer;
+        route.mtud = fresh.mtud;
+        route.ecn = fresh.ecn;
+        route.on_mtu_change(now);
+        self.recovery.disown_in_flight();
+    }
+
     /// A datagram came in: it feeds the amplification limit of its address.
     pub(super) fn note_received_bytes(&mut self, now: Instant, received: &Received, bytes: usize) {
         let bytes = bytes as u64;

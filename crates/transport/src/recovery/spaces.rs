@@ -316,10 +316,16 @@ impl<F> Recovery<F> {
     pub fn on_path_change(&mut self, now: Instant) {
         self.rtt = RttEstimator::new();
         self.pto.reset();
+        self.disown_in_flight();
+        self.last_activity = self.last_activity.max(now);
+    }
+
+    /// The fate of what is in flight says nothing of the path any more: it counts no longer, though it is still
+    /// acknowledged or lost. The RTT stands.
+    pub fn disown_in_flight(&mut self) {
         for space in &mut self.spaces {
             space.leave_path();
         }
-        self.last_activity = self.last_activity.max(now);
     }
 
     /// Bytes in flight on the current path.

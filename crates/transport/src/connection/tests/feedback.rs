@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::link::Faults;
 use super::pair::{Pair, Setup};
 use super::signal::{LEN, TestSignal, mark};
+use crate::path::EcnState;
 use crate::wire::packet::LONG_FORM;
 use crate::{Duration, Ecn, Signal};
 
@@ -182,8 +183,15 @@ fn a_path_that_eats_shims_becomes_plain_within_a_few_round_trips() {
     pair.upload(100_000, Duration::from_secs(10));
     let now = pair.now;
     assert!(!pair.client.get().path_report(now).passes_shims);
+    // What the shims' losses told of congestion, ECN and datagram size is void.
+    let told = pair.client.told();
+    assert_eq!((told.built, told.wrong_states), (2, 0));
     pair.upload(1_000_000, Duration::from_secs(10));
-    assert!(!pair.client.get().path_report(pair.now).passes_shims);
+    let report = pair.client.get().path_report(pair.now);
+    assert!(!report.passes_shims);
+    assert_eq!(report.ecn, EcnState::Capable);
+    assert!(report.mtu > 1400, "{}", report.mtu);
+    assert_eq!(pair.client.told().lost, told.lost);
 }
 
 #[test]
