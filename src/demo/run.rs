@@ -104,19 +104,19 @@ impl Run {
     async fn through(&self, bed: &Bed) -> Result<Vec<SenderFigures>> {
         match &self.stack {
             Stack::Pathmark(algorithm) => {
-                let server = bed.server.udp((SERVER, PORT).into())?;
+                let server = bed.server().udp((SERVER, PORT).into())?;
                 let clients = self
                     .meters
                     .iter()
-                    .map(|_| Ok(bed.client.udp((CLIENT, 0).into())?))
+                    .map(|_| Ok(bed.client().udp((CLIENT, 0).into())?))
                     .collect::<Result<Vec<_>>>()?;
                 let address = (SERVER, PORT).into();
                 transfer::transfer(server, clients, address, algorithm, &self.meters).await
             }
             Stack::Kernel(control) => {
-                kernel::tune(&bed.server)?;
-                kernel::tune(&bed.client)?;
-                kernel::transfer(&bed.server, SERVER, &bed.client, control, &self.meters).await?;
+                kernel::tune(bed.server())?;
+                kernel::tune(bed.client())?;
+                kernel::transfer(bed.server(), SERVER, bed.client(), control, &self.meters).await?;
                 Ok(Vec::new())
             }
         }

@@ -15,6 +15,7 @@
 //!
 //! System calls live in the private `sys` module only.
 
+pub mod chain;
 mod error;
 mod namespace;
 mod netlink;

@@ -1,0 +1,245 @@
+//! Two hosts with routers in a row between them.
+//!
+//! ```text
+//!   sender ──tun── router 0 ──tun── wire 0 ──tun── router 1 ── … ──tun── receiver
+//! ```
+//!
+//! Each router is a process of its own; between two routers lies a node that forwards between their interfaces, as a
+//! kernel between two daemons would. Interfaces outlive their router, so that one can be killed and started again.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::{ChildGuard, Error, Node, Prefix, Testbed, Tun};
+
+/// The sender's address.
+pub const SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1));
+/// The receiver's address.
+pub const RECEIVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
+
+/// The program that is a router when called with `vcp-router`'s arguments.
+#[derive(Clone, Debug)]
+pub struct RouterProgram {
+    /// The executable.
+    pub program: PathBuf,
+    /// Arguments before those of `vcp-router`.
+    pub prefix: Vec<String>,
+}
+
+/// One router's two ports, as keys of its configuration (TOML lines, without `name`, `fd` and `mtu`).
+#[derive(Clone, Debug, Default)]
+pub struct Hop {
+    /// The port towards the receiver, called `forward`.
+    pub forward: String,
+    /// The port towards the sender, called `reverse`.
+    pub reverse: String,
+}
+
+/// A chain that cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChainError {
+    /// The test bed cannot.
+    #[error(transparent)]
+    Testbed(#[from] Error),
+    /// A file or a process failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A router ended before it was ready.
+    #[error("the router does not start: {0}")]
+    Router(String),
+}
+
+/// Two hosts and the routers between them. Dropped, nothing of it is left.
+#[derive(Debug)]
+pub struct Chain {
+    /// The sending host, [`SENDER`].
+    pub sender: Node,
+    /// The receiving host, [`RECEIVER`].
+    pub receiver: Node,
+    routers: Vec<Router>,
+    program: RouterProgram,
+    files: TempDir,
+    /// Nodes between routers; they live as long as the chain.
+    _wires: Vec<Node>,
+}
+
+#[derive(Debug)]
+struct Router {
+    node: Node,
+    tuns: [Tun; 2],
+    process: Option<ChildGuard>,
+}
+
+fn io_error(what: &'static str) -> impl FnOnce(io::Error) -> ChainError {
+    move |source| ChainError::Io { what, source }
+}
+
+impl Chain {
+    /// Builds hosts, wires and one router per hop, and starts the routers.
+    ///
+    /// # Errors
+    /// [`ChainError`].
+    pub fn new(program: RouterProgram, mtu: u32, hops: &[Hop]) -> Result<Self, ChainError> {
+        let bed = Testbed::new()?;
+        let (sender, receiver) = (bed.node("sender")?, bed.node("receiver")?);
+        let wires = (1..hops.len())
+            .map(|index| bed.node(&format!("wire {index}")))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut routers = Vec::new();
+        for index in 0..hops.len() {
+            let left = match index.checked_sub(1).and_then(|before| wires.get(before)) {
+                Some(wire) => wire.tun("right", mtu)?,
+                None => sender.tun("tun0", mtu)?,
+            };
+            let right = match wires.get(index) {
+                Some(wire) => wire.tun("left", mtu)?,
+                None => receiver.tun("tun0", mtu)?,
+            };
+            routers.push(Router {
+                node: bed.node(&format!("router {index}"))?,
+                tuns: [left, right],
+                process: None,
+            });
+        }
+        for (node, address) in [(&sender, SENDER), (&receiver, RECEIVER)] {
+            node.add_address("tun0", Prefix::host(address))?;
+            let everywhere = Prefix {
+                address: Ipv4Addr::UNSPECIFIED.into(),
+                length: 0,
+            };
+            node.add_route(everywhere, "tun0", None)?;
+        }
+        for wire in &wires {
+            wire.forward()?;
+            wire.add_route(Prefix::host(RECEIVER), "right", None)?;
+            wire.add_route(Prefix::host(SENDER), "left", None)?;
+        }
+        let files = TempDir::new().map_err(io_error("cannot make a directory"))?;
+        let mut chain = Self {
+            sender,
+            receiver,
+            routers,
+            program,
+            files,
+            _wires: wires,
+        };
+        for (index, hop) in hops.iter().enumerate() {
+            let config = chain.config(index, hop, mtu);
+            fs::write(chain.file(index, "toml"), config)
+                .map_err(io_error("cannot write a configuration"))?;
+            chain.start(index)?;
+        }
+        Ok(chain)
+    }
+
+    fn file(&self, index: usize, suffix: &str) -> PathBuf {
+        self.files.path().join(format!("router{index}.{suffix}"))
+    }
+
+    fn config(&self, index: usize, hop: &Hop, mtu: u32) -> String {
+        let fds = self.routers.get(index).map_or([-1; 2], |router| {
+            router.tuns.each_ref().map(|tun| tun.fd.as_raw_fd())
+        });
+        let [left, right] = fds;
+        format!(
+            "id = {id}\ncontrol = \"{control}\"\nseed = {id}\n\n\
+             [[port]]\nname = \"forward\"\nfd = {right}\nmtu = {mtu}\n{forward}\n\n\
+             [[port]]\nname = \"reverse\"\nfd = {left}\nmtu = {mtu}\n{reverse}\n\n\
+             [[route]]\nprefix = \"{RECEIVER}/32\"\nport = \"forward\"\n\n\
+             [[route]]\nprefix = \"{SENDER}/32\"\nport = \"reverse\"\n",
+            id = index + 1,
+            control = self.control(index).display(),
+            forward = hop.forward,
+            reverse = hop.reverse,
+        )
+    }
+
+    /// Status socket of a router.
+    #[must_use]
+    pub fn control(&self, index: usize) -> PathBuf {
+        self.file(index, "sock")
+    }
+
+    /// Time series (CSV) that a router writes; whole once it was [`stop`](Self::stop)ped.
+    #[must_use]
+    pub fn record(&self, index: usize) -> PathBuf {
+        self.file(index, "csv")
+    }
+
+    /// Starts a router, also after it was killed, and waits until it forwards.
+    ///
+    /// # Errors
+    /// [`ChainError`]; nothing happens for an index beyond the last router.
+    pub fn start(&mut self, index: usize) -> Result<(), ChainError> {
+        let (config, record) = (self.file(index, "toml"), self.record(index));
+        let Some(router) = self.routers.get_mut(index) else {
+            return Ok(());
+        };
+        let mut command = Command::new(&self.program.program);
+        command
+            .args(&self.program.prefix)
+            .args([Path::new("run"), Path::new("--json"), Path::new("--config")])
+            .args([&config, Path::new("--record"), &record])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let fds = router.tuns.each_ref().map(|tun| tun.fd.as_fd());
+        let mut process = router
+            .node
+            .spawn(command, &fds)
+            .map_err(io_error("cannot start a router"))?;
+        let mut line = String::new();
+        if let Some(output) = process.child().stdout.take() {
+            BufReader::new(output)
+                .read_line(&mut line)
+                .map_err(io_error("cannot read from a router"))?;
+        }
+        if line.is_empty() {
+            let mut reason = String::new();
+            if let Some(mut errors) = process.child().stderr.take() {
+                // Whatever it managed to say is all there is.
+                let _ = errors.read_to_string(&mut reason);
+            }
+            return Err(ChainError::Router(reason.trim().to_owned()));
+        }
+        router.process = Some(process);
+        Ok(())
+    }
+
+    /// Ends a router at once, as a crash would.
+    ///
+    /// # Errors
+    /// If it has ended already.
+    pub fn kill(&mut self, index: usize) -> io::Result<()> {
+        match self.routers.get_mut(index).and_then(|r| r.process.take()) {
+            Some(mut process) => process.kill().map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks a router to end, and waits until it has.
+    ///
+    /// # Errors
+    /// If it has ended already.
+    pub fn stop(&mut self, index: usize) -> io::Result<()> {
+        match self.routers.get_mut(index).and_then(|r| r.process.take()) {
+            Some(mut process) => {
+                process.terminate()?;
+                process.wait().map(drop)
+            }
+            None => Ok(()),
+        }
+    }
+}
