@@ -224,6 +224,12 @@ impl Connection {
         self.routing.pop_front()
     }
 
+    /// True if [`poll_routing`](Self::poll_routing) has something.
+    #[must_use]
+    pub fn has_routing(&self) -> bool {
+        !self.routing.is_empty() || self.control.remote_ids.current().token != self.routed_token
+    }
+
     /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {

@@ -105,7 +105,12 @@ impl Shared {
 
     /// A datagram for this connection arrived.
     pub(super) fn receive(&self, now: Instant, received: &Received, bytes: &mut [u8]) {
-        self.lock().core.handle_datagram(now, *received, bytes);
+        let mut state = self.lock();
+        state.core.handle_datagram(now, *received, bytes);
+        if state.core.has_routing() {
+            // Before the task, on another thread perhaps, tells the peer of new ids: it may use them at once.
+            self.endpoint.route(self.handle, &mut state.core);
+        }
     }
 
     /// The datagrams of a batch are in: acknowledges, sends and tells the application.

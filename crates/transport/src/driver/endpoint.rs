@@ -519,6 +519,15 @@ impl EndpointShared {
         connecting
     }
 
+    /// Takes from a connection the ids to find it by.
+    pub(super) fn route(
+        &self,
+        handle: ConnectionHandle,
+        connection: &mut core_connection::Connection,
+    ) {
+        self.lock().core.route(handle, connection);
+    }
+
     /// Takes from a connection what the endpoint must know. False: it is over; its task ends.
     pub(super) fn update(
         &self,

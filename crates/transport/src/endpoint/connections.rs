@@ -194,14 +194,10 @@ impl Endpoint {
         }
     }
 
-    /// Takes from a connection what the endpoint must know: ids to route, the end of its handshake, its end. To be
-    /// called after each use of the connection. False: the connection is over and forgotten; drop it.
-    pub fn update(
-        &mut self,
-        now: Instant,
-        handle: ConnectionHandle,
-        connection: &mut Connection,
-    ) -> bool {
+    /// The part of [`update`](Self::update) that cannot wait: takes from a connection the ids to find it by. To be
+    /// called before anything is sent that tells the peer of them; it may use them at once, and is reset if they are
+    /// not known here.
+    pub fn route(&mut self, handle: ConnectionHandle, connection: &mut Connection) {
         while let Some(routing) = connection.poll_routing() {
             match routing {
                 Routing::Add(id) => self.demux.add_id(handle, &id),
@@ -212,6 +208,17 @@ impl Endpoint {
                 }
             }
         }
+    }
+
+    /// Takes from a connection what the endpoint must know: ids to route, the end of its handshake, its end. To be
+    /// called after each use of the connection. False: the connection is over and forgotten; drop it.
+    pub fn update(
+        &mut self,
+        now: Instant,
+        handle: ConnectionHandle,
+        connection: &mut Connection,
+    ) -> bool {
+        self.route(handle, connection);
         if let Some(Slot::Connection { half_open }) = self.slots.get_mut(handle.0)
             && *half_open
             && connection.is_established()
