@@ -44,6 +44,42 @@ async fn failure(stacks: (Stack, Stack), client: &Options, server: &Options) -> 
     (ours.unwrap_err(), theirs.unwrap_err())
 }
 
+/// On several threads, ids are in use the moment that they are given.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn hundreds_of_connections_one_after_the_other() {
+    bounded(async {
+        for stacks in STRANGERS {
+            let options = Options::default();
+            let server = Server::start(stacks.1, &options);
+            let address = server.address();
+            let serving = tokio::spawn(async move {
+                for _ in 0..200 {
+                    let connection = server.accept().await.unwrap();
+                    tokio::spawn(async move {
+                        let (mut sender, mut receiver) = connection.accept_bi().await.unwrap();
+                        let asked = receiver.read_to_end().await.unwrap();
+                        sender.write_all(&asked).await.unwrap();
+                        sender.finish().unwrap();
+                        connection.closed().await
+                    });
+                }
+                server
+            });
+            let client = Client::start(stacks.0);
+            for n in 0..200u8 {
+                let connection = client.connect(address, &options).await.unwrap();
+                let (mut sender, mut receiver) = connection.open_bi().await.unwrap();
+                sender.write_all(&[n; 100]).await.unwrap();
+                sender.finish().unwrap();
+                let back = receiver.read_to_end().await;
+                assert_eq!(back, Ok(vec![n; 100]), "{stacks:?}");
+            }
+            serving.await.unwrap();
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_certificate_of_an_unknown_authority_is_refused() {
     bounded(async {
