@@ -13,11 +13,56 @@ use crate::{
 const LOOKS_BY_LOAD: u64 = 4;
 const LOOKS_BY_TIME: u32 = 8;
 
+/// What the link could carry in the running interval, while its capacity may change.
+#[derive(Clone, Copy, Debug)]
+struct Capacity {
+    /// Bytes per second.
+    now: u64,
+    /// How far into the interval that has been so, in µs.
+    since_us: u64,
+    /// ∫C dt up to there, in bytes per second times µs.
+    before: u128,
+}
+
+impl Capacity {
+    fn new(bytes_per_second: u64) -> Self {
+        Self {
+            now: bytes_per_second.max(1),
+            since_us: 0,
+            before: 0,
+        }
+    }
+
+    /// An interval begins.
+    const fn begin(&mut self) {
+        self.since_us = 0;
+        self.before = 0;
+    }
+
+    /// ∫C dt over the interval's first `length`, if nothing changes any more.
+    fn offered(&self, length: Duration) -> u128 {
+        let left = micros(length).saturating_sub(self.since_us);
+        (self.before + u128::from(self.now) * u128::from(left)).max(1)
+    }
+
+    /// `elapsed` after the interval's begin it changes. True if it does.
+    fn change(&mut self, elapsed: Duration, bytes_per_second: u64) -> bool {
+        let next = bytes_per_second.max(1);
+        if next == self.now {
+            return false;
+        }
+        self.before = self.offered(elapsed);
+        self.since_us = micros(elapsed).max(self.since_us);
+        self.now = next;
+        true
+    }
+}
+
 /// A VCP port; `R` says what extension it mixes in.
 #[derive(Clone, Debug)]
 pub struct VcpLink<R> {
     params: VcpLinkParams,
-    capacity: u64,
+    capacity: Capacity,
     t_rho: TRho,
     meter: LoadMeter,
     rule: R,
@@ -41,7 +86,7 @@ impl<R: LinkRule> VcpLink<R> {
     #[must_use]
     pub fn new(now: Instant, capacity: u64, params: VcpLinkParams, rule: R) -> Self {
         let mut link = Self {
-            capacity: capacity.max(1),
+            capacity: Capacity::new(capacity),
             t_rho: TRho::new(now, params.t_rho),
             meter: LoadMeter::new(now, &params),
             rule,
@@ -61,11 +106,11 @@ impl<R: LinkRule> VcpLink<R> {
         link
     }
 
-    /// γ·C·t_ρ − κ·q̃ in bytes, rounded up.
+    /// γ·∫C dt − κ·q̃ in bytes for the whole running interval, rounded up.
     fn set_full(&mut self) {
-        let t_rho = u128::from(micros(self.t_rho.current()));
         let million = u128::from(PPM);
-        let usable = u128::from(self.params.gamma_ppm) * u128::from(self.capacity) * t_rho;
+        let offered = self.capacity.offered(self.t_rho.current());
+        let usable = u128::from(self.params.gamma_ppm).saturating_mul(offered);
         let queue =
             u128::from(self.params.kappa_ppm) * u128::from(self.meter.persistent_queue()) * million;
         self.full = saturate(usable.saturating_sub(queue).div_ceil(million * million)).max(1);
@@ -92,13 +137,12 @@ impl<R: LinkRule> VcpLink<R> {
     }
 
     fn load(&self, interval: Duration) -> Load {
-        Load::new(
+        Load::over(
             self.meter.lambda(),
             self.meter.persistent_queue(),
             self.params.kappa_ppm,
             self.params.gamma_ppm,
-            self.capacity,
-            interval,
+            self.capacity.offered(interval),
         )
     }
 
@@ -116,8 +160,8 @@ impl<R: LinkRule> VcpLink<R> {
         self.rule.on_load(&load);
         self.unknown = false;
         self.idle = self.meter.lambda() == 0 && queue == 0;
-        self.meter.begin(now);
-        let _ = self.t_rho.review(now, self.capacity);
+        self.begin(now);
+        let _ = self.t_rho.review(now, self.capacity.now);
         self.set_full();
     }
 
@@ -129,7 +173,12 @@ impl<R: LinkRule> VcpLink<R> {
         self.load_ppb = 0;
         self.load_128 = 0;
         self.rule.on_idle();
+        self.begin(now);
+    }
+
+    fn begin(&mut self, now: Instant) {
         self.meter.begin(now);
+        self.capacity.begin();
     }
 }
 
@@ -143,7 +192,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         self.meter.count(arrival.bytes);
         if let Carried::Vcp(carried) = &arrival.carried
             && self.t_rho.see(now, arrival.flow_hash, carried.min_rtt)
-            && self.t_rho.review(now, self.capacity)
+            && self.t_rho.review(now, self.capacity.now)
         {
             self.set_full();
         }
@@ -192,10 +241,11 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
     }
 
     fn on_capacity(&mut self, now: Instant, bytes_per_second: u64) {
-        // The interval so far belongs to the old capacity.
-        self.close(now, self.meter.persistent_queue());
-        self.capacity = bytes_per_second.max(1);
-        self.set_full();
+        // The running interval goes on: however often the capacity moves, loads are measured over whole intervals.
+        let elapsed = now - self.meter.started();
+        if self.capacity.change(elapsed, bytes_per_second) {
+            self.set_full();
+        }
     }
 
     fn metrics(&self) -> LinkMetrics {

@@ -203,14 +203,37 @@ fn the_first_interval_does_not_promise_what_it_has_already_used() {
 }
 
 #[test]
-fn a_new_capacity_begins_a_new_interval() {
+fn a_changing_capacity_counts_for_as_long_as_it_lasted() {
     let mut link = plain(false);
-    offer(&mut link, 0, 2_000_000);
-    link.on_capacity(at(200), CAPACITY / 10);
+    // A quarter of the interval at a tenth: 0.775 of the capacity on average, so that 0.7 of it is a load of 0.92.
+    link.on_capacity(at(100), CAPACITY / 10);
+    link.on_capacity(at(150), CAPACITY);
+    link.on_arrival(at(160), &packet(1_750_000), 0);
+    link.on_timer(at(200), 0);
     assert_eq!(link.metrics().code, VcpCode::High);
-    offer(&mut link, 200, 2_000_000);
+    let expected = 0.7 / (0.775 * 0.98);
+    let measured = link.metrics().load_ppb as f64 / 1e9;
+    assert!((measured - expected).abs() < 1e-3, "{measured} {expected}");
+    // A tenth for the whole interval.
+    link.on_capacity(at(200), CAPACITY / 10);
+    link.on_arrival(at(300), &packet(250_000), 0);
     link.on_timer(at(400), 0);
     assert_eq!(link.metrics().code, VcpCode::Over);
+}
+
+#[test]
+fn a_capacity_told_again_and_again_leaves_the_interval_alone() {
+    let mut link = plain(true);
+    link.on_arrival(at(0), &packet(250_000), 0);
+    for tick in 1..4 {
+        // What others leave moves a little every 50 ms.
+        link.on_capacity(at(50 * tick), CAPACITY - tick * 1000);
+        assert_eq!(link.metrics().load_ppb, 0);
+        assert_eq!(link.deadline(), Some(at(200)));
+    }
+    link.on_timer(at(200), 0);
+    let measured = link.metrics().load_ppb as f64 / 1e9;
+    assert!((measured - 0.1 / 0.98).abs() < 1e-3, "{measured}");
 }
 
 proptest! {

@@ -12,7 +12,7 @@ const MAX_LATE_SAMPLES: u64 = 1 << 10;
 pub struct Load {
     /// (λ·10^6 + κ_ppm·q̃)·10^6.
     a: u128,
-    /// γ_ppm·C·T_µs.
+    /// γ_ppm·∫C dt, in byte·µs/s.
     b: u128,
 }
 
@@ -27,12 +27,18 @@ impl Load {
         capacity: u64,
         interval: Duration,
     ) -> Self {
+        let offered = u128::from(capacity.max(1)) * u128::from(micros(interval).max(1));
+        Self::over(lambda, queue, kappa_ppm, gamma_ppm, offered)
+    }
+
+    /// The same where the capacity changed on the way: `offered` is its integral over the interval, in bytes per second times µs.
+    #[must_use]
+    pub fn over(lambda: u64, queue: u64, kappa_ppm: u64, gamma_ppm: u64, offered: u128) -> Self {
         let million = u128::from(PPM);
         let lambda = u128::from(lambda.min(MAX_BYTES));
         let queue = u128::from(queue.min(MAX_BYTES));
         let a = (lambda * million + u128::from(kappa_ppm.min(PPM)) * queue) * million;
-        let interval = u128::from(micros(interval).max(1));
-        let b = u128::from(gamma_ppm.clamp(1, PPM)) * u128::from(capacity.max(1)) * interval;
+        let b = u128::from(gamma_ppm.clamp(1, PPM)).saturating_mul(offered.max(1));
         Self { a, b }
     }
 
