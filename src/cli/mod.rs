@@ -4,6 +4,7 @@
 //! nothing else; text for people and progress bars go to stderr.
 
 mod demo;
+mod emulate;
 mod figures;
 mod get;
 mod output;
@@ -33,6 +34,7 @@ Examples:
   pathmark get host:4433/big.iso --pin 3f5a…        fetch a file; run it again to go on after a break
   pathmark put big.iso host:4433 --pin 3f5a…        store a file
   pathmark perf client host:4433 --download 1GB     measure
+  pathmark emulate five-files                       the same code under a virtual clock, in a second
 
 Controllers (--cc): vcp+bise+wlte (default), vcp+bise, vcp+wlte, vcp, cubic, newreno;
 options in brackets: --cc 'vcp[alpha=1.0,t_rho=200ms]'.")]
@@ -51,6 +53,10 @@ enum Command {
     Get(get::Args),
     /// Store files on a server
     Put(put::Args),
+    /// Run a scenario under a virtual clock: the same endpoints and routers, without a network
+    Emulate(emulate::Args),
+    /// Join the runs of a sweep that was split among jobs
+    Merge(emulate::MergeArgs),
     /// Measure throughput (QUIC performance protocol, draft-banks-quic-performance)
     #[command(subcommand)]
     Perf(perf::Command),
@@ -96,6 +102,8 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => session::run(serve::serve(args)),
         Command::Get(args) => session::run(get::get(args)),
         Command::Put(args) => session::run(put::put(args)),
+        Command::Emulate(args) => emulate::emulate(&args),
+        Command::Merge(args) => emulate::merge(&args),
         Command::Perf(perf::Command::Server(args)) => session::run(perf::server(args)),
         Command::Perf(perf::Command::Client(args)) => session::run(perf::client(args)),
     };

@@ -1,0 +1,164 @@
+//! `pathmark emulate`: scenarios under a virtual clock, one or many.
+
+mod merge;
+mod pool;
+mod table;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, anyhow};
+use pathmark_emulator::Scenario;
+use pathmark_emulator::scenario::BUILT_IN;
+use pathmark_emulator::sweep::{Case, CaseResult, Change, Shard, Sweep, cases};
+use serde::Serialize;
+
+use super::{Failure, Outcome, output};
+
+pub(super) use merge::{Args as MergeArgs, merge};
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// A file, or the name of a built-in scenario
+    #[arg(value_name = "SCENARIO", required_unless_present = "list")]
+    scenario: Option<String>,
+    /// Seed of everything random, in place of the scenario's
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Change a key: duration=30s, link.bottleneck.rate=100Mbit, flow.*.algorithm=cubic
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<Change>,
+    /// Run once for each value: seed=1..100, link.bottleneck.rate=10Mbit,1Gbit; several make all combinations
+    #[arg(long, value_name = "KEY=V1,V2,…")]
+    sweep: Vec<Sweep>,
+    /// Only every Nth run of a sweep, from the Ith, counted from 0; `merge` joins the parts
+    #[arg(long, value_name = "I/N", requires = "out")]
+    shard: Option<Shard>,
+    /// Where results, time series and plots go; a sweep makes a directory per run
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON object at the end
+    #[arg(long)]
+    json: bool,
+    /// List the built-in scenarios
+    #[arg(long, exclusive = true)]
+    list: bool,
+}
+
+/// The JSON of several runs.
+#[derive(Debug, Serialize)]
+struct Runs<'a> {
+    runs: &'a [CaseResult],
+}
+
+/// Set by Ctrl-C: runs end and keep what they have measured.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+pub(super) fn emulate(args: &Args) -> Outcome {
+    let Some(name) = &args.scenario else {
+        return list();
+    };
+    let mut scenario = Scenario::load(name).map_err(Failure::usage)?;
+    for change in &args.set {
+        scenario
+            .set(&change.key, &change.value)
+            .map_err(Failure::usage)?;
+    }
+    if let Some(seed) = args.seed {
+        scenario
+            .set("seed", &seed.to_string())
+            .map_err(Failure::usage)?;
+    }
+    let mut runs = cases(&scenario, &args.sweep).map_err(Failure::usage)?;
+    let single = args.sweep.is_empty();
+    if let Some(shard) = args.shard {
+        runs.retain(|(case, _)| shard.holds(case));
+    }
+    if let Some(directory) = &args.out {
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("cannot make {}", directory.display()))
+            .map_err(Failure::usage)?;
+    }
+    watch_for_interrupts()?;
+    let layout = pool::Layout {
+        out: args.out.as_deref(),
+        per_run: !single || args.shard.is_some(),
+    };
+    let wanted = runs.len();
+    let results = pool::run_all(&runs, layout)?;
+    show(args, &results, single)?;
+    if interrupted() {
+        let whole = results.iter().filter(|run| !run.case.interrupted).count();
+        return Err(anyhow!(
+            "interrupted: {whole} of {wanted} runs went to their end; what the others measured until then is kept"
+        )
+        .into());
+    }
+    Ok(())
+}
+
+fn show(args: &Args, results: &[CaseResult], single: bool) -> Outcome {
+    match results {
+        [only] if single => {
+            if args.json {
+                output::json(&only.result)?;
+            } else {
+                print!("{}", table::one(&only.result));
+            }
+        }
+        _ => {
+            if let (Some(directory), None) = (&args.out, args.shard) {
+                merge::write(directory, results)?;
+            }
+            if args.json {
+                output::json(&Runs { runs: results })?;
+            } else {
+                print!("{}", table::many(results));
+            }
+        }
+    }
+    if let (Some(directory), false) = (&args.out, args.json) {
+        println!("in {}", directory.display());
+    }
+    Ok(())
+}
+
+fn list() -> Outcome {
+    for known in BUILT_IN {
+        let scenario = Scenario::load(known.name)?;
+        println!("{:18} {}", known.name, scenario.name);
+    }
+    Ok(())
+}
+
+/// The first Ctrl-C ends the runs; the second, the program.
+fn watch_for_interrupts() -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .context("cannot start the runtime")?;
+    std::thread::Builder::new()
+        .name("ctrl-c".to_owned())
+        .spawn(move || {
+            runtime.block_on(async {
+                while tokio::signal::ctrl_c().await.is_ok() {
+                    if INTERRUPTED.swap(true, Ordering::Relaxed) {
+                        std::process::exit(1);
+                    }
+                }
+            });
+        })
+        .context("cannot start a thread")?;
+    Ok(())
+}
+
+/// What tells a run from the others of its list.
+fn label(case: &Case) -> String {
+    let pairs: Vec<String> = case.set.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    pairs.join(" ")
+}

@@ -1,0 +1,241 @@
+//! Results for people.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use pathmark_emulator::result::{FlowResult, LinkResult, RunResult};
+use pathmark_emulator::sweep::CaseResult;
+
+use super::super::output;
+
+/// Flows, and links, that are shown one by one.
+const MOST_ROWS: usize = 24;
+
+/// What a run comes down to in one row.
+#[derive(Clone, Debug)]
+pub(super) struct Summary {
+    pub(super) flows: usize,
+    pub(super) completed: usize,
+    /// Mean over the flows that completed, seconds.
+    pub(super) completion_s: Option<f64>,
+    pub(super) goodput_bps: f64,
+    pub(super) jain: f64,
+    pub(super) packets_lost: u64,
+    /// The link used best.
+    pub(super) link: Option<LinkResult>,
+}
+
+impl Summary {
+    pub(super) fn new(result: &RunResult) -> Self {
+        let times: Vec<f64> = result.flows.iter().filter_map(|f| f.completion_s).collect();
+        let busiest = result
+            .links
+            .iter()
+            .filter(|link| link.utilization.is_some())
+            .max_by(|a, b| {
+                f64::total_cmp(&a.utilization.unwrap_or(0.0), &b.utilization.unwrap_or(0.0))
+            });
+        Self {
+            flows: result.flows.len(),
+            completed: times.len(),
+            completion_s: (!times.is_empty())
+                .then(|| times.iter().sum::<f64>() / times.len() as f64),
+            goodput_bps: result.flows.iter().map(|flow| flow.goodput_bps).sum(),
+            jain: result.jain,
+            packets_lost: result.flows.iter().filter_map(|f| f.packets_lost).sum(),
+            link: busiest.cloned(),
+        }
+    }
+}
+
+/// A run.
+pub(super) fn one(result: &RunResult) -> String {
+    let mut text = format!(
+        "{}\n{:.1} s simulated in {:.2} s, {} packets, seed {}, Jain's index {:.4}\n\n",
+        result.scenario,
+        result.simulated_s,
+        result.wall_s,
+        result.packets,
+        result.seed,
+        result.jain
+    );
+    let header = [
+        "flow",
+        "algorithm",
+        "MB",
+        "done",
+        "goodput",
+        "RTT mean",
+        "p99",
+        "sent",
+        "lost",
+        "timeouts",
+    ];
+    let rows = result.flows.iter().take(MOST_ROWS).map(flow).collect();
+    text += &aligned(header.map(str::to_owned).into(), rows);
+    more(&mut text, result.flows.len(), "flows");
+    let links: Vec<&LinkResult> = result
+        .links
+        .iter()
+        .filter(|l| l.rate_bps.is_some())
+        .collect();
+    let header = [
+        "link",
+        "rate",
+        "utilization",
+        "80 % after",
+        "queue mean",
+        "p99",
+        "max",
+        "drops",
+        "losses",
+    ];
+    let rows = links.iter().take(MOST_ROWS).map(|l| link(l)).collect();
+    text.push('\n');
+    text += &aligned(header.map(str::to_owned).into(), rows);
+    more(&mut text, links.len(), "links");
+    for window in &result.windows {
+        let goodput: f64 = window.flows.iter().map(|flow| flow.goodput_bps).sum();
+        let _ = write!(
+            text,
+            "\n{:.0} to {:.0} s: {} in all, Jain's index {:.4}",
+            window.from_s,
+            window.to_s,
+            output::rate(goodput),
+            window.jain
+        );
+        for link in window
+            .links
+            .iter()
+            .filter(|l| l.utilization.is_some())
+            .take(MOST_ROWS)
+        {
+            let _ = write!(
+                text,
+                "; {} utilization {:.3}, queue {:.1}",
+                link.name,
+                link.utilization.unwrap_or(0.0),
+                link.queue_packets.mean
+            );
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn flow(flow: &FlowResult) -> Vec<String> {
+    let count = |n: Option<u64>| n.map_or_else(dash, |n| n.to_string());
+    let millis = |value: Option<f64>| value.map_or_else(dash, |ms| format!("{ms:.1} ms"));
+    vec![
+        flow.name.clone(),
+        flow.algorithm.clone(),
+        format!("{:.2}", flow.bytes_delivered as f64 / 1e6),
+        flow.completion_s.map_or_else(dash, |s| format!("{s:.2} s")),
+        output::rate(flow.goodput_bps),
+        millis(flow.rtt_ms.map(|rtt| rtt.mean)),
+        millis(flow.rtt_ms.map(|rtt| rtt.p99)),
+        count(flow.packets_sent),
+        count(flow.packets_lost),
+        count(flow.timeouts),
+    ]
+}
+
+fn link(link: &LinkResult) -> Vec<String> {
+    let queue = &link.queue_packets;
+    vec![
+        link.name.clone(),
+        link.rate_bps.map_or_else(dash, output::rate),
+        link.utilization.map_or_else(dash, |u| format!("{u:.3}")),
+        link.time_to_80_s.map_or_else(dash, |s| format!("{s:.2} s")),
+        format!("{:.1}", queue.mean),
+        format!("{:.0}", queue.p99),
+        format!("{:.0}", queue.max),
+        link.drops.to_string(),
+        link.random_losses.to_string(),
+    ]
+}
+
+/// A row per run.
+pub(super) fn many(runs: &[CaseResult]) -> String {
+    let keys: BTreeSet<&String> = runs.iter().flat_map(|run| run.case.set.keys()).collect();
+    let mut header = vec!["run".to_owned()];
+    header.extend(keys.iter().map(|key| (*key).clone()));
+    header.extend(
+        [
+            "done",
+            "mean",
+            "goodput",
+            "Jain",
+            "link",
+            "utilization",
+            "80 % after",
+            "queue mean",
+            "max",
+            "drops",
+            "lost",
+        ]
+        .map(str::to_owned),
+    );
+    let row = |run: &CaseResult| {
+        let summary = Summary::new(&run.result);
+        let link = summary.link.as_ref();
+        let mark = if run.case.interrupted { "!" } else { "" };
+        let mut row = vec![format!("{}{mark}", run.case.index)];
+        let value = |key: &&String| run.case.set.get(*key).cloned().unwrap_or_else(dash);
+        row.extend(keys.iter().map(value));
+        row.extend([
+            format!("{}/{}", summary.completed, summary.flows),
+            summary
+                .completion_s
+                .map_or_else(dash, |s| format!("{s:.2} s")),
+            output::rate(summary.goodput_bps),
+            format!("{:.4}", summary.jain),
+            link.map_or_else(dash, |l| l.name.clone()),
+            link.and_then(|l| l.utilization)
+                .map_or_else(dash, |u| format!("{u:.3}")),
+            link.and_then(|l| l.time_to_80_s)
+                .map_or_else(dash, |s| format!("{s:.2} s")),
+            link.map_or_else(dash, |l| format!("{:.1}", l.queue_packets.mean)),
+            link.map_or_else(dash, |l| format!("{:.0}", l.queue_packets.max)),
+            link.map_or_else(dash, |l| l.drops.to_string()),
+            summary.packets_lost.to_string(),
+        ]);
+        row
+    };
+    aligned(header, runs.iter().map(row).collect())
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+fn more(text: &mut String, all: usize, what: &str) {
+    if let Some(left @ 1..) = all.checked_sub(MOST_ROWS) {
+        let _ = writeln!(
+            text,
+            "… and {left} more {what}: --json and --out have all of them"
+        );
+    }
+}
+
+/// Columns as wide as their widest cell; the first to the left, numbers to the right.
+pub(super) fn aligned(header: Vec<String>, rows: Vec<Vec<String>>) -> String {
+    let mut widths = vec![0; header.len()];
+    let lines = || std::iter::once(&header).chain(&rows);
+    for line in lines() {
+        for (width, cell) in widths.iter_mut().zip(line) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut text = String::new();
+    for line in lines() {
+        for (index, (cell, &width)) in line.iter().zip(&widths).enumerate() {
+            let _ = match index {
+                0 => write!(text, "{cell:<width$}"),
+                _ => write!(text, "  {cell:>width$}"),
+            };
+        }
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,222 @@
+//! `pathmark emulate` and `pathmark merge` as a user meets them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const SCENARIO: &str = r#"
+name = "two files"
+duration = "20s"
+
+[[link]]
+name = "hop"
+from = "A"
+to = "B"
+duplex = true
+rate = "5Mbit"
+delay = "10ms"
+controller = "vcp+bise"
+loss = { kind = "bernoulli", per = 1e-3 }
+
+[[flow]]
+name = "file"
+from = "A"
+to = "B"
+count = 2
+bytes = 200_000
+"#;
+
+fn scenario(directory: &TempDir) -> PathBuf {
+    let path = directory.path().join("two.toml");
+    fs::write(&path, SCENARIO).unwrap();
+    path
+}
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_pathmark"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// The one JSON object on stdout, without what differs from run to run: the time that it took.
+fn json(output: &Output) -> Value {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let mut value = serde_json::from_slice(&output.stdout).unwrap();
+    forget_wall_time(&mut value);
+    value
+}
+
+fn forget_wall_time(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.remove("wall_s");
+            map.values_mut().for_each(forget_wall_time);
+        }
+        Value::Array(list) => list.iter_mut().for_each(forget_wall_time),
+        _ => {}
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn one_run_for_people_and_for_scripts() {
+    let directory = TempDir::new().unwrap();
+    let path = scenario(&directory);
+    let out = directory.path().join("out");
+    let result = json(&run(&["emulate", text(&path), "--json", "--seed", "7"]));
+    assert_eq!(result["scenario"], "two files");
+    assert_eq!(result["seed"], 7);
+    for flow in result["flows"].as_array().unwrap() {
+        assert_eq!(flow["bytes_delivered"], 200_000);
+        assert_eq!(flow["completed"], true);
+    }
+    let people = run(&["emulate", text(&path), "--seed", "7", "--out", text(&out)]);
+    assert!(people.status.success());
+    let said = String::from_utf8(people.stdout).unwrap();
+    assert!(
+        said.contains("file0") && said.contains("5.00 Mbit/s"),
+        "{said}"
+    );
+    for file in ["flows.csv", "links.csv", "plot.svg"] {
+        assert!(fs::metadata(out.join(file)).unwrap().len() > 0, "{file}");
+    }
+    let mut written = serde_json::from_slice(&fs::read(out.join("result.json")).unwrap()).unwrap();
+    forget_wall_time(&mut written);
+    assert_eq!(written, result, "the same seed, the same result");
+}
+
+#[test]
+fn shards_merge_to_what_the_whole_sweep_gives() {
+    let directory = TempDir::new().unwrap();
+    let path = scenario(&directory);
+    let (first, second) = (directory.path().join("a"), directory.path().join("b"));
+    let sweep = |more: &[&str]| {
+        let mut arguments = vec!["emulate", text(&path), "--json"];
+        arguments.extend([
+            "--sweep",
+            "flow.file.algorithm=vcp[alpha=1.0,t_rho=200ms],cubic",
+        ]);
+        arguments.extend(["--sweep", "seed=1..2"]);
+        arguments.extend(more);
+        run(&arguments)
+    };
+    let whole = json(&sweep(&[]));
+    assert_eq!(whole["runs"].as_array().unwrap().len(), 4);
+    assert_eq!(whole["runs"][2]["set"]["flow.file.algorithm"], "cubic");
+    assert_eq!(whole["runs"][3]["result"]["seed"], 2);
+
+    assert!(
+        sweep(&["--shard", "0/2", "--out", text(&first)])
+            .status
+            .success()
+    );
+    let incomplete = run(&["merge", text(&first), "--json"]);
+    assert_eq!(incomplete.status.code(), Some(1));
+    let told = String::from_utf8(incomplete.stderr).unwrap();
+    assert!(
+        told.contains("2 of 4") && told.contains("missing 1, 3"),
+        "{told}"
+    );
+
+    assert!(
+        sweep(&["--shard", "1/2", "--out", text(&second)])
+            .status
+            .success()
+    );
+    let joined = directory.path().join("joined");
+    let merged = run(&[
+        "merge",
+        text(&second),
+        text(&first),
+        "--json",
+        "--out",
+        text(&joined),
+    ]);
+    assert_eq!(json(&merged), whole);
+    let csv = fs::read_to_string(joined.join("runs.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 5, "{csv}");
+    assert!(csv.starts_with("run,flow.file.algorithm,seed,"), "{csv}");
+}
+
+#[test]
+fn wrong_usage_is_told_with_exit_code_2() {
+    let directory = TempDir::new().unwrap();
+    let path = scenario(&directory);
+    let wrong: &[(&[&str], &str)] = &[
+        (&["emulate", "five-file"], "did you mean `five-files`"),
+        (
+            &["emulate", text(&path), "--set", "duratoin=5s"],
+            "`duration`",
+        ),
+        (&["emulate", text(&path), "--set", "duration"], "KEY=VALUE"),
+        (
+            &["emulate", text(&path), "--sweep", "seed=2..1"],
+            "must go up",
+        ),
+        (&["emulate", text(&path), "--shard", "0/2"], "--out"),
+        (&["emulate"], "SCENARIO"),
+        (&["merge", text(directory.path())], "no runs"),
+    ];
+    for (arguments, expected) in wrong {
+        let output = run(arguments);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+        assert!(told.contains(expected), "{arguments:?}: {told}");
+    }
+    assert!(
+        String::from_utf8(run(&["emulate", "--list"]).stdout)
+            .unwrap()
+            .contains("five-files")
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_a_run_and_keeps_what_was_measured() {
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+
+    let directory = TempDir::new().unwrap();
+    let (path, out) = (scenario(&directory), directory.path().join("out"));
+    let child = Command::new(env!("CARGO_BIN_EXE_pathmark"))
+        .args(["emulate", text(&path), "--out", text(&out)])
+        .args([
+            "--set",
+            "flow.file.bytes=900_000_000_000",
+            "--set",
+            "duration=1000000s",
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Time series are written while it runs: from the first bytes on, Ctrl-C is listened to.
+    while fs::metadata(out.join("flows.csv")).map_or(0, |file| file.len()) == 0 {
+        std::thread::yield_now();
+    }
+    kill(
+        Pid::from_raw(i32::try_from(child.id()).unwrap()),
+        Signal::SIGINT,
+    )
+    .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("interrupted")
+    );
+    let result: Value =
+        serde_json::from_slice(&fs::read(out.join("result.json")).unwrap()).unwrap();
+    let simulated = result["simulated_s"].as_f64().unwrap();
+    assert!(simulated > 0.0 && simulated < 1e6, "{simulated}");
+}
