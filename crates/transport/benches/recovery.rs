@@ -8,7 +8,7 @@ use pathmark_cc::PacketState;
 use pathmark_transport::{
     Duration, Ecn, Instant,
     ack::{AckDelay, ReceivedRanges},
-    recovery::{Pacer, Recovery, SentPacket},
+    recovery::{Pacer, Probe, Recovery, SentPacket},
     wire::SpaceId,
 };
 
@@ -61,7 +61,7 @@ impl Flow {
             ack_eliciting: true,
             in_flight: true,
             shim: true,
-            mtu_probe: false,
+            probe: Probe::Nothing,
             off_path: false,
             ecn: Ecn::NotEct,
             frames: [self.next; 3],

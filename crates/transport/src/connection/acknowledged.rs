@@ -11,7 +11,7 @@ use super::route::Route;
 use super::stats::Stats;
 use super::{Connection, of};
 use crate::ack::AckRequest;
-use crate::recovery::{AckError, AckOutcome, Fate, LossOutcome, SentPacket, Timeout};
+use crate::recovery::{AckError, AckOutcome, Fate, LossOutcome, Probe, SentPacket, Timeout};
 use crate::streams::Streams;
 use crate::wire::frame::{Ack, types};
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
@@ -86,7 +86,7 @@ impl Owners<'_> {
                 frame => self.control.on_lost(*frame),
             }
         }
-        if packet.mtu_probe {
+        if packet.probe == Probe::Mtu {
             self.stats.mtu_probes_lost += 1;
         } else {
             self.stats.packets_lost += 1;
@@ -98,7 +98,7 @@ impl Owners<'_> {
                 .mtud
                 .on_lost(self.now, number, packet.size, packet.sent_at);
             route.ecn.on_lost(packet.ecn);
-            if packet.ack_eliciting && !packet.mtu_probe {
+            if packet.ack_eliciting && packet.probe != Probe::Mtu {
                 route.plain.on_lost(self.now, number, packet.shim);
             }
         }

@@ -8,7 +8,7 @@ use super::control::ControlFrame;
 use super::parameters::ACK_DELAY_EXPONENT;
 use super::transmit::Permit;
 use super::{Connection, of};
-use crate::recovery::{Recovery, SentPacket};
+use crate::recovery::{Probe, Recovery, SentPacket};
 use crate::wire::packet::{Header, MIN_INITIAL_DATAGRAM, TruncatedNumber};
 use crate::wire::{ConnectionId, Frame, SpaceId, Writer};
 use crate::{Ecn, Instant};
@@ -295,7 +295,11 @@ impl Connection {
             ack_eliciting: eliciting,
             in_flight,
             shim: shim > 0,
-            mtu_probe,
+            probe: match () {
+                () if mtu_probe => Probe::Mtu,
+                () if shim > 0 && self.route.plain.is_tried() => Probe::Shim,
+                () => Probe::Nothing,
+            },
             off_path,
             ecn,
             frames: carried,

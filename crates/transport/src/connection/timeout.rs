@@ -3,6 +3,7 @@
 use super::timers::Timer;
 use super::{Connection, ConnectionError, of};
 use crate::Instant;
+use crate::recovery::Probe;
 use crate::wire::SpaceId;
 
 impl Connection {
@@ -69,7 +70,7 @@ impl Connection {
         }
         let oldest = self.recovery.space(space).sent().iter();
         for (_, packet) in oldest
-            .filter(|(_, packet)| packet.ack_eliciting && !packet.mtu_probe)
+            .filter(|(_, packet)| packet.ack_eliciting && packet.probe != Probe::Mtu)
             .take(usize::from(super::Recovered::PROBES))
         {
             self.streams.on_lost(&packet.frames.streams);

@@ -83,6 +83,12 @@ impl PlainPath {
         }
     }
 
+    /// True while single packets with a shim try whether they get through by now.
+    #[must_use]
+    pub const fn is_tried(&self) -> bool {
+        matches!(self.state, State::Trial { .. })
+    }
+
     /// True if shims are thought to get through.
     #[must_use]
     pub const fn passes_shims(&self) -> bool {

@@ -5,7 +5,7 @@ use core::ops::RangeInclusive;
 use pathmark_cc::PacketState;
 
 use super::{
-    RttEstimator, SentPacket, SentPackets,
+    Probe, RttEstimator, SentPacket, SentPackets,
     holes::Holes,
     persistent::{self, Run},
     reordering::{Cause, Reordering},
@@ -275,7 +275,7 @@ impl<F> LossDetector<F> {
             if follows_ack {
                 self.run.interrupt();
             }
-            if !packet.off_path && !packet.mtu_probe {
+            if !packet.off_path && packet.probe == Probe::Nothing {
                 event |= self.losses.push(now, number, cause, last_sent);
                 lost.persistent_congestion |= packet.ack_eliciting
                     && self.run.on_lost(sent_at, rtt.first_sample_at(), congested);

@@ -6,6 +6,19 @@ use pathmark_cc::PacketState;
 
 use crate::{Ecn, Instant};
 
+/// What a packet is to find out about the path. The loss of one that is to find out anything says nothing about
+/// congestion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Probe {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Whether larger datagrams pass (RFC 9000 §14.4).
+    Mtu,
+    /// Whether a path that swallowed shims lets them pass now.
+    Shim,
+}
+
 /// One sent packet. `F` is what it carried: a small value without heap, of the caller's choice.
 #[derive(Clone, Copy, Debug)]
 pub struct SentPacket<F> {
@@ -21,8 +34,8 @@ pub struct SentPacket<F> {
     pub in_flight: bool,
     /// A shim stood in front of it.
     pub shim: bool,
-    /// It probes for a larger datagram: its loss says nothing about congestion (RFC 9000 §14.4).
-    pub mtu_probe: bool,
+    /// What it is to find out.
+    pub probe: Probe,
     /// It went over another path than the current one: neither RTT nor congestion follow from it.
     pub off_path: bool,
     /// The ECN field it left with.
@@ -260,7 +273,7 @@ pub(super) const fn packet<F>(sent_at: Instant, size: u16, frames: F) -> SentPac
         ack_eliciting: true,
         in_flight: true,
         shim: false,
-        mtu_probe: false,
+        probe: Probe::Nothing,
         off_path: false,
         ecn: Ecn::NotEct,
         frames,

@@ -192,6 +192,15 @@ fn a_path_that_eats_shims_becomes_plain_within_a_few_round_trips() {
     assert_eq!(report.ecn, EcnState::Capable);
     assert!(report.mtu > 1400, "{}", report.mtu);
     assert_eq!(pair.client.told().lost, told.lost);
+    // Later trials cost a retransmission, not the window.
+    let shims = pair.client.get().stats().shims_sent;
+    for _ in 0..10 {
+        pair.run(Duration::from_secs(5));
+        pair.upload(50_000, Duration::from_secs(10));
+    }
+    let stats = pair.client.get().stats();
+    assert!(stats.shims_sent >= shims + 3, "{stats:?}");
+    assert_eq!(pair.client.told().lost, told.lost);
 }
 
 #[test]

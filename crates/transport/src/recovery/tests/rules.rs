@@ -249,7 +249,7 @@ fn persistent_congestion_spans_ack_frames() {
 fn mtu_probes_and_acks_are_no_congestion() {
     let mut s = Sender::settled();
     let mut probe = packet(at(100), 1452, ());
-    probe.mtu_probe = true;
+    probe.probe = Probe::Mtu;
     s.recovery.on_sent(SpaceId::Data, 1, probe);
     let mut bare = packet(at(100), 40, ());
     (bare.ack_eliciting, bare.in_flight) = (false, false);
