@@ -12,7 +12,7 @@
 //! router answers, or the peer is plain QUIC, a connection is plain QUIC version 1 on CUBIC.
 //!
 //! This package puts the parts together: endpoints and streams from [`pathmark_transport`], laws from
-//! [`pathmark_cc`], VCP on the wire from [`vcp_proto`]; and it holds the [`file`] protocol and, with feature `cli`,
+//! [`pathmark_cc`], VCP on the wire from [`vcp_proto`]; and it holds the [file protocol](mod@file) and, with feature `cli`,
 //! the `pathmark` command.
 //!
 //! ```

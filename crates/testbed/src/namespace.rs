@@ -34,7 +34,7 @@ struct Inner {
 /// from the descriptor and what is written to it arrives at the node.
 ///
 /// Packets carry a virtio-net header (`IFF_NO_PI | IFF_VNET_HDR`); the descriptor is non-blocking and is closed
-/// when a program is executed unless it is passed on by [`crate::ChildGuard::spawn`].
+/// when a program is executed unless it is passed on by [`Node::spawn`].
 #[derive(Debug)]
 pub struct Tun {
     /// Interface name.

@@ -71,8 +71,8 @@ pub(super) fn one(result: &RunResult) -> String {
         "lost",
         "timeouts",
     ];
-    let rows = result.flows.iter().take(MOST_ROWS).map(flow).collect();
-    text += &aligned(header.map(str::to_owned).into(), rows);
+    let rows: Vec<_> = result.flows.iter().take(MOST_ROWS).map(flow).collect();
+    text += &aligned(&header.map(str::to_owned), &rows);
     more(&mut text, result.flows.len(), "flows");
     let links: Vec<&LinkResult> = result
         .links
@@ -90,9 +90,9 @@ pub(super) fn one(result: &RunResult) -> String {
         "drops",
         "losses",
     ];
-    let rows = links.iter().take(MOST_ROWS).map(|l| link(l)).collect();
+    let rows: Vec<_> = links.iter().take(MOST_ROWS).map(|l| link(l)).collect();
     text.push('\n');
-    text += &aligned(header.map(str::to_owned).into(), rows);
+    text += &aligned(&header.map(str::to_owned), &rows);
     more(&mut text, links.len(), "links");
     for window in &result.windows {
         let goodput: f64 = window.flows.iter().map(|flow| flow.goodput_bps).sum();
@@ -202,7 +202,7 @@ pub(super) fn many(runs: &[CaseResult]) -> String {
         ]);
         row
     };
-    aligned(header, runs.iter().map(row).collect())
+    aligned(&header, &runs.iter().map(row).collect::<Vec<_>>())
 }
 
 fn dash() -> String {
@@ -219,9 +219,9 @@ fn more(text: &mut String, all: usize, what: &str) {
 }
 
 /// Columns as wide as their widest cell; the first to the left, numbers to the right.
-pub(super) fn aligned(header: Vec<String>, rows: Vec<Vec<String>>) -> String {
+pub(super) fn aligned(header: &[String], rows: &[Vec<String>]) -> String {
     let mut widths = vec![0; header.len()];
-    let lines = || std::iter::once(&header).chain(&rows);
+    let lines = || std::iter::once(header).chain(rows.iter().map(Vec::as_slice));
     for line in lines() {
         for (width, cell) in widths.iter_mut().zip(line) {
             *width = cell.chars().count().max(*width);
