@@ -218,3 +218,77 @@ fn whoever_watches_can_end_the_run() {
     assert!((20.0..30.0).contains(&result.simulated_s));
     assert!(result.flows[0].bytes_delivered > 10_000_000);
 }
+
+#[test]
+fn applications_that_have_little_to_say_get_what_they_ask_for() {
+    let flows = r#"
+[[flow]]
+name = "steady"
+from = "A"
+to = "B"
+rate = "1Mbit"
+[[flow]]
+name = "burst"
+from = "A"
+to = "B"
+algorithm = "cubic"
+rate = "2Mbit"
+on_off = { on = "1s", off = "3s" }
+[[flow]]
+name = "back"
+from = "B"
+to = "A"
+rate = "1Mbit"
+[[flow]]
+name = "noise"
+from = "A"
+to = "B"
+algorithm = "udp"
+rate = "1Mbit"
+poisson = true
+start = "10s"
+stop = "50s"
+"#;
+    let result = run(&single("queue = { kind = \"codel\" }", flows));
+    let [steady, burst, back, noise] = &result.flows[..] else {
+        panic!("four flows")
+    };
+    // Megabits over the minute.
+    let megabits = |bytes: u64| bytes as f64 * 8e-6;
+    assert!((megabits(steady.bytes_delivered) - 60.0).abs() < 0.2);
+    assert!((megabits(burst.bytes_delivered) - 30.0).abs() < 0.2);
+    assert!((megabits(back.bytes_delivered) - 60.0).abs() < 0.2);
+    // 40 s of 1500-byte packets: 3333 of them, with a standard deviation of 58, less headers.
+    let sent = noise.packets_sent.unwrap() as f64;
+    assert!((sent - 3333.0).abs() < 200.0, "{sent}");
+    assert_eq!(noise.algorithm, "udp");
+    assert_eq!(noise.bytes_delivered, noise.packets_sent.unwrap() * 1472);
+    assert_eq!(noise.packets_lost, None);
+}
+
+/// One CUBIC flow fills 10 Mbit/s at 40 ms. A large DropTail keeps hundreds of milliseconds of it waiting, CoDel tens at
+/// most, for less than a tenth of the goodput.
+#[test]
+fn codel_keeps_what_waits_short() {
+    let flow = r#"
+[[flow]]
+name = "f"
+from = "A"
+to = "B"
+algorithm = "cubic"
+"#;
+    let tail = run(&single(
+        "queue = { kind = \"droptail\", limit = \"10bdp\" }",
+        flow,
+    ));
+    let codel = run(&single(
+        "queue = { kind = \"codel\", limit = \"10bdp\" }",
+        flow,
+    ));
+    let wait = |result: &RunResult| result.links[0].queue_ms.unwrap().mean;
+    assert!(wait(&tail) > 100.0, "{}", wait(&tail));
+    assert!(wait(&codel) < 20.0, "{}", wait(&codel));
+    let ratio = codel.flows[0].goodput_bps / tail.flows[0].goodput_bps;
+    assert!(ratio > 0.9, "{ratio}");
+    assert!(codel.links[0].drops > 0);
+}

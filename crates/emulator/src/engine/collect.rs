@@ -7,6 +7,7 @@ use pathmark_router::core::Summary;
 use serde_json::{Value, json};
 
 use super::Engine;
+use super::endpoint::Endpoint;
 use super::windows::goodput;
 use crate::fairness::jain;
 use crate::result::{Distribution, FlowResult, LinkResult, QueueStats, RunResult};
@@ -46,12 +47,14 @@ impl Engine {
         let stats = sender
             .and_then(|s| s.connection())
             .map(pathmark_transport::Connection::stats);
+        let datagrams = sender.and_then(Endpoint::datagrams_sent);
+        let connected = datagrams.is_none();
         let stats = stats.unwrap_or_default();
         let rtt = &stats.rtt;
         let millis = |time: Option<Duration>| time.unwrap_or_default().as_nanos() as f64 / 1e6;
         FlowResult {
             name: setup.name.clone(),
-            algorithm: setup.algorithm.to_string(),
+            algorithm: setup.algorithm_name(),
             from: node(setup.from),
             to: node(setup.to),
             start_s: seconds(start),
@@ -60,10 +63,10 @@ impl Engine {
             completed: completed.is_some(),
             completion_s: completed.map(|at| (at - start).as_nanos() as f64 / 1e9),
             goodput_bps: goodput(delivered, start, completed.unwrap_or(now)),
-            packets_sent: Some(stats.packets_sent),
-            packets_lost: Some(stats.packets_lost),
-            bytes_retransmitted: Some(stats.bytes_retransmitted),
-            timeouts: Some(stats.probe_timeouts),
+            packets_sent: Some(datagrams.unwrap_or(stats.packets_sent)),
+            packets_lost: connected.then_some(stats.packets_lost),
+            bytes_retransmitted: connected.then_some(stats.bytes_retransmitted),
+            timeouts: connected.then_some(stats.probe_timeouts),
             rtt_ms: (rtt.samples() > 0).then(|| Distribution {
                 min: millis(rtt.min()),
                 mean: millis(rtt.mean()),

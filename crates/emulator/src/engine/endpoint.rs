@@ -17,6 +17,7 @@ use super::average::Average;
 use super::packet::Taken;
 use super::sink::Sink;
 use super::source::Source;
+use super::udp::Emitter;
 
 /// Application protocol of emulated connections.
 const PROTOCOL: &[u8] = b"pathmark-emulator";
@@ -46,6 +47,10 @@ pub(super) enum Application {
     Sender(Source),
     /// Is connected to, and receives.
     Receiver(Sink),
+    /// Sends packets without a connection.
+    Emitter(Emitter),
+    /// Counts their bytes.
+    Counter(u64),
 }
 
 /// One end of a flow.
@@ -82,6 +87,8 @@ impl Endpoint {
                 }
             }
             (Application::Receiver(_), connection) => connection.as_ref()?.deadline(),
+            (Application::Emitter(emitter), _) => emitter.deadline(),
+            (Application::Counter(_), _) => None,
         }
     }
 
@@ -90,6 +97,10 @@ impl Endpoint {
     /// # Errors
     /// [`ConnectError`] if the connection cannot begin.
     pub(super) fn on_time(&mut self, now: Instant) -> Result<(), ConnectError> {
+        if let Application::Emitter(emitter) = &mut self.application {
+            emitter.on_time(now);
+            return Ok(());
+        }
         match &mut self.connection {
             Some(connection) => connection.handle_timeout(now),
             None => self.connect(now)?,
@@ -99,7 +110,7 @@ impl Endpoint {
     }
 
     fn connect(&mut self, now: Instant) -> Result<(), ConnectError> {
-        if matches!(self.application, Application::Receiver(_)) {
+        if !matches!(self.application, Application::Sender(_)) {
             return Ok(());
         }
         let start = ClientStart {
@@ -127,6 +138,10 @@ impl Endpoint {
         taken: Taken,
         datagram: &mut [u8],
     ) -> Result<(), ConnectError> {
+        if let Application::Counter(bytes) = &mut self.application {
+            *bytes += datagram.len() as u64;
+            return Ok(());
+        }
         if self.connection.is_none() && matches!(self.application, Application::Receiver(_)) {
             self.connection = self.accept(now, datagram)?;
         }
@@ -179,12 +194,16 @@ impl Endpoint {
         match &mut self.application {
             Application::Sender(source) => source.react(now, connection),
             Application::Receiver(sink) => sink.react(now, connection),
+            Application::Emitter(_) | Application::Counter(_) => {}
         }
     }
 
     /// Datagrams to send now.
     #[inline]
     pub(super) fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        if let Application::Emitter(emitter) = &mut self.application {
+            return emitter.poll_transmit(self.setup.remote, buffer, BATCH);
+        }
         self.connection.as_mut()?.poll_transmit(now, buffer, BATCH)
     }
 
@@ -205,7 +224,24 @@ impl Endpoint {
     pub(super) fn sink(&self) -> Option<&Sink> {
         match &self.application {
             Application::Receiver(sink) => Some(sink),
-            Application::Sender(_) => None,
+            _ => None,
+        }
+    }
+
+    /// Bytes that its application got.
+    pub(super) fn delivered(&self) -> u64 {
+        match &self.application {
+            Application::Receiver(sink) => sink.delivered(),
+            Application::Counter(bytes) => *bytes,
+            Application::Sender(_) | Application::Emitter(_) => 0,
+        }
+    }
+
+    /// Packets sent without a connection; `None` where there is one.
+    pub(super) fn datagrams_sent(&self) -> Option<u64> {
+        match &self.application {
+            Application::Emitter(emitter) => Some(emitter.sent()),
+            _ => None,
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pathmark_cc::{Algorithm, Carrier, Duration, Instant};
 use pathmark_router::config::{LinkContext, build_link};
+use pathmark_router::core::impair::Random;
 use pathmark_transport::{Signal, TransportConfig};
 use vcp_proto::{VcpEcnSignal, VcpSignal};
 
@@ -12,10 +13,12 @@ use super::agenda::Agenda;
 use super::endpoint::{Application, Endpoint, Setup};
 use super::link::MeasuredLink;
 use super::packet::{IP_UDP_HEADER, Label, Pool};
+use super::pattern::Ticks;
 use super::ramp::Ramp;
 use super::sampler::Sampler;
 use super::sink::Sink;
 use super::source::Source;
+use super::udp::Emitter;
 use super::windows::Windows;
 use super::{Engine, Flow, RunError};
 use crate::scenario::{FlowSetup, Scenario};
@@ -25,6 +28,8 @@ const BUFFER: usize = 1 << 17;
 /// Where clients' ports begin, and the port of servers.
 const CLIENT_PORT: u16 = 10_000;
 const SERVER_PORT: u16 = 4433;
+
+const HEADER: u16 = IP_UDP_HEADER as u16;
 
 impl Engine {
     /// A network at rest. `sample`: time series are wanted.
@@ -77,7 +82,9 @@ impl Engine {
         let port = CLIENT_PORT + u16::try_from(index % 50_000).unwrap_or(0);
         let sender = SocketAddr::new(address(flow.from), port);
         let receiver = SocketAddr::new(address(flow.to), SERVER_PORT);
-        let config = transport(&flow.algorithm, self.scenario.packet);
+        // Without a law there is no connection, and its configuration stays unused.
+        let law = flow.algorithm.clone().unwrap_or_default();
+        let config = transport(&law, self.scenario.packet);
         let mut receiving = config.clone();
         if let Some(window) = flow.receive_window {
             receiving.streams.initial_connection_window = window;
@@ -86,6 +93,24 @@ impl Engine {
         }
         let start = Instant::ZERO + flow.start;
         let stop = flow.stop.map(|stop| Instant::ZERO + stop);
+        let generator = || Random::new(self.scenario.seed, &format!("{}/source", flow.name));
+        let payload = self.scenario.packet.saturating_sub(HEADER);
+        let udp = flow.algorithm.is_none();
+        // Sizes of udp are those of IP packets; connections take what applications write.
+        let unit = if udp { self.scenario.packet } else { payload };
+        let ticks = flow
+            .source
+            .map(|pattern| Ticks::new(pattern, unit, start, generator()));
+        let (sending, receiving_end) = match ticks {
+            Some(ticks) if udp => (
+                Application::Emitter(Emitter::new(ticks, payload, stop)),
+                Application::Counter(0),
+            ),
+            ticks => (
+                Application::Sender(Source::new(flow.bytes, stop, ticks)),
+                Application::Receiver(Sink::default()),
+            ),
+        };
         let [there, back] = &flow.path;
         let first = u32::try_from(self.endpoints.len()).unwrap_or(u32::MAX);
         let ends = [
@@ -96,7 +121,7 @@ impl Engine {
                     remote: receiver,
                     seed: seed("sender"),
                 },
-                Application::Sender(Source::new(flow.bytes, stop)),
+                sending,
                 // Packets for the sender come back.
                 back,
                 first + 1,
@@ -108,7 +133,7 @@ impl Engine {
                     remote: sender,
                     seed: seed("receiver"),
                 },
-                Application::Receiver(Sink::default()),
+                receiving_end,
                 there,
                 first,
             ),
@@ -119,7 +144,7 @@ impl Engine {
                 to: peer,
                 hop: 0,
                 ecn: pathmark_transport::Ecn::NotEct,
-                ecn_is_code: flow.algorithm.carrier() == Some(Carrier::Ecn),
+                ecn_is_code: !udp && law.carrier() == Some(Carrier::Ecn),
                 flow_hash: u32::try_from(hash(self.scenario.seed, &name) >> 32).unwrap_or(0),
             });
             let way = way.iter().filter_map(|link| u32::try_from(*link).ok());
@@ -142,7 +167,7 @@ fn transport(algorithm: &Algorithm, packet: u16) -> TransportConfig {
     let mut config = TransportConfig::new(Arc::new(move |now, mtu| law.controller(now, mtu)));
     config.signals = signals(algorithm);
     // The largest packet is known, so nothing has to be discovered.
-    let payload = packet.saturating_sub(u16::try_from(IP_UDP_HEADER).unwrap_or(0));
+    let payload = packet.saturating_sub(HEADER);
     config.initial_mtu = payload;
     config.max_mtu = payload;
     // An outage ends no connection; the scenario does.

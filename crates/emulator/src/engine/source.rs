@@ -6,15 +6,21 @@ use pathmark_transport::Connection;
 use pathmark_transport::connection::Event;
 use pathmark_transport::streams::{Dir, StreamEvent, StreamId};
 
+use super::pattern::Ticks;
+
 /// What applications send: zeros, which packets need not carry. Few enough to stay in the innermost cache.
 static ZEROS: [u8; 1 << 14] = [0; 1 << 14];
 
-/// Writes to one stream as much as there is room for, up to a number of bytes if it has one, until it is told to
-/// stop.
+/// Writes to one stream as much as there is room for, or as its [`Ticks`] bring, up to a number of bytes if it has one,
+/// until it is told to stop.
 #[derive(Debug)]
 pub(super) struct Source {
     /// Bytes not yet written; `None` if there is no end of them.
     left: Option<u64>,
+    /// When there is something to write; `None`: always.
+    ticks: Option<Ticks>,
+    /// Bytes that there are to write by now.
+    allowed: u64,
     stop: Option<Instant>,
     stream: Option<StreamId>,
     state: State,
@@ -35,10 +41,12 @@ enum State {
 }
 
 impl Source {
-    /// An application with `bytes` to send.
-    pub(super) fn new(bytes: Option<u64>, stop: Option<Instant>) -> Self {
+    /// An application with `bytes` to send, all at once or as they come.
+    pub(super) fn new(bytes: Option<u64>, stop: Option<Instant>, ticks: Option<Ticks>) -> Self {
         Self {
             left: bytes,
+            allowed: if ticks.is_some() { 0 } else { u64::MAX },
+            ticks,
             stop,
             stream: None,
             state: State::Connecting,
@@ -49,9 +57,12 @@ impl Source {
     #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.state == State::Over {
-            None
-        } else {
-            self.stop
+            return None;
+        }
+        let tick = self.ticks.as_ref().map(Ticks::deadline);
+        match (self.stop, tick.filter(|_| self.left != Some(0))) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
         }
     }
 
@@ -74,6 +85,9 @@ impl Source {
         if self.state != State::Over && self.stop.is_some_and(|stop| stop <= now) {
             self.close(now, connection);
         }
+        if let Some(ticks) = &mut self.ticks {
+            self.allowed = self.allowed.saturating_add(ticks.take(now));
+        }
         if self.state == State::Writing {
             self.write(connection);
         }
@@ -84,13 +98,17 @@ impl Source {
             return;
         };
         loop {
-            let wanted = self.left.map_or(ZEROS.len(), |left| {
-                usize::try_from(left).unwrap_or(usize::MAX).min(ZEROS.len())
-            });
-            if wanted == 0 {
+            let most = self
+                .left
+                .map_or(self.allowed, |left| left.min(self.allowed));
+            let wanted = usize::try_from(most).unwrap_or(usize::MAX).min(ZEROS.len());
+            if self.left == Some(0) {
                 // Fails only if the connection is over, as an event says.
                 let _ = connection.streams().finish(id);
                 self.state = State::Written;
+                return;
+            }
+            if wanted == 0 {
                 return;
             }
             let mut data = Bytes::from_static(ZEROS.get(..wanted).unwrap_or(&ZEROS));
@@ -98,6 +116,9 @@ impl Source {
                 Ok(written) => {
                     if let Some(left) = &mut self.left {
                         *left = left.saturating_sub(written as u64);
+                    }
+                    if self.ticks.is_some() {
+                        self.allowed = self.allowed.saturating_sub(written as u64);
                     }
                 }
                 Err(_) => {

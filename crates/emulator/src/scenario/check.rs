@@ -10,8 +10,8 @@ use toml::Spanned;
 
 use super::document::Document;
 use super::route::route;
-use super::schema::{File, FileFlow, FileLink, FileReverse, Starts};
-use super::{FlowSetup, LinkSetup, Scenario};
+use super::schema::{File, FileFlow, FileLink, FileReverse, OnOffSpec, Starts};
+use super::{FlowSetup, LinkSetup, OnOff, Pattern, Scenario};
 
 const DEFAULT_PACKET: u32 = 1500;
 /// Smallest packet that a handshake fits, and the largest common one.
@@ -19,6 +19,8 @@ const PACKET: std::ops::RangeInclusive<u32> = 512..=9216;
 const DEFAULT_SAMPLE: Duration = Duration::from_millis(100);
 const LEAST_SAMPLE: Duration = Duration::from_millis(1);
 const DEFAULT_ALGORITHM: &str = "vcp+bise+wlte";
+/// Packets without a connection or a law.
+const UDP: &str = "udp";
 const MAX_FLOWS: u32 = 1 << 16;
 /// Bytes that a flow without a rate on its path may move: memory is bounded by what is under way at once.
 const MOST_UNPACED: u64 = 1 << 28;
@@ -362,14 +364,8 @@ impl Check<'_> {
         let path = self.paths(file, links, from, to)?;
         self.bounded(file, links, &path)?;
         let starts = self.starts(file)?;
-        let algorithm = match &file.algorithm {
-            None => DEFAULT_ALGORITHM.parse(),
-            Some(given) => given.get_ref().parse(),
-        };
-        let algorithm: Algorithm = algorithm.map_err(|error: pathmark_cc::ParseError| {
-            let span = file.algorithm.as_ref().unwrap_or(&file.name).span();
-            self.fault(span, error.to_string())
-        })?;
+        let algorithm = self.algorithm(file)?;
+        let source = self.pattern(file, algorithm.is_none())?;
         let stop = file.stop.as_ref().map(|stop| stop.get_ref().0);
         let name = file.name.get_ref();
         let numbered = file.count.is_some() || starts.len() > 1;
@@ -390,6 +386,7 @@ impl Check<'_> {
                 to,
                 algorithm: algorithm.clone(),
                 bytes: file.bytes.as_ref().map(|bytes| bytes.get_ref().0),
+                source,
                 start,
                 stop,
                 receive_window: file
@@ -400,6 +397,70 @@ impl Check<'_> {
             });
         }
         Ok(flows)
+    }
+
+    /// The sender's law; `None` for `udp`, which has none.
+    fn algorithm(&self, file: &FileFlow) -> Result<Option<Algorithm>, Fault> {
+        let Some(given) = &file.algorithm else {
+            return match DEFAULT_ALGORITHM.parse() {
+                Ok(algorithm) => Ok(Some(algorithm)),
+                Err(error) => Err(self.parse_fault(file.name.span(), &error)),
+            };
+        };
+        match given.get_ref().as_str() {
+            UDP => Ok(None),
+            name => match name.parse() {
+                Ok(algorithm) => Ok(Some(algorithm)),
+                Err(error) => Err(self.parse_fault(given.span(), &error)),
+            },
+        }
+    }
+
+    fn parse_fault(&self, span: Range<usize>, error: &pathmark_cc::ParseError) -> Fault {
+        self.fault(span, error.to_string())
+    }
+
+    /// When the application has something to send. `None`: always.
+    fn pattern(&self, file: &FileFlow, udp: bool) -> Result<Option<Pattern>, Fault> {
+        let fail = |span, message: &str| Err(self.fault(span, message));
+        if let (true, Some(bytes)) = (udp, &file.bytes) {
+            return fail(
+                bytes.span(),
+                "udp sends until `stop` or the end: nothing that is lost comes again, so no number of bytes arrives",
+            );
+        }
+        let Some(rate) = &file.rate else {
+            return match (&file.on_off, file.poisson, udp) {
+                (Some(on_off), ..) => fail(on_off.span(), "`on_off` needs a `rate`"),
+                (None, true, _) => fail(file.name.span(), "`poisson` needs a `rate`"),
+                (None, false, true) => {
+                    fail(file.name.span(), "a flow of udp needs a `rate` to send at")
+                }
+                (None, false, false) => Ok(None),
+            };
+        };
+        if rate.get_ref().bytes() == 0 {
+            return fail(rate.span(), "the rate must be at least 8bit");
+        }
+        let on_off = match &file.on_off {
+            Some(given) if given.get_ref().on.0.is_zero() || given.get_ref().off.0.is_zero() => {
+                return fail(given.span(), "`on` and `off` must be longer than 0");
+            }
+            Some(given) => {
+                let OnOffSpec { on, off, random } = *given.get_ref();
+                Some(OnOff {
+                    on: on.0,
+                    off: off.0,
+                    random,
+                })
+            }
+            None => None,
+        };
+        Ok(Some(Pattern {
+            rate: rate.get_ref().bytes(),
+            poisson: file.poisson,
+            on_off,
+        }))
     }
 
     fn known_node(&self, name: &Spanned<String>) -> Result<usize, Fault> {

@@ -70,10 +70,12 @@ pub struct FlowSetup {
     pub from: usize,
     /// Index of the receiver's node.
     pub to: usize,
-    /// The sender's control law.
-    pub algorithm: Algorithm,
+    /// The sender's control law. `None`: `udp`, packets without a connection.
+    pub algorithm: Option<Algorithm>,
     /// Application bytes to move. `None`: as many as go until `stop`, or the end.
     pub bytes: Option<u64>,
+    /// When its application has something to send. `None`: always.
+    pub source: Option<Pattern>,
     /// When it connects.
     pub start: Duration,
     /// When it stops, whatever is left.
@@ -82,6 +84,37 @@ pub struct FlowSetup {
     pub receive_window: Option<u64>,
     /// Indices of the links from sender to receiver, and back.
     pub path: [Vec<usize>; 2],
+}
+
+impl FlowSetup {
+    /// The law's name with its options, or `udp`.
+    #[must_use]
+    pub fn algorithm_name(&self) -> String {
+        let law = self.algorithm.as_ref();
+        law.map_or_else(|| "udp".to_owned(), ToString::to_string)
+    }
+}
+
+/// When an application has something to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// Bytes per second while it is on: IP bytes for `udp`, application bytes otherwise.
+    pub rate: u64,
+    /// Gaps between packets are exponential with the mean that the rate asks for, instead of all the same.
+    pub poisson: bool,
+    /// Times on and off by turns, beginning with on.
+    pub on_off: Option<OnOff>,
+}
+
+/// Times on and off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnOff {
+    /// How long, or how long in the mean, it is on.
+    pub on: Duration,
+    /// The same for off.
+    pub off: Duration,
+    /// Both are exponential with these means.
+    pub random: bool,
 }
 
 impl Scenario {

@@ -71,6 +71,20 @@ pub(super) struct FileFlow {
     pub(super) start: Option<Spanned<Starts>>,
     pub(super) stop: Option<Spanned<Span>>,
     pub(super) receive_window: Option<Spanned<ByteCount>>,
+    pub(super) rate: Option<Spanned<RateValue>>,
+    #[serde(default)]
+    pub(super) poisson: bool,
+    pub(super) on_off: Option<Spanned<OnOffSpec>>,
+}
+
+/// `on_off = { on = "1s", off = "2s", random = true }`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OnOffSpec {
+    pub(super) on: Span,
+    pub(super) off: Span,
+    #[serde(default)]
+    pub(super) random: bool,
 }
 
 /// `start = "5s"`, or one for each flow of `count`.

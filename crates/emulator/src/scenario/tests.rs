@@ -154,6 +154,30 @@ fn impossible_demands() {
 }
 
 #[test]
+fn sources_that_cannot_be() {
+    let with = |line: &'static str| format!("algorithm = \"vcp\"\n{line}");
+    fails(
+        "algorithm = \"vcp\"",
+        "algorithm = \"udp\"",
+        &["udp", "bytes"],
+    );
+    fails("algorithm = \"vcp\"", &with("poisson = true"), &["`rate`"]);
+    let on_off = with("on_off = { on = \"1s\", off = \"1s\" }");
+    fails("algorithm = \"vcp\"", &on_off, &["`on_off` needs a `rate`"]);
+    let on_off = with("rate = \"1Mbit\"\non_off = { on = \"1s\", off = \"0s\" }");
+    fails("algorithm = \"vcp\"", &on_off, &["longer than 0"]);
+    fails(
+        "algorithm = \"vcp\"",
+        &with("rate = \"1bit\""),
+        &["at least 8bit"],
+    );
+    let silent = GOOD
+        .replace("bytes = 5_000_000\n", "")
+        .replace("algorithm = \"vcp\"", "algorithm = \"udp\"");
+    assert!(parse(&silent).unwrap_err().contains("needs a `rate`"));
+}
+
+#[test]
 fn an_unlimited_flow_over_an_unlimited_path_is_refused() {
     let text = |link: &str, flow: &str| {
         format!(
@@ -199,7 +223,7 @@ fn keys_are_changed_one_by_one() {
         .unwrap();
     scenario.set("flow.ftp.bytes", "100").unwrap();
     assert_eq!(scenario.duration, Duration::from_secs(300));
-    assert_eq!(scenario.flows[0].algorithm.to_string(), "cubic[iw=4]");
+    assert_eq!(scenario.flows[0].algorithm_name(), "cubic[iw=4]");
     assert_eq!(scenario.flows[2].bytes, Some(100));
     assert_eq!(scenario.links[1].spec.delay.0, Duration::from_millis(10));
     assert_eq!(scenario.links[2].spec.limit(None), Limit::Packets(100));

@@ -4,7 +4,7 @@ use pathmark_cc::{Duration, Instant};
 
 use super::link::{JitterSpec, LimitSpec, LinkSpec, LossSpec, QueueKind, QueueSpec};
 use crate::core::impair::{GilbertElliott, Jitter, Loss, Random, WireConfig};
-use crate::core::queue::{BadRed, DropTail, Limit, Queue, Red, RedConfig};
+use crate::core::queue::{BadRed, CoDel, CoDelConfig, DropTail, Limit, Queue, Red, RedConfig};
 use crate::core::{Change, Link, LinkConfig, Port, Schedule, Separation, Shaper};
 
 /// Round-trip time that a queue without limit is sized for, if nobody says otherwise.
@@ -122,8 +122,17 @@ fn build_queue<P: Send + 'static>(
     rate: Option<u64>,
     context: &LinkContext<'_>,
 ) -> Result<Box<dyn Queue<P>>, BadRed> {
-    if spec.kind == QueueKind::DropTail {
-        return Ok(Box::new(DropTail::new(limit)));
+    match spec.kind {
+        QueueKind::DropTail => return Ok(Box::new(DropTail::new(limit))),
+        QueueKind::CoDel => {
+            let usual = CoDelConfig::new(limit);
+            return Ok(Box::new(CoDel::new(CoDelConfig {
+                target: spec.target.map_or(usual.target, |target| target.0),
+                interval: spec.interval.map_or(usual.interval, |interval| interval.0),
+                limit,
+            })));
+        }
+        QueueKind::Red => {}
     }
     let q32 = |chance: Option<super::Chance>, default: u32| {
         chance.map_or(default, |chance| {

@@ -202,8 +202,16 @@ fn check_queue(
         }
         _ => {}
     }
+    match (queue.kind, queue.codel_key()) {
+        (QueueKind::DropTail | QueueKind::Red, Some(key)) => {
+            return fail(&format!("`{key}` belongs to kind = \"codel\""));
+        }
+        _ => {}
+    }
     match (queue.kind, queue.red_key()) {
-        (QueueKind::DropTail, Some(key)) => fail(&format!("`{key}` belongs to kind = \"red\"")),
+        (QueueKind::DropTail | QueueKind::CoDel, Some(key)) => {
+            fail(&format!("`{key}` belongs to kind = \"red\""))
+        }
         (QueueKind::Red, _) if queue.min.unwrap_or(5) >= queue.max.unwrap_or(15) => {
             fail("RED needs min below max")
         }

@@ -44,6 +44,8 @@ pub enum QueueKind {
     DropTail,
     /// Random Early Detection.
     Red,
+    /// Controlled delay (RFC 8289).
+    CoDel,
 }
 
 /// A limit: `1bdp`, `100p` or bytes.
@@ -118,6 +120,10 @@ pub struct QueueSpec {
     pub bytes: Option<bool>,
     /// RED: mean packet in bytes.
     pub mean_packet: Option<u32>,
+    /// CoDel: a wait that is fine for as long as it likes.
+    pub target: Option<Span>,
+    /// CoDel: how long waits may stay above it.
+    pub interval: Option<Span>,
 }
 
 impl QueueSpec {
@@ -134,6 +140,15 @@ impl QueueSpec {
         ]
         .into_iter()
         .find_map(|(name, given)| given.then_some(name))
+    }
+
+    /// The first key that only CoDel knows.
+    pub(super) fn codel_key(&self) -> Option<&'static str> {
+        match (self.target, self.interval) {
+            (Some(_), _) => Some("target"),
+            (None, Some(_)) => Some("interval"),
+            (None, None) => None,
+        }
     }
 }
 

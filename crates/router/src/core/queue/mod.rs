@@ -1,5 +1,6 @@
 //! Queue disciplines: what a port does with packets that wait.
 
+mod codel;
 mod droptail;
 mod red;
 #[cfg(test)]
@@ -7,6 +8,7 @@ mod red_tests;
 
 use pathmark_cc::{Arrival, Instant};
 
+pub use codel::{CoDel, CoDelConfig};
 pub use droptail::DropTail;
 pub use red::{BadRed, Red, RedConfig};
 

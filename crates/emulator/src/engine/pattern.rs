@@ -1,0 +1,128 @@
+//! When applications have something to send: at a rate, at random, on and off.
+
+use pathmark_cc::{Duration, Instant};
+use pathmark_router::core::impair::Random;
+
+use crate::scenario::{OnOff, Pattern};
+
+/// The moments at which a packet's worth of bytes is there, one after the other.
+#[derive(Debug)]
+pub(super) struct Ticks {
+    pattern: Pattern,
+    /// Bytes per tick.
+    unit: u64,
+    next: Instant,
+    /// When the time on ends.
+    off_at: Option<Instant>,
+    random: Random,
+}
+
+impl Ticks {
+    /// The pattern in ticks of `unit` bytes, from `start` on.
+    pub(super) fn new(pattern: Pattern, unit: u16, start: Instant, random: Random) -> Self {
+        let mut ticks = Self {
+            pattern,
+            unit: u64::from(unit.max(1)),
+            next: start,
+            off_at: None,
+            random,
+        };
+        if let Some(OnOff { on, random, .. }) = pattern.on_off {
+            ticks.off_at = Some(start + ticks.span(on, random));
+        }
+        ticks
+    }
+
+    /// When bytes are there next.
+    pub(super) fn deadline(&self) -> Instant {
+        self.next
+    }
+
+    /// Bytes that have come by `now` since the last call.
+    pub(super) fn take(&mut self, now: Instant) -> u64 {
+        let mut bytes = 0u64;
+        while self.next <= now {
+            bytes = bytes.saturating_add(self.unit);
+            self.advance();
+        }
+        bytes
+    }
+
+    fn advance(&mut self) {
+        let nanos = self.unit * 1_000_000_000 / self.pattern.rate.max(1);
+        let gap = self.span(Duration::from_nanos(nanos), self.pattern.poisson);
+        self.next += gap;
+        if let (Some(OnOff { on, off, random }), Some(off_at)) = (self.pattern.on_off, self.off_at)
+            && self.next >= off_at
+        {
+            self.next = off_at + self.span(off, random);
+            self.off_at = Some(self.next + self.span(on, random));
+        }
+    }
+
+    /// `mean`, or exponential with that mean; never 0, so that time goes on.
+    fn span(&mut self, mean: Duration, random: bool) -> Duration {
+        let least = Duration::from_nanos(1);
+        if !random {
+            return mean.max(least);
+        }
+        // Uniform over (0, 1]; libm agrees with itself on every machine.
+        let uniform = (f64::from(self.random.next_u32()) + 1.0) / 4_294_967_296.0;
+        mean.mul_f64(-libm::log(uniform)).max(least)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticks(poisson: bool, on_off: Option<OnOff>) -> Ticks {
+        let pattern = Pattern {
+            rate: 125_000,
+            poisson,
+            on_off,
+        };
+        Ticks::new(pattern, 1250, Instant::ZERO, Random::new(1, "test"))
+    }
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_rate_comes_a_packet_at_a_time() {
+        let mut ticks = ticks(false, None);
+        assert_eq!(ticks.take(at(0)), 1250);
+        assert_eq!(ticks.deadline(), at(10));
+        assert_eq!(ticks.take(at(9)), 0);
+        assert_eq!(ticks.take(at(1000)), 125_000);
+    }
+
+    #[test]
+    fn times_on_and_off() {
+        let on_off = OnOff {
+            on: Duration::from_millis(100),
+            off: Duration::from_millis(300),
+            random: false,
+        };
+        let mut ticks = ticks(false, Some(on_off));
+        assert_eq!(ticks.take(at(399)), 12_500);
+        assert_eq!(ticks.deadline(), at(400));
+        assert_eq!(ticks.take(at(3999)), 9 * 12_500);
+    }
+
+    /// Poisson arrivals: the count over a time has the mean that the rate asks for and a variance equal to it.
+    #[test]
+    fn poisson_counts() {
+        let mut ticks = ticks(true, None);
+        let counts: Vec<f64> = (1..=20_000)
+            .map(|second| (ticks.take(at(second * 100)) / 1250) as f64)
+            .collect();
+        let n = counts.len() as f64;
+        let mean = counts.iter().sum::<f64>() / n;
+        let variance = counts.iter().map(|c| (c - mean).powi(2)).sum::<f64>() / n;
+        // Standard errors: 0.022 of the mean, about 0.1 of the variance.
+        assert!((mean - 10.0).abs() < 0.1, "{mean}");
+        assert!((variance - 10.0).abs() < 0.5, "{variance}");
+    }
+}

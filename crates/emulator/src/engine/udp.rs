@@ -1,0 +1,82 @@
+//! Packets without a connection: they are sent when their time has come, whatever becomes of them.
+
+use std::net::SocketAddr;
+
+use pathmark_cc::Instant;
+use pathmark_transport::Ecn;
+use pathmark_transport::connection::Transmit;
+
+use super::pattern::Ticks;
+
+/// Sends packets of one size.
+#[derive(Debug)]
+pub(super) struct Emitter {
+    ticks: Ticks,
+    /// UDP payload of each packet.
+    payload: u16,
+    stop: Option<Instant>,
+    due: u64,
+    sent: u64,
+    over: bool,
+}
+
+impl Emitter {
+    pub(super) fn new(ticks: Ticks, payload: u16, stop: Option<Instant>) -> Self {
+        Self {
+            ticks,
+            payload,
+            stop,
+            due: 0,
+            sent: 0,
+            over: false,
+        }
+    }
+
+    /// When [`on_time`](Self::on_time) is to be called.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        (!self.over).then(|| self.ticks.deadline())
+    }
+
+    /// Makes packets that are due.
+    pub(super) fn on_time(&mut self, now: Instant) {
+        if self.stop.is_some_and(|stop| stop <= now) {
+            self.over = true;
+        } else if self.ticks.take(now) > 0 {
+            // A tick is a packet, and the agenda comes by at each.
+            self.due += 1;
+        }
+    }
+
+    /// Packets to send now: zeros, which no router takes for a shim.
+    pub(super) fn poll_transmit(
+        &mut self,
+        remote: SocketAddr,
+        buffer: &mut [u8],
+        batch: usize,
+    ) -> Option<Transmit> {
+        let segment = usize::from(self.payload).max(1);
+        let count = usize::try_from(self.due)
+            .unwrap_or(batch)
+            .min(batch)
+            .min(buffer.len() / segment);
+        if count == 0 {
+            return None;
+        }
+        self.due -= count as u64;
+        self.sent += count as u64;
+        let len = count * segment;
+        buffer.get_mut(..len)?.fill(0);
+        Some(Transmit {
+            remote,
+            local: None,
+            ecn: Ecn::NotEct,
+            len,
+            segment_size: segment,
+        })
+    }
+
+    /// Packets sent so far.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+}
