@@ -1,4 +1,4 @@
-//! A connection as an application sees it, and the task that drives it.
+//! A connection as an application sees it.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -11,23 +11,19 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 
-use super::clock::{self, Timer};
+use super::clock;
 use super::endpoint::EndpointShared;
-use super::socket::{Outgoing, SocketBuffers};
+use super::socket::SocketBuffers;
 use super::streams::{RecvStream, SendStream};
 use crate::Instant;
 use crate::config::ControllerFactory;
-use crate::connection::{
-    self as core, ConnectionError, Event, PathReport, Received, Stats, Transmit,
-};
+use crate::connection::{self as core, ConnectionError, Event, PathReport, Received, Stats};
 use crate::crypto::HandshakeData;
 use crate::endpoint::ConnectionHandle;
 use crate::streams::{Dir, OpenError, StreamEvent, StreamId};
 
 /// Bytes of one send batch: what UDP carries in one system call with segmentation offload.
 pub(super) const BATCH_BYTES: usize = 64 * 1024;
-/// Batches that one turn of the task sends before other tasks get their turn.
-const BATCHES_PER_TURN: usize = 16;
 
 /// A connection. Cheap to clone; the last clone dropped closes it with code 0.
 pub struct Connection {
@@ -42,10 +38,10 @@ pub struct Connecting {
 
 pub(super) struct Shared {
     state: Mutex<State>,
-    endpoint: Arc<EndpointShared>,
-    handle: ConnectionHandle,
+    pub(super) endpoint: Arc<EndpointShared>,
+    pub(super) handle: ConnectionHandle,
     /// Client: what the server was called.
-    server_name: Option<String>,
+    pub(super) server_name: Option<String>,
     /// Clones of [`Connection`]; streams keep the state but not the connection alive.
     users: AtomicUsize,
 }
@@ -56,7 +52,7 @@ pub(super) struct State {
     pub(super) senders: FxHashMap<StreamId, Sender>,
     pub(super) readers: FxHashMap<StreamId, Waker>,
     lost: Option<ConnectionError>,
-    driver: Option<Waker>,
+    pub(super) driver: Option<Waker>,
     /// Waiting for the handshake, its confirmation or the end.
     progress: Vec<Waker>,
     /// Waiting for the peer to open a stream: bidirectional, unidirectional.
@@ -160,7 +156,7 @@ impl State {
         self.readers.insert(id, cx.waker().clone());
     }
 
-    fn on_event(&mut self, event: Event) {
+    pub(super) fn on_event(&mut self, event: Event) {
         match event {
             Event::Stream(event) => self.on_stream_event(event),
             Event::Connected | Event::Confirmed | Event::HandshakeDataReady => {
@@ -489,111 +485,6 @@ impl Future for Connecting {
         match self.connection.take() {
             Some(connection) => Poll::Ready(Ok(connection)),
             None => Poll::Pending,
-        }
-    }
-}
-
-/// The task that sends what a connection has to send, keeps its deadlines and passes its events on. It ends when the
-/// connection is over and its peer has been given time to hear of it.
-pub(super) struct ConnectionTask {
-    shared: Arc<Shared>,
-    timer: Timer,
-    /// A batch that the kernel had no room for yet.
-    unsent: Option<(Box<[u8]>, Transmit)>,
-}
-
-impl ConnectionTask {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self {
-            shared,
-            timer: Timer::default(),
-            unsent: None,
-        }
-    }
-
-    /// Sends batches until there is nothing to send (true), or the kernel or fairness to other tasks says stop.
-    fn send(&mut self, cx: &mut Context<'_>) -> bool {
-        let endpoint = Arc::clone(&self.shared.endpoint);
-        let mut pending = self.unsent.take();
-        for _ in 0..BATCHES_PER_TURN {
-            let (buffer, transmit) = match pending.take() {
-                Some(pending) => pending,
-                None => {
-                    let mut buffer = endpoint.take_buffer();
-                    let segments = endpoint.socket().max_segments();
-                    let now = clock::now();
-                    let transmit =
-                        self.shared
-                            .lock()
-                            .core
-                            .poll_transmit(now, &mut buffer, segments);
-                    match transmit {
-                        Some(transmit) => (buffer, transmit),
-                        None => {
-                            endpoint.give_buffer(buffer);
-                            return true;
-                        }
-                    }
-                }
-            };
-            let outgoing = Outgoing {
-                to: transmit.remote,
-                from: transmit.local,
-                ecn: transmit.ecn,
-                bytes: buffer.get(..transmit.len).unwrap_or(&[]),
-                segment: transmit.segment_size,
-            };
-            if endpoint.socket().send(&outgoing) {
-                endpoint.give_buffer(buffer);
-                continue;
-            }
-            pending = Some((buffer, transmit));
-            match endpoint.socket().poll_writable(cx) {
-                // Room was made in the meantime.
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(_)) | Poll::Pending => {
-                    self.unsent = pending;
-                    return false;
-                }
-            }
-        }
-        self.unsent = pending;
-        cx.waker().wake_by_ref();
-        false
-    }
-}
-
-impl Future for ConnectionTask {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = &mut *self;
-        // Whoever changes the connection from here on wakes this task again.
-        this.shared.lock().driver = Some(cx.waker().clone());
-        loop {
-            let sent_all = this.send(cx);
-            let now = clock::now();
-            let shared = Arc::clone(&this.shared);
-            let mut state = shared.lock();
-            while let Some(event) = state.core.poll_event() {
-                match (event, &shared.server_name) {
-                    (Event::NewToken(token), Some(name)) => shared.endpoint.remember(name, token),
-                    (event, _) => state.on_event(event),
-                }
-            }
-            if !shared.endpoint.update(now, shared.handle, &mut state.core) {
-                return Poll::Ready(());
-            }
-            if !sent_all {
-                // More is to be sent, and this task is woken for it; timers are looked at then.
-                return Poll::Pending;
-            }
-            let deadline = state.core.deadline();
-            drop(state);
-            if this.timer.poll(cx, now, deadline).is_pending() {
-                return Poll::Pending;
-            }
-            shared.lock().core.handle_timeout(clock::now());
         }
     }
 }

@@ -1,105 +1,37 @@
-//! An endpoint as an application sees it, and the task that receives for all its connections.
+//! An endpoint as an application sees it, and what its tasks share.
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 use rand::Rng as _;
 use rustc_hash::FxHashMap;
 
 use super::clock;
-use super::connection::{BATCH_BYTES, Connecting, Connection, ConnectionTask, Shared};
-use super::socket::{Outgoing, ReceiveBatch, Socket, SocketBuffers};
-use crate::config::TransportConfig;
-use crate::connection::{self as core_connection, ConnectionError, Received};
+use super::config::{ClientConfig, ServerConfig};
+use super::connection::{BATCH_BYTES, Connecting, Connection, Shared};
+use super::incoming::Accept;
+use super::receive::ReceiveTask;
+use super::socket::{Outgoing, Socket, SocketBuffers};
+use super::task::ConnectionTask;
+use crate::connection::{self as core_connection, Received};
 use crate::crypto::tls::EndpointSecret;
-use crate::crypto::{ClientCrypto, Random, ServerCrypto, SharedEndpointKey};
+use crate::crypto::{Random, SharedEndpointKey};
 use crate::endpoint::{
-    self as core, AcceptError, ConnectionHandle, DatagramEvent, EndpointConfig, EndpointStats,
-    RetryPolicy,
+    self as core, ConnectionHandle, DatagramEvent, EndpointConfig, EndpointStats,
 };
 use crate::{Ecn, Instant};
 
-/// Receive batches that one turn of the task handles before other tasks get their turn.
-const BATCHES_PER_TURN: usize = 8;
 /// Send buffers kept for the next batch; beyond them they are freed.
 const SPARE_BUFFERS: usize = 4;
 /// Servers whose address-validation token is remembered.
 const REMEMBERED_SERVERS: usize = 64;
-
-/// A server's configuration.
-#[derive(Clone, Debug)]
-pub struct ServerConfig {
-    crypto: Arc<dyn ServerCrypto>,
-    transport: Arc<TransportConfig>,
-    key: Option<SharedEndpointKey>,
-    retry: Option<RetryPolicy>,
-    max_half_open: Option<usize>,
-    max_connections: Option<usize>,
-}
-
-impl ServerConfig {
-    /// Accepts connections with this certificate and these transport settings.
-    #[must_use]
-    pub fn new(crypto: Arc<dyn ServerCrypto>, transport: Arc<TransportConfig>) -> Self {
-        Self {
-            crypto,
-            transport,
-            key: None,
-            retry: None,
-            max_half_open: None,
-            max_connections: None,
-        }
-    }
-
-    /// The key of tokens and stateless resets (an [`EndpointSecret`] from 32 bytes that are kept secret). With the
-    /// same key a server that was started again resets connections of its earlier life at once, where clients
-    /// would otherwise wait for their idle timeout, and believes that life's tokens. By default a random one.
-    pub fn key(&mut self, key: SharedEndpointKey) -> &mut Self {
-        self.key = Some(key);
-        self
-    }
-
-    /// When clients must prove their address first. By default while half-open handshakes pile up.
-    pub fn retry(&mut self, policy: RetryPolicy) -> &mut Self {
-        self.retry = Some(policy);
-        self
-    }
-
-    /// Half-open handshakes at a time; beyond them new clients are not heard.
-    pub fn max_half_open(&mut self, handshakes: usize) -> &mut Self {
-        self.max_half_open = Some(handshakes);
-        self
-    }
-
-    /// Connections at a time.
-    pub fn max_connections(&mut self, connections: usize) -> &mut Self {
-        self.max_connections = Some(connections);
-        self
-    }
-}
-
-/// A client's configuration.
-#[derive(Clone, Debug)]
-pub struct ClientConfig {
-    crypto: Arc<dyn ClientCrypto>,
-    transport: Arc<TransportConfig>,
-}
-
-impl ClientConfig {
-    /// Connects with this trust and these transport settings.
-    #[must_use]
-    pub fn new(crypto: Arc<dyn ClientCrypto>, transport: Arc<TransportConfig>) -> Self {
-        Self { crypto, transport }
-    }
-}
 
 /// A connection could not be begun.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -122,44 +54,29 @@ pub enum ConnectError {
 ///
 /// When the last clone is dropped, no further connection is accepted; those there are go on.
 pub struct Endpoint {
-    shared: Arc<EndpointShared>,
-}
-
-/// A client that asks for a connection. Dropped, it is refused.
-#[derive(Debug)]
-pub struct Incoming {
-    /// `None` once decided.
-    inner: Option<core::Incoming>,
-    shared: Arc<EndpointShared>,
-}
-
-/// Waits for the next [`Incoming`]; `None` once the endpoint is closed.
-#[derive(Debug)]
-#[must_use = "futures do nothing unless awaited"]
-pub struct Accept<'a> {
-    endpoint: &'a Endpoint,
+    pub(super) shared: Arc<EndpointShared>,
 }
 
 pub(super) struct EndpointShared {
-    socket: Socket,
-    state: Mutex<EndpointState>,
-    spare: Mutex<Vec<Box<[u8]>>>,
-    users: AtomicUsize,
+    pub(super) socket: Socket,
+    pub(super) state: Mutex<EndpointState>,
+    pub(super) spare: Mutex<Vec<Box<[u8]>>>,
+    pub(super) users: AtomicUsize,
 }
 
-struct EndpointState {
-    core: core::Endpoint,
+pub(super) struct EndpointState {
+    pub(super) core: core::Endpoint,
     /// By handle.
-    connections: Vec<Option<Arc<Shared>>>,
-    alive: usize,
-    incoming: VecDeque<core::Incoming>,
-    accepting: Vec<Waker>,
-    idle: Vec<Waker>,
-    task: Option<Waker>,
-    closed: bool,
+    pub(super) connections: Vec<Option<Arc<Shared>>>,
+    pub(super) alive: usize,
+    pub(super) incoming: VecDeque<core::Incoming>,
+    pub(super) accepting: Vec<Waker>,
+    pub(super) idle: Vec<Waker>,
+    pub(super) task: Option<Waker>,
+    pub(super) closed: bool,
     /// By server name.
-    tokens: FxHashMap<String, Bytes>,
-    answer: Vec<u8>,
+    pub(super) tokens: FxHashMap<String, Bytes>,
+    pub(super) answer: Vec<u8>,
 }
 
 impl Endpoint {
@@ -362,94 +279,8 @@ impl fmt::Debug for EndpointShared {
     }
 }
 
-impl Future for Accept<'_> {
-    type Output = Option<Incoming>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let shared = &self.endpoint.shared;
-        let mut state = shared.lock();
-        if let Some(incoming) = state.incoming.pop_front() {
-            return Poll::Ready(Some(Incoming {
-                inner: Some(incoming),
-                shared: Arc::clone(shared),
-            }));
-        }
-        if state.closed {
-            return Poll::Ready(None);
-        }
-        state.accepting.push(cx.waker().clone());
-        Poll::Pending
-    }
-}
-
-impl Incoming {
-    /// Where the client is, by its packet.
-    #[must_use]
-    pub fn remote_address(&self) -> Option<SocketAddr> {
-        self.inner.as_ref().map(core::Incoming::remote_address)
-    }
-
-    /// True if the client has proved that it is there, by a token.
-    #[must_use]
-    pub fn is_validated(&self) -> bool {
-        self.inner
-            .as_ref()
-            .is_some_and(core::Incoming::is_validated)
-    }
-
-    /// Goes on with the handshake.
-    ///
-    /// # Errors
-    /// [`AcceptError`], above all if this came too late.
-    pub fn accept(mut self) -> Result<Connecting, AcceptError> {
-        let incoming = self.inner.take().ok_or(AcceptError::Expired)?;
-        let mut state = self.shared.lock();
-        let (handle, connection) = state.core.accept(clock::now(), incoming)?;
-        Ok(self.shared.begin(state, handle, connection, None))
-    }
-
-    /// Tells the client that it is not wanted.
-    pub fn refuse(self) {
-        drop(self);
-    }
-
-    /// Has the client prove its address first; it then comes in again.
-    pub fn retry(mut self) {
-        self.answer(core::Endpoint::retry);
-    }
-
-    /// Forgets the client without a word.
-    pub fn ignore(mut self) {
-        if let Some(incoming) = self.inner.take() {
-            self.shared.lock().core.ignore(incoming);
-        }
-    }
-
-    fn answer(
-        &mut self,
-        decide: impl FnOnce(&mut core::Endpoint, Instant, core::Incoming, &mut Vec<u8>) -> DatagramEvent,
-    ) {
-        let Some(incoming) = self.inner.take() else {
-            return;
-        };
-        let (to, from) = (incoming.remote_address(), incoming.local_address());
-        let mut state = self.shared.lock();
-        let state = &mut *state;
-        let event = decide(&mut state.core, clock::now(), incoming, &mut state.answer);
-        if matches!(event, DatagramEvent::Respond) {
-            self.shared.respond(to, from, &state.answer);
-        }
-    }
-}
-
-impl Drop for Incoming {
-    fn drop(&mut self) {
-        self.answer(core::Endpoint::refuse);
-    }
-}
-
 impl EndpointState {
-    fn stop_accepting(&mut self) {
+    pub(super) fn stop_accepting(&mut self) {
         self.closed = true;
         self.core.set_server(None);
         for incoming in self.incoming.drain(..) {
@@ -466,7 +297,7 @@ impl EndpointState {
 }
 
 impl EndpointShared {
-    fn lock(&self) -> MutexGuard<'_, EndpointState> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, EndpointState> {
         // A panic elsewhere does not make the endpoint's own state any worse.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -498,7 +329,7 @@ impl EndpointShared {
     }
 
     /// Starts the task of a new connection.
-    fn begin(
+    pub(super) fn begin(
         self: &Arc<Self>,
         mut state: MutexGuard<'_, EndpointState>,
         handle: ConnectionHandle,
@@ -559,7 +390,7 @@ impl EndpointShared {
         }
     }
 
-    fn respond(&self, to: SocketAddr, from: Option<IpAddr>, bytes: &[u8]) {
+    pub(super) fn respond(&self, to: SocketAddr, from: Option<IpAddr>, bytes: &[u8]) {
         // If the kernel has no room, the answer is lost like any datagram; strangers ask again.
         self.socket.send(&Outgoing {
             to,
@@ -571,7 +402,12 @@ impl EndpointShared {
     }
 
     /// Finds the connection of a datagram; strangers are answered here.
-    fn sort(&self, now: Instant, received: &Received, bytes: &[u8]) -> Option<Arc<Shared>> {
+    pub(super) fn sort(
+        &self,
+        now: Instant,
+        received: &Received,
+        bytes: &[u8],
+    ) -> Option<Arc<Shared>> {
         let mut state = self.lock();
         let state = &mut *state;
         match state.core.handle(now, received, bytes, &mut state.answer) {
@@ -587,84 +423,5 @@ impl EndpointShared {
             }
             DatagramEvent::Nothing => None,
         }
-    }
-}
-
-/// The task that receives for all connections of an endpoint. It ends when nobody can use it any more.
-struct ReceiveTask {
-    shared: Arc<EndpointShared>,
-    batch: ReceiveBatch,
-    /// Connections that a batch was for.
-    touched: Vec<Arc<Shared>>,
-}
-
-impl ReceiveTask {
-    fn new(shared: Arc<EndpointShared>) -> Self {
-        Self {
-            shared,
-            batch: ReceiveBatch::new(),
-            touched: Vec::new(),
-        }
-    }
-
-    fn handle_batch(&mut self) {
-        let now = clock::now();
-        let Self {
-            shared,
-            batch,
-            touched,
-        } = self;
-        for datagram in batch.datagrams() {
-            let received = Received {
-                remote: datagram.from,
-                local: datagram.to,
-                ecn: datagram.ecn,
-                ttl: None,
-            };
-            let Some(connection) = shared.sort(now, &received, datagram.bytes) else {
-                continue;
-            };
-            connection.receive(now, &received, datagram.bytes);
-            if !touched.iter().any(|other| Arc::ptr_eq(other, &connection)) {
-                touched.push(connection);
-            }
-        }
-        for connection in touched.drain(..) {
-            connection.received_all();
-        }
-    }
-}
-
-impl Future for ReceiveTask {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = &mut *self;
-        {
-            let mut state = this.shared.lock();
-            if state.alive == 0 && this.shared.users.load(Ordering::Acquire) == 0 {
-                return Poll::Ready(());
-            }
-            state.task = Some(cx.waker().clone());
-        }
-        for _ in 0..BATCHES_PER_TURN {
-            match this.shared.socket.poll_receive(cx, &mut this.batch) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(())) => this.handle_batch(),
-                Poll::Ready(Err(error)) => {
-                    tracing::error!(%error, "the socket fails; the endpoint ends");
-                    let mut state = this.shared.lock();
-                    state.stop_accepting();
-                    let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
-                    drop(state);
-                    for connection in connections {
-                        connection.fail(&ConnectionError::TimedOut);
-                    }
-                    return Poll::Ready(());
-                }
-            }
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
     }
 }

@@ -10,12 +10,18 @@
 //! [`Connection::path_report`], [`Connection::set_controller`], [`Connection::socket_buffers`].
 
 mod clock;
+mod config;
 mod connection;
 mod endpoint;
+mod incoming;
+mod receive;
 mod socket;
 mod streams;
+mod task;
 
+pub use config::{ClientConfig, ServerConfig};
 pub use connection::{Connecting, Connection};
-pub use endpoint::{Accept, ClientConfig, ConnectError, Endpoint, Incoming, ServerConfig};
+pub use endpoint::{ConnectError, Endpoint};
+pub use incoming::{Accept, Incoming};
 pub use socket::SocketBuffers;
 pub use streams::{ReadError, ReadToEndError, RecvStream, SendStream, WriteError};

@@ -1,0 +1,114 @@
+//! Clients that ask for a connection.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::clock;
+use super::connection::Connecting;
+use super::endpoint::{Endpoint, EndpointShared};
+use crate::Instant;
+use crate::endpoint::{self as core, AcceptError, DatagramEvent};
+
+/// A client that asks for a connection. Dropped, it is refused.
+#[derive(Debug)]
+pub struct Incoming {
+    /// `None` once decided.
+    inner: Option<core::Incoming>,
+    shared: Arc<EndpointShared>,
+}
+
+/// Waits for the next [`Incoming`]; `None` once the endpoint is closed.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct Accept<'a> {
+    pub(super) endpoint: &'a Endpoint,
+}
+
+impl Future for Accept<'_> {
+    type Output = Option<Incoming>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let shared = &self.endpoint.shared;
+        let mut state = shared.lock();
+        if let Some(incoming) = state.incoming.pop_front() {
+            return Poll::Ready(Some(Incoming {
+                inner: Some(incoming),
+                shared: Arc::clone(shared),
+            }));
+        }
+        if state.closed {
+            return Poll::Ready(None);
+        }
+        state.accepting.push(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Incoming {
+    /// Where the client is, by its packet.
+    #[must_use]
+    pub fn remote_address(&self) -> Option<SocketAddr> {
+        self.inner.as_ref().map(core::Incoming::remote_address)
+    }
+
+    /// True if the client has proved that it is there, by a token.
+    #[must_use]
+    pub fn is_validated(&self) -> bool {
+        self.inner
+            .as_ref()
+            .is_some_and(core::Incoming::is_validated)
+    }
+
+    /// Goes on with the handshake.
+    ///
+    /// # Errors
+    /// [`AcceptError`], above all if this came too late.
+    pub fn accept(mut self) -> Result<Connecting, AcceptError> {
+        let incoming = self.inner.take().ok_or(AcceptError::Expired)?;
+        let mut state = self.shared.lock();
+        let (handle, connection) = state.core.accept(clock::now(), incoming)?;
+        Ok(self.shared.begin(state, handle, connection, None))
+    }
+
+    /// Tells the client that it is not wanted.
+    pub fn refuse(self) {
+        drop(self);
+    }
+
+    /// Has the client prove its address first; it then comes in again.
+    pub fn retry(mut self) {
+        self.answer(core::Endpoint::retry);
+    }
+
+    /// Forgets the client without a word.
+    pub fn ignore(mut self) {
+        if let Some(incoming) = self.inner.take() {
+            self.shared.lock().core.ignore(incoming);
+        }
+    }
+
+    fn answer(
+        &mut self,
+        decide: impl FnOnce(&mut core::Endpoint, Instant, core::Incoming, &mut Vec<u8>) -> DatagramEvent,
+    ) {
+        let Some(incoming) = self.inner.take() else {
+            return;
+        };
+        let (to, from) = (incoming.remote_address(), incoming.local_address());
+        let mut state = self.shared.lock();
+        let state = &mut *state;
+        let event = decide(&mut state.core, clock::now(), incoming, &mut state.answer);
+        if matches!(event, DatagramEvent::Respond) {
+            self.shared.respond(to, from, &state.answer);
+        }
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.answer(core::Endpoint::refuse);
+    }
+}

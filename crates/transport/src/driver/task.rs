@@ -1,0 +1,119 @@
+//! The task that drives a connection: sends, keeps deadlines, passes events on.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::clock::{self, Timer};
+use super::connection::Shared;
+use super::socket::Outgoing;
+use crate::connection::{Event, Transmit};
+
+/// Batches that one turn of the task sends before other tasks get their turn.
+const BATCHES_PER_TURN: usize = 16;
+
+/// The task that sends what a connection has to send, keeps its deadlines and passes its events on. It ends when the
+/// connection is over and its peer has been given time to hear of it.
+pub(super) struct ConnectionTask {
+    shared: Arc<Shared>,
+    timer: Timer,
+    /// A batch that the kernel had no room for yet.
+    unsent: Option<(Box<[u8]>, Transmit)>,
+}
+
+impl ConnectionTask {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            timer: Timer::default(),
+            unsent: None,
+        }
+    }
+
+    /// Sends batches until there is nothing to send (true), or the kernel or fairness to other tasks says stop.
+    fn send(&mut self, cx: &mut Context<'_>) -> bool {
+        let endpoint = Arc::clone(&self.shared.endpoint);
+        let mut pending = self.unsent.take();
+        for _ in 0..BATCHES_PER_TURN {
+            let (buffer, transmit) = match pending.take() {
+                Some(pending) => pending,
+                None => {
+                    let mut buffer = endpoint.take_buffer();
+                    let segments = endpoint.socket().max_segments();
+                    let now = clock::now();
+                    let transmit =
+                        self.shared
+                            .lock()
+                            .core
+                            .poll_transmit(now, &mut buffer, segments);
+                    match transmit {
+                        Some(transmit) => (buffer, transmit),
+                        None => {
+                            endpoint.give_buffer(buffer);
+                            return true;
+                        }
+                    }
+                }
+            };
+            let outgoing = Outgoing {
+                to: transmit.remote,
+                from: transmit.local,
+                ecn: transmit.ecn,
+                bytes: buffer.get(..transmit.len).unwrap_or(&[]),
+                segment: transmit.segment_size,
+            };
+            if endpoint.socket().send(&outgoing) {
+                endpoint.give_buffer(buffer);
+                continue;
+            }
+            pending = Some((buffer, transmit));
+            match endpoint.socket().poll_writable(cx) {
+                // Room was made in the meantime.
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) | Poll::Pending => {
+                    self.unsent = pending;
+                    return false;
+                }
+            }
+        }
+        self.unsent = pending;
+        cx.waker().wake_by_ref();
+        false
+    }
+}
+
+impl Future for ConnectionTask {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        // Whoever changes the connection from here on wakes this task again.
+        this.shared.lock().driver = Some(cx.waker().clone());
+        loop {
+            let sent_all = this.send(cx);
+            let now = clock::now();
+            let shared = Arc::clone(&this.shared);
+            let mut state = shared.lock();
+            while let Some(event) = state.core.poll_event() {
+                match (event, &shared.server_name) {
+                    (Event::NewToken(token), Some(name)) => shared.endpoint.remember(name, token),
+                    (event, _) => state.on_event(event),
+                }
+            }
+            if !shared.endpoint.update(now, shared.handle, &mut state.core) {
+                return Poll::Ready(());
+            }
+            if !sent_all {
+                // More is to be sent, and this task is woken for it; timers are looked at then.
+                return Poll::Pending;
+            }
+            let deadline = state.core.deadline();
+            drop(state);
+            if this.timer.poll(cx, now, deadline).is_pending() {
+                return Poll::Pending;
+            }
+            shared.lock().core.handle_timeout(clock::now());
+        }
+    }
+}
