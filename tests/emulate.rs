@@ -144,7 +144,34 @@ fn shards_merge_to_what_the_whole_sweep_gives() {
     assert_eq!(json(&merged), whole);
     let csv = fs::read_to_string(joined.join("runs.csv")).unwrap();
     assert_eq!(csv.lines().count(), 5, "{csv}");
-    assert!(csv.starts_with("run,flow.file.algorithm,seed,"), "{csv}");
+    assert!(
+        csv.starts_with("run,variant,flow.file.algorithm,seed,"),
+        "{csv}"
+    );
+}
+
+/// The VCP Linux paper's five files: what it says of VCP holds of ours, and stands beside it.
+#[test]
+fn a_paper_s_experiment() {
+    let result = json(&run(&["emulate", "vcp-linux-fig3", "--json"]));
+    let runs = result["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 4);
+    for run in runs {
+        let flows = run["result"]["flows"].as_array().unwrap();
+        assert!(flows.iter().all(|flow| flow["completed"] == true));
+    }
+    let vcp = runs.iter().find(|run| run["variant"] == "vcp").unwrap();
+    assert!(vcp["result"]["jain"].as_f64().unwrap() > 0.99);
+    assert_eq!(vcp["result"]["links"][0]["drops"], 0);
+
+    // One run of each variant, shortened, for the table.
+    let people = run(&["emulate", "vcp-linux-fig3", "--set", "duration=2s"]);
+    let said = String::from_utf8(people.stdout).unwrap();
+    assert!(
+        said.contains("the paper says") && said.contains("32.1 s"),
+        "{said}"
+    );
+    assert!(said.contains("0 of 5 ended"), "{said}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, anyhow};
 use pathmark_emulator::Scenario;
-use pathmark_emulator::scenario::BUILT_IN;
+use pathmark_emulator::scenario::{BUILT_IN, Reference};
 use pathmark_emulator::sweep::{Case, CaseResult, Change, Shard, Sweep, cases};
 use serde::Serialize;
 
@@ -63,19 +63,14 @@ pub(super) fn emulate(args: &Args) -> Outcome {
     let Some(name) = &args.scenario else {
         return list();
     };
-    let mut scenario = Scenario::load(name).map_err(Failure::usage)?;
-    for change in &args.set {
-        scenario
-            .set(&change.key, &change.value)
-            .map_err(Failure::usage)?;
-    }
-    if let Some(seed) = args.seed {
-        scenario
-            .set("seed", &seed.to_string())
-            .map_err(Failure::usage)?;
-    }
-    let mut runs = cases(&scenario, &args.sweep).map_err(Failure::usage)?;
-    let single = args.sweep.is_empty();
+    let scenario = Scenario::load(name).map_err(Failure::usage)?;
+    let mut changes = args.set.clone();
+    changes.extend(args.seed.map(|seed| Change {
+        key: "seed".to_owned(),
+        value: seed.to_string(),
+    }));
+    let mut runs = cases(&scenario, &changes, &args.sweep).map_err(Failure::usage)?;
+    let single = args.sweep.is_empty() && runs.len() == 1;
     if let Some(shard) = args.shard {
         runs.retain(|(case, _)| shard.holds(case));
     }
@@ -91,7 +86,7 @@ pub(super) fn emulate(args: &Args) -> Outcome {
     };
     let wanted = runs.len();
     let results = pool::run_all(&runs, layout)?;
-    show(args, &results, single)?;
+    show(args, &results, single, &scenario.paper)?;
     if interrupted() {
         let whole = results.iter().filter(|run| !run.case.interrupted).count();
         return Err(anyhow!(
@@ -102,7 +97,7 @@ pub(super) fn emulate(args: &Args) -> Outcome {
     Ok(())
 }
 
-fn show(args: &Args, results: &[CaseResult], single: bool) -> Outcome {
+fn show(args: &Args, results: &[CaseResult], single: bool, paper: &[Reference]) -> Outcome {
     match results {
         [only] if single => {
             if args.json {
@@ -121,6 +116,9 @@ fn show(args: &Args, results: &[CaseResult], single: bool) -> Outcome {
                 print!("{}", table::many(results));
             }
         }
+    }
+    if !args.json && !paper.is_empty() {
+        print!("\n{}", table::paper(results, paper));
     }
     if let (Some(directory), false) = (&args.out, args.json) {
         println!("in {}", directory.display());
@@ -159,6 +157,7 @@ fn watch_for_interrupts() -> anyhow::Result<()> {
 
 /// What tells a run from the others of its list.
 fn label(case: &Case) -> String {
-    let pairs: Vec<String> = case.set.iter().map(|(k, v)| format!("{k}={v}")).collect();
-    pairs.join(" ")
+    let pairs = case.set.iter().map(|(key, value)| format!("{key}={value}"));
+    let parts: Vec<String> = case.variant.iter().cloned().chain(pairs).collect();
+    parts.join(" ")
 }

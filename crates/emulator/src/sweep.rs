@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::result::RunResult;
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::{Scenario, ScenarioError, Variant};
 
 /// More runs than this are a slip of the pen.
 const MOST_CASES: usize = 100_000;
@@ -145,6 +145,9 @@ pub struct Case {
     pub index: usize,
     /// Runs in the list.
     pub of: usize,
+    /// The variant of the scenario, if it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
     /// What the sweeps set, key by key.
     pub set: BTreeMap<String, String>,
     /// It was ended before its time; the result holds what was measured until then.
@@ -174,42 +177,82 @@ pub enum CasesError {
     TooMany,
 }
 
-/// All combinations of the sweeps' values, the last list turning fastest, each checked as a scenario of its own.
+/// The runs that `base` stands for: each of its variants, changed by `changes`, with all combinations of the values of its
+/// own sweeps and of `sweeps`, the last list turning fastest. Each is checked as a scenario of its own. A sweep of the
+/// scenario gives way to a change or a sweep of the same key.
 ///
 /// # Errors
 /// [`CasesError`].
-pub fn cases(base: &Scenario, sweeps: &[Sweep]) -> Result<Vec<(Case, Scenario)>, CasesError> {
-    let count = sweeps
+pub fn cases(
+    base: &Scenario,
+    changes: &[Change],
+    sweeps: &[Sweep],
+) -> Result<Vec<(Case, Scenario)>, CasesError> {
+    let given = |key: &String| {
+        let mut keys = changes
+            .iter()
+            .map(|c| &c.key)
+            .chain(sweeps.iter().map(|s| &s.key));
+        keys.any(|other| other == key)
+    };
+    let own = base.sweeps.iter().filter(|sweep| !given(&sweep.key));
+    let lists: Vec<&Sweep> = own.chain(sweeps).collect();
+    let count = lists
         .iter()
-        .try_fold(1usize, |product, sweep| {
-            product.checked_mul(sweep.values.len())
+        .try_fold(base.variants.len().max(1), |product, list| {
+            product.checked_mul(list.values.len())
         })
         .filter(|count| *count <= MOST_CASES)
         .ok_or(CasesError::TooMany)?;
-    let mut made = vec![(BTreeMap::new(), base.clone())];
-    for sweep in sweeps {
-        let mut next = Vec::with_capacity(made.len() * sweep.values.len());
+    let mut made = Vec::with_capacity(count);
+    for variant in variants(base) {
+        let mut scenario = base.clone();
+        let own = variant.map_or(&[][..], |variant| variant.set.as_slice());
+        for change in own.iter().chain(changes) {
+            scenario.set(&change.key, &change.value)?;
+        }
+        let name = variant.map(|variant| variant.name.clone());
+        for (set, scenario) in combinations(scenario, &lists)? {
+            let case = Case {
+                scenario: base.id().to_owned(),
+                index: made.len(),
+                of: count,
+                variant: name.clone(),
+                set,
+                interrupted: false,
+            };
+            made.push((case, scenario));
+        }
+    }
+    Ok(made)
+}
+
+/// Each variant; the scenario as it is, if there is none.
+fn variants(base: &Scenario) -> impl Iterator<Item = Option<&Variant>> {
+    let plain = base.variants.is_empty().then_some(None);
+    base.variants.iter().map(Some).chain(plain)
+}
+
+type Settings = BTreeMap<String, String>;
+
+fn combinations(
+    scenario: Scenario,
+    lists: &[&Sweep],
+) -> Result<Vec<(Settings, Scenario)>, ScenarioError> {
+    let mut made = vec![(Settings::new(), scenario)];
+    for list in lists {
+        let mut next = Vec::with_capacity(made.len() * list.values.len());
         for (set, scenario) in &made {
-            for value in &sweep.values {
+            for value in &list.values {
                 let (mut set, mut scenario) = (set.clone(), scenario.clone());
-                scenario.set(&sweep.key, value)?;
-                set.insert(sweep.key.clone(), value.clone());
+                scenario.set(&list.key, value)?;
+                set.insert(list.key.clone(), value.clone());
                 next.push((set, scenario));
             }
         }
         made = next;
     }
-    let case = |(index, (set, scenario)): (usize, (BTreeMap<_, _>, Scenario))| {
-        let case = Case {
-            scenario: base.id().to_owned(),
-            index,
-            of: count,
-            set,
-            interrupted: false,
-        };
-        (case, scenario)
-    };
-    Ok(made.into_iter().enumerate().map(case).collect())
+    Ok(made)
 }
 
 #[cfg(test)]
@@ -244,7 +287,7 @@ mod tests {
     fn combinations_in_order_and_their_parts() {
         let base = Scenario::load("five-files").unwrap();
         let sweeps = ["seed=1,2", "flow.ftp.count=1,2,3"].map(|text| text.parse().unwrap());
-        let all = cases(&base, &sweeps).unwrap();
+        let all = cases(&base, &[], &sweeps).unwrap();
         let of = |index: usize| (all[index].1.seed, all[index].1.flows.len());
         assert_eq!(
             [of(0), of(1), of(3), of(5)],
@@ -262,12 +305,12 @@ mod tests {
         }
         let wrong = ["flow.ftp.count=1,0".parse().unwrap()];
         assert!(
-            cases(&base, &wrong)
+            cases(&base, &[], &wrong)
                 .unwrap_err()
                 .to_string()
                 .contains("flow.ftp.count=0")
         );
         let many = ["seed=1..1000", "sample=1..1000"].map(|text| text.parse().unwrap());
-        assert!(matches!(cases(&base, &many), Err(CasesError::TooMany)));
+        assert!(matches!(cases(&base, &[], &many), Err(CasesError::TooMany)));
     }
 }

@@ -131,7 +131,7 @@ fn add(runs: &mut BTreeMap<usize, CaseResult>, run: CaseResult) -> anyhow::Resul
     }
     let index = run.case.index;
     match runs.get(&index) {
-        Some(known) if known.case.set != run.case.set => bail!(
+        Some(known) if label(&known.case) != label(&run.case) => bail!(
             "these are runs of different sweeps: run {index} is {} and {}",
             label(&known.case),
             label(&run.case)
@@ -171,7 +171,7 @@ const FIGURES: &str = "flows,completed,completion_mean_s,goodput_bps,jain,packet
 
 fn csv(runs: &[CaseResult]) -> String {
     let keys: Vec<&String> = runs.first().map_or_else(Vec::new, |run| keys(&run.case));
-    let mut header = vec!["run".to_owned()];
+    let mut header = vec!["run".to_owned(), "variant".to_owned()];
     header.extend(keys.iter().map(|key| quoted(key)));
     header.push(FIGURES.to_owned());
     let mut lines = vec![header.join(",")];
@@ -179,7 +179,8 @@ fn csv(runs: &[CaseResult]) -> String {
     for run in runs {
         let summary = Summary::new(&run.result);
         let link = summary.link.as_ref();
-        let mut cells = vec![run.case.index.to_string()];
+        let variant = run.case.variant.as_deref().unwrap_or("");
+        let mut cells = vec![run.case.index.to_string(), quoted(variant)];
         cells.extend(
             keys.iter()
                 .map(|key| quoted(run.case.set.get(*key).map_or("", String::as_str))),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use pathmark_emulator::result::{FlowResult, LinkResult, RunResult};
+use pathmark_emulator::scenario::{Metric, Reference};
 use pathmark_emulator::sweep::CaseResult;
 
 use super::super::output;
@@ -158,7 +159,9 @@ fn link(link: &LinkResult) -> Vec<String> {
 /// A row per run.
 pub(super) fn many(runs: &[CaseResult]) -> String {
     let keys: BTreeSet<&String> = runs.iter().flat_map(|run| run.case.set.keys()).collect();
+    let varied = runs.iter().any(|run| run.case.variant.is_some());
     let mut header = vec!["run".to_owned()];
+    header.extend(varied.then(|| "variant".to_owned()));
     header.extend(keys.iter().map(|key| (*key).clone()));
     header.extend(
         [
@@ -181,6 +184,7 @@ pub(super) fn many(runs: &[CaseResult]) -> String {
         let link = summary.link.as_ref();
         let mark = if run.case.interrupted { "!" } else { "" };
         let mut row = vec![format!("{}{mark}", run.case.index)];
+        row.extend(varied.then(|| run.case.variant.clone().unwrap_or_else(dash)));
         let value = |key: &&String| run.case.set.get(*key).cloned().unwrap_or_else(dash);
         row.extend(keys.iter().map(value));
         row.extend([
@@ -203,6 +207,59 @@ pub(super) fn many(runs: &[CaseResult]) -> String {
         row
     };
     aligned(&header, &runs.iter().map(row).collect::<Vec<_>>())
+}
+
+/// What a paper says beside what came of it here.
+pub(super) fn paper(runs: &[CaseResult], references: &[Reference]) -> String {
+    let header = ["the paper says", "paper", "here", "run"];
+    let mut rows = Vec::new();
+    for reference in references {
+        let value = reference.value.as_deref().unwrap_or("plot only");
+        let Some(metric) = reference.metric else {
+            let row = [&reference.says, value, "see above", "all"];
+            rows.push(row.map(str::to_owned).into());
+            continue;
+        };
+        let about = |run: &&CaseResult| {
+            reference.variant.is_none() || reference.variant == run.case.variant
+        };
+        for run in runs.iter().filter(about) {
+            rows.push(vec![
+                reference.says.clone(),
+                value.to_owned(),
+                here(&run.result, metric, reference.flow.as_deref()),
+                super::label(&run.case),
+            ]);
+        }
+    }
+    aligned(&header.map(str::to_owned), &rows)
+}
+
+fn here(result: &RunResult, metric: Metric, flow: Option<&str>) -> String {
+    let mut result = result.clone();
+    if let Some(name) = flow {
+        let numbered = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
+        result
+            .flows
+            .retain(|flow| flow.name.strip_prefix(name).is_some_and(numbered));
+    }
+    let summary = Summary::new(&result);
+    let link = summary.link.as_ref();
+    let number = |value: Option<f64>, unit: &str| {
+        value.map_or_else(dash, |value| format!("{value:.2}{unit}"))
+    };
+    match metric {
+        Metric::Completion if summary.completed < summary.flows => {
+            format!("{} of {} ended", summary.completed, summary.flows)
+        }
+        Metric::Completion => number(summary.completion_s, " s"),
+        Metric::Goodput => output::rate(summary.goodput_bps),
+        Metric::Lost => summary.packets_lost.to_string(),
+        Metric::Utilization => number(link.and_then(|l| l.utilization), ""),
+        Metric::TimeTo80 => number(link.and_then(|l| l.time_to_80_s), " s"),
+        Metric::QueueNonempty => number(link.map(|l| l.queue_packets.mean_nonempty), ""),
+        _ => dash(),
+    }
 }
 
 fn dash() -> String {

@@ -19,6 +19,34 @@ pub const BUILT_IN: &[BuiltIn] = &[
         name: "parking-lot",
         text: include_str!("../../scenarios/parking-lot.toml"),
     },
+    BuiltIn {
+        name: "vcp-ext-fig4",
+        text: include_str!("../../scenarios/vcp-ext-fig4.toml"),
+    },
+    BuiltIn {
+        name: "vcp-ext-fig5",
+        text: include_str!("../../scenarios/vcp-ext-fig5.toml"),
+    },
+    BuiltIn {
+        name: "vcp-ext-fig6",
+        text: include_str!("../../scenarios/vcp-ext-fig6.toml"),
+    },
+    BuiltIn {
+        name: "vcp-ext-fig7",
+        text: include_str!("../../scenarios/vcp-ext-fig7.toml"),
+    },
+    BuiltIn {
+        name: "vcp-linux-fig3",
+        text: include_str!("../../scenarios/vcp-linux-fig3.toml"),
+    },
+    BuiltIn {
+        name: "vcp-linux-fig10",
+        text: include_str!("../../scenarios/vcp-linux-fig10.toml"),
+    },
+    BuiltIn {
+        name: "vcp-beside-tcp",
+        text: include_str!("../../scenarios/vcp-beside-tcp.toml"),
+    },
 ];
 
 pub(super) fn find(name: &str) -> Option<&'static BuiltIn> {

@@ -11,6 +11,7 @@ use toml::Spanned;
 use super::document::Document;
 use super::route::route;
 use super::schema::{File, FileFlow, FileLink, FileReverse, OnOffSpec, Starts};
+use super::variant::Several;
 use super::{FlowSetup, LinkSetup, OnOff, Pattern, Scenario};
 
 const DEFAULT_PACKET: u32 = 1500;
@@ -38,6 +39,7 @@ pub(super) struct Parts {
     nodes: Vec<String>,
     links: Vec<LinkSetup>,
     flows: Vec<FlowSetup>,
+    several: Several,
 }
 
 impl Parts {
@@ -52,6 +54,9 @@ impl Parts {
             nodes: self.nodes,
             links: self.links,
             flows: self.flows,
+            variants: self.several.variants,
+            sweeps: self.several.sweeps,
+            paper: self.several.paper,
             document,
         }
     }
@@ -98,6 +103,7 @@ pub(super) fn scenario(source: &Source<'_>, file: File, id: &str) -> Result<Part
     let flows = check.flows(&file.flow, &links)?;
     settle_round_trips(&mut links, &flows);
     check.queues(&file.link, &links)?;
+    let several = Several::new(source, &file)?;
     Ok(Parts {
         name: file.name.unwrap_or_else(|| id.to_owned()),
         duration,
@@ -108,6 +114,7 @@ pub(super) fn scenario(source: &Source<'_>, file: File, id: &str) -> Result<Part
         nodes: check.nodes,
         links,
         flows,
+        several,
     })
 }
 

@@ -11,16 +11,19 @@ mod route;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod variant;
 
 use std::path::Path;
 
 use pathmark_cc::{Algorithm, Duration};
 use pathmark_router::config::LinkSpec;
 
+use crate::sweep::Sweep;
 use document::Document;
 
 pub use builtin::{BUILT_IN, BuiltIn};
 pub use error::ScenarioError;
+pub use variant::{Metric, Reference, Variant};
 
 /// A checked scenario, ready to run.
 #[derive(Clone, Debug)]
@@ -43,6 +46,12 @@ pub struct Scenario {
     pub links: Vec<LinkSetup>,
     /// Flows, each one sender.
     pub flows: Vec<FlowSetup>,
+    /// Sets of changes that it is run with, one after the other; empty: it is run as it is.
+    pub variants: Vec<Variant>,
+    /// Values that it is run with, in all combinations.
+    pub sweeps: Vec<Sweep>,
+    /// What a paper says of it.
+    pub paper: Vec<Reference>,
     document: Document,
 }
 

@@ -6,7 +6,9 @@ use pathmark_router::config::{
     ByteCount, ChangeSpec, JitterSpec, LossSpec, QueueSpec, RateValue, Span,
 };
 use serde::{Deserialize, Deserializer, de};
-use toml::Spanned;
+use toml::{Spanned, Table};
+
+use super::variant::Reference;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,6 +24,20 @@ pub(super) struct File {
     pub(super) link: Vec<FileLink>,
     #[serde(default)]
     pub(super) flow: Vec<FileFlow>,
+    #[serde(default)]
+    pub(super) variant: Vec<FileVariant>,
+    #[serde(default)]
+    pub(super) sweep: Table,
+    #[serde(default)]
+    pub(super) paper: Vec<Spanned<Reference>>,
+}
+
+/// `[[variant]]`: keys that are changed together, under a name.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileVariant {
+    pub(super) name: Spanned<String>,
+    pub(super) set: Table,
 }
 
 #[derive(Debug, Deserialize)]

@@ -244,10 +244,63 @@ fn keys_are_changed_one_by_one() {
 }
 
 #[test]
+fn variants_and_sweeps_of_a_scenario_give_way_to_what_is_asked_for() {
+    let several = r#"
+[sweep]
+"flow.ftp.count" = [1, 2]
+"seed" = [3, 4]
+[[variant]]
+name = "a"
+set = { "flow.ftp.start" = 0, "flow.ftp.algorithm" = "cubic" }
+[[variant]]
+name = "b"
+set = { "flow.ftp.start" = 0, "link.bottleneck.queue" = { kind = "codel", limit = "100p" } }
+"#;
+    let scenario = parse(&format!("{GOOD}{several}")).unwrap();
+    let runs = |changes: &[&str], sweeps: &[&str]| {
+        let changes: Vec<_> = changes.iter().map(|c| c.parse().unwrap()).collect();
+        let sweeps: Vec<_> = sweeps.iter().map(|s| s.parse().unwrap()).collect();
+        crate::sweep::cases(&scenario, &changes, &sweeps).unwrap()
+    };
+    let all = runs(&[], &[]);
+    assert_eq!(all.len(), 8);
+    let of = |index: usize| {
+        let (case, scenario) = &all[index];
+        (
+            case.variant.as_deref().unwrap(),
+            scenario.flows.len(),
+            scenario.seed,
+        )
+    };
+    assert_eq!(
+        (of(0), of(3), of(7)),
+        (("a", 1, 3), ("a", 2, 4), ("b", 2, 4))
+    );
+    assert_eq!(all[0].1.flows[0].algorithm_name(), "cubic");
+    assert_eq!(runs(&["seed=9"], &[]).len(), 4);
+    assert!(runs(&["seed=9"], &[]).iter().all(|(_, run)| run.seed == 9));
+    assert_eq!(runs(&[], &["seed=1..5"]).len(), 20);
+
+    let paper = "[[paper]]\nsays = \"x\"\nvariant = \"c\"\n";
+    let error = parse(&format!("{GOOD}{several}{paper}")).unwrap_err();
+    assert!(error.contains("no variant"), "{error}");
+    let error = parse(&format!("{GOOD}[sweep]\nseed = []\n")).unwrap_err();
+    assert!(error.contains("list of values"), "{error}");
+    let twice = several.replace("\"b\"", "\"a\"");
+    assert!(
+        parse(&format!("{GOOD}{twice}"))
+            .unwrap_err()
+            .contains("names of their own")
+    );
+}
+
+#[test]
 fn built_in_scenarios_are_right_and_unknown_names_are_told() {
     for known in BUILT_IN {
         let scenario = Scenario::load(known.name).unwrap();
         assert_eq!(scenario.id(), known.name);
+        let runs = crate::sweep::cases(&scenario, &[], &[]).unwrap();
+        assert!(runs.len() >= scenario.variants.len());
     }
     let error = Scenario::load("five-file").unwrap_err().to_string();
     assert!(error.contains("did you mean `five-files`"), "{error}");
