@@ -202,11 +202,8 @@ fn check_queue(
         }
         _ => {}
     }
-    match (queue.kind, queue.codel_key()) {
-        (QueueKind::DropTail | QueueKind::Red, Some(key)) => {
-            return fail(&format!("`{key}` belongs to kind = \"codel\""));
-        }
-        _ => {}
+    if let (QueueKind::DropTail | QueueKind::Red, Some(key)) = (queue.kind, queue.codel_key()) {
+        return fail(&format!("`{key}` belongs to kind = \"codel\""));
     }
     match (queue.kind, queue.red_key()) {
         (QueueKind::DropTail | QueueKind::CoDel, Some(key)) => {

@@ -116,6 +116,16 @@ fn values_that_make_no_sense() {
         &[":10:", "`min` belongs to kind = \"red\""],
     );
     fails(
+        "limit =",
+        "target = \"5ms\", limit =",
+        &[":10:", "`target` belongs to kind = \"codel\""],
+    );
+    fails(
+        "\"droptail\"",
+        "\"codel\", p = 0.1",
+        &[":10:", "`p` belongs to kind = \"red\""],
+    );
+    fails(
         "\"droptail\"",
         "\"red\", min = 20",
         &[":10:", "min below max"],
