@@ -86,6 +86,10 @@ impl LinkRule for Bise {
         }
     }
 
+    fn tells_r(&self) -> bool {
+        self.params.marking == Marking::Carried
+    }
+
     fn r_q32(&self) -> Option<u64> {
         Some(self.r_q32)
     }

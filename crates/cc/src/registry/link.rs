@@ -168,6 +168,15 @@ const COMMON: &[Knob<VcpLinkConfig>] = &[
 
 const BISE: &[Knob<VcpLinkConfig>] = &[
     Knob {
+        key: "equalize",
+        expects: "`yes` or `no`",
+        set: |config, text| {
+            config.params.equalize = switch(text)?;
+            Some(())
+        },
+        show: |config| show_switch(config.params.equalize),
+    },
+    Knob {
         key: "epsilon",
         expects: "the senders' ε from 0.000001 to 100, such as 10",
         set: |config, text| {

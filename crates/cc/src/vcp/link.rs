@@ -4,6 +4,7 @@ use super::interval::TRho;
 use super::load::{Load, LoadMeter};
 use super::params::{PPM, VcpLinkParams};
 use super::rule::{LinkRule, Mark};
+use super::shares::Shares;
 use crate::arith::{micros, saturate};
 use crate::{
     Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpAnswer, VcpCode,
@@ -65,6 +66,9 @@ pub struct VcpLink<R> {
     capacity: Capacity,
     t_rho: TRho,
     meter: LoadMeter,
+    /// What each flow has, where r may differ between them.
+    shares: Option<Shares>,
+    shares_since: Instant,
     rule: R,
     code: VcpCode,
     load_ppb: u64,
@@ -89,6 +93,8 @@ impl<R: LinkRule> VcpLink<R> {
             capacity: Capacity::new(capacity),
             t_rho: TRho::new(now, params.t_rho),
             meter: LoadMeter::new(now, &params),
+            shares: (params.equalize && rule.tells_r()).then(Shares::new),
+            shares_since: now,
             rule,
             code: VcpCode::Low,
             load_ppb: 0,
@@ -133,6 +139,9 @@ impl<R: LinkRule> VcpLink<R> {
         if self.unknown {
             let load = self.load(self.t_rho.current());
             self.rule.on_progress(&load);
+            if let Some(shares) = &mut self.shares {
+                shares.weigh();
+            }
         }
     }
 
@@ -158,11 +167,22 @@ impl<R: LinkRule> VcpLink<R> {
         self.load_ppb = load.ppb();
         self.load_128 = load.in_128ths();
         self.rule.on_load(&load);
+        self.settle_shares(now);
         self.unknown = false;
         self.idle = self.meter.lambda() == 0 && queue == 0;
         self.begin(now);
         let _ = self.t_rho.review(now, self.capacity.now);
         self.set_full();
+    }
+
+    /// An interval that was cut short need not have seen every flow: its bytes count with the next one's.
+    fn settle_shares(&mut self, now: Instant) {
+        if let Some(shares) = &mut self.shares
+            && now - self.shares_since >= self.t_rho.current() / 2
+        {
+            shares.settle();
+            self.shares_since = now;
+        }
     }
 
     /// The first packet after idleness: what was measured before says nothing about what comes.
@@ -173,6 +193,10 @@ impl<R: LinkRule> VcpLink<R> {
         self.load_ppb = 0;
         self.load_128 = 0;
         self.rule.on_idle();
+        if let Some(shares) = &mut self.shares {
+            shares.clear();
+            self.shares_since = now;
+        }
         self.begin(now);
     }
 
@@ -190,6 +214,9 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
             self.wake(now);
         }
         self.meter.count(arrival.bytes);
+        if let (Carried::Vcp(_), Some(shares)) = (&arrival.carried, &mut self.shares) {
+            shares.count(arrival.flow_hash, arrival.bytes);
+        }
         if let Carried::Vcp(carried) = &arrival.carried
             && self.t_rho.see(now, arrival.flow_hash, carried.min_rtt)
             && self.t_rho.review(now, self.capacity.now)
@@ -214,6 +241,10 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
             return Answer::None;
         }
         let Mark { code, r } = self.rule.mark(self.code, carried);
+        let r = match (r, &self.shares) {
+            (Some(r), Some(shares)) => Some(shares.grant(packet.flow_hash, r)),
+            (r, _) => r,
+        };
         let shown = code.max(carried.code);
         if let Some(count) = self.marked.get_mut(usize::from(shown as u8)) {
             *count += 1;

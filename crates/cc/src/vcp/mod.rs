@@ -25,6 +25,7 @@ mod rule;
 mod ruler;
 mod scale;
 mod sender;
+mod shares;
 mod steering;
 mod window;
 

@@ -159,6 +159,8 @@ pub struct VcpLinkParams {
     pub queue: QueueFilter,
     /// Begin an interval with the first packet after idleness, and close it as soon as it is OVER for certain.
     pub restart: bool,
+    /// Where r travels in the shim, tell flows with less than the mean a larger one, and those with more a smaller one.
+    pub equalize: bool,
 }
 
 impl Default for VcpLinkParams {
@@ -170,6 +172,7 @@ impl Default for VcpLinkParams {
             gamma_ppm: 980_000,
             queue: QueueFilter::LowPass,
             restart: true,
+            equalize: true,
         }
     }
 }
@@ -193,6 +196,7 @@ impl VcpLinkParams {
     /// The same with the papers' own rules wherever the defaults depart from them.
     pub fn as_published(&mut self) {
         self.restart = false;
+        self.equalize = false;
         self.gamma_ppm = 980_000;
     }
 }

@@ -30,6 +30,11 @@ pub trait LinkRule: Clone + Send + fmt::Debug {
     /// The mark for a packet, where VCP's own code would be `code`.
     fn mark(&mut self, code: VcpCode, carried: &VcpCarried) -> Mark;
 
+    /// True if r is told to each flow for itself, so that flows may be told different ones.
+    fn tells_r(&self) -> bool {
+        false
+    }
+
     /// BISE's r in 2^-32 for reports.
     fn r_q32(&self) -> Option<u64> {
         None

@@ -1,0 +1,206 @@
+//! What the control laws have to reach with the transport's own connections and the router's own ports, over emulated links.
+//!
+//! Every run is deterministic. Bounds are the project's targets; `docs/control-laws.md` has what is measured.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use pathmark_emulator::Scenario;
+use pathmark_emulator::result::{LinkResult, RunResult};
+
+const BEST: &str = "vcp+bise+wlte";
+
+fn run(text: &str) -> RunResult {
+    let scenario = Scenario::parse(Path::new("laws.toml"), text).expect("a scenario");
+    scenario
+        .run(|_| ControlFlow::Continue(()))
+        .expect("it connects")
+}
+
+/// A bottleneck from `S` to `D`, and what flows over it. `more` goes into the link's table.
+fn scenario(seconds: u32, rate: &str, rtt_ms: u32, port: &str, more: &str, flows: &str) -> String {
+    format!(
+        "duration = \"{seconds}s\"\nseed = 7\n[[link]]\nname = \"bottleneck\"\nfrom = \"S\"\nto = \"D\"\nduplex = true\n\
+         rate = \"{rate}\"\ndelay = \"{}ms\"\ncontroller = \"{port}\"\n{more}\n{flows}",
+        rtt_ms / 2
+    )
+}
+
+fn flows(algorithm: &str, count: usize, more: &str) -> String {
+    format!(
+        "[[flow]]\nname = \"flow\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"{algorithm}\"\ncount = {count}\n{more}\n"
+    )
+}
+
+fn bottleneck(result: &RunResult) -> &LinkResult {
+    let found = result.links.iter().find(|link| link.name == "bottleneck");
+    found.expect("the bottleneck")
+}
+
+struct Files {
+    mean: f64,
+    /// Last completion over first.
+    spread: f64,
+    jain: f64,
+}
+
+fn files(result: &RunResult) -> Files {
+    let times: Vec<f64> = result
+        .flows
+        .iter()
+        .map(|flow| flow.completion_s.expect("the file arrived"))
+        .collect();
+    let first = times.iter().copied().fold(f64::MAX, f64::min);
+    let last = times.iter().copied().fold(0.0, f64::max);
+    Files {
+        mean: times.iter().sum::<f64>() / times.len() as f64,
+        spread: last / first,
+        jain: result.jain,
+    }
+}
+
+/// Five files of 5 MB over 10 Mbit/s and 400 ms that start at these times (the VCP Linux paper's experiment).
+fn five_files(sender: &str, port: &str, more: &str, starts_ms: [u32; 5]) -> RunResult {
+    let starts = starts_ms.map(|ms| format!("\"{ms}ms\"")).join(", ");
+    let more_flow = format!("bytes = 5_000_000\nstart = [{starts}]");
+    let flows = flows(sender, 5, &more_flow);
+    run(&scenario(120, "10Mbit", 400, port, more, &flows))
+}
+
+/// Packets of 1500 bytes that the path holds.
+fn bdp_packets(mbit: f64, rtt_ms: f64) -> f64 {
+    mbit * rtt_ms * 1000.0 / 8.0 / 1500.0
+}
+
+#[test]
+fn five_files_finish_early_and_together() {
+    let starts = [
+        [0; 5],
+        [0, 1, 2, 3, 4],
+        [9, 0, 4, 7, 2],
+        [0, 20, 40, 60, 80],
+    ];
+    for starts in starts {
+        let result = five_files(BEST, "vcp+bise", "", starts);
+        let files = files(&result);
+        let link = bottleneck(&result);
+        assert!(files.mean <= 25.0, "{starts:?}: {}", files.mean);
+        assert!(files.spread <= 1.1, "{starts:?}: {}", files.spread);
+        assert!(files.jain >= 0.99, "{starts:?}: {}", files.jain);
+        assert_eq!(link.drops, 0, "{starts:?}");
+        let queue = link.queue_packets.mean / bdp_packets(10.0, 400.0);
+        assert!(queue <= 0.1, "{starts:?}: {queue}");
+    }
+}
+
+#[test]
+fn five_files_that_start_within_a_round_trip_share_as_well() {
+    for starts in [[0, 100, 200, 300, 400], [371, 12, 250, 90, 180]] {
+        let result = five_files(BEST, "vcp+bise", "", starts);
+        let files = files(&result);
+        assert!(files.mean <= 25.0, "{starts:?}: {}", files.mean);
+        assert!(files.spread <= 1.25, "{starts:?}: {}", files.spread);
+        assert!(files.jain >= 0.99, "{starts:?}: {}", files.jain);
+        assert_eq!(bottleneck(&result).drops, 0, "{starts:?}");
+    }
+}
+
+#[test]
+fn five_files_over_a_wireless_hop() {
+    let loss = "loss = { kind = \"bernoulli\", per = 0.003 }";
+    let files = files(&five_files(BEST, "vcp+bise", loss, [0, 3, 1, 4, 2]));
+    assert!(files.mean <= 26.0, "{}", files.mean);
+    assert!(files.spread <= 1.15, "{}", files.spread);
+}
+
+#[test]
+fn five_files_over_plain_vcp() {
+    for starts in [[0; 5], [0, 1, 2, 3, 4]] {
+        let result = five_files("vcp", "vcp[t_rho=200ms]", "", starts);
+        assert!(files(&result).mean <= 29.0, "{}", files(&result).mean);
+        assert_eq!(bottleneck(&result).drops, 0);
+    }
+}
+
+#[test]
+fn a_download_keeps_its_rate_through_loss() {
+    for (per, least) in [(0.0, 83.0), (1e-4, 83.0), (1e-3, 82.0), (1e-2, 80.0)] {
+        let loss = format!("loss = {{ kind = \"bernoulli\", per = {per:?} }}");
+        let flow = flows(BEST, 1, "");
+        let result = run(&scenario(30, "100Mbit", 250, "vcp+bise", &loss, &flow));
+        let goodput = result.flows[0].goodput_bps / 1e6;
+        assert!(goodput >= least, "{goodput} at {per}");
+        let link = bottleneck(&result);
+        let queue = link.queue_packets.mean / bdp_packets(100.0, 250.0);
+        assert!(queue <= 0.05, "{queue} at {per}");
+        assert_eq!(link.drops, 0, "at {per}");
+    }
+}
+
+#[test]
+fn a_second_flow_gets_half_its_fair_share_within_a_minute() {
+    let two = flows(BEST, 2, "start = [\"0s\", \"20s\"]");
+    let text = scenario(80, "20Mbit", 100, "vcp+bise", "", &two);
+    let result = run(&format!("measure = [[\"70s\", \"80s\"]]\n{text}"));
+    let shares = &result.windows[0].flows;
+    let (old, new) = (shares[0].goodput_bps, shares[1].goodput_bps);
+    assert!(new >= (old + new) / 4.0, "{old} {new}");
+    assert_eq!(bottleneck(&result).drops, 0);
+}
+
+#[test]
+fn start_up_is_quick_and_stays_within_the_buffer() {
+    // The fluid model of the published rules, and the round trip of the handshake before it.
+    for (rate, published) in [("10Mbit", 4.1), ("100Mbit", 5.7)] {
+        let result = run(&scenario(
+            10,
+            rate,
+            500,
+            "vcp+bise",
+            "",
+            &flows(BEST, 1, ""),
+        ));
+        let link = bottleneck(&result);
+        let taken = link.time_to_80_s.expect("the link was filled");
+        assert!(taken <= published + 0.5, "{rate}: {taken}");
+        assert_eq!(link.drops, 0, "{rate}");
+    }
+}
+
+#[test]
+fn foreign_traffic_in_a_trickle_leaves_the_interval_alone() {
+    // A reverse flow's ACKs share the port, so the capacity that is left moves all the time.
+    let both = format!(
+        "{}[[flow]]\nname = \"back\"\nfrom = \"D\"\nto = \"S\"\nalgorithm = \"cubic\"\n",
+        flows(BEST, 2, "")
+    );
+    let reverse = "reverse = { rate = \"10Mbit\" }";
+    let result = run(&scenario(40, "10Mbit", 400, "vcp+bise", reverse, &both));
+    let link = bottleneck(&result);
+    assert_eq!(link.drops, 0);
+    assert!(link.utilization >= Some(0.8), "{:?}", link.utilization);
+    let (one, two) = (result.flows[0].goodput_bps, result.flows[1].goodput_bps);
+    assert!(one.max(two) / one.min(two) <= 1.2, "{one} {two}");
+}
+
+#[test]
+fn without_routers_it_is_cubic() {
+    let one = |sender| {
+        let result = run(&scenario(
+            60,
+            "20Mbit",
+            100,
+            "none",
+            "",
+            &flows(sender, 1, ""),
+        ));
+        (
+            result.flows[0].goodput_bps,
+            bottleneck(&result).drops as f64,
+        )
+    };
+    let ((ours, drops), (cubic, cubic_drops)) = (one(BEST), one("cubic"));
+    // A shim of 16 bytes in 1472 is 1.1 % of what the wire carries.
+    assert!(ours >= 0.98 * cubic, "{ours} {cubic}");
+    assert!(drops <= 1.1 * cubic_drops, "{drops} {cubic_drops}");
+}
