@@ -242,6 +242,8 @@ impl Connection {
         let limit = self.streams.limit();
         if limit == pathmark_cc::Limit::Window && self.is_complete() {
             self.recovery.note_window_limited();
+        } else {
+            self.recovery.note_not_window_limited();
         }
         let explicit = self.route.controller.metrics().explicit;
         self.bounds.set(now, Bound::new(limit, explicit));

@@ -23,6 +23,7 @@ mod rtt;
 mod sent;
 mod spaces;
 mod spurious;
+mod window_use;
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use core::ops::RangeInclusive;
 
 use pathmark_cc::{Acked, Lost};
 
+use super::window_use::WindowUse;
 use super::{
     AckError, Fate, LossDetector, Newly, NewlyLost, ProbeTimeout, RttEstimator, SentPacket,
 };
@@ -67,7 +68,7 @@ pub struct Recovery<F> {
     /// Last time that something was sent or acknowledged: where a client's anti-deadlock timer starts.
     last_activity: Instant,
     /// The window or its pacer bounded the sender since the previous ACK.
-    window_limited: bool,
+    window_use: WindowUse,
 }
 
 impl<F> Recovery<F> {
@@ -87,7 +88,7 @@ impl<F> Recovery<F> {
             handshake_confirmed: false,
             amplification_blocked: false,
             last_activity: now,
-            window_limited: false,
+            window_use: WindowUse::default(),
         }
     }
 
@@ -123,7 +124,13 @@ impl<F> Recovery<F> {
     /// The window, or the pacer that spreads it, keeps the sender from sending: the next [`Acked`] says so.
     #[inline]
     pub const fn note_window_limited(&mut self) {
-        self.window_limited = true;
+        self.window_use.limited();
+    }
+
+    /// Something else keeps the sender from sending: the next [`Acked`] says so, unless the window did, too, since the one before.
+    #[inline]
+    pub const fn note_not_window_limited(&mut self) {
+        self.window_use.otherwise();
     }
 
     /// A packet was sent. Numbers ascend within a space; one that does not is not recorded (false).
@@ -178,7 +185,7 @@ impl<F> Recovery<F> {
             srtt: self.rtt.srtt_or_initial(),
             min_rtt: self.rtt.min().unwrap_or(self.rtt.srtt_or_initial()),
             in_flight_before,
-            window_limited: core::mem::take(&mut self.window_limited),
+            window_limited: self.window_use.report(),
         });
         let loss = self.detect(now, space, sink);
         Ok(AckOutcome {
