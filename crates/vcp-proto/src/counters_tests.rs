@@ -176,7 +176,7 @@ impl Sender {
 
 proptest! {
     /// Whatever FEEDBACK frames are lost, doubled or late, as long as the last arrives: the differences add up to
-    /// exactly what was counted (SPEC §10, properties 1 and 2).
+    /// exactly what was counted.
     #[test]
     fn lost_and_late_feedback_loses_nothing(
         packets in packets(),

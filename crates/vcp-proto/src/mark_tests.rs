@@ -177,7 +177,7 @@ prop_compose! {
 }
 
 proptest! {
-    /// The code never falls along a path, 0 stays 0, and each field only moves its own way (SPEC §1.7.1).
+    /// The code never falls along a path, 0 stays 0, and each field only moves its own way.
     #[test]
     fn every_field_is_monotone(start in any_repr(), answers in proptest::collection::vec((any_answer(), any::<u16>()), 1..6)) {
         let mut shim = start.emit();
