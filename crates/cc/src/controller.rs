@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::{Duration, Feedback, Instant};
+use crate::{Duration, Feedback, Instant, XcpRequest};
 
 /// What a controller may keep with each packet in flight, handed back on its ACK or loss.
 ///
@@ -35,6 +35,42 @@ pub enum Limit {
     Peer,
     /// This side's own send buffer.
     Buffer,
+}
+
+/// What besides the congestion window bounds the bytes in flight, in bytes; `u64::MAX` where there is no such bound.
+///
+/// A law that tells routers its rate tells the least of its window and these: a window that is never used would make
+/// routers believe in a flow that is not there (XCP Linux paper, section IV-A).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes in flight plus the credit that the peer's flow control still gives.
+    pub peer: u64,
+    /// What this side's send buffer can hold in flight.
+    pub buffer: u64,
+    /// Bytes in flight plus what the application has handed over and not yet seen sent, if that is all it has.
+    pub application: u64,
+}
+
+impl Limits {
+    /// No bound but the window.
+    pub const NONE: Self = Self {
+        peer: u64::MAX,
+        buffer: u64::MAX,
+        application: u64::MAX,
+    };
+
+    /// The narrowest of them.
+    #[inline]
+    #[must_use]
+    pub fn least(&self) -> u64 {
+        self.peer.min(self.buffer).min(self.application)
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::NONE
+    }
 }
 
 /// Packets newly acknowledged by one ACK frame.
@@ -94,6 +130,8 @@ pub struct Request {
     pub bise: bool,
     /// Least RTT of this path, for routers that size their interval by it. `None`: not measured yet.
     pub min_rtt: Option<Duration>,
+    /// XCP: what the next packet's header says. `None`: the packet carries no header, or the one that routers skip.
+    pub xcp: Option<XcpRequest>,
 }
 
 /// Where a controller stands, for reports. Not for control.
@@ -214,7 +252,13 @@ pub trait Controller: Send + fmt::Debug {
         None
     }
 
-    /// What to ask of the routers in the next packet.
+    /// What else bounds the sender, told before [`request`](Self::request) whenever it may have changed.
+    fn on_limits(&mut self, now: Instant, limits: &Limits) {
+        let _ = (now, limits);
+    }
+
+    /// What to ask of the routers in the next packet. A packet's request is taken before
+    /// [`on_sent`](Self::on_sent) tells of it.
     fn request(&self) -> Request {
         Request::default()
     }

@@ -8,6 +8,8 @@ use crate::Duration;
 pub enum Feedback {
     /// VCP codes counted by the receiver.
     Vcp(VcpFeedback),
+    /// XCP rate changes summed by the receiver.
+    Xcp(XcpFeedback),
 }
 
 /// VCP: packets and bytes that arrived under each code since the previous feedback.
@@ -38,4 +40,25 @@ pub struct VcpFeedback {
     /// True if the packets' IP TTL at the receiver shows a hop that is no VCP router.
     /// `None` if the receiver cannot read TTLs.
     pub unmarked_hop: Option<bool>,
+}
+
+/// XCP: what headers brought since the previous feedback.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XcpFeedback {
+    /// Sum of the rate changes that the headers of *stamped* packets brought, in 2^-16 bytes per second. An unstamped header
+    /// brings back what its sender asked for, which nobody has granted: it counts for nothing.
+    pub delta: i64,
+    /// Packets that carried a header that routers read.
+    pub packets: u64,
+    /// Those of them that an XCP router stamped. All others are *no signal*.
+    pub stamped: u64,
+    /// Bytes of all packets with a header, as the receiver counts them (UDP payload).
+    pub bytes: u64,
+    /// XCP routers on the path, as far as `xcp_ttl` tells, from the latest packet.
+    pub hops: u8,
+    /// True if `xcp_ttl` and the IP TTL at the receiver show a hop that is no XCP router, from the latest packet.
+    /// `None` if the receiver cannot read TTLs.
+    pub unmarked_hop: Option<bool>,
+    /// Identity of the router that last lowered the request, from the latest packet. 0: none.
+    pub router: u16,
 }

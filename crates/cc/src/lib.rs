@@ -45,11 +45,14 @@ mod time;
 mod vcp;
 mod window;
 mod wlte;
+mod xcp;
 
 pub use bise::{Bise, BiseParams, Draw, Marking};
-pub use controller::{Acked, Controller, Limit, Lost, Metrics, PacketState, Phase, Request, Sent};
+pub use controller::{
+    Acked, Controller, Limit, Limits, Lost, Metrics, PacketState, Phase, Request, Sent,
+};
 pub use cubic::{Cubic, CubicController};
-pub use feedback::{Feedback, VcpFeedback};
+pub use feedback::{Feedback, VcpFeedback, XcpFeedback};
 pub use link::{
     Answer, Arrival, Carried, LinkController, LinkMetrics, VcpAnswer, VcpCarried, VcpCode,
 };
@@ -65,3 +68,4 @@ pub use vcp::{
     VcpLinkParams, VcpParams, VcpSender,
 };
 pub use wlte::Wlte;
+pub use xcp::{WindowForm, XcpAnswer, XcpCarried, XcpForm, XcpLinkMetrics, XcpRequest};

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::{Duration, Instant};
+use crate::{Duration, Instant, XcpAnswer, XcpCarried, XcpLinkMetrics};
 
 /// VCP's two-bit load code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,6 +41,8 @@ pub enum Carried {
     Foreign,
     /// A VCP shim, or VCP's code in the ECN field.
     Vcp(VcpCarried),
+    /// An XCP header.
+    Xcp(XcpCarried),
 }
 
 /// The fields of a VCP packet that the link half reads.
@@ -76,6 +78,8 @@ pub enum Answer {
     None,
     /// Mark a VCP packet (only ever raising what it finds).
     Vcp(VcpAnswer),
+    /// Stamp an XCP packet.
+    Xcp(XcpAnswer),
 }
 
 /// A VCP router's mark: every field is *combined* with what the packet already says.
@@ -107,6 +111,8 @@ pub struct LinkMetrics {
     pub persistent_queue: u64,
     /// Packets that left with each code: none, LOW, HIGH, OVER.
     pub marked: [u64; 4],
+    /// What an XCP port has measured and given, if the port runs XCP.
+    pub xcp: Option<XcpLinkMetrics>,
 }
 
 /// The link half of a control law: told of arrivals, departures, drops and time.

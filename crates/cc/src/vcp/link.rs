@@ -287,6 +287,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
             r_q32: self.rule.r_q32(),
             persistent_queue: self.meter.persistent_queue(),
             marked: self.marked,
+            xcp: None,
         }
     }
 }

@@ -278,6 +278,7 @@ proptest! {
                     prop_assert_eq!(answer.t_rho, link.metrics().interval);
                 }
                 Answer::None => prop_assert_eq!(code, 0),
+                Answer::Xcp(_) => prop_assert!(false, "XCP's answer to a VCP packet"),
             }
         }
         prop_assert_eq!(link.metrics().marked.iter().sum::<u64>(), departures);

@@ -136,7 +136,9 @@ impl<L: LossRule> Controller for VcpSender<L> {
     }
 
     fn on_feedback(&mut self, now: Instant, feedback: &Feedback, acked: &Acked) {
-        let Feedback::Vcp(feedback) = feedback;
+        let Feedback::Vcp(feedback) = feedback else {
+            return;
+        };
         self.fed = true;
         if acked.srtt > Duration::ZERO {
             self.srtt = Some(acked.srtt);
@@ -270,6 +272,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
         Request {
             bise: self.params.bise_epsilon_ppm.is_some(),
             min_rtt: self.min_rtt,
+            xcp: None,
         }
     }
 

@@ -1,0 +1,57 @@
+//! What XCP packets say, apart from how it is written: request, header at a router, a router's answer.
+
+/// How XCP headers travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XcpForm {
+    /// RTT in µs, inter-packet time and feedback with their fractions.
+    #[default]
+    Full,
+    /// Three 16-bit fields, for thin links: RTT in ms, window in packets, feedback as a window change with a 13-bit mantissa
+    /// (XCP Linux paper, section II-B).
+    Compact,
+}
+
+/// What a sender writes into the header of its next packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XcpRequest {
+    /// Smoothed RTT in µs; 0 while unknown, and then the header takes no share of anything.
+    pub rtt_us: u32,
+    /// Inter-packet time in 2^-40 s: what the packets that this header stands for take at the sender's rate; 0 while unknown.
+    pub x: u64,
+    /// Change of rate asked for, in 2^-16 bytes per second.
+    pub delta: i64,
+    /// Packets that this header stands for, itself included: more than 1 if only every n-th packet carries one.
+    pub covers: u16,
+    /// The window that goes with `x`, in bytes: the least of the congestion window and every other limit. The compact form
+    /// carries it instead of `x`, in packets of [`packet`](Self::packet) bytes.
+    pub window: u64,
+    /// Bytes of a full packet as [`window`](Self::window) counts them.
+    pub packet: u16,
+}
+
+/// The fields of an XCP header that the link half reads.
+///
+/// The compact form is brought to this one by [`WindowForm`](super::WindowForm). A header of the *minimal* format
+/// (draft-falk-xcp-spec-03, section 3.2) has all fields 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XcpCarried {
+    /// The sender's smoothed RTT in µs; 0: unknown.
+    pub rtt_us: u32,
+    /// Inter-packet time in 2^-40 s; 0: unknown.
+    pub x: u64,
+    /// Change of rate that all hops so far would grant, in 2^-16 bytes per second.
+    pub delta: i64,
+    /// Packets that the header stands for; 0 counts as 1.
+    pub covers: u16,
+}
+
+/// A router's stamp.
+///
+/// The packet counts as stamped from then on, whether or not the answer lowers anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XcpAnswer {
+    /// What the header shall say now, in 2^-16 bytes per second; never above what it said.
+    pub delta: i64,
+    /// True if this port lowered it: its identity is then the one that bounds the flow.
+    pub bounding: bool,
+}

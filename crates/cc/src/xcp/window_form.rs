@@ -1,0 +1,67 @@
+//! The papers' window form: a header that carries window and window change instead of inter-packet time and rate change.
+//!
+//! A port computes in rates (see the module's docs); this brings a header of the window form to the rate form
+//! and the answer back: X = rtt · s / cwnd, Δrate = Δcwnd / rtt. Each conversion rounds to the less aggressive side.
+
+use super::XcpCarried;
+use crate::arith::saturate;
+
+/// Fraction bits of a window change in packets: the least that the compact form can write.
+const FEEDBACK_BITS: u32 = 12;
+/// Fraction bits of an inter-packet time in seconds.
+const X_BITS: u32 = 40;
+/// Fraction bits of a rate in bytes per second.
+const RATE_BITS: u32 = 16;
+
+const MICROS: u128 = 1_000_000;
+/// No rate change is larger, in 2^-16 bytes per second.
+const MOST: i128 = 1 << 62;
+
+/// A header in the window form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WindowForm {
+    /// The sender's smoothed RTT in µs; 0: unknown.
+    pub rtt_us: u32,
+    /// Its window in packets; 0: unknown.
+    pub window_packets: u32,
+    /// Window change asked for per packet, in 2^-12 packets.
+    pub feedback_q12: i64,
+}
+
+impl WindowForm {
+    /// The same header in the rate form, for a packet of `bytes` (as the window counts them, and as routers do).
+    #[must_use]
+    pub fn carried(&self, bytes: u32) -> XcpCarried {
+        let window = u128::from(self.window_packets);
+        let x = (u128::from(self.rtt_us) << X_BITS) / (MICROS * window.max(1));
+        XcpCarried {
+            rtt_us: self.rtt_us,
+            x: if window == 0 { 0 } else { saturate(x) },
+            delta: self.delta(bytes),
+            covers: 1,
+        }
+    }
+
+    /// The rate change in 2^-16 bytes per second, rounded down.
+    #[must_use]
+    pub fn delta(&self, bytes: u32) -> i64 {
+        if self.rtt_us == 0 {
+            return self.feedback_q12.min(0);
+        }
+        let bytes_q12 = i128::from(self.feedback_q12) * i128::from(bytes);
+        let scaled = bytes_q12 * (1_000_000 << (RATE_BITS - FEEDBACK_BITS));
+        let delta = scaled.div_euclid(i128::from(self.rtt_us));
+        i64::try_from(delta.clamp(-MOST, MOST)).unwrap_or(0)
+    }
+
+    /// The window change in 2^-12 packets that stands for a rate change `delta` in 2^-16 bytes per second, rounded down.
+    #[must_use]
+    pub fn feedback_q12(&self, delta: i64, bytes: u32) -> i64 {
+        if self.rtt_us == 0 {
+            return delta.min(0);
+        }
+        let scaled = i128::from(delta) * i128::from(self.rtt_us);
+        let unit = (i128::from(bytes.max(1)) * 1_000_000) << (RATE_BITS - FEEDBACK_BITS);
+        i64::try_from(scaled.div_euclid(unit)).unwrap_or(i64::MIN)
+    }
+}
