@@ -109,6 +109,7 @@ fn senders(c: &mut Criterion) {
                     bytes: 1472,
                     in_flight: 1_000_000,
                     limit: Limit::Window,
+                    signal: true,
                 };
                 black_box(sender.on_sent(now, &sent));
                 black_box((sender.window(), sender.pacing_rate(), sender.request()))

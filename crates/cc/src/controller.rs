@@ -21,6 +21,8 @@ pub struct Sent {
     pub in_flight: u64,
     /// What keeps the sender from sending more right now, if anything but the window does.
     pub limit: Limit,
+    /// The request rides on it: it has a shim, or its ECN field is the signal's.
+    pub signal: bool,
 }
 
 /// What bounds a sender at a given moment.
@@ -261,6 +263,13 @@ pub trait Controller: Send + fmt::Debug {
     /// [`on_sent`](Self::on_sent) tells of it.
     fn request(&self) -> Request {
         Request::default()
+    }
+
+    /// The request rides on each n-th packet that asks for an acknowledgement: 1, the default, is on all of them. The
+    /// transport lets no round trip pass without one. A router that keeps packets with and without feedback in queues of
+    /// their own takes both kinds of a flow for the former as long as it sees some.
+    fn signal_every(&self) -> u32 {
+        1
     }
 
     /// State for reports.

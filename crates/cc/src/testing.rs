@@ -12,6 +12,7 @@ pub(crate) fn sent(packet_number: u64, bytes: u64) -> Sent {
         bytes,
         in_flight: bytes,
         limit: Limit::Window,
+        signal: true,
     }
 }
 

@@ -243,6 +243,7 @@ impl Flow {
                     bytes: self.mtu,
                     in_flight: self.in_flight,
                     limit: Limit::Window,
+                    signal: true,
                 },
             );
             self.outstanding.push_back(Outstanding {

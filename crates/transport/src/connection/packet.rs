@@ -87,7 +87,11 @@ impl Connection {
         w: &mut Writer<'_>,
     ) -> usize {
         let len = self.feedback.shim_len();
-        if len == 0 || !self.is_complete() || !self.route.plain.wants_shim(now, probe) {
+        if len == 0
+            || !self.is_complete()
+            || !self.route.plain.wants_shim(now, probe)
+            || !self.wants_signal(now)
+        {
             return 0;
         }
         let Ok(room) = w.take(len) else {
@@ -95,6 +99,15 @@ impl Connection {
         };
         self.feedback.fill(&self.route.controller.request(), room);
         len
+    }
+
+    /// The controller's request is to ride on the next packet.
+    fn wants_signal(&self, now: Instant) -> bool {
+        let every = self.route.controller.signal_every();
+        every <= 1 || {
+            let srtt = self.recovery.rtt().srtt_or_initial();
+            self.route.cadence.due(now, every, srtt)
+        }
     }
 
     /// The ECN field of the datagram as it stands.
@@ -309,20 +322,24 @@ impl Connection {
             // Each gap twice the one before: found early, and costs little.
             self.skip_number = number + number.max(64) + self.random.below(64);
         }
+        let signal =
+            shim > 0 || (eliciting && self.feedback.signal().is_some_and(|s| s.ecn().is_some()));
         if in_flight {
             self.route.pacer.on_sent(now, u64::from(size));
             self.route.last_sent = Some(now);
             if space == SpaceId::Data {
-                packet.state = self.tell_sent(now, number, u64::from(size));
+                packet.state = self.tell_sent(now, number, u64::from(size), signal);
             }
         }
         if space == SpaceId::Data && !off_path {
             self.route.ecn.on_sent(ecn);
+            if eliciting {
+                self.route.cadence.on_sent(now, signal);
+            }
             if eliciting && !mtu_probe {
                 self.route.plain.on_sent(number, shim > 0);
             }
-            if shim > 0 || (eliciting && self.feedback.signal().is_some_and(|s| s.ecn().is_some()))
-            {
+            if signal {
                 self.feedback.on_sent(number);
             }
             self.stats.shims_sent += u64::from(shim > 0);
@@ -341,7 +358,13 @@ impl Connection {
     }
 
     /// Tells the controller of a packet that counts towards bytes in flight.
-    fn tell_sent(&mut self, now: Instant, packet_number: u64, bytes: u64) -> PacketState {
+    fn tell_sent(
+        &mut self,
+        now: Instant,
+        packet_number: u64,
+        bytes: u64,
+        signal: bool,
+    ) -> PacketState {
         let in_flight = self.recovery.bytes_in_flight() + bytes;
         let mtu = u64::from(self.route.mtud.mtu());
         if in_flight + mtu > self.route.controller.window() {
@@ -352,6 +375,7 @@ impl Connection {
             bytes,
             in_flight,
             limit: self.streams.limit(),
+            signal,
         };
         self.route.controller.on_sent(now, &sent)
     }

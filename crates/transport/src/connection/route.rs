@@ -7,7 +7,7 @@ use pathmark_cc::Controller;
 use crate::cid::RemoteId;
 use crate::config::TransportConfig;
 use crate::path::{
-    AmplificationLimit, EcnValidation, Mtud, PathResponses, PathValidation, PlainPath,
+    AmplificationLimit, Cadence, EcnValidation, Mtud, PathResponses, PathValidation, PlainPath,
 };
 use crate::recovery::Pacer;
 use crate::{Ecn, Instant, Signal};
@@ -24,6 +24,8 @@ pub(super) struct Route {
     pub(super) ecn: EcnValidation,
     /// Does the path let shims pass?
     pub(super) plain: PlainPath,
+    /// Which packets bear one.
+    pub(super) cadence: Cadence,
     pub(super) responses: PathResponses,
     /// While the path is being validated.
     pub(super) validation: Option<PathValidation>,
@@ -55,6 +57,7 @@ impl Route {
             mtud,
             ecn: EcnValidation::new(mark),
             plain: PlainPath::new(),
+            cadence: Cadence::new(),
             responses: PathResponses::new(),
             validation: None,
             last_sent: None,

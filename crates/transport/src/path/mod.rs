@@ -3,6 +3,7 @@
 //! Each part is told of packets by number and fate, and asked what to do; none knows the others.
 
 mod amplification;
+mod cadence;
 mod ecn;
 mod feedback;
 mod mtud;
@@ -17,6 +18,7 @@ mod mtud_tests;
 mod plain_tests;
 
 pub use amplification::AmplificationLimit;
+pub use cadence::Cadence;
 pub use ecn::{EcnFailure, EcnReceived, EcnState, EcnValidation};
 pub use feedback::{Counting, Returned};
 pub use mtud::{BASE_MTU, Mtud};
