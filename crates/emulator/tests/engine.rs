@@ -292,3 +292,30 @@ algorithm = "cubic"
     assert!(ratio > 0.9, "{ratio}");
     assert!(codel.links[0].drops > 0);
 }
+
+/// One code for all packets protects acknowledgements worse than data; protecting short packets better brings them back, and
+/// what the code adds costs its share of the link.
+#[test]
+fn a_code_for_short_packets_brings_acknowledgements_back() {
+    let loss = |fec: &str| {
+        format!(
+            "{{ kind = \"bit-errors\", ber_good = 0, ber_bad = 0.2, p_good_bad = 2e-4, p_bad_good = 1e-2, fec = {{ {fec} }} }}"
+        )
+    };
+    let lost_back = |fec: &str| {
+        let link = format!("reverse = {{ loss = {} }}", loss(fec));
+        let result = run(&single(&link, FILE));
+        assert!(result.flows[0].completed);
+        result.links[1].random_losses
+    };
+    let as_data = lost_back("rate = 0.95");
+    let better = lost_back("rate = 0.95, short = { below = 200, rate = 0.4 }");
+    assert!(as_data > 10 && better * 4 < as_data, "{as_data}, {better}");
+
+    let goodput = |fec: &str| {
+        let link = "loss = { kind = \"bit-errors\", ber_good = 0, fec = { FEC } }";
+        run(&single(&link.replace("FEC", fec), FILE)).flows[0].goodput_bps
+    };
+    let ratio = goodput("rate = 0.5") / goodput("rate = 1");
+    assert!((0.48..0.58).contains(&ratio), "{ratio}");
+}

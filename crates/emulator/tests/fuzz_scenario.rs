@@ -30,6 +30,7 @@ const WORDS: &[&str] = &[
     "controller = \"vcp[",
     "controller = \"vcp+bise\"\n",
     "loss = { kind = \"gilbert-elliott\", p_good_bad = 1, p_bad_good = 0.0 }\n",
+    "loss = { kind = \"bit-errors\", ber_good = 0.5, fec = { block = 1, corrects = 0 } }\n",
     "jitter = { max = \"1s\", reorder = true }\n",
     "at = [ { t = \"0s\", rate = \"0\" } ]\n",
     "reverse = { rate = \"1bit\" }\n",

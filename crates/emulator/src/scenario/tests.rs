@@ -154,6 +154,24 @@ fn impossible_demands() {
 }
 
 #[test]
+fn codes_that_cannot_be() {
+    let with = |fec: &str| {
+        format!("loss = {{ kind = \"bit-errors\", ber_good = 1e-6, fec = {{ {fec} }} }}")
+    };
+    let loss = "loss = { kind = \"bernoulli\", per = 1e-3 }";
+    let coded = |fec: &str| parse(&GOOD.replacen(loss, &with(fec), 1));
+    assert!(coded("rate = 0.9").is_ok());
+    assert!(coded("block = 255, corrects = 8, short = { below = 100, rate = 0.5 }").is_ok());
+    fails(loss, &with(""), &[":22:", "either `rate`", "or `corrects`"]);
+    fails(loss, &with("rate = 0.9, corrects = 1"), &[":22:", "either"]);
+    fails(loss, &with("rate = 1.1"), &[":22:", "1.1 is not between"]);
+    fails(loss, &with("rate = 0.0"), &[":22:", "raise `rate`"]);
+    let full = with("block = 16, corrects = 8");
+    fails(loss, &full, &[":22:", "16 bytes have no room"]);
+    fails(loss, &with("rat = 0.9"), &[":22:", "did you mean `rate`"]);
+}
+
+#[test]
 fn sources_that_cannot_be() {
     let with = |line: &'static str| format!("algorithm = \"vcp\"\n{line}");
     fails(

@@ -2,8 +2,9 @@
 
 use pathmark_cc::{Duration, Instant};
 
-use super::link::{JitterSpec, LimitSpec, LinkSpec, LossSpec, QueueKind, QueueSpec};
-use crate::core::impair::{GilbertElliott, Jitter, Loss, Random, WireConfig};
+use super::link::{JitterSpec, LimitSpec, LinkSpec, QueueKind, QueueSpec};
+use super::loss::LossSpec;
+use crate::core::impair::{BitErrors, BitRates, GilbertElliott, Jitter, Loss, Random, WireConfig};
 use crate::core::queue::{BadRed, CoDel, CoDelConfig, DropTail, Limit, Queue, Red, RedConfig};
 use crate::core::{Change, Link, LinkConfig, Port, Schedule, Separation, Shaper};
 
@@ -113,6 +114,22 @@ fn build_loss(spec: &LossSpec, context: &LinkContext<'_>) -> Loss {
             per_bad.probability(),
             context.random("loss"),
         )),
+        LossSpec::BitErrors {
+            ber_good,
+            ber_bad,
+            p_good_bad,
+            p_bad_good,
+            fec,
+        } => {
+            let rates = BitRates {
+                good_to_bad: p_good_bad.0,
+                bad_to_good: p_bad_good.0,
+                error_good: ber_good.0,
+                error_bad: ber_bad.0,
+            };
+            let code = fec.map(|fec| fec.0);
+            Loss::Bits(BitErrors::new(rates, code, context.random("loss")))
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use pathmark_cc::LinkAlgorithm;
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, de};
 
+use super::loss::LossSpec;
 use super::units::{ByteCount, RateValue, Span};
 use crate::core::impair::Probability;
 
@@ -150,40 +151,6 @@ impl QueueSpec {
             (None, None) => None,
         }
     }
-}
-
-/// `loss = { kind = "bernoulli", per = 1e-3 }`, or `none`, or `gilbert-elliott`.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum LossSpec {
-    /// No loss.
-    None,
-    /// Each packet with the same probability.
-    Bernoulli {
-        /// That probability.
-        per: Chance,
-    },
-    /// In bursts.
-    GilbertElliott {
-        /// From the good to the bad state, per packet.
-        p_good_bad: Chance,
-        /// From the bad to the good state, per packet.
-        p_bad_good: Chance,
-        /// Loss in the good state.
-        #[serde(default = "never")]
-        per_good: Chance,
-        /// Loss in the bad state.
-        #[serde(default = "always")]
-        per_bad: Chance,
-    },
-}
-
-fn never() -> Chance {
-    Chance(0.0)
-}
-
-fn always() -> Chance {
-    Chance(1.0)
 }
 
 /// `jitter = "2ms"`, or `{ max = "2ms", reorder = true }`.

@@ -9,6 +9,7 @@ mod build;
 mod check;
 mod error;
 mod link;
+mod loss;
 mod schema;
 mod suggest;
 #[cfg(test)]
@@ -17,9 +18,8 @@ mod units;
 
 pub use build::{LinkContext, build_link, build_schedule, build_wire};
 pub use error::{ConfigError, Fault, Source};
-pub use link::{
-    Chance, ChangeSpec, JitterSpec, LimitSpec, LinkSpec, LossSpec, QueueKind, QueueSpec,
-};
+pub use link::{Chance, ChangeSpec, JitterSpec, LimitSpec, LinkSpec, QueueKind, QueueSpec};
+pub use loss::{FecSpec, LossSpec};
 pub use schema::{Config, EcnSpec, IcmpSpec, Interface, PortSpec, RouteSpec};
 pub use suggest::nearest;
 pub use units::{ByteCount, RateValue, Span, UnitError};

@@ -9,7 +9,8 @@ use toml::Spanned;
 
 use super::check;
 use super::error::{ConfigError, Source};
-use super::link::{ChangeSpec, JitterSpec, LinkSpec, LossSpec, QueueSpec};
+use super::link::{ChangeSpec, JitterSpec, LinkSpec, QueueSpec};
+use super::loss::LossSpec;
 use super::units::{ByteCount, RateValue, Span};
 use crate::ip::Prefix;
 

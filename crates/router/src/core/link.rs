@@ -3,7 +3,7 @@
 use pathmark_cc::{Arrival, Instant};
 
 use super::impair::{Wire, WireConfig};
-use super::{DropCause, Owner, Port, Schedule};
+use super::{Departure, DropCause, Owner, Port, Schedule};
 
 /// What a [`Link`] is made of.
 pub struct LinkConfig<P> {
@@ -27,11 +27,13 @@ impl<P> Link<P> {
     /// A link at rest.
     #[must_use]
     pub fn new(config: LinkConfig<P>) -> Self {
-        Self {
+        let mut link = Self {
             port: config.port,
             wire: Wire::new(config.wire),
             schedule: config.schedule,
-        }
+        };
+        link.port.set_code(link.wire.code());
+        link
     }
 
     /// A packet that is to travel this link. `arrival.bytes` is its length in IP bytes.
@@ -60,7 +62,13 @@ impl<P> Link<P> {
             if departure.finished <= now && self.wire.is_transparent() {
                 return Some(departure.packet);
             }
-            if let Some(cause) = self.wire.send(departure.finished, departure.packet, owner) {
+            let Departure {
+                packet,
+                frame,
+                finished,
+                ..
+            } = departure;
+            if let Some(cause) = self.wire.send(finished, frame, packet, owner) {
                 self.port.count_drop(cause);
             }
         }
@@ -77,6 +85,7 @@ impl<P> Link<P> {
             }
             if let Some(loss) = change.loss {
                 self.wire.set_loss(loss);
+                self.port.set_code(self.wire.code());
             }
         }
     }
@@ -109,9 +118,10 @@ impl<P> Link<P> {
         &self.wire
     }
 
-    /// The wire, to change it.
-    pub fn wire_mut(&mut self) -> &mut Wire<P> {
-        &mut self.wire
+    /// Replaces the wire; packets under way arrive as they would have.
+    pub fn set_wire(&mut self, config: WireConfig) {
+        self.wire.configure(config);
+        self.port.set_code(self.wire.code());
     }
 
     /// Replaces the scheduled changes.

@@ -2,6 +2,7 @@
 
 use pathmark_cc::{Answer, Arrival, Carried, Instant, LinkController, LinkMetrics};
 
+use super::impair::Code;
 use super::queue::{Depth, Limit, Popped, Pushed, Queue, Queued};
 use super::{DropCause, LinkStats, Owner, Separation, Shaper};
 
@@ -15,6 +16,8 @@ pub struct Port<P> {
     shaper: Shaper,
     /// Bytes that the link adds to each packet.
     overhead: u32,
+    /// What the link protects frames with.
+    code: Option<Code>,
     stats: LinkStats,
 }
 
@@ -35,8 +38,10 @@ struct Law {
 pub struct Departure<P> {
     /// The packet, marked.
     pub packet: P,
-    /// What was known of it.
+    /// What was known of it; its bytes are those on the wire.
     pub arrival: Arrival,
+    /// Its bytes with what the link adds, but before coding.
+    pub frame: u32,
     /// When its last bit leaves; may be a little in the past if the driver polls late.
     pub finished: Instant,
 }
@@ -65,6 +70,7 @@ impl<P> Port<P> {
             queues,
             shaper,
             overhead: 0,
+            code: None,
             stats,
         }
     }
@@ -93,8 +99,7 @@ impl<P> Port<P> {
     /// True if a super-packet may pass as a whole: it all fits, and the queue treats its packets alike.
     #[must_use]
     pub fn takes_whole(&self, arrival: &Arrival, packets: u32) -> bool {
-        let overhead = self.overhead.saturating_mul(packets);
-        let bytes = arrival.bytes.saturating_add(overhead);
+        let bytes = self.on_wire(self.frame(arrival.bytes, packets), packets);
         match &self.queues {
             Queues::One(queue, _) => queue.takes_whole(packets, bytes),
             Queues::Two(separation) => {
@@ -116,9 +121,8 @@ impl<P> Port<P> {
         self.advance(now);
         self.stats.arrived_packets += u64::from(packets);
         self.stats.arrived_bytes += u64::from(arrival.bytes);
-        arrival.bytes = arrival
-            .bytes
-            .saturating_add(self.overhead.saturating_mul(packets));
+        let frame = self.frame(arrival.bytes, packets);
+        arrival.bytes = self.on_wire(frame, packets);
         let hears = self.queues.hears(&arrival);
         if hears {
             let queue = self.queues.heard_bytes();
@@ -129,6 +133,7 @@ impl<P> Port<P> {
         let item = Queued {
             packet,
             arrival,
+            frame,
             packets,
             since: now,
         };
@@ -173,6 +178,7 @@ impl<P> Port<P> {
         let Queued {
             mut packet,
             arrival,
+            frame,
             packets,
             since,
         } = item?;
@@ -188,13 +194,33 @@ impl<P> Port<P> {
         }
         let overhead = self.overhead.saturating_mul(packets);
         self.stats.sent_packets += u64::from(packets);
-        self.stats.sent_bytes += u64::from(arrival.bytes.saturating_sub(overhead));
+        self.stats.sent_bytes += u64::from(frame.saturating_sub(overhead));
         self.measure(now);
         Some(Departure {
             packet,
             arrival,
+            frame,
             finished,
         })
+    }
+
+    /// Bytes of packets with what the link adds to each.
+    #[inline]
+    fn frame(&self, bytes: u32, packets: u32) -> u32 {
+        bytes.saturating_add(self.overhead.saturating_mul(packets))
+    }
+
+    /// The same after coding. Packets of a run are all of one size but for the last.
+    #[inline]
+    fn on_wire(&self, frame: u32, packets: u32) -> u32 {
+        let Some(code) = &self.code else {
+            return frame;
+        };
+        let size = frame / packets.max(1);
+        let last = frame - size * packets.saturating_sub(1);
+        code.coded(size)
+            .saturating_mul(packets.saturating_sub(1))
+            .saturating_add(code.coded(last))
     }
 
     /// Runs what is due without sending anything.
@@ -254,6 +280,12 @@ impl<P> Port<P> {
     /// Changes the bytes that the link adds to each packet; packets that wait keep what they were counted with.
     pub fn set_overhead(&mut self, bytes: u32) {
         self.overhead = bytes;
+    }
+
+    /// Changes what the link protects packets with: the redundancy takes its share of the rate. Packets that wait keep
+    /// what they were counted with.
+    pub(super) fn set_code(&mut self, code: Option<Code>) {
+        self.code = code;
     }
 
     /// Hands every waiting packet back as [`DropCause::Removed`].

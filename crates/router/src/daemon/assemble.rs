@@ -208,7 +208,7 @@ fn adjust(port: &mut RouterPort, old: &PortSpec, new: &PortSpec, config: &Config
             .set_controller(now, b.controller(&context));
     }
     if (a.delay, a.loss, a.jitter) != (b.delay, b.loss, b.jitter) {
-        port.link.wire_mut().configure(build_wire(b, &context));
+        port.link.set_wire(build_wire(b, &context));
     }
     if a.at != b.at {
         port.link.set_schedule(build_schedule(b, &context));

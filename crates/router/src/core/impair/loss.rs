@@ -1,6 +1,6 @@
-//! Random loss: independent, or in bursts after Gilbert and Elliott.
+//! Random loss: independent, or in bursts after Gilbert and Elliott, of packets or of bits.
 
-use super::Random;
+use super::{BitErrors, Code, Random};
 
 /// A probability in 2^-32; 2^32 stands for certainty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,16 +57,28 @@ pub enum Loss {
     },
     /// In bursts.
     GilbertElliott(GilbertElliott),
+    /// Those with more wrong bits than can be put right.
+    Bits(BitErrors),
 }
 
 impl Loss {
-    /// True if the next packet is lost.
+    /// True if the next packet is lost; it has `bytes` bytes before a code adds its own.
     #[inline]
-    pub fn strikes(&mut self) -> bool {
+    pub fn strikes(&mut self, bytes: u32) -> bool {
         match self {
             Self::None => false,
             Self::Bernoulli { per, random } => per.happens(random),
             Self::GilbertElliott(chain) => chain.strikes(),
+            Self::Bits(bits) => bits.strikes(bytes),
+        }
+    }
+
+    /// The code that protects packets, if there is one.
+    #[must_use]
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Self::Bits(bits) => bits.code(),
+            _ => None,
         }
     }
 
@@ -170,7 +182,7 @@ mod tests {
             per: p(0.01),
             random: Random::new(11, "bernoulli"),
         };
-        let lost = (0..1_000_000).filter(|_| loss.strikes()).count() as f64;
+        let lost = (0..1_000_000).filter(|_| loss.strikes(1500)).count() as f64;
         assert!((lost / 1e6 - 0.01).abs() < 4.0 * (0.01f64 * 0.99 / 1e6).sqrt());
     }
 
@@ -187,7 +199,7 @@ mod tests {
             let mut loss =
                 Loss::GilbertElliott(GilbertElliott::new(p(gb), p(bg), p(good), p(bad), random));
             let n = 1_000_000;
-            let lost = (0..n).filter(|_| loss.strikes()).count() as f64 / f64::from(n);
+            let lost = (0..n).filter(|_| loss.strikes(1500)).count() as f64 / f64::from(n);
             let inflation = (2.0 - gb - bg) / (gb + bg);
             let tolerance = 4.0 * (per * (1.0 - per) / f64::from(n) * inflation).sqrt();
             assert!(
@@ -209,7 +221,7 @@ mod tests {
         ));
         let (mut lost, mut bursts, mut before) = (0u32, 0u32, false);
         for _ in 0..2_000_000 {
-            let now = loss.strikes();
+            let now = loss.strikes(1500);
             lost += u32::from(now);
             bursts += u32::from(now && !before);
             before = now;

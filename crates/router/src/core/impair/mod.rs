@@ -1,9 +1,13 @@
 //! What a link may do to packets besides carrying them: lose, delay, shuffle.
 
+mod bits;
+mod code;
 mod loss;
 mod random;
 mod wire;
 
+pub use bits::{BitErrors, BitRates};
+pub use code::{Code, Redundancy, Short};
 pub use loss::{GilbertElliott, Loss, Probability};
 pub use random::Random;
 pub use wire::{Jitter, Wire, WireConfig};

@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use pathmark_cc::{Duration, Instant};
 
-use super::{Loss, Random};
+use super::{Code, Loss, Random};
 use crate::core::{DropCause, Owner};
 
 /// Random extra delay.
@@ -84,10 +84,10 @@ impl<P> Wire<P> {
         self.ordered.len() + self.shuffled.len()
     }
 
-    /// When a packet whose last bit leaves at `sent` arrives, or `None` if it is lost. For callers that keep
+    /// When a packet of `bytes` whose last bit leaves at `sent` arrives, or `None` if it is lost. For callers that keep
     /// packets under way themselves; [`send`](Self::send) does both.
-    pub fn fate(&mut self, sent: Instant) -> Option<Instant> {
-        if self.config.loss.strikes() {
+    pub fn fate(&mut self, sent: Instant, bytes: u32) -> Option<Instant> {
+        if self.config.loss.strikes(bytes) {
             return None;
         }
         let mut at = sent + self.config.delay;
@@ -105,14 +105,16 @@ impl<P> Wire<P> {
         Some(at)
     }
 
-    /// Takes a packet whose last bit leaves at `sent`. A packet that it loses goes back to its owner.
+    /// Takes a packet of `bytes` (the link's own included, a code's not) whose last bit leaves at `sent`. A packet that
+    /// it loses goes back to its owner.
     pub fn send(
         &mut self,
         sent: Instant,
+        bytes: u32,
         packet: P,
         owner: &mut dyn Owner<P>,
     ) -> Option<DropCause> {
-        let Some(at) = self.fate(sent) else {
+        let Some(at) = self.fate(sent, bytes) else {
             owner.dropped(packet, DropCause::RandomLoss);
             return Some(DropCause::RandomLoss);
         };
@@ -162,8 +164,13 @@ impl<P> Wire<P> {
         ordered.min(shuffled)
     }
 
+    /// What protects packets on it.
+    pub(crate) fn code(&self) -> Option<Code> {
+        self.config.loss.code()
+    }
+
     /// Replaces the configuration; packets under way arrive as they would have.
-    pub fn configure(&mut self, config: WireConfig) {
+    pub(crate) fn configure(&mut self, config: WireConfig) {
         self.config = config;
     }
 
@@ -222,7 +229,7 @@ mod tests {
             delay: Duration::from_millis(199),
             ..WireConfig::default()
         });
-        wire.send(Instant::from_millis(1), 7u32, &mut log);
+        wire.send(Instant::from_millis(1), 1500, 7u32, &mut log);
         assert_eq!(wire.deadline(), Some(Instant::from_millis(200)));
         assert_eq!(wire.poll(Instant::from_micros(199_999)), None);
         assert_eq!(wire.poll(Instant::from_millis(200)), Some(7));
@@ -235,9 +242,9 @@ mod tests {
             delay: Duration::from_millis(100),
             ..WireConfig::default()
         });
-        wire.send(Instant::ZERO, 1u32, &mut log);
+        wire.send(Instant::ZERO, 1500, 1u32, &mut log);
         wire.set_delay(Duration::from_millis(10));
-        wire.send(Instant::from_millis(1), 2, &mut log);
+        wire.send(Instant::from_millis(1), 1500, 2, &mut log);
         assert_eq!(wire.poll(Instant::from_millis(50)), None);
         assert_eq!(wire.poll(Instant::from_millis(100)), Some(1));
         assert_eq!(wire.poll(Instant::from_millis(100)), Some(2));
@@ -252,7 +259,7 @@ mod tests {
             ..WireConfig::default()
         });
         for id in 0..3u32 {
-            wire.send(Instant::ZERO, id, &mut log);
+            wire.send(Instant::ZERO, 1500, id, &mut log);
         }
         assert_eq!(log.drops, [(2, DropCause::WireFull)]);
     }
@@ -278,7 +285,7 @@ mod tests {
             for (id, gap) in (0u32..).zip(gaps) {
                 now += gap;
                 sent.push(now);
-                wire.send(Instant::from_micros(now), id, &mut log);
+                wire.send(Instant::from_micros(now), 1500, id, &mut log);
             }
             let mut order = Vec::new();
             while let Some(at) = wire.deadline() {

@@ -165,6 +165,7 @@ mod tests {
                 flow_hash: 0,
                 carried: Carried::Foreign,
             },
+            frame: 1500,
             packets: 1,
             since,
         }

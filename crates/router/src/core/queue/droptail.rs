@@ -96,6 +96,7 @@ mod tests {
                 flow_hash: 0,
                 carried: Carried::Foreign,
             },
+            frame: bytes,
             packets: 1,
             since: Instant::ZERO,
         }

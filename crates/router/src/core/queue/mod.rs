@@ -19,8 +19,10 @@ use super::Owner;
 pub struct Queued<P> {
     /// The packet itself, opaque.
     pub packet: P,
-    /// What the port knows of it.
+    /// What the port knows of it; its bytes are those on the wire.
     pub arrival: Arrival,
+    /// Its bytes with what the link adds, but before a code adds its own.
+    pub frame: u32,
     /// How many IP packets it stands for: 1, or the segments of a super-packet that passes as a whole.
     pub packets: u32,
     /// When it arrived.

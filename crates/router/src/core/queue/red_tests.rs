@@ -190,6 +190,7 @@ fn a_full_queue_drops_whatever_the_average() {
             flow_hash: 0,
             carried: Carried::Foreign,
         },
+        frame: 1000,
         packets: 1,
         since: Instant::ZERO,
     };
