@@ -254,6 +254,11 @@ pub trait Controller: Send + fmt::Debug {
         None
     }
 
+    /// The handshake has measured the RTT before any of the path's packets was acknowledged.
+    fn on_handshake_rtt(&mut self, now: Instant, srtt: Duration) {
+        let _ = (now, srtt);
+    }
+
     /// What else bounds the sender, told before [`request`](Self::request) whenever it may have changed.
     fn on_limits(&mut self, now: Instant, limits: &Limits) {
         let _ = (now, limits);

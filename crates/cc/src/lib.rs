@@ -60,7 +60,7 @@ pub use loss_based::{Avoidance, Cause, Growth, LossBased, StartRule};
 pub use loss_rule::{Halving, LossRule, LossView, Verdict};
 pub use newreno::{NewReno, Reno};
 pub use passive::Passive;
-pub use registry::{Algorithm, LinkAlgorithm, ParseError};
+pub use registry::{Algorithm, Explicit, LinkAlgorithm, ParseError};
 pub use slow_start::{HyStart, SlowStart};
 pub use time::{Duration, Instant};
 pub use vcp::{
@@ -68,4 +68,7 @@ pub use vcp::{
     VcpLinkParams, VcpParams, VcpSender,
 };
 pub use wlte::Wlte;
-pub use xcp::{WindowForm, XcpAnswer, XcpCarried, XcpForm, XcpLinkMetrics, XcpRequest};
+pub use xcp::{
+    WindowForm, XcpAnswer, XcpCapacity, XcpCarried, XcpForm, XcpLink, XcpLinkMetrics,
+    XcpLinkParams, XcpLoss, XcpParams, XcpRequest, XcpSender,
+};

@@ -141,6 +141,11 @@ pub trait LinkController: Send + fmt::Debug {
     /// The link's capacity changed, in bytes per second, net of what the port subtracts itself.
     fn on_capacity(&mut self, now: Instant, bytes_per_second: u64);
 
+    /// The port's queue can hold `bytes`, all kinds of packets together. Unbounded until told.
+    fn on_buffer(&mut self, now: Instant, bytes: u64) {
+        let _ = (now, bytes);
+    }
+
     /// State for reports.
     fn metrics(&self) -> LinkMetrics;
 }

@@ -7,9 +7,10 @@ use super::error::ParseError;
 use super::knob::{self, Knob};
 use super::value::{self, duration, ppm, show_duration, show_ppm, show_switch, switch};
 use super::vcp::interval;
+use super::xcp;
 use crate::{
     Bise, BiseParams, Draw, Duration, Instant, Interval, LinkController, Marking, Passive, Plain,
-    QueueFilter, VcpLink, VcpLinkParams,
+    QueueFilter, VcpLink, VcpLinkParams, XcpLink, XcpLinkParams,
 };
 
 /// Longest automatic interval unless `t_rho_max` says otherwise.
@@ -25,6 +26,7 @@ pub struct LinkAlgorithm {
 enum Law {
     None,
     Vcp(VcpLinkConfig),
+    Xcp(XcpLinkParams),
 }
 
 /// A VCP port with or without BISE.
@@ -254,7 +256,7 @@ fn show_bise(config: &VcpLinkConfig, show: impl FnOnce(&BiseParams) -> String) -
 
 impl LinkAlgorithm {
     /// All names, without options.
-    pub const NAMES: &[&str] = &["none", "vcp", "vcp+bise"];
+    pub const NAMES: &[&str] = &["none", "vcp", "vcp+bise", "xcp"];
 
     /// Reads a name, with options in brackets.
     ///
@@ -269,6 +271,11 @@ impl LinkAlgorithm {
             }
             "vcp" => Law::Vcp(vcp_family(VcpLinkConfig::new(false), options)?),
             "vcp+bise" => Law::Vcp(vcp_family(VcpLinkConfig::new(true), options)?),
+            "xcp" => {
+                let mut params = XcpLinkParams::default();
+                knob::apply("xcp", &[xcp::LINK], &mut params, options)?;
+                Law::Xcp(params)
+            }
             _ => {
                 return Err(ParseError::UnknownName {
                     given: name.to_owned(),
@@ -286,6 +293,7 @@ impl LinkAlgorithm {
         match &self.law {
             Law::None => "none",
             Law::Vcp(config) => config.name(),
+            Law::Xcp(_) => "xcp",
         }
     }
 
@@ -300,6 +308,7 @@ impl LinkAlgorithm {
     ) -> Box<dyn LinkController> {
         match &self.law {
             Law::None => Box::new(Passive),
+            Law::Xcp(params) => Box::new(XcpLink::new(now, bytes_per_second, params.clone())),
             Law::Vcp(config) => {
                 let params = config.params.clone();
                 match config.bise {
@@ -338,6 +347,10 @@ impl fmt::Display for LinkAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.law {
             Law::None => f.write_str("none"),
+            Law::Xcp(params) => {
+                let default = XcpLinkParams::default();
+                knob::show(f, self.name(), &[xcp::LINK], params, &default)
+            }
             Law::Vcp(config) => {
                 let default = VcpLinkConfig::new(config.bise.is_some());
                 knob::show(f, self.name(), &vcp_knobs(config), config, &default)

@@ -9,10 +9,11 @@ mod link;
 mod sender;
 mod value;
 mod vcp;
+mod xcp;
 
 #[cfg(test)]
 mod tests;
 
 pub use error::ParseError;
 pub use link::LinkAlgorithm;
-pub use sender::Algorithm;
+pub use sender::{Algorithm, Explicit};

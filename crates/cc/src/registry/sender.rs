@@ -7,7 +7,11 @@ use super::error::ParseError;
 use super::knob::{self, Knob};
 use super::value;
 use super::vcp::{self, VcpConfig};
-use crate::{Carrier, Controller, CubicController, Halving, Instant, NewReno, VcpSender};
+use super::xcp;
+use crate::{
+    Carrier, Controller, CubicController, Halving, Instant, NewReno, VcpSender, XcpForm, XcpParams,
+    XcpSender,
+};
 
 /// Most packets that an initial window may have.
 const MAX_INITIAL_WINDOW: u32 = 10_000;
@@ -23,6 +27,16 @@ enum Law {
     Cubic(LossBasedConfig),
     NewReno(LossBasedConfig),
     Vcp(VcpConfig),
+    Xcp(XcpParams),
+}
+
+/// Which routers' answers a law listens to, and how they travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Explicit {
+    /// VCP's codes.
+    Vcp(Carrier),
+    /// XCP's headers.
+    Xcp(XcpForm),
 }
 
 /// Options of loss-based laws.
@@ -77,6 +91,7 @@ impl Algorithm {
         "vcp",
         "vcp+bise",
         "vcp+wlte",
+        "xcp",
         "cubic",
         "newreno",
     ];
@@ -94,6 +109,11 @@ impl Algorithm {
             "vcp+bise" => Law::Vcp(vcp_family(VcpConfig::new(true, false), options)?),
             "vcp+wlte" => Law::Vcp(vcp_family(VcpConfig::new(false, true), options)?),
             "vcp+bise+wlte" => Law::Vcp(vcp_family(VcpConfig::new(true, true), options)?),
+            "xcp" => {
+                let mut params = XcpParams::default();
+                knob::apply("xcp", &[xcp::SENDER], &mut params, options)?;
+                Law::Xcp(params)
+            }
             _ => {
                 return Err(ParseError::UnknownName {
                     given: name.to_owned(),
@@ -112,15 +132,26 @@ impl Algorithm {
             Law::Cubic(_) => "cubic",
             Law::NewReno(_) => "newreno",
             Law::Vcp(config) => config.name(),
+            Law::Xcp(_) => "xcp",
         }
     }
 
-    /// Where routers' codes travel, if the law listens to any.
+    /// Which routers' answers the law listens to, if any.
     #[must_use]
-    pub const fn carrier(&self) -> Option<Carrier> {
+    pub const fn explicit(&self) -> Option<Explicit> {
         match &self.law {
             Law::Cubic(_) | Law::NewReno(_) => None,
-            Law::Vcp(config) => Some(config.params.carrier),
+            Law::Vcp(config) => Some(Explicit::Vcp(config.params.carrier)),
+            Law::Xcp(params) => Some(Explicit::Xcp(params.form)),
+        }
+    }
+
+    /// Where VCP's codes travel, if the law listens to them.
+    #[must_use]
+    pub const fn carrier(&self) -> Option<Carrier> {
+        match self.explicit() {
+            Some(Explicit::Vcp(carrier)) => Some(carrier),
+            Some(Explicit::Xcp(_)) | None => None,
         }
     }
 
@@ -137,6 +168,7 @@ impl Algorithm {
                     None => Box::new(VcpSender::new(self.name(), now, mtu, params, Halving)),
                 }
             }
+            Law::Xcp(params) => Box::new(XcpSender::new(now, mtu, params.clone())),
         }
     }
 }
@@ -191,6 +223,10 @@ impl fmt::Display for Algorithm {
                     config.wlte.is_some(),
                 );
                 knob::show(f, self.name(), &vcp_knobs(config), config, &default)
+            }
+            Law::Xcp(params) => {
+                let default = XcpParams::default();
+                knob::show(f, self.name(), &[xcp::SENDER], params, &default)
             }
         }
     }

@@ -78,6 +78,37 @@ pub(crate) fn show_duration(d: Duration) -> String {
     }
 }
 
+/// Units of rates, the largest first: bits per second and name.
+const RATES: [(u64, u32, &str); 5] = [
+    (1_000_000_000_000, 12, "Tbit"),
+    (1_000_000_000, 9, "Gbit"),
+    (1_000_000, 6, "Mbit"),
+    (1_000, 3, "kbit"),
+    (1, 0, "bit"),
+];
+
+/// A rate in bits per second, as bytes per second from 10^3 to 10^12: `10Mbit`, `2.5Gbit`, `80kbit`.
+pub(crate) fn rate(text: &str) -> Option<u64> {
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let (number, unit) = text.split_at_checked(unit_at)?;
+    let unit = unit.strip_suffix("/s").unwrap_or(unit);
+    let (_, digits, _) = RATES.iter().find(|(_, _, name)| *name == unit)?;
+    let bytes = decimal(number, *digits)? / 8;
+    (1_000..=1_000_000_000_000)
+        .contains(&bytes)
+        .then_some(bytes)
+}
+
+/// Bytes per second in the form that [`rate`] reads.
+pub(crate) fn show_rate(bytes_per_second: u64) -> String {
+    let bits = bytes_per_second.saturating_mul(8);
+    let shown = RATES.iter().find(|(unit, _, _)| bits >= *unit);
+    shown.map_or_else(
+        || format!("{bits}bit"),
+        |(_, digits, name)| format!("{}{name}", show_decimal(bits, *digits)),
+    )
+}
+
 /// `yes` or `no`; an option without a value means `yes`.
 pub(crate) fn switch(text: &str) -> Option<bool> {
     match text {

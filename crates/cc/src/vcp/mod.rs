@@ -38,9 +38,11 @@ mod sender_tests;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use hidden::{Finding, HiddenBottleneck, is_delayed};
 pub use link::VcpLink;
 pub use load::Load;
 pub use params::{AiBase, AiGrowth, Carrier, Interval, QueueFilter, VcpLinkParams, VcpParams};
 pub use rule::{LinkRule, Mark, Plain};
+pub(crate) use ruler::{Change, Ruler};
 pub(crate) use scale::log2_gain;
 pub use sender::VcpSender;

@@ -1,12 +1,54 @@
 //! XCP, the eXplicit Control Protocol: each packet asks for a change of rate, each router lowers it to what it can grant.
 //!
+//! ```text
+//!   link.rs    sums.rs, standing.rs: y, d, q of an interval ─► efficiency.rs: F ─► fairness.rs: share per packet
+//!                                                                                          │
+//!   sender.rs  request.rs: RTT, X, wish ─► header ─► routers lower the wish ─► receiver sums ┘─► window += Σ · srtt
+//! ```
+//!
+//! Rates are computed in the *rate form*; headers of the papers' window form are brought to it (`window_form.rs`).
+//! All state is integer. Scales and bounds (the XCP Linux paper's section II-E for this implementation), for capacities from
+//! 10^3 to 10^12 B/s, RTTs up to 65.535 s, packets up to 9000 bytes and up to 2^20 flows:
+//!
+//! | quantity | type | unit | bits at most |
+//! |---|---|---|---|
+//! | inter-packet time X | u64 | 2^-40 s | 47 (one RTT) |
+//! | Σ X of an interval | u128 | 2^-40 s | 67 |
+//! | Σ X·RTT | u128 | 2^-40 s · µs | 91 |
+//! | bytes of an interval, queue | u64 | B | 57 (saturating) |
+//! | capacity, input y | u64 | 2^-16 B/s | 56; y 62 (saturating) |
+//! | α·(C − y), β·q/d before division | i128 | 10^-6 · 2^-16 B/s | 92 |
+//! | F, feedback of one packet | i64 | 2^-16 B/s | 62 (saturating) |
+//! | pools | u64 | 2^-16 B/s | 62 (saturating) |
+//! | C_p, C_n | 63 bits and shift | 2^-16 B/s per 2^-40 s, per B | relative error 2^-59 |
+//! | C_p·X, C_n·s before the shift | u128 | | 110 |
+//! | window | u64 | 2^-16 B | 62 |
+//! | Σ feedback · RTT | i128 | 2^-16 B/s · µs | 89 |
+//!
+//! What is given rounds down, what is taken rounds up.
+//!
 //! Sources: Katabi, Handley, Rohrs, "Congestion Control for High Bandwidth-Delay Product Networks" (SIGCOMM 2002);
 //! draft-falk-xcp-spec-03 (rate form); the XCP Linux paper (Zhang, Henderson).
 
+mod asked;
+mod efficiency;
+mod end_to_end;
+mod fairness;
 mod header;
+mod link;
 mod metrics;
+mod params;
+mod ratio;
+mod request;
+mod sender;
+mod standing;
+mod steering;
+mod sums;
 mod window_form;
 
 pub use header::{XcpAnswer, XcpCarried, XcpForm, XcpRequest};
+pub use link::XcpLink;
 pub use metrics::XcpLinkMetrics;
+pub use params::{Capacity as XcpCapacity, XcpLinkParams, XcpLoss, XcpParams};
+pub use sender::XcpSender;
 pub use window_form::WindowForm;

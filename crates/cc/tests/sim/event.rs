@@ -61,6 +61,11 @@ impl Queue {
         }));
     }
 
+    /// When the next event happens.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        self.heap.peek().map(|Reverse(entry)| entry.at)
+    }
+
     pub(crate) fn pop(&mut self) -> Option<(Instant, Event)> {
         self.heap
             .pop()

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use pathmark_cc::{
-    Acked, Algorithm, Carrier, Controller, Duration, Feedback, Instant, Limit, Lost, PacketState,
-    Sent, VcpCarried, VcpCode, VcpFeedback,
+    Acked, Algorithm, Carrier, Controller, Duration, Explicit, Feedback, Instant, Limit, Limits,
+    Lost, PacketState, Sent, VcpCarried, VcpCode, VcpFeedback, XcpCarried, XcpFeedback,
 };
 
-use super::hop::{Packet, Shim};
+use super::hop::{Packet, Shim, XcpShim};
 use super::{APP_BYTES, IP_BYTES, MTU};
 
 /// The receiver waits for a second packet for so long.
@@ -24,6 +24,20 @@ pub(crate) struct FlowConfig {
     pub(crate) constant: Option<u64>,
     /// IP bytes of a full packet.
     pub(crate) packet: u32,
+    /// Bytes in flight that the peer's flow control allows.
+    pub(crate) peer_window: u64,
+    /// How the sender lies, for XCP.
+    pub(crate) lie: Lie,
+}
+
+/// How a sender lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lie {
+    No,
+    /// It does not hear what is taken.
+    Deaf,
+    /// It sends so many times what it states.
+    Times(u64),
 }
 
 impl FlowConfig {
@@ -35,7 +49,20 @@ impl FlowConfig {
             bytes: None,
             constant: None,
             packet: IP_BYTES,
+            peer_window: u64::MAX,
+            lie: Lie::No,
         }
+    }
+
+    pub(crate) fn peer_window(self, bytes: u64) -> Self {
+        Self {
+            peer_window: bytes,
+            ..self
+        }
+    }
+
+    pub(crate) fn lie(self, lie: Lie) -> Self {
+        Self { lie, ..self }
     }
 
     pub(crate) fn bytes(self, bytes: u64) -> Self {
@@ -80,6 +107,7 @@ struct Outstanding {
 pub(crate) struct Ack {
     arrived: Vec<u64>,
     counters: VcpFeedback,
+    xcp: XcpFeedback,
     order: u64,
 }
 
@@ -87,6 +115,7 @@ pub(crate) struct Ack {
 struct Receiver {
     pending: Vec<u64>,
     counters: VcpFeedback,
+    xcp: XcpFeedback,
     acks: u64,
     bytes: u64,
 }
@@ -97,6 +126,7 @@ pub(crate) struct Flow {
     config: FlowConfig,
     controller: Box<dyn Controller>,
     carries: bool,
+    carries_xcp: bool,
     /// The code travels in the IP ECN field: no hop count, interval or flags.
     ecn: bool,
     mtu: u64,
@@ -113,6 +143,7 @@ pub(crate) struct Flow {
     window_limited: bool,
     app_limited: bool,
     last_counters: VcpFeedback,
+    last_xcp: XcpFeedback,
     last_order: u64,
     last_ack: Instant,
     probe_armed: u64,
@@ -132,6 +163,8 @@ impl Flow {
         Self {
             index,
             carries: algorithm.carrier().is_some() && config.constant.is_none(),
+            carries_xcp: matches!(algorithm.explicit(), Some(Explicit::Xcp(_)))
+                && config.constant.is_none(),
             ecn: algorithm.carrier() == Some(Carrier::Ecn),
             controller: algorithm.controller(config.start_at() + config.rtt, mtu),
             mtu: u64::from(mtu),
@@ -151,6 +184,7 @@ impl Flow {
             window_limited: false,
             app_limited: false,
             last_counters: VcpFeedback::default(),
+            last_xcp: XcpFeedback::default(),
             last_order: 0,
             last_ack: Instant::ZERO,
             probe_armed: 0,
@@ -170,6 +204,7 @@ impl Flow {
         // The handshake gave the first sample.
         self.srtt = Some(self.config.rtt);
         self.rttvar = self.config.rtt / 2;
+        self.controller.on_handshake_rtt(now, self.config.rtt);
     }
 
     pub(crate) fn is_finite(&self) -> bool {
@@ -212,11 +247,18 @@ impl Flow {
             self.app_limited = true;
             return None;
         }
-        if self.in_flight + self.mtu > self.controller.window() {
+        if self.in_flight + self.mtu > self.config.peer_window {
+            return None;
+        }
+        let times = match self.config.lie {
+            Lie::Times(times) => times,
+            Lie::No | Lie::Deaf => 1,
+        };
+        if self.in_flight + self.mtu > times * self.controller.window() {
             self.window_limited = true;
             return None;
         }
-        if let Some(rate) = self.controller.pacing_rate() {
+        if let Some(rate) = self.controller.pacing_rate().map(|rate| times * rate) {
             let earliest = now - self.burst(rate);
             if self.next_send < earliest {
                 self.next_send = earliest;
@@ -234,6 +276,16 @@ impl Flow {
     fn packet(&mut self, now: Instant) -> Packet {
         let number = self.next_number;
         self.next_number += 1;
+        if self.config.peer_window != u64::MAX {
+            self.controller.on_limits(
+                now,
+                &Limits {
+                    peer: self.config.peer_window,
+                    ..Limits::NONE
+                },
+            );
+        }
+        let request = self.controller.request();
         if self.config.constant.is_none() {
             self.in_flight += self.mtu;
             let state = self.controller.on_sent(
@@ -254,7 +306,6 @@ impl Flow {
                 acked: false,
             });
         }
-        let request = self.controller.request();
         Packet {
             flow: self.index,
             number,
@@ -267,6 +318,17 @@ impl Flow {
                     carries_r: !self.ecn,
                 },
                 ..Shim::default()
+            }),
+            xcp: self.carries_xcp.then(|| XcpShim {
+                carried: request
+                    .xcp
+                    .map_or_else(XcpCarried::default, |xcp| XcpCarried {
+                        rtt_us: xcp.rtt_us,
+                        x: xcp.x,
+                        delta: xcp.delta,
+                        covers: xcp.covers,
+                    }),
+                stamped: false,
             }),
         }
     }
@@ -358,6 +420,18 @@ impl Flow {
                     .on_feedback(now, &Feedback::Vcp(feedback), &acked);
             }
         }
+        if self.carries_xcp && ack.order > self.last_order {
+            self.last_order = ack.order;
+            let mut feedback = xcp_difference(&self.last_xcp, &ack.xcp);
+            self.last_xcp = ack.xcp;
+            if self.config.lie == Lie::Deaf {
+                feedback.delta = feedback.delta.max(0);
+            }
+            if feedback.packets > 0 {
+                self.controller
+                    .on_feedback(now, &Feedback::Xcp(feedback), &acked);
+            }
+        }
         self.window_limited = false;
         self.controller.on_ack(now, &acked);
         self.find_losses(now, newest.number, srtt);
@@ -444,8 +518,24 @@ impl Flow {
             counters.carried_r = shim.r.is_some();
             counters.load_128 = shim.load_128;
         }
+        if let Some(xcp) = packet.xcp
+            && xcp.carried.covers > 0
+        {
+            let counters = &mut receiver.xcp;
+            counters.packets += 1;
+            counters.bytes += self.mtu;
+            if xcp.stamped {
+                counters.stamped += 1;
+                counters.delta += xcp.carried.delta;
+            }
+        }
         receiver.pending.push(packet.number);
         (receiver.pending.len() == 1).then_some(ACK_DELAY)
+    }
+
+    /// The peer's flow control changes.
+    pub(crate) fn set_peer_window(&mut self, bytes: u64) {
+        self.config.peer_window = bytes;
     }
 
     pub(crate) fn acks_sent(&self) -> u64 {
@@ -462,6 +552,7 @@ impl Flow {
         Some(Box::new(Ack {
             arrived: std::mem::take(&mut receiver.pending),
             counters: receiver.counters,
+            xcp: receiver.xcp,
             order: receiver.acks,
         }))
     }
@@ -494,4 +585,14 @@ fn difference(older: &VcpFeedback, newer: &VcpFeedback) -> VcpFeedback {
     }
     feedback.sum_r -= older.sum_r;
     feedback
+}
+
+fn xcp_difference(older: &XcpFeedback, newer: &XcpFeedback) -> XcpFeedback {
+    XcpFeedback {
+        delta: newer.delta - older.delta,
+        packets: newer.packets - older.packets,
+        stamped: newer.stamped - older.stamped,
+        bytes: newer.bytes - older.bytes,
+        ..*newer
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use pathmark_cc::{
     Answer, Arrival, Carried, Duration, Instant, LinkAlgorithm, LinkController, LinkMetrics,
-    VcpCarried, VcpCode,
+    VcpCarried, VcpCode, XcpCarried,
 };
 
 use super::Random;
@@ -19,12 +19,20 @@ pub(crate) struct Shim {
     pub(crate) load_128: u8,
 }
 
+/// XCP's fields as they travel.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct XcpShim {
+    pub(crate) carried: XcpCarried,
+    pub(crate) stamped: bool,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
     pub(crate) flow: usize,
     pub(crate) number: u64,
     pub(crate) bytes: u32,
     pub(crate) shim: Option<Shim>,
+    pub(crate) xcp: Option<XcpShim>,
 }
 
 impl Packet {
@@ -32,9 +40,11 @@ impl Packet {
         Arrival {
             bytes: self.bytes,
             flow_hash: (self.flow as u32 + 1).wrapping_mul(0x85EB_CA6B),
-            carried: self
-                .shim
-                .map_or(Carried::Foreign, |shim| Carried::Vcp(shim.carried)),
+            carried: match (self.shim, self.xcp) {
+                (Some(shim), _) => Carried::Vcp(shim.carried),
+                (None, Some(xcp)) => Carried::Xcp(xcp.carried),
+                (None, None) => Carried::Foreign,
+            },
         }
     }
 }
@@ -44,7 +54,11 @@ pub(crate) struct HopConfig {
     pub(crate) controller: &'static str,
     pub(crate) bytes_per_second: u64,
     pub(crate) queue_limit: u64,
+    /// What the controller is told of the rate, if it is not the truth.
+    pub(crate) believed: Option<u64>,
     pub(crate) loss: f64,
+    /// Losses behind the queue.
+    pub(crate) loss_after: f64,
     /// Where the controller's clock starts, against the flows'.
     pub(crate) phase: Duration,
 }
@@ -56,13 +70,27 @@ impl HopConfig {
             controller,
             bytes_per_second: (mbit * 125_000.0) as u64,
             queue_limit: limit,
+            believed: None,
             loss: 0.0,
+            loss_after: 0.0,
             phase: Duration::ZERO,
         }
     }
 
     pub(crate) fn lossy(self, loss: f64) -> Self {
         Self { loss, ..self }
+    }
+
+    pub(crate) fn lossy_after(self, loss_after: f64) -> Self {
+        Self { loss_after, ..self }
+    }
+
+    /// The controller believes in `mbit` Mbit/s.
+    pub(crate) fn believed(self, mbit: f64) -> Self {
+        Self {
+            believed: Some((mbit * 125_000.0) as u64),
+            ..self
+        }
     }
 
     pub(crate) fn phase(self, phase: Duration) -> Self {
@@ -95,10 +123,12 @@ const SLOT: f64 = 0.1;
 impl Hop {
     pub(crate) fn new(config: &HopConfig, seed: u64) -> Self {
         let algorithm = LinkAlgorithm::parse(config.controller).expect("a known controller");
-        let mut controller = algorithm.controller(Instant::ZERO, config.bytes_per_second, seed);
+        let told = config.believed.unwrap_or(config.bytes_per_second);
+        let mut controller = algorithm.controller(Instant::ZERO, told, seed);
+        controller.on_buffer(Instant::ZERO, config.queue_limit);
         // Packets counted as if the port had been up for `phase` when the flows begin.
         if config.phase > Duration::ZERO {
-            controller.on_capacity(Instant::ZERO + config.phase, config.bytes_per_second);
+            controller.on_capacity(Instant::ZERO + config.phase, told);
         }
         Self {
             config: config.clone(),
@@ -131,6 +161,15 @@ impl Hop {
         self.area += waiting;
         self.slot(now).1 += waiting;
         self.since = now;
+    }
+
+    pub(crate) fn loses_after(&mut self, random: &mut Random) -> bool {
+        random.chance(self.config.loss_after)
+    }
+
+    /// The rate changes; the controller is not told.
+    pub(crate) fn set_rate(&mut self, mbit: f64) {
+        self.config.bytes_per_second = (mbit * 125_000.0) as u64;
     }
 
     pub(crate) fn loses(&mut self, random: &mut Random) -> bool {
@@ -184,6 +223,14 @@ impl Hop {
         let answer = self
             .controller
             .on_departure(now, &packet.arrival(), self.queued);
+        if let (Answer::Xcp(answer), Some(xcp)) = (answer, &mut packet.xcp) {
+            assert!(
+                answer.delta <= xcp.carried.delta,
+                "a wish only ever shrinks"
+            );
+            xcp.carried.delta = answer.delta;
+            xcp.stamped = true;
+        }
         if let (Answer::Vcp(answer), Some(shim)) = (answer, &mut packet.shim) {
             shim.carried.code = shim.carried.code.max(answer.code);
             shim.hops += 1;
@@ -220,6 +267,11 @@ impl Hop {
 
     pub(crate) fn drops(&self) -> u64 {
         self.drops
+    }
+
+    /// Bytes sent so far.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
     }
 
     pub(crate) fn max_queue(&self) -> u64 {

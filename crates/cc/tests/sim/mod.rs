@@ -79,15 +79,23 @@ impl Sim {
         }
     }
 
-    /// Runs until `end` or until all finite flows are done.
+    /// A hop's rate changes without its controller knowing.
+    pub(crate) fn set_rate(&mut self, hop: usize, mbit: f64) {
+        self.hops[hop].set_rate(mbit);
+    }
+
+    pub(crate) fn flow_mut(&mut self, index: usize) -> &mut Flow {
+        &mut self.flows[index]
+    }
+
+    /// Runs until `end` or until all finite flows are done; may be called again with a later end.
     pub(crate) fn run(&mut self, end: Duration) {
         let end = Instant::ZERO + end;
-        while let Some((at, event)) = self.events.pop() {
-            if at > end || self.all_done() {
-                break;
+        while self.events.next_at().is_some_and(|at| at <= end) && !self.all_done() {
+            if let Some((at, event)) = self.events.pop() {
+                self.now = at;
+                self.handle(event);
             }
-            self.now = at;
-            self.handle(event);
         }
         let last = if self.all_done() { self.now } else { end };
         self.now = last;
@@ -192,6 +200,9 @@ impl Sim {
             self.events.push(done, Event::Transmitted(hop));
         }
         let Some(packet) = packet else { return };
+        if self.hops[hop].loses_after(&mut self.random) {
+            return;
+        }
         if hop + 1 < self.hops.len() {
             self.events.push(self.now, Event::Arrive(hop + 1, packet));
         } else {

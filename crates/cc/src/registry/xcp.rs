@@ -1,0 +1,169 @@
+//! Options of XCP senders and ports.
+
+use super::knob::Knob;
+use super::sender::{INITIAL_WINDOW, initial_window, show_initial_window};
+use super::value::{decimal, ppm, rate, show_decimal, show_ppm, show_rate, show_switch, switch};
+use crate::{XcpCapacity, XcpForm, XcpLinkParams, XcpLoss, XcpParams};
+
+/// Options of a sender.
+pub(super) const SENDER: &[Knob<XcpParams>] = &[
+    Knob {
+        key: "iw",
+        expects: INITIAL_WINDOW,
+        set: |params, text| {
+            params.initial_window = initial_window(text)?;
+            Some(())
+        },
+        show: |params| show_initial_window(params.initial_window),
+    },
+    Knob {
+        key: "loss",
+        expects: "`hybrid`, `ignore` or `fallback`",
+        set: |params, text| {
+            params.loss = match text {
+                "hybrid" => XcpLoss::Hybrid,
+                "ignore" => XcpLoss::Ignore,
+                "fallback" => XcpLoss::Fallback,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |params| {
+            match params.loss {
+                XcpLoss::Hybrid => "hybrid",
+                XcpLoss::Ignore => "ignore",
+                XcpLoss::Fallback => "fallback",
+            }
+            .to_owned()
+        },
+    },
+    Knob {
+        key: "naive",
+        expects: "`yes` (tell routers the window although something else bounds the sender) or `no`",
+        set: |params, text| {
+            params.naive = switch(text)?;
+            Some(())
+        },
+        show: |params| show_switch(params.naive),
+    },
+    Knob {
+        key: "every",
+        expects: "a number of packets from 1 to 64: one of them carries a header",
+        set: |params, text| {
+            let every = u16::try_from(decimal(text, 0)?).ok()?;
+            if !(1..=64).contains(&every) {
+                return None;
+            }
+            params.every = every;
+            Some(())
+        },
+        show: |params| show_decimal(u64::from(params.every), 0),
+    },
+    Knob {
+        key: "form",
+        expects: "`full` or `compact`",
+        set: |params, text| {
+            params.form = match text {
+                "full" => XcpForm::Full,
+                "compact" => XcpForm::Compact,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |params| {
+            match params.form {
+                XcpForm::Full => "full",
+                XcpForm::Compact => "compact",
+            }
+            .to_owned()
+        },
+    },
+    Knob {
+        key: "desired",
+        expects: "the rate that is asked for at most, such as 100Mbit",
+        set: |params, text| {
+            params.desired = rate(text)?;
+            Some(())
+        },
+        show: |params| show_rate(params.desired),
+    },
+];
+
+/// Options of a port.
+pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
+    Knob {
+        key: "paper",
+        expects: "nothing: `paper` selects the papers' own rules; options after it may still differ",
+        set: |params, text| {
+            if switch(text)? {
+                params.guard = false;
+            }
+            Some(())
+        },
+        show: |_| String::new(),
+    },
+    Knob {
+        key: "capacity",
+        expects: "`port`, or a rate such as 10Mbit",
+        set: |params, text| {
+            params.capacity = match text {
+                "port" => XcpCapacity::Port,
+                _ => XcpCapacity::Fixed(rate(text)?),
+            };
+            Some(())
+        },
+        show: |params| match params.capacity {
+            XcpCapacity::Port => "port".to_owned(),
+            XcpCapacity::Fixed(fixed) => show_rate(fixed),
+        },
+    },
+    Knob {
+        key: "overhead",
+        expects: "bytes that the link adds to each packet, from 0 to 1000",
+        set: |params, text| {
+            let bytes = u32::try_from(decimal(text, 0)?).ok()?;
+            if bytes > 1000 {
+                return None;
+            }
+            params.overhead = bytes;
+            Some(())
+        },
+        show: |params| show_decimal(u64::from(params.overhead), 0),
+    },
+    Knob {
+        key: "alpha",
+        expects: "the share of the spare bandwidth given per interval, from 0.01 to 0.555, such as 0.4",
+        set: |params, text| {
+            params.alpha_ppm = ppm(text, 10_000, 555_000)?;
+            Some(())
+        },
+        show: |params| show_ppm(params.alpha_ppm),
+    },
+    Knob {
+        key: "beta",
+        expects: "the share of the queue taken back per interval, from 0 to 1, such as 0.226",
+        set: |params, text| {
+            params.beta_ppm = ppm(text, 0, 1_000_000)?;
+            Some(())
+        },
+        show: |params| show_ppm(params.beta_ppm),
+    },
+    Knob {
+        key: "shuffle",
+        expects: "the share of the traffic dealt out anew per interval, from 0 to 0.5, such as 0.1",
+        set: |params, text| {
+            params.shuffle_ppm = ppm(text, 0, 500_000)?;
+            Some(())
+        },
+        show: |params| show_ppm(params.shuffle_ppm),
+    },
+    Knob {
+        key: "guard",
+        expects: "`yes` (nothing is given that the buffer could not take) or `no`",
+        set: |params, text| {
+            params.guard = switch(text)?;
+            Some(())
+        },
+        show: |params| show_switch(params.guard),
+    },
+];

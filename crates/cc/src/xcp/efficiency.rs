@@ -1,0 +1,49 @@
+//! The efficiency controller: by how much the traffic as a whole is to change.
+//!
+//! F = α·(C − y) − β·q/d (Katabi et al., eq. 1, in the rate form), with y the rate of arrivals, q the persistent queue, d the mean
+//! RTT. Bounds in the module's table.
+
+use super::params::{PPM, XcpLinkParams};
+
+/// Fraction bits of a rate.
+const RATE_BITS: u32 = 16;
+
+/// No rate in 2^-16 bytes per second is larger: sixty-four times the largest capacity.
+pub(crate) const MOST_RATE_Q16: u64 = 1 << 62;
+
+/// `bytes` in `nanos` as 2^-16 bytes per second, rounded down.
+pub(crate) fn rate_q16(bytes: u64, nanos: u64) -> u64 {
+    let wide = (u128::from(bytes) << RATE_BITS) * 1_000_000_000 / u128::from(nanos.max(1));
+    u64::try_from(wide).map_or(MOST_RATE_Q16, |rate| rate.min(MOST_RATE_Q16))
+}
+
+/// Bytes per second in 2^-16.
+pub(crate) fn to_q16(bytes_per_second: u64) -> u64 {
+    bytes_per_second
+        .saturating_mul(1 << RATE_BITS)
+        .min(MOST_RATE_Q16)
+}
+
+/// Aggregate feedback in 2^-16 bytes per second: from capacity and input rate (2^-16 bytes per second), persistent queue
+/// (bytes) and mean RTT (µs).
+pub(crate) fn aggregate(
+    params: &XcpLinkParams,
+    capacity_q16: u64,
+    input_q16: u64,
+    queue: u64,
+    mean_rtt_us: u64,
+) -> i64 {
+    let ppm = i128::from(PPM);
+    let spare = i128::from(capacity_q16) - i128::from(input_q16);
+    let given = (i128::from(params.alpha_ppm) * spare).div_euclid(ppm);
+    let queue_q16 = i128::from(queue) << RATE_BITS;
+    // β in 10^-6 and time in µs cancel.
+    let taken = i128::from(params.beta_ppm) * queue_q16 / i128::from(mean_rtt_us.max(1));
+    let most = i128::from(MOST_RATE_Q16);
+    i64::try_from((given - taken).clamp(-most, most)).unwrap_or(0)
+}
+
+/// What a buffer of `bytes` takes per mean RTT without overflowing, in 2^-16 bytes per second.
+pub(crate) fn absorbed_q16(bytes: u64, mean_rtt_us: u64) -> u64 {
+    rate_q16(bytes, mean_rtt_us.saturating_mul(1_000))
+}

@@ -1,0 +1,281 @@
+//! The router's half: one per output port.
+
+use super::efficiency::{absorbed_q16, aggregate, rate_q16, to_q16};
+use super::fairness::{Pools, shuffle};
+use super::params::{Capacity, IDLE_INTERVALS, MAX_INTERVAL, MIN_INTERVAL, XcpLinkParams};
+use super::standing::StandingQueue;
+use super::sums::{Sums, x_of};
+use super::{XcpAnswer, XcpCarried, XcpLinkMetrics};
+use crate::arith::{micros, nanos, ns_since, saturate};
+use crate::{Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics};
+
+/// Mean RTT assumed before any header told one, in µs (the authors' simulator: 50 ms).
+const INITIAL_RTT_US: u64 = 50_000;
+
+/// What the last interval showed, in 2^-16 bytes per second.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    input: u64,
+    spare: i128,
+    aggregate: i64,
+}
+
+/// Totals for reports.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    given: u128,
+    taken: u128,
+    stamped: u64,
+}
+
+/// An XCP port.
+///
+/// Driven by packets alone: an interval ends with the first packet that comes once it is over.
+#[derive(Clone, Debug)]
+pub struct XcpLink {
+    params: XcpLinkParams,
+    /// Bytes per second.
+    capacity: u64,
+    /// What the port's queue can hold, in bytes.
+    buffer: u64,
+    started: Instant,
+    interval: Duration,
+    /// When the running interval is over.
+    due: Instant,
+    last_arrival: Instant,
+    /// Nothing is known of the traffic: it begins, or begins again.
+    waking: bool,
+    mean_rtt_us: u64,
+    sums: Sums,
+    queue: StandingQueue,
+    pools: Pools,
+    seen: Seen,
+    totals: Totals,
+}
+
+impl XcpLink {
+    /// A port that starts at `now` and sends `capacity` bytes per second.
+    #[must_use]
+    pub fn new(now: Instant, capacity: u64, params: XcpLinkParams) -> Self {
+        let interval = Duration::from_micros(INITIAL_RTT_US);
+        let mut link = Self {
+            capacity: 1,
+            buffer: u64::MAX,
+            started: now,
+            interval,
+            due: now,
+            last_arrival: now,
+            waking: true,
+            mean_rtt_us: INITIAL_RTT_US,
+            sums: Sums::new(interval, INITIAL_RTT_US),
+            queue: StandingQueue::new(now),
+            pools: Pools::default(),
+            seen: Seen::default(),
+            totals: Totals::default(),
+            params,
+        };
+        link.set_capacity(capacity);
+        link
+    }
+
+    fn set_capacity(&mut self, port: u64) {
+        self.capacity = match self.params.capacity {
+            Capacity::Port => port,
+            Capacity::Fixed(fixed) => fixed,
+        }
+        .max(1);
+    }
+
+    /// Most that may be given, or dealt out anew, per interval: what the buffer can take if all of it comes at once.
+    fn absorbed(&self) -> u64 {
+        if self.params.guard {
+            absorbed_q16(self.buffer, self.mean_rtt_us)
+        } else {
+            u64::MAX
+        }
+    }
+
+    /// The first packet after idleness: what was measured before says nothing about what comes. All capacity is spare, so the first
+    /// interval may give its share of that; who comes is given as if alone, and the pool bounds them all.
+    #[cold]
+    fn wake(&mut self, now: Instant, header: Option<&XcpCarried>) {
+        if let Some(header) = header.filter(|header| header.rtt_us > 0) {
+            self.mean_rtt_us = u64::from(header.rtt_us).min(micros(MAX_INTERVAL));
+        }
+        self.waking = true;
+        self.begin(now);
+        self.pools = Pools::default();
+        self.seen = Seen::default();
+        if self.params.guard {
+            let spare = aggregate(&self.params, to_q16(self.capacity), 0, 0, self.mean_rtt_us);
+            let given = spare.min(saturate(u128::from(self.absorbed())).cast_signed());
+            self.pools = Pools::new(given, 0, u128::from(x_of(self.interval)), 0);
+            self.seen.aggregate = given;
+            self.seen.spare = i128::from(to_q16(self.capacity));
+        }
+    }
+
+    fn begin(&mut self, now: Instant) {
+        self.started = now;
+        let mean = Duration::from_micros(self.mean_rtt_us);
+        self.interval = mean.clamp(MIN_INTERVAL, MAX_INTERVAL);
+        self.due = now + self.interval;
+        self.sums = Sums::new(self.interval, self.mean_rtt_us);
+    }
+
+    /// The interval is over.
+    #[cold]
+    fn close(&mut self, now: Instant) {
+        let elapsed = ns_since(now, self.started);
+        if elapsed == 0 {
+            return;
+        }
+        if let Some(mean) = self.sums.mean_rtt_us() {
+            self.mean_rtt_us = mean;
+        }
+        let capacity = to_q16(self.capacity);
+        let bytes = self.sums.bytes();
+        let input = rate_q16(bytes, elapsed);
+        let queue = self.queue.bytes();
+        let mut total = 0;
+        if bytes > 0 {
+            total = aggregate(&self.params, capacity, input, queue, self.mean_rtt_us);
+        }
+        let most = self.absorbed();
+        total = total.min(i64::try_from(most).unwrap_or(i64::MAX));
+        let moved = shuffle(self.params.shuffle_ppm, input, total, most / 2);
+        // Whoever comes first where nobody was is given as if alone.
+        let x = match self.sums.x() {
+            0 if self.params.guard => u128::from(x_of(self.interval)),
+            x => x,
+        };
+        self.pools = Pools::new(total, moved, x, bytes);
+        self.seen = Seen {
+            input,
+            spare: i128::from(capacity) - i128::from(input),
+            aggregate: total,
+        };
+        self.waking = false;
+        self.begin(now);
+    }
+
+    /// The first interval lasts as long as the RTTs that show, not as long as the first header said.
+    #[cold]
+    fn settle_first_interval(&mut self) {
+        if let Some(mean) = self.sums.mean_rtt_us() {
+            let shown = Duration::from_micros(mean).clamp(MIN_INTERVAL, MAX_INTERVAL);
+            self.due = self.started + shown;
+        }
+    }
+
+    #[inline]
+    fn answer(&mut self, header: &XcpCarried, bytes: u32) -> XcpAnswer {
+        self.totals.stamped += 1;
+        let x = self.sums.x_counted(header);
+        if x == 0 {
+            // Who does not say what they have is given nothing.
+            return XcpAnswer {
+                delta: header.delta.min(0),
+                bounding: header.delta > 0,
+            };
+        }
+        let stands_for = u64::from(bytes) * u64::from(header.covers.max(1));
+        let settled = self.pools.settle(header.delta, x, stands_for);
+        if settled.delta > 0 {
+            self.totals.given += u128::from(settled.delta.unsigned_abs());
+        } else {
+            self.totals.taken += u128::from(settled.delta.unsigned_abs());
+        }
+        XcpAnswer {
+            delta: settled.delta,
+            bounding: settled.bounding,
+        }
+    }
+
+    /// Bytes that the link carries for a packet.
+    #[inline]
+    fn size(&self, packet: &Arrival) -> u32 {
+        packet.bytes.saturating_add(self.params.overhead)
+    }
+}
+
+impl LinkController for XcpLink {
+    #[inline]
+    fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64) {
+        let header = match &arrival.carried {
+            Carried::Xcp(header) => Some(header),
+            _ => None,
+        };
+        let idle = nanos(self.interval).saturating_mul(u64::from(IDLE_INTERVALS));
+        let silent = ns_since(now, self.last_arrival) > idle && queue == 0;
+        if silent || (self.waking && self.sums.bytes() == 0) {
+            self.wake(now, header);
+        } else if now >= self.due {
+            self.close(now);
+        }
+        self.last_arrival = now;
+        self.queue
+            .sample(now, queue, self.mean_rtt_us, self.capacity);
+        self.sums.count(self.size(arrival));
+        if let Some(header) = header {
+            self.sums.count_header(header);
+            if self.waking {
+                self.settle_first_interval();
+            }
+        }
+    }
+
+    #[inline]
+    fn on_departure(&mut self, now: Instant, packet: &Arrival, queue: u64) -> Answer {
+        self.queue
+            .sample(now, queue, self.mean_rtt_us, self.capacity);
+        if now >= self.due && !self.waking {
+            self.close(now);
+        }
+        match &packet.carried {
+            Carried::Xcp(header) => Answer::Xcp(self.answer(header, self.size(packet))),
+            _ => Answer::None,
+        }
+    }
+
+    fn on_timer(&mut self, _now: Instant, _queue: u64) {}
+
+    #[inline]
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    fn on_capacity(&mut self, _now: Instant, bytes_per_second: u64) {
+        self.set_capacity(bytes_per_second);
+    }
+
+    fn on_buffer(&mut self, _now: Instant, bytes: u64) {
+        self.buffer = bytes;
+    }
+
+    fn metrics(&self) -> LinkMetrics {
+        let load_ppb =
+            u128::from(self.seen.input) * 1_000_000_000 / u128::from(to_q16(self.capacity));
+        LinkMetrics {
+            interval: self.interval,
+            load_ppb: saturate(load_ppb),
+            persistent_queue: self.queue.bytes(),
+            xcp: Some(XcpLinkMetrics {
+                interval: self.interval,
+                mean_rtt: Duration::from_micros(self.mean_rtt_us),
+                capacity: self.capacity,
+                input: self.seen.input >> 16,
+                spare: i64::try_from(self.seen.spare >> 16).unwrap_or(i64::MIN),
+                persistent_queue: self.queue.bytes(),
+                aggregate: self.seen.aggregate >> 16,
+                positive_left: self.pools.positive_left() >> 16,
+                negative_left: self.pools.negative_left() >> 16,
+                given: saturate(self.totals.given >> 16),
+                taken: saturate(self.totals.taken >> 16),
+                stamped: self.totals.stamped,
+                policed: 0,
+            }),
+            ..LinkMetrics::default()
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! XCP's parameters, with units and sources. "FALK" is draft-falk-xcp-spec-03; shares are integers in 10^-6.
+
+use crate::Duration;
+
+/// Million: the unit of shares in configuration, and µs per second.
+pub(crate) const PPM: u64 = 1_000_000;
+
+/// No control interval is shorter (FALK, section 4.2: 5 to 10 ms).
+pub(crate) const MIN_INTERVAL: Duration = Duration::from_millis(10);
+/// … or longer: the longest RTT that the compact header can tell. FALK's 1 s is too short for RTTs of that length.
+pub(crate) const MAX_INTERVAL: Duration = Duration::from_millis(65_535);
+/// The queue is watched for at least so long before its least length counts as persistent (FALK's ALLOWED_QUEUE).
+pub(crate) const LEAST_QUEUE_INTERVAL: Duration = Duration::from_millis(2);
+/// Without a packet for so many intervals a port knows nothing of what comes next.
+pub(crate) const IDLE_INTERVALS: u32 = 2;
+/// An RTT counts as at most this multiple of the mean one: no single header sets the port's pace.
+pub(crate) const RTT_SPREAD: u64 = 16;
+
+/// An XCP port's parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XcpLinkParams {
+    /// α: the share of the spare bandwidth that is given per interval, in 10^-6. Stable below π/(4·√2) = 0.555.
+    pub alpha_ppm: u64,
+    /// β: the share of the persistent queue that is taken back per interval, in 10^-6; α²·√2.
+    pub beta_ppm: u64,
+    /// The share of the traffic that is dealt out anew per interval at least, in 10^-6 (shuffling).
+    pub shuffle_ppm: u64,
+    /// Bytes that the link adds to each packet and that the port does not count itself.
+    pub overhead: u32,
+    /// Where the capacity comes from.
+    pub capacity: Capacity,
+    /// Bound what is given by what the buffer can take, and give to the first packet after idleness. Off: as published.
+    pub guard: bool,
+}
+
+/// Where an XCP port's capacity comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Capacity {
+    /// The port's own rate.
+    #[default]
+    Port,
+    /// A fixed one, in bytes per second.
+    Fixed(u64),
+}
+
+impl Default for XcpLinkParams {
+    fn default() -> Self {
+        Self {
+            alpha_ppm: 400_000,
+            beta_ppm: 226_000,
+            shuffle_ppm: 100_000,
+            overhead: 0,
+            capacity: Capacity::Port,
+            guard: true,
+        }
+    }
+}
+
+/// What losses mean to an XCP sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XcpLoss {
+    /// Nothing, as long as routers announce congestion; congestion once other signs say so: a hop that is no XCP router, packets that
+    /// no router stamped, or many losses beside a queue that routers do not take back.
+    #[default]
+    Hybrid,
+    /// Nothing (the XCP Linux paper, section IV-C).
+    Ignore,
+    /// Congestion (FALK, section 4.1.3.2).
+    Fallback,
+}
+
+/// An XCP sender's parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XcpParams {
+    /// Initial window in packets; RFC 9002's if `None`.
+    pub initial_window: Option<u32>,
+    /// What losses mean.
+    pub loss: XcpLoss,
+    /// Tell routers the congestion window whatever else bounds the sender, and never age it: the XCP Linux paper's sender, whose
+    /// window runs away (section IV-A).
+    pub naive: bool,
+    /// Every n-th packet carries a header that routers read.
+    pub every: u16,
+    /// How headers travel.
+    pub form: super::XcpForm,
+    /// The rate that the sender would like to have, in bytes per second.
+    pub desired: u64,
+}
+
+/// No rate above 1 TB/s.
+pub(crate) const MOST_DESIRED: u64 = 1_000_000_000_000;
+
+impl Default for XcpParams {
+    fn default() -> Self {
+        Self {
+            initial_window: None,
+            loss: XcpLoss::Hybrid,
+            naive: false,
+            every: 1,
+            form: super::XcpForm::Full,
+            desired: MOST_DESIRED,
+        }
+    }
+}

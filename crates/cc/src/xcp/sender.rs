@@ -1,0 +1,376 @@
+//! The sender's half: who rules, what is asked, what losses mean, and the window that follows.
+
+use super::XcpRequest;
+use super::asked::Asked;
+use super::end_to_end::EndToEnd;
+use super::params::{XcpLoss, XcpParams};
+use super::request::Wish;
+use super::steering::Steering;
+use crate::arith::rate;
+use crate::loss_ratio::LossRatio;
+use crate::vcp::{Change, Finding, HiddenBottleneck, Ruler, is_delayed};
+use crate::{
+    Acked, Carrier, Controller, CubicController, Duration, Feedback, Instant, Limit, Limits, Lost,
+    Metrics, PacketState, Phase, Request, Sent, XcpFeedback, window,
+};
+
+/// The paper's belt against bottlenecks that routers do not see: so many losses beside a queue are congestion, in 10^-6.
+const HEAVY_PPM: u64 = 100_000;
+/// A queue that stands for so many round trips while routers take nothing back is not theirs.
+const PATIENCE_ROUNDS: u32 = 4;
+/// Packets leave a little faster than the window per round trip, so that the window and not the pacer bounds the rate.
+const PACE: (u64, u64) = (33, 32);
+
+/// An XCP sender.
+///
+/// The window is CUBIC's until a router has stamped a packet and while stamps stay away, and after losses that mean
+/// congestion; it is the routers' otherwise.
+#[derive(Clone, Debug)]
+pub struct XcpSender {
+    params: XcpParams,
+    mtu: u64,
+    steering: Steering,
+    fallback: CubicController,
+    ruler: Ruler,
+    /// Standard control rules although routers stamp.
+    end_to_end: Option<EndToEnd>,
+    hidden: HiddenBottleneck,
+    losses: LossRatio,
+    asked: Asked,
+    limits: Limits,
+    srtt: Option<Duration>,
+    last_sent: u64,
+    /// Nothing that was granted to packets up to here counts.
+    void_until: Option<u64>,
+    /// Bytes and packets sent since the last header, itself included.
+    headed_bytes: u64,
+    headed_packets: u16,
+    /// Something else than the window bounds the sender.
+    limited_elsewhere: bool,
+    unmarked_hop: bool,
+    /// Feedback came with the acknowledgement that is being told.
+    fed: bool,
+    /// Routers have taken something back.
+    settled: bool,
+}
+
+impl XcpSender {
+    /// A sender whose path begins at `now` and carries datagrams of `mtu` bytes.
+    #[must_use]
+    pub fn new(now: Instant, mtu: u16, params: XcpParams) -> Self {
+        let fallback = CubicController::cubic(mtu, params.initial_window);
+        Self {
+            mtu: u64::from(mtu.max(1)),
+            steering: Steering::new(now, fallback.window()),
+            fallback,
+            ruler: Ruler::new(now, Carrier::Shim),
+            end_to_end: None,
+            hidden: HiddenBottleneck::new(now),
+            losses: LossRatio::default(),
+            asked: Asked::default(),
+            limits: Limits::NONE,
+            srtt: None,
+            last_sent: 0,
+            void_until: None,
+            headed_bytes: 0,
+            headed_packets: 0,
+            limited_elsewhere: false,
+            unmarked_hop: false,
+            fed: false,
+            settled: false,
+            params,
+        }
+    }
+
+    /// True while routers steer the window.
+    #[inline]
+    fn explicit(&self) -> bool {
+        self.ruler.routers() && self.end_to_end.is_none()
+    }
+
+    fn obey(&mut self, now: Instant, change: Change) {
+        match change {
+            Change::Stays => {}
+            Change::ToRouters => {
+                self.end_to_end = None;
+                self.hidden = HiddenBottleneck::new(now);
+                self.steering = Steering::new(now, self.fallback.window());
+            }
+            Change::ToFallback => {
+                if self.end_to_end.take().is_none() {
+                    self.fallback.take_over(self.steering.bytes());
+                }
+            }
+        }
+    }
+
+    /// Standard control takes the window over.
+    fn go_end_to_end(&mut self, now: Instant) {
+        let window = self.steering.bytes();
+        self.fallback.take_over(window);
+        self.end_to_end = Some(EndToEnd::new(now, window));
+    }
+
+    fn floor(&self) -> u64 {
+        self.mtu
+    }
+
+    fn initial(&self) -> u64 {
+        window::initial(self.mtu, self.params.initial_window)
+    }
+
+    /// What was granted, as far as it counts.
+    fn granted(&mut self, feedback: &XcpFeedback, acked: &Acked) -> i64 {
+        if acked.packets > 0 {
+            self.asked.on_ack(acked.state);
+        }
+        let delta = self.asked.grant(feedback.delta);
+        if let Some(until) = self.void_until {
+            if acked.packets == 0 || acked.largest <= until {
+                return delta.min(0);
+            }
+            self.void_until = None;
+        }
+        delta
+    }
+
+    fn means_congestion(&self, lost: &Lost) -> bool {
+        match self.params.loss {
+            XcpLoss::Ignore => false,
+            XcpLoss::Fallback => true,
+            XcpLoss::Hybrid => {
+                let delayed = is_delayed(lost.srtt, lost.min_rtt);
+                let heavy = delayed && self.losses.recent_ppm() > HEAVY_PPM;
+                self.unmarked_hop || self.ruler.unmarked() || heavy
+            }
+        }
+    }
+
+    fn watch_for_hidden_bottleneck(&mut self, now: Instant, acked: &Acked) {
+        if self.params.loss == XcpLoss::Ignore {
+            return;
+        }
+        let losses = &self.losses;
+        let patience = acked.srtt.saturating_mul(PATIENCE_ROUNDS);
+        let finding = self
+            .hidden
+            .on_ack(now, acked, patience, || losses.recent_ppm());
+        if finding == Finding::Appeared {
+            self.hidden = HiddenBottleneck::new(now);
+            self.go_end_to_end(now);
+        }
+    }
+
+    fn next_header(&self) -> Option<XcpRequest> {
+        let every = self.params.every.max(1);
+        let packets = self.headed_packets.saturating_add(1);
+        if every > 1 && packets < every {
+            return None;
+        }
+        let Some(srtt) = self.srtt else {
+            return Some(XcpRequest {
+                covers: packets,
+                window: self.window(),
+                packet: u16::try_from(self.mtu).unwrap_or(u16::MAX),
+                ..XcpRequest::default()
+            });
+        };
+        let own = self.window();
+        let other = self.limits.least().max(self.mtu);
+        let (window, desired) = if self.params.naive {
+            (own, self.params.desired)
+        } else if self.limited_elsewhere || other <= own {
+            (own.min(other), 0)
+        } else {
+            let usable = rate(other.min(1 << 57), srtt, 1, 1);
+            (own, self.params.desired.min(usable))
+        };
+        let wish = Wish {
+            srtt,
+            window,
+            desired,
+            mtu: self.mtu,
+            bytes: match self.headed_bytes {
+                0 => self.mtu,
+                bytes => bytes,
+            },
+            covers: packets,
+        };
+        Some(wish.request())
+    }
+}
+
+impl Controller for XcpSender {
+    #[inline]
+    fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
+        self.last_sent = self.last_sent.max(sent.packet_number);
+        self.limited_elsewhere = sent.limit != Limit::Window;
+        let _ = self.fallback.on_sent(now, sent);
+        if let Some(header) = self.next_header() {
+            self.asked.on_sent(header.delta);
+            self.headed_bytes = 0;
+            self.headed_packets = 0;
+        } else {
+            self.headed_packets = self.headed_packets.saturating_add(1);
+        }
+        self.headed_bytes = self.headed_bytes.saturating_add(sent.bytes);
+        self.asked.state()
+    }
+
+    fn on_feedback(&mut self, now: Instant, feedback: &Feedback, acked: &Acked) {
+        let Feedback::Xcp(feedback) = feedback else {
+            return;
+        };
+        self.fed = true;
+        if acked.srtt > Duration::ZERO {
+            self.srtt = Some(acked.srtt);
+        }
+        let srtt = self.srtt.unwrap_or(acked.srtt);
+        let unstamped = feedback.packets.saturating_sub(feedback.stamped);
+        let change = self
+            .ruler
+            .on_codes(now, srtt, &[unstamped, feedback.stamped, 0, 0]);
+        self.obey(now, change);
+        self.unmarked_hop = feedback.unmarked_hop == Some(true);
+        let delta = self.granted(feedback, acked);
+        if !self.ruler.routers() || feedback.stamped == 0 {
+            return;
+        }
+        if delta < 0 {
+            self.hidden.on_raised(now);
+            self.settled = true;
+        }
+        let (floor, fallback) = (self.floor(), self.fallback.window());
+        match &mut self.end_to_end {
+            None => self.steering.apply(delta, srtt, floor),
+            Some(end_to_end) => {
+                if let Some(window) = end_to_end.on_feedback(now, delta, srtt, floor, fallback) {
+                    self.end_to_end = None;
+                    self.hidden = HiddenBottleneck::new(now);
+                    self.steering = Steering::new(now, window);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn on_ack(&mut self, now: Instant, acked: &Acked) {
+        self.srtt = Some(acked.srtt);
+        self.losses.on_ack(now, acked.srtt, acked.packets);
+        if !core::mem::take(&mut self.fed) && acked.packets > 0 {
+            let change = self.ruler.on_silence(now, acked.srtt);
+            self.obey(now, change);
+        }
+        if !self.explicit() {
+            self.fallback.on_ack(now, acked);
+            return;
+        }
+        if !self.params.naive {
+            let floor = self.initial();
+            let limited = acked.window_limited;
+            self.steering
+                .age(now, acked.srtt, acked.bytes, limited, floor);
+        }
+        self.watch_for_hidden_bottleneck(now, acked);
+    }
+
+    fn on_loss(&mut self, now: Instant, lost: &Lost) {
+        self.losses.on_loss(now, lost.srtt, lost.packets);
+        if self.explicit() && self.means_congestion(lost) {
+            self.go_end_to_end(now);
+        }
+        if !self.explicit() {
+            self.fallback.on_loss(now, lost);
+        }
+    }
+
+    fn on_congestion_experienced(&mut self, now: Instant, sent_at: Instant, last_sent: u64) {
+        if self.explicit() {
+            if self.params.loss == XcpLoss::Ignore {
+                return;
+            }
+            // A queue that is no XCP router's marks packets: its marks are answered as they ask to be.
+            self.go_end_to_end(now);
+        }
+        self.fallback
+            .on_congestion_experienced(now, sent_at, last_sent);
+    }
+
+    fn on_persistent_congestion(&mut self, now: Instant) {
+        if self.explicit() {
+            self.steering = Steering::new(now, self.mtu);
+            self.void_until = Some(self.last_sent);
+        } else {
+            self.fallback.on_persistent_congestion(now);
+        }
+    }
+
+    fn on_spurious_loss(&mut self, now: Instant) {
+        if !self.explicit() {
+            self.fallback.on_spurious_loss(now);
+        }
+    }
+
+    fn on_restart(&mut self, now: Instant, idle: Duration) {
+        self.fallback.on_restart(now, idle);
+        if self.explicit() && !self.params.naive {
+            let srtt = self.srtt.unwrap_or(idle);
+            let floor = self.initial();
+            self.steering.idle(now, idle, srtt, floor);
+        }
+    }
+
+    fn on_mtu(&mut self, mtu: u16) {
+        self.fallback.on_mtu(mtu);
+        self.mtu = u64::from(mtu.max(1));
+        self.steering.floor(self.mtu);
+    }
+
+    fn on_handshake_rtt(&mut self, _now: Instant, srtt: Duration) {
+        self.srtt.get_or_insert(srtt);
+    }
+
+    fn on_limits(&mut self, _now: Instant, limits: &Limits) {
+        self.limits = *limits;
+    }
+
+    #[inline]
+    fn window(&self) -> u64 {
+        if self.explicit() {
+            self.steering.bytes()
+        } else {
+            self.fallback.window()
+        }
+    }
+
+    fn pacing_rate(&self) -> Option<u64> {
+        if !self.explicit() {
+            return self.fallback.pacing_rate();
+        }
+        Some(rate(self.steering.bytes(), self.srtt?, PACE.0, PACE.1))
+    }
+
+    fn request(&self) -> Request {
+        Request {
+            xcp: self.next_header(),
+            ..Request::default()
+        }
+    }
+
+    fn metrics(&self) -> Metrics {
+        if !self.explicit() {
+            return self.fallback.metrics();
+        }
+        Metrics {
+            ruling: "xcp",
+            phase: if self.settled {
+                Phase::Avoidance
+            } else {
+                Phase::Startup
+            },
+            window: self.steering.bytes(),
+            ssthresh: None,
+            explicit: true,
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! XCP in closed loop: what the XCP Linux paper and the XCP/CUBIC paper set up, as far as a small simulation can.
+
+mod sim;
+
+use pathmark_cc::Duration;
+use sim::{FlowConfig, HopConfig, Sim, jain};
+
+fn secs(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+/// Bytes of a bandwidth-delay product.
+fn bdp(mbit: f64, rtt_ms: u64) -> u64 {
+    (mbit * 125.0 * rtt_ms as f64) as u64
+}
+
+fn shares(sim: &Sim, flows: usize, from: f64, to: f64) -> Vec<f64> {
+    (0..flows).map(|n| sim.flow(n).goodput(from, to)).collect()
+}
+
+#[test]
+fn four_flows_fill_the_link_evenly_without_a_queue() {
+    let hop = HopConfig::new("xcp", 10.0, 2 * bdp(10.0, 500));
+    let flows: Vec<_> = (0..4).map(|_| FlowConfig::new("xcp", 500)).collect();
+    let mut sim = Sim::new(&[hop], &flows, 7);
+    sim.run(secs(60));
+    assert!(sim.hop(0).utilization(10.0, 60.0) >= 0.98);
+    let shares = shares(&sim, 4, 10.0, 60.0);
+    assert!(jain(&shares) >= 0.999, "{shares:?}");
+    assert_eq!(sim.hop(0).drops(), 0);
+    let queue = sim.hop(0).mean_queue_between(10.0, 60.0) / bdp(10.0, 500) as f64;
+    assert!(queue <= 0.03, "{queue}");
+}
+
+/// Round trips from the first data packet until one of them is used to 80 %, and drops. `buffer` in BDP.
+fn start_up(sender: &'static str, mbit: f64, rtt_ms: u64, buffer: f64) -> (f64, u64) {
+    let limit = (buffer * bdp(mbit, rtt_ms) as f64) as u64;
+    let hop = HopConfig::new("xcp", mbit, limit);
+    let mut sim = Sim::new(&[hop], &[FlowConfig::new(sender, rtt_ms)], 7);
+    let rtt = Duration::from_millis(rtt_ms);
+    let mut rounds = 0;
+    let mut before = 0;
+    while rounds < 40 {
+        rounds += 1;
+        sim.run(rtt * (rounds + 1));
+        let sent = sim.hop(0).sent();
+        if (sent - before) as f64 >= 0.8 * bdp(mbit, rtt_ms) as f64 {
+            break;
+        }
+        before = sent;
+    }
+    sim.run(rtt * 60);
+    (f64::from(rounds), sim.hop(0).drops())
+}
+
+#[test]
+fn one_flow_starts_within_a_few_round_trips() {
+    for (sender, rtt_ms, buffer, most) in [
+        ("xcp", 60, 1.0, 4.0),
+        ("xcp[iw=2]", 60, 1.0, 5.0),
+        ("xcp", 60, 0.2, 6.0),
+        ("xcp", 60, 0.05, 17.0),
+        ("xcp", 480, 0.05, 17.0),
+    ] {
+        let (rounds, drops) = start_up(sender, 1000.0, rtt_ms, buffer);
+        assert!(rounds <= most, "{sender} {rtt_ms} ms {buffer}: {rounds}");
+        assert_eq!(drops, 0, "{sender} {rtt_ms} ms {buffer}");
+    }
+}
+
+#[test]
+fn two_flows_keep_a_small_buffer_from_overflowing() {
+    for (rtt_ms, buffer) in [(60, 0.2), (60, 0.05), (480, 0.05)] {
+        let limit = (buffer * bdp(100.0, rtt_ms) as f64) as u64;
+        let hop = HopConfig::new("xcp", 100.0, limit);
+        let flows = [
+            FlowConfig::new("xcp", rtt_ms),
+            FlowConfig::new("xcp", rtt_ms),
+        ];
+        let mut sim = Sim::new(&[hop], &flows, 7);
+        sim.run(secs(40));
+        let used = sim.hop(0).utilization(15.0, 40.0);
+        assert!(used >= 0.98, "{rtt_ms} ms, {buffer}: {used}");
+        assert_eq!(sim.hop(0).drops(), 0, "{rtt_ms} ms, {buffer}");
+    }
+}
+
+#[test]
+fn flows_join_and_round_trips_differ() {
+    let hop = || HopConfig::new("xcp", 10.0, 2 * bdp(10.0, 500));
+    let flows: Vec<_> = (0..4)
+        .map(|n| FlowConfig::new("xcp", 500).start(secs(30 * n)))
+        .collect();
+    let mut sim = Sim::new(&[hop()], &flows, 7);
+    sim.run(secs(120));
+    for (from, flows) in [(40.0, 2), (70.0, 3), (100.0, 4)] {
+        let shares = shares(&sim, flows, from, from + 20.0);
+        assert!(jain(&shares) >= 0.99, "{shares:?}");
+    }
+    assert_eq!(sim.hop(0).drops(), 0);
+
+    let flows = [100, 200, 500, 1000].map(|rtt| FlowConfig::new("xcp", rtt));
+    let mut sim = Sim::new(&[hop()], &flows, 7);
+    sim.run(secs(60));
+    let shares = shares(&sim, 4, 20.0, 60.0);
+    assert!(jain(&shares) >= 0.98, "{shares:?}");
+    assert!(sim.hop(0).utilization(20.0, 60.0) >= 0.98);
+}
+
+#[test]
+fn corruption_costs_what_it_corrupts() {
+    let run = |before: f64, after: f64| {
+        let hop = HopConfig::new("xcp", 10.0, 2 * bdp(10.0, 500))
+            .lossy(before)
+            .lossy_after(after);
+        let flows: Vec<_> = (0..4).map(|_| FlowConfig::new("xcp", 500)).collect();
+        let mut sim = Sim::new(&[hop], &flows, 7);
+        sim.run(secs(60));
+        shares(&sim, 4, 15.0, 60.0).iter().sum::<f64>()
+    };
+    let clean = run(0.0, 0.0);
+    for (loss, least_after, least_before) in [(0.025, 0.97, 0.95), (0.1, 0.92, 0.90)] {
+        let after = run(0.0, loss) / clean / (1.0 - loss);
+        let before = run(loss, 0.0) / clean;
+        assert!(after >= least_after, "{loss} after: {after}");
+        assert!(before >= least_before, "{loss} before: {before}");
+    }
+}
+
+#[test]
+fn a_receivers_limit_is_told_and_lifted_without_a_drop() {
+    let hop = HopConfig::new("xcp", 10.0, bdp(10.0, 500));
+    let flow = FlowConfig::new("xcp", 500).peer_window(64 << 10);
+    let mut sim = Sim::new(&[hop], &[flow], 7);
+    sim.run(secs(60));
+    let window = sim.flow(0).controller().window();
+    assert!(window <= (64 << 10) * 11 / 10, "{window}");
+    sim.flow_mut(0).set_peer_window(640 << 10);
+    sim.run(secs(120));
+    assert_eq!(sim.hop(0).drops(), 0);
+    let used = sim.hop(0).utilization(80.0, 120.0);
+    assert!(used >= 0.95, "{used}");
+
+    let naive = FlowConfig::new("xcp[naive]", 500).peer_window(64 << 10);
+    let hop = HopConfig::new("xcp[paper]", 10.0, bdp(10.0, 500));
+    let mut sim = Sim::new(&[hop], &[naive], 7);
+    sim.run(secs(60));
+    let window = sim.flow(0).controller().window();
+    assert!(window > 10 * bdp(10.0, 500), "{window}");
+}
+
+#[test]
+fn without_routers_it_is_cubic() {
+    let goodput = |sender| {
+        let hop = HopConfig::new("none", 20.0, bdp(20.0, 100));
+        let mut sim = Sim::new(&[hop], &[FlowConfig::new(sender, 100)], 7);
+        sim.run(secs(30));
+        (sim.flow(0).goodput(0.0, 30.0), sim.hop(0).drops())
+    };
+    assert_eq!(goodput("xcp"), goodput("cubic"));
+}
+
+#[test]
+fn a_narrower_hop_that_is_no_xcp_router_is_noticed() {
+    for narrow_first in [true, false] {
+        let narrow = HopConfig::new("none", 5.0, bdp(5.0, 100));
+        let port = HopConfig::new("xcp", 10.0, bdp(10.0, 100));
+        let hops = if narrow_first {
+            [narrow, port]
+        } else {
+            [port, narrow]
+        };
+        let run = |sender| {
+            let mut sim = Sim::new(&hops, &[FlowConfig::new(sender, 100)], 7);
+            sim.run(secs(60));
+            let drops = sim.hop(0).drops() + sim.hop(1).drops();
+            (sim.flow(0).goodput(0.0, 60.0), drops)
+        };
+        let (goodput, drops) = run("xcp");
+        let (cubic, cubic_drops) = run("cubic");
+        assert!(goodput >= 0.95 * cubic, "{goodput} {cubic}");
+        assert!(drops <= 2 * cubic_drops + 20, "{drops} {cubic_drops}");
+    }
+}
