@@ -319,3 +319,94 @@ fn a_code_for_short_packets_brings_acknowledgements_back() {
     let ratio = goodput("rate = 0.5") / goodput("rate = 1");
     assert!((0.48..0.58).contains(&ratio), "{ratio}");
 }
+
+/// 100 ms of 12 Mbit/s, 100 ms of nothing, again and again: what a backlogged flow gets is what the trace offers.
+#[test]
+fn a_trace_is_used_to_the_full() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut lines: Vec<String> = (0..100).map(|ms| ms.to_string()).collect();
+    lines.push("200".to_owned());
+    std::fs::write(directory.path().join("cell.trace"), lines.join("\n")).unwrap();
+    let text = r#"duration = "20s"
+measure = [["10s", "20s"]]
+[[link]]
+name = "l"
+from = "A"
+to = "B"
+rate = { trace = "cell.trace" }
+delay = "20ms"
+queue = { limit = "200p" }
+[[link]]
+name = "back"
+from = "B"
+to = "A"
+rate = "10Mbit"
+delay = "20ms"
+[[flow]]
+name = "f"
+from = "A"
+to = "B"
+algorithm = "cubic"
+"#;
+    let scenario = Scenario::parse(&directory.path().join("test.toml"), text).unwrap();
+    let result = run(&scenario);
+    let window = &result.windows[0];
+    // 101 opportunities of 1500 bytes every 200 ms: 6.06 Mbit/s.
+    let ideal = 101.0 * 1500.0 * 8.0 / 0.2;
+    let share = window.flows[0].goodput_bps / ideal;
+    assert!((0.92..0.97).contains(&share), "{share}");
+    let utilization = window.links[0].utilization.unwrap();
+    assert!((0.97..1.001).contains(&utilization), "{utilization}");
+    let rtt = result.flows[0].rtt_ms.unwrap();
+    assert!(rtt.max > 140.0, "{rtt:?}: the gaps are felt");
+
+    let mut marked = scenario;
+    marked.set("link.l.controller", "vcp+bise").unwrap();
+    marked.set("flow.f.algorithm", "vcp+bise+wlte").unwrap();
+    let result = run(&marked);
+    assert_eq!(result.links[0].drops, 0);
+    assert!(result.windows[0].flows[0].goodput_bps > 0.5 * ideal);
+}
+
+/// Data, their acknowledgements and other traffic take turns on a hub; together they fill it.
+#[test]
+fn links_of_one_medium_share_its_rate() {
+    let udp = r#"
+[[link]]
+name = "other"
+from = "C"
+to = "B"
+duplex = true
+medium = "hub"
+rate = "10Mbit"
+queue = { limit = "50p" }
+[[flow]]
+name = "u"
+from = "C"
+to = "B"
+algorithm = "udp"
+rate = "4Mbit"
+"#;
+    let shares = |medium: &str, flows: &str| {
+        let mut hub = single(
+            &format!("{medium}queue = {{ limit = \"50p\" }}"),
+            &format!("{FILE}{flows}"),
+        );
+        hub.set("duration", "20s").unwrap();
+        hub.set("flow.f.bytes", "1_000_000_000").unwrap();
+        hub.set("measure", "[[\"10s\", \"20s\"]]").unwrap();
+        let result = run(&hub);
+        let links = result.windows[0].links.iter();
+        links.map(|l| l.utilization.unwrap()).collect::<Vec<_>>()
+    };
+    let own = shares("", "");
+    assert!(own[0] > 0.99 && own[1] > 0.01, "{own:?}");
+    let half = shares("medium = \"hub\"\n", "");
+    let sum: f64 = half.iter().sum();
+    assert!((0.93..=1.0).contains(&sum), "{half:?}");
+    assert!(half[0] < 0.99);
+    let three = shares("medium = \"hub\"\n", udp);
+    assert!((three[2] - 0.4).abs() < 0.02, "{three:?}");
+    assert!((0.9..=1.0).contains(&three.iter().sum()), "{three:?}");
+    assert!(three[0] < 0.6);
+}

@@ -34,6 +34,8 @@ const WORDS: &[&str] = &[
     "jitter = { max = \"1s\", reorder = true }\n",
     "at = [ { t = \"0s\", rate = \"0\" } ]\n",
     "reverse = { rate = \"1bit\" }\n",
+    "rate = { trace = \"fuzz.toml\" }\n",
+    "medium = \"hub\"\n",
     "frame_overhead = 4294967295\n",
     "count = 65536\n",
     "count = -1\n",

@@ -12,16 +12,27 @@ pub(super) struct MeasuredLink {
     link: Link<PacketId>,
     /// Identity of the router whose port this is.
     router: u16,
+    /// The medium that it shares.
+    medium: Option<u32>,
     ramp: Ramp,
     /// The queue in packets during each measuring window that is open, with the window's number.
     gauges: Vec<(usize, Gauge)>,
 }
 
 impl MeasuredLink {
-    pub(super) fn new(link: Link<PacketId>, router: u16, ramp: Ramp) -> Self {
+    pub(super) fn new(
+        mut link: Link<PacketId>,
+        router: u16,
+        medium: Option<u32>,
+        ramp: Ramp,
+    ) -> Self {
+        if medium.is_some() {
+            link.port_mut().share_medium();
+        }
         Self {
             link,
             router,
+            medium,
             ramp,
             gauges: Vec::new(),
         }
@@ -63,6 +74,29 @@ impl MeasuredLink {
     #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.link.deadline()
+    }
+
+    /// The medium that it shares.
+    #[inline]
+    pub(super) fn medium(&self) -> Option<u32> {
+        self.medium
+    }
+
+    /// Its rate in bytes per second, if it has something to send now.
+    pub(super) fn wants(&self, now: Instant) -> Option<u64> {
+        let port = self.link.port();
+        let waits = port.depth().packets > 0 && port.ready_at() <= now;
+        port.rate().filter(|rate| waits && *rate > 0)
+    }
+
+    /// When its transmitter is or was ready for the next packet.
+    pub(super) fn ready_at(&self) -> Instant {
+        self.link.port().ready_at()
+    }
+
+    /// It is its turn on its medium.
+    pub(super) fn grant(&mut self, now: Instant) {
+        self.link.port_mut().grant(now);
     }
 
     /// Watches the queue for measuring window `window`.

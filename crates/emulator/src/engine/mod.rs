@@ -14,6 +14,7 @@ mod average;
 mod collect;
 mod endpoint;
 mod link;
+mod medium;
 mod packet;
 mod pattern;
 mod ramp;
@@ -33,6 +34,7 @@ use pathmark_transport::connection::ConnectError;
 use agenda::Agenda;
 use endpoint::Endpoint;
 use link::MeasuredLink;
+use medium::Medium;
 use packet::{Label, PacketId, Pool};
 use sampler::Sampler;
 use windows::Windows;
@@ -116,6 +118,8 @@ struct Engine {
     end: Instant,
     agenda: Agenda,
     links: Vec<MeasuredLink>,
+    /// What links share.
+    media: Vec<Medium>,
     /// Sender and receiver of flow 0, of flow 1, …
     endpoints: Vec<Endpoint>,
     /// For each endpoint, the links that packets *for* it take.
@@ -144,12 +148,13 @@ struct Flow {
     finished: bool,
 }
 
-/// Component 0 of the agenda; then come the links, then the endpoints.
+/// Component 0 of the agenda; then come the links, then media, then the endpoints.
 const CLOCK: u32 = 0;
 
 impl Engine {
     fn run(&mut self, observer: &mut dyn Observer) -> Result<(), RunError> {
         let links = u32::try_from(self.links.len()).unwrap_or(u32::MAX);
+        let shared = links.saturating_add(u32::try_from(self.media.len()).unwrap_or(u32::MAX));
         let any_finite = self.unfinished > 0;
         let mut since = self.events;
         while let Some((at, component)) = self.agenda.next()
@@ -171,7 +176,8 @@ impl Engine {
                     self.note_clock();
                 }
                 link if link <= links => self.run_link(link - 1)?,
-                endpoint => self.run_endpoint(endpoint - links - 1)?,
+                medium if medium <= shared => self.run_medium(medium - links - 1)?,
+                endpoint => self.run_endpoint(endpoint - shared - 1)?,
             }
             if any_finite && self.unfinished == 0 {
                 return Ok(());
@@ -214,14 +220,30 @@ impl Engine {
     #[inline]
     fn note_link(&mut self, index: u32) {
         if let Some(link) = self.links.get(index as usize) {
+            let medium = link.medium();
             self.agenda.set(index + 1, link.deadline());
+            if let Some(medium) = medium {
+                self.note_medium(medium);
+            }
+        }
+    }
+
+    fn note_medium(&mut self, index: u32) {
+        let (now, links) = (self.now, &self.links);
+        if let Some(medium) = self.media.get(index as usize) {
+            let at = medium.deadline(now, |link| wants(links, link, now).is_some());
+            let first = u32::try_from(self.links.len()).unwrap_or(u32::MAX);
+            self.agenda.set(first.saturating_add(1 + index), at);
         }
     }
 
     #[inline]
     fn note_endpoint(&mut self, index: u32) {
         if let Some(endpoint) = self.endpoints.get(index as usize) {
-            let component = u32::try_from(self.links.len()).unwrap_or(u32::MAX) + 1 + index;
+            let before = self.links.len() + self.media.len() + 1;
+            let component = u32::try_from(before)
+                .unwrap_or(u32::MAX)
+                .saturating_add(index);
             self.agenda.set(component, endpoint.deadline());
         }
     }
@@ -239,12 +261,38 @@ impl Engine {
             self.agenda.set(index + 1, deadline);
             break;
         }
+        let medium = self
+            .links
+            .get(index as usize)
+            .and_then(MeasuredLink::medium);
+        if let Some(medium) = medium {
+            self.note_medium(medium);
+        }
         while let Some(endpoint) = self.touched.pop() {
             if let Some(end) = self.endpoints.get_mut(endpoint as usize) {
                 end.react(self.now);
             }
             self.flush(endpoint);
         }
+        Ok(())
+    }
+
+    /// Lets the link send whose turn it is.
+    fn run_medium(&mut self, index: u32) -> Result<(), RunError> {
+        let (now, links) = (self.now, &self.links);
+        let medium = self.media.get_mut(index as usize);
+        let turn = medium.and_then(|medium| medium.poll(now, |link| wants(links, link, now)));
+        if let Some(link) = turn
+            && let Some(measured) = self.links.get_mut(link as usize)
+        {
+            measured.grant(now);
+            self.run_link(link)?;
+            let sent_until = self.links.get(link as usize).map(MeasuredLink::ready_at);
+            if let (Some(medium), Some(until)) = (self.media.get_mut(index as usize), sent_until) {
+                medium.occupy(until);
+            }
+        }
+        self.note_medium(index);
         Ok(())
     }
 
@@ -300,6 +348,7 @@ impl Engine {
         let Some(label) = self.labels.get(index as usize).copied() else {
             return;
         };
+        let mut shared = None;
         while let Some(endpoint) = self.endpoints.get_mut(index as usize)
             && let Some(transmit) = endpoint.poll_transmit(self.now, &mut self.outgoing)
         {
@@ -317,8 +366,12 @@ impl Engine {
                 {
                     link.arrive(self.now, packet, &mut self.pool);
                     self.agenda.set(first + 1, link.deadline());
+                    shared = link.medium();
                 }
             }
+        }
+        if let Some(medium) = shared {
+            self.note_medium(medium);
         }
         if let Some(endpoint) = self.endpoints.get_mut(index as usize) {
             endpoint.settle(self.now);
@@ -378,4 +431,9 @@ impl Engine {
     fn completed(&self, flow: usize) -> Option<Instant> {
         self.sink(flow).and_then(sink::Sink::completed)
     }
+}
+
+/// A link's rate, if it has something to send now.
+fn wants(links: &[MeasuredLink], link: u32, now: Instant) -> Option<u64> {
+    links.get(link as usize)?.wants(now)
 }

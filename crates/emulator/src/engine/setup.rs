@@ -12,6 +12,7 @@ use vcp_proto::{VcpEcnSignal, VcpSignal};
 use super::agenda::Agenda;
 use super::endpoint::{Application, Endpoint, Setup};
 use super::link::MeasuredLink;
+use super::medium::Medium;
 use super::packet::{IP_UDP_HEADER, Label, Pool};
 use super::pattern::Ticks;
 use super::ramp::Ramp;
@@ -49,13 +50,16 @@ impl Engine {
             // 0 means "no router".
             let router = u16::try_from(setup.from + 1).unwrap_or(u16::MAX);
             let rtt = setup.rtt.unwrap_or(Duration::from_millis(100));
-            links.push(MeasuredLink::new(link, router, Ramp::new(rtt)));
+            let medium = setup.medium.and_then(|medium| u32::try_from(medium).ok());
+            links.push(MeasuredLink::new(link, router, medium, Ramp::new(rtt)));
         }
+        let media = media(scenario);
         let mut engine = Self {
             now: Instant::ZERO,
             end: Instant::ZERO + scenario.duration,
-            agenda: Agenda::new(1 + links.len() + 2 * scenario.flows.len()),
+            agenda: Agenda::new(1 + links.len() + media.len() + 2 * scenario.flows.len()),
             links,
+            media,
             endpoints: Vec::with_capacity(2 * scenario.flows.len()),
             ways: Vec::with_capacity(2 * scenario.flows.len()),
             labels: Vec::with_capacity(2 * scenario.flows.len()),
@@ -159,6 +163,17 @@ impl Engine {
             finished: false,
         });
     }
+}
+
+/// The media, each with its links.
+fn media(scenario: &Scenario) -> Vec<Medium> {
+    let medium = |(index, name): (usize, &String)| {
+        let links = scenario.links.iter().zip(0u32..);
+        let on_it = links.filter(|(link, _)| link.medium == Some(index));
+        let random = Random::new(scenario.seed, &format!("{name}/medium"));
+        Medium::new(on_it.map(|(_, number)| number).collect(), random)
+    };
+    scenario.media.iter().enumerate().map(medium).collect()
 }
 
 /// What both ends of a flow are configured with.

@@ -42,6 +42,8 @@ pub struct Scenario {
     pub sample: Duration,
     /// Nodes by name.
     pub nodes: Vec<String>,
+    /// Media that links share, by name.
+    pub media: Vec<String>,
     /// Links, each one direction.
     pub links: Vec<LinkSetup>,
     /// Flows, each one sender.
@@ -66,6 +68,8 @@ pub struct LinkSetup {
     pub to: usize,
     /// Rate, delay, queue, …
     pub spec: LinkSpec,
+    /// Index of the medium that it shares with others, of which one transmits at a time.
+    pub medium: Option<usize>,
     /// Longest propagation round trip of the flows that cross it, in either role: what `1bdp` means.
     pub rtt: Option<Duration>,
 }

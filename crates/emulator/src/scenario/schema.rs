@@ -1,10 +1,12 @@
 //! The file's tables and keys.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use pathmark_router::config::{
     ByteCount, ChangeSpec, JitterSpec, LossSpec, QueueSpec, RateValue, Span,
 };
+use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, de};
 use toml::{Spanned, Table};
 
@@ -48,9 +50,10 @@ pub(super) struct FileLink {
     pub(super) to: Spanned<String>,
     #[serde(default)]
     pub(super) duplex: bool,
-    pub(super) rate: Option<Spanned<RateValue>>,
+    pub(super) rate: Option<Spanned<RateSpec>>,
     pub(super) delay: Option<Span>,
     pub(super) queue: Option<Spanned<QueueSpec>>,
+    pub(super) medium: Option<Spanned<String>>,
     pub(super) controller: Option<Spanned<String>>,
     pub(super) frame_overhead: Option<u32>,
     pub(super) loss: Option<LossSpec>,
@@ -64,7 +67,7 @@ pub(super) struct FileLink {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileReverse {
-    pub(super) rate: Option<Spanned<RateValue>>,
+    pub(super) rate: Option<Spanned<RateSpec>>,
     pub(super) delay: Option<Span>,
     pub(super) queue: Option<Spanned<QueueSpec>>,
     pub(super) controller: Option<Spanned<String>>,
@@ -91,6 +94,45 @@ pub(super) struct FileFlow {
     #[serde(default)]
     pub(super) poisson: bool,
     pub(super) on_off: Option<Spanned<OnOffSpec>>,
+}
+
+/// `rate = "10Mbit"`, or `{ trace = "FILE" }`.
+#[derive(Clone, Debug)]
+pub(super) enum RateSpec {
+    Value(RateValue),
+    Trace(PathBuf),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TraceTable {
+    trace: PathBuf,
+}
+
+impl<'de> Deserialize<'de> for RateSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = RateSpec;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a rate such as \"10Mbit\", or { trace = \"FILE\" }")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<RateSpec, E> {
+                text.parse().map(RateSpec::Value).map_err(E::custom)
+            }
+            fn visit_i64<E: de::Error>(self, bits: i64) -> Result<RateSpec, E> {
+                match u64::try_from(bits) {
+                    Ok(bits) => Ok(RateSpec::Value(RateValue { bits })),
+                    Err(_) => Err(E::invalid_value(de::Unexpected::Signed(bits), &self)),
+                }
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<RateSpec, A::Error> {
+                let table = TraceTable::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(RateSpec::Trace(table.trace))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
 }
 
 /// `on_off = { on = "1s", off = "2s", random = true }`.

@@ -172,6 +172,98 @@ fn codes_that_cannot_be() {
 }
 
 #[test]
+fn keys_of_another_kind_of_queue_are_refused() {
+    let queue = "kind = \"droptail\", limit = \"1bdp\"";
+    let own = &[
+        ":20:",
+        "queue",
+        "`min` belongs to kind = \"red\"",
+        "instead of \"droptail\"",
+    ];
+    fails(queue, &format!("{queue}, min = 3"), own);
+    let codel = "kind = \"codel\", limit = \"1bdp\", gentle = true";
+    fails(queue, codel, &[":20:", "`gentle`", "\"red\"", "\"codel\""]);
+    let red = "kind = \"red\", limit = \"1bdp\", target = \"5ms\"";
+    fails(queue, red, &[":20:", "`target`", "leave `target` out"]);
+    fails(
+        queue,
+        &format!("{queue}, mni = 3"),
+        &[":20:", "did you mean `min`"],
+    );
+}
+
+#[test]
+fn traces_are_read_beside_the_scenario() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("cell.trace"), "1\n2\n2\n4\n").unwrap();
+    std::fs::write(directory.path().join("bad.trace"), "1\n0\n").unwrap();
+    let read = |rate: &str| {
+        let text = GOOD.replacen("at = [ { t = \"30s\", rate = \"5Mbit\" } ]\n", "", 1);
+        let text = text.replacen("\"10Mbit\"", rate, 1);
+        Scenario::parse(&directory.path().join("test.toml"), &text).map_err(|e| e.to_string())
+    };
+    let scenario = read("{ trace = \"cell.trace\" }").unwrap();
+    let [_, _, there, back] = &scenario.links[..] else {
+        panic!("four directions")
+    };
+    assert_eq!(there.spec.rate.unwrap().bytes(), 1_500_000);
+    assert!(there.spec.trace.is_some() && back.spec.trace.is_none());
+    let refused = |rate: &str, parts: [&str; 3]| {
+        let error = read(rate).unwrap_err();
+        for part in parts {
+            assert!(error.contains(part), "{error}\nlacks {part}");
+        }
+    };
+    refused(
+        "{ trace = \"no.trace\" }",
+        [":18:", "rate", "no.trace: No such file"],
+    );
+    refused(
+        "{ trace = \"bad.trace\" }",
+        [":18:", "bad.trace", "line 2 of the trace is earlier"],
+    );
+    refused(
+        "{ trcae = \"x\" }",
+        [":18:", "rate", "did you mean `trace`"],
+    );
+    let both = GOOD.replacen("\"10Mbit\"", "{ trace = \"cell.trace\" }", 1);
+    let both = Scenario::parse(&directory.path().join("test.toml"), &both);
+    assert!(
+        both.unwrap_err()
+            .to_string()
+            .contains("leave `rate` out of `at`")
+    );
+}
+
+#[test]
+fn media_are_shared_by_name() {
+    let shared = GOOD.replace(
+        "duplex = true\nrate",
+        "duplex = true\nmedium = \"hub\"\nrate",
+    );
+    let scenario = parse(&shared).unwrap();
+    assert_eq!(scenario.media, ["hub"]);
+    let media: Vec<_> = scenario.links.iter().map(|link| link.medium).collect();
+    assert_eq!(media, [None, None, Some(0), Some(0)]);
+    fails(
+        "delay = \"1ms\"",
+        "medium = \"hub\"",
+        &[":11:", "medium", "add `rate`"],
+    );
+    let trace = "medium = \"hub\"\nrate = { trace = \"x\" }";
+    fails(
+        "rate = \"10Mbit\"",
+        trace,
+        &[":18:", "medium", "shares no medium"],
+    );
+    fails(
+        "delay = \"1ms\"",
+        "rate = \"1Mbit\"\nmedium = \"\"",
+        &[":12:", "needs a name"],
+    );
+}
+
+#[test]
 fn sources_that_cannot_be() {
     let with = |line: &'static str| format!("algorithm = \"vcp\"\n{line}");
     fails(

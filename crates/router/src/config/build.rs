@@ -1,5 +1,7 @@
 //! From what a file says of a link to the link.
 
+use std::sync::Arc;
+
 use pathmark_cc::{Duration, Instant};
 
 use super::link::{JitterSpec, LimitSpec, LinkSpec, QueueKind, QueueSpec};
@@ -45,7 +47,10 @@ pub fn build_link<P: Send + 'static>(
     let now = context.now;
     let rate = spec.rate.map(|rate| rate.bytes());
     let limit = spec.limit(context.rtt);
-    let shaper = Shaper::new(rate);
+    let shaper = match &spec.trace {
+        Some(trace) => Shaper::following(Arc::clone(trace), now),
+        None => Shaper::new(rate),
+    };
     let foreign = build_queue(&spec.queue, limit, rate, context)?;
     let mut port = if spec.separate() {
         // Feedback keeps the heard queue short; it needs a limit only.

@@ -164,6 +164,7 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
             .collect(),
         link: LinkSpec {
             rate: port.rate.map(Spanned::into_inner),
+            trace: None,
             delay: port.delay,
             queue,
             controller: port.controller.and_then(|law| law.into_inner().0),
@@ -202,16 +203,11 @@ fn check_queue(
         }
         _ => {}
     }
-    if let (QueueKind::DropTail | QueueKind::Red, Some(key)) = (queue.kind, queue.codel_key()) {
-        return fail(&format!("`{key}` belongs to kind = \"codel\""));
+    if let Some(message) = queue.misplaced() {
+        return fail(&message);
     }
-    match (queue.kind, queue.red_key()) {
-        (QueueKind::DropTail | QueueKind::CoDel, Some(key)) => {
-            fail(&format!("`{key}` belongs to kind = \"red\""))
-        }
-        (QueueKind::Red, _) if queue.min.unwrap_or(5) >= queue.max.unwrap_or(15) => {
-            fail("RED needs min below max")
-        }
-        _ => Ok(()),
+    if queue.kind == QueueKind::Red && queue.min.unwrap_or(5) >= queue.max.unwrap_or(15) {
+        return fail("RED needs min below max");
     }
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use pathmark_cc::LinkAlgorithm;
 use serde::de::value::MapAccessDeserializer;
@@ -10,6 +11,7 @@ use serde::{Deserialize, Deserializer, de};
 use super::loss::LossSpec;
 use super::units::{ByteCount, RateValue, Span};
 use crate::core::impair::Probability;
+use crate::core::trace::Trace;
 
 /// A probability between 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -128,9 +130,10 @@ pub struct QueueSpec {
 }
 
 impl QueueSpec {
-    /// The first key that only RED knows.
-    pub(super) fn red_key(&self) -> Option<&'static str> {
-        [
+    /// What is wrong if a key stands here that only another kind of queue knows.
+    #[must_use]
+    pub fn misplaced(&self) -> Option<String> {
+        let red = [
             ("min", self.min.is_some()),
             ("max", self.max.is_some()),
             ("p", self.p.is_some()),
@@ -138,18 +141,28 @@ impl QueueSpec {
             ("weight", self.weight.is_some()),
             ("bytes", self.bytes.is_some()),
             ("mean_packet", self.mean_packet.is_some()),
-        ]
-        .into_iter()
-        .find_map(|(name, given)| given.then_some(name))
-    }
-
-    /// The first key that only CoDel knows.
-    pub(super) fn codel_key(&self) -> Option<&'static str> {
-        match (self.target, self.interval) {
-            (Some(_), _) => Some("target"),
-            (None, Some(_)) => Some("interval"),
-            (None, None) => None,
-        }
+        ];
+        let codel = [
+            ("target", self.target.is_some()),
+            ("interval", self.interval.is_some()),
+        ];
+        let foreign = |keys: &[(&'static str, bool)]| {
+            keys.iter().find_map(|(name, given)| given.then_some(*name))
+        };
+        let found = |owner, key| {
+            let own = match self.kind {
+                QueueKind::DropTail => "droptail",
+                QueueKind::Red => "red",
+                QueueKind::CoDel => "codel",
+            };
+            format!(
+                "`{key}` belongs to kind = \"{owner}\": write that instead of \"{own}\", or leave `{key}` out"
+            )
+        };
+        let red = foreign(&red).filter(|_| self.kind != QueueKind::Red);
+        let codel = foreign(&codel).filter(|_| self.kind != QueueKind::CoDel);
+        red.map(|key| found("red", key))
+            .or(codel.map(|key| found("codel", key)))
     }
 }
 
@@ -214,8 +227,10 @@ pub struct ChangeSpec {
 /// All that a file says of one link.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkSpec {
-    /// Rate; absent: unlimited.
+    /// Rate, of a trace the mean; absent: unlimited.
     pub rate: Option<RateValue>,
+    /// When packets may leave, if the rate is not constant.
+    pub trace: Option<Arc<Trace>>,
     /// Propagation delay, one way.
     pub delay: Span,
     /// Queue.

@@ -22,6 +22,7 @@ mod schedule;
 mod separation;
 mod shaper;
 mod stats;
+pub mod trace;
 
 use pathmark_cc::Answer;
 

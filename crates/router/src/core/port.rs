@@ -18,7 +18,19 @@ pub struct Port<P> {
     overhead: u32,
     /// What the link protects frames with.
     code: Option<Code>,
+    access: Access,
     stats: LinkStats,
+}
+
+/// Whether a packet may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// As soon as the transmitter is ready.
+    Free,
+    /// Not before it is the port's turn in a medium that it shares.
+    Asked,
+    /// One, now.
+    Granted,
 }
 
 /// The queues, each with its depth at hand.
@@ -71,6 +83,7 @@ impl<P> Port<P> {
             shaper,
             overhead: 0,
             code: None,
+            access: Access::Free,
             stats,
         }
     }
@@ -119,6 +132,9 @@ impl<P> Port<P> {
         owner: &mut dyn Owner<P>,
     ) {
         self.advance(now);
+        if self.queues.depth().packets == 0 {
+            self.shaper.idle_until(now);
+        }
         self.stats.arrived_packets += u64::from(packets);
         self.stats.arrived_bytes += u64::from(arrival.bytes);
         let frame = self.frame(arrival.bytes, packets);
@@ -168,8 +184,11 @@ impl<P> Port<P> {
     /// [`deadline`](Self::deadline).
     pub fn poll(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Option<Departure<P>> {
         self.advance(now);
-        if self.shaper.ready_at() > now {
+        if self.shaper.ready_at() > now || self.access == Access::Asked {
             return None;
+        }
+        if self.access == Access::Granted {
+            self.access = Access::Asked;
         }
         let Popped { item, dropped } = self.queues.pop(now, owner);
         for _ in 0..dropped {
@@ -226,6 +245,10 @@ impl<P> Port<P> {
     /// Runs what is due without sending anything.
     #[inline]
     pub fn advance(&mut self, now: Instant) {
+        while let Some((at, rate)) = self.shaper.turn(now) {
+            self.stats.on_rate(at, Some(rate));
+            self.law.on_capacity(now, Some(rate));
+        }
         if let (Queues::Two(separation), Some(rate)) = (&mut self.queues, self.shaper.rate())
             && let Some(capacity) = separation.capacity(now, rate)
         {
@@ -247,10 +270,11 @@ impl<P> Port<P> {
     /// The [`deadline`](Self::deadline), or the far future.
     #[inline]
     pub(super) fn due(&self) -> Instant {
-        if self.queues.depth().packets > 0 {
-            self.law.timer.min(self.shaper.ready_at())
+        let timer = self.law.timer.min(self.shaper.turns_at());
+        if self.queues.depth().packets > 0 && self.access != Access::Asked {
+            timer.min(self.shaper.ready_at())
         } else {
-            self.law.timer
+            timer
         }
     }
 
@@ -286,6 +310,23 @@ impl<P> Port<P> {
     /// what they were counted with.
     pub(super) fn set_code(&mut self, code: Option<Code>) {
         self.code = code;
+    }
+
+    /// Puts the port on a medium that others use too: from now on each packet leaves after a [`grant`](Self::grant) only.
+    pub fn share_medium(&mut self) {
+        self.access = Access::Asked;
+    }
+
+    /// Lets one packet leave at the next [`poll`](Self::poll), from now on.
+    pub fn grant(&mut self, now: Instant) {
+        self.access = Access::Granted;
+        self.shaper.hold(now);
+    }
+
+    /// When the transmitter is or was ready for the next packet.
+    #[must_use]
+    pub fn ready_at(&self) -> Instant {
+        self.shaper.ready_at()
     }
 
     /// Hands every waiting packet back as [`DropCause::Removed`].

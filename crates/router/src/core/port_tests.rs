@@ -1,5 +1,7 @@
 //! A port against what a link of its rate would do.
 
+use std::sync::Arc;
+
 use pathmark_cc::{
     Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpAnswer,
     VcpCarried, VcpCode,
@@ -9,6 +11,7 @@ use proptest::prelude::*;
 use super::impair::WireConfig;
 use super::queue::{DropTail, Limit};
 use super::testing::Log;
+use super::trace::Trace;
 use super::{Change, DropCause, Link, LinkConfig, Port, Schedule, Separation, Shaper};
 
 const VCP: Carried = Carried::Vcp(VcpCarried {
@@ -117,6 +120,60 @@ fn the_controller_hears_arrivals_departures_drops_and_time() {
         "IP bytes, the link's own not counted"
     );
     assert_eq!(stats.capacity_bytes(Instant::from_millis(100)), 100_000);
+}
+
+#[test]
+fn a_trace_says_when_packets_leave_and_what_the_link_could_have_carried() {
+    let trace = Trace::parse("10\n10\n20\n").unwrap();
+    let shaper = Shaper::following(Arc::new(trace), Instant::ZERO);
+    let queue = Box::new(DropTail::new(Limit::Packets(10)));
+    let witness = Witness::default();
+    let events = witness.events.clone();
+    let mut port =
+        Port::new(Instant::ZERO, queue, shaper).with_controller(Instant::ZERO, Box::new(witness));
+    let (mut log, mut left) = (Log::default(), Vec::new());
+    let ms = Instant::from_millis;
+    for id in 0..3u32 {
+        port.arrive(ms(12), arrival(1500, VCP), id, &mut log);
+    }
+    while let Some(at) = port.deadline().filter(|at| *at < ms(100)) {
+        left.extend(port.poll(at, &mut log).map(|d| (d.packet, d.finished)));
+    }
+    // Those at 10 ms are past; the next are at 20, 30 and 30 ms.
+    assert_eq!(left, [(0, ms(20)), (1, ms(30)), (2, ms(30))]);
+    assert_eq!(port.rate(), Some(14 * 15_000));
+    // 15 opportunities of 1500 bytes in 100 ms, of which the last one counts for the next.
+    assert_eq!(port.stats().capacity_bytes(ms(100)), 14 * 1500);
+    port.advance(ms(100));
+    let told = events.lock().unwrap();
+    let rates: Vec<&str> = told
+        .iter()
+        .filter_map(|e| e.strip_prefix("capacity "))
+        .collect();
+    assert_eq!(rates, ["210000", "225000"]);
+}
+
+#[test]
+fn on_a_shared_medium_a_port_sends_when_it_is_its_turn() {
+    let mut port = port(1_000_000, Limit::Packets(10));
+    port.share_medium();
+    let mut log = Log::default();
+    for id in 0..2 {
+        port.arrive(Instant::ZERO, arrival(1000, VCP), id, &mut log);
+    }
+    assert_eq!(port.deadline(), None);
+    assert!(port.poll(Instant::ZERO, &mut log).is_none());
+    let turn = Instant::from_millis(3);
+    port.grant(turn);
+    assert_eq!(port.deadline(), Some(turn));
+    let departure = port.poll(turn, &mut log).unwrap();
+    assert_eq!(
+        (departure.packet, departure.finished),
+        (0, Instant::from_millis(4))
+    );
+    assert_eq!(port.ready_at(), Instant::from_millis(4));
+    assert!(port.poll(Instant::from_millis(5), &mut log).is_none());
+    assert_eq!(port.deadline(), None);
 }
 
 /// Keeps both classes backlogged and returns the bytes that left of each.

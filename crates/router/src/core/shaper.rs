@@ -1,6 +1,10 @@
-//! The transmitter of a link: one packet after the other at a rate.
+//! The transmitter of a link: one packet after the other at a rate, or as a trace lets them.
+
+use std::sync::Arc;
 
 use pathmark_cc::Instant;
+
+use super::trace::{Cursor, Trace};
 
 const NANOS: u64 = 1_000_000_000;
 
@@ -20,6 +24,8 @@ pub struct Shaper {
     free_at: Instant,
     /// Byte-nanoseconds, less than `rate`, that the last transmission took beyond `free_at`.
     remainder: u64,
+    /// Whose opportunities are used instead of a rate's.
+    trace: Option<Box<Cursor>>,
 }
 
 impl Shaper {
@@ -30,19 +36,33 @@ impl Shaper {
             rate: None,
             free_at: Instant::ZERO,
             remainder: 0,
+            trace: None,
         };
         shaper.set_rate(Instant::ZERO, rate);
         shaper
     }
 
-    /// The rate in bytes per second.
+    /// A shaper that sends when `trace`, begun at `now`, says so.
+    #[must_use]
+    pub fn following(trace: Arc<Trace>, now: Instant) -> Self {
+        let cursor = Cursor::new(trace, now);
+        Self {
+            rate: Some(cursor.rate()),
+            free_at: cursor.at(),
+            remainder: 0,
+            trace: Some(Box::new(cursor)),
+        }
+    }
+
+    /// The rate in bytes per second; of a trace, that of the present 100 ms.
     #[must_use]
     pub fn rate(&self) -> Option<u64> {
         self.rate
     }
 
-    /// Changes the rate. A packet already in transmission ends as it would have.
+    /// Changes the rate. A packet already in transmission ends as it would have. A trace is followed no longer.
     pub fn set_rate(&mut self, now: Instant, rate: Option<u64>) {
+        self.trace = None;
         if rate == Some(0) {
             self.free_at = Instant::FAR_FUTURE;
         } else if self.free_at == Instant::FAR_FUTURE {
@@ -59,6 +79,42 @@ impl Shaper {
         self.free_at
     }
 
+    /// Others had the medium until `now`: the next transmission starts no earlier.
+    pub(super) fn hold(&mut self, now: Instant) {
+        if self.free_at < now {
+            self.free_at = now;
+            self.remainder = 0;
+        }
+    }
+
+    /// Nothing waits: opportunities of a trace pass by.
+    #[inline]
+    pub(super) fn idle_until(&mut self, now: Instant) {
+        if let Some(trace) = &mut self.trace {
+            trace.skip_to(now);
+            self.free_at = trace.at();
+        }
+    }
+
+    /// When the rate of a trace changes next.
+    #[inline]
+    pub(super) fn turns_at(&self) -> Instant {
+        let trace = self.trace.as_ref();
+        trace.map_or(Instant::FAR_FUTURE, |trace| trace.turns_at())
+    }
+
+    /// A change of a trace's rate that is due by `now`: when, and to what.
+    pub(super) fn turn(&mut self, now: Instant) -> Option<(Instant, u64)> {
+        let trace = self.trace.as_mut()?;
+        let at = trace.turns_at();
+        if at > now {
+            return None;
+        }
+        trace.turn();
+        self.rate = Some(trace.rate());
+        Some((at, trace.rate()))
+    }
+
     /// Transmits a packet of `bytes` that has been waiting since `since`; returns when its last bit has left.
     /// To be called at or after [`ready_at`](Self::ready_at).
     #[inline]
@@ -66,6 +122,13 @@ impl Shaper {
         let Some(rate) = self.rate else {
             return now;
         };
+        if let Some(trace) = &mut self.trace {
+            let lag = now.as_nanos().saturating_sub(MAX_LAG);
+            trace.skip_to(since.max(Instant::from_nanos(lag)));
+            let finished = trace.deliver(bytes);
+            self.free_at = trace.at();
+            return finished;
+        }
         // In plain nanoseconds: seconds and fraction apart would cost more than all the rest.
         let mut start = self.free_at.as_nanos();
         let earliest = since.as_nanos().max(now.as_nanos().saturating_sub(MAX_LAG));

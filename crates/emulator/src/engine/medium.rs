@@ -1,0 +1,158 @@
+//! A medium that several links share, such as a hub: one of them transmits at a time.
+//!
+//! A station that finds the medium idle sends. Those that wait when it becomes idle contend: in each slot of 512 bit
+//! times every one of n sends with probability 1/n, and the first slot in which exactly one does is its turn
+//! (Metcalfe and Boggs's model of Ethernet). The slots before are lost.
+
+use pathmark_cc::{Duration, Instant};
+use pathmark_router::core::impair::Random;
+
+/// Bytes of a slot: 512 bit times.
+const SLOT: u64 = 64;
+/// Slots after which somebody is picked, however unlikely it is to come to this.
+const MOST_SLOTS: u32 = 1000;
+
+/// A medium and the links on it.
+#[derive(Debug)]
+pub(super) struct Medium {
+    links: Vec<u32>,
+    state: State,
+    random: Random,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    /// Contention ends, and it is this link's turn.
+    Won(u32, Instant),
+    /// Somebody transmits until then.
+    Busy(Instant),
+}
+
+impl Medium {
+    pub(super) fn new(links: Vec<u32>, random: Random) -> Self {
+        Self {
+            links,
+            state: State::Idle,
+            random,
+        }
+    }
+
+    /// When something happens next; `waiting` says of a link whether it has something to send.
+    pub(super) fn deadline(
+        &self,
+        now: Instant,
+        waiting: impl FnMut(u32) -> bool,
+    ) -> Option<Instant> {
+        match self.state {
+            State::Won(_, at) | State::Busy(at) => Some(at),
+            State::Idle => self.links.iter().copied().any(waiting).then_some(now),
+        }
+    }
+
+    /// The link whose turn it is now, if any. `rate` is a link's in bytes per second if it has something to send.
+    pub(super) fn poll(
+        &mut self,
+        now: Instant,
+        mut rate: impl FnMut(u32) -> Option<u64>,
+    ) -> Option<u32> {
+        if let State::Busy(until) = self.state
+            && until <= now
+        {
+            self.state = State::Idle;
+        }
+        if self.state == State::Idle {
+            let contenders = self
+                .links
+                .iter()
+                .filter_map(|link| Some((*link, rate(*link)?)));
+            let contenders: Vec<(u32, u64)> = contenders.collect();
+            let (winner, slots) = contend(contenders.len(), &mut self.random);
+            if let Some(&(link, rate)) = contenders.get(winner) {
+                let nanos =
+                    u128::from(slots) * u128::from(SLOT) * 1_000_000_000 / u128::from(rate.max(1));
+                let lost = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+                self.state = State::Won(link, now + lost);
+            }
+        }
+        match self.state {
+            State::Won(link, at) if at <= now => {
+                self.state = State::Idle;
+                Some(link)
+            }
+            _ => None,
+        }
+    }
+
+    /// Somebody transmits until then.
+    pub(super) fn occupy(&mut self, until: Instant) {
+        self.state = State::Busy(until);
+    }
+}
+
+/// Which of `stations` comes first, and how many slots are lost before.
+fn contend(stations: usize, random: &mut Random) -> (usize, u32) {
+    if stations < 2 {
+        return (0, 0);
+    }
+    for slot in 0..MOST_SLOTS {
+        let mut sending = (0..stations).filter(|_| random.below(stations as u64) == 0);
+        if let (Some(winner), None) = (sending.next(), sending.next()) {
+            return (winner, slot);
+        }
+    }
+    (0, MOST_SLOTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The chance of a slot to be somebody's is (1 − 1/n)^(n−1), so 1/that − 1 slots are lost in the mean.
+    #[test]
+    fn contention_costs_what_its_closed_form_says() {
+        let mut random = Random::new(1, "medium");
+        for (stations, lost) in [(2, 1.0), (3, 1.25), (10, 1.581)] {
+            let n = 40_000;
+            let mut wins = vec![0u32; stations];
+            let mut slots = 0;
+            for _ in 0..n {
+                let (winner, wasted) = contend(stations, &mut random);
+                wins[winner] += 1;
+                slots += wasted;
+            }
+            let mean = f64::from(slots) / f64::from(n);
+            assert!((mean - lost).abs() < 0.05, "{mean} for {lost}");
+            let share = f64::from(n) / stations as f64;
+            assert!(
+                wins.iter()
+                    .all(|w| (f64::from(*w) / share - 1.0).abs() < 0.06),
+                "{wins:?}"
+            );
+        }
+        assert_eq!(contend(1, &mut random), (0, 0));
+    }
+
+    #[test]
+    fn one_at_a_time() {
+        let mut medium = Medium::new(vec![3, 5], Random::new(1, "medium"));
+        let ms = Instant::from_millis;
+        assert_eq!(medium.deadline(ms(0), |_| false), None);
+        assert_eq!(medium.deadline(ms(0), |link| link == 5), Some(ms(0)));
+        assert_eq!(
+            medium.poll(ms(0), |link| (link == 5).then_some(1000)),
+            Some(5)
+        );
+        medium.occupy(ms(10));
+        assert_eq!(medium.poll(ms(5), |_| Some(1000)), None);
+        assert_eq!(medium.deadline(ms(5), |_| true), Some(ms(10)));
+        let mut at = ms(10);
+        let winner = loop {
+            if let Some(link) = medium.poll(at, |_| Some(1000)) {
+                break link;
+            }
+            at = medium.deadline(at, |_| true).unwrap();
+        };
+        assert!([3, 5].contains(&winner));
+    }
+}

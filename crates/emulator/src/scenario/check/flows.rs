@@ -1,0 +1,254 @@
+//! Flows: names, ways, sources, starts.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use pathmark_cc::{Algorithm, Duration};
+use pathmark_router::config::{Fault, nearest};
+use toml::Spanned;
+
+use super::super::route::route;
+use super::super::schema::{FileFlow, OnOffSpec, Starts};
+use super::super::{FlowSetup, LinkSetup, OnOff, Pattern};
+use super::Check;
+
+const DEFAULT_ALGORITHM: &str = "vcp+bise+wlte";
+/// Packets without a connection or a law.
+const UDP: &str = "udp";
+const MAX_FLOWS: u32 = 1 << 16;
+/// Bytes that a flow without a rate on its path may move: memory is bounded by what is under way at once.
+const MOST_UNPACED: u64 = 1 << 28;
+
+impl Check<'_> {
+    pub(super) fn flows(
+        &self,
+        files: &[FileFlow],
+        links: &[LinkSetup],
+    ) -> Result<Vec<FlowSetup>, Fault> {
+        if files.is_empty() {
+            return Err(self
+                .source
+                .locate(None, "a scenario needs at least one [[flow]]"));
+        }
+        let mut names = HashSet::new();
+        let mut flows = Vec::new();
+        for file in files {
+            for flow in self.flow(file, links)? {
+                if !names.insert(flow.name.clone()) {
+                    let message = format!("another flow is called `{}` already", flow.name);
+                    return Err(self.fault(file.name.span(), message));
+                }
+                flows.push(flow);
+            }
+        }
+        Ok(flows)
+    }
+
+    fn flow(&self, file: &FileFlow, links: &[LinkSetup]) -> Result<Vec<FlowSetup>, Fault> {
+        let (from, to) = (self.known_node(&file.from)?, self.known_node(&file.to)?);
+        if from == to {
+            return Err(self.fault(file.to.span(), "the flow leads to where it comes from"));
+        }
+        let path = self.paths(file, links, from, to)?;
+        self.bounded(file, links, &path)?;
+        let starts = self.starts(file)?;
+        let algorithm = self.algorithm(file)?;
+        let source = self.pattern(file, algorithm.is_none())?;
+        let stop = file.stop.as_ref().map(|stop| stop.get_ref().0);
+        let name = file.name.get_ref();
+        let numbered = file.count.is_some() || starts.len() > 1;
+        let mut flows = Vec::with_capacity(starts.len());
+        for (index, start) in starts.into_iter().enumerate() {
+            if let Some(given) = &file.stop
+                && given.get_ref().0 <= start
+            {
+                return Err(self.fault(given.span(), "the flow stops before it starts"));
+            }
+            flows.push(FlowSetup {
+                name: if numbered {
+                    format!("{name}{index}")
+                } else {
+                    name.clone()
+                },
+                from,
+                to,
+                algorithm: algorithm.clone(),
+                bytes: file.bytes.as_ref().map(|bytes| bytes.get_ref().0),
+                source,
+                start,
+                stop,
+                receive_window: file
+                    .receive_window
+                    .as_ref()
+                    .map(|window| window.get_ref().0),
+                path: path.clone(),
+            });
+        }
+        Ok(flows)
+    }
+
+    /// The sender's law; `None` for `udp`, which has none.
+    fn algorithm(&self, file: &FileFlow) -> Result<Option<Algorithm>, Fault> {
+        let Some(given) = &file.algorithm else {
+            return match DEFAULT_ALGORITHM.parse() {
+                Ok(algorithm) => Ok(Some(algorithm)),
+                Err(error) => Err(self.parse_fault(file.name.span(), &error)),
+            };
+        };
+        match given.get_ref().as_str() {
+            UDP => Ok(None),
+            name => match name.parse() {
+                Ok(algorithm) => Ok(Some(algorithm)),
+                Err(error) => Err(self.parse_fault(given.span(), &error)),
+            },
+        }
+    }
+
+    fn parse_fault(&self, span: Range<usize>, error: &pathmark_cc::ParseError) -> Fault {
+        self.fault(span, error.to_string())
+    }
+
+    /// When the application has something to send. `None`: always.
+    fn pattern(&self, file: &FileFlow, udp: bool) -> Result<Option<Pattern>, Fault> {
+        let fail = |span, message: &str| Err(self.fault(span, message));
+        if let (true, Some(bytes)) = (udp, &file.bytes) {
+            return fail(
+                bytes.span(),
+                "udp sends until `stop` or the end: nothing that is lost comes again, so no number of bytes arrives",
+            );
+        }
+        let Some(rate) = &file.rate else {
+            return match (&file.on_off, file.poisson, udp) {
+                (Some(on_off), ..) => fail(on_off.span(), "`on_off` needs a `rate`"),
+                (None, true, _) => fail(file.name.span(), "`poisson` needs a `rate`"),
+                (None, false, true) => {
+                    fail(file.name.span(), "a flow of udp needs a `rate` to send at")
+                }
+                (None, false, false) => Ok(None),
+            };
+        };
+        if rate.get_ref().bytes() == 0 {
+            return fail(rate.span(), "the rate must be at least 8bit");
+        }
+        let on_off = match &file.on_off {
+            Some(given) if given.get_ref().on.0.is_zero() || given.get_ref().off.0.is_zero() => {
+                return fail(given.span(), "`on` and `off` must be longer than 0");
+            }
+            Some(given) => {
+                let OnOffSpec { on, off, random } = *given.get_ref();
+                Some(OnOff {
+                    on: on.0,
+                    off: off.0,
+                    random,
+                })
+            }
+            None => None,
+        };
+        Ok(Some(Pattern {
+            rate: rate.get_ref().bytes(),
+            poisson: file.poisson,
+            on_off,
+        }))
+    }
+
+    fn known_node(&self, name: &Spanned<String>) -> Result<usize, Fault> {
+        let given = name.get_ref();
+        let found = self.nodes.iter().position(|known| known == given);
+        found.ok_or_else(|| {
+            let hint = nearest(given, self.nodes.iter().map(String::as_str))
+                .map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
+            self.fault(
+                name.span(),
+                format!("no link leads to or from `{given}`{hint}"),
+            )
+        })
+    }
+
+    fn paths(
+        &self,
+        file: &FileFlow,
+        links: &[LinkSetup],
+        from: usize,
+        to: usize,
+    ) -> Result<[Vec<usize>; 2], Fault> {
+        let (sender, receiver) = (file.from.get_ref(), file.to.get_ref());
+        let there = route(self.nodes.len(), links, from, to).ok_or_else(|| {
+            self.fault(
+                file.to.span(),
+                format!("no way leads from `{sender}` to `{receiver}`: add a [[link]]"),
+            )
+        })?;
+        let back = route(self.nodes.len(), links, to, from).ok_or_else(|| {
+            self.fault(
+                file.to.span(),
+                format!(
+                    "acknowledgements find no way back from `{receiver}` to `{sender}`: add duplex = true to the links, or a [[link]]"
+                ),
+            )
+        })?;
+        Ok([there, back])
+    }
+
+    /// Something must take time and something must take turns, or a flow would send without end at one instant.
+    fn bounded(
+        &self,
+        file: &FileFlow,
+        links: &[LinkSetup],
+        path: &[Vec<usize>; 2],
+    ) -> Result<(), Fault> {
+        let specs = || path.iter().flatten().filter_map(|i| links.get(*i));
+        let [there, _] = path;
+        let paced = there
+            .iter()
+            .filter_map(|i| links.get(*i))
+            .any(|link| link.spec.rate.is_some());
+        let delayed = specs().any(|link| !link.spec.delay.0.is_zero());
+        let small = file
+            .bytes
+            .as_ref()
+            .is_some_and(|bytes| bytes.get_ref().0 <= MOST_UNPACED);
+        let ends = delayed && small;
+        if !(paced || ends) {
+            return Err(self.fault(
+                file.name.span(),
+                "nothing on this flow's path limits it: give a link a `rate`",
+            ));
+        }
+        Ok(())
+    }
+
+    fn starts(&self, file: &FileFlow) -> Result<Vec<Duration>, Fault> {
+        let count = file.count.as_ref().map(|count| *count.get_ref());
+        if let Some(given) = &file.count
+            && !(1..=MAX_FLOWS).contains(given.get_ref())
+        {
+            let message = format!("`count` is from 1 to {MAX_FLOWS}");
+            return Err(self.fault(given.span(), message));
+        }
+        let copies = count.unwrap_or(1) as usize;
+        let Some(given) = &file.start else {
+            return Ok(vec![Duration::ZERO; copies]);
+        };
+        let starts = match given.get_ref() {
+            Starts::All(start) => vec![start.0; copies],
+            Starts::Each(list) => {
+                let wanted = count.map_or(list.len(), |count| count as usize);
+                if list.is_empty() || list.len() != wanted || list.len() > MAX_FLOWS as usize {
+                    let message = format!(
+                        "`start` lists {} times for {wanted} flows: give one for each",
+                        list.len()
+                    );
+                    return Err(self.fault(given.span(), message));
+                }
+                list.iter().map(|start| start.0).collect()
+            }
+        };
+        if starts.iter().any(|start| *start >= self.duration) {
+            return Err(self.fault(
+                given.span(),
+                "the flow starts after the run: raise `duration`",
+            ));
+        }
+        Ok(starts)
+    }
+}

@@ -1,0 +1,317 @@
+//! Links whose capacity varies: recorded opportunities to deliver packets.
+
+use std::sync::Arc;
+
+use pathmark_cc::Instant;
+
+/// Bytes that one opportunity delivers.
+pub const OPPORTUNITY: u32 = 1500;
+
+const NANOS_PER_MILLI: u64 = 1_000_000;
+/// Opportunities that a trace may hold: a day at 1 Gbit/s would have more.
+const MOST: usize = 50_000_000;
+/// Time that a link's rate of the moment is told over, ns.
+const WINDOW: u64 = 100_000_000;
+
+/// A recording of when a link could deliver: one line for each opportunity to deliver 1500 bytes, in milliseconds from
+/// the start, as mahimahi writes it. After the last line it begins again.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// Nanoseconds from the start, in order.
+    at: Vec<u64>,
+    /// Length of the recording, ns.
+    period: u64,
+}
+
+/// Text that is no trace.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadTrace {
+    /// A line is no number.
+    #[error("line {line} of the trace is no time in whole milliseconds")]
+    Number {
+        /// Which, from 1.
+        line: usize,
+    },
+    /// Time goes back.
+    #[error("line {line} of the trace is earlier than the one before it")]
+    Order {
+        /// Which, from 1.
+        line: usize,
+    },
+    /// Nothing in it, or all of it at time 0.
+    #[error("the trace has no length: its last line is the time after which it begins again")]
+    Empty,
+    /// More than memory should hold.
+    #[error("the trace has more than 50 million lines: cut it")]
+    Long,
+}
+
+impl Trace {
+    /// Reads a trace.
+    ///
+    /// # Errors
+    /// [`BadTrace`].
+    pub fn parse(text: &str) -> Result<Self, BadTrace> {
+        let mut at: Vec<u64> = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.trim();
+            if line.is_empty() {
+                continue;
+            }
+            let millis = line.parse::<u64>().ok();
+            let nanos = millis.and_then(|millis| millis.checked_mul(NANOS_PER_MILLI));
+            let Some(nanos) = nanos.filter(|nanos| *nanos < u64::MAX / 4) else {
+                return Err(BadTrace::Number { line: number });
+            };
+            if at.last().is_some_and(|last| *last > nanos) {
+                return Err(BadTrace::Order { line: number });
+            }
+            if at.len() >= MOST {
+                return Err(BadTrace::Long);
+            }
+            at.push(nanos);
+        }
+        match at.last() {
+            Some(&period) if period > 0 => Ok(Self { at, period }),
+            _ => Err(BadTrace::Empty),
+        }
+    }
+
+    /// Bytes per second over the whole of it.
+    #[must_use]
+    pub fn mean_rate(&self) -> u64 {
+        per_second(self.at.len() as u64, self.period)
+    }
+
+    /// Opportunities before `offset` ns from the start of all of it, however often it has begun again.
+    fn before(&self, offset: u64) -> u64 {
+        let (cycle, rest) = self.split(offset);
+        let within = self.at.partition_point(|at| *at < rest) as u64;
+        cycle.saturating_mul(self.at.len() as u64) + within
+    }
+
+    /// Which repetition, and where in it: the end of one is not yet the next.
+    fn split(&self, offset: u64) -> (u64, u64) {
+        let cycle = offset.saturating_sub(1) / self.period;
+        (cycle, offset - cycle * self.period)
+    }
+}
+
+fn per_second(opportunities: u64, nanos: u64) -> u64 {
+    let bytes = u128::from(opportunities) * u128::from(OPPORTUNITY) * 1_000_000_000;
+    u64::try_from(bytes / u128::from(nanos.max(1))).unwrap_or(u64::MAX)
+}
+
+/// A place in a trace: how much of which opportunity is left.
+#[derive(Clone, Debug)]
+pub(super) struct Cursor {
+    trace: Arc<Trace>,
+    start: u64,
+    /// When this repetition began.
+    base: u64,
+    index: usize,
+    left: u32,
+    window: Window,
+}
+
+/// The stretch of time that the rate of the moment is told for.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    end: u64,
+    rate: u64,
+}
+
+impl Cursor {
+    /// The beginning of a trace that starts at `now`.
+    pub(super) fn new(trace: Arc<Trace>, now: Instant) -> Self {
+        let start = now.as_nanos();
+        let mut cursor = Self {
+            trace,
+            start,
+            base: start,
+            index: 0,
+            left: OPPORTUNITY,
+            window: Window {
+                end: start,
+                rate: 0,
+            },
+        };
+        cursor.turn();
+        cursor
+    }
+
+    /// When the opportunity at hand is.
+    #[inline]
+    pub(super) fn at(&self) -> Instant {
+        let within = self.trace.at.get(self.index).copied().unwrap_or(0);
+        Instant::from_nanos(self.base.saturating_add(within))
+    }
+
+    /// Lets opportunities before `from` pass unused.
+    #[inline]
+    pub(super) fn skip_to(&mut self, from: Instant) {
+        if from > self.at() {
+            let (cycle, rest) = self.trace.split(from.as_nanos() - self.start);
+            self.base = self.start + cycle * self.trace.period;
+            self.index = self.trace.at.partition_point(|at| *at < rest);
+            self.left = OPPORTUNITY;
+        }
+    }
+
+    /// Delivers so many bytes with the opportunities from here on, whole or in parts; returns when the last one is
+    /// through.
+    pub(super) fn deliver(&mut self, mut bytes: u32) -> Instant {
+        while bytes > self.left {
+            bytes -= self.left;
+            self.next();
+        }
+        self.left -= bytes;
+        let at = self.at();
+        if self.left == 0 {
+            self.next();
+        }
+        at
+    }
+
+    fn next(&mut self) {
+        self.left = OPPORTUNITY;
+        self.index += 1;
+        if self.index >= self.trace.at.len() {
+            self.index = 0;
+            self.base = self.base.saturating_add(self.trace.period);
+        }
+    }
+
+    /// The rate of the moment, bytes per second.
+    pub(super) fn rate(&self) -> u64 {
+        self.window.rate
+    }
+
+    /// When the rate of the moment changes.
+    #[inline]
+    pub(super) fn turns_at(&self) -> Instant {
+        Instant::from_nanos(self.window.end)
+    }
+
+    /// Goes on to the next stretch and its rate.
+    pub(super) fn turn(&mut self) {
+        let from = self.window.end;
+        self.window.end = from.saturating_add(WINDOW);
+        let offset = |at: u64| self.trace.before(at - self.start);
+        let opportunities = offset(self.window.end) - offset(from);
+        self.window.rate = per_second(opportunities, WINDOW);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn cursor(text: &str) -> Cursor {
+        Cursor::new(Arc::new(Trace::parse(text).unwrap()), Instant::ZERO)
+    }
+
+    #[test]
+    fn reads_lines_of_milliseconds() {
+        let trace = Trace::parse("0\n5\n5\n\n10\n").unwrap();
+        assert_eq!(trace.mean_rate(), 4 * 1500 * 100);
+        let fails = |text: &str| Trace::parse(text).unwrap_err();
+        assert_eq!(fails("1\nx\n"), BadTrace::Number { line: 2 });
+        assert_eq!(fails("5\n4\n"), BadTrace::Order { line: 2 });
+        assert_eq!(fails("0\n0\n"), BadTrace::Empty);
+        assert_eq!(fails(""), BadTrace::Empty);
+        assert_eq!(fails("-1"), BadTrace::Number { line: 1 });
+        assert_eq!(fails(&u64::MAX.to_string()), BadTrace::Number { line: 1 });
+    }
+
+    /// Two opportunities at 3 ms, one at 10 ms, and again at 13, 13, 20.
+    #[test]
+    fn opportunities_come_again_and_again() {
+        let mut cursor = cursor("3\n3\n10\n");
+        let times: Vec<u64> = (0..7)
+            .map(|_| cursor.deliver(1500).as_nanos() / NANOS_PER_MILLI)
+            .collect();
+        assert_eq!(times, [3, 3, 10, 13, 13, 20, 23]);
+    }
+
+    #[test]
+    fn packets_share_an_opportunity_or_take_several() {
+        let mut cursor = cursor("1\n2\n4\n");
+        let mut ms = |bytes| cursor.deliver(bytes).as_nanos() / NANOS_PER_MILLI;
+        assert_eq!([ms(700), ms(700)], [1, 1]);
+        assert_eq!(ms(1500), 2, "100 bytes at 1 ms, the rest at 2 ms");
+        assert_eq!(
+            ms(3000),
+            5,
+            "100 at 2 ms, 1500 at 4 ms, the rest in the next round"
+        );
+    }
+
+    #[test]
+    fn what_nobody_used_is_lost() {
+        let mut cursor = cursor("1\n2\n4\n");
+        cursor.deliver(700);
+        cursor.skip_to(Instant::from_millis(2));
+        assert_eq!(cursor.at(), Instant::from_millis(2));
+        cursor.skip_to(Instant::from_millis(4));
+        assert_eq!(
+            cursor.at(),
+            Instant::from_millis(4),
+            "the end belongs to the round"
+        );
+        cursor.skip_to(Instant::from_micros(4_001));
+        assert_eq!(cursor.at(), Instant::from_millis(5));
+        cursor.skip_to(Instant::from_millis(4_000_003));
+        assert_eq!(cursor.at(), Instant::from_millis(4_000_004));
+    }
+
+    #[test]
+    fn the_rate_of_the_moment_is_that_of_100_ms() {
+        let mut text = String::new();
+        // 10 in the first 100 ms, none in the second, 50 in the third.
+        for at in (0..100)
+            .step_by(10)
+            .chain((200..300).step_by(2))
+            .chain([300])
+        {
+            text += &format!("{at}\n");
+        }
+        let mut cursor = cursor(&text);
+        let mut rates = Vec::new();
+        for _ in 0..4 {
+            rates.push(cursor.rate() / 15_000);
+            cursor.turn();
+        }
+        // The last line, at 300 ms, opens the second round together with its first.
+        assert_eq!(rates, [10, 0, 50, 11]);
+    }
+
+    proptest! {
+        /// Bytes delivered never exceed what the opportunities up to then hold, and waste nothing while there is demand.
+        #[test]
+        fn a_busy_link_uses_every_opportunity(
+            gaps in prop::collection::vec(0u64..20, 1..30),
+            sizes in prop::collection::vec(1u32..4000, 1..100),
+        ) {
+            let mut at = 0;
+            let mut text = String::from("0\n");
+            for gap in gaps {
+                at += gap;
+                text += &format!("{at}\n");
+            }
+            text += &format!("{}\n", at + 1);
+            let mut cursor = cursor(&text);
+            let trace = Arc::clone(&cursor.trace);
+            let mut sum = 0u64;
+            for size in sizes {
+                sum += u64::from(size);
+                let at = cursor.deliver(size);
+                let used = sum.div_ceil(u64::from(OPPORTUNITY));
+                prop_assert!(trace.before(at.as_nanos()) < used);
+                prop_assert!(trace.before(at.as_nanos() + 1) >= used);
+            }
+        }
+    }
+}
