@@ -24,6 +24,16 @@ pub trait Observer {
     fn sample(&mut self, scenario: &Scenario, sample: &Sample<'_>) {
         let _ = (scenario, sample);
     }
+
+    /// True if it wants [`packet`](Self::packet) to be called for links with `capture = true`.
+    fn wants_packets(&self) -> bool {
+        false
+    }
+
+    /// A packet has come out of the link of this index at this time: an IPv4 and a UDP header and the datagram's own bytes.
+    fn packet(&mut self, scenario: &Scenario, link: usize, at: Duration, packet: &[u8]) {
+        let _ = (scenario, link, at, packet);
+    }
 }
 
 /// How far a run is.

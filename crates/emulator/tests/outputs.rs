@@ -46,6 +46,128 @@ fn series_result_and_plot() {
     assert!(read("plot.svg").contains("<polyline"));
 }
 
+/// Packets of a capture: time in ns, and bytes. Written from the format's description, not from the writer.
+fn packets(capture: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    let word = |at: usize| u32::from_le_bytes(capture[at..at + 4].try_into().unwrap());
+    let (mut at, mut found) = (0, Vec::new());
+    while at < capture.len() {
+        let len = word(at + 4) as usize;
+        assert!(len.is_multiple_of(4) && word(at + len - 4) as usize == len);
+        match word(at) {
+            0x0a0d_0d0a => assert_eq!((at, word(at + 8)), (0, 0x1a2b_3c4d)),
+            1 => assert_eq!(word(at + 8), 101, "raw IP"),
+            6 => {
+                let time = (u64::from(word(at + 12)) << 32) | u64::from(word(at + 16));
+                let (kept, whole) = (word(at + 20) as usize, word(at + 24) as usize);
+                assert_eq!(kept, whole);
+                found.push((time, capture[at + 28..at + 28 + kept].to_vec()));
+            }
+            other => panic!("block {other}"),
+        }
+        at += len;
+    }
+    found
+}
+
+fn capture(directory: &std::path::Path) -> (pathmark_emulator::result::RunResult, Vec<u8>) {
+    let mut scenario = Scenario::load("five-files").unwrap();
+    for (key, value) in [
+        ("flow.ftp.count", "1"),
+        ("flow.ftp.bytes", "300_000"),
+        ("link.bottleneck.capture", "true"),
+    ] {
+        scenario.set(key, value).unwrap();
+    }
+    let mut outputs = Outputs::create(directory, |_| ControlFlow::Continue(())).unwrap();
+    let result = scenario.run_with(&mut outputs).unwrap();
+    outputs.finish(&result).unwrap();
+    let bytes = std::fs::read(directory.join("bottleneck.pcapng")).unwrap();
+    (result, bytes)
+}
+
+#[test]
+fn a_capture_holds_what_came_out_of_the_link() {
+    let directory = tempfile::tempdir().unwrap();
+    let (result, bytes) = capture(directory.path());
+    let packets = packets(&bytes);
+    let sent = result.flows[0].packets_sent.unwrap();
+    // None was lost; the handshake's packets share datagrams, and the last may be under way when all is delivered.
+    let missing = sent - packets.len() as u64;
+    assert!(missing < 5, "{missing} of {sent}");
+    assert!(packets.is_sorted_by_key(|(time, _)| *time));
+    let mut marked = 0;
+    for (_, packet) in &packets {
+        let half = |at: usize| u16::from_be_bytes(packet[at..at + 2].try_into().unwrap());
+        assert_eq!(
+            (packet[0], packet[9], half(2)),
+            (0x45, 17, packet.len() as u16)
+        );
+        let sum: u32 = (0..20).step_by(2).map(|at| u32::from(half(at))).sum();
+        assert_eq!(
+            (sum & 0xffff) + (sum >> 16),
+            0xffff,
+            "the header's checksum holds"
+        );
+        assert_eq!((half(22), half(24)), (4433, packet.len() as u16 - 20));
+        let shim = vcp_proto::Packet::parse(&packet[28..]);
+        marked += u32::from(shim.is_ok_and(|shim| shim.hops() > 0));
+    }
+    assert!(marked > 200, "{marked} carry the router's mark");
+    let none = directory.path().join("bottleneck.reverse.pcapng");
+    assert!(!none.exists(), "nobody asked for it");
+}
+
+/// The same before Wireshark's own reader.
+#[test]
+fn tshark_reads_a_capture() {
+    if let Err(error) = std::process::Command::new("tshark")
+        .arg("--version")
+        .output()
+    {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "tshark judges captures and is missing here ({error}): install it, or run .ci/run, which does"
+        );
+        println!("not judged: tshark is not installed ({error})");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (_, bytes) = capture(directory.path());
+    let fields = [
+        "frame.time_epoch",
+        "ip.src",
+        "ip.dst",
+        "udp.dstport",
+        "udp.payload",
+    ];
+    let output = std::process::Command::new("tshark")
+        .args(["-n", "-T", "fields", "-E", "separator=;", "-r"])
+        .arg(directory.path().join("bottleneck.pcapng"))
+        .args(["--disable-protocol", "quic"])
+        .args(fields.iter().flat_map(|field| ["-e", field]))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    let rows: Vec<Vec<&str>> = text.lines().map(|row| row.split(';').collect()).collect();
+    let own = packets(&bytes);
+    assert_eq!(rows.len(), own.len());
+    for (row, (time, packet)) in rows.iter().zip(&own) {
+        let seconds: f64 = row[0].parse().unwrap();
+        assert!((seconds - *time as f64 / 1e9).abs() < 1e-6, "{seconds}");
+        assert!(row[1].starts_with("10.0.") && row[2].starts_with("10.0.") && row[3] == "4433");
+        let hex: String = packet[28..]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert_eq!(row[4].replace(':', ""), hex);
+    }
+}
+
 #[test]
 fn a_place_that_cannot_be_written_is_named() {
     let error = Outputs::create(std::path::Path::new("/proc/no"), |_| {

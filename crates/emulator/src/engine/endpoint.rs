@@ -75,6 +75,11 @@ impl Endpoint {
         }
     }
 
+    /// Its peer's address and its own.
+    pub(super) fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        (self.setup.remote, self.setup.local)
+    }
+
     /// When [`on_time`](Self::on_time) is to be called.
     #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {

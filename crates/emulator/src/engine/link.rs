@@ -14,6 +14,8 @@ pub(super) struct MeasuredLink {
     router: u16,
     /// The medium that it shares.
     medium: Option<u32>,
+    /// Packets that come out of it are shown to the observer.
+    captured: bool,
     ramp: Ramp,
     /// The queue in packets during each measuring window that is open, with the window's number.
     gauges: Vec<(usize, Gauge)>,
@@ -33,6 +35,7 @@ impl MeasuredLink {
             link,
             router,
             medium,
+            captured: false,
             ramp,
             gauges: Vec::new(),
         }
@@ -87,6 +90,18 @@ impl MeasuredLink {
         let port = self.link.port();
         let waits = port.depth().packets > 0 && port.ready_at() <= now;
         port.rate().filter(|rate| waits && *rate > 0)
+    }
+
+    /// Shows packets that come out of it to the observer.
+    pub(super) fn with_capture(mut self, captured: bool) -> Self {
+        self.captured = captured;
+        self
+    }
+
+    /// Packets that come out of it are shown to the observer.
+    #[inline]
+    pub(super) fn is_captured(&self) -> bool {
+        self.captured
     }
 
     /// When its transmitter is or was ready for the next packet.

@@ -11,6 +11,7 @@
 
 mod agenda;
 mod average;
+mod capture;
 mod collect;
 mod endpoint;
 mod link;
@@ -32,6 +33,7 @@ use pathmark_router::core::queue::BadRed;
 use pathmark_transport::connection::ConnectError;
 
 use agenda::Agenda;
+use capture::Frame;
 use endpoint::Endpoint;
 use link::MeasuredLink;
 use medium::Medium;
@@ -96,7 +98,7 @@ impl Scenario {
     /// # Errors
     /// [`RunError`].
     pub fn run_with(&self, observer: &mut dyn Observer) -> Result<RunResult, RunError> {
-        let mut engine = Engine::new(self, observer.wants_samples())?;
+        let mut engine = Engine::new(self, observer)?;
         engine.run(observer)?;
         engine.take_sample(engine.now, true, observer);
         Ok(engine.collect())
@@ -136,6 +138,8 @@ struct Engine {
     outgoing: Box<[u8]>,
     /// Where datagrams are read; zeros in between.
     incoming: Box<[u8]>,
+    /// Where packets for captures are put together.
+    captured: Frame,
     /// Endpoints that got datagrams and have not answered yet.
     touched: Vec<u32>,
     events: u64,
@@ -175,8 +179,8 @@ impl Engine {
                     self.take_sample(self.now, false, observer);
                     self.note_clock();
                 }
-                link if link <= links => self.run_link(link - 1)?,
-                medium if medium <= shared => self.run_medium(medium - links - 1)?,
+                link if link <= links => self.run_link(link - 1, observer)?,
+                medium if medium <= shared => self.run_medium(medium - links - 1, observer)?,
                 endpoint => self.run_endpoint(endpoint - shared - 1)?,
             }
             if any_finite && self.unfinished == 0 {
@@ -248,11 +252,15 @@ impl Engine {
         }
     }
 
-    fn run_link(&mut self, index: u32) -> Result<(), RunError> {
+    fn run_link(&mut self, index: u32, observer: &mut dyn Observer) -> Result<(), RunError> {
         while let Some(link) = self.links.get_mut(index as usize) {
             let packet = link.poll(self.now, &mut self.pool);
             let deadline = link.deadline();
+            let captured = link.is_captured();
             if let Some(packet) = packet {
+                if captured {
+                    self.capture(index, packet, observer);
+                }
                 self.forward(packet)?;
                 if deadline.is_some_and(|at| at <= self.now) {
                     continue;
@@ -278,7 +286,7 @@ impl Engine {
     }
 
     /// Lets the link send whose turn it is.
-    fn run_medium(&mut self, index: u32) -> Result<(), RunError> {
+    fn run_medium(&mut self, index: u32, observer: &mut dyn Observer) -> Result<(), RunError> {
         let (now, links) = (self.now, &self.links);
         let medium = self.media.get_mut(index as usize);
         let turn = medium.and_then(|medium| medium.poll(now, |link| wants(links, link, now)));
@@ -286,7 +294,7 @@ impl Engine {
             && let Some(measured) = self.links.get_mut(link as usize)
         {
             measured.grant(now);
-            self.run_link(link)?;
+            self.run_link(link, observer)?;
             let sent_until = self.links.get(link as usize).map(MeasuredLink::ready_at);
             if let (Some(medium), Some(until)) = (self.media.get_mut(index as usize), sent_until) {
                 medium.occupy(until);
@@ -304,6 +312,24 @@ impl Engine {
         done.map_err(|source| self.connect_error(index, source))?;
         self.flush(index);
         Ok(())
+    }
+
+    /// Shows a packet that has come out of a link.
+    #[cold]
+    fn capture(&mut self, link: u32, packet: PacketId, observer: &mut dyn Observer) {
+        let Some((to, taken)) = self.pool.copy(packet, self.captured.datagram()) else {
+            return;
+        };
+        if let Some(endpoint) = self.endpoints.get(to as usize) {
+            let (from, to) = endpoint.addresses();
+            let packet = self.captured.packet(taken, from, to);
+            observer.packet(
+                &self.scenario,
+                link as usize,
+                self.now - Instant::ZERO,
+                packet,
+            );
+        }
     }
 
     /// Hands a packet to the next link of its way, or to the endpoint that it is for.

@@ -127,16 +127,16 @@ impl Pool {
     #[inline]
     pub(super) fn take(&mut self, id: PacketId, buffer: &mut [u8]) -> Option<Taken> {
         let packet = self.packets.get(id.0 as usize)?;
-        let label = packet.label;
-        let len = packet.len as usize;
-        packet.restore(buffer.get_mut(..len)?);
+        packet.restore(buffer.get_mut(..packet.len as usize)?);
         self.free.push(id.0);
-        Some(Taken {
-            len,
-            ecn: label.ecn,
-            // Hosts send; every node in between forwards.
-            ttl: TTL.saturating_sub(u8::try_from(label.hop.saturating_sub(1)).unwrap_or(TTL)),
-        })
+        Some(packet.taken())
+    }
+
+    /// As [`take`](Self::take), but the packet stays where it is.
+    pub(super) fn copy(&self, id: PacketId, buffer: &mut [u8]) -> Option<(u32, Taken)> {
+        let packet = self.packets.get(id.0 as usize)?;
+        packet.restore(buffer.get_mut(..packet.len as usize)?);
+        Some((packet.label.to, packet.taken()))
     }
 
     fn release(&mut self, id: PacketId) {
@@ -156,6 +156,17 @@ pub(super) struct Taken {
 }
 
 impl Packet {
+    #[inline]
+    fn taken(&self) -> Taken {
+        let forwarded = self.label.hop.saturating_sub(1);
+        Taken {
+            len: self.len as usize,
+            ecn: self.label.ecn,
+            // Hosts send; every node in between forwards.
+            ttl: TTL.saturating_sub(u8::try_from(forwarded).unwrap_or(TTL)),
+        }
+    }
+
     #[inline]
     fn keep(&mut self, datagram: &[u8]) {
         self.len = u32::try_from(datagram.len()).unwrap_or(u32::MAX);

@@ -10,6 +10,7 @@ use pathmark_transport::{Signal, TransportConfig};
 use vcp_proto::{VcpEcnSignal, VcpSignal};
 
 use super::agenda::Agenda;
+use super::capture::Frame;
 use super::endpoint::{Application, Endpoint, Setup};
 use super::link::MeasuredLink;
 use super::medium::Medium;
@@ -22,6 +23,7 @@ use super::source::Source;
 use super::udp::Emitter;
 use super::windows::Windows;
 use super::{Engine, Flow, RunError};
+use crate::observe::Observer;
 use crate::scenario::{FlowSetup, Scenario};
 
 /// Largest batch of datagrams that an endpoint hands over.
@@ -33,8 +35,9 @@ const SERVER_PORT: u16 = 4433;
 const HEADER: u16 = IP_UDP_HEADER as u16;
 
 impl Engine {
-    /// A network at rest. `sample`: time series are wanted.
-    pub(super) fn new(scenario: &Scenario, sample: bool) -> Result<Self, RunError> {
+    /// A network at rest, for this observer.
+    pub(super) fn new(scenario: &Scenario, observer: &dyn Observer) -> Result<Self, RunError> {
+        let capture = observer.wants_packets();
         let mut links = Vec::with_capacity(scenario.links.len());
         for setup in &scenario.links {
             let context = LinkContext {
@@ -51,7 +54,8 @@ impl Engine {
             let router = u16::try_from(setup.from + 1).unwrap_or(u16::MAX);
             let rtt = setup.rtt.unwrap_or(Duration::from_millis(100));
             let medium = setup.medium.and_then(|medium| u32::try_from(medium).ok());
-            links.push(MeasuredLink::new(link, router, medium, Ramp::new(rtt)));
+            let link = MeasuredLink::new(link, router, medium, Ramp::new(rtt));
+            links.push(link.with_capture(capture && setup.capture));
         }
         let media = media(scenario);
         let mut engine = Self {
@@ -67,9 +71,10 @@ impl Engine {
             unfinished: 0,
             pool: Pool::default(),
             windows: Windows::new(&scenario.measure),
-            sampler: Sampler::new(sample.then_some(scenario.sample)),
+            sampler: Sampler::new(observer.wants_samples().then_some(scenario.sample)),
             outgoing: vec![0; BUFFER].into_boxed_slice(),
             incoming: vec![0; BUFFER].into_boxed_slice(),
+            captured: Frame::new(usize::from(scenario.packet)),
             touched: Vec::new(),
             events: 0,
             scenario: scenario.clone(),

@@ -1,15 +1,20 @@
-//! What a run leaves in a directory: `result.json`, `flows.csv`, `links.csv`, `plot.svg`.
+//! What a run leaves in a directory: `result.json`, `flows.csv`, `links.csv`, `plot.svg`, and captures of links.
 
 mod chart;
 mod csv;
+mod pcapng;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use pathmark_cc::Duration;
+
 use chart::Chart;
 use csv::Csv;
+use pcapng::Capture;
 
 use crate::observe::{Observer, Progress, Sample};
 use crate::plot::PlotError;
@@ -42,6 +47,8 @@ pub struct Outputs<P> {
     flows: Csv,
     links: Csv,
     chart: Chart,
+    /// By link.
+    captures: BTreeMap<usize, Capture>,
     progress: P,
     error: Option<OutputError>,
 }
@@ -62,6 +69,7 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> Outputs<P> {
             flows: Csv::create(&directory.join("flows.csv"), csv::FLOWS)?,
             links: Csv::create(&directory.join("links.csv"), csv::LINKS)?,
             chart: Chart::default(),
+            captures: BTreeMap::new(),
             progress,
             error: None,
         })
@@ -77,6 +85,9 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> Outputs<P> {
         }
         self.flows.finish()?;
         self.links.finish()?;
+        for capture in self.captures.into_values() {
+            capture.finish()?;
+        }
         let path = self.directory.join("result.json");
         let write = || {
             let mut text = serde_json::to_string_pretty(result)?;
@@ -90,6 +101,32 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> Outputs<P> {
         let figure = self.chart.into_figure(result);
         figure.write_svg(&self.directory.join("plot.svg"))?;
         Ok(())
+    }
+
+    fn capture(
+        &mut self,
+        scenario: &Scenario,
+        link: usize,
+        at: Duration,
+        packet: &[u8],
+    ) -> Result<(), OutputError> {
+        use std::collections::btree_map::Entry;
+        let capture = match self.captures.entry(link) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(free) => {
+                let name = scenario.links.get(link).map_or("", |link| &link.name);
+                // Names may hold what paths must not; numbers tell them apart then.
+                let safe = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
+                let mut file = format!("{name}.pcapng");
+                if !name.chars().all(safe) {
+                    let kept: String = name.chars().filter(|c| safe(*c)).collect();
+                    file = format!("{kept}-{link}.pcapng");
+                }
+                let path = self.directory.join(file);
+                free.insert(Capture::create(&path, name)?)
+            }
+        };
+        capture.packet(at, packet)
     }
 
     fn write(&mut self, scenario: &Scenario, sample: &Sample<'_>) -> Result<(), OutputError> {
@@ -114,6 +151,16 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> Observer for Outputs<P> {
         self.chart.add(scenario, sample);
         if self.error.is_none() {
             self.error = self.write(scenario, sample).err();
+        }
+    }
+
+    fn wants_packets(&self) -> bool {
+        true
+    }
+
+    fn packet(&mut self, scenario: &Scenario, link: usize, at: Duration, packet: &[u8]) {
+        if self.error.is_none() {
+            self.error = self.capture(scenario, link, at, packet).err();
         }
     }
 }

@@ -70,6 +70,8 @@ pub struct LinkSetup {
     pub spec: LinkSpec,
     /// Index of the medium that it shares with others, of which one transmits at a time.
     pub medium: Option<usize>,
+    /// Packets that come out of it are shown to observers, such as [`Outputs`](crate::Outputs), which write them down.
+    pub capture: bool,
     /// Longest propagation round trip of the flows that cross it, in either role: what `1bdp` means.
     pub rtt: Option<Duration>,
 }

@@ -59,6 +59,8 @@ pub(super) struct FileLink {
     pub(super) loss: Option<LossSpec>,
     pub(super) jitter: Option<JitterSpec>,
     #[serde(default)]
+    pub(super) capture: bool,
+    #[serde(default)]
     pub(super) at: Vec<ChangeSpec>,
     pub(super) reverse: Option<Spanned<FileReverse>>,
 }
@@ -74,6 +76,8 @@ pub(super) struct FileReverse {
     pub(super) frame_overhead: Option<u32>,
     pub(super) loss: Option<LossSpec>,
     pub(super) jitter: Option<JitterSpec>,
+    #[serde(default)]
+    pub(super) capture: bool,
     #[serde(default)]
     pub(super) at: Vec<ChangeSpec>,
 }

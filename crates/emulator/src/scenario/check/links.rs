@@ -46,8 +46,10 @@ impl Check<'_> {
                 to,
                 spec: self.forward(file)?,
                 medium,
+                capture: file.capture,
                 rtt: None,
             });
+            let own = file.reverse.as_ref().map(Spanned::get_ref);
             if file.duplex {
                 links.push(LinkSetup {
                     name: reversed,
@@ -55,6 +57,7 @@ impl Check<'_> {
                     to: from,
                     spec: self.backward(file)?,
                     medium,
+                    capture: own.is_some_and(|own| own.capture),
                     rtt: None,
                 });
             } else if let Some(reverse) = &file.reverse {
