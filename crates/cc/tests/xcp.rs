@@ -182,3 +182,63 @@ fn a_narrower_hop_that_is_no_xcp_router_is_noticed() {
         assert!(drops <= 2 * cubic_drops + 20, "{drops} {cubic_drops}");
     }
 }
+
+#[test]
+fn a_vcp_flow_and_an_xcp_flow_share_either_kind_of_port() {
+    for (names, mbit) in [
+        (["vcp+bise", "xcp"], [20.0, 40.0]),
+        (["vcp+bise", "xcp"], [40.0, 20.0]),
+        (["xcp", "vcp+bise"], [20.0, 40.0]),
+        (["xcp", "vcp+bise"], [40.0, 20.0]),
+    ] {
+        let hops = [0, 1].map(|n| HopConfig::new(names[n], mbit[n], bdp(20.0, 100)));
+        let flows = [
+            FlowConfig::new("vcp+bise", 100),
+            FlowConfig::new("xcp", 100),
+        ];
+        let mut sim = Sim::new(&hops, &flows, 7);
+        sim.run(secs(90));
+        let shares = shares(&sim, 2, 30.0, 90.0);
+        let sum = shares.iter().sum::<f64>();
+        for share in &shares {
+            assert!(*share >= 0.35 * sum, "{names:?} {mbit:?}: {shares:?}");
+        }
+        assert_eq!(sim.hop(0).drops() + sim.hop(1).drops(), 0);
+        let narrow = usize::from(mbit[1] < mbit[0]);
+        let used = sim.hop(narrow).utilization(30.0, 90.0);
+        assert!(used >= 0.95, "{names:?} {mbit:?}: {used}");
+    }
+}
+
+#[test]
+fn measured_capacity_follows_the_link() {
+    let limit = 2 * bdp(10.0, 500);
+    for truth in [10.0, 6.0, 5.0, 2.0] {
+        let hop = HopConfig::new("xcp[capacity=auto]", truth, limit).believed(10.0);
+        let flows: Vec<_> = (0..4).map(|_| FlowConfig::new("xcp", 500)).collect();
+        let mut sim = Sim::new(&[hop], &flows, 7);
+        sim.run(secs(60));
+        assert_follows(&sim, truth, 20.0, 60.0);
+        assert_eq!(sim.hop(0).drops(), 0);
+    }
+    let hop = HopConfig::new("xcp[capacity=auto]", 10.0, limit).believed(10.0);
+    let flows: Vec<_> = (0..4).map(|_| FlowConfig::new("xcp", 500)).collect();
+    let mut sim = Sim::new(&[hop], &flows, 7);
+    sim.run(secs(20));
+    // Down at once; up again as fast as it probes: by a fiftieth per round trip.
+    for (from, to, settled, mbit) in [(20, 40, 25, 6.0), (40, 60, 45, 5.0), (60, 110, 85, 10.0)] {
+        assert_eq!(sim.now(), secs(from));
+        sim.set_rate(0, mbit);
+        sim.run(secs(to));
+        assert_follows(&sim, mbit, f64::from(settled), to as f64);
+    }
+}
+
+fn assert_follows(sim: &Sim, mbit: f64, from: f64, to: f64) {
+    let used = sim.hop(0).utilization(from, to);
+    assert!(used >= 0.95, "{mbit}: {used}");
+    let shares = shares(sim, 4, from, to);
+    assert!(jain(&shares) >= 0.98, "{mbit}: {shares:?}");
+    let queue = sim.hop(0).mean_queue_between(from, to) / bdp(mbit, 500) as f64;
+    assert!(queue <= 0.25, "{mbit}: {queue}");
+}

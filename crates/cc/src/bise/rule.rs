@@ -90,6 +90,10 @@ impl LinkRule for Bise {
         self.params.marking == Marking::Carried
     }
 
+    fn epsilon_ppm(&self) -> Option<u64> {
+        Some(self.params.epsilon_ppm)
+    }
+
     fn r_q32(&self) -> Option<u64> {
         Some(self.r_q32)
     }

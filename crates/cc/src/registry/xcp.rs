@@ -104,16 +104,18 @@ pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
     },
     Knob {
         key: "capacity",
-        expects: "`port`, or a rate such as 10Mbit",
+        expects: "`port`, `auto`, or a rate such as 10Mbit",
         set: |params, text| {
             params.capacity = match text {
                 "port" => XcpCapacity::Port,
+                "auto" => XcpCapacity::Auto,
                 _ => XcpCapacity::Fixed(rate(text)?),
             };
             Some(())
         },
         show: |params| match params.capacity {
             XcpCapacity::Port => "port".to_owned(),
+            XcpCapacity::Auto => "auto".to_owned(),
             XcpCapacity::Fixed(fixed) => show_rate(fixed),
         },
     },

@@ -1,5 +1,6 @@
 //! The router's half: one per output port.
 
+use super::guests::{self, Guests, Said};
 use super::interval::TRho;
 use super::load::{Load, LoadMeter};
 use super::params::{PPM, VcpLinkParams};
@@ -7,7 +8,8 @@ use super::rule::{LinkRule, Mark};
 use super::shares::Shares;
 use crate::arith::{micros, saturate};
 use crate::{
-    Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpAnswer, VcpCode,
+    Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpAnswer,
+    VcpCarried, VcpCode, XcpAnswer, XcpCarried,
 };
 
 /// A running interval is compared with what was said after each quarter of a full load and each eighth of its time.
@@ -70,6 +72,8 @@ pub struct VcpLink<R> {
     shares: Option<Shares>,
     shares_since: Instant,
     rule: R,
+    /// What XCP packets are told.
+    guests: Guests,
     code: VcpCode,
     load_ppb: u64,
     load_128: u8,
@@ -96,6 +100,7 @@ impl<R: LinkRule> VcpLink<R> {
             shares: (params.equalize && rule.tells_r()).then(Shares::new),
             shares_since: now,
             rule,
+            guests: Guests::new(now),
             code: VcpCode::Low,
             load_ppb: 0,
             load_128: 0,
@@ -167,6 +172,8 @@ impl<R: LinkRule> VcpLink<R> {
         self.load_ppb = load.ppb();
         self.load_128 = load.in_128ths();
         self.rule.on_load(&load);
+        let (t_rho, r_q32) = (self.t_rho.current(), self.rule.r_q32());
+        self.guests.on_interval(now, t_rho, self.code, r_q32);
         self.settle_shares(now);
         self.unknown = false;
         self.idle = self.meter.lambda() == 0 && queue == 0;
@@ -200,6 +207,27 @@ impl<R: LinkRule> VcpLink<R> {
         self.begin(now);
     }
 
+    /// An XCP packet is told in rates what a VCP packet of its flow would be told in codes.
+    fn answer_xcp(&mut self, packet: &Arrival, header: &XcpCarried) -> XcpAnswer {
+        let as_vcp = VcpCarried {
+            code: VcpCode::Low,
+            min_rtt: None,
+            bise: true,
+            carries_r: true,
+        };
+        let Mark { code, r } = self.rule.mark(self.code, &as_vcp);
+        let r = match (r, &self.shares) {
+            (Some(r), Some(shares)) => Some(shares.grant(packet.flow_hash, r)),
+            (r, _) => r,
+        };
+        let said = Said {
+            code,
+            mix: r.zip(self.rule.epsilon_ppm()),
+            t_rho: self.t_rho.current(),
+        };
+        self.guests.answer(said, header, packet.bytes)
+    }
+
     fn begin(&mut self, now: Instant) {
         self.meter.begin(now);
         self.capacity.begin();
@@ -214,12 +242,17 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
             self.wake(now);
         }
         self.meter.count(arrival.bytes);
-        if let (Carried::Vcp(_), Some(shares)) = (&arrival.carried, &mut self.shares) {
+        if let (Carried::Vcp(_) | Carried::Xcp(_), Some(shares)) =
+            (&arrival.carried, &mut self.shares)
+        {
             shares.count(arrival.flow_hash, arrival.bytes);
         }
-        if let Carried::Vcp(carried) = &arrival.carried
-            && self.t_rho.see(now, arrival.flow_hash, carried.min_rtt)
-            && self.t_rho.review(now, self.capacity.now)
+        let rtt = match &arrival.carried {
+            Carried::Vcp(carried) => carried.min_rtt,
+            Carried::Xcp(header) => guests::rtt_class(header),
+            Carried::Foreign => None,
+        };
+        if self.t_rho.see(now, arrival.flow_hash, rtt) && self.t_rho.review(now, self.capacity.now)
         {
             self.set_full();
         }
@@ -234,8 +267,10 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
     fn on_departure(&mut self, now: Instant, packet: &Arrival, queue: u64) -> Answer {
         self.meter
             .sample(now, queue.saturating_add(u64::from(packet.bytes)));
-        let Carried::Vcp(carried) = &packet.carried else {
-            return Answer::None;
+        let carried = match &packet.carried {
+            Carried::Vcp(carried) => carried,
+            Carried::Xcp(header) => return Answer::Xcp(self.answer_xcp(packet, header)),
+            Carried::Foreign => return Answer::None,
         };
         if carried.code == VcpCode::None {
             return Answer::None;

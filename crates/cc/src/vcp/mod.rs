@@ -15,6 +15,7 @@
 
 mod ai;
 mod delivered;
+mod guests;
 mod hidden;
 mod interval;
 mod link;

@@ -35,6 +35,11 @@ pub trait LinkRule: Clone + Send + fmt::Debug {
         false
     }
 
+    /// The ε in 10^-6 that senders follow r with. `None`: no BISE.
+    fn epsilon_ppm(&self) -> Option<u64> {
+        None
+    }
+
     /// BISE's r in 2^-32 for reports.
     fn r_q32(&self) -> Option<u64> {
         None

@@ -66,6 +66,20 @@ impl Pools {
         self.negative
     }
 
+    /// What a flow is given per interval whose inter-packet times add up to `x`.
+    pub(crate) fn share(&self, x: u64) -> u64 {
+        self.per_x.times_floor(x).min(self.positive)
+    }
+
+    /// A whole flow's settlement for an interval, for flows without headers: `share` given, taken for `bytes`. Returns the sum.
+    pub(crate) fn settle_flow(&mut self, share: u64, bytes: u64) -> i64 {
+        let positive = share.min(self.positive);
+        let negative = self.per_byte.times_ceil(bytes).min(self.negative);
+        self.positive -= positive;
+        self.negative -= negative;
+        positive.cast_signed() - negative.cast_signed()
+    }
+
     /// A packet with inter-packet time `x`, standing for `bytes`, asks for `wanted`.
     #[inline]
     pub(crate) fn settle(&mut self, wanted: i64, x: u64, bytes: u64) -> Settled {

@@ -1,13 +1,18 @@
 //! The router's half: one per output port.
 
+use super::drain::DrainMeter;
 use super::efficiency::{absorbed_q16, aggregate, rate_q16, to_q16};
 use super::fairness::{Pools, shuffle};
+use super::guests::Guests;
 use super::params::{Capacity, IDLE_INTERVALS, MAX_INTERVAL, MIN_INTERVAL, XcpLinkParams};
 use super::standing::StandingQueue;
 use super::sums::{Sums, x_of};
 use super::{XcpAnswer, XcpCarried, XcpLinkMetrics};
-use crate::arith::{micros, nanos, ns_since, saturate};
-use crate::{Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics};
+use crate::arith::{micros, mul_div, nanos, ns_since, saturate};
+use crate::{
+    Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpAnswer,
+    VcpCarried, VcpCode,
+};
 
 /// Mean RTT assumed before any header told one, in µs (the authors' simulator: 50 ms).
 const INITIAL_RTT_US: u64 = 50_000;
@@ -18,6 +23,8 @@ struct Seen {
     input: u64,
     spare: i128,
     aggregate: i64,
+    /// The input in 1/128 of the capacity.
+    load_128: u8,
 }
 
 /// Totals for reports.
@@ -36,6 +43,8 @@ pub struct XcpLink {
     params: XcpLinkParams,
     /// Bytes per second.
     capacity: u64,
+    /// Where the capacity is measured.
+    drain: Option<DrainMeter>,
     /// What the port's queue can hold, in bytes.
     buffer: u64,
     started: Instant,
@@ -49,6 +58,7 @@ pub struct XcpLink {
     sums: Sums,
     queue: StandingQueue,
     pools: Pools,
+    guests: Guests,
     seen: Seen,
     totals: Totals,
 }
@@ -60,6 +70,7 @@ impl XcpLink {
         let interval = Duration::from_micros(INITIAL_RTT_US);
         let mut link = Self {
             capacity: 1,
+            drain: (params.capacity == Capacity::Auto).then(|| DrainMeter::new(capacity)),
             buffer: u64::MAX,
             started: now,
             interval,
@@ -70,6 +81,7 @@ impl XcpLink {
             sums: Sums::new(interval, INITIAL_RTT_US),
             queue: StandingQueue::new(now),
             pools: Pools::default(),
+            guests: Guests::new(),
             seen: Seen::default(),
             totals: Totals::default(),
             params,
@@ -79,9 +91,13 @@ impl XcpLink {
     }
 
     fn set_capacity(&mut self, port: u64) {
-        self.capacity = match self.params.capacity {
-            Capacity::Port => port,
-            Capacity::Fixed(fixed) => fixed,
+        self.capacity = match (&mut self.drain, self.params.capacity) {
+            (Some(drain), _) => {
+                drain.set_port(port);
+                drain.believed()
+            }
+            (None, Capacity::Fixed(fixed)) => fixed,
+            (None, Capacity::Port | Capacity::Auto) => port,
         }
         .max(1);
     }
@@ -103,13 +119,16 @@ impl XcpLink {
             self.mean_rtt_us = u64::from(header.rtt_us).min(micros(MAX_INTERVAL));
         }
         self.waking = true;
+        self.guests.clear();
         self.begin(now);
         self.pools = Pools::default();
         self.seen = Seen::default();
         if self.params.guard {
             let spare = aggregate(&self.params, to_q16(self.capacity), 0, 0, self.mean_rtt_us);
             let given = spare.min(saturate(u128::from(self.absorbed())).cast_signed());
-            self.pools = Pools::new(given, 0, u128::from(x_of(self.interval)), 0);
+            let alone = x_of(self.interval);
+            self.pools = Pools::new(given, 0, u128::from(alone), 0);
+            self.guests.begin(self.interval, self.pools.share(alone));
             self.seen.aggregate = given;
             self.seen.spare = i128::from(to_q16(self.capacity));
         }
@@ -133,10 +152,14 @@ impl XcpLink {
         if let Some(mean) = self.sums.mean_rtt_us() {
             self.mean_rtt_us = mean;
         }
-        let capacity = to_q16(self.capacity);
         let bytes = self.sums.bytes();
         let input = rate_q16(bytes, elapsed);
         let queue = self.queue.bytes();
+        if let Some(drain) = &mut self.drain {
+            drain.on_interval(input >> 16, queue);
+            self.capacity = drain.believed();
+        }
+        let capacity = to_q16(self.capacity);
         let mut total = 0;
         if bytes > 0 {
             total = aggregate(&self.params, capacity, input, queue, self.mean_rtt_us);
@@ -144,16 +167,21 @@ impl XcpLink {
         let most = self.absorbed();
         total = total.min(i64::try_from(most).unwrap_or(i64::MAX));
         let moved = shuffle(self.params.shuffle_ppm, input, total, most / 2);
+        let elapsed = Duration::from_nanos(elapsed);
+        let whole = x_of(elapsed);
+        let guests = u128::from(self.guests.active()) * u128::from(whole);
         // Whoever comes first where nobody was is given as if alone.
-        let x = match self.sums.x() {
+        let x = match self.sums.x() + guests {
             0 if self.params.guard => u128::from(x_of(self.interval)),
             x => x,
         };
         self.pools = Pools::new(total, moved, x, bytes);
+        self.guests.begin(elapsed, self.pools.share(whole));
         self.seen = Seen {
             input,
             spare: i128::from(capacity) - i128::from(input),
             aggregate: total,
+            load_128: u8::try_from(mul_div(input, 128, capacity)).unwrap_or(u8::MAX),
         };
         self.waking = false;
         self.begin(now);
@@ -192,6 +220,20 @@ impl XcpLink {
         }
     }
 
+    #[inline]
+    fn answer_guest(&self, flow_hash: u32, carried: &VcpCarried) -> VcpAnswer {
+        let told = self
+            .guests
+            .told(flow_hash, carried.bise && carried.carries_r);
+        let load = self.seen.load_128;
+        VcpAnswer {
+            code: told.code,
+            r: carried.carries_r.then_some(told.r),
+            t_rho: self.interval,
+            load_128: load,
+        }
+    }
+
     /// Bytes that the link carries for a packet.
     #[inline]
     fn size(&self, packet: &Arrival) -> u32 {
@@ -217,11 +259,18 @@ impl LinkController for XcpLink {
         self.queue
             .sample(now, queue, self.mean_rtt_us, self.capacity);
         self.sums.count(self.size(arrival));
-        if let Some(header) = header {
-            self.sums.count_header(header);
-            if self.waking {
-                self.settle_first_interval();
+        match &arrival.carried {
+            Carried::Xcp(header) => {
+                self.sums.count_header(header);
+                if self.waking {
+                    self.settle_first_interval();
+                }
             }
+            Carried::Vcp(_) => {
+                let bytes = self.size(arrival);
+                self.guests.count(arrival.flow_hash, bytes, &mut self.pools);
+            }
+            Carried::Foreign => {}
         }
     }
 
@@ -232,9 +281,19 @@ impl LinkController for XcpLink {
         if now >= self.due && !self.waking {
             self.close(now);
         }
+        let size = self.size(packet);
+        if let Some(drain) = &mut self.drain {
+            let mean = Duration::from_micros(self.mean_rtt_us);
+            if drain.on_departure(now, size, queue > 0, mean) {
+                self.capacity = drain.believed();
+            }
+        }
         match &packet.carried {
-            Carried::Xcp(header) => Answer::Xcp(self.answer(header, self.size(packet))),
-            _ => Answer::None,
+            Carried::Xcp(header) => Answer::Xcp(self.answer(header, size)),
+            Carried::Vcp(carried) if carried.code != VcpCode::None => {
+                Answer::Vcp(self.answer_guest(packet.flow_hash, carried))
+            }
+            Carried::Vcp(_) | Carried::Foreign => Answer::None,
         }
     }
 

@@ -31,9 +31,11 @@
 //! draft-falk-xcp-spec-03 (rate form); the XCP Linux paper (Zhang, Henderson).
 
 mod asked;
+mod drain;
 mod efficiency;
 mod end_to_end;
 mod fairness;
+mod guests;
 mod header;
 mod link;
 mod metrics;

@@ -41,6 +41,8 @@ pub enum Capacity {
     Port,
     /// A fixed one, in bytes per second.
     Fixed(u64),
+    /// Measured while packets wait; the port's own rate until then, and never more.
+    Auto,
 }
 
 impl Default for XcpLinkParams {

@@ -161,19 +161,16 @@ impl XcpSender {
         }
     }
 
-    fn next_header(&self) -> Option<XcpRequest> {
-        let every = self.params.every.max(1);
+    /// The header for the next packet, and for those without one since the last.
+    fn next_header(&self) -> XcpRequest {
         let packets = self.headed_packets.saturating_add(1);
-        if every > 1 && packets < every {
-            return None;
-        }
         let Some(srtt) = self.srtt else {
-            return Some(XcpRequest {
+            return XcpRequest {
                 covers: packets,
                 window: self.window(),
                 packet: u16::try_from(self.mtu).unwrap_or(u16::MAX),
                 ..XcpRequest::default()
-            });
+            };
         };
         let own = self.window();
         let other = self.limits.least().max(self.mtu);
@@ -196,7 +193,7 @@ impl XcpSender {
             },
             covers: packets,
         };
-        Some(wish.request())
+        wish.request()
     }
 }
 
@@ -204,16 +201,16 @@ impl Controller for XcpSender {
     #[inline]
     fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
         self.last_sent = self.last_sent.max(sent.packet_number);
-        self.limited_elsewhere = sent.limit != Limit::Window;
         let _ = self.fallback.on_sent(now, sent);
-        if let Some(header) = self.next_header() {
-            self.asked.on_sent(header.delta);
+        if sent.signal {
+            self.asked.on_sent(self.next_header().delta);
             self.headed_bytes = 0;
             self.headed_packets = 0;
         } else {
             self.headed_packets = self.headed_packets.saturating_add(1);
         }
         self.headed_bytes = self.headed_bytes.saturating_add(sent.bytes);
+        self.limited_elsewhere = sent.limit != Limit::Window;
         self.asked.state()
     }
 
@@ -352,9 +349,13 @@ impl Controller for XcpSender {
 
     fn request(&self) -> Request {
         Request {
-            xcp: self.next_header(),
+            xcp: Some(self.next_header()),
             ..Request::default()
         }
+    }
+
+    fn signal_every(&self) -> u32 {
+        u32::from(self.params.every)
     }
 
     fn metrics(&self) -> Metrics {

@@ -79,6 +79,11 @@ impl Sim {
         }
     }
 
+    /// How far it has run.
+    pub(crate) fn now(&self) -> Duration {
+        self.now - Instant::ZERO
+    }
+
     /// A hop's rate changes without its controller knowing.
     pub(crate) fn set_rate(&mut self, hop: usize, mbit: f64) {
         self.hops[hop].set_rate(mbit);

@@ -82,6 +82,9 @@ impl Connection {
                 "the peer sent no transport parameters",
             ));
         }
+        if let Some(srtt) = self.recovery.rtt().srtt() {
+            self.route.controller.on_handshake_rtt(now, srtt);
+        }
         self.events.push_back(Event::Connected);
         self.issue_ids();
         if self.side.is_server() {
