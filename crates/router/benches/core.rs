@@ -11,7 +11,7 @@ use pathmark_router::core::impair::{Random, WireConfig};
 use pathmark_router::core::queue::{DropTail, Limit};
 use pathmark_router::core::{Link, LinkConfig, Port, Schedule, Separation, Shaper};
 use pathmark_router::forward::{
-    Classifier, LARGE, PortSettings, Router, RouterConfig, RouterPort, Target,
+    Classifier, Identity, LARGE, PortSettings, Router, RouterConfig, RouterPort, Target,
 };
 use pathmark_router::ip::{Routes, TokenBucket};
 use pathmark_router::offload::Offload;
@@ -138,7 +138,7 @@ impl Setup {
         };
         let back = Port::new(Instant::ZERO, queue(), Shaper::new(None));
         let mut router = Router::new(RouterConfig {
-            id: 7,
+            id: Identity::new(7),
             memory: 1 << 30,
             classifier: Classifier {
                 shims: true,

@@ -132,7 +132,7 @@ fn route(hosts: &Hosts, spec: &LinkSpec) -> Forwarder {
     let spec = spec.clone();
     Forwarder::start(move |stop, ear| {
         let router = Router::new(RouterConfig {
-            id: 1,
+            id: Identity::new(1),
             memory: 1 << 28,
             classifier: Classifier {
                 shims: true,

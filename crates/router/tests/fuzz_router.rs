@@ -8,7 +8,7 @@ use std::path::Path;
 use pathmark_cc::Instant;
 use pathmark_router::config::{Config, LinkContext, LinkSpec, build_link};
 use pathmark_router::forward::{
-    Classifier, EcnRule, LARGE, PortSettings, Router, RouterConfig, RouterPort, Target,
+    Classifier, EcnRule, Identity, LARGE, PortSettings, Router, RouterConfig, RouterPort, Target,
 };
 use pathmark_router::ip::{Routes, TokenBucket};
 use pathmark_router::offload::{Offload, Train, VNET_LEN};
@@ -48,7 +48,7 @@ fn router() -> Router {
         }
     });
     let mut router = Router::new(RouterConfig {
-        id: 1,
+        id: Identity::new(1),
         memory: 4 << 20,
         classifier: Classifier {
             shims: true,

@@ -2,6 +2,7 @@
 
 use pathmark_cc::Instant;
 use pathmark_router::core::{DropCause, Gauge, Link, LinkStats};
+use pathmark_router::forward::Identity;
 
 use super::packet::{Marking, PacketId, Pool};
 use super::ramp::Ramp;
@@ -11,7 +12,7 @@ use super::ramp::Ramp;
 pub(super) struct MeasuredLink {
     link: Link<PacketId>,
     /// Identity of the router whose port this is.
-    router: u16,
+    router: Identity,
     /// The medium that it shares.
     medium: Option<u32>,
     /// Packets that come out of it are shown to the observer.
@@ -24,7 +25,7 @@ pub(super) struct MeasuredLink {
 impl MeasuredLink {
     pub(super) fn new(
         mut link: Link<PacketId>,
-        router: u16,
+        router: Identity,
         medium: Option<u32>,
         ramp: Ramp,
     ) -> Self {
@@ -45,7 +46,7 @@ impl MeasuredLink {
     #[inline]
     pub(super) fn arrive(&mut self, now: Instant, id: PacketId, pool: &mut Pool) {
         let arrival = pool.arrival(id);
-        let router = self.router;
+        let router = &self.router;
         self.link
             .arrive(now, arrival, id, &mut Marking { pool, router });
         self.measure(now);
@@ -57,7 +58,7 @@ impl MeasuredLink {
         let port = self.link.port();
         self.ramp
             .observe(now, port.stats().sent_bytes(), port.rate());
-        let router = self.router;
+        let router = &self.router;
         let packet = self.link.poll(now, &mut Marking { pool, router });
         self.measure(now);
         packet

@@ -6,8 +6,8 @@
 
 use pathmark_cc::{Answer, Arrival, Carried, VcpCarried, VcpCode};
 use pathmark_router::core::{DropCause, Owner};
+use pathmark_router::forward::{Identity, shim};
 use pathmark_transport::Ecn;
-use vcp_proto::{carried, mark};
 
 /// Bytes of IPv4 and UDP header in front of each datagram.
 pub(crate) const IP_UDP_HEADER: u32 = 28;
@@ -68,7 +68,7 @@ impl Pool {
         let carried = if label.ecn_is_code {
             from_ecn(label.ecn)
         } else {
-            carried::from_payload(datagram)
+            shim::read(datagram, ip_bytes(datagram.len()))
         };
         let id = match self.free.pop() {
             Some(id) => id,
@@ -116,7 +116,7 @@ impl Pool {
     pub(super) fn arrival(&self, id: PacketId) -> Arrival {
         let packet = self.packets.get(id.0 as usize);
         Arrival {
-            bytes: packet.map_or(0, |p| p.len.saturating_add(IP_UDP_HEADER)),
+            bytes: packet.map_or(0, |p| ip_bytes(p.len as usize)),
             flow_hash: packet.map_or(0, |p| p.label.flow_hash),
             carried: packet.map_or(Carried::Foreign, |p| p.carried),
         }
@@ -209,20 +209,27 @@ impl Packet {
         }
     }
 
-    fn mark(&mut self, answer: &Answer, router: u16) {
-        let Answer::Vcp(answer) = answer else {
-            return;
-        };
+    fn mark(&mut self, answer: &Answer, router: &Identity) {
+        let bytes = ip_bytes(self.len as usize);
         if self.label.ecn_is_code {
             let found = VcpCode::from_bits(self.label.ecn as u8);
-            if found != VcpCode::None {
+            if let Answer::Vcp(answer) = answer
+                && found != VcpCode::None
+            {
                 self.label.ecn = Ecn::from_bits(found.max(answer.code) as u8);
                 self.carried = from_ecn(self.label.ecn);
             }
-        } else if mark::mark_payload(self.front(), answer, router) == mark::Outcome::Marked {
-            self.carried = carried::from_payload(self.front());
+        } else if shim::write(self.front(), answer, bytes, router) {
+            self.carried = shim::read(self.front(), bytes);
         }
     }
+}
+
+/// Length of the IP packet around a datagram.
+fn ip_bytes(datagram: usize) -> u32 {
+    u32::try_from(datagram)
+        .unwrap_or(u32::MAX)
+        .saturating_add(IP_UDP_HEADER)
 }
 
 /// Length without zeros at the end, rounded up to whole words of 32 bytes.
@@ -263,7 +270,7 @@ pub(super) struct Marking<'a> {
     /// The packets.
     pub(super) pool: &'a mut Pool,
     /// The router's identity.
-    pub(super) router: u16,
+    pub(super) router: &'a Identity,
 }
 
 impl Owner<PacketId> for Marking<'_> {
@@ -322,7 +329,7 @@ mod tests {
             });
             Marking {
                 pool: &mut pool,
-                router: 3,
+                router: &Identity::new(3),
             }
             .mark(&mut id, &answer);
             let Carried::Vcp(carried) = pool.arrival(id).carried else {

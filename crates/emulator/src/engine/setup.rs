@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pathmark_cc::{Algorithm, Carrier, Duration, Instant};
 use pathmark_router::config::{LinkContext, build_link};
 use pathmark_router::core::impair::Random;
+use pathmark_router::forward::Identity;
 use pathmark_transport::{Signal, TransportConfig};
 use vcp_proto::{VcpEcnSignal, VcpSignal};
 
@@ -51,7 +52,10 @@ impl Engine {
                 source,
             })?;
             // 0 means "no router".
-            let router = u16::try_from(setup.from + 1).unwrap_or(u16::MAX);
+            let mut router = Identity::new(u16::try_from(setup.from + 1).unwrap_or(u16::MAX));
+            if let IpAddr::V4(v4) = address(setup.from) {
+                router.v4 = v4;
+            }
             let rtt = setup.rtt.unwrap_or(Duration::from_millis(100));
             let medium = setup.medium.and_then(|medium| u32::try_from(medium).ok());
             let link = MeasuredLink::new(link, router, medium, Ramp::new(rtt));

@@ -1,8 +1,10 @@
 //! From a configuration to a running router, and from a running one to the next: all or nothing.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use pathmark_cc::Instant;
+use xcp_proto::Identity;
 
 use crate::config::{
     Config, Interface, LinkContext, PortSpec, build_link, build_schedule, build_wire,
@@ -36,11 +38,26 @@ pub enum AssembleError {
 
 pub(super) fn router(config: &Config) -> Router {
     Router::new(RouterConfig {
-        id: config.id,
+        id: identity(config),
         memory: usize::try_from(config.memory.0).unwrap_or(usize::MAX),
         classifier: classifier(config),
         icmp: TokenBucket::new(config.icmp.rate, config.icmp.burst),
     })
+}
+
+/// How shims name this router: its id, and one address of each version, if a port has one that others can reach.
+fn identity(config: &Config) -> Identity {
+    let mut identity = Identity::new(config.id);
+    let addresses = config.ports.iter().flat_map(|port| &port.addresses);
+    // Backwards, so that the first one stays.
+    for address in addresses.rev() {
+        match address {
+            IpAddr::V4(v4) => identity.v4 = *v4,
+            IpAddr::V6(v6) if !v6.is_unicast_link_local() => identity.v6 = *v6,
+            IpAddr::V6(_) => {}
+        }
+    }
+    identity
 }
 
 fn classifier(config: &Config) -> Classifier {
@@ -129,7 +146,7 @@ pub(super) fn apply(
     }
     let router = driver.router_mut();
     router.configure(
-        new.id,
+        identity(new),
         classifier(new),
         TokenBucket::new(new.icmp.rate, new.icmp.burst),
     );

@@ -2,10 +2,12 @@
 
 use pathmark_cc::{Answer, Arrival, Carried};
 use pathmark_shim::ip::Layout;
-use pathmark_shim::udp::{ChecksumState, Datagram};
-use vcp_proto::{carried, ecn, mark};
+use pathmark_shim::udp::Datagram;
+use vcp_proto::{carried, ecn};
+use xcp_proto::Identity;
 
 use super::frame::{Carrier, Frame};
+use super::shim;
 use crate::ip::Prefix;
 
 /// Names packets whose ECN field carries VCP's code. Nothing else's ECN field is ever read or written.
@@ -53,11 +55,23 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// What a port needs to know of a packet, and where its feedback is. Of a super-packet it reads the first segment.
+    /// What a port needs to know of a packet, and where its feedback is.
     #[inline]
     #[must_use]
     pub fn classify(&self, bytes: &[u8], layout: &Layout) -> (Arrival, Carrier) {
-        let (carried, carrier) = self.carried(bytes, layout);
+        self.classify_first(bytes, layout, layout.len())
+    }
+
+    /// The same of the first segment of a super-packet, which is to be an IP packet of `packet` bytes.
+    #[inline]
+    #[must_use]
+    pub fn classify_first(
+        &self,
+        bytes: &[u8],
+        layout: &Layout,
+        packet: usize,
+    ) -> (Arrival, Carrier) {
+        let (carried, carrier) = self.carried(bytes, layout, packet);
         let arrival = Arrival {
             bytes: u32::try_from(layout.len()).unwrap_or(u32::MAX),
             flow_hash: layout.flow_hash(bytes, self.seed),
@@ -67,11 +81,12 @@ impl Classifier {
     }
 
     #[inline]
-    fn carried(&self, bytes: &[u8], layout: &Layout) -> (Carried, Carrier) {
+    fn carried(&self, bytes: &[u8], layout: &Layout, packet: usize) -> (Carried, Carrier) {
         if self.shims
             && let Some(udp) = Datagram::locate(bytes, layout)
         {
-            let carried = carried::from_payload(udp.payload(bytes));
+            let packet = u32::try_from(packet).unwrap_or(u32::MAX);
+            let carried = shim::read(udp.payload(bytes), packet);
             if carried != Carried::Foreign {
                 let payload = u16::try_from(udp.payload_offset()).unwrap_or(u16::MAX);
                 return (carried, Carrier::Shim { payload });
@@ -87,34 +102,37 @@ impl Classifier {
     }
 }
 
-/// Writes a port's answer into a packet, or into segment `index` of a super-packet; `router` is this router's identity.
-/// A segment without a sound shim is left alone.
+/// Writes a port's answer into a packet, or into segment `index` of a super-packet. A segment without a sound shim is
+/// left alone.
 #[inline]
-pub fn write_answer(frame: &mut Frame, index: u32, answer: &Answer, router: u16) {
-    let Answer::Vcp(answer) = answer else {
-        return;
-    };
+pub fn write_answer(frame: &mut Frame, index: u32, answer: &Answer, router: &Identity) {
     let size = frame.offload.gso.map_or(0, |gso| usize::from(gso.size));
     let offset = size * index as usize;
     let (carrier, partial) = (frame.carrier, frame.offload.checksum.is_some());
     let bytes = frame.bytes_mut();
-    // `Untouched` is no error: there was nothing to mark after all.
+    // False is no error: there was nothing to write into after all.
     let _ = match carrier {
-        Carrier::None => mark::Outcome::Untouched,
-        // The checksum does not cover the payload yet: nothing else to renew.
-        Carrier::Shim { payload } if partial => {
-            let shim = bytes.get_mut(usize::from(payload) + offset..);
-            mark::mark_payload(shim.unwrap_or(&mut []), answer, router)
-        }
-        Carrier::Shim { .. } => match located(bytes) {
-            Some(udp) => {
-                mark::mark_packet(bytes, &udp, offset, answer, router, ChecksumState::Complete)
+        Carrier::None => false,
+        Carrier::Shim { payload } => {
+            let payload = usize::from(payload);
+            let rest = bytes.len().saturating_sub(payload + offset);
+            let own = if size > 0 { rest.min(size) } else { rest };
+            let packet = u32::try_from(payload + own).unwrap_or(u32::MAX);
+            if partial {
+                // The checksum does not cover the payload yet: nothing else to renew.
+                let shim = bytes.get_mut(payload + offset..).unwrap_or(&mut []);
+                shim::write(shim, answer, packet, router)
+            } else {
+                located(bytes).is_some_and(|udp| {
+                    shim::write_packet(bytes, &udp, offset, answer, packet, router)
+                })
             }
-            None => mark::Outcome::Untouched,
-        },
-        Carrier::Ecn => match Layout::walk(bytes) {
-            Ok(layout) => ecn::mark(bytes, &layout, answer.code),
-            Err(_) => mark::Outcome::Untouched,
+        }
+        Carrier::Ecn => match (answer, Layout::walk(bytes)) {
+            (Answer::Vcp(answer), Ok(layout)) => {
+                ecn::mark(bytes, &layout, answer.code) == vcp_proto::mark::Outcome::Marked
+            }
+            _ => false,
         },
     };
 }

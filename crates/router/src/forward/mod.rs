@@ -12,6 +12,7 @@ mod frame;
 mod port;
 mod refuse;
 mod router;
+pub mod shim;
 #[cfg(test)]
 mod tests;
 
@@ -20,3 +21,4 @@ pub use counters::Counters;
 pub use frame::{Carrier, Frame, LARGE, Pool};
 pub use port::{PortSettings, RouterPort};
 pub use router::{Router, RouterConfig, Target};
+pub use xcp_proto::Identity;

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use pathmark_cc::{Answer, Arrival, Instant};
 use pathmark_shim::ip::Layout;
+use xcp_proto::Identity;
 
 use super::addresses::{is_destination, is_source};
 use super::classify::{Classifier, write_answer};
@@ -11,6 +12,7 @@ use super::counters::Counters;
 use super::frame::{Carrier, Frame, LARGE, Pool};
 use super::port::RouterPort;
 use super::refuse::Refusal;
+use super::shim::tell_alike;
 use crate::core::{DropCause, Owner};
 use crate::ip::{Fragments, IcmpError, Routes, TokenBucket, complete};
 use crate::offload::{Offload, Super};
@@ -28,7 +30,7 @@ pub enum Target {
 #[derive(Debug)]
 pub struct RouterConfig {
     /// Its identity in shims.
-    pub id: u16,
+    pub id: Identity,
     /// Bytes that packet buffers may take in all.
     pub memory: usize,
     /// What carries feedback.
@@ -54,18 +56,18 @@ pub struct Router {
 #[derive(Debug)]
 pub(super) struct Yard {
     pub(super) pool: Pool,
-    id: u16,
+    id: Identity,
 }
 
 impl Owner<Frame> for Yard {
     #[inline]
     fn mark(&mut self, packet: &mut Frame, answer: &Answer) {
-        write_answer(packet, 0, answer, self.id);
+        write_answer(packet, 0, answer, &self.id);
     }
 
     #[inline]
     fn mark_one(&mut self, run: &mut Frame, index: u32, answer: &Answer) {
-        write_answer(run, index, answer, self.id);
+        write_answer(run, index, answer, &self.id);
     }
 
     #[inline]
@@ -108,7 +110,7 @@ impl Router {
     }
 
     /// Replaces what does not belong to a port.
-    pub fn configure(&mut self, id: u16, classifier: Classifier, icmp: TokenBucket) {
+    pub fn configure(&mut self, id: Identity, classifier: Classifier, icmp: TokenBucket) {
         self.yard.id = id;
         self.classifier = classifier;
         self.icmp = icmp;
@@ -224,7 +226,10 @@ impl Router {
         let Some(bytes) = buffer.get(..len) else {
             return;
         };
-        let (arrival, carrier) = self.classifier.classify(bytes, &route.layout);
+        let packet = route.whole.map_or(len, |whole| whole.largest());
+        let (arrival, carrier) = self
+            .classifier
+            .classify_first(bytes, &route.layout, packet);
         let Some(whole) = &route.whole else {
             if route.fits {
                 let frame = self.yard.pool.copy(bytes, offload);
@@ -245,6 +250,7 @@ impl Router {
         if route.fits
             && port.passes_whole(whole.total())
             && port.link.port().takes_whole(&arrival, packets)
+            && tell_alike(bytes, whole)
         {
             let Some(other) = self.yard.pool.take(LARGE) else {
                 self.counters.no_buffer += 1;

@@ -72,7 +72,7 @@ const OUT: usize = 1;
 /// Port 0 leads back to the senders, port 1 to everything else that is routed.
 fn router(mtu: u32, rate: Option<u64>, controller: bool) -> Router {
     let mut router = Router::new(RouterConfig {
-        id: 77,
+        id: Identity::new(77),
         memory: 10_000_000,
         classifier: Classifier {
             shims: true,
@@ -368,7 +368,7 @@ fn icmp_as_a_router_must() {
         ("fe80::1", "fd00:1::2", 1, 0, 100, None),
     ];
     for (source, destination, ttl, flags, payload, expected) in cases {
-        router.configure(77, Classifier::default(), TokenBucket::new(100, 5));
+        router.configure(Identity::new(77), Classifier::default(), TokenBucket::new(100, 5));
         let bytes = udp(source, destination, ttl, flags, &vec![0x40; payload]);
         send(&mut router, &bytes, Offload::default());
         assert_eq!(
@@ -479,7 +479,7 @@ fn damage_is_counted_and_dropped() {
 #[test]
 fn without_buffers_packets_are_dropped_not_kept() {
     let mut router = router(1500, Some(0), false);
-    router.configure(1, Classifier::default(), TokenBucket::new(0, 0));
+    router.configure(Identity::new(1), Classifier::default(), TokenBucket::new(0, 0));
     for _ in 0..20_000 {
         send(
             &mut router,
@@ -503,7 +503,7 @@ fn ecn_carries_vcp_only_where_a_rule_says_so() {
         }],
         seed: 0,
     };
-    router.configure(77, classifier, TokenBucket::new(1, 1));
+    router.configure(Identity::new(77), classifier, TokenBucket::new(1, 1));
     send(
         &mut router,
         &udp(SRC, DST, 64, 0, &[0x40; 50]),

@@ -109,6 +109,26 @@ impl Super {
         self.payload() - (self.segments() - 1) * usize::from(self.gso.size)
     }
 
+    /// The payload of packet `index`: of UDP or TCP.
+    #[inline]
+    #[must_use]
+    pub fn segment_payload<'b>(&self, bytes: &'b [u8], index: usize) -> &'b [u8] {
+        let size = usize::from(self.gso.size);
+        let rest = self
+            .header
+            .checked_add(index.saturating_mul(size))
+            .and_then(|start| bytes.get(start..self.layout.len()))
+            .unwrap_or(&[]);
+        rest.get(..size).unwrap_or(rest)
+    }
+
+    /// True if it stands for UDP datagrams.
+    #[inline]
+    #[must_use]
+    pub const fn is_udp(&self) -> bool {
+        matches!(self.gso.kind, GsoKind::Udp)
+    }
+
     /// Length in bytes of packet `index`.
     #[must_use]
     pub fn segment_len(&self, index: usize) -> usize {

@@ -1,0 +1,81 @@
+//! The kinds of shim that routers read and write, by their numbers.
+
+use pathmark_cc::{Answer, Carried};
+use pathmark_shim::Kind;
+use pathmark_shim::demux::Datagram as Contents;
+use pathmark_shim::udp::{ChecksumState, Datagram};
+use pathmark_shim::frame::declared_len;
+use vcp_proto::mark;
+use xcp_proto::{Identity, stamp};
+
+use crate::offload::Super;
+
+/// What the shim in front of a UDP payload tells control laws; `packet_bytes` is the length of its IP packet.
+/// [`Carried::Foreign`] if there is none that is known and sound.
+#[inline]
+#[must_use]
+pub fn read(payload: &[u8], packet_bytes: u32) -> Carried {
+    match Contents::classify(payload) {
+        Contents::Shim(Kind::VCP) => vcp_proto::carried::from_payload(payload),
+        Contents::Shim(Kind::XCP) => xcp_proto::carried::from_payload(payload, packet_bytes),
+        _ => Carried::Foreign,
+    }
+}
+
+/// True if all packets of a super-packet tell an XCP port the same: none has an XCP shim, or each has the same one. Packets
+/// of one sender that it sent together do, unless only every n-th bears a shim or a router has stamped them.
+#[inline]
+pub(super) fn tell_alike(bytes: &[u8], whole: &Super) -> bool {
+    if !whole.is_udp() {
+        return true;
+    }
+    let xcp = |index| {
+        let payload = whole.segment_payload(bytes, index);
+        match Contents::classify(payload) {
+            Contents::Shim(Kind::XCP) => payload.get(..declared_len(payload).ok()?),
+            _ => None,
+        }
+    };
+    let first = xcp(0);
+    (1..whole.segments()).all(|index| xcp(index) == first)
+}
+
+/// Writes a port's answer into the shim in front of a UDP payload. False, and nothing changed, if there is no such shim.
+#[inline]
+pub fn write(payload: &mut [u8], answer: &Answer, packet_bytes: u32, router: &Identity) -> bool {
+    match answer {
+        Answer::Vcp(answer) => {
+            mark::mark_payload(payload, answer, router.id) == mark::Outcome::Marked
+        }
+        Answer::Xcp(answer) => {
+            let outcome = stamp::stamp_payload(payload, answer, packet_bytes, router);
+            outcome == stamp::Outcome::Stamped
+        }
+        _ => false,
+    }
+}
+
+/// The same at `offset` of the payload of a datagram inside an IP packet, whose whole UDP checksum is renewed.
+#[inline]
+pub(super) fn write_packet(
+    bytes: &mut [u8],
+    udp: &Datagram,
+    offset: usize,
+    answer: &Answer,
+    packet_bytes: u32,
+    router: &Identity,
+) -> bool {
+    let state = ChecksumState::Complete;
+    match answer {
+        Answer::Vcp(answer) => {
+            let outcome = mark::mark_packet(bytes, udp, offset, answer, router.id, state);
+            outcome == mark::Outcome::Marked
+        }
+        Answer::Xcp(answer) => {
+            let outcome =
+                stamp::stamp_packet(bytes, udp, offset, answer, packet_bytes, router, state);
+            outcome == stamp::Outcome::Stamped
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,225 @@
+//! What a receiver counts, and how a sender reads it.
+//!
+//! The receiver returns **totals since the path epoch began**, never increments, so a lost, thinned or late
+//! FEEDBACK frame loses nothing: the next difference carries it.
+//!
+//! | index | name | meaning |
+//! |---|---|---|
+//! | 0 | packets | that arrived with a header of the standard format |
+//! | 1 | stamped | of these, by an XCP router |
+//! | 2 | bytes | of UDP payload of the packets of index 0, shim included |
+//! | 3 | sum | of the stamped headers' changes of rate, in 2⁻¹⁶ bytes per second, modulo 2⁶² |
+//! | 4 | xcp_ttl | of the latest of these packets |
+//! | 5 | ttl | its IP TTL or hop limit plus 1; 0 if unknown |
+//! | 6 | router | that it says bounds the flow |
+//!
+//! A header that no router has stamped returns its sender's own wish, and counts for nothing. A packet whose IP
+//! ECN field says "congestion experienced" adds only what is negative. Each header counts for at most 2⁵⁶ either way
+//! (1 TB/s), so that differences are exact up to 31 headers even if all of them lie.
+
+use core::{error, fmt};
+
+use pathmark_cc::XcpFeedback;
+
+use crate::header::{Body, Format, Packet};
+
+/// How many counters there are.
+pub const LEN: usize = 7;
+
+/// Totals stop here (the largest QUIC varint), and with them the feedback. Nobody lives to see it.
+const CEILING: u64 = (1 << 62) - 1;
+/// Bits of the sum.
+const SUM_BITS: u32 = 62;
+/// The most that one header counts for, in 2⁻¹⁶ bytes per second.
+pub const MOST: i64 = 1 << 56;
+/// No UDP payload is longer.
+const LONGEST_PACKET: u64 = 65_535;
+
+/// Counters that cannot be: the sender ignores them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Implausible {
+    /// Not [`LEN`] counters.
+    Count,
+    /// A field is out of its range.
+    Range,
+    /// A total fell.
+    Backwards,
+    /// More packets counted than sent, or more stamped than counted.
+    MorePacketsThanSent,
+    /// Bytes or the sum do not fit the packets they are of.
+    Sum,
+}
+
+impl Implausible {
+    /// One line that says what is wrong.
+    #[must_use]
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::Count => "not 7 XCP counters",
+            Self::Range => "XCP field out of range",
+            Self::Backwards => "XCP total ran backwards",
+            Self::MorePacketsThanSent => "more XCP packets counted than sent",
+            Self::Sum => "XCP bytes or feedback do not fit their packets",
+        }
+    }
+}
+
+impl fmt::Display for Implausible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.message())
+    }
+}
+
+impl error::Error for Implausible {}
+
+/// The totals of one path epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    packets: u64,
+    stamped: u64,
+    bytes: u64,
+    /// Modulo 2⁶².
+    sum: u64,
+    latest: Latest,
+}
+
+/// Fields of the latest packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Latest {
+    xcp_ttl: u8,
+    ttl: Option<u8>,
+    router: u16,
+}
+
+impl Totals {
+    /// Counts a packet with a header, `bytes` of UDP payload with the shim. `congested`: its ECN field says so.
+    #[inline]
+    pub fn count(&mut self, header: &Packet<'_>, bytes: u64, ttl: Option<u8>, congested: bool) {
+        if header.format() != Format::Standard {
+            return;
+        }
+        self.latest = Latest {
+            xcp_ttl: header.xcp_ttl(),
+            ttl,
+            router: header.router(),
+        };
+        add(&mut self.packets, 1);
+        add(&mut self.bytes, bytes);
+        if !header.stamped() {
+            return;
+        }
+        add(&mut self.stamped, 1);
+        let delta = match header.repr().body {
+            Body::Full(full) => full.delta,
+            Body::Compact(compact) => compact.delta(u32::try_from(bytes).unwrap_or(u32::MAX)),
+        };
+        let most = if congested { 0 } else { MOST };
+        let sum = self
+            .sum
+            .wrapping_add_signed(delta.clamp(-MOST, most));
+        self.sum = sum & CEILING;
+    }
+
+    /// True until something was counted.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.packets == 0
+    }
+
+    /// As they go into a FEEDBACK frame, in the order of the table above.
+    #[must_use]
+    pub fn encode(&self) -> [u64; LEN] {
+        let latest = &self.latest;
+        [
+            self.packets,
+            self.stamped,
+            self.bytes,
+            self.sum,
+            latest.xcp_ttl.into(),
+            latest.ttl.map_or(0, |ttl| u64::from(ttl) + 1),
+            latest.router.into(),
+        ]
+    }
+
+    /// Reads counters from a FEEDBACK frame.
+    ///
+    /// # Errors
+    /// [`Implausible::Count`] or [`Implausible::Range`].
+    pub fn decode(counters: &[u64]) -> Result<Self, Implausible> {
+        let &[packets, stamped, bytes, sum, xcp_ttl, ttl, router] =
+            counters.as_array::<LEN>().ok_or(Implausible::Count)?;
+        let range = |_| Implausible::Range;
+        if sum > CEILING {
+            return Err(Implausible::Range);
+        }
+        Ok(Self {
+            packets,
+            stamped,
+            bytes,
+            sum,
+            latest: Latest {
+                xcp_ttl: xcp_ttl.try_into().map_err(range)?,
+                ttl: match ttl.checked_sub(1) {
+                    None => None,
+                    Some(ttl) => Some(ttl.try_into().map_err(range)?),
+                },
+                router: router.try_into().map_err(range)?,
+            },
+        })
+    }
+
+    /// What `self` adds to `older`. `sent` is the number of packets with a header that were sent in the epoch
+    /// so far, `sent_ttl` the IP TTL that they were sent with, if known.
+    ///
+    /// # Errors
+    /// [`Implausible`]: the counters contradict `older`, `sent` or each other.
+    pub fn since(
+        &self,
+        older: &Self,
+        sent: u64,
+        sent_ttl: Option<u8>,
+    ) -> Result<XcpFeedback, Implausible> {
+        if self.packets > sent || self.stamped > self.packets {
+            return Err(Implausible::MorePacketsThanSent);
+        }
+        let less = |newer: u64, older: u64| newer.checked_sub(older).ok_or(Implausible::Backwards);
+        let packets = less(self.packets, older.packets)?;
+        let stamped = less(self.stamped, older.stamped)?;
+        let bytes = less(self.bytes, older.bytes)?;
+        if stamped > packets {
+            return Err(Implausible::MorePacketsThanSent);
+        }
+        if bytes < packets || bytes > packets.saturating_mul(LONGEST_PACKET) {
+            return Err(Implausible::Sum);
+        }
+        // The difference modulo 2⁶², read as a signed number.
+        let unused = u64::BITS - SUM_BITS;
+        let delta = (self.sum.wrapping_sub(older.sum) << unused).cast_signed() >> unused;
+        if u128::from(delta.unsigned_abs()) > u128::from(stamped) * u128::from(MOST.unsigned_abs()) {
+            return Err(Implausible::Sum);
+        }
+        let latest = &self.latest;
+        Ok(XcpFeedback {
+            delta,
+            packets,
+            stamped,
+            bytes,
+            hops: sent_ttl.map_or(0, |sent| sent.saturating_sub(latest.xcp_ttl)),
+            unmarked_hop: latest.ttl.and_then(|ttl| {
+                // More IP TTL than XCP TTL: someone on the way rewrote it, so it tells nothing.
+                (ttl <= latest.xcp_ttl).then_some(ttl < latest.xcp_ttl)
+            }),
+            router: latest.router,
+        })
+    }
+}
+
+#[inline]
+fn add(total: &mut u64, more: u64) {
+    *total = total.saturating_add(more).min(CEILING);
+}
+
+#[cfg(test)]
+#[path = "counters_tests.rs"]
+mod tests;

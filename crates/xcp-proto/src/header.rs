@@ -1,0 +1,417 @@
+//! The XCP shim: kind 1, in a full form of 36 or 48 bytes and a compact one of 16.
+//!
+//! ```text
+//!   full
+//!    0 … 3    4       5          6 … 7    8 … 11   12 … 19   20 … 27   28 … 31 / 43    +0 … 1   +2 … 3
+//!   ┌────────┬───────┬──────────┬────────┬────────┬─────────┬─────────┬───────────────┬────────┬───────┐
+//!   │ prefix │ffff S0│ xcp_ttl  │ covers │ RTT    │ X       │ Δ       │ last router   │ router │ check │
+//!   └────────┴───────┴──────────┴────────┴────────┴─────────┴─────────┴───────────────┴────────┴───────┘
+//!   compact
+//!    0 … 3    4       5          6 … 7    8 … 9    10 … 11      12 … 13   14 … 15
+//!   ┌────────┬───────┬──────────┬────────┬────────┬────────────┬─────────┬─────────┐
+//!   │ prefix │ffff Sc│ xcp_ttl  │ H_cwnd │ H_rtt  │ H_feedback │ router  │ check   │
+//!   └────────┴───────┴──────────┴────────┴────────┴────────────┴─────────┴─────────┘
+//!   ffff     format, 4 bits: 1 standard, 2 minimal (routers leave it alone); others are not XCP to this version
+//!   S        stamped: an XCP router has had its say
+//!   0, c     full: three bits, sent as 0, left alone by routers; compact: covers − 1
+//!   xcp_ttl  the IP TTL that the packet is sent with, less one per XCP router
+//!   covers   packets that the header stands for; 0 counts as 1
+//!   RTT      smoothed, in µs; 0 unknown
+//!   X        inter-packet time in 2⁻⁴⁰ s, of all packets that the header stands for; 0 unknown
+//!   Δ        change of rate asked for, later granted, in 2⁻¹⁶ bytes per second, signed
+//!   last     address of the last XCP router; 0 before the first: then the sender, whose address IP tells
+//!   router   identity of the XCP router that bounds the flow; 0 for none
+//!   H_cwnd   window in packets;  H_rtt  RTT in ms, rounded up;  H_feedback  window change, [`crate::h_feedback`]
+//! ```
+//!
+//! Fields are those of draft-falk-xcp-spec-03 (§3) with more bits, and of the XCP-i paper (`xcp_ttl`, last router); the compact
+//! form is that of the XCP Linux paper (Zhang, Henderson, section II-B).
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use pathmark_cc::XcpRequest;
+use pathmark_shim::{FramingError, Kind, frame};
+
+use crate::{h_feedback, window};
+
+/// Bytes of the full form with IPv4 addresses of routers.
+pub const LEN_V4: usize = 36;
+/// Bytes of the full form with IPv6 addresses of routers.
+pub const LEN_V6: usize = 48;
+/// Bytes of the compact form.
+pub const LEN_COMPACT: usize = 16;
+
+/// Most packets that a compact header can stand for.
+pub const MAX_COMPACT_COVERS: u16 = 8;
+
+pub(crate) const STAMPED: u8 = 0x08;
+const COVERS: u8 = 0x07;
+
+/// What a header is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Format {
+    /// It asks, and routers answer.
+    Standard = 1,
+    /// It asks nothing, and routers leave it alone (draft-falk-xcp-spec-03, §3.2).
+    Minimal = 2,
+}
+
+impl Format {
+    const fn from_bits(bits: u8) -> Option<Self> {
+        match bits {
+            1 => Some(Self::Standard),
+            2 => Some(Self::Minimal),
+            _ => None,
+        }
+    }
+}
+
+/// The forms of an XCP shim, by what they hold of routers' addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Full, with IPv4 addresses.
+    #[default]
+    V4,
+    /// Full, with IPv6 addresses.
+    V6,
+    /// Compact: three 16-bit fields, and no address.
+    Compact,
+}
+
+impl Form {
+    /// Bytes of a shim of this form.
+    #[expect(clippy::len_without_is_empty, reason = "a shim is never empty")]
+    #[must_use]
+    pub const fn len(self) -> usize {
+        match self {
+            Self::V4 => LEN_V4,
+            Self::V6 => LEN_V6,
+            Self::Compact => LEN_COMPACT,
+        }
+    }
+}
+
+/// An XCP shim whose prefix, length, check and format are right: a checked view. Its methods never fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packet<'a> {
+    /// Full, with an IPv4 address.
+    V4(&'a [u8; LEN_V4]),
+    /// Full, with an IPv6 address.
+    V6(&'a [u8; LEN_V6]),
+    /// Compact.
+    Compact(&'a [u8; LEN_COMPACT]),
+}
+
+impl<'a> Packet<'a> {
+    /// Checks the shim in front of `datagram`; what follows it is not looked at.
+    ///
+    /// # Errors
+    /// [`FramingError`]; a format that is not known reads as [`FramingError::Version`].
+    #[inline]
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, FramingError> {
+        let words = datagram.get(1).map_or(0, |byte| byte & 0x0F);
+        let packet = match usize::from(words) * 4 {
+            LEN_V4 => Self::V4(frame::expect(Kind::XCP, datagram)?),
+            LEN_V6 => Self::V6(frame::expect(Kind::XCP, datagram)?),
+            _ => Self::Compact(frame::expect(Kind::XCP, datagram)?),
+        };
+        match Format::from_bits(packet.first()[4] >> 4) {
+            Some(_) => Ok(packet),
+            None => Err(FramingError::Version),
+        }
+    }
+
+    #[inline]
+    const fn first(&self) -> &[u8; LEN_COMPACT] {
+        let first = match self {
+            Self::V4(bytes) => bytes.first_chunk(),
+            Self::V6(bytes) => bytes.first_chunk(),
+            Self::Compact(bytes) => Some(*bytes),
+        };
+        match first {
+            Some(first) => first,
+            // No form is shorter.
+            None => &[0; LEN_COMPACT],
+        }
+    }
+
+    /// Its form.
+    #[inline]
+    #[must_use]
+    pub const fn form(&self) -> Form {
+        match self {
+            Self::V4(_) => Form::V4,
+            Self::V6(_) => Form::V6,
+            Self::Compact(_) => Form::Compact,
+        }
+    }
+
+    /// All of its bytes.
+    #[inline]
+    #[must_use]
+    pub const fn bytes(&self) -> &'a [u8] {
+        match self {
+            Self::V4(bytes) => bytes.as_slice(),
+            Self::V6(bytes) => bytes.as_slice(),
+            Self::Compact(bytes) => bytes.as_slice(),
+        }
+    }
+
+    /// What it is for.
+    #[inline]
+    #[must_use]
+    pub const fn format(&self) -> Format {
+        match self.first()[4] >> 4 {
+            1 => Format::Standard,
+            _ => Format::Minimal,
+        }
+    }
+
+    /// True once an XCP router has had its say.
+    #[inline]
+    #[must_use]
+    pub const fn stamped(&self) -> bool {
+        self.first()[4] & STAMPED != 0
+    }
+
+    /// The IP TTL that the packet was sent with, less one per XCP router.
+    #[inline]
+    #[must_use]
+    pub const fn xcp_ttl(&self) -> u8 {
+        self.first()[5]
+    }
+
+    /// The fields.
+    #[inline]
+    #[must_use]
+    pub fn repr(&self) -> Repr {
+        let body = match self {
+            Self::V4(bytes) => Body::Full(full(*bytes)),
+            Self::V6(bytes) => Body::Full(full(*bytes)),
+            Self::Compact(bytes) => Body::Compact(compact(bytes)),
+        };
+        Repr {
+            format: self.format(),
+            stamped: self.stamped(),
+            xcp_ttl: self.xcp_ttl(),
+            router: self.router(),
+            body,
+        }
+    }
+
+    /// Identity of the router that bounds the flow; 0 for none.
+    #[inline]
+    #[must_use]
+    pub const fn router(&self) -> u16 {
+        let last = match self {
+            Self::V4(bytes) => bytes.last_chunk(),
+            Self::V6(bytes) => bytes.last_chunk(),
+            Self::Compact(bytes) => bytes.last_chunk(),
+        };
+        match last {
+            Some(&[r0, r1, _, _]) => u16::from_be_bytes([r0, r1]),
+            None => 0,
+        }
+    }
+}
+
+/// Address of the last XCP router, as wide as the form has room for. All zeros before the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastRouter {
+    /// In 36 bytes.
+    V4(Ipv4Addr),
+    /// In 48 bytes.
+    V6(Ipv6Addr),
+}
+
+/// The fields of an XCP shim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repr {
+    /// What it is for.
+    pub format: Format,
+    /// An XCP router has had its say.
+    pub stamped: bool,
+    /// The IP TTL that the packet was sent with, less one per XCP router.
+    pub xcp_ttl: u8,
+    /// Identity of the router that bounds the flow; 0 for none.
+    pub router: u16,
+    /// What the forms do not share.
+    pub body: Body,
+}
+
+/// The fields in which the forms differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// Rate form.
+    Full(Full),
+    /// Window form.
+    Compact(Compact),
+}
+
+/// Fields of the full form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full {
+    /// Packets that the header stands for; 0 counts as 1.
+    pub covers: u16,
+    /// Smoothed RTT in µs; 0: unknown.
+    pub rtt_us: u32,
+    /// Inter-packet time in 2⁻⁴⁰ s; 0: unknown.
+    pub x: u64,
+    /// Change of rate in 2⁻¹⁶ bytes per second.
+    pub delta: i64,
+    /// Address of the last XCP router.
+    pub last: LastRouter,
+}
+
+/// Fields of the compact form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compact {
+    /// Packets that the header stands for, 1 to [`MAX_COMPACT_COVERS`].
+    pub covers: u16,
+    /// Window in packets; 0: unknown.
+    pub cwnd: u16,
+    /// RTT in ms, rounded up; 0: unknown.
+    pub rtt_ms: u16,
+    /// Window change, see [`h_feedback`].
+    pub feedback: u16,
+}
+
+impl Repr {
+    /// What a sender writes in front of a packet sent with this TTL. Without a request the header is minimal.
+    #[inline]
+    #[must_use]
+    pub fn initial(form: Form, request: Option<&XcpRequest>, ttl: u8) -> Self {
+        let format = request.map_or(Format::Minimal, |_| Format::Standard);
+        let request = request.copied().unwrap_or_default();
+        let full = |last| {
+            Body::Full(Full {
+                covers: request.covers,
+                rtt_us: request.rtt_us,
+                x: request.x,
+                delta: request.delta,
+                last,
+            })
+        };
+        Self {
+            format,
+            stamped: false,
+            xcp_ttl: ttl,
+            router: 0,
+            body: match form {
+                Form::V4 => full(LastRouter::V4(Ipv4Addr::UNSPECIFIED)),
+                Form::V6 => full(LastRouter::V6(Ipv6Addr::UNSPECIFIED)),
+                Form::Compact => Body::Compact(window::compact(&request)),
+            },
+        }
+    }
+
+    /// Writes the shim, sealed, to the front of `out`; how many bytes it took. `None`, and nothing written, if there is
+    /// too little room.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8]) -> Option<usize> {
+        match &self.body {
+            Body::Full(full) => match full.last {
+                LastRouter::V4(last) => {
+                    *out.first_chunk_mut::<LEN_V4>()? = self.full(full, last.octets());
+                    Some(LEN_V4)
+                }
+                LastRouter::V6(last) => {
+                    *out.first_chunk_mut::<LEN_V6>()? = self.full(full, last.octets());
+                    Some(LEN_V6)
+                }
+            },
+            Body::Compact(compact) => {
+                *out.first_chunk_mut::<LEN_COMPACT>()? = self.compact(compact);
+                Some(LEN_COMPACT)
+            }
+        }
+    }
+
+    const fn flags(&self) -> u8 {
+        (self.format as u8) << 4 | if self.stamped { STAMPED } else { 0 }
+    }
+
+    #[inline]
+    fn full<const N: usize, const A: usize>(&self, full: &Full, last: [u8; A]) -> [u8; N] {
+        let mut shim = [0; N];
+        put(&mut shim, 4, [self.flags(), self.xcp_ttl]);
+        put(&mut shim, 6, full.covers.to_be_bytes());
+        put(&mut shim, 8, full.rtt_us.to_be_bytes());
+        put(&mut shim, 12, full.x.to_be_bytes());
+        put(&mut shim, 20, full.delta.to_be_bytes());
+        put(&mut shim, 28, last);
+        put(&mut shim, 28 + A, self.router.to_be_bytes());
+        frame::seal(Kind::XCP, &mut shim);
+        shim
+    }
+
+    #[inline]
+    fn compact(&self, compact: &Compact) -> [u8; LEN_COMPACT] {
+        let covers = compact.covers.clamp(1, MAX_COMPACT_COVERS) - 1;
+        let covers = u8::try_from(covers).unwrap_or(0) & COVERS;
+        let mut shim = [0; LEN_COMPACT];
+        put(&mut shim, 4, [self.flags() | covers, self.xcp_ttl]);
+        put(&mut shim, 6, compact.cwnd.to_be_bytes());
+        put(&mut shim, 8, compact.rtt_ms.to_be_bytes());
+        put(&mut shim, 10, compact.feedback.to_be_bytes());
+        put(&mut shim, 12, self.router.to_be_bytes());
+        frame::seal(Kind::XCP, &mut shim);
+        shim
+    }
+}
+
+/// Writes a field; every offset here is within the shim.
+#[inline]
+pub(crate) fn put<const N: usize, const F: usize>(shim: &mut [u8; N], at: usize, field: [u8; F]) {
+    if let Some(room) = shim.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+        *room = field;
+    }
+}
+
+/// Reads a field; every offset here is within the shim.
+#[inline]
+fn get<const F: usize>(shim: &[u8], at: usize) -> [u8; F] {
+    shim.get(at..)
+        .and_then(<[u8]>::first_chunk)
+        .copied()
+        .unwrap_or([0; F])
+}
+
+#[inline]
+fn full<const N: usize>(shim: &[u8; N]) -> Full {
+    Full {
+        covers: u16::from_be_bytes(get(shim, 6)),
+        rtt_us: u32::from_be_bytes(get(shim, 8)),
+        x: u64::from_be_bytes(get(shim, 12)),
+        delta: i64::from_be_bytes(get(shim, 20)),
+        last: if N == LEN_V6 {
+            LastRouter::V6(Ipv6Addr::from(get::<16>(shim, 28)))
+        } else {
+            LastRouter::V4(Ipv4Addr::from(get::<4>(shim, 28)))
+        },
+    }
+}
+
+#[inline]
+fn compact(shim: &[u8; LEN_COMPACT]) -> Compact {
+    Compact {
+        covers: u16::from(shim[4] & COVERS) + 1,
+        cwnd: u16::from_be_bytes(get(shim, 6)),
+        rtt_ms: u16::from_be_bytes(get(shim, 8)),
+        feedback: u16::from_be_bytes(get(shim, 10)),
+    }
+}
+
+impl Compact {
+    /// Window change in 2⁻¹² packets.
+    #[inline]
+    #[must_use]
+    pub const fn feedback_q12(&self) -> i64 {
+        h_feedback::decode(self.feedback)
+    }
+}
+
+#[cfg(test)]
+#[path = "header_tests.rs"]
+mod tests;

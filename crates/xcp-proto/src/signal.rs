@@ -1,0 +1,126 @@
+//! XCP as a signal of the transport.
+
+use pathmark_cc::{Feedback, Request, XcpForm};
+use pathmark_shim::Kind;
+use pathmark_transport::{Arrived, BadFeedback, Counters, Ecn, Meter, Signal};
+
+use crate::counters::{Implausible, Totals};
+use crate::header::{Form, Packet, Repr};
+
+/// TTL or hop limit that operating systems give to packets, unless told otherwise.
+const USUAL_TTL: u8 = 64;
+
+/// XCP in a shim.
+#[derive(Clone, Copy, Debug)]
+pub struct XcpSignal {
+    form: Form,
+    ttl: u8,
+}
+
+impl XcpSignal {
+    /// In the full form with IPv4 addresses of routers, for packets sent with a TTL of 64.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            form: Form::V4,
+            ttl: USUAL_TTL,
+        }
+    }
+
+    /// In another form.
+    #[must_use]
+    pub const fn with_form(mut self, form: Form) -> Self {
+        self.form = form;
+        self
+    }
+
+    /// The TTL that packets are sent with. Where it is not what IP says, hops that are no XCP router cannot be told.
+    #[must_use]
+    pub const fn with_sent_ttl(mut self, ttl: u8) -> Self {
+        self.ttl = ttl;
+        self
+    }
+}
+
+impl Default for XcpSignal {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl From<XcpForm> for XcpSignal {
+    fn from(form: XcpForm) -> Self {
+        Self::new().with_form(match form {
+            XcpForm::Full => Form::V4,
+            XcpForm::Compact => Form::Compact,
+        })
+    }
+}
+
+impl Signal for XcpSignal {
+    fn kind(&self) -> u8 {
+        Kind::XCP.number()
+    }
+
+    fn shim_len(&self) -> usize {
+        self.form.len()
+    }
+
+    /// A controller that asks nothing gets a header that routers leave alone. A buffer shorter than
+    /// [`shim_len`](Self::shim_len) is left as it is.
+    fn fill(&self, request: &Request, shim: &mut [u8]) {
+        // Too little room is all that can go wrong.
+        let _ = Repr::initial(self.form, request.xcp.as_ref(), self.ttl).emit(shim);
+    }
+
+    fn meter(&self) -> Box<dyn Meter> {
+        Box::<XcpMeter>::default()
+    }
+
+    fn difference(
+        &self,
+        older: Option<&Counters>,
+        newer: &Counters,
+        sent: u64,
+    ) -> Result<Feedback, BadFeedback> {
+        let read = |counters: &Counters| Totals::decode(counters.as_slice());
+        let difference = || -> Result<_, Implausible> {
+            let older = older.map_or(Ok(Totals::default()), read)?;
+            read(newer)?.since(&older, sent, Some(self.ttl))
+        };
+        match difference() {
+            Ok(feedback) => Ok(Feedback::Xcp(feedback)),
+            Err(implausible) => Err(BadFeedback(implausible.message())),
+        }
+    }
+}
+
+/// Counts packets that brought a header; others say nothing.
+#[derive(Debug, Default)]
+struct XcpMeter(Totals);
+
+impl Meter for XcpMeter {
+    #[inline]
+    fn on_packet(&mut self, arrived: &Arrived<'_>) {
+        if let Some(Ok(header)) = arrived.shim.map(Packet::parse) {
+            let congested = arrived.ecn == Ecn::Ce;
+            self.0.count(&header, arrived.bytes, arrived.ttl, congested);
+        }
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let mut counters = Counters::new();
+        self.0
+            .encode()
+            .into_iter()
+            .all(|total| counters.push(total))
+            .then_some(counters)
+    }
+}
+
+#[cfg(test)]
+#[path = "signal_tests.rs"]
+mod tests;

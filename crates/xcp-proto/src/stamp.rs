@@ -1,0 +1,198 @@
+//! What a router writes into an XCP shim.
+//!
+//! | field | becomes |
+//! |---|---|
+//! | stamped | set |
+//! | xcp_ttl | one less, modulo 256 |
+//! | feedback | the router's, if lower; never raised |
+//! | last router | this router's address, in the full form |
+//! | router | this router's identity, if it lowered the feedback |
+//!
+//! Everything else stays as the sender wrote it. A header of the minimal format is left alone.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use pathmark_cc::XcpAnswer;
+use pathmark_shim::{
+    frame,
+    udp::{ChecksumState, Datagram},
+};
+
+use crate::header::{Form, Format, LEN_COMPACT, LEN_V4, LEN_V6, Packet, STAMPED, put};
+
+/// A router as shims name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its identity, chosen by its operator; not 0.
+    pub id: u16,
+    /// Its IPv4 address; unspecified if it has none.
+    pub v4: Ipv4Addr,
+    /// Its IPv6 address; unspecified if it has none.
+    pub v6: Ipv6Addr,
+}
+
+impl Identity {
+    /// A router without addresses.
+    #[must_use]
+    pub const fn new(id: u16) -> Self {
+        Self {
+            id,
+            v4: Ipv4Addr::UNSPECIFIED,
+            v6: Ipv6Addr::UNSPECIFIED,
+        }
+    }
+}
+
+/// What became of a packet that was to be stamped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Outcome {
+    /// The answer is written.
+    Stamped,
+    /// No sound XCP shim of the standard format where one was expected: untouched.
+    Untouched,
+}
+
+/// Stamps the shim at the start of a UDP payload that came in an IP packet of `bytes`.
+#[inline]
+pub fn stamp_payload(
+    payload: &mut [u8],
+    answer: &XcpAnswer,
+    bytes: u32,
+    router: &Identity,
+) -> Outcome {
+    fn replace<const N: usize>(
+        payload: &mut [u8],
+        stamped: impl FnOnce(&[u8; N]) -> Option<[u8; N]>,
+    ) -> bool {
+        let Some(shim) = payload.first_chunk_mut::<N>() else {
+            return false;
+        };
+        match stamped(shim) {
+            Some(new) => {
+                *shim = new;
+                true
+            }
+            None => false,
+        }
+    }
+    outcome(match form(payload) {
+        Form::V4 => replace(payload, |shim: &[u8; LEN_V4]| v4(shim, answer, router)),
+        Form::V6 => replace(payload, |shim: &[u8; LEN_V6]| v6(shim, answer, router)),
+        Form::Compact => replace(payload, |shim: &[u8; LEN_COMPACT]| {
+            compact(shim, answer, bytes, router)
+        }),
+    })
+}
+
+/// Stamps the shim at `offset` of a UDP payload inside an IP packet, and renews the UDP checksum as
+/// `state` allows. `offset` is 0, or the start of a later segment in a packet that offload will cut up; `bytes` is the
+/// length of the IP packet, or of the one that the segment becomes.
+#[inline]
+pub fn stamp_packet(
+    packet: &mut [u8],
+    udp: &Datagram,
+    offset: usize,
+    answer: &XcpAnswer,
+    bytes: u32,
+    router: &Identity,
+    state: ChecksumState,
+) -> Outcome {
+    let form = form(udp.payload(packet).get(offset..).unwrap_or(&[]));
+    outcome(match form {
+        Form::V4 => udp.rewrite(packet, offset, state, |shim: &[u8; LEN_V4]| {
+            v4(shim, answer, router)
+        }),
+        Form::V6 => udp.rewrite(packet, offset, state, |shim: &[u8; LEN_V6]| {
+            v6(shim, answer, router)
+        }),
+        Form::Compact => udp.rewrite(packet, offset, state, |shim: &[u8; LEN_COMPACT]| {
+            compact(shim, answer, bytes, router)
+        }),
+    })
+}
+
+const fn outcome(stamped: bool) -> Outcome {
+    if stamped {
+        Outcome::Stamped
+    } else {
+        Outcome::Untouched
+    }
+}
+
+/// The form that the length field tells; any, if there is no shim.
+#[inline]
+fn form(payload: &[u8]) -> Form {
+    match payload.get(1).map(|byte| usize::from(byte & 0x0F) * 4) {
+        Some(LEN_V4) => Form::V4,
+        Some(LEN_V6) => Form::V6,
+        _ => Form::Compact,
+    }
+}
+
+#[inline]
+fn v4(shim: &[u8; LEN_V4], answer: &XcpAnswer, router: &Identity) -> Option<[u8; LEN_V4]> {
+    full(shim, answer, router.id, router.v4.octets())
+}
+
+#[inline]
+fn v6(shim: &[u8; LEN_V6], answer: &XcpAnswer, router: &Identity) -> Option<[u8; LEN_V6]> {
+    full(shim, answer, router.id, router.v6.octets())
+}
+
+#[inline]
+fn full<const N: usize, const A: usize>(
+    shim: &[u8; N],
+    answer: &XcpAnswer,
+    id: u16,
+    address: [u8; A],
+) -> Option<[u8; N]> {
+    let (mut new, packet) = begin(shim)?;
+    if let crate::header::Body::Full(fields) = packet.repr().body {
+        put(&mut new, 20, fields.delta.min(answer.delta).to_be_bytes());
+    }
+    put(&mut new, 28, address);
+    if answer.bounding {
+        put(&mut new, 28 + A, id.to_be_bytes());
+    }
+    frame::renew_check(&mut new);
+    Some(new)
+}
+
+#[inline]
+fn compact(
+    shim: &[u8; LEN_COMPACT],
+    answer: &XcpAnswer,
+    bytes: u32,
+    router: &Identity,
+) -> Option<[u8; LEN_COMPACT]> {
+    let (mut new, packet) = begin(shim)?;
+    // A request that the port only passes on keeps the very word that it came with.
+    if answer.bounding {
+        if let crate::header::Body::Compact(fields) = packet.repr().body {
+            let word = fields.lowered(answer.delta, bytes);
+            put(&mut new, 10, word.to_be_bytes());
+        }
+        put(&mut new, 12, router.id.to_be_bytes());
+    }
+    frame::renew_check(&mut new);
+    Some(new)
+}
+
+/// The shim checked, and a copy of it that counts as stamped.
+#[inline]
+fn begin<const N: usize>(shim: &[u8; N]) -> Option<([u8; N], Packet<'_>)> {
+    let packet = Packet::parse(shim).ok()?;
+    if packet.format() != Format::Standard || packet.form().len() != N {
+        return None;
+    }
+    let mut new = *shim;
+    let flags = shim.get(4).copied().unwrap_or(0) | STAMPED;
+    put(&mut new, 4, [flags, packet.xcp_ttl().wrapping_sub(1)]);
+    Some((new, packet))
+}
+
+
+#[cfg(test)]
+#[path = "stamp_tests.rs"]
+mod tests;
