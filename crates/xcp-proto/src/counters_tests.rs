@@ -1,0 +1,150 @@
+use pathmark_cc::XcpRequest;
+use proptest::prelude::*;
+
+use super::*;
+use crate::header::{Form, Repr};
+
+/// A header as it arrives.
+fn header(delta: i64, stamped: bool, xcp_ttl: u8, router: u16) -> Vec<u8> {
+    let request = XcpRequest {
+        delta,
+        covers: 1,
+        ..XcpRequest::default()
+    };
+    let repr = Repr {
+        stamped,
+        xcp_ttl,
+        router,
+        ..Repr::initial(Form::V4, Some(&request), 64)
+    };
+    let mut out = vec![0; 36];
+    assert_eq!(repr.emit(&mut out), Some(36));
+    out
+}
+
+fn count(totals: &mut Totals, shim: &[u8], congested: bool) {
+    let packet = Packet::parse(shim).unwrap();
+    totals.count(&packet, 1000, Some(62), congested);
+}
+
+#[test]
+fn what_counts() {
+    let mut totals = Totals::default();
+    assert!(totals.is_empty());
+    count(&mut totals, &header(500, false, 64, 0), false);
+    count(&mut totals, &header(700, true, 63, 9), false);
+    count(&mut totals, &header(-200, true, 63, 9), false);
+    // Congestion elsewhere on the path: what is positive does not count.
+    count(&mut totals, &header(10_000, true, 62, 5), true);
+    count(&mut totals, &header(-50, true, 62, 5), true);
+    let mut minimal = [0; 36];
+    assert_eq!(Repr::initial(Form::V4, None, 64).emit(&mut minimal), Some(36));
+    count(&mut totals, &minimal, false);
+
+    assert_eq!(totals.encode(), [5, 4, 5000, 450, 62, 63, 5]);
+    let feedback = totals.since(&Totals::default(), 5, Some(64)).unwrap();
+    assert_eq!(
+        feedback,
+        XcpFeedback {
+            delta: 450,
+            packets: 5,
+            stamped: 4,
+            bytes: 5000,
+            hops: 2,
+            unmarked_hop: Some(false),
+            router: 5,
+        }
+    );
+}
+
+#[test]
+fn hops_that_are_no_xcp_routers_show() {
+    for (ttl, xcp_ttl, expected) in [
+        (Some(62), 64, Some(true)),
+        (Some(62), 63, Some(true)),
+        (Some(62), 62, Some(false)),
+        (Some(200), 62, None),
+        (None, 62, None),
+    ] {
+        let mut totals = Totals::default();
+        let shim = header(1, true, xcp_ttl, 1);
+        totals.count(&Packet::parse(&shim).unwrap(), 100, ttl, false);
+        let feedback = totals.since(&Totals::default(), 1, Some(64)).unwrap();
+        assert_eq!(feedback.unmarked_hop, expected, "{ttl:?} {xcp_ttl}");
+    }
+}
+
+#[test]
+fn the_sum_goes_round_and_below_zero() {
+    let mut totals = Totals {
+        sum: CEILING - 5,
+        ..Totals::default()
+    };
+    let older = totals;
+    for _ in 0..20 {
+        count(&mut totals, &header(i64::MAX, true, 63, 1), false);
+    }
+    assert_eq!(totals.sum, (CEILING - 5 + (20 << 56)) & CEILING);
+    assert_eq!(totals.since(&older, 20, None).unwrap().delta, 20 << 56);
+    for _ in 0..25 {
+        count(&mut totals, &header(i64::MIN, true, 63, 1), false);
+    }
+    assert_eq!(totals.since(&older, 45, None).unwrap().delta, -5 << 56);
+}
+
+#[test]
+fn what_cannot_be() {
+    let good = [4, 3, 4000, 100, 62, 63, 5];
+    let with = |index: usize, value: u64| {
+        let mut counters = good;
+        counters[index] = value;
+        Totals::decode(&counters)
+    };
+    let older = Totals::decode(&[2, 2, 2000, 50, 63, 63, 4]).unwrap();
+    let since = |index, value| with(index, value).unwrap().since(&older, 4, Some(64));
+    assert!(since(3, 100).is_ok());
+    assert_eq!(Totals::decode(&good[..6]), Err(Implausible::Count));
+    assert_eq!(with(3, 1 << 62), Err(Implausible::Range));
+    assert_eq!(with(4, 256), Err(Implausible::Range));
+    assert_eq!(with(5, 257), Err(Implausible::Range));
+    assert_eq!(with(6, 65_536), Err(Implausible::Range));
+    assert_eq!(since(0, 5), Err(Implausible::MorePacketsThanSent));
+    assert_eq!(since(1, 5), Err(Implausible::MorePacketsThanSent));
+    assert_eq!(since(0, 3), Ok(XcpFeedback { packets: 1, ..since(0, 4).unwrap() }));
+    assert_eq!(since(1, 1), Err(Implausible::Backwards));
+    assert_eq!(since(2, 1), Err(Implausible::Backwards));
+    assert_eq!(since(2, 2001), Err(Implausible::Sum));
+    assert_eq!(since(2, 200_000), Err(Implausible::Sum));
+    // One more stamped packet brings at most 2⁵⁶.
+    assert!(since(3, 50 + (1 << 56)).is_ok());
+    assert_eq!(since(3, 51 + (1 << 56)), Err(Implausible::Sum));
+}
+
+proptest! {
+    /// Whatever subset of states a sender sees, last one included, its differences add up to all that came.
+    #[test]
+    fn nothing_is_lost(
+        packets in proptest::collection::vec((-(1i64 << 56)..1 << 56, any::<bool>(), any::<bool>(), any::<bool>()), 1..60),
+    ) {
+        let mut totals = Totals::default();
+        let (mut older, mut learned, mut expected) = (Totals::default(), 0, 0);
+        let mut stamped = 0;
+        let last = packets.len() - 1;
+        for (index, (delta, is_stamped, congested, seen)) in packets.into_iter().enumerate() {
+            count(&mut totals, &header(delta, is_stamped, 63, 1), congested);
+            if is_stamped {
+                stamped += 1;
+                expected += if congested { delta.min(0) } else { delta };
+            }
+            // More than 31 headers of 2⁵⁶ are more than a difference can hold.
+            if seen || index == last || index % 16 == 0 {
+                let through = Totals::decode(&totals.encode()).unwrap();
+                let feedback = through.since(&older, index as u64 + 1, Some(64)).unwrap();
+                learned += i128::from(feedback.delta);
+                older = through;
+            }
+        }
+        prop_assert_eq!(learned, i128::from(expected));
+        prop_assert_eq!(older.stamped, stamped);
+    }
+}

@@ -414,4 +414,4 @@ impl Compact {
 
 #[cfg(test)]
 #[path = "header_tests.rs"]
-mod tests;
+pub(crate) mod tests;

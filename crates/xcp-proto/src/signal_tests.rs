@@ -1,0 +1,93 @@
+use pathmark_cc::{XcpFeedback, XcpRequest};
+
+use super::*;
+use crate::stamp::{self, Identity};
+
+fn arrived(shim: Option<&[u8]>) -> Arrived<'_> {
+    Arrived {
+        shim,
+        ecn: Ecn::Ect0,
+        ttl: Some(63),
+        bytes: 1200,
+    }
+}
+
+fn xcp(feedback: Feedback) -> XcpFeedback {
+    match feedback {
+        Feedback::Xcp(feedback) => feedback,
+        other => panic!("not XCP: {other:?}"),
+    }
+}
+
+fn request() -> Request {
+    let mut request = Request::default();
+    request.xcp = Some(XcpRequest {
+        rtt_us: 20_000,
+        x: 1 << 32,
+        delta: 5000 << 16,
+        covers: 2,
+        window: 24_000,
+        packet: 1200,
+    });
+    request
+}
+
+#[test]
+fn a_header_goes_round() {
+    for form in [Form::V4, Form::V6, Form::Compact] {
+        let signal = XcpSignal::new().with_form(form);
+        let mut meter = signal.meter();
+        assert_eq!(meter.counters(), None);
+        meter.on_packet(&arrived(None));
+        assert_eq!(meter.counters(), None, "a packet without a header says nothing");
+
+        let mut shim = vec![0; signal.shim_len()];
+        signal.fill(&request(), &mut shim);
+        meter.on_packet(&arrived(Some(&shim)));
+        let first = meter.counters().unwrap();
+        let feedback = xcp(signal.difference(None, &first, 1).unwrap());
+        assert_eq!((feedback.packets, feedback.stamped), (1, 0));
+        assert_eq!(feedback.delta, 0, "nobody has granted what was asked");
+        assert_eq!(feedback.unmarked_hop, Some(true));
+
+        let answer = pathmark_cc::XcpAnswer {
+            delta: 3000 << 16,
+            bounding: true,
+        };
+        let outcome = stamp::stamp_payload(&mut shim, &answer, 1200, &Identity::new(6));
+        assert_eq!(outcome, stamp::Outcome::Stamped);
+        meter.on_packet(&arrived(Some(&shim)));
+        let second = meter.counters().unwrap();
+        let feedback = xcp(signal.difference(Some(&first), &second, 2).unwrap());
+        assert_eq!((feedback.packets, feedback.stamped), (1, 1));
+        assert_eq!((feedback.hops, feedback.router), (1, 6));
+        assert_eq!(feedback.unmarked_hop, Some(false));
+        let granted = 3000 << 16;
+        let step = if form == Form::Compact { 20 << 16 } else { 0 };
+        assert!((granted - step..=granted).contains(&feedback.delta));
+
+        assert!(signal.difference(Some(&second), &first, 2).is_err());
+        assert!(signal.difference(None, &second, 1).is_err());
+        assert!(signal.difference(None, &Counters::new(), 9).is_err());
+    }
+}
+
+#[test]
+fn congestion_marks_take_what_is_positive() {
+    let signal = XcpSignal::new();
+    let mut shim = vec![0; signal.shim_len()];
+    signal.fill(&request(), &mut shim);
+    let answer = pathmark_cc::XcpAnswer {
+        delta: 1 << 16,
+        bounding: true,
+    };
+    let _ = stamp::stamp_payload(&mut shim, &answer, 1200, &Identity::new(6));
+    let mut meter = signal.meter();
+    meter.on_packet(&Arrived {
+        ecn: Ecn::Ce,
+        ..arrived(Some(&shim))
+    });
+    let counters = meter.counters().unwrap();
+    let feedback = xcp(signal.difference(None, &counters, 1).unwrap());
+    assert_eq!((feedback.stamped, feedback.delta), (1, 0));
+}

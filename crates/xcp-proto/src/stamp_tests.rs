@@ -1,0 +1,252 @@
+use pathmark_cc::{Carried, XcpCarried};
+use pathmark_shim::ip::Layout;
+use proptest::prelude::*;
+
+use super::*;
+use crate::header::tests::repr;
+use crate::header::{Body, LastRouter, Repr};
+use crate::{carried, h_feedback};
+
+const ROUTER: Identity = Identity {
+    id: 0xABCD,
+    v4: Ipv4Addr::new(198, 51, 100, 9),
+    v6: Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, 0, 9),
+};
+
+fn shim(repr: &Repr) -> Vec<u8> {
+    let mut out = vec![0; 48];
+    let len = repr.emit(&mut out).unwrap();
+    out.truncate(len);
+    out
+}
+
+fn delta(repr: &Repr) -> i64 {
+    match repr.body {
+        Body::Full(full) => full.delta,
+        Body::Compact(compact) => compact.feedback_q12(),
+    }
+}
+
+#[test]
+fn a_full_header_is_lowered_and_signed() {
+    let request = pathmark_cc::XcpRequest {
+        rtt_us: 50_000,
+        x: 1 << 30,
+        delta: 1000 << 16,
+        covers: 4,
+        window: 60_000,
+        packet: 1500,
+    };
+    for form in [Form::V4, Form::V6] {
+        let mut bytes = shim(&Repr::initial(form, Some(&request), 64));
+        let lower = XcpAnswer {
+            delta: -(3 << 16),
+            bounding: true,
+        };
+        assert_eq!(
+            stamp_payload(&mut bytes, &lower, 1500, &ROUTER),
+            Outcome::Stamped
+        );
+        let first = Packet::parse(&bytes).unwrap().repr();
+        assert!(first.stamped);
+        assert_eq!((first.xcp_ttl, first.router), (63, 0xABCD));
+        let Body::Full(full) = first.body else {
+            panic!("full")
+        };
+        assert_eq!(full.delta, -(3 << 16));
+        assert_eq!((full.rtt_us, full.x, full.covers), (50_000, 1 << 30, 4));
+        let address = match form {
+            Form::V4 => LastRouter::V4(ROUTER.v4),
+            _ => LastRouter::V6(ROUTER.v6),
+        };
+        assert_eq!(full.last, address);
+
+        // The next one has more to give: it leaves the feedback and who bounds it, but counts.
+        let second = Identity::new(7);
+        let more = XcpAnswer {
+            delta: -(3 << 16),
+            bounding: false,
+        };
+        let _ = stamp_payload(&mut bytes, &more, 1500, &second);
+        let two = Packet::parse(&bytes).unwrap().repr();
+        assert_eq!((two.xcp_ttl, two.router), (62, 0xABCD));
+        assert_eq!(delta(&two), -(3 << 16));
+    }
+}
+
+#[test]
+fn a_compact_header_is_lowered_in_packets() {
+    let request = pathmark_cc::XcpRequest {
+        rtt_us: 100_000,
+        x: 1_099_511_627,
+        delta: 1_235_000 << 16,
+        covers: 1,
+        window: 150_000,
+        packet: 1500,
+    };
+    let mut bytes = shim(&Repr::initial(Form::Compact, Some(&request), 64));
+    let Carried::Xcp(read) = carried::from_payload(&bytes, 1500) else {
+        panic!("XCP")
+    };
+    assert_eq!((read.rtt_us, read.x), (100_000, 1_099_511_627));
+    assert!(read.delta <= request.delta);
+    // 9548 B/s · 0.1 s ÷ 1500 B = 0.6365 packets; in steps of 2⁻¹² the next below is 2607.
+    let lower = XcpAnswer {
+        delta: 9548 << 16,
+        bounding: true,
+    };
+    let _ = stamp_payload(&mut bytes, &lower, 1500, &ROUTER);
+    let stamped = Packet::parse(&bytes).unwrap().repr();
+    assert_eq!(delta(&stamped), 2607);
+    assert_eq!((stamped.xcp_ttl, stamped.router), (63, 0xABCD));
+    // Passed on as it is, the word stays.
+    let Carried::Xcp(read) = carried::from_payload(&bytes, 1500) else {
+        panic!("XCP")
+    };
+    let pass = XcpAnswer {
+        delta: read.delta,
+        bounding: false,
+    };
+    let _ = stamp_payload(&mut bytes, &pass, 1500, &Identity::new(5));
+    let again = Packet::parse(&bytes).unwrap().repr();
+    assert_eq!((again.body, again.router), (stamped.body, 0xABCD));
+}
+
+#[test]
+fn others_are_untouched() {
+    let answer = XcpAnswer {
+        delta: 0,
+        bounding: true,
+    };
+    let mut minimal = shim(&Repr::initial(Form::V4, None, 64));
+    let before = minimal.clone();
+    assert_eq!(
+        stamp_payload(&mut minimal, &answer, 1500, &ROUTER),
+        Outcome::Untouched
+    );
+    assert_eq!(minimal, before);
+    assert_eq!(carried::from_payload(&minimal, 1500), Carried::Foreign);
+
+    let mut vcp = [0; 16];
+    frame::seal(pathmark_shim::Kind::VCP, &mut vcp);
+    for bytes in [&mut vcp[..], &mut [0x40; 1200][..], &mut []] {
+        let before = bytes.to_vec();
+        assert_eq!(carried::from_payload(bytes, 1500), Carried::Foreign);
+        assert_eq!(
+            stamp_payload(bytes, &answer, 1500, &ROUTER),
+            Outcome::Untouched
+        );
+        assert_eq!(bytes, before);
+    }
+}
+
+/// An IP packet with a UDP datagram and its right checksums, built field by field.
+fn packet(v6: bool, payload: &[u8]) -> Vec<u8> {
+    let udp_len = u16::try_from(8 + payload.len()).unwrap().to_be_bytes();
+    let mut bytes = Vec::new();
+    if v6 {
+        bytes.extend([0x60, 0, 0, 0]);
+        bytes.extend(udp_len);
+        bytes.extend([17, 64]);
+        bytes.extend([0x20, 1, 0x0D, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        bytes.extend([0x20, 1, 0x0D, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+    } else {
+        let len = u16::try_from(28 + payload.len()).unwrap().to_be_bytes();
+        bytes.extend([0x45, 0, len[0], len[1], 0, 0, 0x40, 0, 64, 17, 0, 0]);
+        bytes.extend([192, 0, 2, 1, 198, 51, 100, 2]);
+    }
+    bytes.extend([0xC0, 0, 0x11, 0x51]);
+    bytes.extend(udp_len);
+    bytes.extend([0, 0]);
+    bytes.extend(payload);
+    let ip = Layout::walk(&bytes).unwrap();
+    let udp = Datagram::locate(&bytes, &ip).unwrap();
+    let checksum = udp.compute_checksum(&bytes, &ip).to_be_bytes();
+    let at = udp.payload_offset() - 2;
+    bytes[at..at + 2].copy_from_slice(&checksum);
+    bytes
+}
+
+proptest! {
+    /// Along any path the feedback never rises, the rest stays the sender's, and what was sealed reads.
+    #[test]
+    fn only_ever_lower(
+        start in repr(),
+        answers in proptest::collection::vec((any::<i64>(), any::<bool>(), 1..u16::MAX), 1..6),
+        bytes in 100..9000u32,
+    ) {
+        let mut shim = shim(&start);
+        let mut before = start;
+        for (answer, bounding, id) in answers {
+            let answer = XcpAnswer { delta: answer, bounding };
+            let outcome = stamp_payload(&mut shim, &answer, bytes, &Identity::new(id));
+            let now = Packet::parse(&shim).unwrap().repr();
+            if start.format == Format::Minimal {
+                prop_assert_eq!(outcome, Outcome::Untouched);
+                prop_assert_eq!(now, start);
+                continue;
+            }
+            prop_assert_eq!(outcome, Outcome::Stamped);
+            prop_assert!(now.stamped);
+            prop_assert_eq!(now.xcp_ttl, before.xcp_ttl.wrapping_sub(1));
+            prop_assert_eq!(now.router, if bounding { id } else { before.router });
+            prop_assert!(delta(&now) <= delta(&before));
+            match (now.body, start.body) {
+                (Body::Full(now), Body::Full(start)) => {
+                    prop_assert!(now.delta <= answer.delta);
+                    prop_assert_eq!((now.rtt_us, now.x, now.covers), (start.rtt_us, start.x, start.covers));
+                }
+                (Body::Compact(now), Body::Compact(start)) => {
+                    prop_assert_eq!((now.rtt_ms, now.cwnd, now.covers), (start.rtt_ms, start.cwnd, start.covers));
+                    let least = h_feedback::decode(0x8007);
+                    prop_assert!(!bounding || start.rtt_ms == 0 || now.delta(bytes) <= answer.delta
+                        || now.feedback_q12() == least);
+                }
+                _ => prop_assert!(false, "another form"),
+            }
+            before = now;
+        }
+    }
+
+    /// In a packet, at any segment's offset, with a checksum that is right afterwards as before.
+    #[test]
+    fn checksums_hold(
+        start in repr(), v6: bool, segment in 60..400usize, index in 0..3usize, answer: i64, fill: u8,
+    ) {
+        let front = shim(&start);
+        let mut payload = vec![fill; segment * 3];
+        for index in 0..3 {
+            payload[index * segment..][..front.len()].copy_from_slice(&front);
+        }
+        let mut bytes = packet(v6, &payload);
+        let whole = bytes.clone();
+        let ip = Layout::walk(&bytes).unwrap();
+        let udp = Datagram::locate(&bytes, &ip).unwrap();
+        let answer = XcpAnswer { delta: answer, bounding: true };
+        let offset = segment * index;
+        let outcome = stamp_packet(&mut bytes, &udp, offset, &answer, 1500, &ROUTER, ChecksumState::Complete);
+        let field = |bytes: &[u8]| u16::from_be_bytes([bytes[udp.payload_offset() - 2], bytes[udp.payload_offset() - 1]]);
+        prop_assert_eq!(field(&bytes), udp.compute_checksum(&bytes, &ip));
+        prop_assert_eq!(outcome == Outcome::Stamped, start.format == Format::Standard);
+
+        let mut alone = whole.clone();
+        let _ = stamp_payload(&mut alone[udp.payload_offset() + offset..], &answer, 1500, &ROUTER);
+        prop_assert_eq!(&alone[udp.payload_offset()..], &bytes[udp.payload_offset()..]);
+        let mut partial = whole.clone();
+        let _ = stamp_packet(&mut partial, &udp, offset, &answer, 1500, &ROUTER, ChecksumState::Partial);
+        prop_assert_eq!(field(&partial), field(&whole));
+    }
+
+    /// A router of the rate form reads what was written.
+    #[test]
+    fn full_headers_are_carried_as_they_are(start in repr()) {
+        let carried = carried::from_payload(&shim(&start), 1500);
+        match start.body {
+            _ if start.format == Format::Minimal => prop_assert_eq!(carried, Carried::Foreign),
+            Body::Full(full) => prop_assert_eq!(carried, Carried::Xcp(XcpCarried {
+                rtt_us: full.rtt_us, x: full.x, delta: full.delta, covers: full.covers,
+            })),
+            Body::Compact(compact) => prop_assert_eq!(carried, Carried::Xcp(compact.carried(1500))),
+        }
+    }
+}
