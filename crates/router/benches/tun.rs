@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use pathmark_cc::Request;
 use pathmark_router::config::{Interface, LinkContext, LinkSpec, build_link};
 use pathmark_router::forward::{
-    Classifier, PortSettings, Router, RouterConfig, RouterPort, Target,
+    Classifier, Identity, PortSettings, Router, RouterConfig, RouterPort, Target,
 };
 use pathmark_router::ip::{Routes, TokenBucket};
 use pathmark_router::tun::{Device, Driver, Pace};

@@ -115,6 +115,12 @@ pub trait Meter: Send + fmt::Debug {
 
     /// The totals so far, to go into the next FEEDBACK frame. `None`: nothing worth sending.
     fn counters(&self) -> Option<Counters>;
+
+    /// Bytes that are about to arrive in each round trip by what routers have granted, for flow control that has to grow as
+    /// fast. `None`: not known.
+    fn expected(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// An explicit-feedback protocol over this transport. One value serves all connections of an endpoint.

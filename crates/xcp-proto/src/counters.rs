@@ -115,9 +115,7 @@ impl Totals {
             Body::Compact(compact) => compact.delta(u32::try_from(bytes).unwrap_or(u32::MAX)),
         };
         let most = if congested { 0 } else { MOST };
-        let sum = self
-            .sum
-            .wrapping_add_signed(delta.clamp(-MOST, most));
+        let sum = self.sum.wrapping_add_signed(delta.clamp(-MOST, most));
         self.sum = sum & CEILING;
     }
 
@@ -196,7 +194,8 @@ impl Totals {
         // The difference modulo 2⁶², read as a signed number.
         let unused = u64::BITS - SUM_BITS;
         let delta = (self.sum.wrapping_sub(older.sum) << unused).cast_signed() >> unused;
-        if u128::from(delta.unsigned_abs()) > u128::from(stamped) * u128::from(MOST.unsigned_abs()) {
+        if u128::from(delta.unsigned_abs()) > u128::from(stamped) * u128::from(MOST.unsigned_abs())
+        {
             return Err(Implausible::Sum);
         }
         let latest = &self.latest;

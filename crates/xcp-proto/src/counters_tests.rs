@@ -38,7 +38,10 @@ fn what_counts() {
     count(&mut totals, &header(10_000, true, 62, 5), true);
     count(&mut totals, &header(-50, true, 62, 5), true);
     let mut minimal = [0; 36];
-    assert_eq!(Repr::initial(Form::V4, None, 64).emit(&mut minimal), Some(36));
+    assert_eq!(
+        Repr::initial(Form::V4, None, 64).emit(&mut minimal),
+        Some(36)
+    );
     count(&mut totals, &minimal, false);
 
     assert_eq!(totals.encode(), [5, 4, 5000, 450, 62, 63, 5]);
@@ -110,7 +113,13 @@ fn what_cannot_be() {
     assert_eq!(with(6, 65_536), Err(Implausible::Range));
     assert_eq!(since(0, 5), Err(Implausible::MorePacketsThanSent));
     assert_eq!(since(1, 5), Err(Implausible::MorePacketsThanSent));
-    assert_eq!(since(0, 3), Ok(XcpFeedback { packets: 1, ..since(0, 4).unwrap() }));
+    assert_eq!(
+        since(0, 3),
+        Ok(XcpFeedback {
+            packets: 1,
+            ..since(0, 4).unwrap()
+        })
+    );
     assert_eq!(since(1, 1), Err(Implausible::Backwards));
     assert_eq!(since(2, 1), Err(Implausible::Backwards));
     assert_eq!(since(2, 2001), Err(Implausible::Sum));

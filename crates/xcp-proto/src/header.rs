@@ -187,8 +187,8 @@ impl<'a> Packet<'a> {
     #[must_use]
     pub fn repr(&self) -> Repr {
         let body = match self {
-            Self::V4(bytes) => Body::Full(full(*bytes)),
-            Self::V6(bytes) => Body::Full(full(*bytes)),
+            Self::V4(bytes) => Body::Full(full(bytes)),
+            Self::V6(bytes) => Body::Full(full(bytes)),
             Self::Compact(bytes) => Body::Compact(compact(bytes)),
         };
         Repr {

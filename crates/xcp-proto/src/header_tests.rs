@@ -70,7 +70,9 @@ fn known_shims() {
         ]
     );
 
-    let minimal = Packet::parse(&emit(&Repr::initial(Form::V4, None, 64))).unwrap().format();
+    let minimal = Packet::parse(&emit(&Repr::initial(Form::V4, None, 64)))
+        .unwrap()
+        .format();
     assert_eq!(minimal, Format::Minimal);
 }
 

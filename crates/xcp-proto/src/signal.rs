@@ -6,6 +6,7 @@ use pathmark_transport::{Arrived, BadFeedback, Counters, Ecn, Meter, Signal};
 
 use crate::counters::{Implausible, Totals};
 use crate::header::{Form, Packet, Repr};
+use crate::window;
 
 /// TTL or hop limit that operating systems give to packets, unless told otherwise.
 const USUAL_TTL: u8 = 64;
@@ -97,27 +98,37 @@ impl Signal for XcpSignal {
 
 /// Counts packets that brought a header; others say nothing.
 #[derive(Debug, Default)]
-struct XcpMeter(Totals);
+struct XcpMeter {
+    totals: Totals,
+    expected: Option<u64>,
+}
 
 impl Meter for XcpMeter {
     #[inline]
     fn on_packet(&mut self, arrived: &Arrived<'_>) {
         if let Some(Ok(header)) = arrived.shim.map(Packet::parse) {
             let congested = arrived.ecn == Ecn::Ce;
-            self.0.count(&header, arrived.bytes, arrived.ttl, congested);
+            self.totals
+                .count(&header, arrived.bytes, arrived.ttl, congested);
+            self.expected = window::granted(&header, arrived.bytes).or(self.expected);
         }
     }
 
     fn counters(&self) -> Option<Counters> {
-        if self.0.is_empty() {
+        if self.totals.is_empty() {
             return None;
         }
         let mut counters = Counters::new();
-        self.0
+        self.totals
             .encode()
             .into_iter()
             .all(|total| counters.push(total))
             .then_some(counters)
+    }
+
+    #[inline]
+    fn expected(&self) -> Option<u64> {
+        self.expected
     }
 }
 

@@ -39,7 +39,11 @@ fn a_header_goes_round() {
         let mut meter = signal.meter();
         assert_eq!(meter.counters(), None);
         meter.on_packet(&arrived(None));
-        assert_eq!(meter.counters(), None, "a packet without a header says nothing");
+        assert_eq!(
+            meter.counters(),
+            None,
+            "a packet without a header says nothing"
+        );
 
         let mut shim = vec![0; signal.shim_len()];
         signal.fill(&request(), &mut shim);

@@ -192,7 +192,6 @@ fn begin<const N: usize>(shim: &[u8; N]) -> Option<([u8; N], Packet<'_>)> {
     Some((new, packet))
 }
 
-
 #[cfg(test)]
 #[path = "stamp_tests.rs"]
 mod tests;

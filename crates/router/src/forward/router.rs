@@ -227,9 +227,7 @@ impl Router {
             return;
         };
         let packet = route.whole.map_or(len, |whole| whole.largest());
-        let (arrival, carrier) = self
-            .classifier
-            .classify_first(bytes, &route.layout, packet);
+        let (arrival, carrier) = self.classifier.classify_first(bytes, &route.layout, packet);
         let Some(whole) = &route.whole else {
             if route.fits {
                 let frame = self.yard.pool.copy(bytes, offload);

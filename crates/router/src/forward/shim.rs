@@ -3,8 +3,8 @@
 use pathmark_cc::{Answer, Carried};
 use pathmark_shim::Kind;
 use pathmark_shim::demux::Datagram as Contents;
-use pathmark_shim::udp::{ChecksumState, Datagram};
 use pathmark_shim::frame::declared_len;
+use pathmark_shim::udp::{ChecksumState, Datagram};
 use vcp_proto::mark;
 use xcp_proto::{Identity, stamp};
 

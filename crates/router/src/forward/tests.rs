@@ -368,7 +368,11 @@ fn icmp_as_a_router_must() {
         ("fe80::1", "fd00:1::2", 1, 0, 100, None),
     ];
     for (source, destination, ttl, flags, payload, expected) in cases {
-        router.configure(Identity::new(77), Classifier::default(), TokenBucket::new(100, 5));
+        router.configure(
+            Identity::new(77),
+            Classifier::default(),
+            TokenBucket::new(100, 5),
+        );
         let bytes = udp(source, destination, ttl, flags, &vec![0x40; payload]);
         send(&mut router, &bytes, Offload::default());
         assert_eq!(
@@ -479,7 +483,11 @@ fn damage_is_counted_and_dropped() {
 #[test]
 fn without_buffers_packets_are_dropped_not_kept() {
     let mut router = router(1500, Some(0), false);
-    router.configure(Identity::new(1), Classifier::default(), TokenBucket::new(0, 0));
+    router.configure(
+        Identity::new(1),
+        Classifier::default(),
+        TokenBucket::new(0, 0),
+    );
     for _ in 0..20_000 {
         send(
             &mut router,

@@ -167,6 +167,13 @@ impl Feedback {
         true
     }
 
+    /// Bytes that are about to arrive in each round trip, by what routers grant the peer.
+    #[inline]
+    pub(super) fn expected(&self) -> Option<u64> {
+        let expected = self.incoming.iter().filter_map(|i| i.counting.expected());
+        expected.max()
+    }
+
     /// Writes FEEDBACK frames for counters that moved, as far as they fit.
     #[inline]
     pub(super) fn write_frames(&mut self, w: &mut Writer<'_>) {

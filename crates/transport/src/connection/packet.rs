@@ -97,6 +97,8 @@ impl Connection {
         let Ok(room) = w.take(len) else {
             return 0;
         };
+        let limits = self.streams.limits(self.recovery.bytes_in_flight());
+        self.route.controller.on_limits(now, &limits);
         self.feedback.fill(&self.route.controller.request(), room);
         len
     }

@@ -39,7 +39,8 @@ pub struct PathReport {
     pub passes_shims: bool,
     /// What routers last said, as far as the peer has returned it.
     pub feedback: Option<Feedback>,
-    /// Identity of the router with the highest load in that feedback.
+    /// Identity of the router that bounds the flow by that feedback: the one with the highest load (VCP), the last one that
+    /// lowered what was asked (XCP).
     pub router: Option<u16>,
     /// State of ECN validation.
     pub ecn: EcnState,
@@ -64,6 +65,7 @@ impl Connection {
         let feedback = self.last_feedback;
         let router = match feedback {
             Some(Feedback::Vcp(vcp)) if vcp.router != 0 => Some(vcp.router),
+            Some(Feedback::Xcp(xcp)) if xcp.router != 0 => Some(xcp.router),
             _ => None,
         };
         PathReport {

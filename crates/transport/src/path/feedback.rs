@@ -34,6 +34,13 @@ impl Counting {
         self.meter.on_packet(arrived);
     }
 
+    /// Bytes that are about to arrive in each round trip, see [`Meter::expected`].
+    #[inline]
+    #[must_use]
+    pub fn expected(&self) -> Option<u64> {
+        self.meter.expected()
+    }
+
     /// Epoch and totals for a FEEDBACK frame, if they tell more than the last one sent.
     #[must_use]
     pub fn poll(&self) -> Option<(u64, Counters)> {

@@ -36,7 +36,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use pathmark_cc::{Duration, Limit};
+use pathmark_cc::{Duration, Limit, Limits};
 
 pub use crate::wire::{Dir, Side, StreamId};
 pub use config::{PeerLimits, StreamsConfig};
@@ -54,6 +54,9 @@ pub use sent::SentFrames;
 use account::SendAccount;
 use record::Records;
 use sent::ConnectionFrames;
+
+/// With more streams than this open, their own credit is not looked at one by one: only the connection's counts.
+const FEW: usize = 8;
 
 /// All streams of a connection.
 ///
@@ -172,6 +175,28 @@ impl Streams {
             Limit::Buffer
         } else {
             Limit::Application
+        }
+    }
+
+    /// What bounds the bytes in flight besides the congestion window, while `in_flight` are.
+    #[must_use]
+    pub fn limits(&self, in_flight: u64) -> Limits {
+        let connection = self.credit.available();
+        let peer = if self.records.len() > FEW {
+            connection
+        } else {
+            let sends = self.records.values().filter_map(|r| r.send.as_ref());
+            let streams = sends.fold(0u64, |sum, send| sum.saturating_add(send.allowed()));
+            connection.min(streams)
+        };
+        Limits {
+            peer: in_flight.saturating_add(peer),
+            buffer: self.account.limit(),
+            application: if self.account.writers_wait() {
+                u64::MAX
+            } else {
+                self.account.unacked.max(in_flight)
+            },
         }
     }
 

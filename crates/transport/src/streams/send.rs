@@ -212,6 +212,15 @@ impl SendPart {
         self.buffer.has_lost() || fin_alone
     }
 
+    /// Bytes that the peer still allows on this stream; none once nothing more may be written.
+    #[must_use]
+    pub fn allowed(&self) -> u64 {
+        match self.check_writable() {
+            Ok(()) => self.credit.available(),
+            Err(_) => self.credit.available().min(self.buffer.unsent()),
+        }
+    }
+
     /// True if there is a STREAM frame to send that needs credit of the connection's, and has the stream's.
     #[must_use]
     pub fn has_fresh(&self) -> bool {
