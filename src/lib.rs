@@ -8,11 +8,11 @@
 //!
 //! TCP and every QUIC library guess at a path from loss and delay; pathmark is told. Routers on the way write what
 //! they know about their load into a small shim in front of each packet (VCP's code, with the extensions BISE and
-//! WLTE), the receiver returns it inside encrypted acknowledgements, and a congestion controller obeys. Where no
+//! WLTE; or XCP's grants of rate), the receiver returns it inside encrypted acknowledgements, and a congestion controller obeys. Where no
 //! router answers, or the peer is plain QUIC, a connection is plain QUIC version 1 on CUBIC.
 //!
 //! This package puts the parts together: endpoints and streams from [`pathmark_transport`], laws from
-//! [`pathmark_cc`], VCP on the wire from [`vcp_proto`]; and it holds the [file protocol](mod@file) and, with feature `cli`,
+//! [`pathmark_cc`], VCP and XCP on the wire from [`vcp_proto`] and [`xcp_proto`]; and it holds the [file protocol](mod@file) and, with feature `cli`,
 //! the `pathmark` command.
 //!
 //! ```
@@ -54,8 +54,9 @@
 
 use std::sync::Arc;
 
-use pathmark_cc::{Algorithm, Carrier};
+use pathmark_cc::{Algorithm, Carrier, Explicit};
 use vcp_proto::{VcpEcnSignal, VcpSignal};
+use xcp_proto::XcpSignal;
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -80,10 +81,13 @@ pub use pathmark_transport::{ControllerFactory, Signal, TransportConfig};
 #[must_use]
 pub fn transport_config(algorithm: &Algorithm) -> TransportConfig {
     let mut config = TransportConfig::new(controller(algorithm));
-    config.signals = match algorithm.carrier() {
+    config.signals = match algorithm.explicit() {
         None => Vec::new(),
-        Some(Carrier::Shim) => vec![Arc::new(VcpSignal::default()) as Arc<dyn Signal>],
-        Some(Carrier::Ecn) => vec![Arc::new(VcpEcnSignal)],
+        Some(Explicit::Vcp(Carrier::Shim)) => {
+            vec![Arc::new(VcpSignal::default()) as Arc<dyn Signal>]
+        }
+        Some(Explicit::Vcp(Carrier::Ecn)) => vec![Arc::new(VcpEcnSignal)],
+        Some(Explicit::Xcp(form)) => vec![Arc::new(XcpSignal::from(form))],
     };
     config
 }

@@ -14,9 +14,9 @@ use pathmark_emulator::result::{LinkResult, QueueStats};
 use pathmark_router::core::impair::{Loss, Probability, Random, WireConfig};
 use pathmark_router::core::queue::{DropTail, Limit};
 use pathmark_router::core::{DropCause, Link, LinkConfig, Owner, Port, Schedule, Shaper, Summary};
+use pathmark_router::forward::{Identity, shim};
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
-use vcp_proto::{carried, mark};
 
 use super::bed::Sample;
 use super::meter::Meter;
@@ -26,7 +26,7 @@ use super::transfer::{self, SenderFigures};
 
 /// IPv4 and UDP headers.
 const HEADERS: u32 = 28;
-const ROUTER: u16 = 1;
+const ROUTER: Identity = Identity::new(1);
 
 /// A datagram on its way, and whose it is.
 #[derive(Debug)]
@@ -35,15 +35,21 @@ struct Datagram {
     client: SocketAddr,
 }
 
+impl Datagram {
+    /// Length of the IP packet that it would be in.
+    fn ip_bytes(&self) -> u32 {
+        u32::try_from(self.bytes.len()).unwrap_or(u32::MAX - HEADERS) + HEADERS
+    }
+}
+
 /// Marks shims; dropped datagrams are just dropped.
 struct Marker;
 
 impl Owner<Datagram> for Marker {
     fn mark(&mut self, packet: &mut Datagram, answer: &Answer) {
-        if let Answer::Vcp(answer) = answer {
-            // A datagram without a shim is left alone.
-            let _ = mark::mark_payload(&mut packet.bytes, answer, ROUTER);
-        }
+        let bytes = packet.ip_bytes();
+        // A datagram without a shim is left alone.
+        let _ = shim::write(&mut packet.bytes, answer, bytes, &ROUTER);
     }
 
     fn dropped(&mut self, _packet: Datagram, _cause: DropCause) {}
@@ -140,7 +146,7 @@ fn link(scenario: &Scenario, controller: &str, loss: f64, bdps: u64) -> Result<L
     let mut port = Port::new(Instant::ZERO, Box::new(queue), Shaper::new(Some(rate)));
     let law = LinkAlgorithm::parse(controller)?;
     if law.name() != "none" {
-        let law = law.controller(Instant::ZERO, rate, u64::from(ROUTER));
+        let law = law.controller(Instant::ZERO, rate, u64::from(ROUTER.id));
         port = port.with_controller(Instant::ZERO, law);
     }
     let loss = match Probability::new(loss) {
@@ -196,10 +202,11 @@ impl Relay {
             tokio::select! {
                 arrived = queue.recv() => {
                     let Some((from_client, datagram)) = arrived else { return Ok(()) };
+                    let bytes = datagram.ip_bytes();
                     let arrival = Arrival {
-                        bytes: u32::try_from(datagram.bytes.len()).unwrap_or(u32::MAX - HEADERS) + HEADERS,
+                        bytes,
                         flow_hash: u32::from(datagram.client.port()),
-                        carried: carried::from_payload(&datagram.bytes),
+                        carried: shim::read(&datagram.bytes, bytes),
                     };
                     let now = self.now();
                     if from_client {

@@ -78,6 +78,7 @@ impl Stack {
             Self::Pathmark(algorithm) => match algorithm.name() {
                 name if name.contains("bise") => "vcp+bise",
                 name if name.starts_with("vcp") => "vcp",
+                "xcp" => "xcp",
                 _ => "none",
             },
             Self::Kernel(_) => "none",

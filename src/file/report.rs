@@ -11,7 +11,7 @@ use crate::{Connection, PathReport};
 pub struct SenderReport {
     /// The congestion controller that ruled at the end.
     pub algorithm: String,
-    /// The explicit feedback that steered it: `vcp`, or nothing.
+    /// The explicit feedback that steered it: `vcp`, `xcp`, or nothing.
     pub feedback: Option<String>,
     /// Packets that it declared lost, of the whole connection.
     pub packets_lost: u64,
@@ -57,6 +57,7 @@ pub struct BoundedBy {
 fn feedback_kind(report: &PathReport) -> Option<&'static str> {
     match report.feedback {
         Some(Feedback::Vcp(_)) if report.controller.explicit => Some("vcp"),
+        Some(Feedback::Xcp(_)) if report.controller.explicit => Some("xcp"),
         _ => None,
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! - [`crate::core`]: ports and wires, generic over packets, so that an emulator runs the same code under a virtual clock.
 //! - [`forward`]: the whole router on packet buffers; [`ip`] and [`offload`] are its parts.
-//! - `config` (feature `config`): links and routers described in TOML.
+//! - `config` (feature `config`): links and routers described in TOML; `law_view`: a control law's state in reports.
 //! - `tun`, `daemon`, `cli` (feature `daemon`): the program `vcp-router`, whose `main` is `cli::main`.
 //!
 //! Nothing but `tun` and `daemon` reads a clock or touches a descriptor, and no bytes from outside can make it panic or
@@ -35,6 +35,8 @@ pub mod core;
 pub mod daemon;
 pub mod forward;
 pub mod ip;
+#[cfg(feature = "config")]
+pub mod law_view;
 pub mod offload;
 #[cfg(feature = "daemon")]
 pub mod tun;

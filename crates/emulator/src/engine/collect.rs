@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use pathmark_cc::{Duration, Instant, LinkMetrics, VcpCode};
+use pathmark_cc::{Duration, Instant, LinkMetrics};
 use pathmark_router::core::Summary;
-use serde_json::{Value, json};
+use pathmark_router::law_view::LawView;
+use serde_json::Value;
 
 use super::Engine;
 use super::endpoint::Endpoint;
@@ -106,38 +107,12 @@ impl Engine {
     }
 }
 
-/// A link controller's state as people and programs read it.
+/// A link controller's state as people and programs read it, at a router as here.
 fn controller(law: &str, metrics: &LinkMetrics) -> BTreeMap<String, Value> {
-    let [none, low, high, over] = metrics.marked;
-    let mut state = BTreeMap::from([
-        ("law".to_owned(), json!(law)),
-        (
-            "interval_ms".to_owned(),
-            json!(metrics.interval.as_nanos() as f64 / 1e6),
-        ),
-        ("load".to_owned(), json!(metrics.load_ppb as f64 / 1e9)),
-        ("code".to_owned(), json!(code(metrics.code))),
-        (
-            "persistent_queue_bytes".to_owned(),
-            json!(metrics.persistent_queue),
-        ),
-        (
-            "marked".to_owned(),
-            json!({"none": none, "low": low, "high": high, "over": over}),
-        ),
-    ]);
-    if let Some(r) = metrics.r_q32 {
-        state.insert("r".to_owned(), json!(r as f64 / 4_294_967_296.0));
-    }
-    state
-}
-
-fn code(code: VcpCode) -> &'static str {
-    match code {
-        VcpCode::None => "none",
-        VcpCode::Low => "low",
-        VcpCode::High => "high",
-        VcpCode::Over => "over",
+    match serde_json::to_value(LawView::new(Some(law.to_owned()), metrics)) {
+        Ok(Value::Object(state)) => state.into_iter().collect(),
+        // A struct of numbers and names is always an object.
+        Ok(_) | Err(_) => BTreeMap::new(),
     }
 }
 

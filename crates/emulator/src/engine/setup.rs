@@ -3,12 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use pathmark_cc::{Algorithm, Carrier, Duration, Instant};
+use pathmark_cc::{Algorithm, Carrier, Duration, Explicit, Instant};
 use pathmark_router::config::{LinkContext, build_link};
 use pathmark_router::core::impair::Random;
 use pathmark_router::forward::Identity;
 use pathmark_transport::{Signal, TransportConfig};
 use vcp_proto::{VcpEcnSignal, VcpSignal};
+use xcp_proto::XcpSignal;
 
 use super::agenda::Agenda;
 use super::capture::Frame;
@@ -200,10 +201,11 @@ fn transport(algorithm: &Algorithm, packet: u16) -> TransportConfig {
 }
 
 fn signals(algorithm: &Algorithm) -> Vec<Arc<dyn Signal>> {
-    match algorithm.carrier() {
+    match algorithm.explicit() {
         None => Vec::new(),
-        Some(Carrier::Shim) => vec![Arc::new(VcpSignal::new())],
-        Some(Carrier::Ecn) => vec![Arc::new(VcpEcnSignal)],
+        Some(Explicit::Vcp(Carrier::Shim)) => vec![Arc::new(VcpSignal::new())],
+        Some(Explicit::Vcp(Carrier::Ecn)) => vec![Arc::new(VcpEcnSignal)],
+        Some(Explicit::Xcp(form)) => vec![Arc::new(XcpSignal::from(form))],
     }
 }
 

@@ -10,4 +10,4 @@ mod snapshot;
 pub use assemble::AssembleError;
 pub use control::{ControlError, Query, ask};
 pub use run::{RunError, RunOptions, run};
-pub use snapshot::{ControllerView, LinkView, QueueView, Snapshot};
+pub use snapshot::{LinkView, QueueView, Snapshot};

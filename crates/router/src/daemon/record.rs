@@ -9,9 +9,10 @@ use std::thread::JoinHandle;
 
 use pathmark_cc::Instant;
 
-use super::snapshot::{code_name, seconds};
+use super::snapshot::seconds;
 use crate::core::DropCause;
 use crate::forward::Router;
+use crate::law_view::code_name;
 
 const HEADER: &str = "unix_s,time_s,link,rate_bps,arrived_packets,arrived_bytes,sent_packets,sent_bytes,queue_packets,queue_bytes,\
 drops,random_losses,in_flight,load,code,marked_low,marked_high,marked_over\n";

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use pathmark_cc::{Instant, VcpCode};
+use pathmark_cc::Instant;
 use serde::Serialize;
 
 use crate::core::{DropCause, Summary};
 use crate::forward::{Router, RouterPort};
+use crate::law_view::LawView;
 
 /// Everything there is to see.
 #[derive(Clone, Debug, Serialize)]
@@ -43,7 +44,7 @@ pub struct LinkView {
     /// Packets lost at random on the wire.
     pub random_losses: u64,
     /// The control law's state; empty without one.
-    pub controller: ControllerView,
+    pub controller: LawView,
     /// Drops by cause.
     pub drops_by_cause: BTreeMap<&'static str, u64>,
     /// Packets that arrived.
@@ -75,44 +76,6 @@ pub struct QueueView {
     pub p99: f64,
     /// Largest.
     pub max: f64,
-}
-
-/// A control law.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct ControllerView {
-    /// Its name with options.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub law: Option<String>,
-    /// Measuring interval in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interval_ms: Option<f64>,
-    /// Load of the last interval.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub load: Option<f64>,
-    /// Code: `none`, `low`, `high`, `over`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub code: Option<&'static str>,
-    /// BISE's r, 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub r: Option<f64>,
-    /// Persistent queue in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub persistent_queue_bytes: Option<u64>,
-    /// Packets that left with each code.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub marked: BTreeMap<&'static str, u64>,
-}
-
-const CODES: [VcpCode; 4] = [VcpCode::None, VcpCode::Low, VcpCode::High, VcpCode::Over];
-
-/// A code's name in reports.
-pub(super) const fn code_name(code: VcpCode) -> &'static str {
-    match code {
-        VcpCode::None => "none",
-        VcpCode::Low => "low",
-        VcpCode::High => "high",
-        VcpCode::Over => "over",
-    }
 }
 
 impl Snapshot {
@@ -161,7 +124,9 @@ impl LinkView {
             queue_ms: QueueView::new(stats.queue_micros(now), 1e-3),
             drops: drops.by_queue(),
             random_losses: drops.of(DropCause::RandomLoss),
-            controller: ControllerView::take(router_port, law),
+            controller: port
+                .metrics()
+                .map_or_else(LawView::default, |metrics| LawView::new(law, &metrics)),
             drops_by_cause: causes.into_iter().collect(),
             arrived_packets: stats.arrived_packets(),
             arrived_bytes: stats.arrived_bytes(),
@@ -182,24 +147,6 @@ impl QueueView {
             mean_nonempty: summary.mean_nonempty_milli as f64 / 1000.0 * scale,
             p99: summary.p99 as f64 * scale,
             max: summary.max as f64 * scale,
-        }
-    }
-}
-
-impl ControllerView {
-    fn take(port: &RouterPort, law: Option<String>) -> Self {
-        let Some(metrics) = port.link.port().metrics() else {
-            return Self::default();
-        };
-        let marked = CODES.iter().zip(metrics.marked);
-        Self {
-            law,
-            interval_ms: Some(metrics.interval.as_secs_f64() * 1e3),
-            load: Some(metrics.load_ppb as f64 / 1e9),
-            code: Some(code_name(metrics.code)),
-            r: metrics.r_q32.map(|r| r as f64 / 4_294_967_296.0),
-            persistent_queue_bytes: Some(metrics.persistent_queue),
-            marked: marked.map(|(code, n)| (code_name(*code), n)).collect(),
         }
     }
 }

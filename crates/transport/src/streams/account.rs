@@ -53,6 +53,17 @@ impl SendAccount {
         self.limit
     }
 
+    /// The limit when the window knows no bound.
+    pub(super) fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// True unless it looks as if the application had nothing more than what is buffered: a writer waits, or so much is
+    /// buffered that none needs to have written the rest yet.
+    pub(super) fn has_more(&self) -> bool {
+        self.writers_wait() || self.unacked > self.limit / 2
+    }
+
     /// Bytes that a stream which holds `own` may add.
     pub(super) fn room(&self, own: u64) -> u64 {
         let shared = self.limit.saturating_sub(self.unacked);

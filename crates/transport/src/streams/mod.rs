@@ -191,8 +191,9 @@ impl Streams {
         };
         Limits {
             peer: in_flight.saturating_add(peer),
-            buffer: self.account.limit(),
-            application: if self.account.writers_wait() {
+            // It sizes itself by the window, so only its greatest size is a bound.
+            buffer: self.account.max(),
+            application: if self.account.has_more() {
                 u64::MAX
             } else {
                 self.account.unacked.max(in_flight)

@@ -1,0 +1,113 @@
+//! A control law's state as `vcp-router show --json` and results print it.
+
+use std::collections::BTreeMap;
+
+use pathmark_cc::{LinkMetrics, VcpCode, XcpLinkMetrics};
+use serde::Serialize;
+
+/// The state of a port's control law. Everything is absent at a port without one.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LawView {
+    /// Its name with options.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub law: Option<String>,
+    /// Measuring or control interval in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval_ms: Option<f64>,
+    /// Load of the last interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<f64>,
+    /// Code: `none`, `low`, `high`, `over`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<&'static str>,
+    /// BISE's r, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub r: Option<f64>,
+    /// Persistent queue in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub persistent_queue_bytes: Option<u64>,
+    /// Packets that left with each code.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub marked: BTreeMap<&'static str, u64>,
+    /// What an XCP port adds.
+    #[serde(flatten)]
+    pub xcp: Option<XcpView>,
+}
+
+/// What an XCP port has measured, and what it gave. Rates in bits per second.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct XcpView {
+    /// Mean round-trip time of the traffic, milliseconds.
+    pub mean_rtt_ms: f64,
+    /// Capacity that the port reckons with.
+    pub capacity_bps: f64,
+    /// Rate at which traffic of all kinds arrived in the last interval.
+    pub input_bps: f64,
+    /// Capacity not used in it; negative if more came than can leave.
+    pub spare_bps: f64,
+    /// Change of rate over all flows that follows.
+    pub feedback_bps: f64,
+    /// What the running interval may still give.
+    pub positive_left_bps: f64,
+    /// What the running interval may still take.
+    pub negative_left_bps: f64,
+    /// All positive feedback so far.
+    pub given_bps: f64,
+    /// All negative feedback so far.
+    pub taken_bps: f64,
+    /// Packets with a header that left so far.
+    pub stamped: u64,
+    /// Of these, packets whose flow the policer holds back.
+    pub policed: u64,
+}
+
+const CODES: [VcpCode; 4] = [VcpCode::None, VcpCode::Low, VcpCode::High, VcpCode::Over];
+
+/// A code's name in reports.
+#[must_use]
+pub const fn code_name(code: VcpCode) -> &'static str {
+    match code {
+        VcpCode::None => "none",
+        VcpCode::Low => "low",
+        VcpCode::High => "high",
+        VcpCode::Over => "over",
+    }
+}
+
+impl LawView {
+    /// The view of `metrics` of the law with this name.
+    #[must_use]
+    pub fn new(law: Option<String>, metrics: &LinkMetrics) -> Self {
+        let marked = CODES.iter().zip(metrics.marked);
+        Self {
+            law,
+            interval_ms: Some(metrics.interval.as_nanos() as f64 / 1e6),
+            load: Some(metrics.load_ppb as f64 / 1e9),
+            code: Some(code_name(metrics.code)),
+            r: metrics.r_q32.map(|r| r as f64 / 4_294_967_296.0),
+            persistent_queue_bytes: Some(metrics.persistent_queue),
+            marked: marked.map(|(code, n)| (code_name(*code), n)).collect(),
+            xcp: metrics.xcp.as_ref().map(XcpView::new),
+        }
+    }
+}
+
+impl XcpView {
+    fn new(metrics: &XcpLinkMetrics) -> Self {
+        let bits = |bytes: u64| bytes as f64 * 8.0;
+        let signed = |bytes: i64| bytes as f64 * 8.0;
+        Self {
+            mean_rtt_ms: metrics.mean_rtt.as_nanos() as f64 / 1e6,
+            capacity_bps: bits(metrics.capacity),
+            input_bps: bits(metrics.input),
+            spare_bps: signed(metrics.spare),
+            feedback_bps: signed(metrics.aggregate),
+            positive_left_bps: bits(metrics.positive_left),
+            negative_left_bps: bits(metrics.negative_left),
+            given_bps: bits(metrics.given),
+            taken_bps: bits(metrics.taken),
+            stamped: metrics.stamped,
+            policed: metrics.policed,
+        }
+    }
+}
