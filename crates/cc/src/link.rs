@@ -89,10 +89,19 @@ pub struct VcpAnswer {
     pub code: VcpCode,
     /// r in 2^-16, 65 535 standing for 1; the packet keeps the lower one. `None`: this port runs no BISE.
     pub r: Option<u16>,
-    /// This port's measuring interval; the packet keeps the longer one.
-    pub t_rho: Duration,
+    /// This port's measuring interval in milliseconds ([`whole_millis`](Self::whole_millis)); the packet keeps the longer one.
+    pub t_rho_ms: u16,
     /// This port's load in 1/128, saturating; the packet keeps the higher one with its router's id.
     pub load_128: u8,
+}
+
+impl VcpAnswer {
+    /// An interval as packets carry it: rounded up, so that nobody acts faster than the router measures, and at most 65 535.
+    #[must_use]
+    pub fn whole_millis(interval: Duration) -> u16 {
+        let millis = interval.as_nanos().div_ceil(1_000_000);
+        u16::try_from(millis).unwrap_or(u16::MAX)
+    }
 }
 
 /// A port's state, for `show` and results. Not for control.

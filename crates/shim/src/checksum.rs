@@ -18,15 +18,9 @@ impl Sum {
     #[inline]
     #[must_use]
     pub fn bytes(self, bytes: &[u8]) -> Self {
-        // 2³² ≡ 1 modulo 2¹⁶−1, so words of four bytes add up just as well, half as often.
-        let (words, rest) = bytes.as_chunks::<4>();
-        let mut last = [0; 4];
-        for (to, from) in last.iter_mut().zip(rest) {
-            *to = *from;
-        }
-        words
-            .iter()
-            .fold(self.word(last), |sum, &word| sum.word(word))
+        let (words, last) = words(bytes);
+        let sum = |sum: Self, &word: &[u8; 4]| sum.word(word);
+        words.iter().fold(self.word(last), sum)
     }
 
     /// Adds a number, as its 16-bit words.
@@ -36,29 +30,31 @@ impl Sum {
         self.word(number.to_be_bytes())
     }
 
-    /// Takes away bytes that were added before.
+    /// Adds the complements of bytes: what takes them away, if they were added before.
     #[inline]
     #[must_use]
-    fn without(self, bytes: &[u8]) -> Self {
-        let (words, rest) = bytes.as_chunks::<4>();
-        let mut last = [0; 4];
-        for (to, from) in last.iter_mut().zip(rest) {
-            *to = *from;
-        }
-        words
-            .iter()
-            .fold(self.complement(last), |sum, &word| sum.complement(word))
+    fn complements(self, bytes: &[u8]) -> Self {
+        let (words, last) = words(bytes);
+        let sum = |sum: Self, &word: &[u8; 4]| sum.complement(word);
+        words.iter().fold(self.complement(last), sum)
     }
 
-    /// An IP packet has at most 2¹⁴ words of four bytes: no overflow, and if 2³² of them came it would saturate.
+    #[inline]
+    const fn half_word(self, half: u16) -> Self {
+        let [b0, b1] = half.to_be_bytes();
+        self.word([b0, b1, 0, 0])
+    }
+
+    /// 2³² ≡ 1 modulo 2¹⁶−1, so words of four bytes add up just as well as those of two, half as often. It would take 2³² of
+    /// them to overflow, and an IP packet has at most 2¹⁴.
     #[inline]
     const fn word(self, word: [u8; 4]) -> Self {
-        Self(self.0.saturating_add(u32::from_ne_bytes(word) as u64))
+        Self(self.0.wrapping_add(u32::from_ne_bytes(word) as u64))
     }
 
     #[inline]
     const fn complement(self, word: [u8; 4]) -> Self {
-        Self(self.0.saturating_add(!u32::from_ne_bytes(word) as u64))
+        Self(self.0.wrapping_add(!u32::from_ne_bytes(word) as u64))
     }
 
     /// The sum as 16 bits, not yet complemented.
@@ -80,7 +76,19 @@ impl Sum {
     }
 }
 
-/// What replacing some bytes does to a checksum that covers them.
+/// Words of four bytes, and what is left, filled up with zeros.
+#[inline]
+fn words(bytes: &[u8]) -> (&[[u8; 4]], [u8; 4]) {
+    let (words, rest) = bytes.as_chunks::<4>();
+    let mut last = [0; 4];
+    for (to, from) in last.iter_mut().zip(rest) {
+        *to = *from;
+    }
+    (words, last)
+}
+
+/// What replacing some bytes does to a checksum that covers them: m + ~m', to be added to the checksum. That is equation 3 of
+/// RFC 1624, complemented.
 #[derive(Clone, Copy, Debug)]
 pub struct Delta(Sum);
 
@@ -90,28 +98,31 @@ impl Delta {
     #[inline]
     #[must_use]
     pub fn between(old: &[u8], new: &[u8]) -> Self {
-        Self(Sum::new().without(old).bytes(new))
+        Self(Sum::new().bytes(old).complements(new))
     }
 
     /// The change of one 16-bit word.
     #[inline]
     #[must_use]
     pub const fn word(old: u16, new: u16) -> Self {
-        Self(Sum::new().number(!old as u32).number(new as u32))
+        Self(Sum::new().half_word(old).half_word(!new))
     }
 
     /// The same change when the bytes start at an odd offset (RFC 1071 §2 (B)).
     #[inline]
     #[must_use]
     pub const fn at_odd_offset(self) -> Self {
-        Self(Sum::new().number(self.0.fold().swap_bytes() as u32))
+        Self(Sum::new().half_word(self.0.fold().swap_bytes()))
     }
 
-    /// The checksum after the change: HC' = ~(~HC + ~m + m'), RFC 1624 equation 3.
+    /// The checksum after the change, of the two that stand for zero 0 (RFC 1624 §3).
     #[inline]
     #[must_use]
     pub const fn apply(self, checksum: u16) -> u16 {
-        self.0.number(!checksum as u32).finish()
+        match self.0.half_word(checksum).fold() {
+            0xFFFF => 0,
+            new => new,
+        }
     }
 }
 
@@ -124,10 +135,8 @@ pub const fn update_udp(checksum: u16, delta: Delta) -> u16 {
     if checksum == 0 {
         return 0;
     }
-    match delta.apply(checksum) {
-        0 => 0xFFFF,
-        new => new,
-    }
+    // Never 0: a sum of anything but zeros in ones' complement is not.
+    delta.0.half_word(checksum).fold()
 }
 
 #[cfg(test)]

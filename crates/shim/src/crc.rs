@@ -8,14 +8,20 @@
 //! these two lengths: 0x11021 has distance 4 at 128 bits, and two flips 151 bits apart cancel under 0x13D65. A sum
 //! in ones' complement would be cheaper to renew, but lets two opposite flips in one column pass.
 //!
-//! Up to ten bytes go through independent table reads in one step. The prefix is known beforehand, so one step is
+//! Ten bytes go through independent table reads in one step. What the prefix adds is known beforehand, so one step is
 //! all that the check of a 16-byte shim costs.
 
 const POLYNOMIAL: u16 = 0x7135;
 /// Bytes that one step takes at most.
 const STEP: usize = 10;
 
-/// `TABLES[k][b]`: remainder of byte `b` followed by `k` zero bytes. 5 KiB.
+/// Of a step's bytes, those whose table entries have their bytes swapped.
+///
+/// Sums of either sort meet only at the end, after one more swap. So the compiler has to keep two short chains of
+/// dependent additions, and cannot make one long one of them.
+const SWAPPED: usize = 6;
+
+/// `TABLES[k][b]`: remainder of byte `b` followed by `k` zero bytes, swapped where `k` is below [`SWAPPED`]. 5 KiB.
 static TABLES: [[u16; 256]; STEP] = tables();
 
 #[expect(
@@ -50,6 +56,15 @@ const fn tables() -> [[u16; 256]; STEP] {
         }
         zeros += 1;
     }
+    let mut zeros = 0;
+    while zeros < SWAPPED {
+        let mut byte = 0;
+        while byte < 256 {
+            tables[zeros][byte] = tables[zeros][byte].swap_bytes();
+            byte += 1;
+        }
+        zeros += 1;
+    }
     tables
 }
 
@@ -75,56 +90,50 @@ pub fn crc16(bytes: &[u8]) -> u16 {
 /// Remainder of `bytes` after those whose remainder is `crc`.
 #[inline]
 pub(crate) fn after(crc: u16, bytes: &[u8]) -> u16 {
-    if let Some((&first, rest)) = bytes.split_first_chunk::<2>()
-        && let Some(&rest) = rest.as_array::<8>()
-    {
-        return ten(crc, u16::from_be_bytes(first), u64::from_be_bytes(rest));
-    }
-    let (blocks, rest) = bytes.as_chunks::<8>();
-    let crc = blocks
-        .iter()
-        .fold(crc, |crc, &block| eight(crc, u64::from_be_bytes(block)));
+    let (blocks, rest) = bytes.as_chunks::<STEP>();
+    let crc = blocks.iter().fold(crc, |crc, block| {
+        let [b0, b1, b2, b3, b4, b5, b6, b7, b8, b9] = *block;
+        let [high, low] = crc.to_be_bytes();
+        u16::from_be_bytes(ten([b0 ^ high, b1 ^ low, b2, b3, b4, b5, b6, b7, b8, b9]))
+    });
     rest.iter().fold(crc, |crc, &byte| {
         let [high, low] = crc.to_be_bytes();
-        u16::from_be_bytes([low, 0]) ^ look_up::<0>(byte ^ high)
+        u16::from_be_bytes([low, 0]) ^ look_up::<0>(byte ^ high).swap_bytes()
     })
 }
 
-/// Remainder of two bytes and then eight after `crc`.
+/// Remainder of ten bytes, as it is written behind them.
 #[inline]
-pub(crate) fn ten(crc: u16, first: u16, then: u64) -> u16 {
-    let [b0, b1] = (first ^ crc).to_be_bytes();
-    look_up::<9>(b0) ^ look_up::<8>(b1) ^ eight(0, then)
+pub(crate) fn ten([b0, b1, b2, b3, b4, b5, b6, b7, b8, b9]: [u8; STEP]) -> [u8; 2] {
+    let front = look_up::<9>(b0) ^ look_up::<8>(b1) ^ look_up::<7>(b2) ^ look_up::<6>(b3);
+    let back = look_up::<5>(b4)
+        ^ look_up::<4>(b5)
+        ^ look_up::<3>(b6)
+        ^ look_up::<2>(b7)
+        ^ look_up::<1>(b8)
+        ^ look_up::<0>(b9);
+    (front.swap_bytes() ^ back).to_le_bytes()
 }
 
-/// The remainder of four bytes, for constants.
-pub(crate) const fn prefix_remainder(prefix: [u8; 4]) -> u16 {
-    let mut rest = (u32::from_be_bytes(prefix) as u64) << 16;
-    let mut bit = 48;
-    while bit > 16 {
+/// Remainder of `prefix` followed by `zeros` bytes of zero, for constants: remainders of parts at their places add up.
+pub(crate) const fn prefix_remainder(prefix: [u8; 4], zeros: usize) -> u16 {
+    let prefix = u32::from_be_bytes(prefix);
+    let mut crc = 0u16;
+    let mut bit = 32 + zeros * 8;
+    while bit > 0 {
         bit -= 1;
-        if rest >> bit & 1 != 0 {
-            rest ^= (1 << 16 | POLYNOMIAL as u64) << (bit - 16);
+        let next = if bit >= zeros * 8 {
+            prefix >> (bit - zeros * 8) & 1
+        } else {
+            0
+        };
+        let carry = (crc >> 15) as u32 ^ next;
+        crc <<= 1;
+        if carry != 0 {
+            crc ^= POLYNOMIAL;
         }
     }
-    #[expect(clippy::cast_possible_truncation, reason = "a remainder has 16 bits")]
-    {
-        rest as u16
-    }
-}
-
-/// Remainder of eight bytes after `crc`.
-#[inline]
-fn eight(crc: u16, block: u64) -> u16 {
-    let [b0, b1, b2, b3, b4, b5, b6, b7] = (block ^ u64::from(crc) << 48).to_be_bytes();
-    look_up::<7>(b0)
-        ^ look_up::<6>(b1)
-        ^ look_up::<5>(b2)
-        ^ look_up::<4>(b3)
-        ^ look_up::<3>(b4)
-        ^ look_up::<2>(b5)
-        ^ look_up::<1>(b6)
-        ^ look_up::<0>(b7)
+    crc
 }
 
 #[cfg(test)]

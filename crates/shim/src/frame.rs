@@ -219,27 +219,32 @@ pub fn expect<const N: usize>(kind: Kind, datagram: &[u8]) -> Result<&[u8; N], F
     let Some(bytes) = datagram.first_chunk::<N>() else {
         return Err(explain::<N>(kind, datagram));
     };
-    let (Some(found), Some((covered, check))) = (
-        bytes.first_chunk::<PREFIX_LEN>(),
-        bytes.split_last_chunk::<CHECK_LEN>(),
-    ) else {
-        return Err(FramingError::Truncated);
-    };
-    if *found != prefix::<N>(kind) {
+    if bytes.first_chunk() != Some(&prefix::<N>(kind)) {
         return Err(explain::<N>(kind, datagram));
     }
-    let fields = covered.get(PREFIX_LEN..).unwrap_or(&[]);
-    if !crc::after(prefix_remainder::<N>(kind), fields) != u16::from_be_bytes(*check) {
+    if bytes.last_chunk() != Some(&check(kind, bytes)) {
         return Err(FramingError::Check);
     }
     Ok(bytes)
 }
 
-/// What the check starts from behind a prefix: one constant per kind for each length in use.
+/// The check that belongs over these fields behind this kind's prefix.
+#[inline]
+fn check<const N: usize>(kind: Kind, shim: &[u8; N]) -> [u8; CHECK_LEN] {
+    let fields = shim.get(PREFIX_LEN..N - CHECK_LEN).unwrap_or(&[]);
+    let fields = match fields.as_array() {
+        Some(&ten) => u16::from_le_bytes(crc::ten(ten)),
+        None => crc::after(0, fields).swap_bytes(),
+    };
+    let prefix = !prefix_remainder::<N>(kind);
+    (fields ^ prefix.swap_bytes()).to_le_bytes()
+}
+
+/// What a prefix adds to the check: one constant per kind for each length in use.
 #[inline]
 fn prefix_remainder<const N: usize>(kind: Kind) -> u16 {
     const fn of<const N: usize>(number: u8) -> u16 {
-        crc::prefix_remainder(prefix::<N>(Kind(number)))
+        crc::prefix_remainder(prefix::<N>(Kind(number)), N - PREFIX_LEN - CHECK_LEN)
     }
     const {
         [
@@ -272,10 +277,13 @@ fn explain<const N: usize>(kind: Kind, datagram: &[u8]) -> FramingError {
 /// Writes prefix and check around fields that are already in place.
 #[inline]
 pub fn seal<const N: usize>(kind: Kind, shim: &mut [u8; N]) {
-    if let Some(start) = shim.first_chunk_mut::<PREFIX_LEN>() {
+    let sum = check(kind, shim);
+    if let Some(start) = shim.first_chunk_mut() {
         *start = prefix::<N>(kind);
     }
-    renew_check(shim);
+    if let Some(end) = shim.last_chunk_mut() {
+        *end = sum;
+    }
 }
 
 /// Renews the check after fields were rewritten.
@@ -286,25 +294,40 @@ pub fn renew_check<const N: usize>(shim: &mut [u8; N]) {
     }
 }
 
-/// A sound 16-byte shim `old` with its fields replaced by those of `new`, both held in two words, most significant byte
-/// first. Prefix and check of `new` do not count.
+/// The three words of a 16-byte shim behind its prefix, as they lie in memory: first byte least significant.
+#[inline]
+#[must_use]
+pub const fn words(shim: &[u8; 16]) -> [u32; 3] {
+    let [_, _, _, _, a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3] = *shim;
+    [
+        u32::from_le_bytes([a0, a1, a2, a3]),
+        u32::from_le_bytes([b0, b1, b2, b3]),
+        u32::from_le_bytes([c0, c1, c2, c3]),
+    ]
+}
+
+/// The 16-byte shim with `change`, laid out as its [`words`], added to its fields bit by bit. Bits at the place of the check do
+/// not count.
 ///
-/// The check is renewed from the difference alone, so damage that happens to the fields in between stays
+/// The check is renewed from the change alone, so damage that happens to the fields in between stays
 /// detectable; and the shim stays in registers, where one put together from single bytes in memory would wait for
 /// each of them to be read back.
 #[inline]
 #[must_use]
-pub fn replace_fields(old: [u64; 2], new: [u64; 2]) -> [u8; 16] {
-    const PREFIX: u64 = 0xFFFF_FFFF_0000_0000;
-    const CHECK: u64 = 0xFFFF;
-    let [old_high, old_low] = old;
-    let [new_high, new_low] = new;
-    let high = (old_high ^ new_high) & !PREFIX;
-    let low = (old_low ^ new_low) & !CHECK;
-    let [.., b4, b5, _, _] = high.to_be_bytes();
-    let change = crc::ten(0, u16::from_be_bytes([b4, b5]), high << 48 | low >> 16);
-    let [high, low] = [old_high ^ high, old_low ^ low ^ u64::from(change)];
-    (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
+pub fn change_fields(shim: &[u8; 16], [first, second, third]: [u32; 3]) -> [u8; 16] {
+    let [b0, b1, b2, b3] = first.to_le_bytes();
+    let [b4, b5, b6, b7] = second.to_le_bytes();
+    let [b8, b9, _, _] = third.to_le_bytes();
+    let [k0, k1] = crc::ten([b0, b1, b2, b3, b4, b5, b6, b7, b8, b9]);
+    let [p0, p1, p2, p3, ..] = *shim;
+    let [old1, old2, old3] = words(shim);
+    let [a0, a1, a2, a3] = (old1 ^ first).to_le_bytes();
+    let [b0, b1, b2, b3] = (old2 ^ second).to_le_bytes();
+    let third = third & 0xFFFF | u32::from_le_bytes([0, 0, k0, k1]);
+    let [c0, c1, c2, c3] = (old3 ^ third).to_le_bytes();
+    [
+        p0, p1, p2, p3, a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3,
+    ]
 }
 
 #[cfg(test)]

@@ -113,17 +113,25 @@ fn up_to_three_flipped_bits_are_never_believed() {
 
 proptest! {
     #[test]
-    fn fields_replaced_in_words_or_in_bytes(
+    fn fields_changed_in_words_or_in_bytes(
         mut old in proptest::array::uniform16(any::<u8>()), mut new in proptest::array::uniform16(any::<u8>()),
     ) {
-        let words = |shim| {
-            let word = u128::from_be_bytes(shim);
-            [(word >> 64) as u64, word as u64]
-        };
         seal(Kind::XCP, &mut old);
-        let replaced = replace_fields(words(old), words(new));
+        let change = [0, 1, 2].map(|i| words(&old)[i] ^ words(&new)[i]);
+        let changed = change_fields(&old, change);
         seal(Kind::XCP, &mut new);
-        prop_assert_eq!(replaced, new);
+        prop_assert_eq!(changed, new);
+    }
+
+    /// A check that was wrong stays wrong.
+    #[test]
+    fn changes_hide_no_damage(
+        mut shim in proptest::array::uniform16(any::<u8>()), damage in 32..128usize, change in proptest::array::uniform3(any::<u32>()),
+    ) {
+        seal(Kind::VCP, &mut shim);
+        shim[damage / 8] ^= 1 << (damage % 8);
+        let changed = change_fields(&shim, change);
+        prop_assert_eq!(expect::<16>(Kind::VCP, &changed), Err(FramingError::Check));
     }
 
     #[test]

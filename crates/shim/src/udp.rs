@@ -86,12 +86,12 @@ impl Datagram {
         state: ChecksumState,
         rewrite: impl FnOnce(&[u8; N]) -> Option<[u8; N]>,
     ) -> bool {
-        let Some(([_, _, _, _, _, _, c0, c1], old)) = bytes
-            .get_mut(self.header..self.end)
-            .and_then(|datagram| datagram.split_first_chunk_mut::<HEADER_LEN>())
-            .and_then(|(header, payload)| {
+        let Some((checksum, old)) = bytes
+            .get_mut(..self.end)
+            .and_then(|packet| packet.split_at_mut_checked(self.payload_offset()))
+            .and_then(|(headers, payload)| {
                 let old = payload.get_mut(offset..)?.first_chunk_mut::<N>()?;
-                Some((header, old))
+                Some((headers.last_chunk_mut::<2>()?, old))
             })
         else {
             return false;
@@ -104,7 +104,7 @@ impl Datagram {
             if !offset.is_multiple_of(2) {
                 change = change.at_odd_offset();
             }
-            [*c0, *c1] = checksum::update_udp(u16::from_be_bytes([*c0, *c1]), change).to_be_bytes();
+            *checksum = checksum::update_udp(u16::from_be_bytes(*checksum), change).to_be_bytes();
         }
         *old = new;
         true

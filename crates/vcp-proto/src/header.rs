@@ -55,33 +55,6 @@ impl<'a> Packet<'a> {
         self.0
     }
 
-    /// All of its bytes as two words, most significant byte first.
-    #[inline]
-    pub(crate) const fn words(&self) -> [u64; 2] {
-        let [
-            b0,
-            b1,
-            b2,
-            b3,
-            b4,
-            b5,
-            b6,
-            b7,
-            b8,
-            b9,
-            b10,
-            b11,
-            b12,
-            b13,
-            b14,
-            b15,
-        ] = *self.0;
-        [
-            u64::from_be_bytes([b0, b1, b2, b3, b4, b5, b6, b7]),
-            u64::from_be_bytes([b8, b9, b10, b11, b12, b13, b14, b15]),
-        ]
-    }
-
     /// The code, raised by routers on the way.
     #[inline]
     #[must_use]

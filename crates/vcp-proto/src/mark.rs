@@ -14,18 +14,27 @@
 //!
 //! Reserved bits and the sender's RTT class stay as they are.
 
-use core::time::Duration;
-
-use pathmark_cc::{VcpAnswer, VcpCode};
+use pathmark_cc::VcpAnswer;
 use pathmark_shim::{
     frame,
     udp::{ChecksumState, Datagram},
 };
 
-use crate::header::{BISE, CARRIES_R, CODE_MASK, CODE_SHIFT, LEN, Packet};
+use crate::header::{self, LEN, Packet};
 
-/// The sender's RTT class in a shim's second word.
-const RTT_CLASS: u64 = 0x00FF_0000;
+// Where the fields are in the shim's words behind the prefix, first byte least significant: in the first,
+const CODE: u32 = header::CODE_MASK as u32;
+const FLAGS: u32 = !header::CODE_MASK as u32;
+const BISE: u32 = header::BISE as u32;
+const CARRIES_R: u32 = header::CARRIES_R as u32;
+const HOPS: u32 = 0xFF00;
+const ONE_HOP: u32 = 0x0100;
+const ROUTER: u32 = 0xFFFF_0000;
+// in the second, once its bytes are swapped,
+const R: u32 = 0xFFFF_0000;
+const T_RHO: u32 = 0xFFFF;
+// and in the third.
+const LOAD: u32 = 0xFF;
 
 /// What became of a packet that was to be marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,47 +47,41 @@ pub enum Outcome {
 }
 
 /// The shim with `answer` of the router with this identity combined in, sealed. `None` if its code is 0.
-// Returned through memory, the shim would be written in words and read back whole, which stalls for as long as all
-// of this takes.
+// On whole words: fields taken out and put together byte by byte would cost as much again as all the rest.
 #[inline(always)]
 #[must_use]
 pub fn combine(packet: &Packet<'_>, answer: &VcpAnswer, router: u16) -> Option<[u8; LEN]> {
-    if packet.code() == VcpCode::None {
+    let [first, second, third] = frame::words(packet.bytes());
+    let found = first & CODE;
+    if found == 0 {
         return None;
     }
-    let [high, low] = packet.words();
-    let [_, _, _, _, found, ..] = *packet.bytes();
-
-    let mut first = found & !CODE_MASK | (packet.code().max(answer.code) as u8) << CODE_SHIFT;
-    let mut r = packet.r();
+    let code = found.max((answer.code as u32) << CODE.trailing_zeros());
+    let mut flags = first & FLAGS;
+    let swapped = second.swap_bytes();
+    let mut r = swapped & R;
     match answer.r {
-        None => first &= !BISE,
-        Some(mine) if found & CARRIES_R != 0 => r = r.min(mine),
+        None => flags &= !BISE,
+        Some(mine) if first & CARRIES_R != 0 => r = r.min(u32::from(mine) << R.trailing_zeros()),
         Some(_) => {}
     }
-    let (router, load) = if answer.load_128 >= packet.load_128() {
-        (router, answer.load_128)
-    } else {
-        (packet.router(), packet.load_128())
-    };
-    let hops = packet.hops().saturating_add(1);
-    let t_rho = packet.t_rho_ms().max(whole_millis(answer.t_rho));
-
-    let marked = [
-        u64::from(first) << 24 | u64::from(hops) << 16 | u64::from(router),
-        u64::from(r) << 48 | u64::from(t_rho) << 32 | u64::from(load) << 24 | low & RTT_CLASS,
+    let mut hops = first & HOPS;
+    if hops != HOPS {
+        hops += ONE_HOP;
+    }
+    let (mut load, mut by) = (third & LOAD, first & ROUTER);
+    let mine = u32::from(answer.load_128);
+    if mine >= load {
+        load = mine;
+        by = u32::from(router.swap_bytes()) << ROUTER.trailing_zeros();
+    }
+    let t_rho = (swapped & T_RHO).max(u32::from(answer.t_rho_ms));
+    let change = [
+        first ^ (code | flags | hops | by),
+        second ^ (r | t_rho).swap_bytes(),
+        (third ^ load) & LOAD,
     ];
-    Some(frame::replace_fields([high, low], marked))
-}
-
-/// Rounded up, so that nobody acts faster than the router measures; at most 65 535.
-#[inline]
-fn whole_millis(t_rho: Duration) -> u16 {
-    let Ok(seconds @ 0..=65) = u32::try_from(t_rho.as_secs()) else {
-        return u16::MAX;
-    };
-    let millis = seconds * 1000 + t_rho.subsec_nanos().div_ceil(1_000_000);
-    u16::try_from(millis).unwrap_or(u16::MAX)
+    Some(frame::change_fields(packet.bytes(), change))
 }
 
 /// Marks the shim at the start of `payload` in place. For payloads that no checksum covers yet.

@@ -3,8 +3,6 @@
 //! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a fuzzer drives the same
 //! functions for as long as one likes: `cargo bolero test -p vcp-proto shims` (libFuzzer).
 
-use std::time::Duration;
-
 use pathmark_cc::{Carried, VcpAnswer, VcpCode};
 use pathmark_shim::{Kind, frame};
 use vcp_proto::{
@@ -33,12 +31,12 @@ fn shim(input: &[u8]) {
     }
 }
 
-fn mark_one(&[code, with_r, r0, r1, t0, t1, t2, load_128]: &[u8; 8], datagram: &[u8]) {
+fn mark_one(&[code, with_r, r0, r1, t0, t1, _, load_128]: &[u8; 8], datagram: &[u8]) {
     let r = u16::from_be_bytes([r0, r1]);
     let answer = VcpAnswer {
         code: VcpCode::from_bits(code),
         r: (with_r & 1 == 1).then_some(r),
-        t_rho: Duration::from_micros(u32::from_be_bytes([0, t0, t1, t2]).into()) * 16,
+        t_rho_ms: u16::from_be_bytes([t0, t1]),
         load_128,
     };
     let mut marked = datagram.to_vec();

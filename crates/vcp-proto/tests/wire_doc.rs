@@ -50,7 +50,7 @@ fn first_mark() -> VcpAnswer {
     VcpAnswer {
         code: VcpCode::Low,
         r: Some(30_000),
-        t_rho: Duration::from_millis(200),
+        t_rho_ms: 200,
         load_128: 60,
     }
 }
@@ -110,7 +110,7 @@ fn a_shim_and_two_routers() {
     let second = VcpAnswer {
         code: VcpCode::High,
         r: None,
-        t_rho: Duration::from_millis(1250),
+        t_rho_ms: 1250,
         load_128: 110,
     };
     assert_eq!(mark::mark_payload(&mut shim, &second, 22), Outcome::Marked);

@@ -6,7 +6,7 @@
 
 use super::params::Interval;
 use crate::arith::{micros, mul_div};
-use crate::{Duration, Instant};
+use crate::{Duration, Instant, VcpAnswer};
 
 /// Slots of the sketch: one flow each, collisions overwrite.
 const SLOTS: usize = 256;
@@ -119,31 +119,41 @@ struct Auto {
 #[derive(Clone, Debug)]
 pub(crate) struct TRho {
     current: Duration,
+    /// The same as packets carry it, at hand for each of them.
+    advertised_ms: u16,
     auto: Option<Auto>,
 }
 
 impl TRho {
     pub(crate) fn new(now: Instant, interval: Interval) -> Self {
-        match interval {
-            Interval::Fixed(current) => Self {
-                current: current.max(Duration::from_millis(1)),
-                auto: None,
-            },
-            Interval::Auto { ceiling } => Self {
-                current: START.min(ceiling),
-                auto: Some(Auto {
+        let (current, auto) = match interval {
+            Interval::Fixed(current) => (current.max(Duration::from_millis(1)), None),
+            Interval::Auto { ceiling } => {
+                let auto = Auto {
                     sketch: Sketch::new(now),
                     ceiling,
                     lowered: now,
-                }),
-            },
+                };
+                (START.min(ceiling), Some(auto))
+            }
+        };
+        Self {
+            current,
+            advertised_ms: VcpAnswer::whole_millis(current),
+            auto,
         }
     }
 
-    /// The interval as it is measured and advertised.
+    /// The interval as it is measured.
     #[inline]
     pub(crate) const fn current(&self) -> Duration {
         self.current
+    }
+
+    /// The interval as it is advertised.
+    #[inline]
+    pub(crate) const fn advertised_ms(&self) -> u16 {
+        self.advertised_ms
     }
 
     /// A packet of a flow told its least RTT. True if the interval should be reviewed.
@@ -161,19 +171,25 @@ impl TRho {
     /// Follows the flows: the first one's RTT takes the place of the assumption; then up at once, down slowly. True if the interval changed.
     #[cold]
     pub(crate) fn review(&mut self, now: Instant, capacity: u64) -> bool {
+        let before = self.current;
+        self.follow(now, capacity);
+        self.advertised_ms = VcpAnswer::whole_millis(self.current);
+        self.current != before
+    }
+
+    fn follow(&mut self, now: Instant, capacity: u64) {
         let Some(auto) = &mut self.auto else {
-            return false;
+            return;
         };
         auto.sketch.age(now);
         auto.sketch.changed = false;
         let Some(rtt_us) = auto.sketch.percentile() else {
-            let start = START.min(auto.ceiling);
-            return core::mem::replace(&mut self.current, start) != start;
+            self.current = START.min(auto.ceiling);
+            return;
         };
         let wanted = Duration::from_micros(mul_div(rtt_us, RTT_FACTOR.0, RTT_FACTOR.1));
         let packets = Duration::from_micros(mul_div(LEAST_BYTES, 1_000_000, capacity));
         let target = wanted.max(LEAST).max(packets).min(auto.ceiling);
-        let before = self.current;
         if core::mem::take(&mut auto.sketch.emptied) {
             // Nobody else is there to be served: what was assumed gives way to what is known.
             self.current = target;
@@ -187,7 +203,6 @@ impl TRho {
             self.current = target.max(scaled(self.current, HALF_OCTAVE));
             auto.lowered = now;
         }
-        self.current != before
     }
 }
 

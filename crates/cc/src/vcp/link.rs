@@ -287,7 +287,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         Answer::Vcp(VcpAnswer {
             code,
             r,
-            t_rho: self.t_rho.current(),
+            t_rho_ms: self.t_rho.advertised_ms(),
             load_128: self.load_128,
         })
     }

@@ -72,7 +72,7 @@ fn foreign_bytes_count_but_get_no_mark() {
     assert_eq!(link.on_departure(at(201), &foreign(1500), 0), Answer::None);
     let answer = answer(&mut link, at(201));
     assert_eq!(answer.code, VcpCode::High);
-    assert_eq!(answer.t_rho, ms(200));
+    assert_eq!(answer.t_rho_ms, 200);
     assert_eq!(answer.load_128, 104);
     assert_eq!(answer.r, None);
     assert_eq!(link.metrics().marked, [0, 0, 1, 0]);
@@ -171,12 +171,12 @@ fn what_is_measured_is_what_is_advertised() {
     );
     let mut long = packet(1500);
     link.on_arrival(at(0), &foreign(1500), 0);
-    assert_eq!(answer(&mut link, at(1)).t_rho, ms(1000));
+    assert_eq!(answer(&mut link, at(1)).t_rho_ms, 1000);
     if let Carried::Vcp(carried) = &mut long.carried {
         carried.min_rtt = Some(ms(800));
     }
     link.on_arrival(at(10), &long, 0);
-    assert_eq!(answer(&mut link, at(11)).t_rho, ms(2000));
+    assert_eq!(answer(&mut link, at(11)).t_rho_ms, 2000);
     assert_eq!(link.deadline(), Some(at(2000)));
     assert_eq!(link.metrics().interval, ms(2000));
 }
@@ -236,6 +236,17 @@ fn a_capacity_told_again_and_again_leaves_the_interval_alone() {
     assert!((measured - 0.1 / 0.98).abs() < 1e-3, "{measured}");
 }
 
+#[test]
+fn intervals_are_rounded_up() {
+    let told = VcpAnswer::whole_millis;
+    assert_eq!(told(Duration::ZERO), 0);
+    assert_eq!(told(Duration::from_nanos(200_000_001)), 201);
+    assert_eq!(told(ms(200)), 200);
+    assert_eq!(told(ms(65_535)), 65_535);
+    assert_eq!(told(Duration::from_secs(70)), 65_535);
+    assert_eq!(told(Duration::MAX), 65_535);
+}
+
 proptest! {
     /// Whatever arrives whenever, nothing panics, deadlines do not stand still, and marks count up.
     #[test]
@@ -274,8 +285,10 @@ proptest! {
                     departures += 1;
                     prop_assert!(code != 0);
                     prop_assert!(answer.code >= VcpCode::Low);
-                    prop_assert!(answer.t_rho <= Duration::from_secs(10));
-                    prop_assert_eq!(answer.t_rho, link.metrics().interval);
+                    prop_assert!(answer.t_rho_ms <= 10_000);
+                    let told = Duration::from_millis(answer.t_rho_ms.into());
+                    let rounded = told - link.metrics().interval;
+                    prop_assert!(rounded < Duration::from_millis(1));
                 }
                 Answer::None => prop_assert_eq!(code, 0),
                 Answer::Xcp(_) => prop_assert!(false, "XCP's answer to a VCP packet"),

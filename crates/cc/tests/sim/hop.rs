@@ -234,7 +234,8 @@ impl Hop {
         if let (Answer::Vcp(answer), Some(shim)) = (answer, &mut packet.shim) {
             shim.carried.code = shim.carried.code.max(answer.code);
             shim.hops += 1;
-            shim.t_rho = shim.t_rho.max(answer.t_rho);
+            let t_rho = Duration::from_millis(answer.t_rho_ms.into());
+            shim.t_rho = shim.t_rho.max(t_rho);
             shim.load_128 = shim.load_128.max(answer.load_128);
             match answer.r {
                 Some(r) => shim.r = Some(shim.r.map_or(r, |old| old.min(r))),

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use pathmark_cc::{
-    Answer, Arrival, Duration, Instant, LinkController, LinkMetrics, Request, VcpAnswer, VcpCode,
+    Answer, Arrival, Instant, LinkController, LinkMetrics, Request, VcpAnswer, VcpCode,
 };
 use pathmark_shim::ip::Layout;
 use pathmark_shim::udp::Datagram;
@@ -27,7 +27,7 @@ impl LinkController for Over {
             pathmark_cc::Carried::Vcp(_) => Answer::Vcp(VcpAnswer {
                 code: VcpCode::Over,
                 r: None,
-                t_rho: Duration::from_millis(200),
+                t_rho_ms: 200,
                 load_128: 140,
             }),
             _ => Answer::None,
