@@ -229,7 +229,7 @@ impl XcpLink {
         VcpAnswer {
             code: told.code,
             r: carried.carries_r.then_some(told.r),
-            t_rho: self.interval,
+            t_rho_ms: VcpAnswer::whole_millis(self.interval),
             load_128: load,
         }
     }
