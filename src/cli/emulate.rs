@@ -1,7 +1,9 @@
 //! `pathmark emulate`: scenarios under a virtual clock, one or many.
 
 mod merge;
+mod metric;
 mod pool;
+mod results;
 mod table;
 
 use std::path::PathBuf;
@@ -9,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, anyhow};
 use pathmark_emulator::Scenario;
-use pathmark_emulator::scenario::{BUILT_IN, Reference};
+use pathmark_emulator::scenario::BUILT_IN;
 use pathmark_emulator::sweep::{Case, CaseResult, Change, Shard, Sweep, cases};
 use serde::Serialize;
 
@@ -21,7 +23,7 @@ pub(super) use merge::{Args as MergeArgs, merge};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// A file, or the name of a built-in scenario
-    #[arg(value_name = "SCENARIO", required_unless_present = "list")]
+    #[arg(value_name = "SCENARIO", required_unless_present_any = ["list", "results"])]
     scenario: Option<String>,
     /// Seed of everything random, in place of the scenario's
     #[arg(long, value_name = "N")]
@@ -41,6 +43,12 @@ pub(super) struct Args {
     /// Print one JSON object at the end
     #[arg(long)]
     json: bool,
+    /// Run every built-in scenario (or SCENARIO) and write results.md and results/*.svg into DIR: some minutes
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["seed", "set", "sweep", "shard", "out", "json"])]
+    results: Option<PathBuf>,
+    /// With as many seeds as the papers took: hours
+    #[arg(long, requires = "results")]
+    paper_scale: bool,
     /// List the built-in scenarios
     #[arg(long, exclusive = true)]
     list: bool,
@@ -60,6 +68,10 @@ fn interrupted() -> bool {
 }
 
 pub(super) fn emulate(args: &Args) -> Outcome {
+    if let Some(directory) = &args.results {
+        watch_for_interrupts()?;
+        return results::write(directory, args.scenario.as_deref(), args.paper_scale);
+    }
     let Some(name) = &args.scenario else {
         return list();
     };
@@ -86,7 +98,7 @@ pub(super) fn emulate(args: &Args) -> Outcome {
     };
     let wanted = runs.len();
     let results = pool::run_all(&runs, layout)?;
-    show(args, &results, single, &scenario.paper)?;
+    show(args, &results, single, &scenario)?;
     if interrupted() {
         let whole = results.iter().filter(|run| !run.case.interrupted).count();
         return Err(anyhow!(
@@ -97,7 +109,7 @@ pub(super) fn emulate(args: &Args) -> Outcome {
     Ok(())
 }
 
-fn show(args: &Args, results: &[CaseResult], single: bool, paper: &[Reference]) -> Outcome {
+fn show(args: &Args, results: &[CaseResult], single: bool, scenario: &Scenario) -> Outcome {
     match results {
         [only] if single => {
             if args.json {
@@ -117,8 +129,11 @@ fn show(args: &Args, results: &[CaseResult], single: bool, paper: &[Reference]) 
             }
         }
     }
-    if !args.json && !paper.is_empty() {
-        print!("\n{}", table::paper(results, paper));
+    if !args.json && !scenario.paper.is_empty() {
+        print!("\n{}", table::paper(results, &scenario.paper));
+    }
+    if let (false, Some(note)) = (args.json, &scenario.note) {
+        println!("\n{}", note.trim());
     }
     if let (Some(directory), false) = (&args.out, args.json) {
         println!("in {}", directory.display());

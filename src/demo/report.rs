@@ -112,7 +112,7 @@ pub fn figure(runs: &[Measured]) -> Figure {
             .map(|(index, series)| Line {
                 label: Some(format!("file {index}")),
                 points: smooth(series).map(|(at, bps)| (at, bps * 1e-6)).collect(),
-                reference: false,
+                ..Line::default()
             })
             .collect();
         lines.push(Line {
@@ -122,6 +122,7 @@ pub fn figure(runs: &[Measured]) -> Figure {
                 (longest, rate / lines.len().max(1) as f64),
             ],
             reference: true,
+            ..Line::default()
         });
         panels.push(Panel {
             title: format!("{title}: throughput per file"),
@@ -129,8 +130,8 @@ pub fn figure(runs: &[Measured]) -> Figure {
             y_label: "Mbit/s".into(),
             x_max: Some(longest),
             y_max: Some(rate),
-            log_x: false,
             lines,
+            ..Panel::default()
         });
         panels.push(Panel {
             title: format!("{title}: queue at the bottleneck"),
@@ -138,12 +139,11 @@ pub fn figure(runs: &[Measured]) -> Figure {
             y_label: "ms".into(),
             x_max: Some(longest),
             y_max: Some(queue_max * 1.05),
-            log_x: false,
             lines: vec![Line {
-                label: None,
                 points: run.queue_ms.clone(),
-                reference: false,
+                ..Line::default()
             }],
+            ..Panel::default()
         });
     }
     Figure {

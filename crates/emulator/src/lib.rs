@@ -28,6 +28,7 @@ pub mod outputs;
 pub mod plot;
 pub mod result;
 pub mod scenario;
+pub mod series;
 pub mod sweep;
 
 pub use engine::RunError;

@@ -41,6 +41,8 @@ pub struct Panel {
     pub y_max: Option<f64>,
     /// Logarithmic horizontal axis.
     pub log_x: bool,
+    /// Names for x = 0, 1, … in place of numbers.
+    pub categories: Vec<String>,
     /// The lines.
     pub lines: Vec<Line>,
 }
@@ -52,8 +54,12 @@ pub struct Line {
     pub label: Option<String>,
     /// Its points, ordered by x.
     pub points: Vec<(f64, f64)>,
-    /// Drawn dashed and grey: a bound or a reference.
+    /// Drawn dashed and grey, not in the legend: a bound or a reference.
     pub reference: bool,
+    /// Drawn dashed in the colour of this line of the panel: what was expected of it.
+    pub expected_of: Option<usize>,
+    /// Its points are marked.
+    pub marked: bool,
 }
 
 const PANEL: (u32, u32) = (560, 300);
@@ -101,7 +107,12 @@ impl Figure {
         let text = |error: DrawingAreaErrorKind<B::ErrorType>| error.to_string();
         area.fill(&WHITE).map_err(text)?;
         let (head, body) = area.split_vertically(HEAD);
-        head.titled(&self.title, ("sans-serif", 22)).map_err(text)?;
+        let width = f64::from(head.dim_in_pixel().0);
+        // As large as fits; a letter is about 0.6 of its height wide.
+        let letters = self.title.chars().count().max(1) as f64;
+        let size = (width / letters / 0.6).min(22.0);
+        head.titled(&self.title, ("sans-serif", size))
+            .map_err(text)?;
         let columns = self.columns.max(1);
         let rows = self.panels.len().div_ceil(columns).max(1);
         for (cell, panel) in body.split_evenly((rows, columns)).iter().zip(&self.panels) {
@@ -127,14 +138,24 @@ impl Panel {
             .unwrap_or_else(|| 1.05 * most(&mut points().map(|p| p.1)));
         // An axis needs an extent, also of a run in which nothing happened.
         let (x_max, y_max) = (positive(x_max), positive(y_max));
-        let mut builder = ChartBuilder::on(area);
+        let legend = self.legend(area.dim_in_pixel().0);
+        let rows = legend.iter().map(|entry| entry.row + 1).max().unwrap_or(0);
+        let area = area.titled(&self.title, ("sans-serif", 16))?;
+        let (top, area) = area.split_vertically(rows * LEGEND_ROW);
+        for entry in &legend {
+            entry.draw(&top)?;
+        }
+        let mut builder = ChartBuilder::on(&area);
         builder
             .margin(8)
             .margin_right(16)
-            .caption(&self.title, ("sans-serif", 16))
             .x_label_area_size(36)
             .y_label_area_size(60);
-        if self.log_x && least_x > 0.0 && least_x < x_max {
+        if !self.categories.is_empty() {
+            let last = self.categories.len() as f64 - 0.5;
+            let mut chart = builder.build_cartesian_2d(-0.5..last, 0.0..y_max)?;
+            self.draw_on(&mut chart)
+        } else if self.log_x && least_x > 0.0 && least_x < x_max {
             let mut chart = builder.build_cartesian_2d((least_x..x_max).log_scale(), 0.0..y_max)?;
             self.draw_on(&mut chart)
         } else {
@@ -152,44 +173,120 @@ impl Panel {
         X: plotters::coord::ranged1d::Ranged<ValueType = f64>
             + plotters::coord::ranged1d::ValueFormatter<f64>,
     {
-        chart
-            .configure_mesh()
-            .x_desc(&self.x_label)
+        let name = |x: &f64| {
+            if self.categories.is_empty() {
+                short(*x)
+            } else {
+                self.category(*x)
+            }
+        };
+        let mut mesh = chart.configure_mesh();
+        mesh.x_desc(&self.x_label)
             .y_desc(&self.y_label)
             .label_style(("sans-serif", 12))
             .axis_desc_style(("sans-serif", 13))
             .light_line_style(TRANSPARENT)
             .bold_line_style(BLACK.mix(0.12))
-            .draw()?;
+            .x_label_formatter(&name)
+            .y_label_formatter(&|y| short(*y));
+        if !self.categories.is_empty() {
+            mesh.x_labels(2 * self.categories.len() + 1)
+                .disable_x_mesh();
+        }
+        mesh.draw()?;
         let mut colours = COLOURS.iter().cycle();
-        let mut labelled = false;
+        let mut used = Vec::new();
         for line in &self.lines {
             let points = line.points.iter().copied();
-            if line.reference {
-                let style = BLACK.mix(0.5).stroke_width(1);
-                chart.draw_series(DashedLineSeries::new(points, 4, 4, style))?;
+            let as_line = line.expected_of.and_then(|index| used.get(index)).copied();
+            if line.reference || line.expected_of.is_some() {
+                let style = as_line.unwrap_or(BLACK).mix(0.6).stroke_width(1);
+                chart.draw_series(DashedLineSeries::new(points, 5, 4, style))?;
                 continue;
             }
             let colour = colours.next().copied().unwrap_or(BLACK);
-            let drawn = chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
-            if let Some(label) = &line.label {
-                labelled = true;
-                drawn.label(label).legend(move |(x, y)| {
-                    PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2))
-                });
-            }
-        }
-        if labelled {
-            chart
-                .configure_series_labels()
-                .position(SeriesLabelPosition::UpperRight)
-                .background_style(WHITE.mix(0.8))
-                .border_style(BLACK.mix(0.3))
-                .label_font(("sans-serif", 12))
-                .draw()?;
+            used.push(colour);
+            let dots = if line.marked { 3 } else { 0 };
+            let series = LineSeries::new(points, colour.stroke_width(2)).point_size(dots);
+            chart.draw_series(series)?;
         }
         Ok(())
     }
+
+    /// Where each labelled line stands in the rows above the chart.
+    fn legend(&self, width: u32) -> Vec<Entry<'_>> {
+        let drawn = self
+            .lines
+            .iter()
+            .filter(|l| !l.reference && l.expected_of.is_none());
+        let mut entries = Vec::new();
+        let (mut x, mut row) = (LEGEND_LEFT, 0);
+        for (line, colour) in drawn.zip(COLOURS.iter().cycle()) {
+            let Some(label) = &line.label else {
+                continue;
+            };
+            let letters = u32::try_from(label.chars().count()).unwrap_or(u32::MAX);
+            let wide = letters.saturating_mul(LEGEND_LETTER).saturating_add(36);
+            if x > LEGEND_LEFT && x.saturating_add(wide) > width {
+                (x, row) = (LEGEND_LEFT, row + 1);
+            }
+            entries.push(Entry {
+                label,
+                colour: *colour,
+                x,
+                row,
+            });
+            x = x.saturating_add(wide);
+        }
+        entries
+    }
+}
+
+/// Height of a row of the legend, where rows begin, and how wide a letter is taken to be, in pixels.
+const LEGEND_ROW: u32 = 17;
+const LEGEND_LEFT: u32 = 60;
+const LEGEND_LETTER: u32 = 7;
+
+/// A line's name in the legend.
+struct Entry<'a> {
+    label: &'a str,
+    colour: RGBColor,
+    x: u32,
+    row: u32,
+}
+
+impl Entry<'_> {
+    fn draw<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        let at = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+        let (x, y) = (at(self.x), at(self.row * LEGEND_ROW));
+        let stroke = [(x, y + 9), (x + 18, y + 9)];
+        area.draw(&PathElement::new(stroke, self.colour.stroke_width(2)))?;
+        area.draw(&Text::new(self.label, (x + 23, y + 2), ("sans-serif", 12)))
+    }
+}
+
+impl Panel {
+    /// The name that stands at `x`, if one does.
+    fn category(&self, x: f64) -> String {
+        let named = self.categories.iter().enumerate();
+        let found = named
+            .map(|(index, name)| (index as f64, name))
+            .find(|(index, _)| (index - x).abs() < 1e-6);
+        found.map_or_else(String::new, |(_, name)| name.clone())
+    }
+}
+
+/// A number as short as it can be told: `0.25`, `300`, `1e-5`, `1e9`.
+fn short(value: f64) -> String {
+    let size = value.abs();
+    if size > 0.0 && !(1e-3..1e5).contains(&size) {
+        return format!("{value:.1e}").replace(".0e", "e");
+    }
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn positive(value: f64) -> f64 {
@@ -237,12 +334,13 @@ mod tests {
                 Line {
                     label: Some("one".into()),
                     points: wave(0.0),
-                    reference: false,
+                    ..Line::default()
                 },
                 Line {
                     label: None,
                     points: vec![(0.0, 1.5), (10.0, 1.5)],
                     reference: true,
+                    ..Line::default()
                 },
             ],
             ..Panel::default()
@@ -269,6 +367,12 @@ mod tests {
         assert!(png.starts_with(b"\x89PNG"));
         // A 1120 x 648 picture with curves and text does not compress to next to nothing.
         assert!(png.len() > 10_000, "{} bytes", png.len());
+    }
+
+    #[test]
+    fn ticks_are_short() {
+        let shown = [0.0, 0.25, 300.0, 9.999_999_999e-6, 1e9, 25_000.0, -2.0].map(short);
+        assert_eq!(shown, ["0", "0.25", "300", "1e-5", "1e9", "25000", "-2"]);
     }
 
     #[test]

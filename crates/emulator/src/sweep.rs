@@ -31,6 +31,48 @@ pub struct Sweep {
     pub values: Vec<String>,
 }
 
+/// The values that a key takes one after the other, or sets of changes under names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// The key, or what the sets have in common.
+    pub key: String,
+    /// At least one.
+    pub points: Vec<Point>,
+}
+
+/// One value of an [`Axis`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// What it is called: the value itself, where a key takes values.
+    pub name: String,
+    /// What it changes.
+    pub set: Vec<Change>,
+}
+
+impl Point {
+    /// `key` takes `value`.
+    #[must_use]
+    pub fn value(key: &str, value: &str) -> Self {
+        Self {
+            name: value.to_owned(),
+            set: vec![Change {
+                key: key.to_owned(),
+                value: value.to_owned(),
+            }],
+        }
+    }
+}
+
+impl From<&Sweep> for Axis {
+    fn from(sweep: &Sweep) -> Self {
+        let points = sweep.values.iter().map(|v| Point::value(&sweep.key, v));
+        Self {
+            key: sweep.key.clone(),
+            points: points.collect(),
+        }
+    }
+}
+
 /// `I/N`: of a list of runs, those whose number leaves I when divided by N; I counts from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
@@ -149,7 +191,7 @@ pub struct Case {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
     /// What the sweeps set, key by key.
-    pub set: BTreeMap<String, String>,
+    pub set: Settings,
     /// It was ended before its time; the result holds what was measured until then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
@@ -195,12 +237,12 @@ pub fn cases(
             .chain(sweeps.iter().map(|s| &s.key));
         keys.any(|other| other == key)
     };
-    let own = base.sweeps.iter().filter(|sweep| !given(&sweep.key));
-    let lists: Vec<&Sweep> = own.chain(sweeps).collect();
+    let own = base.sweeps.iter().filter(|axis| !given(&axis.key)).cloned();
+    let lists: Vec<Axis> = own.chain(sweeps.iter().map(Axis::from)).collect();
     let count = lists
         .iter()
         .try_fold(base.variants.len().max(1), |product, list| {
-            product.checked_mul(list.values.len())
+            product.checked_mul(list.points.len())
         })
         .filter(|count| *count <= MOST_CASES)
         .ok_or(CasesError::TooMany)?;
@@ -233,20 +275,23 @@ fn variants(base: &Scenario) -> impl Iterator<Item = Option<&Variant>> {
     base.variants.iter().map(Some).chain(plain)
 }
 
-type Settings = BTreeMap<String, String>;
+/// Values by key.
+pub type Settings = BTreeMap<String, String>;
 
 fn combinations(
     scenario: Scenario,
-    lists: &[&Sweep],
+    lists: &[Axis],
 ) -> Result<Vec<(Settings, Scenario)>, ScenarioError> {
     let mut made = vec![(Settings::new(), scenario)];
     for list in lists {
-        let mut next = Vec::with_capacity(made.len() * list.values.len());
+        let mut next = Vec::with_capacity(made.len() * list.points.len());
         for (set, scenario) in &made {
-            for value in &list.values {
+            for point in &list.points {
                 let (mut set, mut scenario) = (set.clone(), scenario.clone());
-                scenario.set(&list.key, value)?;
-                set.insert(list.key.clone(), value.clone());
+                for change in &point.set {
+                    scenario.set(&change.key, &change.value)?;
+                }
+                set.insert(list.key.clone(), point.name.clone());
                 next.push((set, scenario));
             }
         }

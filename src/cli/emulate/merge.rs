@@ -11,7 +11,8 @@ use pathmark_emulator::sweep::{Case, CaseResult};
 use serde::de::DeserializeOwned;
 
 use super::super::{Failure, Outcome, output};
-use super::table::{self, Summary};
+use super::metric::Summary;
+use super::table;
 use super::{Runs, label};
 
 /// Which run a directory holds. Written last, so a directory without it holds a run that did not end.

@@ -42,16 +42,29 @@ pub(super) fn run_all(
     runs: &[(Case, Scenario)],
     layout: Layout<'_>,
 ) -> anyhow::Result<Vec<CaseResult>> {
+    each(runs, |case, scenario, watch| {
+        run(case, scenario, layout, watch)
+    })
+}
+
+/// Does `work` for every run, on all cores, and returns what comes of it in the order of the list; runs that an
+/// interrupt kept from starting are left out.
+pub(super) fn each<T: Send>(
+    runs: &[(Case, Scenario)],
+    work: impl Fn(&Case, &Scenario, &mut Watch<'_>) -> anyhow::Result<T> + Sync,
+) -> anyhow::Result<Vec<T>> {
     let bar = bar(runs.len() as u64);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(runs.len()));
-    let work = || {
+    let turn = || {
         while let Some((case, scenario)) = runs.get(next.fetch_add(1, Ordering::Relaxed))
             && !super::interrupted()
         {
-            let outcome = run(case, scenario, layout, &bar)
+            let mut watch = Watch::new(&bar);
+            let outcome = work(case, scenario, &mut watch)
                 .with_context(|| format!("{} {}", case.scenario, super::label(case)));
+            watch.end();
             let failed = outcome.is_err();
             if let Ok(mut done) = done.lock() {
                 done.push((case.index, outcome));
@@ -64,9 +77,9 @@ pub(super) fn run_all(
     };
     std::thread::scope(|scope| {
         for _ in 1..cores.min(runs.len()) {
-            scope.spawn(work);
+            scope.spawn(turn);
         }
-        work();
+        turn();
     });
     bar.finish_and_clear();
     let mut done = done
@@ -76,43 +89,71 @@ pub(super) fn run_all(
     done.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-fn run(
-    case: &Case,
-    scenario: &Scenario,
-    layout: Layout<'_>,
-    bar: &ProgressBar,
-) -> anyhow::Result<CaseResult> {
-    let begun = session::now();
-    let mut shown = 0;
-    let mut broken = false;
-    let progress = |progress: &Progress| {
+/// Moves the bar while a run goes on, ends it when the user wants that, and takes the time.
+pub(super) struct Watch<'a> {
+    bar: &'a ProgressBar,
+    begun: std::time::Instant,
+    shown: u64,
+    /// The run was ended before its time.
+    pub(super) broken: bool,
+}
+
+impl<'a> Watch<'a> {
+    fn new(bar: &'a ProgressBar) -> Self {
+        Self {
+            bar,
+            begun: session::now(),
+            shown: 0,
+            broken: false,
+        }
+    }
+
+    /// For [`Scenario::run`].
+    pub(super) fn progress(&mut self, progress: &Progress) -> ControlFlow<()> {
         let part = share(progress);
-        bar.inc(part.saturating_sub(shown));
-        shown = shown.max(part);
+        self.bar.inc(part.saturating_sub(self.shown));
+        self.shown = self.shown.max(part);
         if super::interrupted() {
-            broken = true;
+            self.broken = true;
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
         }
-    };
-    let timed = |mut result: RunResult| {
-        result.wall_s = begun.elapsed().as_secs_f64();
-        result
-    };
+    }
+
+    fn end(&self) {
+        self.bar.inc(STEPS.saturating_sub(self.shown));
+    }
+}
+
+/// The result with the time that it took.
+fn timed(begun: std::time::Instant, mut result: RunResult) -> RunResult {
+    result.wall_s = begun.elapsed().as_secs_f64();
+    result
+}
+
+fn run(
+    case: &Case,
+    scenario: &Scenario,
+    layout: Layout<'_>,
+    watch: &mut Watch<'_>,
+) -> anyhow::Result<CaseResult> {
     let directory = layout.directory(case);
     let result = match &directory {
-        None => timed(scenario.run(progress)?),
+        None => {
+            let result = scenario.run(|progress| watch.progress(progress))?;
+            timed(watch.begun, result)
+        }
         Some(directory) => {
-            let mut outputs = Outputs::create(directory, progress)?;
-            let result = timed(scenario.run_with(&mut outputs)?);
+            let begun = watch.begun;
+            let mut outputs = Outputs::create(directory, |now: &Progress| watch.progress(now))?;
+            let result = timed(begun, scenario.run_with(&mut outputs)?);
             outputs.finish(&result)?;
             result
         }
     };
-    bar.inc(STEPS.saturating_sub(shown));
     let case = Case {
-        interrupted: broken,
+        interrupted: watch.broken,
         ..case.clone()
     };
     if let (Some(directory), true) = (&directory, layout.per_run) {

@@ -8,46 +8,10 @@ use pathmark_emulator::scenario::{Metric, Reference};
 use pathmark_emulator::sweep::CaseResult;
 
 use super::super::output;
+use super::metric::{Summary, here};
 
 /// Flows, and links, that are shown one by one.
 const MOST_ROWS: usize = 24;
-
-/// What a run comes down to in one row.
-#[derive(Clone, Debug)]
-pub(super) struct Summary {
-    pub(super) flows: usize,
-    pub(super) completed: usize,
-    /// Mean over the flows that completed, seconds.
-    pub(super) completion_s: Option<f64>,
-    pub(super) goodput_bps: f64,
-    pub(super) jain: f64,
-    pub(super) packets_lost: u64,
-    /// The link used best.
-    pub(super) link: Option<LinkResult>,
-}
-
-impl Summary {
-    pub(super) fn new(result: &RunResult) -> Self {
-        let times: Vec<f64> = result.flows.iter().filter_map(|f| f.completion_s).collect();
-        let busiest = result
-            .links
-            .iter()
-            .filter(|link| link.utilization.is_some())
-            .max_by(|a, b| {
-                f64::total_cmp(&a.utilization.unwrap_or(0.0), &b.utilization.unwrap_or(0.0))
-            });
-        Self {
-            flows: result.flows.len(),
-            completed: times.len(),
-            completion_s: (!times.is_empty())
-                .then(|| times.iter().sum::<f64>() / times.len() as f64),
-            goodput_bps: result.flows.iter().map(|flow| flow.goodput_bps).sum(),
-            jain: result.jain,
-            packets_lost: result.flows.iter().filter_map(|f| f.packets_lost).sum(),
-            link: busiest.cloned(),
-        }
-    }
-}
 
 /// A run.
 pub(super) fn one(result: &RunResult) -> String {
@@ -232,7 +196,7 @@ pub(super) fn paper(runs: &[CaseResult], references: &[Reference]) -> String {
             rows.push(vec![
                 reference.says.clone(),
                 value.to_owned(),
-                here(&run.result, metric, reference.flow.as_deref()),
+                here(&[&run.result], metric, reference.flow.as_deref()),
                 super::label(&run.case),
             ]);
         }
@@ -242,37 +206,10 @@ pub(super) fn paper(runs: &[CaseResult], references: &[Reference]) -> String {
 
 /// True if the table of runs shows it already.
 fn has_column(metric: Metric) -> bool {
-    metric != Metric::QueueNonempty
+    !matches!(metric, Metric::QueueNonempty | Metric::LateUtilization)
 }
 
-fn here(result: &RunResult, metric: Metric, flow: Option<&str>) -> String {
-    let mut result = result.clone();
-    if let Some(name) = flow {
-        let numbered = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
-        result
-            .flows
-            .retain(|flow| flow.name.strip_prefix(name).is_some_and(numbered));
-    }
-    let summary = Summary::new(&result);
-    let link = summary.link.as_ref();
-    let number = |value: Option<f64>, unit: &str| {
-        value.map_or_else(dash, |value| format!("{value:.2}{unit}"))
-    };
-    match metric {
-        Metric::Completion if summary.completed < summary.flows => {
-            format!("{} of {} ended", summary.completed, summary.flows)
-        }
-        Metric::Completion => number(summary.completion_s, " s"),
-        Metric::Goodput => output::rate(summary.goodput_bps),
-        Metric::Lost => summary.packets_lost.to_string(),
-        Metric::Utilization => number(link.and_then(|l| l.utilization), ""),
-        Metric::TimeTo80 => number(link.and_then(|l| l.time_to_80_s), " s"),
-        Metric::QueueNonempty => number(link.map(|l| l.queue_packets.mean_nonempty), ""),
-        _ => dash(),
-    }
-}
-
-fn dash() -> String {
+pub(super) fn dash() -> String {
     "-".to_owned()
 }
 

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 
 use pathmark_cc::Duration;
 
-use chart::Chart;
 use csv::Csv;
 use pcapng::Capture;
 
@@ -20,6 +19,7 @@ use crate::observe::{Observer, Progress, Sample};
 use crate::plot::PlotError;
 use crate::result::RunResult;
 use crate::scenario::Scenario;
+use crate::series::Series;
 
 /// Something that cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +46,7 @@ pub struct Outputs<P> {
     directory: PathBuf,
     flows: Csv,
     links: Csv,
-    chart: Chart,
+    series: Series,
     /// By link.
     captures: BTreeMap<usize, Capture>,
     progress: P,
@@ -68,7 +68,7 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> Outputs<P> {
             directory: directory.to_owned(),
             flows: Csv::create(&directory.join("flows.csv"), csv::FLOWS)?,
             links: Csv::create(&directory.join("links.csv"), csv::LINKS)?,
-            chart: Chart::default(),
+            series: Series::default(),
             captures: BTreeMap::new(),
             progress,
             error: None,
@@ -98,7 +98,7 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> Outputs<P> {
             path: path.clone(),
             source,
         })?;
-        let figure = self.chart.into_figure(result);
+        let figure = chart::figure(&self.series, result);
         figure.write_svg(&self.directory.join("plot.svg"))?;
         Ok(())
     }
@@ -148,7 +148,7 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> Observer for Outputs<P> {
     }
 
     fn sample(&mut self, scenario: &Scenario, sample: &Sample<'_>) {
-        self.chart.add(scenario, sample);
+        self.series.add(scenario, sample);
         if self.error.is_none() {
             self.error = self.write(scenario, sample).err();
         }

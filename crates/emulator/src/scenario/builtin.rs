@@ -20,6 +20,10 @@ pub const BUILT_IN: &[BuiltIn] = &[
         text: include_str!("../../scenarios/parking-lot.toml"),
     },
     BuiltIn {
+        name: "vcp-ext-fig2",
+        text: include_str!("../../scenarios/vcp-ext-fig2.toml"),
+    },
+    BuiltIn {
         name: "vcp-ext-fig4",
         text: include_str!("../../scenarios/vcp-ext-fig4.toml"),
     },

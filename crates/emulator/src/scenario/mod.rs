@@ -7,6 +7,8 @@ mod builtin;
 mod check;
 mod document;
 mod error;
+mod paper;
+mod plot;
 mod route;
 mod schema;
 #[cfg(test)]
@@ -18,12 +20,14 @@ use std::path::Path;
 use pathmark_cc::{Algorithm, Duration};
 use pathmark_router::config::LinkSpec;
 
-use crate::sweep::Sweep;
+use crate::sweep::Axis;
 use document::Document;
 
 pub use builtin::{BUILT_IN, BuiltIn};
 pub use error::ScenarioError;
-pub use variant::{Metric, Reference, Variant};
+pub use paper::{Metric, Reference};
+pub use plot::{Plot, Quantity, Shown};
+pub use variant::{Repeat, Variant};
 
 /// A checked scenario, ready to run.
 #[derive(Clone, Debug)]
@@ -51,9 +55,15 @@ pub struct Scenario {
     /// Sets of changes that it is run with, one after the other; empty: it is run as it is.
     pub variants: Vec<Variant>,
     /// Values that it is run with, in all combinations.
-    pub sweeps: Vec<Sweep>,
+    pub sweeps: Vec<Axis>,
+    /// Over how many seeds its figures are means.
+    pub repeat: Repeat,
     /// What a paper says of it.
     pub paper: Vec<Reference>,
+    /// Pictures of its runs; empty: whatever fits.
+    pub plots: Vec<Plot>,
+    /// What its results tell, and why they differ from a paper's where they do.
+    pub note: Option<String>,
     document: Document,
 }
 

@@ -10,7 +10,9 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, de};
 use toml::{Spanned, Table};
 
-use super::variant::Reference;
+use super::paper::Reference;
+use super::plot::Plot;
+use super::variant::Repeat;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,8 +32,12 @@ pub(super) struct File {
     pub(super) variant: Vec<FileVariant>,
     #[serde(default)]
     pub(super) sweep: Table,
+    pub(super) note: Option<String>,
+    pub(super) repeat: Option<Spanned<Repeat>>,
     #[serde(default)]
     pub(super) paper: Vec<Spanned<Reference>>,
+    #[serde(default)]
+    pub(super) plot: Vec<Plot>,
 }
 
 /// `[[variant]]`: keys that are changed together, under a name.
@@ -92,6 +98,7 @@ pub(super) struct FileFlow {
     pub(super) count: Option<Spanned<u32>>,
     pub(super) bytes: Option<Spanned<ByteCount>>,
     pub(super) start: Option<Spanned<Starts>>,
+    pub(super) start_spread: Option<Spanned<Span>>,
     pub(super) stop: Option<Spanned<Span>>,
     pub(super) receive_window: Option<Spanned<ByteCount>>,
     pub(super) rate: Option<Spanned<RateValue>>,

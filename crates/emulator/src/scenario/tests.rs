@@ -417,3 +417,58 @@ fn built_in_scenarios_are_right_and_unknown_names_are_told() {
     let error = Scenario::load("/").unwrap_err().to_string();
     assert!(error.contains("cannot read /"), "{error}");
 }
+
+#[test]
+fn a_sweep_may_run_over_named_sets_of_keys() {
+    let several = r#"
+[sweep]
+antennas = [
+  { name = "2x2", set = { "link.bottleneck.delay" = "1ms", "link.access.delay" = "2ms" } },
+  { name = "1x1", set = { "link.bottleneck.delay" = "3ms", "link.access.delay" = "4ms" } },
+]
+[[plot]]
+show = "completion"
+where = { antennas = "2x2" }
+[[plot]]
+show = "windows"
+"#;
+    let top = "repeat = { seeds = 3, paper = 100 }";
+    let scenario = parse(&format!("{top}\n{GOOD}{several}")).unwrap();
+    assert_eq!((scenario.repeat.seeds, scenario.repeat.paper), (3, 100));
+    assert_eq!(scenario.plots[0].show, Shown::Metric(Metric::Completion));
+    assert_eq!(scenario.plots[1].show, Shown::Quantity(Quantity::Windows));
+    let runs = crate::sweep::cases(&scenario, &[], &[]).unwrap();
+    let of = |index: usize| {
+        let (case, scenario): &(crate::sweep::Case, Scenario) = &runs[index];
+        let delay = |link: &str| {
+            let found = scenario.links.iter().find(|l| l.name == link).unwrap();
+            found.spec.delay.0.as_millis()
+        };
+        (
+            case.set["antennas"].as_str(),
+            delay("bottleneck"),
+            delay("access"),
+        )
+    };
+    assert_eq!((of(0), of(1)), (("2x2", 1, 2), ("1x1", 3, 4)));
+}
+
+#[test]
+fn starts_are_spread_by_the_seed() {
+    let text = GOOD.replace("start = ", "start_spread = \"1s\"\nstart = ");
+    assert_ne!(text, GOOD);
+    let starts = |seed: &str| {
+        let mut scenario = parse(&text).unwrap();
+        scenario.set("seed", seed).unwrap();
+        let plain = parse(GOOD).unwrap();
+        let pairs = scenario.flows.iter().zip(&plain.flows);
+        pairs.map(|(a, b)| a.start - b.start).collect::<Vec<_>>()
+    };
+    assert_eq!(starts("5"), starts("5"));
+    assert_ne!(starts("5"), starts("6"));
+    assert!(
+        starts("5")
+            .iter()
+            .all(|late| *late < Duration::from_secs(1))
+    );
+}

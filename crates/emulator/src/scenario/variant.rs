@@ -1,13 +1,18 @@
-//! Scenarios of several runs: variants, sweeps of their own, and what a paper says of them.
+//! Scenarios of several runs: variants, sweeps of their own, repetitions.
 
 use std::collections::HashSet;
 
 use pathmark_router::config::{Fault, Source};
 use serde::Deserialize;
-use toml::{Spanned, Value};
+use toml::{Spanned, Table, Value};
 
+use super::paper::Reference;
+use super::plot::Plot;
 use super::schema::File;
-use crate::sweep::{Change, Sweep};
+use crate::sweep::{Axis, Change, Point};
+
+/// Most seeds that a scenario may be repeated with.
+const MOST_SEEDS: u32 = 10_000;
 
 /// Keys that are changed together, under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,48 +23,37 @@ pub struct Variant {
     pub set: Vec<Change>,
 }
 
-/// `[[paper]]`: what a paper says about this scenario.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+/// Over how many seeds figures are means, where one run would say little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Reference {
-    /// Of what.
-    pub says: String,
-    /// The same here. Absent: a claim that no single number stands for.
-    pub metric: Option<Metric>,
-    /// The paper's number as it stands in its text. Absent: it is in a plot only.
-    pub value: Option<String>,
-    /// The variant that it is about; absent: all.
-    pub variant: Option<String>,
-    /// The flows that it is about: this one, or those numbered under this name; absent: all.
-    pub flow: Option<String>,
+pub struct Repeat {
+    /// In a few minutes.
+    #[serde(default = "once")]
+    pub seeds: u32,
+    /// As many as the paper took.
+    #[serde(default = "once")]
+    pub paper: u32,
 }
 
-/// What is compared with a paper. Links: the one used most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Metric {
-    /// Mean completion of the flows, seconds.
-    Completion,
-    /// Goodput of the flows together.
-    Goodput,
-    /// Packets that the flows lost.
-    Lost,
-    /// Utilization of the link.
-    Utilization,
-    /// When the link was first used to 80 %, seconds.
-    #[serde(rename = "time-to-80")]
-    TimeTo80,
-    /// Mean queue while it is not empty, packets.
-    QueueNonempty,
+const fn once() -> u32 {
+    1
+}
+
+impl Default for Repeat {
+    fn default() -> Self {
+        Self { seeds: 1, paper: 1 }
+    }
 }
 
 /// What a file says of several runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Several {
     pub(super) variants: Vec<Variant>,
-    pub(super) sweeps: Vec<Sweep>,
+    pub(super) sweeps: Vec<Axis>,
+    pub(super) repeat: Repeat,
     pub(super) paper: Vec<Reference>,
+    pub(super) plots: Vec<Plot>,
+    pub(super) note: Option<String>,
 }
 
 impl Several {
@@ -72,27 +66,35 @@ impl Several {
             if name.is_empty() || !names.insert(name.clone()) {
                 return fail(given.name.span(), "variants need names of their own");
             }
-            let set = given.set.iter().map(|(key, value)| Change {
-                key: key.clone(),
-                value: text(value),
-            });
             variants.push(Variant {
                 name,
-                set: set.collect(),
+                set: changes(&given.set).collect(),
             });
         }
         let mut sweeps = Vec::new();
         for (key, list) in &file.sweep {
-            let values: Vec<String> = list.as_array().into_iter().flatten().map(text).collect();
-            if values.is_empty() {
-                let message =
-                    format!("sweep: `{key}` needs a list of values, as in [\"10Mbit\", \"1Gbit\"]");
+            let points = list.as_array().into_iter().flatten().map(|v| point(key, v));
+            let Some(points) = points.collect::<Option<Vec<_>>>().filter(|p| !p.is_empty()) else {
+                let message = format!(
+                    "sweep: `{key}` needs a list of values, as in [\"10Mbit\", \"1Gbit\"], or of sets of keys, as in [{{ name = \"low\", set = {{ KEY = VALUE }} }}]"
+                );
                 return Err(source.locate(None, message));
-            }
-            sweeps.push(Sweep {
+            };
+            sweeps.push(Axis {
                 key: key.clone(),
-                values,
+                points,
             });
+        }
+        let repeat = file
+            .repeat
+            .as_ref()
+            .map_or_else(Repeat::default, |r| *r.get_ref());
+        if let Some(given) = &file.repeat
+            && [repeat.seeds, repeat.paper]
+                .iter()
+                .any(|n| !(1..=MOST_SEEDS).contains(n))
+        {
+            return fail(given.span(), "repeat with 1 to 10000 seeds");
         }
         for given in &file.paper {
             if let Some(variant) = &given.get_ref().variant
@@ -104,8 +106,35 @@ impl Several {
         Ok(Self {
             variants,
             sweeps,
+            repeat,
             paper: file.paper.iter().map(Spanned::get_ref).cloned().collect(),
+            plots: file.plot.clone(),
+            note: file.note.clone(),
         })
+    }
+}
+
+fn changes(set: &Table) -> impl Iterator<Item = Change> {
+    set.iter().map(|(key, value)| Change {
+        key: key.clone(),
+        value: text(value),
+    })
+}
+
+/// A value of the key, or a named set of keys: `{ name = "low", set = { KEY = VALUE } }`.
+fn point(key: &str, value: &Value) -> Option<Point> {
+    let named = value.as_table().and_then(|table| {
+        let name = table.get("name")?.as_str()?;
+        let set = table.get("set")?.as_table()?;
+        (table.len() == 2).then_some((name, set))
+    });
+    match named {
+        Some((name, set)) => Some(Point {
+            name: name.to_owned(),
+            set: changes(set).collect(),
+        }),
+        None if value.as_table().is_some_and(|t| t.contains_key("set")) => None,
+        None => Some(Point::value(key, &text(value))),
     }
 }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use pathmark_cc::{Algorithm, Duration};
 use pathmark_router::config::{Fault, nearest};
+use pathmark_router::core::impair::Random;
 use toml::Spanned;
 
 use super::super::route::route;
@@ -226,12 +227,10 @@ impl Check<'_> {
             return Err(self.fault(given.span(), message));
         }
         let copies = count.unwrap_or(1) as usize;
-        let Some(given) = &file.start else {
-            return Ok(vec![Duration::ZERO; copies]);
-        };
-        let starts = match given.get_ref() {
-            Starts::All(start) => vec![start.0; copies],
-            Starts::Each(list) => {
+        let mut starts = match file.start.as_ref().map(|start| (start, start.get_ref())) {
+            None => vec![Duration::ZERO; copies],
+            Some((_, Starts::All(start))) => vec![start.0; copies],
+            Some((given, Starts::Each(list))) => {
                 let wanted = count.map_or(list.len(), |count| count as usize);
                 if list.is_empty() || list.len() != wanted || list.len() > MAX_FLOWS as usize {
                     let message = format!(
@@ -243,11 +242,24 @@ impl Check<'_> {
                 list.iter().map(|start| start.0).collect()
             }
         };
-        if starts.iter().any(|start| *start >= self.duration) {
-            return Err(self.fault(
-                given.span(),
-                "the flow starts after the run: raise `duration`",
-            ));
+        let spread = file.start_spread.as_ref().map(|spread| spread.get_ref().0);
+        let latest = starts.iter().max().copied().unwrap_or_default() + spread.unwrap_or_default();
+        let given = [
+            file.start.as_ref().map(Spanned::span),
+            file.start_spread.as_ref().map(Spanned::span),
+        ];
+        if let (true, Some(span)) = (
+            latest >= self.duration,
+            given.into_iter().flatten().next_back(),
+        ) {
+            return Err(self.fault(span, "the flow starts after the run: raise `duration`"));
+        }
+        if let Some(spread) = spread {
+            let mut random = Random::new(self.seed, &format!("{} start", file.name.get_ref()));
+            let nanos = u64::try_from(spread.as_nanos()).unwrap_or(u64::MAX);
+            for start in &mut starts {
+                *start += Duration::from_nanos(random.below(nanos));
+            }
         }
         Ok(starts)
     }

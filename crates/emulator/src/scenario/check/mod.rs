@@ -14,6 +14,7 @@ use super::schema::File;
 use super::variant::Several;
 use super::{FlowSetup, LinkSetup, Scenario};
 
+const DEFAULT_SEED: u64 = 1;
 const DEFAULT_PACKET: u32 = 1500;
 /// Smallest packet that a handshake fits, and the largest common one.
 const PACKET: std::ops::RangeInclusive<u32> = 512..=9216;
@@ -50,7 +51,10 @@ impl Parts {
             flows: self.flows,
             variants: self.several.variants,
             sweeps: self.several.sweeps,
+            repeat: self.several.repeat,
             paper: self.several.paper,
+            plots: self.several.plots,
+            note: self.several.note,
             document,
         }
     }
@@ -60,6 +64,7 @@ impl Parts {
 struct Check<'a> {
     source: &'a Source<'a>,
     duration: Duration,
+    seed: u64,
     packet: u16,
     nodes: Vec<String>,
     media: Vec<String>,
@@ -89,6 +94,7 @@ pub(super) fn scenario(source: &Source<'_>, file: File, id: &str) -> Result<Part
     let mut check = Check {
         source,
         duration,
+        seed: file.seed.unwrap_or(DEFAULT_SEED),
         packet: u16::try_from(packet).unwrap_or(u16::MAX),
         nodes: Vec::new(),
         media: Vec::new(),
@@ -103,7 +109,7 @@ pub(super) fn scenario(source: &Source<'_>, file: File, id: &str) -> Result<Part
     Ok(Parts {
         name: file.name.unwrap_or_else(|| id.to_owned()),
         duration,
-        seed: file.seed.unwrap_or(1),
+        seed: check.seed,
         packet: check.packet,
         measure,
         sample,

@@ -1,0 +1,53 @@
+//! `[[paper]]`: what a paper says about a scenario, to be laid beside what comes of it here.
+
+use serde::Deserialize;
+
+/// One thing that a paper says.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reference {
+    /// Of what.
+    pub says: String,
+    /// The same here. Absent: a claim that no single number stands for.
+    pub metric: Option<Metric>,
+    /// The paper's number as it stands in its text. Absent: it is in a plot only.
+    pub value: Option<String>,
+    /// The variant that it is about; absent: all.
+    pub variant: Option<String>,
+    /// The flows that it is about: this one, or those numbered under this name; absent: all.
+    pub flow: Option<String>,
+    /// Points (x, y) of a curve that follows from the paper's equations, drawn beside ours in the plots.
+    pub curve: Option<Vec<(f64, f64)>>,
+    /// The plot that the curve belongs in, by what it shows; absent: the first.
+    pub show: Option<super::Quantity>,
+}
+
+/// What is compared with a paper. Links: the one used most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Metric {
+    /// Mean completion of the flows, seconds.
+    Completion,
+    /// Goodput of the flows together.
+    Goodput,
+    /// Jain's index over the flows' goodputs.
+    Jain,
+    /// Packets that the flows lost.
+    Lost,
+    /// Packets that the link's queue dropped.
+    Drops,
+    /// Utilization of the link.
+    Utilization,
+    /// Utilization of the link in the last measuring window.
+    LateUtilization,
+    /// When the link was first used to 80 %, seconds after the first flow's start.
+    #[serde(rename = "time-to-80")]
+    TimeTo80,
+    /// Mean queue, packets.
+    Queue,
+    /// Mean queue while it is not empty, packets.
+    QueueNonempty,
+    /// Longest queue, packets.
+    QueueMax,
+}

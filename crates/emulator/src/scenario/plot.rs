@@ -1,0 +1,99 @@
+//! `[[plot]]`: pictures of several runs.
+
+use serde::Deserialize;
+
+use super::Metric;
+use crate::sweep::Settings;
+
+/// One picture.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plot {
+    /// Headline; absent: what it shows.
+    pub title: Option<String>,
+    /// What it shows: a quantity over time, or a metric over the values of a sweep.
+    pub show: Shown,
+    /// The sweep on the horizontal axis; absent: the scenario's first. Of no use over time.
+    pub over: Option<String>,
+    /// Only runs with these values.
+    #[serde(default, rename = "where")]
+    pub only: Settings,
+    /// Only these variants, in this order; absent: all.
+    pub variants: Option<Vec<String>>,
+    /// End of the horizontal axis; absent: the last point.
+    pub x_max: Option<f64>,
+    /// End of the vertical axis; absent: the highest point.
+    pub y_max: Option<f64>,
+}
+
+/// What a plot shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Shown {
+    /// Over time.
+    Quantity(Quantity),
+    /// Over a sweep.
+    Metric(Metric),
+}
+
+/// What is seen over time. Of a link: the one used most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Quantity {
+    /// Congestion windows in packets.
+    Windows,
+    /// Goodput of each flow, Mbit/s, means over a round trip.
+    Goodputs,
+    /// Smoothed round trips, milliseconds.
+    RoundTrips,
+    /// The link's utilization, means over a round trip.
+    Use,
+    /// The link's queue, packets.
+    Queues,
+    /// The load that the link's law measured.
+    Load,
+}
+
+impl Quantity {
+    /// Headline of a picture.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Windows => "Congestion windows",
+            Self::Goodputs => "Goodput of flows",
+            Self::RoundTrips => "Round trips",
+            Self::Use => "Utilization of links",
+            Self::Queues => "Queues",
+            Self::Load => "Load",
+        }
+    }
+
+    /// What its axis says.
+    #[must_use]
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Windows => "window [packets]",
+            Self::Goodputs => "goodput [Mbit/s]",
+            Self::RoundTrips => "smoothed RTT [ms]",
+            Self::Use => "share of the rate",
+            Self::Queues => "queue [packets]",
+            Self::Load => "load",
+        }
+    }
+
+    /// Its end, where there is one.
+    #[must_use]
+    pub const fn most(self) -> Option<f64> {
+        match self {
+            Self::Use => Some(1.05),
+            _ => None,
+        }
+    }
+
+    /// True if links have it, not flows.
+    #[must_use]
+    pub const fn is_of_links(self) -> bool {
+        matches!(self, Self::Use | Self::Queues | Self::Load)
+    }
+}

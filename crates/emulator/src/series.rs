@@ -1,0 +1,169 @@
+//! Time series of a run in bounded memory, for pictures.
+
+use std::ops::ControlFlow;
+
+use crate::observe::{Observer, Progress, Sample};
+use crate::scenario::{Quantity, Scenario};
+
+/// Most points of a curve; beyond, neighbours are joined.
+const MOST_POINTS: usize = 1024;
+/// Most curves of a quantity: more cannot be told apart.
+const MOST_CURVES: usize = 7;
+
+/// A curve of bounded length: means over ever longer spans.
+#[derive(Clone, Debug)]
+struct Curve {
+    points: Vec<(f64, f64)>,
+    /// Values that make a point.
+    span: u32,
+    /// Values since the last point, and their sum.
+    pending: (u32, f64),
+}
+
+impl Curve {
+    /// A curve of means over `span` values each, to begin with.
+    fn new(span: u32) -> Self {
+        Self {
+            points: Vec::new(),
+            span: span.max(1),
+            pending: (0, 0.0),
+        }
+    }
+
+    fn add(&mut self, x: f64, y: f64) {
+        self.pending.0 += 1;
+        self.pending.1 += y;
+        if self.pending.0 < self.span {
+            return;
+        }
+        let mean = self.pending.1 / f64::from(self.pending.0);
+        self.points.push((x, mean));
+        self.pending = (0, 0.0);
+        if self.points.len() >= MOST_POINTS {
+            let pairs = self.points.chunks(2).filter_map(|pair| match pair {
+                [(_, a), (x, b)] => Some((*x, f64::midpoint(*a, *b))),
+                _ => None,
+            });
+            self.points = pairs.collect();
+            self.span *= 2;
+        }
+    }
+}
+
+/// Curves of every [`Quantity`], one per flow or link.
+#[derive(Clone, Debug, Default)]
+pub struct Series(Vec<(Quantity, String, Curve)>);
+
+impl Series {
+    /// Takes a point of everything.
+    pub fn add(&mut self, scenario: &Scenario, sample: &Sample<'_>) {
+        let x = sample.at.as_secs_f64();
+        // What is sent comes in bursts, a round trip apart: rates are means over one.
+        let round = round(scenario);
+        let packet = f64::from(scenario.packet);
+        for (setup, point) in scenario.flows.iter().zip(sample.flows) {
+            if !point.active {
+                continue;
+            }
+            let mut add = |what, span, y| self.point(what, &setup.name, span, (x, y));
+            add(Quantity::Goodputs, round, point.goodput_bps / 1e6);
+            add(Quantity::Windows, 1, point.cwnd as f64 / packet);
+            if let Some(srtt) = point.srtt {
+                add(Quantity::RoundTrips, 1, srtt.as_secs_f64() * 1e3);
+            }
+        }
+        for (setup, point) in scenario.links.iter().zip(sample.links) {
+            // Links that nothing waits at or is measured of, and ways back, say nothing.
+            if setup.spec.rate.is_none() || setup.name.ends_with(".reverse") {
+                continue;
+            }
+            let mut add = |what, span, y| self.point(what, &setup.name, span, (x, y));
+            if let Some(utilization) = point.utilization {
+                add(Quantity::Use, round, utilization);
+            }
+            add(Quantity::Queues, 1, point.queue_packets as f64);
+            if let Some(law) = point.law {
+                add(Quantity::Load, 1, law.load);
+            }
+        }
+    }
+
+    fn point(&mut self, what: Quantity, name: &str, span: u32, (x, y): (f64, f64)) {
+        let known = |(quantity, known, _): &&mut (Quantity, String, Curve)| {
+            *quantity == what && known == name
+        };
+        if let Some((_, _, curve)) = self.0.iter_mut().find(known) {
+            curve.add(x, y);
+        } else if self.curves(what).count() < MOST_CURVES {
+            let mut curve = Curve::new(span);
+            curve.add(x, y);
+            self.0.push((what, name.to_owned(), curve));
+        }
+    }
+
+    /// The curves of a quantity: names of flows or links, with points (seconds, value).
+    pub fn curves(&self, what: Quantity) -> impl Iterator<Item = (&str, &[(f64, f64)])> {
+        let wanted = self
+            .0
+            .iter()
+            .filter(move |(quantity, ..)| *quantity == what);
+        wanted.map(|(_, name, curve)| (name.as_str(), curve.points.as_slice()))
+    }
+}
+
+/// Points in the longest round trip.
+fn round(scenario: &Scenario) -> u32 {
+    let longest = scenario.links.iter().filter_map(|link| link.rtt).max();
+    let points = longest.map_or(1, |rtt| {
+        rtt.as_nanos().div_ceil(scenario.sample.as_nanos().max(1))
+    });
+    u32::try_from(points).unwrap_or(u32::MAX)
+}
+
+/// Observes a run and keeps its [`Series`].
+#[derive(Debug)]
+pub struct Recorder<P> {
+    /// What was seen so far.
+    pub series: Series,
+    progress: P,
+}
+
+impl<P: FnMut(&Progress) -> ControlFlow<()>> Recorder<P> {
+    /// `progress` as for [`Observer::progress`].
+    pub fn new(progress: P) -> Self {
+        Self {
+            series: Series::default(),
+            progress,
+        }
+    }
+}
+
+impl<P: FnMut(&Progress) -> ControlFlow<()>> Observer for Recorder<P> {
+    fn progress(&mut self, progress: &Progress) -> ControlFlow<()> {
+        (self.progress)(progress)
+    }
+
+    fn wants_samples(&self) -> bool {
+        true
+    }
+
+    fn sample(&mut self, scenario: &Scenario, sample: &Sample<'_>) {
+        self.series.add(scenario, sample);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_curves_stay_short_and_keep_their_mean() {
+        let mut curve = Curve::new(1);
+        for i in 0..100_000u32 {
+            curve.add(f64::from(i), f64::from(i % 2));
+        }
+        assert!(curve.points.len() < MOST_POINTS && curve.points.len() > MOST_POINTS / 3);
+        assert!(curve.points.iter().all(|(_, y)| (y - 0.5).abs() < 1e-9));
+        assert!(curve.points.is_sorted_by(|a, b| a.0 < b.0));
+    }
+}

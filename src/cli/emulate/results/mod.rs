@@ -1,0 +1,153 @@
+//! `pathmark emulate --results DIR`: every built-in scenario run, and a page with tables and pictures made of it.
+
+mod figure;
+mod page;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use pathmark_emulator::result::RunResult;
+use pathmark_emulator::scenario::{BUILT_IN, Shown};
+use pathmark_emulator::series::{Recorder, Series};
+use pathmark_emulator::sweep::{Case, Sweep, cases};
+use pathmark_emulator::{Progress, Scenario};
+
+use super::super::{Failure, Outcome};
+use super::pool::{self, Watch};
+
+/// Runs that differ in their seeds only.
+#[derive(Debug)]
+struct Group {
+    variant: Option<String>,
+    /// What the sweeps set, seeds apart.
+    set: BTreeMap<String, String>,
+    results: Vec<RunResult>,
+    /// Of the first seed.
+    series: Series,
+}
+
+impl Group {
+    fn results(&self) -> Vec<&RunResult> {
+        self.results.iter().collect()
+    }
+}
+
+/// A scenario and what came of it.
+#[derive(Debug)]
+struct Chapter {
+    scenario: Scenario,
+    seeds: u32,
+    groups: Vec<Group>,
+    picture: bool,
+}
+
+/// Runs all built-in scenarios, or this one, and writes `results.md` and pictures under `results/`.
+pub(super) fn write(directory: &Path, only: Option<&str>, paper_scale: bool) -> Outcome {
+    let pictures = directory.join("results");
+    fs::create_dir_all(&pictures)
+        .with_context(|| format!("cannot make {}", pictures.display()))
+        .map_err(Failure::usage)?;
+    let mut chapters = Vec::new();
+    for known in BUILT_IN {
+        if only.is_some_and(|name| name != known.name) {
+            continue;
+        }
+        let mut chapter = run(&Scenario::load(known.name)?, paper_scale)?;
+        if super::interrupted() {
+            return Err(anyhow!("interrupted: nothing was written").into());
+        }
+        let figure = figure::figure(&chapter);
+        chapter.picture = !figure.panels.is_empty();
+        if chapter.picture {
+            figure.write_svg(&pictures.join(format!("{}.svg", known.name)))?;
+        }
+        eprintln!(
+            "{}: {} runs",
+            known.name,
+            chapter
+                .groups
+                .iter()
+                .map(|g| g.results.len())
+                .sum::<usize>()
+        );
+        chapters.push(chapter);
+    }
+    let text = page::page(&chapters, paper_scale);
+    match only {
+        // A page with one chapter would take the place of the whole.
+        Some(_) => print!("{text}"),
+        None => {
+            let path = directory.join("results.md");
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            println!("{}", path.display());
+        }
+    }
+    Ok(())
+}
+
+fn run(scenario: &Scenario, paper_scale: bool) -> Result<Chapter, Failure> {
+    let repeat = scenario.repeat;
+    let seeds = if paper_scale {
+        repeat.paper
+    } else {
+        repeat.seeds
+    };
+    let sweeps: Vec<Sweep> = (seeds > 1)
+        .then(|| format!("seed=1..{seeds}").parse())
+        .transpose()?
+        .into_iter()
+        .collect();
+    let runs = cases(scenario, &[], &sweeps)?;
+    let over_time = scenario.sweeps.is_empty() && scenario.plots.is_empty()
+        || scenario
+            .plots
+            .iter()
+            .any(|plot| matches!(plot.show, Shown::Quantity(_)));
+    let done = pool::each(&runs, |case, scenario, watch| {
+        let first = case.set.get("seed").is_none_or(|seed| seed == "1");
+        one(scenario, over_time && first, watch)
+            .map(|(result, series)| (case.clone(), result, series))
+    })?;
+    Ok(Chapter {
+        scenario: scenario.clone(),
+        seeds,
+        groups: grouped(done),
+        picture: false,
+    })
+}
+
+fn one(
+    scenario: &Scenario,
+    over_time: bool,
+    watch: &mut Watch<'_>,
+) -> anyhow::Result<(RunResult, Series)> {
+    let progress = |now: &Progress| watch.progress(now);
+    if over_time {
+        let mut recorder = Recorder::new(progress);
+        let result = scenario.run_with(&mut recorder)?;
+        Ok((result, recorder.series))
+    } else {
+        Ok((scenario.run(progress)?, Series::default()))
+    }
+}
+
+fn grouped(done: Vec<(Case, RunResult, Series)>) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (case, result, series) in done {
+        let mut set = case.set;
+        set.remove("seed");
+        let known = |group: &&mut Group| group.variant == case.variant && group.set == set;
+        match groups.iter_mut().find(known) {
+            Some(group) => group.results.push(result),
+            None => groups.push(Group {
+                variant: case.variant,
+                set,
+                results: vec![result],
+                series,
+            }),
+        }
+    }
+    groups
+}
