@@ -18,6 +18,8 @@ pub(super) struct MeasuredLink {
     /// Packets that come out of it are shown to the observer.
     captured: bool,
     ramp: Ramp,
+    /// What was due by then is done.
+    reached: Instant,
     /// The queue in packets during each measuring window that is open, with the window's number.
     gauges: Vec<(usize, Gauge)>,
 }
@@ -38,6 +40,7 @@ impl MeasuredLink {
             medium,
             captured: false,
             ramp,
+            reached: Instant::ZERO,
             gauges: Vec::new(),
         }
     }
@@ -45,23 +48,39 @@ impl MeasuredLink {
     /// A packet that is to travel this link.
     #[inline]
     pub(super) fn arrive(&mut self, now: Instant, id: PacketId, pool: &mut Pool) {
+        self.catch_up(now, pool);
         let arrival = pool.arrival(id);
         let router = &self.router;
         self.link
             .arrive(now, arrival, id, &mut Marking { pool, router });
         self.measure(now);
+        self.catch_up(now, pool);
     }
 
-    /// The next packet that has reached the far end by `now`.
+    /// Does what was due by `now`, each thing at its own time. Nobody else sees any of it before a packet comes out, so
+    /// it need not be done before the next packet comes in, or out, or somebody looks.
     #[inline]
-    pub(super) fn poll(&mut self, now: Instant, pool: &mut Pool) -> Option<PacketId> {
-        let port = self.link.port();
-        self.ramp
-            .observe(now, port.stats().sent_bytes(), port.rate());
-        let router = &self.router;
-        let packet = self.link.poll(now, &mut Marking { pool, router });
-        self.measure(now);
-        packet
+    pub(super) fn catch_up(&mut self, now: Instant, pool: &mut Pool) {
+        loop {
+            // A packet that finds the transmitter ready leaves now, not when that became ready.
+            let at = self.link.next_step().max(self.reached);
+            if at > now {
+                break;
+            }
+            let port = self.link.port();
+            self.ramp
+                .observe(at, port.stats().sent_bytes(), port.rate());
+            let router = &self.router;
+            self.link.step(at, &mut Marking { pool, router });
+            self.measure(at);
+        }
+        self.reached = now;
+    }
+
+    /// The next packet that has come out by `now`, which everything was done up to.
+    #[inline]
+    pub(super) fn collect(&mut self, now: Instant) -> Option<PacketId> {
+        self.link.collect(now)
     }
 
     #[inline]
@@ -74,10 +93,11 @@ impl MeasuredLink {
         }
     }
 
-    /// When [`poll`](Self::poll) has something to do next.
+    /// No packet comes out before this.
     #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.link.deadline()
+        let at = self.link.next_arrival();
+        (at < Instant::FAR_FUTURE).then_some(at)
     }
 
     /// The medium that it shares.

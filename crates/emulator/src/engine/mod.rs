@@ -100,6 +100,7 @@ impl Scenario {
     pub fn run_with(&self, observer: &mut dyn Observer) -> Result<RunResult, RunError> {
         let mut engine = Engine::new(self, observer)?;
         engine.run(observer)?;
+        engine.catch_up(engine.now);
         engine.take_sample(engine.now, true, observer);
         Ok(engine.collect())
     }
@@ -175,6 +176,7 @@ impl Engine {
             self.events += u64::from(component != CLOCK);
             match component {
                 CLOCK => {
+                    self.catch_up(self.now);
                     self.turn_windows(self.now, false);
                     self.take_sample(self.now, false, observer);
                     self.note_clock();
@@ -202,6 +204,13 @@ impl Engine {
             packets: self.pool.entered(),
             events: self.events,
             unfinished: self.unfinished,
+        }
+    }
+
+    /// Lets links do what was due, before somebody looks at them.
+    fn catch_up(&mut self, now: Instant) {
+        for link in &mut self.links {
+            link.catch_up(now, &mut self.pool);
         }
     }
 
@@ -253,21 +262,19 @@ impl Engine {
     }
 
     fn run_link(&mut self, index: u32, observer: &mut dyn Observer) -> Result<(), RunError> {
-        while let Some(link) = self.links.get_mut(index as usize) {
-            let packet = link.poll(self.now, &mut self.pool);
-            let deadline = link.deadline();
-            let captured = link.is_captured();
-            if let Some(packet) = packet {
-                if captured {
-                    self.capture(index, packet, observer);
-                }
-                self.forward(packet)?;
-                if deadline.is_some_and(|at| at <= self.now) {
-                    continue;
-                }
+        if let Some(link) = self.links.get_mut(index as usize) {
+            link.catch_up(self.now, &mut self.pool);
+        }
+        while let Some(link) = self.links.get_mut(index as usize)
+            && let Some(packet) = link.collect(self.now)
+        {
+            if link.is_captured() {
+                self.capture(index, packet, observer);
             }
-            self.agenda.set(index + 1, deadline);
-            break;
+            self.forward(packet)?;
+        }
+        if let Some(link) = self.links.get(index as usize) {
+            self.agenda.set(index + 1, link.deadline());
         }
         let medium = self
             .links
@@ -361,7 +368,7 @@ impl Engine {
             return Ok(());
         };
         let handled = endpoint.handle_datagram(self.now, taken, datagram);
-        datagram.fill(0);
+        taken.wipe(datagram);
         handled.map_err(|source| self.connect_error(to, source))?;
         if !self.touched.contains(&to) {
             self.touched.push(to);

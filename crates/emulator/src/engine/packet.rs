@@ -122,8 +122,8 @@ impl Pool {
         }
     }
 
-    /// Takes a packet out and writes its datagram to the front of `buffer`, which must be zeros and should be zeroed
-    /// again afterwards. `None` if there is no such packet or no room for it.
+    /// Takes a packet out and writes its datagram to the front of `buffer`, which must be zeros and is to be wiped
+    /// afterwards. `None` if there is no such packet or no room for it.
     #[inline]
     pub(super) fn take(&mut self, id: PacketId, buffer: &mut [u8]) -> Option<Taken> {
         let packet = self.packets.get(id.0 as usize)?;
@@ -149,10 +149,26 @@ impl Pool {
 pub(super) struct Taken {
     /// Bytes of the datagram.
     pub(super) len: usize,
+    /// So many from its front are not known to be zeros.
+    head: usize,
     /// IP ECN field as it arrived.
     pub(super) ecn: Ecn,
     /// IP TTL as it arrived.
     pub(super) ttl: u8,
+}
+
+impl Taken {
+    /// Makes the datagram in `buffer` zeros again. Between head and tail nobody writes: there it is the application's data,
+    /// and opening a packet without a cipher leaves them as they are.
+    #[inline]
+    pub(super) fn wipe(&self, buffer: &mut [u8]) {
+        let tail = self.len.saturating_sub(TAIL);
+        for range in [0..self.head.min(self.len), tail..self.len] {
+            if let Some(part) = buffer.get_mut(range) {
+                part.fill(0);
+            }
+        }
+    }
 }
 
 impl Packet {
@@ -161,6 +177,11 @@ impl Packet {
         let forwarded = self.label.hop.saturating_sub(1);
         Taken {
             len: self.len as usize,
+            head: if self.whole.is_empty() {
+                usize::from(self.head_len)
+            } else {
+                self.len as usize
+            },
             ecn: self.label.ecn,
             // Hosts send; every node in between forwards.
             ttl: TTL.saturating_sub(u8::try_from(forwarded).unwrap_or(TTL)),
@@ -359,7 +380,8 @@ mod tests {
                 let id = pool.insert(label(1), &datagram);
                 let taken = pool.take(id, &mut buffer).unwrap();
                 prop_assert_eq!(&buffer[..taken.len], &datagram[..]);
-                buffer.fill(0);
+                taken.wipe(&mut buffer);
+                prop_assert!(buffer.iter().all(|byte| *byte == 0));
             }
             prop_assert_eq!(pool.packets.len(), 1);
         }

@@ -62,17 +62,56 @@ impl<P> Link<P> {
             if departure.finished <= now && self.wire.is_transparent() {
                 return Some(departure.packet);
             }
-            let Departure {
-                packet,
-                frame,
-                finished,
-                ..
-            } = departure;
-            if let Some(cause) = self.wire.send(finished, frame, packet, owner) {
-                self.port.count_drop(cause);
-            }
+            self.transmit(departure, owner);
         }
         self.wire.poll(now)
+    }
+
+    /// When [`step`](Self::step) has something to do next.
+    #[inline]
+    #[must_use]
+    pub fn next_step(&self) -> Instant {
+        let schedule = self.schedule.deadline().unwrap_or(Instant::FAR_FUTURE);
+        self.port.due().min(schedule)
+    }
+
+    /// Does what is due at `now`, but hands nothing over: packets wait at the far end for [`collect`](Self::collect).
+    ///
+    /// A driver whose clock waits for it need not come by whenever a packet leaves: it may step through all that was due,
+    /// each at its own [`next_step`](Self::next_step), before the next arrival or when
+    /// [`next_arrival`](Self::next_arrival) has come.
+    pub fn step(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
+        self.change(now);
+        while let Some(departure) = self.port.poll(now, owner) {
+            self.transmit(departure, owner);
+        }
+    }
+
+    /// The next packet that has reached the far end by `now`, after all steps up to then.
+    #[inline]
+    pub fn collect(&mut self, now: Instant) -> Option<P> {
+        self.wire.poll(now)
+    }
+
+    /// No packet reaches the far end before this.
+    #[inline]
+    #[must_use]
+    pub fn next_arrival(&self) -> Instant {
+        let schedule = self.schedule.deadline().unwrap_or(Instant::FAR_FUTURE);
+        let leaves = self.port.due() + self.wire.delay();
+        leaves.min(self.wire.due()).min(schedule)
+    }
+
+    fn transmit(&mut self, departure: Departure<P>, owner: &mut dyn Owner<P>) {
+        let Departure {
+            packet,
+            frame,
+            finished,
+            ..
+        } = departure;
+        if let Some(cause) = self.wire.send(finished, frame, packet, owner) {
+            self.port.count_drop(cause);
+        }
     }
 
     fn change(&mut self, now: Instant) {

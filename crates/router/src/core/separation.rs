@@ -209,12 +209,16 @@ impl Window {
         }
         let rate = u128::from(self.sent) * 1_000_000_000 / u128::from(elapsed);
         let rate = u64::try_from(rate).unwrap_or(u64::MAX);
-        // After a pause the past says nothing.
-        self.average = if elapsed > 8 * WINDOW_NANOS {
-            rate
+        // As many steps as windows have passed, so that it does not matter how often somebody came by; after a pause the
+        // past says nothing.
+        let windows = elapsed / WINDOW_NANOS;
+        if windows > 8 {
+            self.average = rate;
         } else {
-            self.average - self.average / 4 + rate / 4
-        };
+            for _ in 0..windows {
+                self.average = self.average - self.average / 4 + rate / 4;
+            }
+        }
         self.start = now;
         self.sent = 0;
         Some(self.average)

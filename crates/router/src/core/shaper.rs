@@ -104,15 +104,15 @@ impl Shaper {
     }
 
     /// A change of a trace's rate that is due by `now`: when, and to what.
+    #[inline]
     pub(super) fn turn(&mut self, now: Instant) -> Option<(Instant, u64)> {
         let trace = self.trace.as_mut()?;
         let at = trace.turns_at();
-        if at > now {
-            return None;
-        }
-        trace.turn();
-        self.rate = Some(trace.rate());
-        Some((at, trace.rate()))
+        (at <= now).then(|| {
+            let rate = trace.turn();
+            self.rate = Some(rate);
+            (at, rate)
+        })
     }
 
     /// Transmits a packet of `bytes` that has been waiting since `since`; returns when its last bit has left.

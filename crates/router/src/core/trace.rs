@@ -194,13 +194,15 @@ impl Cursor {
         Instant::from_nanos(self.window.end)
     }
 
-    /// Goes on to the next stretch and its rate.
-    pub(super) fn turn(&mut self) {
+    /// Goes on to the next stretch; returns its rate.
+    #[cold]
+    pub(super) fn turn(&mut self) -> u64 {
         let from = self.window.end;
         self.window.end = from.saturating_add(WINDOW);
         let offset = |at: u64| self.trace.before(at - self.start);
         let opportunities = offset(self.window.end) - offset(from);
         self.window.rate = per_second(opportunities, WINDOW);
+        self.window.rate
     }
 }
 

@@ -86,6 +86,7 @@ impl<P> Wire<P> {
 
     /// When a packet of `bytes` whose last bit leaves at `sent` arrives, or `None` if it is lost. For callers that keep
     /// packets under way themselves; [`send`](Self::send) does both.
+    #[inline]
     pub fn fate(&mut self, sent: Instant, bytes: u32) -> Option<Instant> {
         if self.config.loss.strikes(bytes) {
             return None;
@@ -172,6 +173,11 @@ impl<P> Wire<P> {
     /// Replaces the configuration; packets under way arrive as they would have.
     pub(crate) fn configure(&mut self, config: WireConfig) {
         self.config = config;
+    }
+
+    #[inline]
+    pub(crate) fn delay(&self) -> Duration {
+        self.config.delay
     }
 
     pub(crate) fn set_delay(&mut self, delay: Duration) {
