@@ -24,6 +24,7 @@ mod close;
 mod closing;
 mod control;
 mod crypto_stream;
+mod early;
 mod event;
 mod feedback;
 mod frames;
@@ -147,6 +148,8 @@ pub struct Connection {
     off_path: Option<OffPath>,
     /// The last datagram from an address that is on neither: who sent it, and its bytes.
     stray: Option<(SocketAddr, u64)>,
+    /// What overtook the end of the handshake.
+    early: early::Early,
     /// Our connection id that the peer's packets on the current path carry.
     local_id_in_use: ConnectionId,
     /// Ack-eliciting packets still to be sent as probes, whatever the window says.

@@ -27,6 +27,9 @@ impl Connection {
         if self.close.is_gone() || self.is_from_a_stranger(&received) {
             return;
         }
+        if !self.is_complete() && self.early.keep(&received, datagram) {
+            return;
+        }
         let bytes = datagram.len();
         // Opening a packet destroys it, and a stateless reset looks like one.
         let reset = ResetToken::at_end_of(datagram);
@@ -84,6 +87,11 @@ impl Connection {
             && self.control.remote_ids.is_reset(&token)
         {
             self.lose(now, ConnectionError::Reset);
+        }
+        if self.is_complete() {
+            while let Some((received, mut datagram)) = self.early.take() {
+                self.handle_datagram(now, received, &mut datagram);
+            }
         }
     }
 

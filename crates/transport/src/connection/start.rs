@@ -219,6 +219,7 @@ impl Connection {
             fallback: None,
             off_path: None,
             stray: None,
+            early: Default::default(),
             local_id_in_use: parts.local_id,
             probes: [0; 3],
             skip_number: random.below(100) + 1,

@@ -91,6 +91,8 @@ struct Pending {
 pub struct LossDetector<F> {
     sent: SentPackets<F>,
     largest_acked: Option<u64>,
+    /// The same of packets behind shims.
+    largest_shim: Option<u64>,
     pending: Holes<Pending>,
     losses: Losses,
     reordering: Reordering,
@@ -112,6 +114,7 @@ impl<F> LossDetector<F> {
         Self {
             sent: SentPackets::new(),
             largest_acked: None,
+            largest_shim: None,
             pending: Holes::new(),
             losses: Losses::new(),
             reordering: Reordering::new(),
@@ -178,14 +181,20 @@ impl<F> LossDetector<F> {
             for number in (first.max(fresh_from).max(self.sent.base())..=last).rev() {
                 if let Some(packet) = self.sent.remove(number) {
                     newly.count(number, &packet);
+                    if packet.shim {
+                        self.largest_shim = self.largest_shim.max(Some(number));
+                    }
                     sink(number, packet);
                 }
             }
             if first < fresh_from {
-                let sent = &mut self.sent;
+                let (sent, largest_shim) = (&mut self.sent, &mut self.largest_shim);
                 self.pending.take(&mut pending, first, last, |number, _| {
                     if let Some(packet) = sent.remove(number) {
                         newly.count(number, &packet);
+                        if packet.shim {
+                            *largest_shim = (*largest_shim).max(Some(number));
+                        }
                         sink(number, packet);
                     }
                 });
@@ -255,11 +264,20 @@ impl<F> LossDetector<F> {
         let mut event = false;
         while let Some((number, hole)) = self.pending.front() {
             let follows_ack = hole.follows_ack;
-            let Some(sent_at) = self.sent.get(number).map(|p| p.sent_at) else {
+            let Some((sent_at, shim)) = self.sent.get(number).map(|p| (p.sent_at, p.shim)) else {
                 self.pending.pop();
                 continue;
             };
-            let cause = if largest - number >= self.reordering.packets() {
+            // Ports that obey shims may keep what carries them in a queue of its own. A packet without one, such as a mere
+            // ACK, that has overtaken it there tells of no loss, unless that lasts.
+            let after = if shim {
+                self.largest_shim
+            } else {
+                Some(largest)
+            };
+            let after = after.and_then(|after| after.checked_sub(number));
+            let delay = if after.is_some() { delay } else { 2 * delay };
+            let cause = if after.is_some_and(|after| after >= self.reordering.packets()) {
                 Cause::Packets
             } else if sent_at + delay <= now {
                 Cause::Time

@@ -38,6 +38,20 @@ impl Sender {
         number
     }
 
+    /// A packet of data behind a shim, or an ACK without one.
+    fn send_shim(&mut self, now: u64, shim: bool) -> u64 {
+        let number = self.next[SpaceId::Data.index()];
+        self.next[SpaceId::Data.index()] += 1;
+        let sent = SentPacket {
+            shim,
+            ack_eliciting: shim,
+            in_flight: shim,
+            ..packet(at(now), 1200, ())
+        };
+        assert!(self.recovery.on_sent(SpaceId::Data, number, sent));
+        number
+    }
+
     fn ack(&mut self, now: u64, space: SpaceId, ranges: &[(u64, u64)]) -> AckOutcome {
         self.try_ack(now, space, ranges).unwrap()
     }
@@ -101,6 +115,35 @@ fn packet_threshold_of_three_and_time_threshold_of_nine_eighths() {
     assert!(matches!(s.fire(215), Timeout::Lost(l) if l.packets == 1));
     assert_eq!(s.out[2..], [(Fate::Lost, 2), (Fate::Lost, 3)]);
     assert_eq!(s.recovery.bytes_in_flight(), 1200);
+}
+
+#[test]
+fn what_has_no_shim_may_overtake_what_has_one() {
+    let mut s = Sender::settled();
+    let first = s.send_shim(200, true);
+    for _ in 0..9 {
+        s.send_shim(200, true);
+    }
+    let plain = s.send_shim(200, false);
+    // It waits in no queue of shims, which makes its round trip no shorter than theirs once was.
+    s.ack(300, SpaceId::Data, &[(plain, plain)]);
+    assert!(
+        s.out.iter().all(|(fate, _)| *fate == Fate::Acked),
+        "{:?}",
+        s.out
+    );
+    // Twice the patience: 2 · 9/8 · 100 ms after they were sent.
+    assert_eq!(s.recovery.deadline(), Some(at(425)));
+    // One with a shim condemns those before it as ever.
+    s.out.clear();
+    s.ack(310, SpaceId::Data, &[(first + 5, first + 5)]);
+    let lost: Vec<_> = s
+        .out
+        .iter()
+        .filter(|(fate, _)| *fate == Fate::Lost)
+        .map(|(_, n)| *n)
+        .collect();
+    assert_eq!(lost, [first, first + 1, first + 2]);
 }
 
 #[test]
