@@ -48,6 +48,14 @@ pub const BUILT_IN: &[BuiltIn] = &[
         text: include_str!("../../scenarios/vcp-linux-fig10.toml"),
     },
     BuiltIn {
+        name: "vcp-linux-bursts",
+        text: include_str!("../../scenarios/vcp-linux-bursts.toml"),
+    },
+    BuiltIn {
+        name: "vcp-linux-fig11",
+        text: include_str!("../../scenarios/vcp-linux-fig11.toml"),
+    },
+    BuiltIn {
         name: "vcp-beside-tcp",
         text: include_str!("../../scenarios/vcp-beside-tcp.toml"),
     },

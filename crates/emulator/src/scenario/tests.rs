@@ -172,6 +172,38 @@ fn codes_that_cannot_be() {
 }
 
 #[test]
+fn bursts_and_fading() {
+    let loss = "loss = { kind = \"bernoulli\", per = 1e-3 }";
+    let fading = |more: &str| {
+        format!(
+            "loss = {{ kind = \"fading\", snr = 35, fade = 10.5, p_good_bad = 1e-6, p_bad_good = 1e-4, {more} }}"
+        )
+    };
+    for right in [
+        "loss = { kind = \"bursts\", per = 0.03, burst = 16 }".to_owned(),
+        fading("antennas = \"2x1\""),
+        fading("antennas = \"1x8\", fec = { rate = 0.9 }"),
+    ] {
+        let found = parse(&GOOD.replacen(loss, &right, 1));
+        assert!(found.is_ok(), "{found:?}");
+    }
+    let short = "loss = { kind = \"bursts\", per = 0.03, burst = 0.5 }";
+    fails(loss, short, &[":22:", "1 to 1000000"]);
+    fails(
+        loss,
+        &fading("antennas = \"9x1\""),
+        &[":22:", "SENDxRECEIVE"],
+    );
+    fails(
+        loss,
+        &fading("antennas = \"two\""),
+        &[":22:", "SENDxRECEIVE"],
+    );
+    let loud = fading("antennas = \"1x1\"").replace("35", "350");
+    fails(loss, &loud, &[":22:", "350 dB"]);
+}
+
+#[test]
 fn keys_of_another_kind_of_queue_are_refused() {
     let queue = "kind = \"droptail\", limit = \"1bdp\"";
     let own = &[

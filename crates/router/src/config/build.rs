@@ -6,7 +6,9 @@ use pathmark_cc::{Duration, Instant};
 
 use super::link::{JitterSpec, LimitSpec, LinkSpec, QueueKind, QueueSpec};
 use super::loss::LossSpec;
-use crate::core::impair::{BitErrors, BitRates, GilbertElliott, Jitter, Loss, Random, WireConfig};
+use crate::core::impair::{
+    BitErrors, BitRates, GilbertElliott, Jitter, Loss, Random, WireConfig, bit_error_rate,
+};
 use crate::core::queue::{BadRed, CoDel, CoDelConfig, DropTail, Limit, Queue, Red, RedConfig};
 use crate::core::{Change, Link, LinkConfig, Port, Schedule, Separation, Shaper};
 
@@ -119,6 +121,19 @@ fn build_loss(spec: &LossSpec, context: &LinkContext<'_>) -> Loss {
             per_bad.probability(),
             context.random("loss"),
         )),
+        // Bad packets are lost: r = 1 / burst, p = PER · r / (1 − PER).
+        LossSpec::Bursts { per, burst } => {
+            let bad_good = 1.0 / burst.0;
+            let good_bad = (per.0 * bad_good / (1.0 - per.0)).min(1.0);
+            let chance = |p| super::Chance(p).probability();
+            Loss::GilbertElliott(GilbertElliott::new(
+                chance(good_bad),
+                chance(bad_good),
+                chance(0.0),
+                chance(1.0),
+                context.random("loss"),
+            ))
+        }
         LossSpec::BitErrors {
             ber_good,
             ber_bad,
@@ -131,6 +146,23 @@ fn build_loss(spec: &LossSpec, context: &LinkContext<'_>) -> Loss {
                 bad_to_good: p_bad_good.0,
                 error_good: ber_good.0,
                 error_bad: ber_bad.0,
+            };
+            let code = fec.map(|fec| fec.0);
+            Loss::Bits(BitErrors::new(rates, code, context.random("loss")))
+        }
+        LossSpec::Fading {
+            snr,
+            fade,
+            antennas,
+            p_good_bad,
+            p_bad_good,
+            fec,
+        } => {
+            let rates = BitRates {
+                good_to_bad: p_good_bad.0,
+                bad_to_good: p_bad_good.0,
+                error_good: bit_error_rate(snr.0, antennas.0),
+                error_bad: bit_error_rate(snr.0 - fade.0, antennas.0),
             };
             let code = fec.map(|fec| fec.0);
             Loss::Bits(BitErrors::new(rates, code, context.random("loss")))

@@ -5,9 +5,9 @@ use std::num::NonZeroU32;
 use serde::Deserialize;
 
 use super::Chance;
-use crate::core::impair::{Code, Redundancy, Short};
+use crate::core::impair::{Antennas, Code, Redundancy, Short};
 
-/// `loss = { kind = "bernoulli", per = 1e-3 }`, or `none`, `gilbert-elliott`, `bit-errors`.
+/// `loss = { kind = "bernoulli", per = 1e-3 }`, or `none`, `gilbert-elliott`, `bursts`, `bit-errors`, `fading`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LossSpec {
@@ -31,6 +31,13 @@ pub enum LossSpec {
         #[serde(default = "always")]
         per_bad: Chance,
     },
+    /// In bursts, by their mean length.
+    Bursts {
+        /// Share of packets that are lost, less than 1.
+        per: Chance,
+        /// Packets in a row that are lost, in the mean.
+        burst: MeanBurst,
+    },
     /// Packets with more wrong bits than a code puts right, bits going wrong in bursts.
     BitErrors {
         /// That a bit is wrong in the good state.
@@ -48,6 +55,86 @@ pub enum LossSpec {
         #[serde(default)]
         fec: Option<FecSpec>,
     },
+    /// The same, bits going wrong as antennas and the signal have it.
+    Fading {
+        /// Mean signal-to-noise ratio per bit in the good state, dB.
+        snr: Decibel,
+        /// By how much it is less in the bad state, dB.
+        fade: Decibel,
+        /// Antennas of the sender and of the receiver: "2x1".
+        antennas: AntennasText,
+        /// From the good to the bad state, per bit.
+        p_good_bad: Chance,
+        /// From the bad to the good state, per bit.
+        p_bad_good: Chance,
+        /// What protects packets.
+        #[serde(default)]
+        fec: Option<FecSpec>,
+    },
+}
+
+/// A mean length of at least one packet.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "f64")]
+pub struct MeanBurst(pub f64);
+
+impl TryFrom<f64> for MeanBurst {
+    type Error = String;
+
+    fn try_from(packets: f64) -> Result<Self, String> {
+        if (1.0..=1e6).contains(&packets) {
+            Ok(Self(packets))
+        } else {
+            Err(format!(
+                "bursts are 1 to 1000000 packets long in the mean, not {packets}"
+            ))
+        }
+    }
+}
+
+/// A ratio in dB between -100 and 100.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "f64")]
+pub struct Decibel(pub f64);
+
+impl TryFrom<f64> for Decibel {
+    type Error = String;
+
+    fn try_from(ratio: f64) -> Result<Self, String> {
+        if ratio.abs() <= 100.0 {
+            Ok(Self(ratio))
+        } else {
+            Err(format!("{ratio} dB is not between -100 and 100"))
+        }
+    }
+}
+
+/// Antennas as files write them: `"2x1"`, two that send and one that receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct AntennasText(pub Antennas);
+
+impl TryFrom<String> for AntennasText {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let count = |text: &str| {
+            text.parse()
+                .ok()
+                .filter(|n| (1..=Antennas::MOST).contains(n))
+        };
+        text.split_once('x')
+            .and_then(|(send, receive)| {
+                Some(Antennas {
+                    send: count(send)?,
+                    receive: count(receive)?,
+                })
+            })
+            .map(Self)
+            .ok_or_else(|| {
+                format!("`{text}` is not SENDxRECEIVE with 1 to 8 antennas each, as in \"2x1\"")
+            })
+    }
 }
 
 fn never() -> Chance {

@@ -19,7 +19,7 @@ mod units;
 pub use build::{LinkContext, build_link, build_schedule, build_wire};
 pub use error::{ConfigError, Fault, Source};
 pub use link::{Chance, ChangeSpec, JitterSpec, LimitSpec, LinkSpec, QueueKind, QueueSpec};
-pub use loss::{FecSpec, LossSpec};
+pub use loss::{AntennasText, Decibel, FecSpec, LossSpec, MeanBurst};
 pub use schema::{Config, EcnSpec, IcmpSpec, Interface, PortSpec, RouteSpec};
 pub use suggest::nearest;
 pub use units::{ByteCount, RateValue, Span, UnitError};

@@ -2,12 +2,14 @@
 
 mod bits;
 mod code;
+mod fading;
 mod loss;
 mod random;
 mod wire;
 
 pub use bits::{BitErrors, BitRates};
 pub use code::{Code, Redundancy, Short};
+pub use fading::{Antennas, bit_error_rate};
 pub use loss::{GilbertElliott, Loss, Probability};
 pub use random::Random;
 pub use wire::{Jitter, Wire, WireConfig};
