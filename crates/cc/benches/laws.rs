@@ -4,8 +4,8 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use pathmark_cc::{
-    Acked, Algorithm, Arrival, Carried, Duration, Feedback, Instant, Limit, LinkAlgorithm,
-    PacketState, Sent, VcpCarried, VcpCode, VcpFeedback,
+    Acked, Algorithm, Arrival, Carried, Duration, Explicit, Feedback, Instant, Limit,
+    LinkAlgorithm, PacketState, Sent, VcpCarried, VcpCode, VcpFeedback, XcpCarried, XcpFeedback,
 };
 
 const RTT: Duration = Duration::from_millis(100);
@@ -50,6 +50,40 @@ fn ports(c: &mut Criterion) {
     group.finish();
 }
 
+/// An XCP port at full load, 64 flows: one packet in and one out. What is measured is the pair.
+fn xcp_ports(c: &mut Criterion) {
+    let mut group = c.benchmark_group("port");
+    for name in ["xcp", "xcp[capacity=auto]", "xcp[police]"] {
+        let mut port = LinkAlgorithm::parse(name)
+            .expect("a known name")
+            .controller(Instant::ZERO, 12_500_000, 1);
+        port.on_buffer(1_250_000);
+        let mut now = Instant::ZERO;
+        let mut number = 0u32;
+        group.bench_function(format!("{name}: arrival and stamp"), |b| {
+            b.iter(|| {
+                now += GAP;
+                number += 1;
+                let packet = Arrival {
+                    bytes: 1500,
+                    flow_hash: (number & 63).wrapping_mul(0x9E37_79B1),
+                    carried: Carried::Xcp(XcpCarried {
+                        rtt_us: 100_000 + (number & 63),
+                        x: 8_444_249_301,
+                        delta: 1 << 50,
+                        covers: 1,
+                    }),
+                };
+                if port.admits(now, &packet) {
+                    port.on_arrival(now, &packet, 3000);
+                }
+                black_box(port.on_departure(now, &packet, 3000))
+            });
+        });
+    }
+    group.finish();
+}
+
 /// A sender in congestion avoidance, or under a mix of LOW and HIGH, two packets per acknowledgement.
 fn senders(c: &mut Criterion) {
     let mut group = c.benchmark_group("sender");
@@ -83,7 +117,17 @@ fn senders(c: &mut Criterion) {
         };
         // Out of slow start.
         sender.on_congestion_experienced(now, Instant::ZERO, 0);
-        let explicit = algorithm.carrier().is_some();
+        let granted = |delta: i64| {
+            Feedback::Xcp(XcpFeedback {
+                delta,
+                packets: 2,
+                stamped: 2,
+                bytes: 2944,
+                hops: 1,
+                ..XcpFeedback::default()
+            })
+        };
+        let explicit = algorithm.explicit();
         group.bench_function(format!("{name}: acknowledgement"), |b| {
             b.iter(|| {
                 now += GAP;
@@ -91,8 +135,15 @@ fn senders(c: &mut Criterion) {
                 // The smoothed RTT wanders a little, as it does.
                 let srtt = RTT + Duration::from_micros(number % 800);
                 let acked = acked(number, srtt);
-                if explicit {
-                    sender.on_feedback(now, &codes((number >> 1) & 1), &acked);
+                match explicit {
+                    Some(Explicit::Vcp(_)) => {
+                        sender.on_feedback(now, &codes((number >> 1) & 1), &acked);
+                    }
+                    Some(Explicit::Xcp(_)) => {
+                        let sign = if number & 2 == 0 { 1 } else { -1 };
+                        sender.on_feedback(now, &granted(sign << 30), &acked);
+                    }
+                    None => {}
                 }
                 sender.on_ack(now, &acked);
                 if sender.window() > 100_000_000 {
@@ -124,6 +175,6 @@ criterion_group! {
     config = Criterion::default()
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1));
-    targets = ports, senders
+    targets = ports, xcp_ports, senders
 }
 criterion_main!(laws);

@@ -129,6 +129,13 @@ pub struct LinkMetrics {
 /// Methods neither allocate nor block nor read a clock. State is bounded whatever arrives.
 /// `queue` is always the port's queue in bytes at that moment.
 pub trait LinkController: Send + fmt::Debug {
+    /// A packet is about to arrive: false if its flow is to be held back, and the port drops it without a further word to
+    /// the law.
+    fn admits(&mut self, now: Instant, arrival: &Arrival) -> bool {
+        let _ = (now, arrival);
+        true
+    }
+
     /// A packet arrived, before it is enqueued or dropped; `queue` excludes it.
     fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64);
 
@@ -151,8 +158,8 @@ pub trait LinkController: Send + fmt::Debug {
     fn on_capacity(&mut self, now: Instant, bytes_per_second: u64);
 
     /// The port's queue can hold `bytes`, all kinds of packets together. Unbounded until told.
-    fn on_buffer(&mut self, now: Instant, bytes: u64) {
-        let _ = (now, bytes);
+    fn on_buffer(&mut self, bytes: u64) {
+        let _ = bytes;
     }
 
     /// State for reports.

@@ -3,7 +3,7 @@
 mod sim;
 
 use pathmark_cc::Duration;
-use sim::{FlowConfig, HopConfig, Sim, jain};
+use sim::{FlowConfig, HopConfig, Lie, Sim, jain};
 
 fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
@@ -241,4 +241,28 @@ fn assert_follows(sim: &Sim, mbit: f64, from: f64, to: f64) {
     assert!(jain(&shares) >= 0.98, "{mbit}: {shares:?}");
     let queue = sim.hop(0).mean_queue_between(from, to) / bdp(mbit, 500) as f64;
     assert!(queue <= 0.25, "{mbit}: {queue}");
+}
+
+#[test]
+fn liars_cost_the_honest_little() {
+    let run = |lie, law| {
+        let hop = HopConfig::new(law, 10.0, 2 * bdp(10.0, 200));
+        let flows: Vec<_> = (0..10)
+            .map(|n| FlowConfig::new("xcp", 200).lie(if n == 0 { lie } else { Lie::No }))
+            .collect();
+        let mut sim = Sim::new(&[hop], &flows, 7);
+        sim.run(secs(60));
+        let honest = shares(&sim, 10, 10.0, 60.0).split_off(1);
+        let least = honest.iter().copied().fold(f64::MAX, f64::min);
+        (least, sim.hop(0).refused())
+    };
+    let (had, refused) = run(Lie::No, "xcp[police]");
+    assert!(refused <= 20, "{refused}");
+    for lie in [Lie::Deaf, Lie::Times(10)] {
+        let (unguarded, _) = run(lie, "xcp");
+        assert!(unguarded < 0.8 * had, "{lie:?}: {unguarded} of {had}");
+        let (kept, refused) = run(lie, "xcp[police]");
+        assert!(kept >= 0.9 * had, "{lie:?}: {kept} of {had}");
+        assert!(refused > 1000, "{lie:?}: {refused}");
+    }
 }

@@ -97,6 +97,7 @@ pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
         set: |params, text| {
             if switch(text)? {
                 params.guard = false;
+                params.police = false;
             }
             Some(())
         },
@@ -167,5 +168,14 @@ pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
             Some(())
         },
         show: |params| show_switch(params.guard),
+    },
+    Knob {
+        key: "police",
+        expects: "`yes` (drop what flows send beyond what they say or are told) or `no`",
+        set: |params, text| {
+            params.police = switch(text)?;
+            Some(())
+        },
+        show: |params| show_switch(params.police),
     },
 ];

@@ -5,6 +5,7 @@ use super::efficiency::{absorbed_q16, aggregate, rate_q16, to_q16};
 use super::fairness::{Pools, shuffle};
 use super::guests::Guests;
 use super::params::{Capacity, IDLE_INTERVALS, MAX_INTERVAL, MIN_INTERVAL, XcpLinkParams};
+use super::policer::Policer;
 use super::standing::StandingQueue;
 use super::sums::{Sums, x_of};
 use super::{XcpAnswer, XcpCarried, XcpLinkMetrics};
@@ -33,6 +34,7 @@ struct Totals {
     given: u128,
     taken: u128,
     stamped: u64,
+    intervals: u64,
 }
 
 /// An XCP port.
@@ -52,6 +54,8 @@ pub struct XcpLink {
     /// When the running interval is over.
     due: Instant,
     last_arrival: Instant,
+    /// A longer pause means that the port was idle.
+    idle_ns: u64,
     /// Nothing is known of the traffic: it begins, or begins again.
     waking: bool,
     mean_rtt_us: u64,
@@ -59,6 +63,7 @@ pub struct XcpLink {
     queue: StandingQueue,
     pools: Pools,
     guests: Guests,
+    policer: Option<Policer>,
     seen: Seen,
     totals: Totals,
 }
@@ -76,12 +81,14 @@ impl XcpLink {
             interval,
             due: now,
             last_arrival: now,
+            idle_ns: 0,
             waking: true,
             mean_rtt_us: INITIAL_RTT_US,
             sums: Sums::new(interval, INITIAL_RTT_US),
             queue: StandingQueue::new(now),
             pools: Pools::default(),
             guests: Guests::new(),
+            policer: params.police.then(Policer::new),
             seen: Seen::default(),
             totals: Totals::default(),
             params,
@@ -139,7 +146,11 @@ impl XcpLink {
         let mean = Duration::from_micros(self.mean_rtt_us);
         self.interval = mean.clamp(MIN_INTERVAL, MAX_INTERVAL);
         self.due = now + self.interval;
+        self.idle_ns = nanos(self.interval).saturating_mul(u64::from(IDLE_INTERVALS));
         self.sums = Sums::new(self.interval, self.mean_rtt_us);
+        if let Some(policer) = &mut self.policer {
+            policer.begin(self.interval);
+        }
     }
 
     /// The interval is over.
@@ -184,6 +195,7 @@ impl XcpLink {
             load_128: u8::try_from(mul_div(input, 128, capacity)).unwrap_or(u8::MAX),
         };
         self.waking = false;
+        self.totals.intervals += 1;
         self.begin(now);
     }
 
@@ -243,13 +255,27 @@ impl XcpLink {
 
 impl LinkController for XcpLink {
     #[inline]
+    fn admits(&mut self, now: Instant, arrival: &Arrival) -> bool {
+        let size = self.size(arrival);
+        let Some(policer) = &mut self.policer else {
+            return true;
+        };
+        let header = match &arrival.carried {
+            Carried::Xcp(header) => Some(header),
+            Carried::Foreign => None,
+            // Its own law's business.
+            Carried::Vcp(_) => return true,
+        };
+        policer.admits(now, arrival.flow_hash, header, size)
+    }
+
+    #[inline]
     fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64) {
         let header = match &arrival.carried {
             Carried::Xcp(header) => Some(header),
             _ => None,
         };
-        let idle = nanos(self.interval).saturating_mul(u64::from(IDLE_INTERVALS));
-        let silent = ns_since(now, self.last_arrival) > idle && queue == 0;
+        let silent = ns_since(now, self.last_arrival) > self.idle_ns && queue == 0;
         if silent || (self.waking && self.sums.bytes() == 0) {
             self.wake(now, header);
         } else if now >= self.due {
@@ -289,7 +315,13 @@ impl LinkController for XcpLink {
             }
         }
         match &packet.carried {
-            Carried::Xcp(header) => Answer::Xcp(self.answer(header, size)),
+            Carried::Xcp(header) => {
+                let answer = self.answer(header, size);
+                if let Some(policer) = &mut self.policer {
+                    policer.on_answer(packet.flow_hash, &answer);
+                }
+                Answer::Xcp(answer)
+            }
             Carried::Vcp(carried) if carried.code != VcpCode::None => {
                 Answer::Vcp(self.answer_guest(packet.flow_hash, carried))
             }
@@ -308,7 +340,7 @@ impl LinkController for XcpLink {
         self.set_capacity(bytes_per_second);
     }
 
-    fn on_buffer(&mut self, _now: Instant, bytes: u64) {
+    fn on_buffer(&mut self, bytes: u64) {
         self.buffer = bytes;
     }
 
@@ -320,6 +352,7 @@ impl LinkController for XcpLink {
             load_ppb: saturate(load_ppb),
             persistent_queue: self.queue.bytes(),
             xcp: Some(XcpLinkMetrics {
+                intervals: self.totals.intervals,
                 interval: self.interval,
                 mean_rtt: Duration::from_micros(self.mean_rtt_us),
                 capacity: self.capacity,
@@ -332,7 +365,7 @@ impl LinkController for XcpLink {
                 given: saturate(self.totals.given >> 16),
                 taken: saturate(self.totals.taken >> 16),
                 stamped: self.totals.stamped,
-                policed: 0,
+                policed: self.policer.as_ref().map_or(0, Policer::refused),
             }),
             ..LinkMetrics::default()
         }

@@ -6,7 +6,9 @@ use crate::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct XcpLinkMetrics {
-    /// Length of the last control interval.
+    /// Control intervals so far.
+    pub intervals: u64,
+    /// Length of the running control interval.
     pub interval: Duration,
     /// Mean RTT over the flows' packets, weighted as XCP does.
     pub mean_rtt: Duration,
@@ -30,6 +32,6 @@ pub struct XcpLinkMetrics {
     pub taken: u64,
     /// Packets with a header that left so far.
     pub stamped: u64,
-    /// Of these, packets whose flow the policer holds back.
+    /// Packets that the policer refused so far.
     pub policed: u64,
 }

@@ -38,11 +38,18 @@ mod fairness;
 mod guests;
 mod header;
 mod link;
+#[cfg(test)]
+mod link_tests;
 mod metrics;
+#[cfg(test)]
+mod oracle;
 mod params;
+mod policer;
 mod ratio;
 mod request;
 mod sender;
+#[cfg(test)]
+mod sender_tests;
 mod standing;
 mod steering;
 mod sums;

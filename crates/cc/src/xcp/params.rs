@@ -31,6 +31,8 @@ pub struct XcpLinkParams {
     pub capacity: Capacity,
     /// Bound what is given by what the buffer can take, and give to the first packet after idleness. Off: as published.
     pub guard: bool,
+    /// Hold flows back that do not do as they say or as they are told.
+    pub police: bool,
 }
 
 /// Where an XCP port's capacity comes from.
@@ -54,6 +56,7 @@ impl Default for XcpLinkParams {
             overhead: 0,
             capacity: Capacity::Port,
             guard: true,
+            police: false,
         }
     }
 }

@@ -107,6 +107,7 @@ pub(crate) struct Hop {
     busy: bool,
     armed: Option<Instant>,
     drops: u64,
+    refused: u64,
     max_queue: u64,
     // Queue in byte-seconds, since `since`.
     area: f64,
@@ -125,7 +126,7 @@ impl Hop {
         let algorithm = LinkAlgorithm::parse(config.controller).expect("a known controller");
         let told = config.believed.unwrap_or(config.bytes_per_second);
         let mut controller = algorithm.controller(Instant::ZERO, told, seed);
-        controller.on_buffer(Instant::ZERO, config.queue_limit);
+        controller.on_buffer(config.queue_limit);
         // Packets counted as if the port had been up for `phase` when the flows begin.
         if config.phase > Duration::ZERO {
             controller.on_capacity(Instant::ZERO + config.phase, told);
@@ -138,6 +139,7 @@ impl Hop {
             busy: false,
             armed: None,
             drops: 0,
+            refused: 0,
             max_queue: 0,
             area: 0.0,
             since: Instant::ZERO,
@@ -189,6 +191,10 @@ impl Hop {
     pub(crate) fn enqueue(&mut self, now: Instant, packet: Packet) -> Option<Instant> {
         self.due(now);
         self.settle(now);
+        if !self.controller.admits(now, &packet.arrival()) {
+            self.refused += 1;
+            return None;
+        }
         self.controller
             .on_arrival(now, &packet.arrival(), self.queued);
         if self.queued + u64::from(packet.bytes) > self.config.queue_limit && self.busy {
@@ -273,6 +279,11 @@ impl Hop {
     /// Bytes sent so far.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// Packets that the controller did not admit.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused
     }
 
     pub(crate) fn max_queue(&self) -> u64 {

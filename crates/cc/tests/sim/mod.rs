@@ -2,13 +2,17 @@
 //!
 //! Senders pace, receivers acknowledge every second packet and return counters, lost packets are found by three later ones
 //! or by a probe. What it leaves out: handshakes beyond their round trip, reverse queues, reordering.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test binary uses a part of it"
+)]
 
 mod event;
 mod flow;
 mod hop;
 
-pub(crate) use flow::FlowConfig;
+pub(crate) use flow::{FlowConfig, Lie};
 pub(crate) use hop::HopConfig;
 
 use event::{Event, Queue};

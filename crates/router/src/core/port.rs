@@ -93,6 +93,7 @@ impl<P> Port<P> {
     pub fn with_controller(mut self, now: Instant, controller: Box<dyn LinkController>) -> Self {
         self.law.controller = Some(controller);
         self.law.on_capacity(now, self.shaper.rate());
+        self.law.on_buffer(self.queues.limit());
         self
     }
 
@@ -141,6 +142,13 @@ impl<P> Port<P> {
         arrival.bytes = self.on_wire(frame, packets);
         let hears = self.queues.hears(&arrival);
         if hears {
+            if !each(&arrival, packets).all(|one| self.law.admits(now, &one)) {
+                for _ in 0..packets {
+                    self.stats.drops.count(DropCause::Policed);
+                }
+                owner.dropped(packet, DropCause::Policed);
+                return;
+            }
             let queue = self.queues.heard_bytes();
             for one in each(&arrival, packets) {
                 self.law.on_arrival(now, &one, queue);
@@ -290,6 +298,7 @@ impl<P> Port<P> {
     pub fn set_controller(&mut self, now: Instant, controller: Option<Box<dyn LinkController>>) {
         self.law.controller = controller;
         self.law.on_capacity(now, self.shaper.rate());
+        self.law.on_buffer(self.queues.limit());
         self.law.refresh();
     }
 
@@ -299,6 +308,7 @@ impl<P> Port<P> {
             Queues::One(queue, _) => queue.set_limit(limit),
             Queues::Two(separation) => separation.set_limit(limit),
         }
+        self.law.on_buffer(limit);
     }
 
     /// Changes the bytes that the link adds to each packet; packets that wait keep what they were counted with.
@@ -408,6 +418,13 @@ fn each(run: &Arrival, packets: u32) -> impl Iterator<Item = Arrival> {
 }
 
 impl<P> Queues<P> {
+    fn limit(&self) -> Limit {
+        match self {
+            Self::One(queue, _) => queue.limit(),
+            Self::Two(separation) => separation.limit(),
+        }
+    }
+
     /// True if the control law is told of this packet: of all in a common queue, else of its own class.
     #[inline]
     fn hears(&self, arrival: &Arrival) -> bool {
@@ -445,6 +462,13 @@ impl<P> Queues<P> {
 
 impl Law {
     #[inline]
+    fn admits(&mut self, now: Instant, arrival: &Arrival) -> bool {
+        self.controller
+            .as_mut()
+            .is_none_or(|controller| controller.admits(now, arrival))
+    }
+
+    #[inline]
     fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64) {
         if let Some(controller) = &mut self.controller {
             controller.on_arrival(now, arrival, queue);
@@ -478,6 +502,12 @@ impl Law {
             controller.on_capacity(now, rate);
         }
         self.refresh();
+    }
+
+    fn on_buffer(&mut self, limit: Limit) {
+        if let Some(controller) = &mut self.controller {
+            controller.on_buffer(limit.bytes());
+        }
     }
 
     #[inline]

@@ -78,6 +78,10 @@ impl<P> Separation<P> {
             && class.queue.takes_whole(packets, bytes)
     }
 
+    pub(super) const fn limit(&self) -> Limit {
+        self.limit
+    }
+
     pub(super) fn set_limit(&mut self, limit: Limit) {
         self.limit = limit;
         self.heard.queue.set_limit(limit);

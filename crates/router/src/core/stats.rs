@@ -14,6 +14,8 @@ pub enum DropCause {
     Early,
     /// The other class of a separated port was owed its room.
     PushedOut,
+    /// The control law held its flow back: it sent more than it said, or than it was told.
+    Policed,
     /// The impaired wire lost it.
     RandomLoss,
     /// More packets were on the wire than it has room for.
@@ -24,10 +26,11 @@ pub enum DropCause {
 
 impl DropCause {
     /// Every cause, in the order of [`Drops`].
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::QueueFull,
         Self::Early,
         Self::PushedOut,
+        Self::Policed,
         Self::RandomLoss,
         Self::WireFull,
         Self::Removed,
@@ -40,6 +43,7 @@ impl DropCause {
             Self::QueueFull => "queue_full",
             Self::Early => "early",
             Self::PushedOut => "pushed_out",
+            Self::Policed => "policed",
             Self::RandomLoss => "random_loss",
             Self::WireFull => "wire_full",
             Self::Removed => "removed",

@@ -145,6 +145,10 @@ impl<P: Send> Queue<P> for CoDel<P> {
         self.fifo.depth()
     }
 
+    fn limit(&self) -> Limit {
+        self.config.limit
+    }
+
     fn set_limit(&mut self, limit: Limit) {
         self.config.limit = limit;
         self.fifo.set_limit(limit);

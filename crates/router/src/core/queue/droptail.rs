@@ -76,6 +76,10 @@ impl<P: Send> Queue<P> for DropTail<P> {
         self.limit.admits_run(self.depth, packets, bytes)
     }
 
+    fn limit(&self) -> Limit {
+        self.limit
+    }
+
     fn set_limit(&mut self, limit: Limit) {
         self.limit = limit;
     }

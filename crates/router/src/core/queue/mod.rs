@@ -38,6 +38,9 @@ pub struct Depth {
     pub bytes: u64,
 }
 
+/// Bytes that a packet is taken for where only packets are counted.
+const FULL_PACKET: u64 = 1500;
+
 /// The room of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
@@ -53,6 +56,15 @@ impl Limit {
     pub fn bdp(milli_bdp: u64, rate: u64, rtt: core::time::Duration) -> Self {
         let bytes = u128::from(rate) * rtt.as_micros() * u128::from(milli_bdp) / 1_000_000_000;
         Self::Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+
+    /// About how many bytes of full packets that is.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Self::Packets(packets) => packets.saturating_mul(FULL_PACKET),
+            Self::Bytes(bytes) => bytes,
+        }
     }
 
     /// True if a packet of `bytes` still fits behind `depth`.
@@ -96,6 +108,9 @@ pub trait Queue<P>: Send {
         let _ = (packets, bytes);
         false
     }
+
+    /// The limit.
+    fn limit(&self) -> Limit;
 
     /// Replaces the limit; what waits beyond it stays.
     fn set_limit(&mut self, limit: Limit);

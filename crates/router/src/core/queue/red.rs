@@ -126,6 +126,10 @@ impl<P: Send> Queue<P> for Red<P> {
         self.fifo.depth()
     }
 
+    fn limit(&self) -> Limit {
+        self.law.config.limit
+    }
+
     fn set_limit(&mut self, limit: Limit) {
         self.law.config.limit = limit;
     }
