@@ -77,19 +77,35 @@ pub use pathmark_transport::{ControllerFactory, Signal, TransportConfig};
 /// Transport settings for a named law: its controllers, and the signal that it listens to.
 ///
 /// `"vcp+bise+wlte".parse()` is the library's choice: it obeys routers where they answer and runs CUBIC where none
-/// does. With `cubic` or `newreno` not one byte differs from plain QUIC.
+/// does. With `cubic` or `newreno` not one byte differs from plain QUIC. Other signals that travel in shims are
+/// offered too, so that each side sends by its own law and [`Connection::set_signal`] may change it.
 #[must_use]
 pub fn transport_config(algorithm: &Algorithm) -> TransportConfig {
     let mut config = TransportConfig::new(controller(algorithm));
-    config.signals = match algorithm.explicit() {
-        None => Vec::new(),
-        Some(Explicit::Vcp(Carrier::Shim)) => {
-            vec![Arc::new(VcpSignal::default()) as Arc<dyn Signal>]
-        }
-        Some(Explicit::Vcp(Carrier::Ecn)) => vec![Arc::new(VcpEcnSignal)],
-        Some(Explicit::Xcp(form)) => vec![Arc::new(XcpSignal::from(form))],
-    };
+    let own = signal(algorithm);
+    if let Some(own) = &own
+        && own.shim_len() > 0
+    {
+        let known: [Arc<dyn Signal>; 2] = [
+            Arc::new(VcpSignal::default()),
+            Arc::new(XcpSignal::default()),
+        ];
+        let others = known.into_iter().filter(|other| other.kind() != own.kind());
+        config.signals = std::iter::once(Arc::clone(own)).chain(others).collect();
+    } else {
+        config.signals = own.into_iter().collect();
+    }
     config
+}
+
+/// The signal that a named law listens to, if any.
+#[must_use]
+pub fn signal(algorithm: &Algorithm) -> Option<Arc<dyn Signal>> {
+    Some(match algorithm.explicit()? {
+        Explicit::Vcp(Carrier::Shim) => Arc::new(VcpSignal::default()),
+        Explicit::Vcp(Carrier::Ecn) => Arc::new(VcpEcnSignal),
+        Explicit::Xcp(form) => Arc::new(XcpSignal::from(form)),
+    })
 }
 
 /// The README's example compiles too.

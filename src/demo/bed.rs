@@ -136,7 +136,7 @@ queue = {{ kind = "droptail", limit = "4bdp", rtt = "{rtt}ms" }}
 /// # Errors
 /// If the router does not answer.
 pub fn links(chain: &Chain, router: usize) -> Result<Vec<LinkResult>> {
-    let text = ask(&chain.control(router), Query::Json)?;
+    let text = ask(&chain.control(router), &Query::Json)?;
     let state: Value = serde_json::from_str(&text)?;
     let links = state["links"].as_array().cloned().unwrap_or_default();
     links.iter().map(link_result).collect()

@@ -81,7 +81,13 @@ impl FileServer {
             Request::Get { name, offset, cc } => {
                 if let Some(cc) = cc.filter(|_| !self.fixed_controller) {
                     match Algorithm::parse(&cc) {
-                        Ok(algorithm) => connection.set_controller(crate::controller(&algorithm)),
+                        Ok(algorithm) => {
+                            connection.set_controller(crate::controller(&algorithm));
+                            if let Some(signal) = crate::signal(&algorithm) {
+                                // A client without this signal gets the law's fallback.
+                                let _ = connection.set_signal(signal);
+                            }
+                        }
                         Err(error) => {
                             return refuse(&mut send, Refusal::BadRequest, error).await;
                         }

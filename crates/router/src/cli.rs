@@ -58,6 +58,16 @@ enum Command {
         #[arg(long, conflicts_with = "json")]
         metrics: bool,
     },
+    /// Tells a port of a running router what capacity the link behind it has.
+    Capacity {
+        /// The port's name.
+        port: String,
+        /// The capacity, such as 8Mbit; `none`: what the configuration says.
+        rate: String,
+        /// The router's status socket.
+        #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
+        socket: PathBuf,
+    },
 }
 
 /// The program, with the arguments of the process.
@@ -97,6 +107,7 @@ pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             json,
             metrics,
         } => show_command(&socket, json, metrics),
+        Command::Capacity { port, rate, socket } => capacity_command(&socket, &port, &rate),
     }
 }
 
@@ -139,7 +150,7 @@ fn check_command(path: &std::path::Path, json: bool) -> ExitCode {
 
 fn show_command(socket: &std::path::Path, json: bool, metrics: bool) -> ExitCode {
     let query = if metrics { Query::Metrics } else { Query::Json };
-    match ask(socket, query) {
+    match ask(socket, &query) {
         Ok(text) if json || metrics => {
             print(&text);
             ExitCode::SUCCESS
@@ -150,6 +161,30 @@ fn show_command(socket: &std::path::Path, json: bool, metrics: bool) -> ExitCode
                 ExitCode::SUCCESS
             }
             Err(error) => fail(1, &error),
+        },
+        Err(error) => fail(1, &error),
+    }
+}
+
+fn capacity_command(socket: &std::path::Path, port: &str, rate: &str) -> ExitCode {
+    let query = match format!("capacity {port} {rate}").parse() {
+        Ok(query) => query,
+        Err(error) => {
+            eprintln!("vcp-router: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let text = match ask(socket, &query) {
+        Ok(text) => text,
+        Err(error) => return fail(1, &error),
+    };
+    match serde_json::from_str::<serde_json::Value>(&text) {
+        Ok(answer) => match answer.get("error").and_then(|error| error.as_str()) {
+            Some(error) => {
+                eprintln!("vcp-router: {error}");
+                ExitCode::from(1)
+            }
+            None => ExitCode::SUCCESS,
         },
         Err(error) => fail(1, &error),
     }
@@ -203,6 +238,7 @@ fn table(state: &serde_json::Value) -> String {
             field("/controller/code").as_str().unwrap_or("-"),
         );
     }
+    out.push_str(&xcp_table(state));
     let counters = state
         .get("counters")
         .and_then(|counters| counters.as_object());
@@ -210,6 +246,62 @@ fn table(state: &serde_json::Value) -> String {
         if value.as_u64() != Some(0) {
             let _ = writeln!(out, "{name:<16} {value}");
         }
+    }
+    out
+}
+
+/// What XCP ports add; nothing if there is none.
+fn xcp_table(state: &serde_json::Value) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::new();
+    let links = state.get("links").and_then(|links| links.as_array());
+    for link in links.into_iter().flatten() {
+        let field = |key: &str| link.pointer(&format!("/controller/{key}"));
+        let number = |key: &str| field(key).and_then(serde_json::Value::as_f64);
+        let Some(mean_rtt) = number("mean_rtt_ms") else {
+            continue;
+        };
+        let rate = |key: &str| {
+            let bits = number(key).unwrap_or(0.0);
+            let sign = if bits < 0.0 { "-" } else { "" };
+            let bits = bits.abs() as u64;
+            format!("{sign}{}", crate::config::RateValue { bits })
+        };
+        if out.is_empty() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                out,
+                "{:<16} {:>9} {:>9} {:>11} {:>11} {:>9} {:>11} {:>11} {:>11} {:>9} {:>7}",
+                "XCP",
+                "INTERVAL",
+                "MEAN RTT",
+                "CAPACITY",
+                "SPARE",
+                "QUEUE",
+                "FEEDBACK",
+                "GIVEN",
+                "TAKEN",
+                "STAMPED",
+                "POLICED"
+            );
+        }
+        let _ = writeln!(
+            out,
+            "{:<16} {:>7.0}ms {:>7.0}ms {:>11} {:>11} {:>8.0}B {:>11} {:>11} {:>11} {:>9} {:>7}",
+            link.get("name")
+                .and_then(|name| name.as_str())
+                .unwrap_or(""),
+            number("interval_ms").unwrap_or(0.0),
+            mean_rtt,
+            rate("capacity_bps"),
+            rate("spare_bps"),
+            number("persistent_queue_bytes").unwrap_or(0.0),
+            rate("feedback_bps"),
+            rate("given_bps"),
+            rate("taken_bps"),
+            number("stamped").unwrap_or(0.0),
+            number("policed").unwrap_or(0.0),
+        );
     }
     out
 }

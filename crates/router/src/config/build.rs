@@ -6,6 +6,7 @@ use pathmark_cc::{Duration, Instant};
 
 use super::link::{JitterSpec, LimitSpec, LinkSpec, QueueKind, QueueSpec};
 use super::loss::LossSpec;
+use super::units::RateValue;
 use crate::core::impair::{
     BitErrors, BitRates, GilbertElliott, Jitter, Loss, Random, WireConfig, bit_error_rate,
 };
@@ -62,6 +63,7 @@ pub fn build_link<P: Send + 'static>(
         Port::new(now, foreign, shaper)
     };
     port.set_overhead(spec.frame_overhead);
+    port.set_capacity(now, spec.capacity.map(|capacity| capacity.bytes()));
     port.set_controller(now, spec.controller(context));
     Ok(Link::new(LinkConfig {
         port,
@@ -234,13 +236,15 @@ impl LinkSpec {
         self.queue.separate.unwrap_or(self.controller.is_some())
     }
 
-    /// The control law, told the rate; `None` without one.
+    /// The control law, told the rate or the capacity, whichever is less; `None` without one.
     #[must_use]
     pub fn controller(
         &self,
         context: &LinkContext<'_>,
     ) -> Option<Box<dyn pathmark_cc::LinkController>> {
-        let (law, rate) = (self.controller.as_ref()?, self.rate?);
+        let least = [self.rate, self.capacity].into_iter().flatten();
+        let least = least.min_by_key(|rate: &RateValue| rate.bytes());
+        let (law, rate) = (self.controller.as_ref()?, least?);
         let seed = u64::from(context.random("controller").next_u32());
         Some(law.controller(context.now, rate.bytes(), seed))
     }

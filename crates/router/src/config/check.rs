@@ -137,12 +137,20 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
             "the rate must be at least 8bit; leave it out for an unlimited port",
         );
     }
-    if let (Some(law), None) = (&port.controller, &port.rate)
+    if let Some(capacity) = &port.capacity
+        && capacity.get_ref().bytes() == 0
+    {
+        return fail(
+            capacity.span(),
+            "the capacity must be at least 8bit; leave it out where `rate` says all",
+        );
+    }
+    if let (Some(law), None, None) = (&port.controller, &port.rate, &port.capacity)
         && law.get_ref().0.is_some()
     {
         return fail(
             law.span(),
-            "a controller measures load against the port's rate: add `rate`",
+            "a controller measures load against the port's rate: add `rate`, or `capacity` if the link behind the port is the slow one",
         );
     }
     let queue = port
@@ -164,6 +172,7 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
             .collect(),
         link: LinkSpec {
             rate: port.rate.map(Spanned::into_inner),
+            capacity: port.capacity.map(Spanned::into_inner),
             trace: None,
             delay: port.delay,
             queue,

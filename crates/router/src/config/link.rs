@@ -231,6 +231,8 @@ pub struct LinkSpec {
     pub rate: Option<RateValue>,
     /// When packets may leave, if the rate is not constant.
     pub trace: Option<Arc<Trace>>,
+    /// What the control law may reckon with, where that is less than the rate or there is none.
+    pub capacity: Option<RateValue>,
     /// Propagation delay, one way.
     pub delay: Span,
     /// Queue.

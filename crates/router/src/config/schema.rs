@@ -165,6 +165,7 @@ pub(super) struct FilePort {
     #[serde(default)]
     pub(super) addresses: Vec<Spanned<IpAddr>>,
     pub(super) rate: Option<Spanned<RateValue>>,
+    pub(super) capacity: Option<Spanned<RateValue>>,
     #[serde(default)]
     pub(super) delay: Span,
     pub(super) queue: Option<Spanned<QueueSpec>>,

@@ -14,6 +14,8 @@ pub struct Port<P> {
     law: Law,
     queues: Queues<P>,
     shaper: Shaper,
+    /// What there is to reckon with where that is less than the rate, or there is no rate.
+    hint: Option<u64>,
     /// Bytes that the link adds to each packet.
     overhead: u32,
     /// What the link protects frames with.
@@ -81,6 +83,7 @@ impl<P> Port<P> {
             },
             queues,
             shaper,
+            hint: None,
             overhead: 0,
             code: None,
             access: Access::Free,
@@ -92,7 +95,7 @@ impl<P> Port<P> {
     #[must_use]
     pub fn with_controller(mut self, now: Instant, controller: Box<dyn LinkController>) -> Self {
         self.law.controller = Some(controller);
-        self.law.on_capacity(now, self.shaper.rate());
+        self.law.on_capacity(now, self.capacity());
         self.law.on_buffer(self.queues.limit());
         self
     }
@@ -257,7 +260,8 @@ impl<P> Port<P> {
             self.stats.on_rate(at, Some(rate));
             self.law.on_capacity(now, Some(rate));
         }
-        if let (Queues::Two(separation), Some(rate)) = (&mut self.queues, self.shaper.rate())
+        if let (Queues::Two(separation), Some(rate)) =
+            (&mut self.queues, told(self.shaper.rate(), self.hint))
             && let Some(capacity) = separation.capacity(now, rate)
         {
             self.law.on_capacity(now, Some(capacity));
@@ -291,13 +295,27 @@ impl<P> Port<P> {
         self.advance(now);
         self.shaper.set_rate(now, rate);
         self.stats.on_rate(now, rate);
-        self.law.on_capacity(now, rate);
+        self.law.on_capacity(now, self.capacity());
+    }
+
+    /// Says what the control law may reckon with, in bytes per second, where the port cannot see it: the link behind it is slower
+    /// than the port's rate, or the port has none. `None`: its rate. Nothing is sent slower for it.
+    pub fn set_capacity(&mut self, now: Instant, hint: Option<u64>) {
+        self.advance(now);
+        self.hint = hint;
+        self.law.on_capacity(now, self.capacity());
+    }
+
+    /// What the control law may reckon with, in bytes per second.
+    #[must_use]
+    pub fn capacity(&self) -> Option<u64> {
+        told(self.shaper.rate(), self.hint)
     }
 
     /// Replaces the control law, keeping queue and counters.
     pub fn set_controller(&mut self, now: Instant, controller: Option<Box<dyn LinkController>>) {
         self.law.controller = controller;
-        self.law.on_capacity(now, self.shaper.rate());
+        self.law.on_capacity(now, self.capacity());
         self.law.on_buffer(self.queues.limit());
         self.law.refresh();
     }
@@ -401,6 +419,15 @@ impl<P> core::fmt::Debug for Port<P> {
             .field("rate", &self.rate())
             .field("controller", &self.law.controller)
             .finish_non_exhaustive()
+    }
+}
+
+/// The capacity that a control law is told.
+const fn told(rate: Option<u64>, hint: Option<u64>) -> Option<u64> {
+    match (rate, hint) {
+        (Some(rate), Some(hint)) if hint < rate => Some(hint),
+        (Some(rate), _) => Some(rate),
+        (None, hint) => hint,
     }
 }
 

@@ -213,6 +213,11 @@ fn adjust(port: &mut RouterPort, old: &PortSpec, new: &PortSpec, config: &Config
             .port_mut()
             .set_rate(now, b.rate.map(|rate| rate.bytes()));
     }
+    if a.capacity != b.capacity {
+        port.link
+            .port_mut()
+            .set_capacity(now, b.capacity.map(|capacity| capacity.bytes()));
+    }
     if a.limit(None) != b.limit(None) {
         port.link.port_mut().set_limit(b.limit(None));
     }

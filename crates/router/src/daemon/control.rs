@@ -1,19 +1,22 @@
 //! The status socket, and the TCP address that answers with Prometheus text.
 //!
-//! A client sends one line, `json` or `metrics`, gets the answer and the end of the connection. Slow clients hold up other
+//! A client sends one line, `json`, `metrics` or `capacity PORT RATE`, gets the answer and the end of the connection. Slow clients hold up other
 //! clients for a second at most, and packets never: the loop that moves them only takes a snapshot.
 
+use std::fmt;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Duration;
 
 use super::prometheus;
 use super::snapshot::Snapshot;
+use crate::config::RateValue;
 
 /// How long a client may take for its line, or for reading the answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -54,29 +57,81 @@ pub enum ControlError {
 }
 
 /// What a client may ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
     /// The state as JSON.
     Json,
     /// Prometheus text.
     Metrics,
+    /// That a port's control law reckon with another capacity.
+    Capacity(Hint),
 }
 
-impl Query {
-    const fn word(self) -> &'static str {
+impl fmt::Display for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Json => "json",
-            Self::Metrics => "metrics",
+            Self::Json => f.write_str("json"),
+            Self::Metrics => f.write_str("metrics"),
+            Self::Capacity(Hint { port, rate }) => match rate {
+                Some(rate) => write!(f, "capacity {port} {rate}"),
+                None => write!(f, "capacity {port} none"),
+            },
         }
     }
 }
 
-/// Requests for snapshots, and the descriptor that becomes readable with each.
+impl FromStr for Query {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Self, String> {
+        let line = line.trim();
+        match line {
+            "json" | "" => return Ok(Self::Json),
+            "metrics" => return Ok(Self::Metrics),
+            _ => {}
+        }
+        // A port's name may have spaces, a rate has none.
+        let hint = line.strip_prefix("capacity ");
+        let Some((port, rate)) = hint.and_then(|hint| hint.trim_start().rsplit_once(' ')) else {
+            return Err("ask for json, metrics or capacity PORT RATE".to_owned());
+        };
+        let rate = match rate {
+            "none" => None,
+            rate => match rate.parse::<RateValue>() {
+                Ok(rate) if rate.bytes() > 0 => Some(rate),
+                Err(error) => return Err(error.to_string()),
+                Ok(_) => return Err("a capacity is at least 8bit, or none".to_owned()),
+            },
+        };
+        let port = port.trim_end().to_owned();
+        Ok(Self::Capacity(Hint { port, rate }))
+    }
+}
+
+/// What a port's control law may reckon with, by the word of someone who sees the link behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hint {
+    /// The port's name.
+    pub port: String,
+    /// The capacity; `None`: what the configuration says.
+    pub rate: Option<RateValue>,
+}
+
+/// What the loop that moves packets is asked to do.
+#[derive(Debug)]
+pub(super) enum Request {
+    /// To say how things are.
+    Snapshot(SyncSender<Snapshot>),
+    /// To tell a port of a capacity, and whether there is such a port.
+    Capacity(Hint, SyncSender<bool>),
+}
+
+/// Requests, and the descriptor that becomes readable with each.
 #[derive(Debug)]
 pub(super) struct Desk {
-    requests: Receiver<SyncSender<Snapshot>>,
+    requests: Receiver<Request>,
     bell: UnixStream,
-    desk: SyncSender<SyncSender<Snapshot>>,
+    desk: SyncSender<Request>,
     ringer: UnixStream,
 }
 
@@ -97,14 +152,11 @@ impl Desk {
         &self.bell
     }
 
-    /// Answers everyone who has asked.
-    pub(super) fn serve(&self, mut snapshot: impl FnMut() -> Snapshot) {
+    /// What has been asked for.
+    pub(super) fn requests(&self) -> impl Iterator<Item = Request> {
         let mut rings = [0; 16];
         while matches!((&self.bell).read(&mut rings), Ok(1..)) {}
-        for reply in self.requests.try_iter() {
-            // A client that has gone away in the meantime needs no answer.
-            let _ = reply.try_send(snapshot());
-        }
+        self.requests.try_iter()
     }
 
     fn client(&self) -> io::Result<Client> {
@@ -178,29 +230,41 @@ impl Drop for Socket {
 
 /// The side of the threads that talk to clients.
 struct Client {
-    desk: SyncSender<SyncSender<Snapshot>>,
+    desk: SyncSender<Request>,
     ringer: UnixStream,
 }
 
 impl Client {
-    fn snapshot(&self) -> io::Result<Snapshot> {
+    fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> io::Result<T> {
         let gone = |_| io::Error::other("the router has stopped");
         let (reply, answer) = mpsc::sync_channel(1);
-        self.desk.send(reply).map_err(|_| gone(()))?;
+        self.desk.send(request(reply)).map_err(|_| gone(()))?;
         (&self.ringer).write_all(&[1])?;
         answer.recv().map_err(|_| gone(()))
+    }
+
+    fn snapshot(&self) -> io::Result<Snapshot> {
+        self.ask(Request::Snapshot)
+    }
+
+    fn capacity(&self, hint: Hint) -> io::Result<serde_json::Value> {
+        let (port, bits) = (hint.port.clone(), hint.rate.map(|rate| rate.bits));
+        let known = self.ask(|reply| Request::Capacity(hint, reply))?;
+        Ok(if known {
+            serde_json::json!({ "port": port, "capacity_bps": bits })
+        } else {
+            serde_json::json!({ "error": format!("no port is called `{port}`") })
+        })
     }
 
     fn unix(&self, mut stream: &UnixStream) -> io::Result<()> {
         let mut line = String::new();
         BufReader::new(stream.take(LONGEST)).read_line(&mut line)?;
-        let text = match line.trim() {
-            "metrics" => prometheus::render(&self.snapshot()?),
-            "json" | "" => serde_json::to_string(&self.snapshot()?)? + "\n",
-            other => format!(
-                "{{\"error\":\"unknown request, ask for json or metrics\",\"length\":{}}}\n",
-                other.len()
-            ),
+        let text = match line.parse() {
+            Ok(Query::Metrics) => prometheus::render(&self.snapshot()?),
+            Ok(Query::Json) => serde_json::to_string(&self.snapshot()?)? + "\n",
+            Ok(Query::Capacity(hint)) => self.capacity(hint)?.to_string() + "\n",
+            Err(error) => serde_json::json!({ "error": error }).to_string() + "\n",
         };
         stream.write_all(text.as_bytes())
     }
@@ -226,11 +290,11 @@ impl Client {
 ///
 /// # Errors
 /// [`ControlError::Silent`].
-pub fn ask(path: &Path, query: Query) -> Result<String, ControlError> {
+pub fn ask(path: &Path, query: &Query) -> Result<String, ControlError> {
     let talk = || {
         let mut stream = UnixStream::connect(path)?;
         stream.set_read_timeout(Some(5 * PATIENCE))?;
-        writeln!(stream, "{}", query.word())?;
+        writeln!(stream, "{query}")?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         Ok(text)

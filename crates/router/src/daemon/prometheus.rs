@@ -7,7 +7,7 @@ use super::snapshot::{LinkView, Snapshot};
 type Value = fn(&LinkView) -> Option<f64>;
 
 /// Metrics per link: name, type, help, value.
-const LINK_METRICS: [(&str, &str, &str, Value); 13] = [
+const LINK_METRICS: [(&str, &str, &str, Value); 25] = [
     ("rate_bits_per_second", "gauge", "Rate of the link.", |l| {
         l.rate_bps
     }),
@@ -79,6 +79,82 @@ const LINK_METRICS: [(&str, &str, &str, Value); 13] = [
         "gauge",
         "Share of multiplicative increase.",
         |l| l.controller.r,
+    ),
+    (
+        "xcp_mean_rtt_seconds",
+        "gauge",
+        "Mean round-trip time of the traffic at an XCP port.",
+        |l| l.controller.xcp.map(|x| x.mean_rtt_ms / 1e3),
+    ),
+    (
+        "xcp_capacity_bits_per_second",
+        "gauge",
+        "Capacity that an XCP port reckons with.",
+        |l| l.controller.xcp.map(|x| x.capacity_bps),
+    ),
+    (
+        "xcp_input_bits_per_second",
+        "gauge",
+        "Rate at which traffic arrived in the last control interval.",
+        |l| l.controller.xcp.map(|x| x.input_bps),
+    ),
+    (
+        "xcp_spare_bits_per_second",
+        "gauge",
+        "Capacity not used in the last control interval.",
+        |l| l.controller.xcp.map(|x| x.spare_bps),
+    ),
+    (
+        "controller_persistent_queue_bytes",
+        "gauge",
+        "Queue that did not drain.",
+        |l| {
+            l.controller
+                .persistent_queue_bytes
+                .map(|bytes| bytes as f64)
+        },
+    ),
+    (
+        "xcp_feedback_bits_per_second",
+        "gauge",
+        "Change of rate over all flows that follows.",
+        |l| l.controller.xcp.map(|x| x.feedback_bps),
+    ),
+    (
+        "xcp_positive_left_bits_per_second",
+        "gauge",
+        "What the running control interval may still give.",
+        |l| l.controller.xcp.map(|x| x.positive_left_bps),
+    ),
+    (
+        "xcp_negative_left_bits_per_second",
+        "gauge",
+        "What the running control interval may still take.",
+        |l| l.controller.xcp.map(|x| x.negative_left_bps),
+    ),
+    (
+        "xcp_given_bits_per_second_total",
+        "counter",
+        "All positive feedback.",
+        |l| l.controller.xcp.map(|x| x.given_bps),
+    ),
+    (
+        "xcp_taken_bits_per_second_total",
+        "counter",
+        "All negative feedback.",
+        |l| l.controller.xcp.map(|x| x.taken_bps),
+    ),
+    (
+        "xcp_stamped_packets_total",
+        "counter",
+        "Packets that left an XCP port with its stamp.",
+        |l| l.controller.xcp.map(|x| x.stamped as f64),
+    ),
+    (
+        "xcp_policed_packets_total",
+        "counter",
+        "Of these, packets whose flow the policer holds back.",
+        |l| l.controller.xcp.map(|x| x.policed as f64),
     ),
 ];
 

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use pathmark_cc::{Duration, Instant};
 
 use super::assemble::{AssembleError, apply, router};
-use super::control::{ControlError, Desk, Socket};
+use super::control::{ControlError, Desk, Hint, Request, Socket};
 use super::record::Recorder;
 use super::snapshot::{Snapshot, seconds};
 use crate::config::{Config, ConfigError};
@@ -185,9 +185,38 @@ impl Daemon<'_> {
                     Some(Signal::Reload) => self.reload(),
                     None => {}
                 },
-                Some(Event::Watched(_)) => self.desk.serve(|| self.snapshot()),
+                Some(Event::Watched(_)) => {
+                    let requests: Vec<_> = self.desk.requests().collect();
+                    for request in requests {
+                        self.answer(request);
+                    }
+                }
             }
         }
+    }
+
+    fn answer(&mut self, request: Request) {
+        // A client that has gone away in the meantime needs no answer.
+        match request {
+            Request::Snapshot(reply) => drop(reply.try_send(self.snapshot())),
+            Request::Capacity(hint, reply) => drop(reply.try_send(self.tell_capacity(&hint))),
+        }
+    }
+
+    /// Tells a port of a capacity; false if there is none of this name.
+    fn tell_capacity(&mut self, hint: &Hint) -> bool {
+        let ports = &self.config.ports;
+        let Some(index) = ports.iter().position(|port| port.name == hint.port) else {
+            return false;
+        };
+        let configured = ports.get(index).and_then(|port| port.link.capacity);
+        let now = self.driver.now();
+        let Some(port) = self.driver.router_mut().port_mut(index) else {
+            return false;
+        };
+        let rate = hint.rate.or(configured).map(|rate| rate.bytes());
+        port.link.port_mut().set_capacity(now, rate);
+        true
     }
 
     fn sample(&self, due: Instant) -> Instant {

@@ -64,6 +64,8 @@ struct Incoming {
 #[derive(Debug, Default)]
 pub(super) struct Feedback {
     own: Vec<Arc<dyn Signal>>,
+    /// Kinds that the peer reads and fills.
+    peer: Vec<u8>,
     outgoing: Option<Outgoing>,
     /// One per kind of ours that the peer uses.
     incoming: Vec<Incoming>,
@@ -86,6 +88,7 @@ impl Feedback {
     /// The peer reads and fills `kinds`: the first of ours among them goes in front of our data. What the peer
     /// may send without a shim (in the ECN field) is metered from now on.
     pub(super) fn negotiate(&mut self, kinds: &[u8]) {
+        kinds.clone_into(&mut self.peer);
         let signal = self.own.iter().find(|s| kinds.contains(&s.kind()));
         self.outgoing = signal.map(|signal| Outgoing {
             signal: Arc::clone(signal),
@@ -96,6 +99,23 @@ impl Feedback {
                 self.counting(signal.kind());
             }
         }
+    }
+
+    /// From packet `next` on `signal` goes in front of our data. False, and nothing changed, unless both sides named its kind.
+    pub(super) fn set_signal(&mut self, signal: Arc<dyn Signal>, next: u64) -> bool {
+        let kind = signal.kind();
+        if !self.peer.contains(&kind) || !self.own.iter().any(|own| own.kind() == kind) {
+            return false;
+        }
+        match &mut self.outgoing {
+            Some(outgoing) if outgoing.signal.kind() == kind => outgoing.signal = signal,
+            outgoing => {
+                let mut returned = Returned::new();
+                returned.on_path_change(next);
+                *outgoing = Some(Outgoing { signal, returned });
+            }
+        }
+        true
     }
 
     /// The signal in front of our data.

@@ -63,7 +63,7 @@ use crate::crypto::{HandshakeData, InitialCrypto, Random, ResetToken, SharedEndp
 use crate::recovery::Recovery;
 use crate::streams::Streams;
 use crate::wire::{ConnectionId, SpaceId};
-use crate::{Ecn, Instant};
+use crate::{Ecn, Instant, Signal};
 
 pub use bounds::BoundShares;
 pub use close::ConnectionError;
@@ -320,6 +320,13 @@ impl Connection {
         self.route.controller = factory.build(now, self.route.mtud.mtu());
         Arc::make_mut(&mut self.config).controller = factory;
         self.after_controller(now);
+    }
+
+    /// From now on `signal` goes in front of what this side sends, as the controller that was set may need it. False, and
+    /// nothing changed, unless both sides offered its kind when they connected.
+    pub fn set_signal(&mut self, signal: Arc<dyn Signal>) -> bool {
+        let next = self.recovery.space(SpaceId::Data).sent().next_number();
+        self.feedback.set_signal(signal, next)
     }
 
     /// Server: gives the client a token for its next connection; see

@@ -15,12 +15,12 @@ use super::clock;
 use super::endpoint::EndpointShared;
 use super::socket::SocketBuffers;
 use super::streams::{RecvStream, SendStream};
-use crate::Instant;
 use crate::config::ControllerFactory;
 use crate::connection::{self as core, ConnectionError, Event, PathReport, Received, Stats};
 use crate::crypto::HandshakeData;
 use crate::endpoint::ConnectionHandle;
 use crate::streams::{Dir, OpenError, StreamEvent, StreamId};
+use crate::{Instant, Signal};
 
 /// Bytes of one send batch: what UDP carries in one system call with segmentation offload.
 pub(super) const BATCH_BYTES: usize = 64 * 1024;
@@ -402,6 +402,13 @@ impl Connection {
         let mut state = self.shared.lock();
         state.core.set_controller(clock::now(), factory);
         state.wake_driver();
+    }
+
+    /// From now on `signal` goes in front of what this side sends, as the controller that was
+    /// [set](Self::set_controller) may need it. False, and nothing changed, unless both sides offered its kind when
+    /// they connected.
+    pub fn set_signal(&self, signal: Arc<dyn Signal>) -> bool {
+        self.shared.lock().core.set_signal(signal)
     }
 
     /// Updates the packet protection keys (RFC 9001 §6). False if it is too early for another update.

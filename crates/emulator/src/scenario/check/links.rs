@@ -113,6 +113,7 @@ impl Check<'_> {
         let spec = LinkSpec {
             rate,
             trace,
+            capacity: None,
             delay: file.delay.unwrap_or_default(),
             queue: file
                 .queue
@@ -141,6 +142,7 @@ impl Check<'_> {
         let spec = LinkSpec {
             rate: mean,
             trace,
+            capacity: None,
             delay: own.delay.or(file.delay).unwrap_or_default(),
             queue: own.queue.as_ref().map_or_else(large, |q| *q.get_ref()),
             controller: self.law(own.controller.as_ref())?,
