@@ -11,8 +11,8 @@ use core::{
 
 use crate::checksum::{Delta, Sum};
 
-const V4_HEADER: usize = 20;
-const V6_HEADER: usize = 40;
+const V4_HEADER: u16 = 20;
+const V6_HEADER: u16 = 40;
 /// IPv6 extension headers that are walked; a packet with more is forwarded unread.
 const MAX_EXTENSIONS: usize = 8;
 
@@ -81,19 +81,19 @@ impl fmt::Display for WalkError {
 
 impl error::Error for WalkError {}
 
-/// Where the parts of one IP packet are.
+/// Where the parts of one IP packet are. Small enough to be passed in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    version: Version,
-    fragment: Fragment,
+    /// First byte of the upper layer; `end` if the walk stopped before it.
+    upper: u32,
+    /// One past the last byte of the packet.
+    end: u32,
     /// Upper-layer protocol, or the header at which the walk stopped.
     protocol: u8,
+    version: Version,
+    fragment: Fragment,
     /// An Authentication Header covers the payload (RFC 4302).
     authenticated: bool,
-    /// First byte of the upper layer; `end` if the walk stopped before it.
-    upper: usize,
-    /// One past the last byte of the packet.
-    end: usize,
 }
 
 impl Layout {
@@ -116,29 +116,32 @@ impl Layout {
     #[inline]
     fn walk_v4(bytes: &[u8]) -> Result<Self, WalkError> {
         let &[first, _, l0, l1, _, _, f0, f1, _, protocol, ..] = bytes
-            .first_chunk::<V4_HEADER>()
+            .first_chunk::<{ V4_HEADER as usize }>()
             .ok_or(WalkError::Truncated)?;
-        let header = usize::from(first & 0x0F) * 4;
-        let end = usize::from(u16::from_be_bytes([l0, l1]));
-        if header < V4_HEADER || header > end {
+        let header = u32::from(first & 0x0F) * 4;
+        let end = u32::from(u16::from_be_bytes([l0, l1]));
+        if header < u32::from(V4_HEADER) || header > end {
             return Err(WalkError::HeaderLength);
         }
-        if end > bytes.len() {
+        if end as usize > bytes.len() {
             return Err(WalkError::Truncated);
         }
-        let fragment = u16::from_be_bytes([f0, f1]);
-        let mut layout = Self {
-            version: Version::V4,
-            fragment: fragment_kind(fragment & 0x1FFF, fragment & 0x2000 != 0),
-            protocol,
-            authenticated: false,
-            upper: header,
+        let field = u16::from_be_bytes([f0, f1]);
+        let fragment = fragment_kind(field & 0x1FFF, field & 0x2000 != 0);
+        let layout = Self {
+            upper: if fragment == Fragment::Later {
+                end
+            } else {
+                header
+            },
             end,
+            protocol,
+            version: Version::V4,
+            fragment,
+            authenticated: false,
         };
-        if layout.fragment == Fragment::Later {
-            layout.upper = end;
-        } else if protocol == protocol::AUTHENTICATION {
-            layout.extensions(bytes, protocol);
+        if protocol == protocol::AUTHENTICATION && fragment != Fragment::Later {
+            return Ok(layout.extensions(bytes, protocol));
         }
         Ok(layout)
     }
@@ -146,39 +149,40 @@ impl Layout {
     #[inline]
     fn walk_v6(bytes: &[u8]) -> Result<Self, WalkError> {
         let &[_, _, _, _, l0, l1, next, ..] = bytes
-            .first_chunk::<V6_HEADER>()
+            .first_chunk::<{ V6_HEADER as usize }>()
             .ok_or(WalkError::Truncated)?;
-        let end = V6_HEADER + usize::from(u16::from_be_bytes([l0, l1]));
-        if end > bytes.len() {
+        let end = u32::from(V6_HEADER) + u32::from(u16::from_be_bytes([l0, l1]));
+        if end as usize > bytes.len() {
             return Err(WalkError::Truncated);
         }
-        let mut layout = Self {
+        let layout = Self {
+            upper: V6_HEADER.into(),
+            end,
+            protocol: next,
             version: Version::V6,
             fragment: Fragment::Whole,
-            protocol: next,
             authenticated: false,
-            upper: V6_HEADER,
-            end,
         };
         if is_extension(next) {
-            layout.extensions(bytes, next);
+            return Ok(layout.extensions(bytes, next));
         }
         Ok(layout)
     }
 
-    /// Walks extension headers (RFC 8200 §4) from `self.upper` on.
+    /// Walks extension headers (RFC 8200 §4) from `self.upper` on. Takes and returns the layout by value, so that packets
+    /// without any need not put theirs into memory.
     #[cold]
-    fn extensions(&mut self, bytes: &[u8], mut next: u8) {
+    fn extensions(mut self, bytes: &[u8], mut next: u8) -> Self {
         let mut at = self.upper;
         for _ in 0..MAX_EXTENSIONS {
             self.protocol = next;
             if !is_extension(next) {
                 // A last header longer than the packet leaves nothing behind it.
                 self.upper = at.min(self.end);
-                return;
+                return self;
             }
             let Some(&[following, length, b2, b3]) = bytes
-                .get(at..self.end)
+                .get(at as usize..self.end as usize)
                 .and_then(|header| header.first_chunk::<4>())
             else {
                 break;
@@ -195,13 +199,14 @@ impl Layout {
                 }
                 protocol::AUTHENTICATION => {
                     self.authenticated = true;
-                    (usize::from(length) + 2) * 4
+                    (u32::from(length) + 2) * 4
                 }
-                _ => (usize::from(length) + 1) * 8,
+                _ => (u32::from(length) + 1) * 8,
             };
             next = following;
         }
         self.upper = self.end;
+        self
     }
 
     /// IP version.
@@ -232,21 +237,21 @@ impl Layout {
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a packet is never empty")]
     pub const fn len(&self) -> usize {
-        self.end
+        self.end as usize
     }
 
     /// Where the upper layer's header begins, in bytes from the start of the packet; equal to
     /// [`len`](Self::len) if there is none to look at.
     #[must_use]
     pub const fn upper_offset(&self) -> usize {
-        self.upper
+        self.upper as usize
     }
 
     /// The upper layer's header and payload; empty if there is none to look at.
     #[inline]
     #[must_use]
     pub fn upper<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
-        bytes.get(self.upper..self.end).unwrap_or(&[])
+        bytes.get(self.upper_offset()..self.len()).unwrap_or(&[])
     }
 
     /// Source address.
@@ -372,16 +377,18 @@ impl Layout {
     }
 
     /// True if IPv4's header checksum is right; IPv6 has none, so always true there.
+    #[inline]
     #[must_use]
     pub fn header_checksum_ok(&self, bytes: &[u8]) -> bool {
         if self.version == Version::V6 {
             return true;
         }
-        let header = bytes
-            .first()
-            .map_or(0, |first| usize::from(first & 0x0F) * 4);
+        let header = bytes.first().map_or(0, |first| u16::from(first & 0x0F) * 4);
+        if let (V4_HEADER, Some(header)) = (header, bytes.first_chunk::<{ V4_HEADER as usize }>()) {
+            return Sum::new().bytes(header).finish() == 0;
+        }
         bytes
-            .get(..header)
+            .get(..header.into())
             .is_some_and(|header| Sum::new().bytes(header).finish() == 0)
     }
 

@@ -10,13 +10,23 @@ use crate::{ecn, header::Packet};
 #[must_use]
 pub fn from_payload(payload: &[u8]) -> Carried {
     match Packet::parse(payload) {
-        Ok(packet) if packet.code() != VcpCode::None => Carried::Vcp(VcpCarried {
-            code: packet.code(),
+        Ok(packet) => from_packet(&packet),
+        Err(_) => Carried::Foreign,
+    }
+}
+
+/// Reads a sound shim. [`Carried::Foreign`] if its code is 0.
+#[inline]
+#[must_use]
+pub fn from_packet(packet: &Packet<'_>) -> Carried {
+    match packet.code() {
+        VcpCode::None => Carried::Foreign,
+        code => Carried::Vcp(VcpCarried {
+            code,
             min_rtt: packet.min_rtt(),
             bise: packet.bise(),
             carries_r: packet.carries_r(),
         }),
-        _ => Carried::Foreign,
     }
 }
 

@@ -49,7 +49,14 @@ impl<'a> Packet<'a> {
         frame::expect::<LEN>(Kind::VCP, datagram).map(Self)
     }
 
+    /// A shim that was checked before.
+    #[inline]
+    pub(crate) const fn checked(shim: &'a [u8; LEN]) -> Self {
+        Self(shim)
+    }
+
     /// All of its bytes.
+    #[inline]
     #[must_use]
     pub const fn bytes(&self) -> &'a [u8; LEN] {
         self.0

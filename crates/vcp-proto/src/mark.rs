@@ -16,6 +16,8 @@
 
 use pathmark_cc::VcpAnswer;
 use pathmark_shim::{
+    FramingError,
+    checksum::{Delta, update_udp},
     frame,
     udp::{ChecksumState, Datagram},
 };
@@ -116,6 +118,74 @@ pub fn mark_packet(
         Outcome::Marked
     } else {
         Outcome::Untouched
+    }
+}
+
+/// A shim as it came in a packet, kept beside the packet while that waits: to mark it, nothing needs to be fetched from memory
+/// again, only written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifted {
+    /// Where the shim is, in bytes from the start of the packet.
+    at: u16,
+    checksum: [u8; 2],
+    shim: [u8; LEN],
+}
+
+impl Lifted {
+    /// The sound shim at the start of a UDP payload inside an IP packet.
+    ///
+    /// # Errors
+    /// [`FramingError`].
+    #[inline]
+    pub fn find(bytes: &[u8], udp: &Datagram) -> Result<Self, FramingError> {
+        let shim = *Packet::parse(udp.payload(bytes))?.bytes();
+        let at = udp.payload_offset();
+        let checksum = bytes.get(..at).and_then(|headers| headers.last_chunk());
+        match (u16::try_from(at), checksum) {
+            (Ok(at), Some(&checksum)) => Ok(Self { at, checksum, shim }),
+            _ => Err(FramingError::Truncated),
+        }
+    }
+
+    /// The shim as it was found.
+    #[inline]
+    #[must_use]
+    pub const fn packet(&self) -> Packet<'_> {
+        Packet::checked(&self.shim)
+    }
+
+    /// Where the UDP payload starts, in bytes from the start of the packet.
+    #[inline]
+    #[must_use]
+    pub const fn payload_offset(&self) -> usize {
+        self.at as usize
+    }
+
+    /// [`mark_packet`] for the packet that the shim was found in, which nobody has changed since then (but for its IP header).
+    #[inline]
+    pub fn mark(
+        &self,
+        bytes: &mut [u8],
+        answer: &VcpAnswer,
+        router: u16,
+        state: ChecksumState,
+    ) -> Outcome {
+        let Some((headers, payload)) = bytes.split_at_mut_checked(self.payload_offset()) else {
+            return Outcome::Untouched;
+        };
+        let (Some(checksum), Some(shim)) = (headers.last_chunk_mut(), payload.first_chunk_mut())
+        else {
+            return Outcome::Untouched;
+        };
+        let Some(marked) = combine(&self.packet(), answer, router) else {
+            return Outcome::Untouched;
+        };
+        *shim = marked;
+        if state == ChecksumState::Complete {
+            let change = Delta::between(&self.shim, &marked);
+            *checksum = update_udp(u16::from_be_bytes(self.checksum), change).to_be_bytes();
+        }
+        Outcome::Marked
     }
 }
 

@@ -227,6 +227,32 @@ proptest! {
         prop_assert_eq!(field, udp.compute_checksum(&bytes, &ip));
     }
 
+    /// Marked from what was read before, a packet is the same as marked in place, whatever its checksum field holds.
+    #[test]
+    fn lifted_shims_are_marked_alike(
+        v6: bool, repr in any_repr(), answer in any_answer(), router: u16, field: Option<u16>, partial: bool,
+        behind in proptest::collection::vec(any::<u8>(), 0..60),
+    ) {
+        let mut payload = repr.emit().to_vec();
+        payload.extend(&behind);
+        let mut bytes = packet(v6, &payload);
+        let ip = Layout::walk(&bytes).unwrap();
+        let udp = Datagram::locate(&bytes, &ip).unwrap();
+        if let Some(field) = field {
+            bytes[udp.payload_offset() - 2..][..2].copy_from_slice(&field.to_be_bytes());
+        }
+        let state = if partial { ChecksumState::Partial } else { ChecksumState::Complete };
+        let lifted = Lifted::find(&bytes, &udp).unwrap();
+        prop_assert_eq!(Repr::parse(&lifted.packet()), repr);
+        let mut other = bytes.clone();
+        let outcome = lifted.mark(&mut bytes, &answer, router, state);
+        prop_assert_eq!(mark_packet(&mut other, &udp, 0, &answer, router, state), outcome);
+        prop_assert_eq!(&bytes, &other);
+        // Never written beyond a packet's end, should it be a shorter one.
+        let short = lifted.mark(&mut other[..udp.payload_offset() + 15], &answer, router, state);
+        prop_assert_eq!(short, Outcome::Untouched);
+    }
+
     /// Left alone: IPv4's 0 for "none", and the pseudo-header's sum that offload completes.
     #[test]
     fn checksums_that_are_not_complete_stay(repr in any_repr(), answer in any_answer(), partial: u16) {

@@ -30,13 +30,28 @@ pub fn encode(rtt: Option<Duration>) -> u8 {
 
 /// The upper end of `class`; `None` for 0. Classes above [`MAX`] read as [`MAX`].
 #[must_use]
+#[inline]
 pub const fn decode(class: u8) -> Option<Duration> {
-    if class == 0 {
-        None
-    } else {
-        Some(Duration::from_nanos(upper_ns(class)))
+    let class = if class > MAX { MAX } else { class };
+    match DECODED.as_slice().split_at_checked(class as usize) {
+        Some((_, [decoded, ..])) => *decoded,
+        _ => None,
     }
 }
+
+/// Every class, read back: routers do so for each packet.
+static DECODED: [Option<Duration>; MAX as usize + 1] = {
+    let mut decoded = [None; MAX as usize + 1];
+    let mut class = 1;
+    while class <= MAX {
+        #[expect(clippy::indexing_slicing, reason = "evaluated at compile time only")]
+        {
+            decoded[class as usize] = Some(Duration::from_nanos(upper_ns(class)));
+        }
+        class += 1;
+    }
+    decoded
+};
 
 const fn upper_ns(class: u8) -> u64 {
     let class = if class > MAX { MAX } else { class };

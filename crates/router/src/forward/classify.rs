@@ -2,7 +2,7 @@
 
 use pathmark_cc::{Answer, Arrival, Carried};
 use pathmark_shim::ip::Layout;
-use pathmark_shim::udp::Datagram;
+use pathmark_shim::udp::{ChecksumState, Datagram};
 use vcp_proto::{carried, ecn};
 use xcp_proto::Identity;
 
@@ -86,10 +86,9 @@ impl Classifier {
             && let Some(udp) = Datagram::locate(bytes, layout)
         {
             let packet = u32::try_from(packet).unwrap_or(u32::MAX);
-            let carried = shim::read(udp.payload(bytes), packet);
+            let (carried, carrier) = shim::find(bytes, &udp, packet);
             if carried != Carried::Foreign {
-                let payload = u16::try_from(udp.payload_offset()).unwrap_or(u16::MAX);
-                return (carried, Carrier::Shim { payload });
+                return (carried, carrier);
             }
         }
         if self.ecn.iter().any(|rule| rule.matches(bytes, layout)) {
@@ -106,34 +105,55 @@ impl Classifier {
 /// left alone.
 #[inline]
 pub fn write_answer(frame: &mut Frame, index: u32, answer: &Answer, router: &Identity) {
-    let size = frame.offload.gso.map_or(0, |gso| usize::from(gso.size));
-    let offset = size * index as usize;
-    let (carrier, partial) = (frame.carrier, frame.offload.checksum.is_some());
-    let bytes = frame.bytes_mut();
-    // False is no error: there was nothing to write into after all.
-    let _ = match carrier {
-        Carrier::None => false,
-        Carrier::Shim { payload } => {
-            let payload = usize::from(payload);
-            let rest = bytes.len().saturating_sub(payload + offset);
-            let own = if size > 0 { rest.min(size) } else { rest };
-            let packet = u32::try_from(payload + own).unwrap_or(u32::MAX);
-            if partial {
-                // The checksum does not cover the payload yet: nothing else to renew.
-                let shim = bytes.get_mut(payload + offset..).unwrap_or(&mut []);
-                shim::write(shim, answer, packet, router)
-            } else {
-                located(bytes).is_some_and(|udp| {
-                    shim::write_packet(bytes, &udp, offset, answer, packet, router)
-                })
+    // Where offload leaves the pseudo-header's sum, the checksum does not cover the payload yet.
+    let state = match frame.offload.checksum {
+        Some(_) => ChecksumState::Partial,
+        None => ChecksumState::Complete,
+    };
+    match (frame.carrier, answer) {
+        (Carrier::Vcp(lifted), Answer::Vcp(answer)) if index == 0 => {
+            // What was read on arrival is there: no outcome to heed, here and below.
+            let _ = lifted.mark(frame.bytes_mut(), answer, router.id, state);
+        }
+        (Carrier::Vcp(lifted), _) => {
+            write_shim(frame, lifted.payload_offset(), index, answer, router, state);
+        }
+        (Carrier::Shim { payload }, _) => {
+            write_shim(frame, payload.into(), index, answer, router, state);
+        }
+        (Carrier::Ecn, Answer::Vcp(answer)) => {
+            let bytes = frame.bytes_mut();
+            if let Ok(layout) = Layout::walk(bytes) {
+                let _ = ecn::mark(bytes, &layout, answer.code);
             }
         }
-        Carrier::Ecn => match (answer, Layout::walk(bytes)) {
-            (Answer::Vcp(answer), Ok(layout)) => {
-                ecn::mark(bytes, &layout, answer.code) == vcp_proto::mark::Outcome::Marked
-            }
-            _ => false,
-        },
+        (Carrier::Ecn | Carrier::None, _) => {}
+    }
+}
+
+/// Writes an answer into a shim that is read again: of another kind than VCP's, or in a later segment.
+fn write_shim(
+    frame: &mut Frame,
+    payload: usize,
+    index: u32,
+    answer: &Answer,
+    router: &Identity,
+    state: ChecksumState,
+) {
+    let size = frame.offload.gso.map_or(0, |gso| usize::from(gso.size));
+    let offset = size * index as usize;
+    let bytes = frame.bytes_mut();
+    let rest = bytes.len().saturating_sub(payload + offset);
+    let own = if size > 0 { rest.min(size) } else { rest };
+    let packet = u32::try_from(payload + own).unwrap_or(u32::MAX);
+    // False is no error: there was nothing to write into after all.
+    let _ = match state {
+        ChecksumState::Partial => {
+            let shim = bytes.get_mut(payload + offset..).unwrap_or(&mut []);
+            shim::write(shim, answer, packet, router)
+        }
+        ChecksumState::Complete => located(bytes)
+            .is_some_and(|udp| shim::write_packet(bytes, &udp, offset, answer, packet, router)),
     };
 }
 

@@ -1,12 +1,16 @@
 //! Packet buffers: a packet in a buffer of its size class, and the pool that buffers come from.
 
+use vcp_proto::mark::Lifted;
+
 use crate::offload::Offload;
 
 /// Room for any packet that an interface with offloads hands over.
 pub const LARGE: usize = 65_600;
+/// Room for a packet of the usual MTU.
+pub const USUAL: usize = 2_048;
 /// Buffer sizes. A packet takes the smallest that holds it, so that a queue of small packets does not pin large
 /// buffers.
-const CLASSES: [usize; 4] = [256, 2_048, 10_240, LARGE];
+const CLASSES: [usize; 4] = [256, USUAL, 10_240, LARGE];
 
 /// Which part of a packet carries feedback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,7 +18,9 @@ pub enum Carrier {
     /// None.
     #[default]
     None,
-    /// A shim at the start of the UDP payload.
+    /// A VCP shim at the start of the UDP payload; of a super-packet, the first one.
+    Vcp(Lifted),
+    /// Another shim at the start of the UDP payload.
     Shim {
         /// Where that payload starts, in bytes from the start of the packet.
         payload: u16,
@@ -105,6 +111,25 @@ impl Pool {
         Some(vec![0; size].into_boxed_slice())
     }
 
+    /// The packet at the start of `buffer`: in that buffer, which is replaced by another of its size, if it has the size that the
+    /// packet needs, else in a copy. `None` at the limit.
+    #[inline]
+    pub fn keep(&mut self, buffer: &mut Box<[u8]>, len: usize, offload: Offload) -> Option<Frame> {
+        let needed = CLASSES.iter().find(|size| **size >= len)?;
+        if *needed == buffer.len() {
+            self.swap(buffer, len, offload)
+        } else {
+            self.copy(buffer.get(..len)?, offload)
+        }
+    }
+
+    /// The packet at the start of `buffer` in that buffer, which is replaced by another of its size. `None` at the limit.
+    #[inline]
+    pub fn swap(&mut self, buffer: &mut Box<[u8]>, len: usize, offload: Offload) -> Option<Frame> {
+        let other = self.take(buffer.len())?;
+        Some(Frame::new(std::mem::replace(buffer, other), len, offload))
+    }
+
     /// A copy of a packet; `None` at the limit.
     #[inline]
     pub fn copy(&mut self, bytes: &[u8], offload: Offload) -> Option<Frame> {
@@ -152,6 +177,28 @@ mod tests {
         assert_eq!(std::iter::from_fn(|| pool.take(100)).count(), 24);
         assert_eq!(pool.allocated(), 24 * 256);
         assert!(pool.take(LARGE + 1).is_none());
+    }
+
+    #[test]
+    fn a_packet_stays_in_a_buffer_of_its_size() {
+        let mut pool = Pool::new(2 * USUAL + 256);
+        let mut buffer = vec![7; USUAL].into_boxed_slice();
+        let kept = pool.keep(&mut buffer, 300, Offload::default()).unwrap();
+        assert_eq!(kept.bytes(), &[7; 300]);
+        assert_eq!(buffer[..], [0; USUAL]);
+        buffer.fill(8);
+        let copied = pool.keep(&mut buffer, 200, Offload::default()).unwrap();
+        assert_eq!(copied.bytes(), &[8; 200]);
+        assert_eq!(buffer[..], [8; USUAL]);
+        assert_eq!(pool.allocated(), USUAL + 256);
+        pool.give(kept);
+        let again = pool.keep(&mut buffer, 400, Offload::default()).unwrap();
+        assert_eq!(again.bytes(), &[8; 400]);
+        // At the limit the packet is lost, and the buffer stays.
+        let mut pool = Pool::new(0);
+        buffer.fill(9);
+        assert!(pool.keep(&mut buffer, 400, Offload::default()).is_none());
+        assert_eq!(buffer[..], [9; USUAL]);
     }
 
     #[test]

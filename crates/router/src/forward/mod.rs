@@ -18,7 +18,7 @@ mod tests;
 
 pub use classify::{Classifier, EcnRule, write_answer};
 pub use counters::Counters;
-pub use frame::{Carrier, Frame, LARGE, Pool};
+pub use frame::{Carrier, Frame, LARGE, Pool, USUAL};
 pub use port::{PortSettings, RouterPort};
 pub use router::{Router, RouterConfig, Target};
 pub use xcp_proto::Identity;

@@ -155,7 +155,7 @@ impl Router {
     }
 
     /// A packet of `len` bytes came in on port `from`, at the start of `buffer`, which the router may keep and replace by
-    /// another one of [`LARGE`] bytes.
+    /// another one of its size.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -230,7 +230,7 @@ impl Router {
         let (arrival, carrier) = self.classifier.classify_first(bytes, &route.layout, packet);
         let Some(whole) = &route.whole else {
             if route.fits {
-                let frame = self.yard.pool.copy(bytes, offload);
+                let frame = self.yard.pool.keep(buffer, len, offload);
                 self.enqueue(now, route.port, frame, arrival, carrier, 1);
             } else {
                 self.fragment(now, bytes, offload, route.port);
@@ -250,12 +250,8 @@ impl Router {
             && port.link.port().takes_whole(&arrival, packets)
             && tell_alike(bytes, whole)
         {
-            let Some(other) = self.yard.pool.take(LARGE) else {
-                self.counters.no_buffer += 1;
-                return;
-            };
-            let frame = Frame::new(std::mem::replace(buffer, other), len, offload);
-            self.enqueue(now, route.port, Some(frame), arrival, carrier, packets);
+            let frame = self.yard.pool.swap(buffer, len, offload);
+            self.enqueue(now, route.port, frame, arrival, carrier, packets);
         } else {
             self.cut(now, bytes, whole, route);
         }
@@ -376,7 +372,7 @@ struct Route {
     fits: bool,
 }
 
-#[inline]
+#[inline(always)]
 fn enqueue(
     ports: &mut [RouterPort],
     yard: &mut Yard,

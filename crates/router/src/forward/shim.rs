@@ -5,9 +5,10 @@ use pathmark_shim::Kind;
 use pathmark_shim::demux::Datagram as Contents;
 use pathmark_shim::frame::declared_len;
 use pathmark_shim::udp::{ChecksumState, Datagram};
-use vcp_proto::mark;
+use vcp_proto::mark::{self, Lifted};
 use xcp_proto::{Identity, stamp};
 
+use super::frame::Carrier;
 use crate::offload::Super;
 
 /// What the shim in front of a UDP payload tells control laws; `packet_bytes` is the length of its IP packet.
@@ -20,6 +21,23 @@ pub fn read(payload: &[u8], packet_bytes: u32) -> Carried {
         Contents::Shim(Kind::XCP) => xcp_proto::carried::from_payload(payload, packet_bytes),
         _ => Carried::Foreign,
     }
+}
+
+/// The same for the shim in a UDP datagram inside an IP packet, and where it is.
+#[inline]
+pub(super) fn find(bytes: &[u8], udp: &Datagram, packet_bytes: u32) -> (Carried, Carrier) {
+    let payload = udp.payload(bytes);
+    if let Contents::Shim(Kind::VCP) = Contents::classify(payload) {
+        return match Lifted::find(bytes, udp) {
+            Ok(lifted) => (
+                vcp_proto::carried::from_packet(&lifted.packet()),
+                Carrier::Vcp(lifted),
+            ),
+            Err(_) => (Carried::Foreign, Carrier::None),
+        };
+    }
+    let at = u16::try_from(udp.payload_offset()).unwrap_or(u16::MAX);
+    (read(payload, packet_bytes), Carrier::Shim { payload: at })
 }
 
 /// True if all packets of a super-packet tell an XCP port the same: none has an XCP shim, or each has the same one. Packets

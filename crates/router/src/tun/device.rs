@@ -108,14 +108,15 @@ impl Device {
         self.lost = true;
     }
 
-    /// Reads a packet into `buffer`: its length, and what is left undone in it. `None` if there is none.
+    /// Reads a packet into `start` and, where it is longer, on into `rest`: its length, and what is left undone in it. `None` if
+    /// there is none.
     ///
     /// # Errors
     /// Those of the interface; a packet whose header means nothing is [`io::ErrorKind::InvalidData`].
     #[inline]
-    pub fn read(&self, buffer: &mut [u8]) -> io::Result<Option<(usize, Offload)>> {
+    pub fn read(&self, start: &mut [u8], rest: &mut [u8]) -> io::Result<Option<(usize, Offload)>> {
         let mut header = [0; VNET_LEN];
-        let mut slices = [IoSliceMut::new(&mut header), IoSliceMut::new(buffer)];
+        let mut slices = [&mut header, start, rest].map(IoSliceMut::new);
         match (&self.file).read_vectored(&mut slices) {
             Ok(read) => {
                 let len = read.saturating_sub(VNET_LEN);

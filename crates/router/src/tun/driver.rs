@@ -9,7 +9,7 @@ use pathmark_cc::{Duration, Instant};
 use super::device::Device;
 use super::egress::Egress;
 use super::sys;
-use crate::forward::{LARGE, Router};
+use crate::forward::{LARGE, Router, USUAL};
 
 /// Packets read from one interface before the others have their turn.
 const BATCH: usize = 64;
@@ -44,7 +44,10 @@ pub struct Driver {
     router: Router,
     devices: Vec<Device>,
     egress: Vec<Egress>,
-    buffer: Box<[u8]>,
+    /// Where packets are read to: the router keeps the buffer of one that fits.
+    usual: Box<[u8]>,
+    /// The rest of those that do not, behind room for their beginning.
+    large: Box<[u8]>,
     fds: Vec<libc::pollfd>,
     pace: Pace,
     start: Clock,
@@ -64,7 +67,8 @@ impl Driver {
             router,
             devices: Vec::new(),
             egress: Vec::new(),
-            buffer: vec![0; LARGE].into_boxed_slice(),
+            usual: vec![0; USUAL].into_boxed_slice(),
+            large: vec![0; LARGE].into_boxed_slice(),
             fds: Vec::new(),
             pace,
             start,
@@ -75,12 +79,7 @@ impl Driver {
     #[inline]
     #[must_use]
     pub fn now(&self) -> Instant {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "this driver owns the router's clock"
-        )]
-        let elapsed = Clock::now() - self.start;
-        Instant::from_nanos(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
+        since(self.start)
     }
 
     /// The router.
@@ -168,11 +167,17 @@ impl Driver {
             let Some(device) = self.devices.get_mut(port) else {
                 break;
             };
-            match device.read(&mut self.buffer) {
+            let (start, rest) = self.large.split_at_mut(USUAL);
+            match device.read(&mut self.usual, rest) {
                 Ok(Some((len, offload))) => {
-                    let now = self.now();
-                    self.router
-                        .receive(now, port, &mut self.buffer, len, offload);
+                    let now = since(self.start);
+                    let buffer = if len <= USUAL {
+                        &mut self.usual
+                    } else {
+                        start.copy_from_slice(&self.usual);
+                        &mut self.large
+                    };
+                    self.router.receive(now, port, buffer, len, offload);
                     bytes += len;
                     unflushed += len;
                     if bytes > BATCH_BYTES {
@@ -195,6 +200,16 @@ impl Driver {
         }
         Reading::Done
     }
+}
+
+#[inline]
+fn since(start: Clock) -> Instant {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this driver owns the router's clock"
+    )]
+    let elapsed = Clock::now() - start;
+    Instant::from_nanos(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
 }
 
 enum Reading {
