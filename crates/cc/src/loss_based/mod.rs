@@ -20,11 +20,13 @@ use crate::{
 /// The slow-start threshold before anything was lost.
 const UNSET: u64 = u64::MAX;
 
-/// One cut is made per recovery period; it lasts until a packet sent after its start is acknowledged (RFC 9002 §7.3.2).
+/// One cut is made per recovery period; it lasts until a packet sent after its start is acknowledged (RFC 9002 §7.3.2). News of
+/// packets sent before it, which may come after its end, cuts no more.
 #[derive(Clone, Copy, Debug)]
 struct Recovery {
     started: Instant,
     last_sent: u64,
+    over: bool,
 }
 
 /// What to go back to if the last loss event turns out to be none (RFC 9438 §4.9).
@@ -81,7 +83,7 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
     /// True from a cut until a packet sent after it is acknowledged.
     #[must_use]
     pub fn in_recovery(&self) -> bool {
-        self.recovery.is_some()
+        self.recovery.is_some_and(|recovery| !recovery.over)
     }
 
     /// Takes over at `window` bytes, in congestion avoidance: another law held the path until now.
@@ -115,6 +117,7 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
         self.recovery = Some(Recovery {
             started: now,
             last_sent,
+            over: false,
         });
     }
 
@@ -148,11 +151,13 @@ impl<W: Avoidance, S: StartRule> Controller for LossBased<W, S> {
     #[inline]
     fn on_ack(&mut self, now: Instant, acked: &Acked) {
         self.srtt = Some(acked.srtt);
-        if let Some(recovery) = self.recovery {
+        if let Some(recovery) = &mut self.recovery
+            && !recovery.over
+        {
             if acked.largest <= recovery.last_sent {
                 return;
             }
-            self.recovery = None;
+            recovery.over = true;
         }
         if acked.bytes == 0 {
             return;
@@ -184,7 +189,7 @@ impl<W: Avoidance, S: StartRule> Controller for LossBased<W, S> {
 
     fn on_persistent_congestion(&mut self, now: Instant) {
         // The losses that established it have cut already; what remains is RFC 9002 §7.6.2.
-        if self.recovery.is_none() {
+        if !self.in_recovery() {
             self.cut(now, Cause::Loss, self.last_sent);
         }
         self.window = self.floor();
