@@ -12,6 +12,7 @@
 //! `now` comes in, deadlines go out. Every buffer has a limit.
 
 mod gauge;
+mod heard_flows;
 pub mod impair;
 mod link;
 mod port;

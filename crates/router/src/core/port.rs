@@ -115,13 +115,11 @@ impl<P> Port<P> {
 
     /// True if a super-packet may pass as a whole: it all fits, and the queue treats its packets alike.
     #[must_use]
-    pub fn takes_whole(&self, arrival: &Arrival, packets: u32) -> bool {
+    pub fn takes_whole(&self, now: Instant, arrival: &Arrival, packets: u32) -> bool {
         let bytes = self.on_wire(self.frame(arrival.bytes, packets), packets);
         match &self.queues {
             Queues::One(queue, _) => queue.takes_whole(packets, bytes),
-            Queues::Two(separation) => {
-                separation.takes_whole(self.queues.hears(arrival), packets, bytes)
-            }
+            Queues::Two(separation) => separation.takes_whole(now, arrival, packets, bytes),
         }
     }
 
@@ -143,7 +141,7 @@ impl<P> Port<P> {
         self.stats.arrived_bytes += u64::from(arrival.bytes);
         let frame = self.frame(arrival.bytes, packets);
         arrival.bytes = self.on_wire(frame, packets);
-        let hears = self.queues.hears(&arrival);
+        let hears = self.queues.hears(now, &arrival);
         if hears {
             if !each(&arrival, packets).all(|one| self.law.admits(now, &one)) {
                 for _ in 0..packets {
@@ -213,7 +211,7 @@ impl<P> Port<P> {
             since,
         } = item?;
         let finished = self.shaper.transmit(now, since, arrival.bytes);
-        if self.queues.hears(&arrival) {
+        if self.queues.answers(&arrival) {
             let queue = self.queues.heard_bytes();
             for (index, one) in (0..).zip(each(&arrival, packets)) {
                 let answer = self.law.on_departure(now, &one, queue);
@@ -452,9 +450,18 @@ impl<P> Queues<P> {
         }
     }
 
-    /// True if the control law is told of this packet: of all in a common queue, else of its own class.
+    /// True if the control law is told of this packet's arrival: of all in a common queue, else of its own class.
     #[inline]
-    fn hears(&self, arrival: &Arrival) -> bool {
+    fn hears(&mut self, now: Instant, arrival: &Arrival) -> bool {
+        match self {
+            Self::One(..) => true,
+            Self::Two(separation) => separation.hears(now, arrival),
+        }
+    }
+
+    /// True if it is asked for an answer.
+    #[inline]
+    fn answers(&self, arrival: &Arrival) -> bool {
         matches!(self, Self::One(..)) || arrival.carried != Carried::Foreign
     }
 

@@ -24,7 +24,7 @@ const VCP: Carried = Carried::Vcp(VcpCarried {
 fn arrival(bytes: u32, carried: Carried) -> Arrival {
     Arrival {
         bytes,
-        flow_hash: 1,
+        flow_hash: u32::from(carried == Carried::Foreign),
         carried,
     }
 }
@@ -206,6 +206,36 @@ fn classes_share_evenly_whatever_their_packet_sizes() {
         let share = a as f64 / (a + b) as f64;
         assert!((share - 0.5).abs() < 0.02, "{heard}/{foreign}: {share}");
     }
+}
+
+#[test]
+fn a_flow_with_some_requests_stays_in_order() {
+    let limit = Limit::Bytes(100_000);
+    let queue = || Box::new(DropTail::new(limit));
+    let separation = Separation::new(queue(), queue(), limit);
+    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_000_000)));
+    let (mut log, mut now) = (Log::default(), Instant::from_millis(1));
+    for id in 0..40 {
+        // Each seventh packet of this flow carries a request; no packet of the other does.
+        let carried = if id % 7 == 0 { VCP } else { Carried::Foreign };
+        let own = Arrival {
+            flow_hash: 5,
+            ..arrival(1000, carried)
+        };
+        port.arrive(now, own, id, &mut log);
+        port.arrive(now, arrival(1000, Carried::Foreign), 100, &mut log);
+    }
+    let mut left = Vec::new();
+    while let Some(out) = port.poll(now, &mut log) {
+        now = out.finished;
+        left.push(out.packet);
+    }
+    assert!(left.iter().filter(|&&id| id < 100).is_sorted());
+    assert_eq!(
+        left[..4].iter().filter(|&&id| id < 100).count(),
+        2,
+        "half of the link"
+    );
 }
 
 #[test]

@@ -2,11 +2,13 @@
 //!
 //! A sender that obeys load codes leaves a queue alone that a loss-driven one fills, so side by side in one
 //! FIFO the latter takes all. Here each class has a queue of its own; while both wait, each gets half of the
-//! link (deficit round robin), and whoever needs less leaves the rest to the other. The control law of the
+//! link (deficit round robin), and whoever needs less leaves the rest to the other. A flow of which some packets carry feedback
+//! is in the first class with all of them. The control law of the
 //! port sees its own class only, and as capacity what the others leave, but never less than that half.
 
-use pathmark_cc::Instant;
+use pathmark_cc::{Arrival, Instant};
 
+use super::heard_flows::HeardFlows;
 use super::queue::{Depth, Limit, Popped, Pushed, Queue, Queued};
 use super::{DropCause, Owner};
 
@@ -24,6 +26,7 @@ pub struct Separation<P> {
     limit: Limit,
     turn: Turn,
     window: Window,
+    flows: HeardFlows,
 }
 
 struct Class<P> {
@@ -55,7 +58,14 @@ impl<P> Separation<P> {
             limit,
             turn: Turn::Heard,
             window: Window::default(),
+            flows: HeardFlows::new(),
         }
+    }
+
+    /// A packet arrived. True if it belongs to the class that the control law hears.
+    #[inline]
+    pub(super) fn hears(&mut self, now: Instant, arrival: &Arrival) -> bool {
+        self.flows.note(now, arrival)
     }
 
     #[inline]
@@ -72,8 +82,18 @@ impl<P> Separation<P> {
         self.heard.depth
     }
 
-    pub(super) fn takes_whole(&self, heard: bool, packets: u32, bytes: u32) -> bool {
-        let class = if heard { &self.heard } else { &self.foreign };
+    pub(super) fn takes_whole(
+        &self,
+        now: Instant,
+        arrival: &Arrival,
+        packets: u32,
+        bytes: u32,
+    ) -> bool {
+        let class = if self.flows.knows(now, arrival) {
+            &self.heard
+        } else {
+            &self.foreign
+        };
         self.limit.admits_run(self.depth(), packets, bytes)
             && class.queue.takes_whole(packets, bytes)
     }

@@ -247,7 +247,7 @@ impl Router {
         };
         if route.fits
             && port.passes_whole(whole.total())
-            && port.link.port().takes_whole(&arrival, packets)
+            && port.link.port().takes_whole(now, &arrival, packets)
             && tell_alike(bytes, whole)
         {
             let frame = self.yard.pool.swap(buffer, len, offload);

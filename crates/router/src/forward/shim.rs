@@ -40,22 +40,26 @@ pub(super) fn find(bytes: &[u8], udp: &Datagram, packet_bytes: u32) -> (Carried,
     (read(payload, packet_bytes), Carrier::Shim { payload: at })
 }
 
-/// True if all packets of a super-packet tell an XCP port the same: none has an XCP shim, or each has the same one. Packets
-/// of one sender that it sent together do, unless only every n-th bears a shim or a router has stamped them.
+/// True if all packets of a super-packet tell a port the same: none has a shim, or each has one of the same kind, and of XCP the
+/// same one. Packets of one sender that it sent together do, unless only some bear a shim or a router has stamped them.
 #[inline]
 pub(super) fn tell_alike(bytes: &[u8], whole: &Super) -> bool {
     if !whole.is_udp() {
         return true;
     }
-    let xcp = |index| {
+    let told = |index| {
         let payload = whole.segment_payload(bytes, index);
-        match Contents::classify(payload) {
-            Contents::Shim(Kind::XCP) => payload.get(..declared_len(payload).ok()?),
-            _ => None,
-        }
+        let Contents::Shim(kind) = Contents::classify(payload) else {
+            return (None, None);
+        };
+        let same = (kind == Kind::XCP).then(|| declared_len(payload).ok());
+        (
+            Some(kind),
+            same.flatten().and_then(|len| payload.get(..len)),
+        )
     };
-    let first = xcp(0);
-    (1..whole.segments()).all(|index| xcp(index) == first)
+    let first = told(0);
+    (1..whole.segments()).all(|index| told(index) == first)
 }
 
 /// Writes a port's answer into the shim in front of a UDP payload. False, and nothing changed, if there is no such shim.

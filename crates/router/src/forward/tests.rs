@@ -300,14 +300,32 @@ fn segments_without_a_sound_shim_are_left_alone() {
     let mut router = router(1500, Some(10_000_000_000), true);
     let (mut bytes, offload) = super_packet(true);
     bytes[28 + 3000 + 12] ^= 1;
-    bytes[28 + 5000..28 + 5016].fill(0x40);
     send(&mut router, &bytes, offload);
     let out = drain(&mut router, OUT);
     for (index, segment) in out[0].0[28..].chunks(1000).enumerate() {
         let sound = Packet::parse(segment).is_ok_and(|shim| shim.hops() == 1);
-        assert_eq!(sound, ![3, 5].contains(&index), "{index}");
+        assert_eq!(sound, index != 3, "{index}");
     }
     assert_eq!(out[0].0[28 + 3000..28 + 4000], bytes[28 + 3000..28 + 4000]);
+}
+
+#[test]
+fn a_super_packet_with_and_without_shims_is_cut_and_each_packet_told_apart() {
+    // The first decides for none of the others.
+    for bare in [&[0, 1, 2, 5][..], &[5]] {
+        let mut router = router(1500, Some(10_000_000_000), true);
+        let (mut bytes, offload) = super_packet(true);
+        for &index in bare {
+            bytes[28 + 1000 * index] = 0x40;
+        }
+        send(&mut router, &bytes, offload);
+        let out = drain(&mut router, OUT);
+        assert_eq!(out.len(), 20);
+        for (index, (packet, _)) in out.iter().enumerate() {
+            let marked = Packet::parse(&packet[28..]).is_ok_and(|shim| shim.hops() == 1);
+            assert_eq!(marked, !bare.contains(&index), "{index}");
+        }
+    }
 }
 
 #[test]
