@@ -130,7 +130,8 @@ pub struct Lost {
 pub struct Request {
     /// VCP: the sender would follow BISE's large ε.
     pub bise: bool,
-    /// Least RTT of this path, for routers that size their interval by it. `None`: not measured yet.
+    /// Least RTT of this path, for routers that size their interval by it. `None`: the controller has heard of none yet; the
+    /// transport then writes the handshake's.
     pub min_rtt: Option<Duration>,
     /// XCP: what the next packet's header says. `None`: the packet carries no header, or the one that routers skip.
     pub xcp: Option<XcpRequest>,

@@ -99,7 +99,10 @@ impl Connection {
         };
         let limits = self.streams.limits(self.recovery.bytes_in_flight());
         self.route.controller.on_limits(now, &limits);
-        self.feedback.fill(&self.route.controller.request(), room);
+        let mut request = self.route.controller.request();
+        // The controller hears of 1-RTT packets alone; the handshake has measured the path before the first of them.
+        request.min_rtt = request.min_rtt.or_else(|| self.recovery.rtt().min());
+        self.feedback.fill(&request, room);
         len
     }
 

@@ -4,6 +4,8 @@ use crate::{Duration, Instant};
 
 /// Shim lost and plain acknowledged, this often without a shim getting through: the path is plain.
 const PAIRS: u32 = 3;
+/// … unless so large a share of the plain ones was lost meanwhile that chance explains the shims.
+const LOST_BY_CHANCE: u32 = 4;
 /// Packets with a shim that may be lost until a trial has failed.
 const TRIALS: u32 = 3;
 /// First wait until a plain path is tried again; doubled by every failure.
@@ -17,6 +19,9 @@ enum State {
         lost: u32,
         plain_acked: u32,
         pairs: u32,
+        /// Plain ones since the last shim that got through.
+        plain_passed: u32,
+        plain_lost: u32,
     },
     /// None are.
     Plain { retry_at: Instant },
@@ -49,6 +54,8 @@ impl PlainPath {
         lost: 0,
         plain_acked: 0,
         pairs: 0,
+        plain_passed: 0,
+        plain_lost: 0,
     };
 
     /// A new path, thought to let shims pass.
@@ -117,20 +124,32 @@ impl PlainPath {
             self.largest_acked = self.largest_acked.max(Some(number));
             self.retry = FIRST_RETRY;
             self.state = Self::HOPEFUL;
-        } else if let State::Shims { plain_acked, .. } = &mut self.state
+        } else if let State::Shims {
+            plain_acked,
+            plain_passed,
+            ..
+        } = &mut self.state
             && self.first_shim.is_some_and(|first| number > first)
         {
-            *plain_acked += 1;
+            *plain_acked = plain_acked.saturating_add(1);
+            *plain_passed = plain_passed.saturating_add(1);
         }
     }
 
     /// Ack-eliciting packet `number` was lost. Call after [`on_acked`](Self::on_acked) for the same ACK frame.
     /// True if this makes the path plain.
     pub fn on_lost(&mut self, now: Instant, number: u64, shim: bool) -> bool {
-        if !shim || number < self.since || self.largest_acked.is_some_and(|l| number < l) {
+        if number < self.since || self.largest_acked.is_some_and(|l| number < l) {
             return false;
         }
         match &mut self.state {
+            State::Shims { plain_lost, .. } if !shim => {
+                if self.first_shim.is_some_and(|first| number > first) {
+                    *plain_lost = plain_lost.saturating_add(1);
+                }
+                false
+            }
+            _ if !shim => false,
             State::Shims { lost, .. } => {
                 *lost += 1;
                 false
@@ -157,6 +176,8 @@ impl PlainPath {
             lost,
             plain_acked,
             pairs,
+            plain_passed,
+            plain_lost,
         } = &mut self.state
         else {
             return false;
@@ -165,10 +186,10 @@ impl PlainPath {
         if new == 0 {
             return false;
         }
-        *pairs += new;
+        *pairs = pairs.saturating_add(new);
         *lost = 0;
         *plain_acked = 0;
-        if *pairs < PAIRS {
+        if *pairs < PAIRS || plain_lost.saturating_mul(LOST_BY_CHANCE) > *plain_passed {
             return false;
         }
         self.since = self.next;

@@ -129,3 +129,30 @@ fn late_news_of_earlier_packets_is_ignored() {
         assert!(!path.plain.settle(path.now));
     }
 }
+
+#[test]
+fn shims_lost_beside_many_plain_packets_prove_nothing() {
+    // One shim in eight packets, each round: all shims are lost, and of the plain packets those for which `lost` holds.
+    let rounds = |lost: fn(u64) -> bool| {
+        let mut path = Path::new();
+        path.plain.on_sent(0, true);
+        path.plain.on_acked(0, true);
+        for round in 0..6u64 {
+            let numbers = 1 + 8 * round..9 + 8 * round;
+            for number in numbers.clone() {
+                path.plain.on_sent(number, number % 8 == 1);
+            }
+            for number in numbers.clone().filter(|n| n % 8 != 1 && !lost(*n)) {
+                path.plain.on_acked(number, false);
+            }
+            for number in numbers.filter(|n| n % 8 == 1 || lost(*n)) {
+                path.plain.on_lost(path.now, number, number % 8 == 1);
+            }
+            path.plain.settle(path.now);
+        }
+        path.plain.passes_shims()
+    };
+    assert!(rounds(|n| n % 2 == 0), "half of all is lost");
+    assert!(!rounds(|_| false));
+    assert!(!rounds(|n| n % 8 == 2));
+}

@@ -95,6 +95,49 @@ fn a_shim_stands_in_front_of_short_headers_alone_and_segments_are_equal() {
 }
 
 #[test]
+fn the_first_shim_tells_the_round_trip_of_the_handshake() {
+    let mut pair = Pair::with(setup(&[0], &[0]));
+    pair.record = true;
+    pair.connect();
+    pair.upload(10_000, Duration::from_secs(10));
+    let round_trip = 2 * pair.up.latency.as_millis() as u8;
+    for side in [&pair.client, &pair.server] {
+        let first = side.sent.iter().find(|d| has_shim(d)).unwrap();
+        assert_eq!(first[6], round_trip);
+    }
+}
+
+#[test]
+fn each_nth_packet_bears_a_shim_and_the_others_its_room() {
+    let mut pair = Pair::with(setup(&[0], &[0]));
+    marking(&mut pair, 1);
+    pair.connect();
+    pair.upload(300_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(100));
+    pair.record = true;
+    pair.client.sent.clear();
+    pair.client.batches.clear();
+    pair.client.told.lock().unwrap().signal_every = 8;
+    let before = pair.client.told();
+    pair.upload(1_000_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(100));
+    let told = pair.client.told();
+    let mtu = usize::from(pair.client.get().mtu());
+    let sent = &pair.client.sent;
+    let shims: Vec<_> = (0..sent.len()).filter(|&i| has_shim(&sent[i])).collect();
+    assert!((sent.len() / 9..=sent.len() / 7).contains(&shims.len()));
+    assert!(shims.iter().zip(&shims[1..]).all(|(a, b)| b - a <= 8));
+    assert_eq!(told.signals - before.signals, shims.len() as u64);
+    let counted = told.feedback.packets[1] - before.feedback.packets[1];
+    assert_eq!(counted, shims.len() as u64);
+    // Batches are as long as ever, and all full datagrams alike, with a shim or without.
+    let whole = |batch: &&crate::connection::Transmit| batch.len == 10 * mtu;
+    assert!(pair.client.batches.iter().filter(whole).count() > 40);
+    let bare_and_full = |d: &&Vec<u8>| d.len() == mtu && !has_shim(d);
+    assert!(sent.iter().filter(bare_and_full).count() > 500);
+}
+
+#[test]
 fn without_a_common_kind_not_one_byte_differs() {
     let run = |client: &[u8], server: &[u8]| {
         let mut pair = Pair::with(setup(client, server));

@@ -31,6 +31,10 @@ pub(crate) struct Told {
     /// Calls since the previous ACK, to check their order.
     pub(crate) last_was_feedback: bool,
     pub(crate) feedback_before_ack: u64,
+    /// Sent with the signal.
+    pub(crate) signals: u64,
+    /// What a test wants of them; 0 is 1.
+    pub(crate) signal_every: u32,
 }
 
 #[derive(Debug)]
@@ -61,6 +65,7 @@ impl Controller for FixedWindow {
         let mut told = self.told.lock().unwrap();
         told.sent += 1;
         told.sent_bytes += sent.bytes;
+        told.signals += u64::from(sent.signal);
         PacketState(sent.packet_number + 1)
     }
 
@@ -123,6 +128,10 @@ impl Controller for FixedWindow {
 
     fn request(&self) -> Request {
         Request::default()
+    }
+
+    fn signal_every(&self) -> u32 {
+        self.told.lock().unwrap().signal_every
     }
 
     fn metrics(&self) -> Metrics {

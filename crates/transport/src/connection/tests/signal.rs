@@ -53,13 +53,14 @@ impl Signal for TestSignal {
         self.in_ecn.then_some(Ecn::Ect1)
     }
 
-    fn fill(&self, _: &Request, shim: &mut [u8]) {
+    fn fill(&self, request: &Request, shim: &mut [u8]) {
         let Some(shim) = shim.first_chunk_mut::<LEN>() else {
             return;
         };
         let kind = Kind::new(self.kind).unwrap();
         *shim = [0; LEN];
         shim[..4].copy_from_slice(&prefix::<LEN>(kind));
+        shim[6] = request.min_rtt.map_or(0, |rtt| rtt.as_millis() as u8);
         seal(kind, shim);
     }
 
