@@ -44,6 +44,8 @@ pub(crate) struct Ruler {
     marked_since: Option<Instant>,
     last_marked: Instant,
     unmarked_since: Option<Instant>,
+    /// They have, for so long that the path is known to have no router that marks.
+    unmarked_path: bool,
     /// Packets that came back unmarked since the last mark.
     unmarked_packets: u64,
 }
@@ -57,6 +59,7 @@ impl Ruler {
             marked_since: None,
             last_marked: now,
             unmarked_since: None,
+            unmarked_path: false,
             unmarked_packets: 0,
         }
     }
@@ -72,6 +75,12 @@ impl Ruler {
         self.unmarked_packets > UNMARKED_PROBES
     }
 
+    /// True while the path is known to have no router that marks: one packet now and then is enough to find one that comes.
+    #[inline]
+    pub(crate) const fn is_unmarked_path(&self) -> bool {
+        self.unmarked_path
+    }
+
     /// Packets per code came back.
     #[inline]
     pub(crate) fn on_codes(&mut self, now: Instant, srtt: Duration, packets: &[u64; 4]) -> Change {
@@ -85,6 +94,7 @@ impl Ruler {
             };
         }
         self.unmarked_since = None;
+        self.unmarked_path = false;
         self.unmarked_packets = 0;
         if self.marked_since.is_none() || ns_since(now, self.last_marked) / 2 > nanos(srtt) {
             self.marked_since = Some(now);
@@ -138,6 +148,7 @@ impl Ruler {
         let since = *self.unmarked_since.get_or_insert(now);
         if now - since >= patience {
             self.marked_since = None;
+            self.unmarked_path = true;
             self.fall_back()
         } else {
             Change::Stays

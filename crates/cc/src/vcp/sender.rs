@@ -15,6 +15,11 @@ use crate::{
 /// What CE in the IP header leaves: β of RFC 9438.
 const CE_SHARE_PPM: u64 = 700_000;
 
+/// Of the packets of a round trip, so many ask the routers while CUBIC rules for long. Routers that mark tell their
+/// word often enough; where none was, one in [`RARELY`] packets finds one that comes, whatever the window.
+const ASKS_PER_ROUND: u64 = 4;
+const RARELY: u64 = 32;
+
 /// A loss that halved the window.
 #[derive(Clone, Copy, Debug)]
 struct Halving {
@@ -172,7 +177,8 @@ impl<L: LossRule> Controller for VcpSender<L> {
         self.min_rtt = Some(acked.min_rtt);
         self.losses.on_ack(now, acked.srtt, acked.packets);
         self.delivered.on_ack(now, acked.srtt, acked.bytes);
-        if !core::mem::take(&mut self.fed) && acked.packets > 0 {
+        // While a hidden bottleneck has given CUBIC the window, most packets ask nothing.
+        if !core::mem::take(&mut self.fed) && acked.packets > 0 && !self.hidden.rules() {
             let change = self.ruler.on_silence(now, acked.srtt);
             self.obey(change, now);
         }
@@ -274,6 +280,21 @@ impl<L: LossRule> Controller for VcpSender<L> {
             min_rtt: self.min_rtt,
             xcp: None,
         }
+    }
+
+    fn signal_every(&self) -> u32 {
+        let unmarked = self.ruler.is_unmarked_path();
+        if !unmarked && !self.hidden.rules() {
+            return 1;
+        }
+        let round = self.window() / self.mtu.max(1);
+        let fair = round / ASKS_PER_ROUND;
+        let every = if unmarked {
+            fair.max(RARELY)
+        } else {
+            fair.min(RARELY)
+        };
+        u32::try_from(every).unwrap_or(u32::MAX)
     }
 
     fn metrics(&self) -> Metrics {

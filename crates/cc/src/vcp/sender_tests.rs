@@ -282,6 +282,55 @@ fn an_over_is_obeyed_while_cubic_rules_for_a_hidden_bottleneck() {
     );
 }
 
+#[test]
+fn few_packets_ask_where_nobody_answers_and_all_do_again_at_the_first_mark() {
+    let mut sender = sender(Wlte { pure: false });
+    assert_eq!(sender.signal_every(), 1);
+    for now in (100..=200).step_by(10) {
+        assert_eq!(sender.signal_every(), 1, "{now}");
+        ack(&mut sender, now, [2, 0, 0, 0]);
+    }
+    assert_eq!(sender.signal_every(), 32, "a quarter of a window of 100");
+    for now in (220..1000).step_by(10) {
+        ack(&mut sender, now, [40, 0, 0, 0]);
+    }
+    let packets = sender.window() / MTU;
+    assert_eq!(u64::from(sender.signal_every()), packets / 4);
+    ack(&mut sender, 1010, [0, 1, 0, 0]);
+    assert_eq!(sender.signal_every(), 1);
+    assert!(sender.metrics().explicit);
+}
+
+#[test]
+fn some_packets_ask_while_cubic_rules_for_a_hidden_bottleneck() {
+    let mut sender = sender(Wlte { pure: false });
+    let mut now = 100;
+    ack(&mut sender, now, [0, 2, 0, 0]);
+    while sender.metrics().explicit {
+        now += 10;
+        assert_eq!(sender.signal_every(), 1);
+        ack_with(&mut sender, now, [0, 2, 0, 0], ms(140));
+    }
+    let every = u64::from(sender.signal_every());
+    assert_eq!(every, (sender.window() / MTU / 4).min(32));
+    // Acknowledgements of the packets between bring no feedback, and that is no silence.
+    for _ in 0..100 {
+        now += 10;
+        let mut ack = plain_ack(now);
+        (ack.rtt, ack.srtt, ack.min_rtt) = (Some(ms(140)), ms(140), RTT);
+        sender.on_ack(at(now), &ack);
+    }
+    assert_eq!(sender.metrics().ruling, "cubic");
+    // Calm at last: routers rule again, at once.
+    let from = now;
+    while !sender.metrics().explicit {
+        now += 10;
+        sender.on_ack(at(now), &plain_ack(now));
+        assert!(now < from + 2000);
+    }
+    assert_eq!(sender.signal_every(), 1);
+}
+
 // --- The ECN carrier -------------------------------------------------------------------------------------------------
 
 fn ecn() -> VcpSender<Halving> {
