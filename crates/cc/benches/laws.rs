@@ -98,6 +98,7 @@ fn senders(c: &mut Criterion) {
             largest: number,
             sent_at: Instant::ZERO,
             state: PacketState::default(),
+            forward_delay: None,
             rtt: Some(srtt),
             srtt,
             min_rtt: RTT,

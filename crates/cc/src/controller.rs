@@ -90,6 +90,9 @@ pub struct Acked {
     pub state: PacketState,
     /// RTT sample of this ACK, acknowledgement delay taken off; `None` if it gives none.
     pub rtt: Option<Duration>,
+    /// How much longer the packet of that sample was on its way to the receiver than the fastest one: its time in queues, and no
+    /// more than `rtt - min_rtt`. The rest of a longer RTT is the way back. `None` where the peer does not tell its clock.
+    pub forward_delay: Option<Duration>,
     /// Smoothed RTT after the sample.
     pub srtt: Duration,
     /// Least RTT seen on this path.

@@ -25,6 +25,7 @@ pub(crate) fn acked(largest: u64, bytes: u64, rtt: Duration) -> Acked {
         sent_at: Instant::ZERO,
         state: PacketState::default(),
         rtt: Some(rtt),
+        forward_delay: None,
         srtt: rtt,
         min_rtt: rtt,
         in_flight_before: bytes,

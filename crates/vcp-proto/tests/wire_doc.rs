@@ -188,6 +188,7 @@ fn feedback_frame() {
     };
     assert!(frames.next().is_none());
     assert_eq!((frame.kind, frame.epoch), (VcpSignal::new().kind(), 0));
+    assert_eq!(frame.time, 12_345_678);
     let counters = frame.counters();
 
     let totals = Totals::decode(counters.as_slice()).unwrap();
@@ -208,6 +209,6 @@ fn feedback_frame() {
     assert!(totals.encode().into_iter().all(|total| again.push(total)));
     let mut buffer = [0; 64];
     let mut w = Writer::new(&mut buffer);
-    feedback::encode(&mut w, frame.kind, frame.epoch, &again).unwrap();
+    feedback::encode(&mut w, frame.kind, frame.epoch, frame.time, &again).unwrap();
     assert_eq!(w.written(), bytes);
 }

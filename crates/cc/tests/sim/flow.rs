@@ -406,6 +406,7 @@ impl Flow {
             sent_at: newest.sent_at,
             state: newest.state,
             rtt: Some(rtt),
+            forward_delay: None,
             srtt,
             min_rtt: self.min_rtt,
             in_flight_before,

@@ -13,7 +13,7 @@ use super::{Connection, of};
 use crate::ack::AckRequest;
 use crate::recovery::{AckError, AckOutcome, Fate, LossOutcome, Probe, SentPacket, Timeout};
 use crate::streams::Streams;
-use crate::wire::frame::{Ack, types};
+use crate::wire::frame::{Ack, feedback, types};
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
 
@@ -21,6 +21,10 @@ use crate::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub(super) feedback: Option<Difference>,
+    /// The peer's clock as it wrote the FEEDBACK frame, in microseconds.
+    pub(super) peer_time: Option<u32>,
+    /// For how long it held the ACK frame back.
+    delay: Duration,
     outcome: Option<AckOutcome>,
     /// New CE marks.
     marked: u64,
@@ -175,6 +179,7 @@ impl Connection {
             self.probes = [0; 3];
         }
         heard.outcome = Some(outcome);
+        heard.delay = delay;
         Ok(())
     }
 
@@ -207,6 +212,8 @@ impl Connection {
     pub(super) fn settle(&mut self, now: Instant, space: SpaceId, heard: &mut Heard) {
         let Heard {
             feedback,
+            peer_time,
+            delay,
             outcome,
             marked,
             turned_plain,
@@ -214,7 +221,10 @@ impl Connection {
         if space != SpaceId::Data || (feedback.is_none() && outcome.is_none()) {
             return;
         }
-        let acked = outcome.and_then(|o| o.acked);
+        let mut acked = outcome.and_then(|o| o.acked);
+        if let (Some(acked), Some(time)) = (&mut acked, peer_time) {
+            acked.forward_delay = self.forward_delay(now, acked, time, delay);
+        }
         let controller = &mut self.route.controller;
         if let Some(feedback) = feedback {
             let nothing = Acked {
@@ -224,6 +234,7 @@ impl Connection {
                 sent_at: now,
                 state: pathmark_cc::PacketState::default(),
                 rtt: None,
+                forward_delay: None,
                 srtt: self.recovery.rtt().srtt_or_initial(),
                 min_rtt: self
                     .recovery
@@ -255,6 +266,23 @@ impl Connection {
             self.begin_plain(now);
         }
         self.after_controller(now);
+    }
+
+    /// How long the packet that gave the RTT sample queued on its way; `time` is the peer's clock as it sent the ACK frame,
+    /// `held` ago from when that packet arrived. A part of the RTT, whatever the peer says.
+    fn forward_delay(
+        &mut self,
+        now: Instant,
+        acked: &Acked,
+        time: u32,
+        held: Duration,
+    ) -> Option<Duration> {
+        let rtt = acked.rtt?;
+        let modulus = u128::from(feedback::TIME_MODULUS);
+        let held = u32::try_from(held.as_micros() % modulus).unwrap_or(0);
+        let arrived = (time + feedback::TIME_MODULUS - held) % feedback::TIME_MODULUS;
+        let queued = self.route.one_way.on_sample(now, acked.sent_at, arrived);
+        Some(queued.min(rtt.saturating_sub(acked.min_rtt)))
     }
 
     fn tell_losses(&mut self, now: Instant, loss: &LossOutcome) {

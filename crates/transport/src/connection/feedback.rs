@@ -16,7 +16,7 @@ use pathmark_shim::frame::declared_len;
 use crate::path::{Counting, Returned};
 use crate::wire::frame::{Feedback as Frame, feedback};
 use crate::wire::{Writer, varint};
-use crate::{Arrived, Signal};
+use crate::{Arrived, Instant, Signal};
 
 /// What stands in front of a datagram that arrived.
 #[derive(Clone, Copy, Debug)]
@@ -196,10 +196,12 @@ impl Feedback {
 
     /// Writes FEEDBACK frames for counters that moved, as far as they fit.
     #[inline]
-    pub(super) fn write_frames(&mut self, w: &mut Writer<'_>) {
+    pub(super) fn write_frames(&mut self, now: Instant, w: &mut Writer<'_>) {
+        let micros = now.as_nanos() / 1000 % u64::from(feedback::TIME_MODULUS);
+        let time = u32::try_from(micros).unwrap_or(0);
         for incoming in &mut self.incoming {
             if let Some((epoch, counters)) = incoming.counting.poll()
-                && feedback::encode(w, incoming.signal.kind(), epoch, &counters).is_ok()
+                && feedback::encode(w, incoming.signal.kind(), epoch, time, &counters).is_ok()
             {
                 incoming.counting.on_sent(counters);
             }

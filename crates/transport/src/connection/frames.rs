@@ -132,6 +132,7 @@ impl Connection {
                     }
                     let difference = self.feedback.on_frame(at.opened.number, frame);
                     heard.feedback = heard.feedback.or(difference);
+                    heard.peer_time = heard.peer_time.or(Some(frame.time));
                 }
                 frame => self.on_frame(now, at, frame)?,
             }

@@ -195,7 +195,7 @@ impl Connection {
         };
         contents.carried.acked = received.write_ack(now, w, ACK_DELAY_EXPONENT, limit);
         if space == SpaceId::Data && self.feedback.offered() {
-            self.feedback.write_frames(w);
+            self.feedback.write_frames(now, w);
         }
     }
 

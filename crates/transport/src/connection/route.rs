@@ -7,7 +7,8 @@ use pathmark_cc::Controller;
 use crate::cid::RemoteId;
 use crate::config::TransportConfig;
 use crate::path::{
-    AmplificationLimit, Cadence, EcnValidation, Mtud, PathResponses, PathValidation, PlainPath,
+    AmplificationLimit, Cadence, EcnValidation, Mtud, OneWayDelay, PathResponses, PathValidation,
+    PlainPath,
 };
 use crate::recovery::Pacer;
 use crate::{Ecn, Instant, Signal};
@@ -26,6 +27,8 @@ pub(super) struct Route {
     pub(super) plain: PlainPath,
     /// Which packets bear one.
     pub(super) cadence: Cadence,
+    /// How long packets queue on their way.
+    pub(super) one_way: OneWayDelay,
     pub(super) responses: PathResponses,
     /// While the path is being validated.
     pub(super) validation: Option<PathValidation>,
@@ -58,6 +61,7 @@ impl Route {
             ecn: EcnValidation::new(mark),
             plain: PlainPath::new(),
             cadence: Cadence::new(),
+            one_way: OneWayDelay::new(),
             responses: PathResponses::new(),
             validation: None,
             last_sent: None,

@@ -7,6 +7,7 @@ mod cadence;
 mod ecn;
 mod feedback;
 mod mtud;
+mod one_way;
 mod plain;
 mod validation;
 
@@ -22,5 +23,6 @@ pub use cadence::Cadence;
 pub use ecn::{EcnFailure, EcnReceived, EcnState, EcnValidation};
 pub use feedback::{Counting, Returned};
 pub use mtud::{BASE_MTU, Mtud};
+pub use one_way::OneWayDelay;
 pub use plain::PlainPath;
 pub use validation::{PathResponses, PathValidation, Validated};

@@ -182,6 +182,7 @@ impl<F> Recovery<F> {
             sent_at,
             state,
             rtt,
+            forward_delay: None,
             srtt: self.rtt.srtt_or_initial(),
             min_rtt: self.rtt.min().unwrap_or(self.rtt.srtt_or_initial()),
             in_flight_before,

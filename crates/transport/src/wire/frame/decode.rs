@@ -101,6 +101,7 @@ impl From<feedback::Malformed> for Bad {
         match malformed {
             feedback::Malformed::End => CUT,
             feedback::Malformed::Kind => encoding("a signal kind above 255"),
+            feedback::Malformed::Time => encoding("a time of 2^30 or more"),
             feedback::Malformed::Count => encoding("more than 20 counters"),
         }
     }

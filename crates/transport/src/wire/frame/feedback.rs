@@ -5,6 +5,7 @@
 //!   Type (i) = 0x666564,
 //!   Kind (i),            signal, as in the explicit_feedback transport parameter
 //!   Epoch (i),           path epoch: number of the first packet counted
+//!   Time (i) < 2^30,     clock of whoever sends the frame in microseconds, modulo 2^30
 //!   Count (i) <= 20,
 //!   Counter (i) ...,     Count times; meaning is the signal's
 //! }
@@ -23,6 +24,9 @@ pub struct Feedback<'a> {
     pub kind: u8,
     /// The path epoch that the counters belong to, named by the number of the first packet counted in it.
     pub epoch: u64,
+    /// The peer's clock when it wrote the frame, in microseconds modulo 2^30. Less the delay that the ACK frame beside it
+    /// names, it is when the largest acknowledged packet arrived.
+    pub time: u32,
     /// The counters as varints, at most [`MAX_COUNTERS`] of them.
     counters: &'a [u8],
 }
@@ -34,9 +38,14 @@ pub(super) enum Malformed {
     End,
     /// A kind above 255, which no transport parameter can have offered.
     Kind,
+    /// A time of 2^30 or more.
+    Time,
     /// More counters than a signal may keep.
     Count,
 }
+
+/// Times are modulo this, in microseconds: some 18 minutes, and four bytes at most.
+pub const TIME_MODULUS: u32 = 1 << 30;
 
 impl From<UnexpectedEnd> for Malformed {
     fn from(_: UnexpectedEnd) -> Self {
@@ -59,6 +68,10 @@ impl<'a> Feedback<'a> {
     pub(super) fn decode(r: &mut Reader<'a>) -> Result<Self, Malformed> {
         let kind = u8::try_from(r.get_varint()?).map_err(|_| Malformed::Kind)?;
         let epoch = r.get_varint()?;
+        let time = u32::try_from(r.get_varint()?)
+            .ok()
+            .filter(|&time| time < TIME_MODULUS)
+            .ok_or(Malformed::Time)?;
         let count = r.get_varint()?;
         if count > MAX_COUNTERS as u64 {
             return Err(Malformed::Count);
@@ -72,28 +85,30 @@ impl<'a> Feedback<'a> {
         Ok(Self {
             kind,
             epoch,
+            time,
             counters,
         })
     }
 
     /// Writes the frame again.
     pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), WriteError> {
-        encode(w, self.kind, self.epoch, &self.counters())
+        encode(w, self.kind, self.epoch, self.time, &self.counters())
     }
 
     /// Bytes of the frame in its shortest form.
     pub(super) fn len(&self) -> usize {
-        len(self.kind, self.epoch, &self.counters())
+        len(self.kind, self.epoch, self.time, &self.counters())
     }
 }
 
 /// Bytes of a FEEDBACK frame.
 #[must_use]
-pub fn len(kind: u8, epoch: u64, counters: &Counters) -> usize {
+pub fn len(kind: u8, epoch: u64, time: u32, counters: &Counters) -> usize {
     let values = counters.as_slice();
     varint::len(types::FEEDBACK)
         + varint::len(u64::from(kind))
         + varint::len(epoch)
+        + varint::len(u64::from(time))
         + varint::len(values.len() as u64)
         + values
             .iter()
@@ -109,12 +124,14 @@ pub fn encode(
     w: &mut Writer<'_>,
     kind: u8,
     epoch: u64,
+    time: u32,
     counters: &Counters,
 ) -> Result<(), WriteError> {
     w.all_or_nothing(|w| {
         w.put_varint(types::FEEDBACK)?;
         w.put_varint(u64::from(kind))?;
         w.put_varint(epoch)?;
+        w.put_varint(u64::from(time))?;
         w.put_varint(counters.as_slice().len() as u64)?;
         counters
             .as_slice()

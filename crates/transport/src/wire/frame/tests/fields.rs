@@ -245,36 +245,42 @@ fn feedback_byte_by_byte() {
     for value in [1, 300, 70_000, varint::MAX] {
         assert!(counters.push(value));
     }
-    let mut bytes = vec![0x80, 0x66, 0x65, 0x64, 0x02, 0x05, 0x04, 0x01, 0x41, 0x2c];
+    let mut bytes = vec![0x80, 0x66, 0x65, 0x64, 0x02, 0x05, 0xbf, 0xff, 0xff, 0xff];
+    bytes.extend([0x04, 0x01, 0x41, 0x2c]);
     bytes.extend([0x80, 0x01, 0x11, 0x70]);
     bytes.extend([0xff; 8]);
     let [Frame::Feedback(frame)] = frames(&bytes)[..] else {
         panic!();
     };
-    assert_eq!((frame.kind, frame.epoch), (2, 5));
+    assert_eq!((frame.kind, frame.epoch, frame.time), (2, 5, (1 << 30) - 1));
     assert_eq!(frame.counters(), counters);
     let mut buffer = [0; 64];
     let mut w = Writer::new(&mut buffer);
-    feedback::encode(&mut w, 2, 5, &counters).unwrap();
+    feedback::encode(&mut w, 2, 5, frame.time, &counters).unwrap();
     assert_eq!(w.written(), bytes);
-    assert_eq!(feedback::len(2, 5, &counters), bytes.len());
+    assert_eq!(feedback::len(2, 5, frame.time, &counters), bytes.len());
     assert_eq!(Frame::Feedback(frame).len(), bytes.len());
 }
 
 #[test]
 fn twenty_counters_and_no_more() {
-    let mut bytes = vec![0x80, 0x66, 0x65, 0x64, 0, 0, 20];
+    let mut bytes = vec![0x80, 0x66, 0x65, 0x64, 0, 0, 0, 20];
     bytes.extend([9; 21]);
-    let most = [&bytes[..27], &[0x01]].concat();
+    let most = [&bytes[..28], &[0x01]].concat();
     let [Frame::Feedback(frame), Frame::Ping] = frames(&most)[..] else {
         panic!();
     };
     assert_eq!(frame.counters().as_slice(), [9; 20]);
-    bytes[6] = 21;
+    bytes[7] = 21;
     assert_eq!(error(&bytes).code, TransportErrorCode::FRAME_ENCODING_ERROR);
     // A kind that no one-byte list can have offered.
-    let error = error(&[0x80, 0x66, 0x65, 0x64, 0x41, 0x00, 0, 0]);
-    assert_eq!(error.frame_type, types::FEEDBACK);
+    let kind = error(&[0x80, 0x66, 0x65, 0x64, 0x41, 0x00, 0, 0, 0]);
+    assert_eq!(kind.frame_type, types::FEEDBACK);
+    // A time that is not modulo 2^30.
+    let time = error(&[
+        0x80, 0x66, 0x65, 0x64, 0, 0, 0xc0, 0, 0, 0, 0x40, 0, 0, 0, 0,
+    ]);
+    assert_eq!(time.code, TransportErrorCode::FRAME_ENCODING_ERROR);
 }
 
 #[test]

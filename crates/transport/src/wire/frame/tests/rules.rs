@@ -8,7 +8,7 @@ use crate::wire::{ConnectionId, Dir, PacketType, Side, StreamId, TransportErrorC
 fn table_3() -> Vec<(Frame<'static>, &'static str, &'static str)> {
     let id = StreamId::new(Side::Client, Dir::Bi, 0).unwrap();
     let ack = frames(&[0x02, 0, 0, 0, 0])[0];
-    let feedback = frames(&[0x80, 0x66, 0x65, 0x64, 0, 0, 0])[0];
+    let feedback = frames(&[0x80, 0x66, 0x65, 0x64, 0, 0, 0, 0])[0];
     vec![
         (Frame::Padding(1), "IH01", "NP"),
         (Frame::Ping, "IH01", ""),
