@@ -5,9 +5,9 @@
 
 use pathmark_cc::{Arrival, Carried, Instant};
 
-/// Slots of the table, 16 KiB. Where two flows share one, only the packets with feedback of the one that was heard before the other
+/// Slots of the table, 64 KiB. Where two flows share one, only the packets with feedback of the one that was heard before the other
 /// stay in the class; the rest is foreign until the next of them, as if there were no table.
-const SLOTS: usize = 1 << 10;
+const SLOTS: usize = 1 << 12;
 /// A flow is forgotten after this time without feedback. Senders let no round trip pass without a request.
 const MEMORY_NANOS: u64 = 5_000_000_000;
 
@@ -92,7 +92,7 @@ mod tests {
         assert!(!flows.note(at(5002), &packet(7, Carried::Foreign)));
         // The slot is another's now.
         assert!(flows.note(at(5003), &packet(7, vcp)));
-        assert!(flows.note(at(5004), &packet(7 + (1 << 10), vcp)));
+        assert!(flows.note(at(5004), &packet(7 + (1 << 12), vcp)));
         assert!(!flows.note(at(5005), &packet(7, Carried::Foreign)));
     }
 }
