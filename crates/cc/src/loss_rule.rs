@@ -9,7 +9,7 @@ pub struct LossView {
     pub recent_over: bool,
     /// A substantial share of packets came back without any router's mark.
     pub unmarked: bool,
-    /// The smoothed RTT is above 1.25 times the least.
+    /// Packets queue on their way for more than a quarter of the least RTT.
     pub delayed: bool,
     /// Share of packets lost over the last four round trips, in 10^-6.
     pub loss_ppm: u64,

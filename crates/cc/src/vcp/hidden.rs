@@ -1,26 +1,28 @@
 //! A bottleneck that no VCP router announces.
 //!
 //! Codes describe the VCP routers only. If packets queue or vanish somewhere while every code says LOW, the narrow hop is another one,
-//! and MI would drive it into overload. Losses of more than 2 % together with a longer RTT, or an RTT that stays longer for as long
+//! and MI would drive it into overload. Losses of more than 2 % together with a queue, or a queue that stands for as long
 //! as a VCP router may take to say so, hand the window to CUBIC until the path has been calm for a while; each relapse quadruples that while.
+//!
+//! A queue shows in the delay on the way to the receiver, where the peer tells its clock, else in the RTT. The RTT alone would
+//! take a queue on the way back, which is none of this sender's doing, for one ahead.
 
 use crate::arith::{nanos, ns_since};
 use crate::{Acked, Duration, Instant};
 
 /// Losses that matter, in 10^-6.
 const LOSS_PPM: u64 = 20_000;
-/// RTT that counts as queueing: 1.25 × the least, and a millisecond more, so that jitter on short paths does not.
+/// Delay that counts as queueing: a quarter of the least RTT, and a millisecond more, so that jitter on short paths does not.
 const SLACK: Duration = Duration::from_millis(1);
-/// RTT samples in a row that show a queue before MI stops.
+/// Samples in a row that show a queue before MI stops.
 const QUEUEING_RUN: u8 = 8;
 /// Relapses quadruple the calm time that is asked for so often at most.
 const MAX_RELAPSES: u32 = 4;
 
-/// True if `rtt` shows a queue.
+/// True if packets that were `queued` for so long show a queue.
 #[inline]
-pub(crate) fn is_delayed(rtt: Duration, min_rtt: Duration) -> bool {
-    let queueless = nanos(min_rtt).saturating_mul(5);
-    nanos(rtt).saturating_sub(nanos(SLACK)).saturating_mul(4) > queueless
+fn is_queue(queued: Duration, min_rtt: Duration) -> bool {
+    nanos(queued).saturating_sub(nanos(SLACK)).saturating_mul(4) > nanos(min_rtt)
 }
 
 /// What the watch says about MI and about who rules.
@@ -38,10 +40,13 @@ pub(crate) enum Finding {
 #[derive(Clone, Debug)]
 pub(crate) struct HiddenBottleneck {
     round_since: Instant,
+    /// Least delay in queues.
     round_min: Duration,
-    /// So many RTT samples in a row show a queue.
+    /// The delay in queues, smoothed as the RTT is (RFC 9002 §5.3).
+    smoothed: Option<Duration>,
+    /// So many samples in a row show a queue.
     delayed_run: u8,
-    /// The least RTT of the last whole round shows a queue, since then.
+    /// The least delay of the last whole round shows a queue, since then.
     delayed_since: Option<Instant>,
     /// The last time that a router said HIGH or OVER.
     raised: Option<Instant>,
@@ -56,6 +61,7 @@ impl HiddenBottleneck {
         Self {
             round_since: now,
             round_min: Duration::MAX,
+            smoothed: None,
             delayed_run: 0,
             delayed_since: None,
             raised: None,
@@ -77,6 +83,12 @@ impl HiddenBottleneck {
         self.delayed_run >= QUEUEING_RUN
     }
 
+    /// True if packets have queued lately, wherever on their way.
+    pub(crate) fn is_delayed(&self, min_rtt: Duration) -> bool {
+        self.smoothed
+            .is_some_and(|queued| is_queue(queued, min_rtt))
+    }
+
     /// A router said HIGH or OVER.
     #[inline]
     pub(crate) fn on_raised(&mut self, now: Instant) {
@@ -93,8 +105,12 @@ impl HiddenBottleneck {
         loss_ppm: impl FnOnce() -> u64,
     ) -> Finding {
         if let Some(rtt) = acked.rtt {
-            self.round_min = self.round_min.min(rtt);
-            if is_delayed(rtt, acked.min_rtt) {
+            let queued = acked
+                .forward_delay
+                .unwrap_or(rtt.saturating_sub(acked.min_rtt));
+            self.round_min = self.round_min.min(queued);
+            self.smoothed = Some(self.smoothed.map_or(queued, |old| (old * 7 + queued) / 8));
+            if is_queue(queued, acked.min_rtt) {
                 self.delayed_run = self.delayed_run.saturating_add(1);
             } else {
                 self.delayed_run = 0;
@@ -116,7 +132,7 @@ impl HiddenBottleneck {
         t_rho: Duration,
         loss_ppm: u64,
     ) -> Finding {
-        if self.round_min != Duration::MAX && is_delayed(self.round_min, min_rtt) {
+        if self.round_min != Duration::MAX && is_queue(self.round_min, min_rtt) {
             self.delayed_since.get_or_insert(self.round_since);
         } else {
             self.delayed_since = None;
@@ -125,7 +141,7 @@ impl HiddenBottleneck {
         self.round_min = Duration::MAX;
 
         let low_since = self.raised.unwrap_or(self.began).max(self.began);
-        let lossy = loss_ppm > LOSS_PPM && is_delayed(srtt, min_rtt);
+        let lossy = loss_ppm > LOSS_PPM && self.is_delayed(min_rtt);
         let low_now = now - low_since > srtt;
         // A VCP router's own queue shows in its code after an interval and a round trip at the latest.
         let patience = t_rho + srtt + srtt;

@@ -1,7 +1,7 @@
 //! The sender's half: who rules, what losses mean, and the window that follows.
 
 use super::delivered::Delivered;
-use super::hidden::{Finding, HiddenBottleneck, is_delayed};
+use super::hidden::{Finding, HiddenBottleneck};
 use super::params::{TYPICAL_RTT, VcpParams};
 use super::ruler::{Change, Ruler};
 use super::steering::{Latest, Moment, Steering};
@@ -15,10 +15,11 @@ use crate::{
 /// What CE in the IP header leaves: β of RFC 9438.
 const CE_SHARE_PPM: u64 = 700_000;
 
-/// Of the packets of a round trip, so many ask the routers while CUBIC rules for long. Routers that mark tell their
-/// word often enough; where none was, one in [`RARELY`] packets finds one that comes, whatever the window.
-const ASKS_PER_ROUND: u64 = 4;
-const RARELY: u64 = 32;
+/// While CUBIC rules for long, few packets ask the routers. Where none has answered, one in so many, or a quarter of the window if that
+/// is more, finds a router that comes.
+const ASK_NOBODY: u64 = 32;
+/// Where routers answer that are not the bottleneck, one per round trip does, and one in so many at least.
+const ASK_IN_VAIN: u64 = 64;
 
 /// A loss that halved the window.
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +127,7 @@ impl<L: LossRule> VcpSender<L> {
         LossView {
             recent_over: self.steering.over_within(now, span),
             unmarked: self.ruler.unmarked(),
-            delayed: is_delayed(lost.srtt, lost.min_rtt),
+            delayed: self.hidden.is_delayed(lost.min_rtt),
             loss_ppm: self.losses.recent_ppm(),
             loss_before_ppm: self.losses.before_ppm(),
         }
@@ -288,11 +289,10 @@ impl<L: LossRule> Controller for VcpSender<L> {
             return 1;
         }
         let round = self.window() / self.mtu.max(1);
-        let fair = round / ASKS_PER_ROUND;
         let every = if unmarked {
-            fair.max(RARELY)
+            ASK_NOBODY.max(round / 4)
         } else {
-            fair.min(RARELY)
+            ASK_IN_VAIN.min(round)
         };
         u32::try_from(every).unwrap_or(u32::MAX)
     }

@@ -245,6 +245,32 @@ fn a_queue_under_low_stops_mi_and_then_hands_over() {
 }
 
 #[test]
+fn a_queue_on_the_way_back_is_none_of_ours() {
+    let mut sender = sender(Wlte { pure: false });
+    let ack_behind = |sender: &mut VcpSender<Wlte>, now: u64, ahead: u64| {
+        let mut ack = acked(now, 2 * MTU, ms(200));
+        (ack.packets, ack.min_rtt) = (2, RTT);
+        ack.forward_delay = Some(ms(ahead));
+        sender.on_feedback(at(now), &codes([0, 2, 0, 0]), &ack);
+        sender.on_ack(at(now), &ack);
+    };
+    ack(&mut sender, 100, [0, 2, 0, 0]);
+    let mut now = 110;
+    let window = sender.window();
+    while now < 5000 {
+        ack_behind(&mut sender, now, now % 3);
+        now += 10;
+    }
+    assert!(sender.metrics().explicit && sender.window() > window * 3 / 2);
+    // The same round trip, but the queue is ahead.
+    while sender.metrics().explicit {
+        ack_behind(&mut sender, now, 100);
+        now += 10;
+        assert!(now < 7000);
+    }
+}
+
+#[test]
 fn losses_on_a_longer_path_under_low_hand_over_at_once() {
     let mut sender = sender(Wlte { pure: false });
     for now in (100..400).step_by(10) {
@@ -312,7 +338,7 @@ fn some_packets_ask_while_cubic_rules_for_a_hidden_bottleneck() {
         ack_with(&mut sender, now, [0, 2, 0, 0], ms(140));
     }
     let every = u64::from(sender.signal_every());
-    assert_eq!(every, (sender.window() / MTU / 4).min(32));
+    assert_eq!(every, (sender.window() / MTU).min(64));
     // Acknowledgements of the packets between bring no feedback, and that is no silence.
     for _ in 0..100 {
         now += 10;
