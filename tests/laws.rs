@@ -199,7 +199,69 @@ fn without_routers_it_is_cubic() {
         )
     };
     let ((ours, drops), (cubic, cubic_drops)) = (one(BEST), one("cubic"));
-    // A shim of 16 bytes in 1472 is 1.1 % of what the wire carries.
-    assert!(ours >= 0.98 * cubic, "{ours} {cubic}");
+    // Few packets bear a shim once nobody is known to answer.
+    assert!(ours >= 0.99 * cubic, "{ours} {cubic}");
     assert!(drops <= 1.1 * cubic_drops, "{drops} {cubic_drops}");
+}
+
+/// A hop from `S` to `R` and one from `R` to `D`, each with its rate and controller; 100 ms in all.
+fn two_hops(hops: [(&str, &str); 2], sender: &str) -> RunResult {
+    let hop = |name, from, to, (rate, controller)| {
+        format!(
+            "[[link]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\nduplex = true\nrate = \"{rate}\"\ndelay = \"25ms\"\n\
+             queue = {{ kind = \"droptail\", limit = \"1bdp\", rtt = \"100ms\" }}\ncontroller = \"{controller}\"\n"
+        )
+    };
+    let [first, second] = hops;
+    run(&format!(
+        "duration = \"40s\"\nseed = 7\n{}{}{}",
+        hop("one", "S", "R", first),
+        hop("two", "R", "D", second),
+        flows(sender, 1, "")
+    ))
+}
+
+#[test]
+fn a_bottleneck_that_no_router_announces_is_found() {
+    let (plain, router) = (("5Mbit", "none"), ("10Mbit", "vcp+bise"));
+    for hops in [[plain, router], [router, plain]] {
+        let drops = |result: &RunResult| result.links.iter().map(|link| link.drops).sum::<u64>();
+        let (ours, cubic) = (two_hops(hops, BEST), two_hops(hops, "cubic"));
+        let (goodput, bar) = (ours.flows[0].goodput_bps, cubic.flows[0].goodput_bps);
+        // A last loss may hold some in-order bytes back on either side.
+        assert!(goodput >= 0.998 * bar, "{goodput} {bar}");
+        assert!(drops(&ours) <= drops(&cubic), "{}", drops(&ours));
+    }
+}
+
+#[test]
+fn a_queue_on_the_way_back_is_not_taken_for_one_ahead() {
+    let back = "reverse = { queue = { kind = \"droptail\", limit = \"1bdp\" } }";
+    let both = format!(
+        "{}[[flow]]\nname = \"back\"\nfrom = \"D\"\nto = \"S\"\nalgorithm = \"cubic\"\n",
+        flows(BEST, 1, "")
+    );
+    let result = run(&scenario(40, "20Mbit", 100, "vcp+bise", back, &both));
+    let link = bottleneck(&result);
+    assert!(link.utilization >= Some(0.88), "{:?}", link.utilization);
+    let rtt = result.flows[0].rtt_ms.as_ref().expect("measured").mean;
+    assert!(rtt > 150.0, "the way back is full: {rtt}");
+    assert!(link.drops <= 20, "{}", link.drops);
+}
+
+#[test]
+fn nothing_is_taken_for_lost_where_nothing_is() {
+    // Senders acknowledge what receivers tell them of flow control, in packets without a shim: they keep their place in the queue.
+    let result = run(&scenario(
+        12,
+        "100Mbit",
+        500,
+        "vcp+bise[paper,t_rho=1.25s]",
+        "",
+        &flows("vcp+bise[paper,t_rho=1.25s]", 10, ""),
+    ));
+    assert_eq!(bottleneck(&result).drops, 0);
+    for flow in &result.flows {
+        assert_eq!(flow.packets_lost, 0, "{}", flow.name);
+    }
 }

@@ -39,7 +39,7 @@ mod sender_tests;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use hidden::{Finding, HiddenBottleneck, is_delayed};
+pub(crate) use hidden::{Finding, HiddenBottleneck};
 pub use link::VcpLink;
 pub use load::Load;
 pub use params::{AiBase, AiGrowth, Carrier, Interval, QueueFilter, VcpLinkParams, VcpParams};

@@ -8,7 +8,7 @@ use super::request::Wish;
 use super::steering::Steering;
 use crate::arith::rate;
 use crate::loss_ratio::LossRatio;
-use crate::vcp::{Change, Finding, HiddenBottleneck, Ruler, is_delayed};
+use crate::vcp::{Change, Finding, HiddenBottleneck, Ruler};
 use crate::{
     Acked, Carrier, Controller, CubicController, Duration, Feedback, Instant, Limit, Limits, Lost,
     Metrics, PacketState, Phase, Request, Sent, XcpFeedback, window,
@@ -139,7 +139,7 @@ impl XcpSender {
             XcpLoss::Ignore => false,
             XcpLoss::Fallback => true,
             XcpLoss::Hybrid => {
-                let delayed = is_delayed(lost.srtt, lost.min_rtt);
+                let delayed = self.hidden.is_delayed(lost.min_rtt);
                 let heavy = delayed && self.losses.recent_ppm() > HEAVY_PPM;
                 self.unmarked_hop || self.ruler.unmarked() || heavy
             }
