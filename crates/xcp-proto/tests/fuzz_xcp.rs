@@ -1,0 +1,144 @@
+//! Fuzz targets of the XCP shim, the stamping rule, the 16-bit feedback and the counters.
+//!
+//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a fuzzer drives the same
+//! functions for as long as one likes: `cargo bolero test -p xcp-proto shims` (libFuzzer).
+
+use pathmark_cc::{Carried, XcpAnswer};
+use pathmark_shim::{Kind, frame};
+use xcp_proto::counters::{MOST, Totals};
+use xcp_proto::header::{Body, Format};
+use xcp_proto::stamp::{self, Outcome};
+use xcp_proto::{Identity, Packet, Repr, carried, h_feedback, window};
+
+/// Random inputs per target in `cargo test`, beside the corpus.
+const ITERATIONS: usize = 200_000;
+/// Longest random input, bytes.
+const MAX_LEN: usize = 256;
+
+/// An answer of 8 bytes, then a datagram: it is stamped if and only if it starts with a sound XCP shim that asks, and then only
+/// lowered. The same with prefix and check put right, in each form.
+fn shim(input: &[u8]) {
+    let Some((answer, datagram)) = input.split_first_chunk::<8>() else {
+        return;
+    };
+    let delta = i64::from_be_bytes(*answer);
+    let answer = XcpAnswer {
+        delta,
+        bounding: delta & 1 == 1,
+    };
+    stamp_one(&answer, datagram);
+    sealed::<36>(&answer, datagram);
+    sealed::<48>(&answer, datagram);
+    sealed::<16>(&answer, datagram);
+}
+
+fn sealed<const N: usize>(answer: &XcpAnswer, datagram: &[u8]) {
+    let mut sealed = datagram.to_vec();
+    if let Some(shim) = sealed.first_chunk_mut::<N>() {
+        shim[4] = shim[4] & 0x0F | if shim[4] & 0x80 == 0 { 0x10 } else { 0x20 };
+        frame::seal(Kind::XCP, shim);
+        assert!(Packet::parse(&sealed).is_ok());
+        stamp_one(answer, &sealed);
+    }
+}
+
+fn delta(repr: &Repr) -> i64 {
+    match repr.body {
+        Body::Full(full) => full.delta,
+        Body::Compact(compact) => compact.feedback_q12(),
+    }
+}
+
+fn stamp_one(answer: &XcpAnswer, datagram: &[u8]) {
+    let mut stamped = datagram.to_vec();
+    let outcome = stamp::stamp_payload(&mut stamped, answer, 1500, &Identity::new(7));
+    let asks = matches!(carried::from_payload(datagram, 1500), Carried::Xcp(_));
+    assert_eq!(outcome == Outcome::Stamped, asks);
+    if !asks {
+        assert_eq!(stamped, datagram);
+        return;
+    }
+    let before = Packet::parse(datagram).expect("it was stamped");
+    let after = Packet::parse(&stamped).expect("it was sealed");
+    let len = before.form().len();
+    assert_eq!(stamped[len..], datagram[len..]);
+    assert_eq!(after.form(), before.form());
+    assert_eq!(after.xcp_ttl(), before.xcp_ttl().wrapping_sub(1));
+    assert!(after.stamped());
+    assert_eq!(after.format(), Format::Standard);
+    let (before, repr) = (before.repr(), after.repr());
+    assert!(delta(&repr) <= delta(&before));
+    assert_eq!(repr.router, if answer.bounding { 7 } else { before.router });
+
+    // What a receiver makes of it.
+    let _ = window::granted(&after, 1500);
+    let mut totals = Totals::default();
+    for congested in [false, true] {
+        totals.count(&after, 1500, Some(60), congested);
+    }
+    let feedback = totals.since(&Totals::default(), 2, Some(64));
+    let feedback = feedback.expect("it was counted just now");
+    assert!((-2 * MOST..=MOST).contains(&feedback.delta));
+    assert_eq!((feedback.packets, feedback.stamped), (2, 2));
+}
+
+/// A value, then a word: what is written reads as no more, and every word is written back as what it means.
+fn word(input: &[u8]) {
+    let Some((value, rest)) = input.split_first_chunk::<8>() else {
+        return;
+    };
+    let value = i64::from_be_bytes(*value);
+    let read = h_feedback::decode(h_feedback::encode(value));
+    assert!(read <= value || value < h_feedback::MIN_Q12);
+    if let Some(word) = rest.first_chunk() {
+        let value = h_feedback::decode(u16::from_be_bytes(*word));
+        assert_eq!(h_feedback::decode(h_feedback::encode(value)), value);
+    }
+}
+
+/// A number of packets sent, then two sets of counters: what is accepted adds up.
+fn feedback(input: &[u8]) {
+    let (numbers, _) = input.as_chunks::<8>();
+    let numbers: Vec<u64> = numbers
+        .iter()
+        .map(|&bytes| u64::from_be_bytes(bytes))
+        .collect();
+    let Some((&sent, counters)) = numbers.split_first() else {
+        return;
+    };
+    let (older, newer) = counters.split_at(counters.len() / 2);
+    let Ok(newer) = Totals::decode(newer) else {
+        return;
+    };
+    assert_eq!(Totals::decode(&newer.encode()), Ok(newer));
+    let older = Totals::decode(older).unwrap_or_default();
+    if let Ok(feedback) = newer.since(&older, sent, Some(64)) {
+        assert!(feedback.stamped <= feedback.packets && feedback.packets <= sent);
+        let most = u128::from(feedback.stamped) * u128::from(MOST.unsigned_abs());
+        assert!(u128::from(feedback.delta.unsigned_abs()) <= most);
+    }
+}
+
+#[test]
+fn shims() {
+    bolero::check!()
+        .with_iterations(ITERATIONS)
+        .with_max_len(MAX_LEN)
+        .for_each(shim);
+}
+
+#[test]
+fn words() {
+    bolero::check!()
+        .with_iterations(ITERATIONS)
+        .with_max_len(16)
+        .for_each(word);
+}
+
+#[test]
+fn counters() {
+    bolero::check!()
+        .with_iterations(ITERATIONS)
+        .with_max_len(MAX_LEN)
+        .for_each(feedback);
+}
