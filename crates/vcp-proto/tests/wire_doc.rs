@@ -57,7 +57,11 @@ fn first_mark() -> VcpAnswer {
 
 #[test]
 fn every_vector_is_used() {
-    let names: Vec<String> = vectors().into_keys().collect();
+    // Those of XCP are held to by the crate that knows XCP.
+    let names: Vec<String> = vectors()
+        .into_keys()
+        .filter(|name| !name.starts_with("xcp-"))
+        .collect();
     let used = [
         "check",
         "feedback",

@@ -1,0 +1,182 @@
+//! Holds the code to XCP's test vectors of `docs/wire.md`, and that file to the code.
+
+#![cfg(feature = "transport")]
+
+use std::collections::BTreeMap;
+
+use pathmark_cc::{Request, XcpAnswer, XcpRequest};
+use pathmark_transport::{
+    Counters, Signal,
+    wire::{Frame, Frames, Writer, frame::feedback},
+};
+use xcp_proto::counters::Totals;
+use xcp_proto::header::{Body, Format, LastRouter};
+use xcp_proto::stamp::{Outcome, stamp_payload};
+use xcp_proto::{Form, Identity, Packet, XcpSignal, h_feedback};
+
+/// XCP's vectors of the document by name.
+fn vectors() -> BTreeMap<String, Vec<u8>> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut vectors = BTreeMap::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let Some(name) = line.strip_prefix("```hex xcp-") else {
+            continue;
+        };
+        let bytes = lines
+            .by_ref()
+            .take_while(|line| *line != "```")
+            .flat_map(|line| line.split('#').next().unwrap_or("").split_whitespace())
+            .map(|byte| u8::from_str_radix(byte, 16).unwrap())
+            .collect();
+        assert!(
+            vectors.insert(name.to_owned(), bytes).is_none(),
+            "{name} twice"
+        );
+    }
+    vectors
+}
+
+fn vector(name: &str) -> Vec<u8> {
+    vectors()
+        .remove(name)
+        .unwrap_or_else(|| panic!("no vector {name}"))
+}
+
+#[test]
+fn every_vector_is_used() {
+    let names: Vec<String> = vectors().into_keys().collect();
+    let used = [
+        "compact",
+        "compact-stamped",
+        "feedback",
+        "fresh",
+        "stamped",
+        "stamped-ipv6",
+        "stamped-twice",
+    ];
+    assert_eq!(names, used);
+}
+
+fn request() -> Request {
+    let mut request = Request::default();
+    request.xcp = Some(XcpRequest {
+        rtt_us: 100_000,
+        x: 1_099_511_627,
+        delta: 1_235_000 << 16,
+        covers: 1,
+        window: 150_000,
+        packet: 1500,
+    });
+    request
+}
+
+fn fresh(form: Form) -> Vec<u8> {
+    let mut shim = vec![0; form.len()];
+    XcpSignal::new().with_form(form).fill(&request(), &mut shim);
+    shim
+}
+
+fn router(id: u16, last: u8) -> Identity {
+    Identity {
+        v4: [192, 0, 2, last].into(),
+        v6: [0x2001, 0xDB8, 0, 0, 0, 0, 0, 0x11].into(),
+        ..Identity::new(id)
+    }
+}
+
+const GRANT: XcpAnswer = XcpAnswer {
+    delta: 9548 << 16,
+    bounding: true,
+};
+
+#[test]
+fn a_full_shim_and_two_routers() {
+    let mut shim = fresh(Form::V4);
+    assert_eq!(shim, vector("fresh"));
+    assert_eq!(
+        stamp_payload(&mut shim, &GRANT, 1528, &router(11, 11)),
+        Outcome::Stamped
+    );
+    assert_eq!(shim, vector("stamped"));
+    // 1097.5 B/s.
+    let take = XcpAnswer {
+        delta: -(1097 << 16) - (1 << 15),
+        bounding: true,
+    };
+    assert_eq!(
+        stamp_payload(&mut shim, &take, 1528, &router(22, 22)),
+        Outcome::Stamped
+    );
+    assert_eq!(shim, vector("stamped-twice"));
+
+    let read = Packet::parse(&shim).unwrap().repr();
+    assert_eq!((read.format, read.stamped), (Format::Standard, true));
+    assert_eq!((read.xcp_ttl, read.router), (62, 22));
+    let Body::Full(full) = read.body else {
+        panic!("not the full form")
+    };
+    assert_eq!(
+        (full.covers, full.rtt_us, full.x),
+        (1, 100_000, 1_099_511_627)
+    );
+    assert_eq!(full.last, LastRouter::V4([192, 0, 2, 22].into()));
+
+    let mut v6 = fresh(Form::V6);
+    let _ = stamp_payload(&mut v6, &GRANT, 1528, &router(11, 11));
+    assert_eq!(v6, vector("stamped-ipv6"));
+}
+
+#[test]
+fn a_compact_shim_and_a_router() {
+    let mut shim = fresh(Form::Compact);
+    assert_eq!(shim, vector("compact"));
+    let nothing = XcpAnswer {
+        delta: 0,
+        bounding: true,
+    };
+    let _ = stamp_payload(&mut shim, &nothing, 1528, &router(11, 11));
+    assert_eq!(shim, vector("compact-stamped"));
+}
+
+/// The values that the text names.
+#[test]
+fn feedback_words() {
+    for (q12, word) in [
+        (2048, 0x4000),
+        (4096, 0x0801),
+        (-4096, 0x8000),
+        (4096 / 3, 0x2AA8),
+        (-4096_i64.div_euclid(3) - 1, 0xD550),
+        (100 << 12, 0x3202),
+        (268_369_920 << 12, 0x7FFF),
+        (-268_435_456 << 12, 0x8007),
+    ] {
+        assert_eq!(h_feedback::encode(q12), word, "{q12}");
+    }
+}
+
+#[test]
+fn feedback_frame() {
+    let bytes = vector("feedback");
+    let mut frames = Frames::new(&bytes);
+    let Some(Ok(Frame::Feedback(frame))) = frames.next() else {
+        panic!("no FEEDBACK frame");
+    };
+    assert!(frames.next().is_none());
+    assert_eq!((frame.kind, frame.epoch), (XcpSignal::new().kind(), 0));
+    let totals = Totals::decode(frame.counters().as_slice()).unwrap();
+    let read = totals.since(&Totals::default(), 9, Some(64)).unwrap();
+    assert_eq!((read.packets, read.stamped, read.bytes), (9, 7, 13_248));
+    assert_eq!(read.delta, -3 << 16);
+    assert_eq!((read.hops, read.router), (2, 22));
+    assert_eq!(read.unmarked_hop, Some(false));
+
+    let mut again = Counters::new();
+    assert!(totals.encode().into_iter().all(|total| again.push(total)));
+    let mut buffer = [0; 64];
+    let mut w = Writer::new(&mut buffer);
+    feedback::encode(&mut w, frame.kind, frame.epoch, &again).unwrap();
+    assert_eq!(w.written(), bytes);
+}
