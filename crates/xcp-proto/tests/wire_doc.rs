@@ -177,6 +177,6 @@ fn feedback_frame() {
     assert!(totals.encode().into_iter().all(|total| again.push(total)));
     let mut buffer = [0; 64];
     let mut w = Writer::new(&mut buffer);
-    feedback::encode(&mut w, frame.kind, frame.epoch, &again).unwrap();
+    feedback::encode(&mut w, frame.kind, frame.epoch, frame.time, &again).unwrap();
     assert_eq!(w.written(), bytes);
 }
