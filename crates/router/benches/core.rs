@@ -256,7 +256,7 @@ fn lookup(c: &mut Criterion) {
     let mut group = c.benchmark_group("lookup");
     group.throughput(Throughput::Elements(1));
     let mut random = Random::new(2, "bench");
-    let table = routes(100_000, &mut random);
+    let table = routes(100_000, &mut random).compile();
     let hosts = flows(100_000, false, &mut random);
     let mut next = 0;
     group.bench_function("IPv4, 10^5 routes", |b| {
@@ -276,6 +276,7 @@ fn lookup(c: &mut Criterion) {
             table.insert(prefix, 1);
         }
     }
+    let table = table.compile();
     group.bench_function("IPv6, 10^5 routes", |b| {
         b.iter(|| {
             let address = Ipv6Addr::from(u128::from(random.next_u32()) << 93 | 1 << 125);

@@ -43,6 +43,7 @@ impl<P> Link<P> {
     }
 
     /// A super-packet that travels as a whole; see [`Port::arrive_run`].
+    #[inline]
     pub fn arrive_run(
         &mut self,
         now: Instant,

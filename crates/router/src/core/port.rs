@@ -125,6 +125,7 @@ impl<P> Port<P> {
 
     /// A super-packet that passes as a whole: `packets` IP packets of together `arrival.bytes` bytes, all of one flow and
     /// carrying alike. The control law hears of each.
+    #[inline]
     pub fn arrive_run(
         &mut self,
         now: Instant,
@@ -191,6 +192,7 @@ impl<P> Port<P> {
 
     /// The next packet whose transmission can start by `now`, marked. `None`: not before
     /// [`deadline`](Self::deadline).
+    #[inline]
     pub fn poll(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Option<Departure<P>> {
         self.advance(now);
         if self.shaper.ready_at() > now || self.access == Access::Asked {

@@ -14,7 +14,7 @@ use super::port::RouterPort;
 use super::refuse::Refusal;
 use super::shim::tell_alike;
 use crate::core::{DropCause, Owner};
-use crate::ip::{Fragments, IcmpError, Routes, TokenBucket, complete};
+use crate::ip::{Fragments, IcmpError, RouteTable, Routes, TokenBucket, complete};
 use crate::offload::{Offload, Super};
 
 /// Where a route leads.
@@ -43,7 +43,7 @@ pub struct RouterConfig {
 #[derive(Debug)]
 pub struct Router {
     pub(super) ports: Vec<RouterPort>,
-    pub(super) routes: Routes<Target>,
+    pub(super) routes: RouteTable<Target>,
     pub(super) classifier: Classifier,
     pub(super) icmp: TokenBucket,
     pub(super) counters: Counters,
@@ -82,7 +82,7 @@ impl Router {
     pub fn new(config: RouterConfig) -> Self {
         Self {
             ports: Vec::new(),
-            routes: Routes::new(),
+            routes: RouteTable::default(),
             classifier: config.classifier,
             icmp: config.icmp,
             counters: Counters::default(),
@@ -96,11 +96,15 @@ impl Router {
 
     /// Replaces ports and routes, handing the previous ports out: a reload puts those that stay back in. Packets of
     /// ports that are dropped should be [`retire`](Self::retire)d first.
-    pub fn replace(&mut self, ports: Vec<RouterPort>, routes: Routes<Target>) -> Vec<RouterPort> {
-        self.routes = routes;
+    pub fn replace(
+        &mut self,
+        ports: Vec<RouterPort>,
+        mut routes: Routes<Target>,
+    ) -> Vec<RouterPort> {
         for address in ports.iter().flat_map(|port| &port.settings.addresses) {
-            self.routes.insert((*address).into(), Target::Local);
+            routes.insert((*address).into(), Target::Local);
         }
+        self.routes = routes.compile();
         std::mem::replace(&mut self.ports, ports)
     }
 

@@ -9,9 +9,10 @@ mod icmp;
 mod icmp_tests;
 mod limit;
 mod route;
+mod table;
 
 pub use checksum::complete;
 pub use fragment::{BadFragment, Fragments};
 pub use icmp::{IcmpError, echo_reply, error as icmp_error};
 pub use limit::TokenBucket;
-pub use route::{Prefix, PrefixError, Routes};
+pub use route::{Prefix, PrefixError, RouteTable, Routes};

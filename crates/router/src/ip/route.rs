@@ -1,11 +1,14 @@
 //! Longest prefix match over IPv4 and IPv6.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use prefix_trie::PrefixMap;
+
+use super::table::{Draft, Table};
 
 /// A prefix such as `10.1.0.0/16`; a bare address is a host route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,49 +71,29 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// A routing table with `T` as next hops.
+/// Routes with `T` as next hops, to be looked up once they are [compiled](Self::compile).
 #[derive(Clone, Debug)]
 pub struct Routes<T> {
-    v4: PrefixMap<Ipv4Net, T>,
+    v4: BTreeMap<Ipv4Net, T>,
     v6: PrefixMap<Ipv6Net, T>,
 }
 
 impl<T> Routes<T> {
-    /// An empty table.
+    /// None.
     #[must_use]
     pub fn new() -> Self {
         Self {
-            v4: PrefixMap::new(),
+            v4: BTreeMap::new(),
             v6: PrefixMap::new(),
         }
     }
 
-    /// Adds a route; returns the next hop that the same prefix had before.
-    pub fn insert(&mut self, prefix: Prefix, next_hop: T) -> Option<T> {
+    /// Adds a route, in place of one that the same prefix had before.
+    pub fn insert(&mut self, prefix: Prefix, next_hop: T) {
         match prefix.0 {
-            IpNet::V4(net) => self.v4.insert(net, next_hop),
-            IpNet::V6(net) => self.v6.insert(net, next_hop),
+            IpNet::V4(net) => drop(self.v4.insert(net, next_hop)),
+            IpNet::V6(net) => drop(self.v6.insert(net, next_hop)),
         }
-    }
-
-    /// The next hop of the longest prefix that holds `destination`.
-    #[inline]
-    #[must_use]
-    pub fn lookup(&self, destination: IpAddr) -> Option<&T> {
-        match destination {
-            IpAddr::V4(address) => self.lookup_v4(address),
-            IpAddr::V6(address) => self.lookup_v6(address),
-        }
-    }
-
-    #[inline]
-    fn lookup_v4(&self, address: Ipv4Addr) -> Option<&T> {
-        self.v4.get_lpm(&Ipv4Net::from(address)).map(|(_, hop)| hop)
-    }
-
-    #[inline]
-    fn lookup_v6(&self, address: Ipv6Addr) -> Option<&T> {
-        self.v6.get_lpm(&Ipv6Net::from(address)).map(|(_, hop)| hop)
     }
 
     /// Number of routes.
@@ -126,23 +109,90 @@ impl<T> Routes<T> {
     }
 }
 
+impl<T: PartialEq> Routes<T> {
+    /// Makes a table for lookups. Different next hops should be few; routes to more than 2²⁴ of them are left
+    /// out.
+    #[must_use]
+    pub fn compile(self) -> RouteTable<T> {
+        let mut hops: Vec<T> = Vec::new();
+        let mut draft = Draft::new();
+        for (net, hop) in self.v4 {
+            let number = hops.iter().position(|known| *known == hop);
+            let number = number.unwrap_or_else(|| {
+                hops.push(hop);
+                hops.len() - 1
+            });
+            draft.insert(net, number);
+        }
+        RouteTable {
+            v4: draft.pack(),
+            v6: self.v6,
+            hops,
+        }
+    }
+}
+
 impl<T> Default for Routes<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
+/// A routing table that does not change.
+#[derive(Clone, Debug)]
+pub struct RouteTable<T> {
+    v4: Table,
+    v6: PrefixMap<Ipv6Net, T>,
+    /// Next hops of IPv4 by their numbers.
+    hops: Vec<T>,
+}
+
+impl<T> RouteTable<T> {
+    /// The next hop of the longest prefix that holds `destination`.
+    #[inline]
+    #[must_use]
+    pub fn lookup(&self, destination: IpAddr) -> Option<&T> {
+        match destination {
+            IpAddr::V4(address) => self.hops.get(self.v4.lookup(address)?),
+            IpAddr::V6(address) => self.v6.get_lpm(&Ipv6Net::from(address)).map(|(_, hop)| hop),
+        }
+    }
+}
+
+impl<T> Default for RouteTable<T> {
+    /// One without any route.
+    fn default() -> Self {
+        Self {
+            v4: Table::default(),
+            v6: PrefixMap::new(),
+            hops: Vec::new(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::net::Ipv4Addr;
+
     use proptest::prelude::*;
 
-    fn table(routes: &[&str]) -> Routes<usize> {
+    use super::*;
+
+    fn table_of(routes: &[(&str, usize)]) -> RouteTable<usize> {
+        let mut table = Routes::new();
+        for (prefix, hop) in routes {
+            table.insert(prefix.parse().unwrap(), *hop);
+        }
+        table.compile()
+    }
+
+    fn table(routes: &[&str]) -> RouteTable<usize> {
         let mut table = Routes::new();
         for (hop, prefix) in routes.iter().enumerate() {
             table.insert(prefix.parse().unwrap(), hop);
         }
-        table
+        assert_eq!(table.len(), routes.len());
+        table.compile()
     }
 
     #[test]
@@ -181,12 +231,24 @@ mod tests {
         );
     }
 
+    #[test]
+    fn the_later_of_two_equal_prefixes_counts() {
+        let table = table_of(&[("10.1.2.0/23", 7), ("10.1.2.0/23", 8)]);
+        assert_eq!(table.lookup(Ipv4Addr::new(10, 1, 3, 255).into()), Some(&8));
+        assert_eq!(table.lookup(Ipv4Addr::new(10, 1, 4, 0).into()), None);
+        assert!(
+            RouteTable::<u8>::default()
+                .lookup(Ipv4Addr::LOCALHOST.into())
+                .is_none()
+        );
+    }
+
     proptest! {
         /// Against a linear search.
         #[test]
         fn agrees_with_the_definition(
             routes in prop::collection::vec((any::<u32>(), 0u8..=32), 0..80),
-            destination: u32,
+            destinations: [u32; 20],
         ) {
             let mut table = Routes::new();
             let mut list = std::collections::BTreeMap::new();
@@ -196,11 +258,14 @@ mod tests {
                 table.insert(Prefix(IpNet::V4(net)), hop);
                 list.insert((net.prefix_len(), net.addr()), hop);
             }
-            let destination = Ipv4Addr::from(destination & 0x0303_FFFF);
-            let expected = list.iter().rev().find(|((length, address), _)| {
-                Ipv4Net::new(*address, *length).unwrap().contains(&destination)
-            });
-            prop_assert_eq!(table.lookup(IpAddr::V4(destination)), expected.map(|(_, hop)| hop));
+            let table = table.compile();
+            for destination in destinations {
+                let destination = Ipv4Addr::from(destination & 0x0303_FFFF);
+                let expected = list.iter().rev().find(|((length, address), _)| {
+                    Ipv4Net::new(*address, *length).unwrap().contains(&destination)
+                });
+                prop_assert_eq!(table.lookup(destination.into()), expected.map(|(_, hop)| hop));
+            }
         }
     }
 }
