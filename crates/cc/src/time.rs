@@ -47,8 +47,13 @@ impl Instant {
     }
 }
 
+/// Saturating, and without the 128 bits that `as_nanos` takes.
+#[inline]
 fn nanos(d: Duration) -> u64 {
-    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+    match d.as_secs().checked_mul(1_000_000_000) {
+        Some(whole) => whole.saturating_add(d.subsec_nanos().into()),
+        None => u64::MAX,
+    }
 }
 
 impl Add<Duration> for Instant {

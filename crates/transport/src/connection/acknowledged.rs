@@ -12,7 +12,7 @@ use super::stats::Stats;
 use super::{Connection, of};
 use crate::ack::AckRequest;
 use crate::recovery::{AckError, AckOutcome, Fate, LossOutcome, Probe, SentPacket, Timeout};
-use crate::streams::Streams;
+use crate::streams::{AckedRun, Streams};
 use crate::wire::frame::{Ack, feedback, types};
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
@@ -37,6 +37,7 @@ struct Owners<'a> {
     now: Instant,
     space: SpaceId,
     streams: &'a mut Streams,
+    acked: AckedRun,
     handshake: &'a mut Handshake,
     control: &'a mut Control,
     ack_request: &'a mut AckRequest,
@@ -50,14 +51,17 @@ impl Owners<'_> {
     fn resolve(&mut self, fate: Fate, number: u64, packet: &SentPacket<Carried>) {
         match fate {
             Fate::Acked => self.on_acked(number, packet),
-            Fate::Lost => self.on_lost(number, packet),
+            Fate::Lost => {
+                self.streams.settle_acked(&mut self.acked);
+                self.on_lost(number, packet);
+            }
         }
     }
 
     #[inline]
     fn on_acked(&mut self, number: u64, packet: &SentPacket<Carried>) {
         let carried = &packet.frames;
-        self.streams.on_acked(&carried.streams);
+        self.streams.gather_acked(&carried.streams, &mut self.acked);
         if let Some(largest) = carried.acked {
             self.received.on_ack_acked(largest);
         }
@@ -120,6 +124,7 @@ impl Connection {
             now,
             space,
             streams: &mut self.streams,
+            acked: AckedRun::default(),
             handshake: &mut self.handshake,
             control: &mut self.control,
             ack_request: &mut self.ack_request,
@@ -167,6 +172,7 @@ impl Connection {
                 };
                 TransportError::new(code, error.to_string()).in_frame(types::ACK)
             })?;
+        owners.streams.settle_acked(&mut owners.acked);
         let mtu_changed = owners.mtu_changed;
         if space == SpaceId::Data {
             self.after_data_ack(now, ack, &outcome, mtu_changed, heard);
@@ -315,6 +321,7 @@ impl Connection {
         let timeout = recovery.on_timeout(now, |fate, number, packet| {
             owners.resolve(fate, number, &packet);
         });
+        owners.streams.settle_acked(&mut owners.acked);
         match timeout {
             Timeout::None => {}
             Timeout::Lost(loss) => {

@@ -220,6 +220,7 @@ impl Streams {
 
     /// Puts a stream where its sending part belongs now: into the schedule, among the stalled, or nowhere.
     pub(super) fn settle_send(&mut self, id: StreamId) {
+        self.ready = None;
         let Some(record) = self.records.get_mut(&id) else {
             return;
         };

@@ -50,6 +50,7 @@ pub use schedule::Schedule;
 pub use send::{Piece, SendPart, SendState};
 pub use send_buffer::SendBuffer;
 pub use sent::SentFrames;
+pub use transmit::AckedRun;
 
 use account::SendAccount;
 use record::Records;
@@ -78,6 +79,9 @@ pub struct Streams {
     window: ReceiveWindow,
     account: SendAccount,
     schedule: Schedule,
+    /// The stream whose turn it is to send data, if that is known: it is asked for several times for each packet.
+    /// Forgotten whenever a stream's data, its place or the credit changes.
+    ready: Option<StreamId>,
     /// Streams whose data waits for the connection's credit alone.
     parked: VecDeque<StreamId>,
     /// Streams with frames other than STREAM to send.
@@ -110,6 +114,7 @@ impl Streams {
             window: ReceiveWindow::new(config.initial_connection_window, config.max_window),
             account: SendAccount::new(config.max_send_buffer),
             schedule: Schedule::default(),
+            ready: None,
             parked: VecDeque::new(),
             control: VecDeque::new(),
             due: ConnectionFrames::default(),

@@ -270,6 +270,7 @@ impl Streams {
 
     /// Drops parts that are done, and the stream with the last of them.
     pub(super) fn forget_if_done(&mut self, id: StreamId) {
+        self.ready = None;
         let Some(record) = self.records.get_mut(&id) else {
             return;
         };

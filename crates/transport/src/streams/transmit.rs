@@ -1,5 +1,7 @@
 //! Filling packets, and what became of them.
 
+use core::ops::Range;
+
 use pathmark_cc::Instant;
 
 use super::{
@@ -9,6 +11,33 @@ use crate::wire::{
     WriteError, Writer,
     frame::{Fit, StreamHeader},
 };
+
+/// Acknowledged data of one stream, one piece beside the other: see [`Streams::gather_acked`].
+#[derive(Debug, Default)]
+#[must_use = "what is in it has to be settled"]
+pub struct AckedRun(Option<(StreamId, Range<u64>, bool)>);
+
+impl AckedRun {
+    /// Takes in data just before or behind what is there.
+    #[inline]
+    fn extend(&mut self, id: StreamId, range: &Range<u64>, fin: bool) -> bool {
+        match &mut self.0 {
+            Some((stream, held, last)) if *stream == id => {
+                // An ACK is read from its largest packet down.
+                if range.end == held.start {
+                    held.start = range.start;
+                } else if range.start == held.end {
+                    held.end = range.end;
+                } else {
+                    return false;
+                }
+                *last |= fin;
+                true
+            }
+            _ => false,
+        }
+    }
+}
 
 impl Streams {
     /// True if [`write_frames`](Self::write_frames) would write something into an empty packet.
@@ -37,6 +66,14 @@ impl Streams {
 
     /// The packet was acknowledged.
     pub fn on_acked(&mut self, frames: &SentFrames) {
+        let mut run = AckedRun::default();
+        self.gather_acked(frames, &mut run);
+        self.settle_acked(&mut run);
+    }
+
+    /// The same for one of many packets that one ACK acknowledges: what follows each other in a stream is put together in
+    /// `run`, for [`settle_acked`](Self::settle_acked) to tell at once.
+    pub fn gather_acked(&mut self, frames: &SentFrames, run: &mut AckedRun) {
         for frame in frames.iter() {
             match frame {
                 Sent::Data {
@@ -44,7 +81,13 @@ impl Streams {
                     offset,
                     len,
                     fin,
-                } => self.on_data_acked(id, offset..offset.saturating_add(len.into()), fin),
+                } => {
+                    let range = offset..offset.saturating_add(len.into());
+                    if !run.extend(id, &range, fin) {
+                        self.settle_acked(run);
+                        run.0 = Some((id, range, fin));
+                    }
+                }
                 Sent::Reset(id) => {
                     let record = self.records.get_mut(&id);
                     if let Some(send) = record.and_then(|record| record.send.as_mut()) {
@@ -55,7 +98,14 @@ impl Streams {
                 Sent::Stop(_) | Sent::MaxStreamData(_) | Sent::StreamDataBlocked(_) => {}
             }
         }
-        self.wake_writers();
+    }
+
+    /// Nothing more of one ACK is to come.
+    pub fn settle_acked(&mut self, run: &mut AckedRun) {
+        if let Some((id, range, fin)) = run.0.take() {
+            self.on_data_acked(id, range, fin);
+            self.wake_writers();
+        }
     }
 
     /// The packet was lost.
@@ -80,7 +130,8 @@ impl Streams {
         self.on_connection_frames_lost(frames.connection());
     }
 
-    fn on_data_acked(&mut self, id: StreamId, range: core::ops::Range<u64>, fin: bool) {
+    fn on_data_acked(&mut self, id: StreamId, range: Range<u64>, fin: bool) {
+        self.ready = None;
         let Some(record) = self.records.get_mut(&id) else {
             return;
         };
@@ -104,6 +155,13 @@ impl Streams {
 
     /// The stream whose turn it is to send data; others are taken off the schedule, or parked.
     pub(super) fn first_sender(&mut self) -> Option<StreamId> {
+        if self.ready.is_none() {
+            self.ready = self.find_sender();
+        }
+        self.ready
+    }
+
+    fn find_sender(&mut self) -> Option<StreamId> {
         while let Some(id) = self.schedule.first() {
             if let Some(record) = self.records.get_mut(&id) {
                 let send = record.send.as_ref();
@@ -157,6 +215,7 @@ impl Streams {
 
     /// Behind its equals with it.
     fn rotate(&mut self, id: StreamId) {
+        self.ready = None;
         let send = self.records.get(&id).and_then(|r| r.send.as_ref());
         if let (Some(send), true) = (send, self.schedule.first() == Some(id)) {
             self.schedule.pop();
@@ -171,6 +230,7 @@ impl Streams {
         w: &mut Writer<'_>,
         sent: &mut SentFrames,
     ) -> Result<bool, WriteError> {
+        self.ready = None;
         let Some(send) = self.records.get_mut(&id).and_then(|r| r.send.as_mut()) else {
             return Ok(false);
         };
