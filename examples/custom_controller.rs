@@ -1,7 +1,8 @@
-//! An application that brings its own congestion controller: `cargo run --example custom_controller`.
+//! An application that brings its own congestion controller: `cargo run --example custom_controller`. Its law is proved in
+//! the tests at the end, over emulated paths: `cargo test --example custom_controller`.
 //!
 //! The law here aims at a fixed queueing delay: the window grows while the round trip is less than 10 ms above the least
-//! one seen, and shrinks in proportion when it is more. It is no rival for the laws of `pathmark::cc`, but it is whole:
+//! one seen, the slower the closer it is, and shrinks when it is more. It is no rival for the laws of `pathmark::cc`, but it is whole:
 //! it starts, follows the path, halves on loss and reports its state.
 
 use std::error::Error;
@@ -41,7 +42,8 @@ impl Controller for SteadyDelay {
         if queued > TARGET {
             self.window = self.window.saturating_sub(acked.bytes / 8);
         } else if acked.window_limited {
-            self.window += acked.bytes / 2;
+            let short = TARGET.saturating_sub(queued).as_micros() as u64;
+            self.window += acked.bytes * short / (2 * TARGET.as_micros() as u64);
         }
         self.window = self.window.max(2 * self.mtu);
     }
@@ -112,4 +114,57 @@ async fn main() -> Result<(), Box<dyn Error>> {
     connection.close(0, b"done");
     println!("received {:?} bytes", receiving.await?);
     Ok(())
+}
+
+/// What the law promises, on paths of the emulator and with the connections of the library.
+#[cfg(test)]
+mod tests {
+    use pathmark::testkit::{Figures, Flow, Path, Trial};
+
+    use super::*;
+
+    fn run(path: &Path, flow: Flow) -> Result<Figures, Box<dyn Error>> {
+        let trial = Trial::over(path, &[flow], Duration::from_secs(60))?;
+        let law = |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(SteadyDelay::new(mtu)) };
+        Ok(trial.controller("own", "steady-delay", law).run()?)
+    }
+
+    #[test]
+    fn it_fills_the_link_and_keeps_ten_milliseconds_of_queue() -> Result<(), Box<dyn Error>> {
+        let path = Path::new("20Mbit", Duration::from_millis(50)).queue("4bdp");
+        let figures = run(&path, Flow::new("own"))?;
+        let queue = figures.link("bottleneck").and_then(|link| link.queue_ms);
+        let mean = queue.ok_or("no queue")?.mean;
+        figures
+            .expect()
+            .used_within("bottleneck", Duration::from_secs(1))
+            .utilization_at_least("bottleneck", 0.95)
+            .drops_at_most("bottleneck", 0)
+            .that(
+                "mean queue",
+                format!("{mean:.1} ms"),
+                "5 to 15 ms",
+                (5.0..15.0).contains(&mean),
+            )
+            .met()?;
+        Ok(())
+    }
+
+    #[test]
+    fn a_file_takes_little_longer_than_the_link_needs() -> Result<(), Box<dyn Error>> {
+        // 10 MB at 20 Mbit/s take 4 s.
+        let path = Path::new("20Mbit", Duration::from_millis(50));
+        let figures = run(&path, Flow::new("own").bytes(10_000_000))?;
+        let limit = Duration::from_millis(4_800);
+        figures.expect().completion_within("own", limit).met()?;
+        Ok(())
+    }
+
+    #[test]
+    fn a_little_loss_does_not_stop_it() -> Result<(), Box<dyn Error>> {
+        let path = Path::new("20Mbit", Duration::from_millis(50)).loss(1e-3);
+        let figures = run(&path, Flow::new("own"))?;
+        figures.expect().goodput_at_least("own", 10e6).met()?;
+        Ok(())
+    }
 }

@@ -65,6 +65,8 @@ pub mod demo;
 pub mod file;
 
 pub use pathmark_cc as cc;
+#[cfg(feature = "cli")]
+pub use pathmark_emulator::kit as testkit;
 pub use pathmark_transport as transport;
 pub use pathmark_transport::connection::{BoundShares, ConnectionError, PathReport, Stats};
 pub use pathmark_transport::crypto::tls;

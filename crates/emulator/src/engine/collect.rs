@@ -55,7 +55,10 @@ impl Engine {
         let millis = |time: Option<Duration>| time.unwrap_or_default().as_nanos() as f64 / 1e6;
         FlowResult {
             name: setup.name.clone(),
-            algorithm: setup.algorithm_name(),
+            algorithm: self
+                .flows
+                .get(flow)
+                .map_or_else(String::new, |f| f.algorithm.clone()),
             from: node(setup.from),
             to: node(setup.to),
             start_s: seconds(start),

@@ -16,6 +16,7 @@ mod collect;
 mod endpoint;
 mod link;
 mod medium;
+mod own;
 mod packet;
 mod pattern;
 mod ramp;
@@ -40,6 +41,8 @@ use medium::Medium;
 use packet::{Label, PacketId, Pool};
 use sampler::Sampler;
 use windows::Windows;
+
+pub(crate) use own::{Own, OwnLaw};
 
 use crate::observe::{Observer, Progress};
 use crate::result::RunResult;
@@ -98,7 +101,16 @@ impl Scenario {
     /// # Errors
     /// [`RunError`].
     pub fn run_with(&self, observer: &mut dyn Observer) -> Result<RunResult, RunError> {
-        let mut engine = Engine::new(self, observer)?;
+        self.run_own(observer, &Own::default())
+    }
+
+    /// The same with controllers of the caller's own.
+    pub(crate) fn run_own(
+        &self,
+        observer: &mut dyn Observer,
+        own: &Own,
+    ) -> Result<RunResult, RunError> {
+        let mut engine = Engine::new(self, observer, own)?;
         engine.run(observer)?;
         engine.catch_up(engine.now);
         engine.take_sample(engine.now, true, observer);
@@ -149,6 +161,8 @@ struct Engine {
 
 #[derive(Debug)]
 struct Flow {
+    /// What results call its law.
+    algorithm: String,
     finite: bool,
     finished: bool,
 }

@@ -24,7 +24,7 @@ use super::sink::Sink;
 use super::source::Source;
 use super::udp::Emitter;
 use super::windows::Windows;
-use super::{Engine, Flow, RunError};
+use super::{Engine, Flow, Own, OwnLaw, RunError};
 use crate::observe::Observer;
 use crate::scenario::{FlowSetup, Scenario};
 
@@ -38,7 +38,11 @@ const HEADER: u16 = IP_UDP_HEADER as u16;
 
 impl Engine {
     /// A network at rest, for this observer.
-    pub(super) fn new(scenario: &Scenario, observer: &dyn Observer) -> Result<Self, RunError> {
+    pub(super) fn new(
+        scenario: &Scenario,
+        observer: &dyn Observer,
+        own: &Own,
+    ) -> Result<Self, RunError> {
         let capture = observer.wants_packets();
         let mut links = Vec::with_capacity(scenario.links.len());
         for setup in &scenario.links {
@@ -48,10 +52,16 @@ impl Engine {
                 name: &setup.name,
                 rtt: setup.rtt,
             };
-            let link = build_link(&setup.spec, &context).map_err(|source| RunError::Queue {
+            let mut link = build_link(&setup.spec, &context).map_err(|source| RunError::Queue {
                 link: setup.name.clone(),
                 source,
             })?;
+            if let Some(factory) = own.ports.get(&setup.name) {
+                let rate = setup.spec.rate.map_or(0, |rate| rate.bytes());
+                let controller = factory.build(Instant::ZERO, rate);
+                link.port_mut()
+                    .set_controller(Instant::ZERO, Some(controller));
+            }
             // 0 means "no router".
             let mut router = Identity::new(u16::try_from(setup.from + 1).unwrap_or(u16::MAX));
             if let IpAddr::V4(v4) = address(setup.from) {
@@ -85,21 +95,27 @@ impl Engine {
             scenario: scenario.clone(),
         };
         for (index, flow) in scenario.flows.iter().enumerate() {
-            engine.add_flow(index, flow);
+            engine.add_flow(index, flow, own.law(&flow.name));
         }
         engine.agenda_all();
         Ok(engine)
     }
 
-    fn add_flow(&mut self, index: usize, flow: &FlowSetup) {
+    fn add_flow(&mut self, index: usize, flow: &FlowSetup, own: Option<&OwnLaw>) {
         let seed = |role: &str| hash(self.scenario.seed, &format!("{}/{role}", flow.name));
         let port = CLIENT_PORT + u16::try_from(index % 50_000).unwrap_or(0);
         let sender = SocketAddr::new(address(flow.from), port);
         let receiver = SocketAddr::new(address(flow.to), SERVER_PORT);
         // Without a law there is no connection, and its configuration stays unused.
         let law = flow.algorithm.clone().unwrap_or_default();
-        let config = transport(&law, self.scenario.packet);
+        let mut config = transport(&law, self.scenario.packet);
+        if let Some(signals) = own.and_then(|own| own.signals.as_ref()) {
+            config.signals.clone_from(signals);
+        }
         let mut receiving = config.clone();
+        if let Some(own) = own {
+            config.controller = Arc::clone(&own.factory);
+        }
         if let Some(window) = flow.receive_window {
             receiving.streams.initial_connection_window = window;
             receiving.streams.initial_stream_window = window;
@@ -169,6 +185,7 @@ impl Engine {
         let finite = flow.bytes.is_some();
         self.unfinished += u32::from(finite);
         self.flows.push(Flow {
+            algorithm: own.map_or_else(|| flow.algorithm_name(), |own| own.name.clone()),
             finite,
             finished: false,
         });
