@@ -295,12 +295,10 @@ fn axis_label(key: &str) -> &str {
 fn number(text: &str) -> Option<f64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let scale = match text.get(digits.len()..)? {
-        "" => 1.0,
-        "bit" => 1.0,
+        "" | "bit" | "s" => 1.0,
         "kbit" => 1e3,
         "Mbit" => 1e6,
         "Gbit" => 1e9,
-        "s" => 1.0,
         "ms" => 1e-3,
         "us" => 1e-6,
         _ => return None,
