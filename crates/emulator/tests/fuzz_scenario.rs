@@ -1,4 +1,4 @@
-//! Fuzz target of the scenario reader.
+//! Fuzz targets of the readers of scenarios and of traces.
 //!
 //! `cargo test` runs it over a bounded number of random inputs; a fuzzer drives the same function for as long as one
 //! likes: `cargo bolero test -p pathmark-emulator scenarios`.
@@ -71,5 +71,29 @@ fn scenarios() {
             }
             let raw = String::from_utf8_lossy(input);
             let _ = Scenario::parse(Path::new("fuzz.toml"), &raw);
+        });
+}
+
+/// Whatever is in a trace's file, it is read or refused, and has a rate if it is read.
+#[test]
+fn traces() {
+    bolero::check!()
+        .with_iterations(ITERATIONS)
+        .with_max_len(200)
+        .for_each(|input: &[u8]| {
+            // Mostly digits and lines, so that random bytes are numbers at times.
+            let letters = b"0123456789\n\n\n\r -x\t18446744073709551615\n";
+            let text: Vec<u8> = input
+                .iter()
+                .map(|byte| letters[usize::from(*byte) % letters.len()])
+                .collect();
+            for text in [
+                String::from_utf8_lossy(&text),
+                String::from_utf8_lossy(input),
+            ] {
+                if let Ok(trace) = pathmark_router::core::trace::Trace::parse(&text) {
+                    let _ = trace.mean_rate();
+                }
+            }
         });
 }
