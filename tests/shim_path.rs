@@ -1,4 +1,4 @@
-//! Connections that speak VCP over paths that do not: something that eats datagrams with a shim, no router at all,
+//! Connections that speak VCP or XCP over paths that do not: something that eats datagrams with a shim, no router at all,
 //! a peer that is plain QUIC, bit errors in shims.
 
 #[path = "../crates/transport/tests/interop/support/proxy.rs"]
@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pathmark::cc::Feedback;
 use pathmark::tls::{Pin, TlsClientConfig, TlsServerConfig, Trust};
 use pathmark::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig};
 use proxy::{Proxy, Weather};
@@ -144,24 +145,26 @@ async fn bounded<T>(test: impl Future<Output = T>) -> T {
 #[tokio::test]
 async fn a_path_that_eats_shims_becomes_plain_quic_within_a_few_round_trips() {
     bounded(async {
-        let weather = Weather {
-            eats_shims: true,
-            ..WEATHER
-        };
-        let pair = pair("vcp+bise+wlte", weather).await;
-        pair.exchange().await;
-        for side in pair.sides() {
-            let (report, stats) = (side.path_report(), side.stats());
-            assert!(!report.passes_shims, "{report:?}");
-            assert_eq!(stats.shims_received, 0, "{stats:?}");
-            assert_eq!(report.controller.ruling, "cubic", "{report:?}");
-            assert!(!report.controller.explicit, "{report:?}");
-            // Three pairs of probes, and what was under way meanwhile: not a hundredth of the transfer.
-            assert!((1..100).contains(&stats.shims_sent), "{stats:?}");
+        for law in ["vcp+bise+wlte", "xcp", "xcp[every=4]"] {
+            let weather = Weather {
+                eats_shims: true,
+                ..WEATHER
+            };
+            let pair = pair(law, weather).await;
+            pair.exchange().await;
+            for side in pair.sides() {
+                let (report, stats) = (side.path_report(), side.stats());
+                assert!(!report.passes_shims, "{law}: {report:?}");
+                assert_eq!(stats.shims_received, 0, "{law}: {stats:?}");
+                assert_eq!(report.controller.ruling, "cubic", "{law}: {report:?}");
+                assert!(!report.controller.explicit, "{law}: {report:?}");
+                // Three pairs of probes, and what was under way meanwhile: not a hundredth of the transfer.
+                assert!((1..100).contains(&stats.shims_sent), "{law}: {stats:?}");
+            }
+            let eaten = pair.proxy.toll().shims_eaten;
+            let sent: u64 = pair.sides().map(|s| s.stats().shims_sent).iter().sum();
+            assert_eq!(eaten, sent, "{law}");
         }
-        let eaten = pair.proxy.toll().shims_eaten;
-        let sent: u64 = pair.sides().map(|s| s.stats().shims_sent).iter().sum();
-        assert_eq!(eaten, sent);
     })
     .await;
 }
@@ -191,18 +194,59 @@ async fn a_path_that_begins_to_eat_shims_becomes_plain_too() {
 #[tokio::test]
 async fn a_path_without_routers_runs_on_cubic() {
     bounded(async {
-        let pair = pair("vcp+bise+wlte", WEATHER).await;
-        pair.exchange().await;
-        for side in pair.sides() {
-            let (report, stats) = (side.path_report(), side.stats());
-            assert_eq!(report.signal, Some(0), "negotiated: {report:?}");
-            assert!(report.passes_shims, "{report:?}");
-            assert_eq!(report.controller.ruling, "cubic", "{report:?}");
-            assert_eq!(report.router, None, "{report:?}");
-            assert!(
-                stats.shims_sent > 0 && stats.shims_received > 0,
-                "{stats:?}"
-            );
+        for (law, kind) in [("vcp+bise+wlte", 0), ("xcp", 1), ("xcp[form=compact]", 1)] {
+            let pair = pair(law, WEATHER).await;
+            pair.exchange().await;
+            for side in pair.sides() {
+                let (report, stats) = (side.path_report(), side.stats());
+                assert_eq!(report.signal, Some(kind), "negotiated: {report:?}");
+                assert!(report.passes_shims, "{law}: {report:?}");
+                assert_eq!(report.controller.ruling, "cubic", "{law}: {report:?}");
+                assert_eq!(report.router, None, "{law}: {report:?}");
+                assert!(
+                    stats.shims_sent > 0 && stats.shims_received > 0,
+                    "{law}: {stats:?}"
+                );
+                assert_eq!(
+                    (stats.shims_bad, stats.feedback_bad),
+                    (0, 0),
+                    "{law}: {stats:?}"
+                );
+            }
+        }
+    })
+    .await;
+}
+
+/// Both signals are offered, so each side's data carries that of its own law, and another one when the law is changed.
+#[tokio::test]
+async fn each_side_sends_by_its_own_law() {
+    bounded(async {
+        let (server, pin) = server("vcp+bise+wlte");
+        let proxy = Proxy::start(server.local_address(), WEATHER, 1).await;
+        let (client, config) = client("xcp", pin);
+        let connecting = client.connect(config, proxy.address(), NAME).unwrap();
+        let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
+        let (ours, theirs) = tokio::try_join!(connecting, accepting).unwrap();
+        one_way(&ours, &theirs, 1).await;
+        one_way(&theirs, &ours, 2).await;
+        assert_eq!(ours.path_report().signal, Some(1));
+        assert_eq!(theirs.path_report().signal, Some(0));
+        let feedback = |side: &Connection| side.path_report().feedback;
+        assert!(matches!(feedback(&ours), Some(Feedback::Xcp(_))));
+        assert!(matches!(feedback(&theirs), Some(Feedback::Vcp(_))));
+
+        let law = "xcp".parse().unwrap();
+        theirs.set_controller(pathmark::controller(&law));
+        assert!(theirs.set_signal(pathmark::signal(&law).unwrap()));
+        one_way(&theirs, &ours, 3).await;
+        assert_eq!(theirs.path_report().signal, Some(1));
+        let Some(Feedback::Xcp(xcp)) = feedback(&theirs) else {
+            panic!("{:?}", theirs.path_report())
+        };
+        assert_eq!(xcp.stamped, 0, "there is no router");
+        for side in [&ours, &theirs] {
+            let stats = side.stats();
             assert_eq!((stats.shims_bad, stats.feedback_bad), (0, 0), "{stats:?}");
         }
     })

@@ -24,6 +24,9 @@ const RETURN_ROUNDS: u32 = 2;
 const SILENT_ROUNDS: u32 = 2;
 /// Unmarked packets in a row that say nothing: every second probe goes without a shim.
 const UNMARKED_PROBES: u64 = 3;
+/// Where no router has answered, one packet in so many, or a quarter of the window if that is more, finds one that comes.
+const ASK_NOBODY: u64 = 32;
+
 /// A code that never changed for so many round trips since the path began is a constant.
 const CONSTANT_ROUNDS: u32 = 2;
 
@@ -75,10 +78,12 @@ impl Ruler {
         self.unmarked_packets > UNMARKED_PROBES
     }
 
-    /// True while the path is known to have no router that marks: one packet now and then is enough to find one that comes.
+    /// Of how many packets one asks on a path known to have no router that answers, where `round` of them are sent per round trip.
+    /// `None`: on this path all may ask.
     #[inline]
-    pub(crate) const fn is_unmarked_path(&self) -> bool {
+    pub(crate) fn asks_nobody(&self, round: u64) -> Option<u32> {
         self.unmarked_path
+            .then(|| u32::try_from(ASK_NOBODY.max(round / 4)).unwrap_or(u32::MAX))
     }
 
     /// Packets per code came back.

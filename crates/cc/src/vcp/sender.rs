@@ -15,10 +15,8 @@ use crate::{
 /// What CE in the IP header leaves: β of RFC 9438.
 const CE_SHARE_PPM: u64 = 700_000;
 
-/// While CUBIC rules for long, few packets ask the routers. Where none has answered, one in so many, or a quarter of the window if that
-/// is more, finds a router that comes.
-const ASK_NOBODY: u64 = 32;
-/// Where routers answer that are not the bottleneck, one per round trip does, and one in so many at least.
+/// While CUBIC rules for long, few packets ask the routers: where these answer but are not the bottleneck, one per round trip
+/// and one in so many at least.
 const ASK_IN_VAIN: u64 = 64;
 
 /// A loss that halved the window.
@@ -284,17 +282,14 @@ impl<L: LossRule> Controller for VcpSender<L> {
     }
 
     fn signal_every(&self) -> u32 {
-        let unmarked = self.ruler.is_unmarked_path();
-        if !unmarked && !self.hidden.rules() {
+        let round = self.window() / self.mtu.max(1);
+        if let Some(every) = self.ruler.asks_nobody(round) {
+            return every;
+        }
+        if !self.hidden.rules() {
             return 1;
         }
-        let round = self.window() / self.mtu.max(1);
-        let every = if unmarked {
-            ASK_NOBODY.max(round / 4)
-        } else {
-            ASK_IN_VAIN.min(round)
-        };
-        u32::try_from(every).unwrap_or(u32::MAX)
+        u32::try_from(ASK_IN_VAIN.min(round)).unwrap_or(u32::MAX)
     }
 
     fn metrics(&self) -> Metrics {

@@ -355,7 +355,9 @@ impl Controller for XcpSender {
     }
 
     fn signal_every(&self) -> u32 {
-        u32::from(self.params.every)
+        let every = u32::from(self.params.every);
+        let nobody = self.ruler.asks_nobody(self.window() / self.mtu);
+        nobody.map_or(every, |nobody| nobody.max(every))
     }
 
     fn metrics(&self) -> Metrics {
