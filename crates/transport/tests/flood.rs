@@ -49,8 +49,8 @@ fn endpoint(server: Option<Arc<dyn ServerCrypto>>, retry: RetryPolicy, seed: u64
 fn from(n: u32) -> Received {
     Received {
         remote: SocketAddr::from((
-            Ipv4Addr::from_bits(0x0a00_0000 + n / 50_000),
-            (n % 50_000) as u16 + 1,
+            Ipv4Addr::from_bits(0x0a00_0000 + n / 64),
+            (n % 64) as u16 + 1,
         )),
         local: None,
         ecn: Ecn::NotEct,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::half_open::Host;
 use super::incoming::{Incoming, MAX_WAITING_BYTES, Waiting};
 use super::initial::{self, Origin};
 use super::{ConnectionHandle, DatagramEvent, Endpoint, Slot};
@@ -39,7 +40,7 @@ impl Endpoint {
         let wall = self.wall(now);
         let origin = match Origin::read(
             &*self.config.key,
-            &mut self.used_tokens,
+            &self.used_tokens,
             token,
             received.remote,
             &found.dcid,
@@ -62,11 +63,12 @@ impl Endpoint {
                 return self.send_close(now, &found.dcid, &found.scid, &error, answer);
             }
         };
-        if !origin.validated && self.retry.is_on(now, self.half_open) {
+        if !origin.validated && self.retry.is_on(now, self.half_open.count()) {
             return self.send_retry(now, received, &found.dcid, &found.scid, answer);
         }
         self.expire(now);
-        if self.half_open >= self.config.max_half_open
+        let host = Host::of(received.remote.ip());
+        if !self.half_open.admits(host, self.config.max_half_open)
             || self.slots.len() >= self.config.max_connections
             || datagram.len() > MAX_WAITING_BYTES
         {
@@ -75,6 +77,10 @@ impl Endpoint {
         }
         if !self.opens(&*crypto, found, datagram) {
             return DatagramEvent::Nothing;
+        }
+        if let Some(id) = origin.token {
+            // Spent by a packet that its client made, on a connection that is begun, and by nothing else.
+            self.used_tokens.first_use(id, wall);
         }
         DatagramEvent::Incoming(self.admit(now, received, datagram, found, origin))
     }
@@ -98,10 +104,11 @@ impl Endpoint {
     ) -> Incoming {
         let serial = self.next_serial;
         self.next_serial += 1;
-        let mut waiting = Waiting::new(serial, now + WAITING_TIME);
+        let host = Host::of(received.remote.ip());
+        let mut waiting = Waiting::new(serial, now + WAITING_TIME, host);
         waiting.hold(*received, datagram);
         let handle = ConnectionHandle(self.slots.insert(Slot::Waiting(waiting)));
-        self.half_open += 1;
+        self.half_open.add(host);
         if self.waiting.len() > 2 * self.config.max_half_open {
             self.forget_decided();
         }

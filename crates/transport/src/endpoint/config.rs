@@ -31,7 +31,7 @@ pub struct EndpointConfig {
     /// Connections at a time, of either side.
     pub max_connections: usize,
     /// Handshakes that have been begun by clients and are not complete, accepted ones and waiting ones together.
-    /// Beyond it, new clients are not heard; they try again.
+    /// Beyond it, new clients are not heard; they try again. Once half of them are taken, one address gets an eighth at most.
     pub max_half_open: usize,
     /// When clients must prove their address first.
     pub retry: RetryPolicy,

@@ -87,7 +87,7 @@ impl Endpoint {
                 random: self.random.fork(),
             },
         )?;
-        let slot = Slot::Connection { half_open: false };
+        let slot = Slot::Connection { half_open: None };
         let handle = ConnectionHandle(self.slots.insert(slot));
         self.update(now, handle, &mut connection);
         Ok((handle, connection))
@@ -98,9 +98,12 @@ impl Endpoint {
         let slot = self.slots.get_mut(incoming.handle.0)?;
         match slot {
             Slot::Waiting(waiting) if waiting.serial == incoming.serial => {
-                let waiting = core::mem::replace(waiting, Waiting::new(0, Instant::ZERO));
-                *slot = Slot::Connection { half_open: true };
-                Some(waiting)
+                let host = waiting.host;
+                let claimed = core::mem::replace(waiting, Waiting::new(0, Instant::ZERO, host));
+                *slot = Slot::Connection {
+                    half_open: Some(host),
+                };
+                Some(claimed)
             }
             _ => None,
         }
@@ -219,14 +222,13 @@ impl Endpoint {
         connection: &mut Connection,
     ) -> bool {
         self.route(handle, connection);
-        if let Some(Slot::Connection { half_open }) = self.slots.get_mut(handle.0)
-            && *half_open
-            && connection.is_established()
+        if connection.is_established()
+            && let Some(Slot::Connection { half_open }) = self.slots.get_mut(handle.0)
+            && let Some(host) = half_open.take()
         {
             // A handshake that failed counts for as long as its connection lingers: else a flood of first packets
             // that fail at once would pass the bound.
-            *half_open = false;
-            self.half_open -= 1;
+            self.half_open.remove(host);
             self.give_token(now, connection);
         }
         if connection.is_drained() {
@@ -250,8 +252,13 @@ impl Endpoint {
     /// Forgets a connection that its driver dropped.
     pub fn remove(&mut self, handle: ConnectionHandle) {
         match self.slots.try_remove(handle.0) {
-            Some(Slot::Waiting(_) | Slot::Connection { half_open: true }) => self.half_open -= 1,
-            Some(Slot::Connection { half_open: false }) => {}
+            Some(
+                Slot::Waiting(Waiting { host, .. })
+                | Slot::Connection {
+                    half_open: Some(host),
+                },
+            ) => self.half_open.remove(host),
+            Some(Slot::Connection { half_open: None }) => {}
             None => return,
         }
         self.demux.remove(handle);

@@ -17,6 +17,8 @@ pub(super) struct Origin {
     pub(super) retry_scid: Option<ConnectionId>,
     /// The client receives what is sent to its address.
     pub(super) validated: bool,
+    /// The token from an earlier connection that says so; to be spent once the packet has proved to be the client's.
+    pub(super) token: Option<u64>,
 }
 
 impl Origin {
@@ -26,7 +28,7 @@ impl Origin {
     /// [`TokenError::InvalidRetry`]: the client is refused.
     pub(super) fn read(
         key: &dyn EndpointKey,
-        used: &mut ReplayFilter,
+        used: &ReplayFilter,
         token: &[u8],
         client: SocketAddr,
         dcid: &ConnectionId,
@@ -36,6 +38,7 @@ impl Origin {
             original_dcid: *dcid,
             retry_scid: None,
             validated: false,
+            token: None,
         };
         if token.is_empty() {
             return Ok((unknown, true));
@@ -49,12 +52,14 @@ impl Origin {
                     original_dcid,
                     retry_scid: Some(retry_scid),
                     validated: true,
+                    token: None,
                 },
                 true,
             )),
-            Ok(Token::New { id }) if used.first_use(id, wall) => Ok((
+            Ok(Token::New { id }) if used.is_fresh(id, wall) => Ok((
                 Self {
                     validated: true,
+                    token: Some(id),
                     ..unknown
                 },
                 true,

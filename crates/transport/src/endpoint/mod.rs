@@ -20,6 +20,7 @@ mod answers;
 mod config;
 mod connections;
 mod demux;
+mod half_open;
 mod incoming;
 mod initial;
 mod rate;
@@ -51,6 +52,7 @@ use crate::wire::{PacketType, PartialDecode};
 use crate::{Duration, Instant};
 
 use demux::Demux;
+use half_open::{HalfOpen, Host};
 use incoming::Waiting;
 use rate::RateLimit;
 use retry::RetrySwitch;
@@ -79,8 +81,8 @@ enum Slot {
     Waiting(Waiting),
     /// Accepted or opened.
     Connection {
-        /// A client's handshake that is not over yet.
-        half_open: bool,
+        /// The client whose handshake is not over yet.
+        half_open: Option<Host>,
     },
 }
 
@@ -92,7 +94,7 @@ pub struct Endpoint {
     demux: Demux,
     slots: Slab<Slot>,
     /// Slots in which a client's handshake is not over.
-    half_open: usize,
+    half_open: HalfOpen,
     /// [`Slot::Waiting`] in the order in which they expire, with their serial numbers.
     waiting: VecDeque<(ConnectionHandle, u64)>,
     next_serial: u64,
@@ -115,7 +117,7 @@ impl Endpoint {
             demux: Demux::new(&mut random),
             random,
             slots: Slab::new(),
-            half_open: 0,
+            half_open: HalfOpen::default(),
             waiting: VecDeque::new(),
             next_serial: 0,
             retry: RetrySwitch::new(config.retry),
@@ -144,7 +146,7 @@ impl Endpoint {
     /// Handshakes begun by clients that are not complete, and failed ones that are not forgotten yet.
     #[must_use]
     pub fn half_open(&self) -> usize {
-        self.half_open
+        self.half_open.count()
     }
 
     /// Accepts connections from now on, or no longer (`None`).

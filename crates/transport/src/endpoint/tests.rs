@@ -204,8 +204,43 @@ fn token_for_a_later_connection_counts_once() {
         from(1).remote.ip(),
         EPOCH + Duration::from_secs(100),
     );
+    // Neither a damaged packet spends it nor one that finds no place.
+    let mut damaged = hello(1, &token);
+    damaged[1100] ^= 1;
+    nothing(&mut endpoint, 5, &damaged);
+    endpoint.config.max_half_open = 0;
+    nothing(&mut endpoint, 5, &hello(1, &token));
+    endpoint.config.max_half_open = 8;
     assert!(incoming(&mut endpoint, 5, &hello(1, &token)).is_validated());
     assert!(!incoming(&mut endpoint, 6, &hello(2, &token)).is_validated());
+}
+
+#[test]
+fn a_host_that_begins_and_never_ends_keeps_nobody_else_out() {
+    let mut config = config(true);
+    config.max_half_open = 16;
+    config.retry = RetryPolicy::Never;
+    let mut endpoint = Endpoint::new(config, Random::from_u64(1));
+    let greedy: Vec<_> = (0..8)
+        .map(|n| incoming(&mut endpoint, 1, &hello(n, &[])))
+        .collect();
+    nothing(&mut endpoint, 1, &hello(8, &[]));
+    assert_eq!(endpoint.stats().dropped_full, 1);
+    let mut answer = Vec::new();
+    let other = Received {
+        remote: "192.0.2.8:1".parse().unwrap(),
+        ..from(1)
+    };
+    let event = endpoint.handle(NOW, &other, &hello(9, &[]), &mut answer);
+    let DatagramEvent::Incoming(honest) = event else {
+        panic!("{event:?}");
+    };
+    assert_eq!(endpoint.half_open(), 9);
+    for client in greedy {
+        endpoint.ignore(client);
+    }
+    endpoint.ignore(honest);
+    assert_eq!(endpoint.half_open(), 0);
 }
 
 #[test]
@@ -380,7 +415,7 @@ fn shim_is_stepped_over_to_find_the_connection() {
     let mut endpoint = server();
     let ours = id(77);
     let handle_of_ours =
-        ConnectionHandle(endpoint.slots.insert(Slot::Connection { half_open: false }));
+        ConnectionHandle(endpoint.slots.insert(Slot::Connection { half_open: None }));
     endpoint.demux.add_id(handle_of_ours, &ours);
     let mut shim = [0u8; 16];
     shim[..4].copy_from_slice(&pathmark_shim::frame::prefix::<16>(

@@ -210,6 +210,17 @@ impl ReplayFilter {
         }
     }
 
+    /// True if [`first_use`](Self::first_use) would be; `now` is wall time.
+    #[must_use]
+    pub fn is_fresh(&self, id: u64, now: Duration) -> bool {
+        if now >= self.turn_ends {
+            let remembered = now < self.turn_ends.saturating_add(self.lifetime);
+            return self.capacity > 0 && !(remembered && self.current.contains(&id));
+        }
+        let known = self.previous.contains(&id) || self.current.contains(&id);
+        !known && self.current.len() < self.capacity
+    }
+
     /// True, once, for the token with this id; `now` is wall time.
     pub fn first_use(&mut self, id: u64, now: Duration) -> bool {
         if now >= self.turn_ends {

@@ -131,6 +131,7 @@ fn token_counts_once_for_its_whole_life() {
     let mut filter = ReplayFilter::new(lifetime, 1000);
     let mut now = NOW;
     for token in 0..50 {
+        assert!(filter.is_fresh(token, now));
         assert!(filter.first_use(token, now));
         for seconds in [0, 1, 50, 99, 100] {
             let mut late = ReplayFilter {
@@ -138,7 +139,8 @@ fn token_counts_once_for_its_whole_life() {
                 previous: filter.previous.clone(),
                 ..filter
             };
-            assert!(!late.first_use(token, now + Duration::from_secs(seconds)));
+            let later = now + Duration::from_secs(seconds);
+            assert!(!late.is_fresh(token, later) && !late.first_use(token, later));
         }
         now += Duration::from_secs(7);
     }
@@ -148,8 +150,11 @@ fn token_counts_once_for_its_whole_life() {
 fn filter_is_bounded_and_recovers() {
     let lifetime = Duration::from_secs(10);
     let mut filter = ReplayFilter::new(lifetime, 100);
-    let accepted = (0..1000).filter(|n| filter.first_use(*n, NOW)).count();
+    let accepted = (0..1000)
+        .filter(|n| filter.is_fresh(*n, NOW) && filter.first_use(*n, NOW))
+        .count();
     assert_eq!(accepted, 100);
     assert!(filter.current.len() + filter.previous.len() <= 200);
+    assert!(!filter.is_fresh(5000, NOW) && filter.is_fresh(5000, NOW + lifetime));
     assert!(filter.first_use(5000, NOW + lifetime));
 }
