@@ -69,6 +69,21 @@ pub struct Arrival {
     pub carried: Carried,
 }
 
+impl Arrival {
+    /// The packets of a run one by one: equal sizes, and what is left over with the last.
+    #[inline]
+    pub fn each(&self, packets: u32) -> impl Iterator<Item = Self> {
+        let packets = packets.max(1);
+        let size = self.bytes / packets;
+        let last = self.bytes - size * (packets - 1);
+        let run = *self;
+        (1..=packets).map(move |n| Self {
+            bytes: if n == packets { last } else { size },
+            ..run
+        })
+    }
+}
+
 /// What the link half wants written into a departing packet; the protocol's crate does the writing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -136,8 +151,21 @@ pub trait LinkController: Send + fmt::Debug {
         true
     }
 
+    /// The same of a run as for [`on_arrivals`](Self::on_arrivals): false if any of its packets is held back.
+    fn admits_all(&mut self, now: Instant, run: &Arrival, packets: u32) -> bool {
+        run.each(packets).all(|arrival| self.admits(now, &arrival))
+    }
+
     /// A packet arrived, before it is enqueued or dropped; `queue` excludes it.
     fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64);
+
+    /// `packets` packets of one flow arrived at once, carrying alike, together of `run.bytes`: equal sizes, and what is left over
+    /// with the last. A law that adds packets up may take them in one go.
+    fn on_arrivals(&mut self, now: Instant, run: &Arrival, packets: u32, queue: u64) {
+        for arrival in run.each(packets) {
+            self.on_arrival(now, &arrival, queue);
+        }
+    }
 
     /// The packet leaves for the wire; `queue` excludes it.
     fn on_departure(&mut self, now: Instant, packet: &Arrival, queue: u64) -> Answer;

@@ -264,6 +264,12 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
     }
 
     #[inline]
+    fn on_arrivals(&mut self, now: Instant, run: &Arrival, _packets: u32, queue: u64) {
+        // Bytes are counted, not packets.
+        self.on_arrival(now, run, queue);
+    }
+
+    #[inline]
     fn on_departure(&mut self, now: Instant, packet: &Arrival, queue: u64) -> Answer {
         self.meter
             .sample(now, queue.saturating_add(u64::from(packet.bytes)));

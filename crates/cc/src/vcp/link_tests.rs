@@ -237,6 +237,27 @@ fn a_capacity_told_again_and_again_leaves_the_interval_alone() {
 }
 
 #[test]
+fn a_run_counts_as_its_packets_do() {
+    let (mut whole, mut single) = (plain(false), plain(false));
+    for millis in (0..200).step_by(5) {
+        let run = packet(40_123);
+        whole.on_arrivals(at(millis), &run, 28, 0);
+        let sizes: Vec<u32> = run.each(28).map(|one| one.bytes).collect();
+        assert_eq!(sizes[..27], [1432; 27]);
+        assert_eq!(sizes.iter().sum::<u32>(), 40_123);
+        for bytes in sizes {
+            single.on_arrival(at(millis), &packet(bytes), 0);
+        }
+    }
+    for link in [&mut whole, &mut single] {
+        link.on_timer(at(200), 0);
+    }
+    // 40 runs: 1 604 920 of 0.98 * 2 500 000 bytes.
+    assert_eq!(whole.metrics().load_ppb, 655_069_387);
+    assert_eq!(single.metrics().load_ppb, 655_069_387);
+}
+
+#[test]
 fn intervals_are_rounded_up() {
     let told = VcpAnswer::whole_millis;
     assert_eq!(told(Duration::ZERO), 0);

@@ -144,7 +144,7 @@ impl<P> Port<P> {
         arrival.bytes = self.on_wire(frame, packets);
         let hears = self.queues.hears(now, &arrival);
         if hears {
-            if !each(&arrival, packets).all(|one| self.law.admits(now, &one)) {
+            if !self.law.admits(now, &arrival, packets) {
                 for _ in 0..packets {
                     self.stats.drops.count(DropCause::Policed);
                 }
@@ -152,9 +152,7 @@ impl<P> Port<P> {
                 return;
             }
             let queue = self.queues.heard_bytes();
-            for one in each(&arrival, packets) {
-                self.law.on_arrival(now, &one, queue);
-            }
+            self.law.on_arrivals(now, &arrival, packets, queue);
         }
         let item = Queued {
             packet,
@@ -182,7 +180,7 @@ impl<P> Port<P> {
                 self.stats.drops.count(cause);
             }
             if hears {
-                for one in each(&arrival, packets) {
+                for one in arrival.each(packets) {
                     self.law.on_drop(now, &one);
                 }
             }
@@ -215,7 +213,7 @@ impl<P> Port<P> {
         let finished = self.shaper.transmit(now, since, arrival.bytes);
         if self.queues.answers(&arrival) {
             let queue = self.queues.heard_bytes();
-            for (index, one) in (0..).zip(each(&arrival, packets)) {
+            for (index, one) in (0..).zip(arrival.each(packets)) {
                 let answer = self.law.on_departure(now, &one, queue);
                 if answer != Answer::None {
                     owner.mark_one(&mut packet, index, &answer);
@@ -431,19 +429,6 @@ const fn told(rate: Option<u64>, hint: Option<u64>) -> Option<u64> {
     }
 }
 
-/// The packets of a run, one by one: equal sizes, and what is left over with the last.
-#[inline]
-fn each(run: &Arrival, packets: u32) -> impl Iterator<Item = Arrival> {
-    let packets = packets.max(1);
-    let size = run.bytes / packets;
-    let last = run.bytes - size * (packets - 1);
-    let run = *run;
-    (1..=packets).map(move |n| Arrival {
-        bytes: if n == packets { last } else { size },
-        ..run
-    })
-}
-
 impl<P> Queues<P> {
     fn limit(&self) -> Limit {
         match self {
@@ -498,16 +483,24 @@ impl<P> Queues<P> {
 
 impl Law {
     #[inline]
-    fn admits(&mut self, now: Instant, arrival: &Arrival) -> bool {
-        self.controller
-            .as_mut()
-            .is_none_or(|controller| controller.admits(now, arrival))
+    fn admits(&mut self, now: Instant, run: &Arrival, packets: u32) -> bool {
+        self.controller.as_mut().is_none_or(|controller| {
+            if packets == 1 {
+                controller.admits(now, run)
+            } else {
+                controller.admits_all(now, run, packets)
+            }
+        })
     }
 
     #[inline]
-    fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64) {
+    fn on_arrivals(&mut self, now: Instant, run: &Arrival, packets: u32, queue: u64) {
         if let Some(controller) = &mut self.controller {
-            controller.on_arrival(now, arrival, queue);
+            if packets == 1 {
+                controller.on_arrival(now, run, queue);
+            } else {
+                controller.on_arrivals(now, run, packets, queue);
+            }
             self.refresh();
         }
     }

@@ -3,7 +3,7 @@
 use pathmark_cc::{Answer, Arrival, Carried};
 use pathmark_shim::ip::Layout;
 use pathmark_shim::udp::{ChecksumState, Datagram};
-use vcp_proto::{carried, ecn};
+use vcp_proto::{carried, ecn, mark};
 use xcp_proto::Identity;
 
 use super::frame::{Carrier, Frame};
@@ -115,6 +115,11 @@ pub fn write_answer(frame: &mut Frame, index: u32, answer: &Answer, router: &Ide
             // What was read on arrival is there: no outcome to heed, here and below.
             let _ = lifted.mark(frame.bytes_mut(), answer, router.id, state);
         }
+        (Carrier::Vcp(lifted), Answer::Vcp(answer)) if state == ChecksumState::Partial => {
+            let shim = lifted.payload_offset() + segment_offset(frame, index);
+            let rest = frame.bytes_mut().get_mut(shim..).unwrap_or_default();
+            let _ = mark::mark_payload(rest, answer, router.id);
+        }
         (Carrier::Vcp(lifted), _) => {
             write_shim(frame, lifted.payload_offset(), index, answer, router, state);
         }
@@ -141,7 +146,7 @@ fn write_shim(
     state: ChecksumState,
 ) {
     let size = frame.offload.gso.map_or(0, |gso| usize::from(gso.size));
-    let offset = size * index as usize;
+    let offset = segment_offset(frame, index);
     let bytes = frame.bytes_mut();
     let rest = bytes.len().saturating_sub(payload + offset);
     let own = if size > 0 { rest.min(size) } else { rest };
@@ -155,6 +160,13 @@ fn write_shim(
         ChecksumState::Complete => located(bytes)
             .is_some_and(|udp| shim::write_packet(bytes, &udp, offset, answer, packet, router)),
     };
+}
+
+/// Where the payload of a super-packet's segment begins, in bytes from the start of its own payload.
+#[inline]
+fn segment_offset(frame: &Frame, index: u32) -> usize {
+    let size = frame.offload.gso.map_or(0, |gso| usize::from(gso.size));
+    size * index as usize
 }
 
 #[inline]

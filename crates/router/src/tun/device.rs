@@ -108,16 +108,21 @@ impl Device {
         self.lost = true;
     }
 
-    /// Reads a packet into `start` and, where it is longer, on into `rest`: its length, and what is left undone in it. `None` if
+    /// Reads a packet into `start`, and on into `rest` where it is longer: its length, and what is left undone in it. `None` if
     /// there is none.
     ///
     /// # Errors
     /// Those of the interface; a packet whose header means nothing is [`io::ErrorKind::InvalidData`].
     #[inline]
-    pub fn read(&self, start: &mut [u8], rest: &mut [u8]) -> io::Result<Option<(usize, Offload)>> {
+    pub fn read(
+        &self,
+        start: &mut [u8],
+        rest: Option<&mut [u8]>,
+    ) -> io::Result<Option<(usize, Offload)>> {
         let mut header = [0; VNET_LEN];
-        let mut slices = [&mut header, start, rest].map(IoSliceMut::new);
-        match (&self.file).read_vectored(&mut slices) {
+        let used = if rest.is_some() { 3 } else { 2 };
+        let mut slices = [&mut header, start, rest.unwrap_or_default()].map(IoSliceMut::new);
+        match (&self.file).read_vectored(slices.get_mut(..used).unwrap_or_default()) {
             Ok(read) => {
                 let len = read.saturating_sub(VNET_LEN);
                 let offload = Offload::parse(&header)

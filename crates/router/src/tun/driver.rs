@@ -8,8 +8,9 @@ use pathmark_cc::{Duration, Instant};
 
 use super::device::Device;
 use super::egress::Egress;
+use super::ingress::Ingress;
 use super::sys;
-use crate::forward::{LARGE, Router, USUAL};
+use crate::forward::Router;
 
 /// Packets read from one interface before the others have their turn.
 const BATCH: usize = 64;
@@ -44,10 +45,7 @@ pub struct Driver {
     router: Router,
     devices: Vec<Device>,
     egress: Vec<Egress>,
-    /// Where packets are read to: the router keeps the buffer of one that fits.
-    usual: Box<[u8]>,
-    /// The rest of those that do not, behind room for their beginning.
-    large: Box<[u8]>,
+    ingress: Ingress,
     fds: Vec<libc::pollfd>,
     pace: Pace,
     start: Clock,
@@ -67,8 +65,7 @@ impl Driver {
             router,
             devices: Vec::new(),
             egress: Vec::new(),
-            usual: vec![0; USUAL].into_boxed_slice(),
-            large: vec![0; LARGE].into_boxed_slice(),
+            ingress: Ingress::new(),
             fds: Vec::new(),
             pace,
             start,
@@ -167,16 +164,9 @@ impl Driver {
             let Some(device) = self.devices.get_mut(port) else {
                 break;
             };
-            let (start, rest) = self.large.split_at_mut(USUAL);
-            match device.read(&mut self.usual, rest) {
-                Ok(Some((len, offload))) => {
+            match self.ingress.read(device) {
+                Ok(Some((buffer, len, offload))) => {
                     let now = since(self.start);
-                    let buffer = if len <= USUAL {
-                        &mut self.usual
-                    } else {
-                        start.copy_from_slice(&self.usual);
-                        &mut self.large
-                    };
                     self.router.receive(now, port, buffer, len, offload);
                     bytes += len;
                     unflushed += len;

@@ -4,7 +4,7 @@ use std::io::IoSlice;
 
 use super::device::Device;
 use crate::forward::{Frame, Router};
-use crate::offload::{GsoKind, Offload, Train, VNET_LEN};
+use crate::offload::{GsoKind, Offload, Train};
 
 /// Slices of one write: virtio-net header, packet header, and the payloads of a train.
 const SLICES: usize = 66;
@@ -42,32 +42,28 @@ impl Egress {
         let Some(first) = self.cars.first() else {
             return;
         };
-        let mut slices = [IoSlice::new(&[]); SLICES];
         let mut train = train;
         let header_len = train.as_ref().map_or(0, Train::header_len);
-        let coupled = train.as_mut().and_then(Train::finish);
-        let vnet: [u8; VNET_LEN];
-        let mut used = 2;
-        let (a, b) = if let Some((header, offload)) = coupled {
-            vnet = offload.emit(u16::try_from(header_len).unwrap_or(0));
+        let result = if let Some((header, offload)) = train.as_mut().and_then(Train::finish) {
+            let vnet = offload.emit(u16::try_from(header_len).unwrap_or(0));
+            let mut slices = [IoSlice::new(&[]); SLICES];
             let payloads = self.cars.iter().map(|car| car.bytes().get(header_len..));
-            for (slice, payload) in slices.iter_mut().skip(2).zip(payloads) {
-                *slice = IoSlice::new(payload.unwrap_or(&[]));
+            let parts = [&vnet, header].into_iter();
+            let parts = parts.chain(payloads.map(Option::unwrap_or_default));
+            let mut used = 0;
+            for (slice, part) in slices.iter_mut().zip(parts) {
+                *slice = IoSlice::new(part);
                 used += 1;
             }
-            (&vnet, header)
+            device.write(slices.get(..used).unwrap_or(&[]))
         } else {
             let len = first
                 .offload
                 .gso
                 .map_or(0, |gso| headers(first.bytes(), first.offload, gso.kind));
-            vnet = first.offload.emit(len);
-            (&vnet, first.bytes())
+            let vnet = first.offload.emit(len);
+            device.write(&[IoSlice::new(&vnet), IoSlice::new(first.bytes())])
         };
-        let [first, second, ..] = &mut slices;
-        *first = IoSlice::new(a);
-        *second = IoSlice::new(b);
-        let result = device.write(slices.get(..used).unwrap_or(&[]));
         let counters = router.counters_mut();
         match result {
             Ok(()) => counters.written += 1,

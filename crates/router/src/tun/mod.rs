@@ -11,6 +11,7 @@
 mod device;
 mod driver;
 mod egress;
+mod ingress;
 pub(crate) mod sys;
 
 pub use device::{Device, DeviceError};
