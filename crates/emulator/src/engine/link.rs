@@ -49,7 +49,7 @@ impl MeasuredLink {
     #[inline]
     pub(super) fn arrive(&mut self, now: Instant, id: PacketId, pool: &mut Pool) {
         self.catch_up(now, pool);
-        let arrival = pool.arrival(id);
+        let arrival = pool.arrival(id, self.link.port().reads_packets());
         let router = &self.router;
         self.link
             .arrive(now, arrival, id, &mut Marking { pool, router });

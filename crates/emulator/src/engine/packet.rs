@@ -37,26 +37,29 @@ pub(super) struct Label {
     pub(super) flow_hash: u32,
 }
 
-/// A packet in the pool.
+/// A packet in the pool. Most data packets need its first two lines of the processor's cache, and thousands are under way,
+/// so the order of its parts is that of their use.
 #[derive(Debug)]
+#[repr(C, align(64))]
 struct Packet {
     label: Label,
     len: u32,
-    /// Bytes of `head` in use.
+    /// Bytes of `head` in use, or [`WHOLE`].
     head_len: u16,
-    /// What the packet tells control laws, as of its last mark.
-    carried: Carried,
-    head: [u8; HEAD],
     tail: [u8; TAIL],
-    /// All of it, if it is not zeros between head and tail. The allocation stays with the slot.
-    whole: Vec<u8>,
+    head: [u8; HEAD],
 }
+
+/// Says of a packet that it is not zeros between head and tail, and kept elsewhere as it is.
+const WHOLE: u16 = u16::MAX;
 
 /// All packets that are somewhere in the network. Slots are used again, so memory is that of the most packets that
 /// were ever under way at once.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     packets: Vec<Packet>,
+    /// All bytes of those that are [`WHOLE`]. Allocations stay with the slot.
+    wholes: Vec<Vec<u8>>,
     free: Vec<u32>,
     entered: u64,
 }
@@ -65,19 +68,18 @@ impl Pool {
     /// Keeps a datagram.
     pub(super) fn insert(&mut self, label: Label, datagram: &[u8]) -> PacketId {
         self.entered += 1;
-        let carried = if label.ecn_is_code {
-            from_ecn(label.ecn)
-        } else {
-            shim::read(datagram, ip_bytes(datagram.len()))
-        };
         let id = match self.free.pop() {
             Some(id) => id,
             None => self.grow(label),
         };
         if let Some(packet) = self.packets.get_mut(id as usize) {
             packet.label = label;
-            packet.carried = carried;
-            packet.keep(datagram);
+            if !packet.keep(datagram)
+                && let Some(whole) = self.wholes.get_mut(id as usize)
+            {
+                whole.clear();
+                whole.extend_from_slice(datagram);
+            }
         }
         PacketId(id)
     }
@@ -89,11 +91,10 @@ impl Pool {
             label,
             len: 0,
             head_len: 0,
-            carried: Carried::Foreign,
-            head: [0; HEAD],
             tail: [0; TAIL],
-            whole: Vec::new(),
+            head: [0; HEAD],
         });
+        self.wholes.push(Vec::new());
         id
     }
 
@@ -111,14 +112,36 @@ impl Pool {
         Some((label.to, hop))
     }
 
-    /// What a port needs to know of a packet.
+    /// What a port needs to know of a packet; what it tells control laws only if that matters there (`read`).
     #[inline]
-    pub(super) fn arrival(&self, id: PacketId) -> Arrival {
-        let packet = self.packets.get(id.0 as usize);
+    pub(super) fn arrival(&self, id: PacketId, read: bool) -> Arrival {
+        let Some(packet) = self.packets.get(id.0 as usize) else {
+            return Arrival {
+                bytes: 0,
+                flow_hash: 0,
+                carried: Carried::Foreign,
+            };
+        };
+        let bytes = ip_bytes(packet.len as usize);
+        let carried = match (read, packet.label.ecn_is_code) {
+            (false, _) => Carried::Foreign,
+            (true, true) => from_ecn(packet.label.ecn),
+            (true, false) => shim::read(self.front(id, packet), bytes),
+        };
         Arrival {
-            bytes: packet.map_or(0, |p| ip_bytes(p.len as usize)),
-            flow_hash: packet.map_or(0, |p| p.label.flow_hash),
-            carried: packet.map_or(Carried::Foreign, |p| p.carried),
+            bytes,
+            flow_hash: packet.label.flow_hash,
+            carried,
+        }
+    }
+
+    /// The front of the datagram, where a shim would be.
+    fn front<'a>(&'a self, id: PacketId, packet: &'a Packet) -> &'a [u8] {
+        if packet.head_len == WHOLE {
+            self.wholes.get(id.0 as usize).map_or(&[], Vec::as_slice)
+        } else {
+            let used = usize::from(packet.head_len);
+            packet.head.get(..used).unwrap_or(&[])
         }
     }
 
@@ -126,17 +149,45 @@ impl Pool {
     /// afterwards. `None` if there is no such packet or no room for it.
     #[inline]
     pub(super) fn take(&mut self, id: PacketId, buffer: &mut [u8]) -> Option<Taken> {
-        let packet = self.packets.get(id.0 as usize)?;
-        packet.restore(buffer.get_mut(..packet.len as usize)?);
+        let (_, taken) = self.copy(id, buffer)?;
         self.free.push(id.0);
-        Some(packet.taken())
+        Some(taken)
     }
 
-    /// As [`take`](Self::take), but the packet stays where it is.
+    /// As [`take`](Self::take), but the packet stays where it is; says also which endpoint it is for.
+    #[inline]
     pub(super) fn copy(&self, id: PacketId, buffer: &mut [u8]) -> Option<(u32, Taken)> {
         let packet = self.packets.get(id.0 as usize)?;
-        packet.restore(buffer.get_mut(..packet.len as usize)?);
+        let out = buffer.get_mut(..packet.len as usize)?;
+        if packet.head_len == WHOLE {
+            let whole = self.wholes.get(id.0 as usize)?;
+            out.get_mut(..whole.len())?.copy_from_slice(whole);
+        } else {
+            packet.restore(out);
+        }
         Some((packet.label.to, packet.taken()))
+    }
+
+    fn mark(&mut self, id: PacketId, answer: &Answer, router: &Identity) {
+        let Some(packet) = self.packets.get_mut(id.0 as usize) else {
+            return;
+        };
+        if packet.label.ecn_is_code {
+            let found = VcpCode::from_bits(packet.label.ecn as u8);
+            if let Answer::Vcp(answer) = answer
+                && found != VcpCode::None
+            {
+                packet.label.ecn = Ecn::from_bits(found.max(answer.code) as u8);
+            }
+            return;
+        }
+        let bytes = ip_bytes(packet.len as usize);
+        let front = if packet.head_len == WHOLE {
+            self.wholes.get_mut(id.0 as usize).map(Vec::as_mut_slice)
+        } else {
+            packet.head.get_mut(..usize::from(packet.head_len))
+        };
+        shim::write(front.unwrap_or(&mut []), answer, bytes, router);
     }
 
     fn release(&mut self, id: PacketId) {
@@ -177,10 +228,10 @@ impl Packet {
         let forwarded = self.label.hop.saturating_sub(1);
         Taken {
             len: self.len as usize,
-            head: if self.whole.is_empty() {
-                usize::from(self.head_len)
-            } else {
+            head: if self.head_len == WHOLE {
                 self.len as usize
+            } else {
+                usize::from(self.head_len)
             },
             ecn: self.label.ecn,
             // Hosts send; every node in between forwards.
@@ -188,60 +239,31 @@ impl Packet {
         }
     }
 
+    /// Keeps a datagram without its zeros. False: it has to be kept whole.
     #[inline]
-    fn keep(&mut self, datagram: &[u8]) {
+    fn keep(&mut self, datagram: &[u8]) -> bool {
         self.len = u32::try_from(datagram.len()).unwrap_or(u32::MAX);
-        self.whole.clear();
         if let Some((body, tail)) = datagram.split_last_chunk::<TAIL>() {
             let used = used(body);
             if let (Some(to), Some(from)) = (self.head.get_mut(..used), body.get(..used)) {
                 to.copy_from_slice(from);
                 self.head_len = u16::try_from(used).unwrap_or(0);
                 self.tail = *tail;
-                return;
+                return true;
             }
         }
-        self.whole.extend_from_slice(datagram);
+        self.head_len = WHOLE;
+        false
     }
 
     #[inline]
     fn restore(&self, out: &mut [u8]) {
-        if !self.whole.is_empty() {
-            out.copy_from_slice(&self.whole);
-            return;
-        }
         if let Some((body, tail)) = out.split_last_chunk_mut::<TAIL>() {
             *tail = self.tail;
             let used = usize::from(self.head_len);
             if let (Some(to), Some(from)) = (body.get_mut(..used), self.head.get(..used)) {
                 to.copy_from_slice(from);
             }
-        }
-    }
-
-    /// The front of the datagram, where a shim would be.
-    fn front(&mut self) -> &mut [u8] {
-        if self.whole.is_empty() {
-            self.head
-                .get_mut(..usize::from(self.head_len))
-                .unwrap_or(&mut [])
-        } else {
-            &mut self.whole
-        }
-    }
-
-    fn mark(&mut self, answer: &Answer, router: &Identity) {
-        let bytes = ip_bytes(self.len as usize);
-        if self.label.ecn_is_code {
-            let found = VcpCode::from_bits(self.label.ecn as u8);
-            if let Answer::Vcp(answer) = answer
-                && found != VcpCode::None
-            {
-                self.label.ecn = Ecn::from_bits(found.max(answer.code) as u8);
-                self.carried = from_ecn(self.label.ecn);
-            }
-        } else if shim::write(self.front(), answer, bytes, router) {
-            self.carried = shim::read(self.front(), bytes);
         }
     }
 }
@@ -297,9 +319,7 @@ pub(super) struct Marking<'a> {
 impl Owner<PacketId> for Marking<'_> {
     #[inline]
     fn mark(&mut self, id: &mut PacketId, answer: &Answer) {
-        if let Some(packet) = self.pool.packets.get_mut(id.0 as usize) {
-            packet.mark(answer, self.router);
-        }
+        self.pool.mark(*id, answer, self.router);
     }
 
     fn dropped(&mut self, id: PacketId, _cause: DropCause) {
@@ -329,8 +349,8 @@ mod tests {
         datagram[1456..].fill(9);
         let mut pool = Pool::default();
         let id = pool.insert(label(0), &datagram);
-        assert!(pool.packets[0].whole.is_empty());
-        assert_eq!(pool.arrival(id).bytes, 1500);
+        assert_ne!(pool.packets[0].head_len, WHOLE);
+        assert_eq!(pool.arrival(id, true).bytes, 1500);
         let mut buffer = vec![0; 2000];
         assert_eq!(pool.take(id, &mut buffer).unwrap().len, 1472);
         assert_eq!(buffer[..1472], datagram);
@@ -353,7 +373,7 @@ mod tests {
                 router: &Identity::new(3),
             }
             .mark(&mut id, &answer);
-            let Carried::Vcp(carried) = pool.arrival(id).carried else {
+            let Carried::Vcp(carried) = pool.arrival(id, true).carried else {
                 panic!("VCP")
             };
             assert_eq!(carried.code, VcpCode::Over);

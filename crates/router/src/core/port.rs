@@ -396,6 +396,13 @@ impl<P> Port<P> {
         self.law.controller.is_some()
     }
 
+    /// True if it matters here what packets carry: to a control law, or to tell them apart.
+    #[inline]
+    #[must_use]
+    pub fn reads_packets(&self) -> bool {
+        self.has_controller() || matches!(self.queues, Queues::Two(_))
+    }
+
     /// The control law's state; `None` without one.
     #[must_use]
     pub fn metrics(&self) -> Option<LinkMetrics> {

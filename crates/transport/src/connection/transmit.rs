@@ -63,6 +63,13 @@ impl Connection {
     }
 
     fn batch(&mut self, now: Instant, buffer: &mut [u8], max_segments: usize) -> Option<Transmit> {
+        // A receiver is asked after each datagram and has seldom anything to say.
+        if !SpaceId::ALL
+            .iter()
+            .any(|space| self.wants(now, *space, Permit::All))
+        {
+            return None;
+        }
         let mut batch: Option<Transmit> = None;
         for _ in 0..max_segments {
             let (done, size) = match &batch {
