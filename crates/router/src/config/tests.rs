@@ -180,6 +180,33 @@ fn queues_without_limit_hold_a_bdp() {
     assert_eq!(spec.limit(None), Limit::Bytes(62_500));
 }
 
+#[test]
+fn a_law_is_told_the_least_of_rate_and_capacity() {
+    let port = |keys: &str| {
+        let text = format!("[[port]]\nname = \"a\"\ntun = \"a0\"\ncontroller = \"xcp\"\n{keys}");
+        parse(&text)
+    };
+    let told = |keys: &str| {
+        let config = port(keys).unwrap();
+        let context = LinkContext {
+            now: pathmark_cc::Instant::ZERO,
+            seed: 1,
+            name: "a",
+            rtt: None,
+        };
+        let link = build_link::<u32>(&config.ports[0].link, &context).unwrap();
+        let metrics = link.port().metrics().unwrap();
+        metrics.xcp.unwrap().capacity * 8
+    };
+    assert_eq!(told("rate = \"10Mbit\""), 10_000_000);
+    assert_eq!(told("capacity = \"8Mbit\""), 8_000_000);
+    assert_eq!(told("rate = \"10Mbit\"\ncapacity = \"8Mbit\""), 8_000_000);
+    assert_eq!(told("rate = \"10Mbit\"\ncapacity = \"20Mbit\""), 10_000_000);
+    assert!(port("").unwrap_err().contains("add `rate`, or `capacity`"));
+    let nothing = port("capacity = 0").unwrap_err();
+    assert!(nothing.contains("at least 8bit"), "{nothing}");
+}
+
 /// The example that is shipped says what it means, also with every commented key switched on.
 #[test]
 fn the_shipped_example_is_good() {

@@ -15,6 +15,8 @@ mod router;
 pub mod shim;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod xcp_tests;
 
 pub use classify::{Classifier, EcnRule, write_answer};
 pub use counters::Counters;

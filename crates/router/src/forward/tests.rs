@@ -67,10 +67,10 @@ fn port(name: &str, mtu: u32, rate: Option<u64>, controller: bool) -> RouterPort
 }
 
 const BACK: usize = 0;
-const OUT: usize = 1;
+pub(super) const OUT: usize = 1;
 
 /// Port 0 leads back to the senders, port 1 to everything else that is routed.
-fn router(mtu: u32, rate: Option<u64>, controller: bool) -> Router {
+pub(super) fn router(mtu: u32, rate: Option<u64>, controller: bool) -> Router {
     let mut router = Router::new(RouterConfig {
         id: Identity::new(77),
         memory: 10_000_000,
@@ -99,11 +99,11 @@ fn router(mtu: u32, rate: Option<u64>, controller: bool) -> Router {
     router
 }
 
-const SRC: &str = "10.0.0.1";
-const DST: &str = "10.1.0.2";
+pub(super) const SRC: &str = "10.0.0.1";
+pub(super) const DST: &str = "10.1.0.2";
 
 /// An IP/UDP packet; the checksum complete.
-fn udp(source: &str, destination: &str, ttl: u8, flags: u16, payload: &[u8]) -> Vec<u8> {
+pub(super) fn udp(source: &str, destination: &str, ttl: u8, flags: u16, payload: &[u8]) -> Vec<u8> {
     let length = (8 + payload.len()) as u16;
     let mut bytes = Vec::new();
     match (source.parse().unwrap(), destination.parse().unwrap()) {
@@ -146,14 +146,14 @@ fn shimmed(tail: usize) -> Vec<u8> {
     payload
 }
 
-fn send(router: &mut Router, bytes: &[u8], offload: Offload) {
+pub(super) fn send(router: &mut Router, bytes: &[u8], offload: Offload) {
     let mut buffer = router.pool_mut().take(LARGE).unwrap();
     buffer[..bytes.len()].copy_from_slice(bytes);
     router.receive(Instant::ZERO, BACK, &mut buffer, bytes.len(), offload);
     router.pool_mut().give_buffer(buffer);
 }
 
-fn drain(router: &mut Router, port: usize) -> Vec<(Vec<u8>, Offload)> {
+pub(super) fn drain(router: &mut Router, port: usize) -> Vec<(Vec<u8>, Offload)> {
     let mut out = Vec::new();
     let mut now = Instant::ZERO;
     loop {
@@ -168,7 +168,7 @@ fn drain(router: &mut Router, port: usize) -> Vec<(Vec<u8>, Offload)> {
     }
 }
 
-fn udp_checksum_ok(bytes: &[u8]) -> bool {
+pub(super) fn udp_checksum_ok(bytes: &[u8]) -> bool {
     let layout = Layout::walk(bytes).unwrap();
     let datagram = Datagram::locate(bytes, &layout).unwrap();
     let at = layout.upper_offset() + 6;

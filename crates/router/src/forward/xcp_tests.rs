@@ -1,0 +1,260 @@
+//! XCP packets through a router without interfaces, beside VCP's.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use pathmark_cc::{
+    Answer, Arrival, Carried, Instant, LinkAlgorithm, LinkController, LinkMetrics, Request,
+    XcpAnswer, XcpRequest,
+};
+use pathmark_shim::ip::Layout;
+use pathmark_shim::udp::Datagram;
+use xcp_proto::header::{Body, LastRouter};
+use xcp_proto::{Form, Packet, Repr};
+
+use super::tests::{DST, OUT, SRC, drain, router, send, udp, udp_checksum_ok};
+use super::{Identity, Router};
+use crate::offload::{Gso, GsoKind, Offload};
+
+/// What [`Grant`] gives, in bytes per second.
+const GRANT: i64 = 500 << 16;
+
+/// Grants everyone the same, and remembers what was heard.
+#[derive(Debug)]
+struct Grant {
+    heard: std::sync::mpsc::Sender<Carried>,
+}
+
+impl LinkController for Grant {
+    fn on_arrival(&mut self, _: Instant, arrival: &Arrival, _: u64) {
+        self.heard.send(arrival.carried).unwrap();
+    }
+    fn on_departure(&mut self, _: Instant, packet: &Arrival, _: u64) -> Answer {
+        match packet.carried {
+            Carried::Xcp(xcp) => Answer::Xcp(XcpAnswer {
+                delta: xcp.delta.min(GRANT),
+                bounding: GRANT < xcp.delta,
+            }),
+            _ => Answer::None,
+        }
+    }
+    fn on_timer(&mut self, _: Instant, _: u64) {}
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+    fn on_capacity(&mut self, _: Instant, _: u64) {}
+    fn metrics(&self) -> LinkMetrics {
+        LinkMetrics::default()
+    }
+}
+
+fn granting() -> (Router, std::sync::mpsc::Receiver<Carried>) {
+    let mut router = router(1500, None, false);
+    let (heard, heard_by) = std::sync::mpsc::channel();
+    let id = Identity {
+        id: 77,
+        v4: Ipv4Addr::new(10, 9, 0, 1),
+        v6: Ipv6Addr::new(0xFD00, 9, 0, 0, 0, 0, 0, 1),
+    };
+    let classifier = super::Classifier {
+        shims: true,
+        ..super::Classifier::default()
+    };
+    router.configure(id, classifier, crate::ip::TokenBucket::new(0, 0));
+    if let Some(port) = router.port_mut(OUT) {
+        let port = port.link.port_mut();
+        port.set_controller(Instant::ZERO, Some(Box::new(Grant { heard })));
+    }
+    (router, heard_by)
+}
+
+fn request(delta: i64) -> XcpRequest {
+    XcpRequest {
+        rtt_us: 40_000,
+        x: 1 << 31,
+        delta,
+        covers: 1,
+        window: 28_000,
+        packet: 1400,
+    }
+}
+
+/// A UDP payload of `len` bytes with a header in front.
+fn headed(form: Form, delta: i64, len: usize) -> Vec<u8> {
+    let mut payload = vec![0x55; len];
+    let shim = Repr::initial(form, Some(&request(delta)), 64).emit(&mut payload);
+    assert_eq!(shim, Some(form.len()));
+    payload
+}
+
+fn read(packet: &[u8]) -> Repr {
+    let layout = Layout::walk(packet).unwrap();
+    let udp = Datagram::locate(packet, &layout).unwrap();
+    Packet::parse(udp.payload(packet)).unwrap().repr()
+}
+
+#[test]
+fn headers_of_every_form_are_stamped_over_both_versions_of_ip() {
+    let (mut router, heard) = granting();
+    for (source, destination) in [(SRC, DST), ("fd00::1", "fd00:1::2")] {
+        for form in [Form::V4, Form::V6, Form::Compact] {
+            let payload = headed(form, 3000 << 16, 600);
+            let sent = udp(source, destination, 64, 0x4000, &payload);
+            send(&mut router, &sent, Offload::default());
+            let out = drain(&mut router, OUT);
+            let [(packet, _)] = out.as_slice() else {
+                panic!("{out:?}")
+            };
+            assert!(udp_checksum_ok(packet));
+            let Carried::Xcp(carried) = heard.recv().unwrap() else {
+                panic!("not heard as XCP")
+            };
+            assert_eq!(carried.rtt_us, 40_000);
+            let now = read(packet);
+            assert!(now.stamped);
+            assert_eq!((now.xcp_ttl, now.router), (63, 77), "{form:?}");
+            match now.body {
+                Body::Full(full) => {
+                    assert_eq!(full.delta, GRANT);
+                    let expected = match form {
+                        Form::V6 => LastRouter::V6(Ipv6Addr::new(0xFD00, 9, 0, 0, 0, 0, 0, 1)),
+                        _ => LastRouter::V4(Ipv4Addr::new(10, 9, 0, 1)),
+                    };
+                    assert_eq!(full.last, expected);
+                }
+                Body::Compact(compact) => {
+                    let bytes = u32::try_from(packet.len()).unwrap();
+                    let delta = compact.delta(bytes);
+                    assert!((GRANT - (20 << 16)..=GRANT).contains(&delta), "{delta}");
+                }
+            }
+            // What this router has lowered asks for less than the next one's grant: that one only signs.
+            send(&mut router, packet, Offload::default());
+            let again = drain(&mut router, OUT);
+            let _ = heard.recv();
+            assert_eq!(read(&again[0].0).xcp_ttl, 62);
+            assert!(udp_checksum_ok(&again[0].0));
+        }
+    }
+}
+
+/// A super-packet of segments of 600 bytes, each with its own front.
+fn super_packet(fronts: &[Vec<u8>]) -> (Vec<u8>, Offload) {
+    let mut payload = Vec::new();
+    for front in fronts {
+        let mut segment = vec![0x55; 600];
+        segment[..front.len()].copy_from_slice(front);
+        payload.extend(segment);
+    }
+    let sent = udp(SRC, DST, 64, 0x4000, &payload);
+    let layout = Layout::walk(&sent).unwrap();
+    let offload = Offload {
+        checksum: Some(crate::offload::Partial {
+            start: u16::try_from(layout.upper_offset()).unwrap(),
+            offset: 6,
+        }),
+        gso: Some(Gso {
+            kind: GsoKind::Udp,
+            size: 600,
+            ecn: false,
+        }),
+    };
+    (sent, offload)
+}
+
+#[test]
+fn a_super_packet_passes_whole_only_if_its_packets_ask_the_same() {
+    let shim = |delta| headed(Form::V4, delta, 36);
+    for (fronts, whole) in [
+        (vec![shim(3000 << 16); 3], true),
+        (vec![shim(3000 << 16), shim(3000 << 16), shim(1)], false),
+        (vec![shim(3000 << 16), vec![], shim(3000 << 16)], false),
+        (vec![vec![], vec![], shim(3000 << 16)], false),
+        (vec![vec![]; 3], true),
+    ] {
+        let (mut router, heard) = granting();
+        let (sent, offload) = super_packet(&fronts);
+        send(&mut router, &sent, offload);
+        let out = drain(&mut router, OUT);
+        assert_eq!(out.len(), if whole { 1 } else { 3 }, "{fronts:?}");
+        let heard: Vec<Carried> = heard.try_iter().collect();
+        assert_eq!(heard.len(), 3, "the law hears of each");
+        for (index, (front, heard)) in fronts.iter().zip(&heard).enumerate() {
+            assert_eq!(front.is_empty(), *heard == Carried::Foreign);
+            if front.is_empty() {
+                continue;
+            }
+            let before = Packet::parse(front).unwrap().repr();
+            let at = 28;
+            let bytes = if whole {
+                &out[0].0[at + 600 * index..]
+            } else {
+                &out[index].0[at..]
+            };
+            let now = Packet::parse(bytes).unwrap().repr();
+            assert_eq!((now.stamped, now.xcp_ttl), (true, 63));
+            let (Body::Full(before), Body::Full(now)) = (before.body, now.body) else {
+                panic!("full")
+            };
+            assert_eq!(now.delta, before.delta.min(GRANT));
+        }
+    }
+}
+
+/// A port of either law answers packets of the other kind, and each packet gets an answer that fits it.
+#[test]
+fn kinds_meet_at_a_port() {
+    for law in ["xcp", "vcp", "vcp+bise"] {
+        let mut router = router(1500, Some(1_250_000), false);
+        let law: LinkAlgorithm = law.parse().unwrap();
+        if let Some(port) = router.port_mut(OUT) {
+            let controller = law.controller(Instant::ZERO, 1_250_000, 1);
+            let port = port.link.port_mut();
+            port.set_controller(Instant::ZERO, Some(controller));
+        }
+        let vcp = vcp_proto::Repr::initial(&Request::default(), true).emit();
+        let mut plain = vec![0x55; 600];
+        let mut with_vcp = plain.clone();
+        with_vcp[..16].copy_from_slice(&vcp);
+        let payloads = [
+            headed(Form::V4, 3000 << 16, 600),
+            with_vcp,
+            headed(Form::Compact, 3000 << 16, 600),
+            std::mem::take(&mut plain),
+        ];
+        for payload in &payloads {
+            let sent = udp(SRC, DST, 64, 0x4000, payload);
+            send(&mut router, &sent, Offload::default());
+        }
+        let out = drain_some(&mut router, 4);
+        assert_eq!(out.len(), 4, "{law}");
+        assert!(out.iter().all(|packet| udp_checksum_ok(packet)));
+        for index in [0, 2] {
+            let now = read(&out[index]);
+            assert!(now.stamped, "{law}");
+            assert_eq!(now.xcp_ttl, 63);
+        }
+        let layout = Layout::walk(&out[1]).unwrap();
+        let datagram = Datagram::locate(&out[1], &layout).unwrap();
+        let marked = vcp_proto::Packet::parse(datagram.payload(&out[1])).unwrap();
+        assert_eq!((marked.hops(), marked.router()), (1, 77), "{law}");
+        assert!(marked.t_rho_ms() > 0, "{law}");
+        assert_eq!(out[3][28..], payloads[3][..], "foreign bytes stay");
+    }
+}
+
+/// What leaves until `count` packets have; laws with timers never end.
+fn drain_some(router: &mut Router, count: usize) -> Vec<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut now = Instant::ZERO;
+    while out.len() < count {
+        while let Some(frame) = router.poll(now, OUT) {
+            out.push(frame.bytes().to_vec());
+            router.pool_mut().give(frame);
+        }
+        match router.deadline() {
+            Some(at) if now < Instant::from_millis(1000) => now = now.max(at),
+            _ => break,
+        }
+    }
+    out
+}
