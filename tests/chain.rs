@@ -95,15 +95,16 @@ fn a_file_passes_two_routers_that_lose_one_packet_in_a_hundred() {
 #[test]
 fn a_transfer_outlives_its_router() {
     let chain = Chain::new(program(), 1500, &[hop("vcp+bise", ""), hop("vcp", "")]).unwrap();
-    let figures = fetch(chain, |chain, here| {
-        // Once a tenth has arrived, the second router crashes, and comes back.
+    fetch(chain, |chain, here| {
+        // Once a tenth has arrived, the second router crashes, with whatever it holds, and comes back.
         let part = here.join(".file.part");
-        let tenth = megabytes() as u64 * 100_000;
-        while std::fs::metadata(&part).map_or(0, |part| part.len()) < tenth {
+        let arrived = || std::fs::metadata(&part).map_or(0, |part| part.len());
+        let whole = megabytes() as u64 * 1_000_000;
+        while arrived() < whole / 10 {
             std::thread::yield_now();
         }
         chain.kill(1).unwrap();
+        assert!(arrived() < whole, "the router died too late to matter");
         chain.start(1).unwrap();
     });
-    assert!(figures["packets_lost"].as_u64().unwrap() > 0);
 }
