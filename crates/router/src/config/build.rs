@@ -13,6 +13,8 @@ use crate::core::impair::{
 use crate::core::queue::{BadRed, CoDel, CoDelConfig, DropTail, Limit, Queue, Red, RedConfig};
 use crate::core::{Change, Link, LinkConfig, Port, Schedule, Separation, Shaper};
 
+/// A link's packets are spaced to this time and no finer: the driver wakes up no more often.
+const SMOOTH: Duration = Duration::from_micros(100);
 /// Round-trip time that a queue without limit is sized for, if nobody says otherwise.
 const DEFAULT_RTT: Duration = Duration::from_millis(200);
 /// Room of a queue without limit at a link without rate.
@@ -65,11 +67,12 @@ pub fn build_link<P: Send + 'static>(
     port.set_overhead(spec.frame_overhead);
     port.set_capacity(now, spec.capacity.map(|capacity| capacity.bytes()));
     port.set_controller(now, spec.controller(context));
-    Ok(Link::new(LinkConfig {
+    let link = Link::new(LinkConfig {
         port,
         wire: build_wire(spec, context),
         schedule: build_schedule(spec, context),
-    }))
+    });
+    Ok(link.hand_over_early(SMOOTH))
 }
 
 /// The wire of a link as `spec` describes it.

@@ -1,6 +1,6 @@
 //! A port and the wire behind it, with scheduled changes of both.
 
-use pathmark_cc::{Arrival, Instant};
+use pathmark_cc::{Arrival, Duration, Instant};
 
 use super::impair::{Wire, WireConfig};
 use super::{Departure, DropCause, Owner, Port, Schedule};
@@ -21,6 +21,7 @@ pub struct Link<P> {
     port: Port<P>,
     wire: Wire<P>,
     schedule: Schedule,
+    early: Duration,
 }
 
 impl<P> Link<P> {
@@ -31,9 +32,18 @@ impl<P> Link<P> {
             port: config.port,
             wire: Wire::new(config.wire),
             schedule: config.schedule,
+            early: Duration::ZERO,
         };
         link.port.set_code(link.wire.code());
         link
+    }
+
+    /// Hands a packet over up to this long before its last bit has left, where nothing but that keeps it here. A driver that
+    /// comes by no more often than that delivers a fast link's packets at once instead of each a visit late.
+    #[must_use]
+    pub fn hand_over_early(mut self, by: Duration) -> Self {
+        self.early = by;
+        self
     }
 
     /// A packet that is to travel this link. `arrival.bytes` is its length in IP bytes.
@@ -60,7 +70,7 @@ impl<P> Link<P> {
     pub fn poll(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Option<P> {
         self.change(now);
         while let Some(departure) = self.port.poll(now, owner) {
-            if departure.finished <= now && self.wire.is_transparent() {
+            if departure.finished <= now + self.early && self.wire.is_transparent() {
                 return Some(departure.packet);
             }
             self.transmit(departure, owner);

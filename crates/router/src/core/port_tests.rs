@@ -291,6 +291,28 @@ fn the_smaller_class_finds_room_in_a_full_buffer() {
 }
 
 #[test]
+fn a_packet_that_leaves_soon_is_handed_over_at_once_but_spaced_all_the_same() {
+    let mut link = Link::new(LinkConfig {
+        port: port(10_000_000, Limit::Packets(100)),
+        wire: WireConfig::default(),
+        schedule: Schedule::default(),
+    })
+    .hand_over_early(Duration::from_micros(100));
+    let mut log = Log::default();
+    for (id, bytes) in [(1, 1000), (2, 1000), (3, 1001)] {
+        link.arrive(Instant::ZERO, arrival(bytes, VCP), id, &mut log);
+    }
+    // 100 µs of transmission each; the third takes too long.
+    assert_eq!(link.poll(Instant::ZERO, &mut log), Some(1));
+    assert_eq!(link.poll(Instant::ZERO, &mut log), None);
+    assert_eq!(link.deadline(), Some(Instant::from_micros(100)));
+    assert_eq!(link.poll(Instant::from_micros(100), &mut log), Some(2));
+    assert_eq!(link.poll(Instant::from_micros(200), &mut log), None);
+    assert_eq!(link.poll(Instant::from_micros(300), &mut log), None);
+    assert_eq!(link.poll(Instant::from_nanos(300_100), &mut log), Some(3));
+}
+
+#[test]
 fn changes_come_when_they_are_due() {
     let mut link = Link::new(LinkConfig {
         port: port(1_000_000, Limit::Packets(100)),
