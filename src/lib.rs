@@ -97,6 +97,9 @@ pub fn transport_config(algorithm: &Algorithm) -> TransportConfig {
     } else {
         config.signals = own.into_iter().collect();
     }
+    if let Some(Explicit::Xcp(_)) = algorithm.explicit() {
+        config.streams = config.streams.with_room_for_grants();
+    }
     config
 }
 

@@ -208,6 +208,9 @@ fn transport(algorithm: &Algorithm, packet: u16) -> TransportConfig {
     let law = algorithm.clone();
     let mut config = TransportConfig::new(Arc::new(move |now, mtu| law.controller(now, mtu)));
     config.signals = signals(algorithm);
+    if let Some(Explicit::Xcp(_)) = algorithm.explicit() {
+        config.streams = config.streams.with_room_for_grants();
+    }
     // The largest packet is known, so nothing has to be discovered.
     let payload = packet.saturating_sub(HEADER);
     config.initial_mtu = payload;
