@@ -7,6 +7,7 @@ use pathmark_cc::PacketState;
 use super::{
     Probe, RttEstimator, SentPacket, SentPackets,
     holes::Holes,
+    overtaking::Overtaking,
     persistent::{self, Run},
     reordering::{Cause, Reordering},
     spurious::Losses,
@@ -91,8 +92,7 @@ struct Pending {
 pub struct LossDetector<F> {
     sent: SentPackets<F>,
     largest_acked: Option<u64>,
-    /// The same of packets behind shims.
-    largest_shim: Option<u64>,
+    overtaking: Overtaking,
     pending: Holes<Pending>,
     losses: Losses,
     reordering: Reordering,
@@ -114,7 +114,7 @@ impl<F> LossDetector<F> {
         Self {
             sent: SentPackets::new(),
             largest_acked: None,
-            largest_shim: None,
+            overtaking: Overtaking::default(),
             pending: Holes::new(),
             losses: Losses::new(),
             reordering: Reordering::new(),
@@ -181,20 +181,16 @@ impl<F> LossDetector<F> {
             for number in (first.max(fresh_from).max(self.sent.base())..=last).rev() {
                 if let Some(packet) = self.sent.remove(number) {
                     newly.count(number, &packet);
-                    if packet.shim {
-                        self.largest_shim = self.largest_shim.max(Some(number));
-                    }
+                    self.overtaking.on_acked(number, &packet);
                     sink(number, packet);
                 }
             }
             if first < fresh_from {
-                let (sent, largest_shim) = (&mut self.sent, &mut self.largest_shim);
+                let (sent, overtaking) = (&mut self.sent, &mut self.overtaking);
                 self.pending.take(&mut pending, first, last, |number, _| {
                     if let Some(packet) = sent.remove(number) {
                         newly.count(number, &packet);
-                        if packet.shim {
-                            *largest_shim = (*largest_shim).max(Some(number));
-                        }
+                        overtaking.on_acked(number, &packet);
                         sink(number, packet);
                     }
                 });
@@ -268,10 +264,9 @@ impl<F> LossDetector<F> {
                 self.pending.pop();
                 continue;
             };
-            // Ports that obey shims may keep what carries them in a queue of its own. A packet without one, such as a mere
-            // ACK, that has overtaken it there tells of no loss, unless that lasts.
+            // What has overtaken a packet with a shim tells of no loss, unless that lasts.
             let after = if shim {
-                self.largest_shim
+                self.overtaking.against_shims(largest)
             } else {
                 Some(largest)
             };

@@ -15,6 +15,7 @@
 
 mod holes;
 mod loss;
+mod overtaking;
 mod pacer;
 mod persistent;
 mod pto;

@@ -147,6 +147,31 @@ fn what_has_no_shim_may_overtake_what_has_one() {
 }
 
 #[test]
+fn where_few_packets_have_shims_the_others_condemn_them() {
+    let mut s = Sender::settled();
+    let mut send = |n: u64| match n % 20 {
+        0 => s.send_shim(200, true),
+        _ => s.send(200, SpaceId::Data),
+    };
+    let numbers: Vec<u64> = (0..40).map(&mut send).collect();
+    s.ack(300, SpaceId::Data, &[(numbers[1], numbers[19])]);
+    let lost = |s: &Sender| -> Vec<u64> {
+        let lost = s.out.iter().filter(|(fate, _)| *fate == Fate::Lost);
+        lost.map(|(_, number)| *number).collect()
+    };
+    assert_eq!(lost(&s), [numbers[0]]);
+    // A shim that got through changes nothing as long as the next ones without follow.
+    s.ack(310, SpaceId::Data, &[(numbers[1], numbers[20])]);
+    s.out.clear();
+    s.ack(
+        320,
+        SpaceId::Data,
+        &[(numbers[22], numbers[39]), (numbers[1], numbers[20])],
+    );
+    assert_eq!(lost(&s), [numbers[21]]);
+}
+
+#[test]
 fn what_was_never_sent_cannot_be_acknowledged() {
     for (range, error) in [
         (&[(4, 4)][..], AckError::NeverSent(4)),
