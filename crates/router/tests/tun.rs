@@ -240,6 +240,61 @@ fn status_is_told_in_three_forms() {
     );
 }
 
+/// Over HTTP the same text, to whoever asks for it, and only that.
+#[test]
+fn prometheus_is_answered_over_tcp() {
+    let bed = Bed::with("", "rate = \"10Mbit\"\ncontroller = \"vcp\"");
+    let (a, b) = bed.udp(false);
+    b.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    a.send(b"x").unwrap();
+    b.recv(&mut [0; 10]).unwrap();
+    let ask = |request: &str| {
+        let mut stream = bed.metrics();
+        stream.write_all(request.as_bytes()).unwrap();
+        io::read_to_string(stream).unwrap()
+    };
+    let answer = ask("GET /metrics HTTP/1.1\r\nHost: router\r\n\r\n");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let mut lines = head.lines();
+    assert_eq!(lines.next(), Some("HTTP/1.1 200 OK"));
+    let header = |name: &str| {
+        let value = lines.clone().find_map(|line| line.strip_prefix(name));
+        value.unwrap_or_else(|| panic!("no {name} in {head}"))
+    };
+    assert!(header("Content-Type: ").starts_with("text/plain; version=0.0.4"));
+    assert_eq!(header("Content-Length: "), body.len().to_string());
+    let sample = "vcp_router_link_sent_packets_total{link=\"right\"} 1\n";
+    assert!(body.contains(sample), "{body}");
+    // Each sample belongs to a family that was described before it.
+    for line in body.lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split(['{', ' ']).next().unwrap();
+        assert!(body.contains(&format!("# TYPE {name} ")), "{line}");
+        assert!(line.rsplit(' ').next().unwrap().parse::<f64>().is_ok());
+    }
+    assert!(ask("GET /other HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+}
+
+/// Interfaces are open: neither the thread that moves packets nor those that talk to clients can do more than anybody.
+#[test]
+fn no_thread_keeps_a_privilege() {
+    let mut bed = Bed::with("", "");
+    let tasks = format!("/proc/{}/task", bed.router().child().id());
+    let mut threads = 0;
+    for task in std::fs::read_dir(tasks).unwrap() {
+        threads += 1;
+        let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            u64::from_str_radix(line.unwrap().trim(), 16).unwrap()
+        };
+        for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+            assert_eq!(field(set), 0, "{set} of {status}");
+        }
+        assert_eq!(field("NoNewPrivs:"), 1, "{status}");
+    }
+    assert_eq!(threads, 4, "packets, status, metrics, record");
+}
+
 #[test]
 fn a_port_without_a_rate_reckons_with_what_it_is_told() {
     let bed = Bed::with("", "capacity = \"20Mbit\"\ncontroller = \"xcp\"");

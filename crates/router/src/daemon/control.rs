@@ -133,6 +133,15 @@ pub(super) struct Desk {
     bell: UnixStream,
     desk: SyncSender<Request>,
     ringer: UnixStream,
+    /// Bound, but not served yet.
+    doors: Vec<Door>,
+}
+
+/// A socket on which clients knock.
+#[derive(Debug)]
+enum Door {
+    Unix(UnixListener),
+    Tcp(TcpListener),
 }
 
 impl Desk {
@@ -145,6 +154,7 @@ impl Desk {
             bell,
             desk,
             ringer,
+            doors: Vec::new(),
         })
     }
 
@@ -166,8 +176,8 @@ impl Desk {
         })
     }
 
-    /// Serves a Unix socket.
-    pub(super) fn listen(&self, path: &Path) -> Result<Socket, ControlError> {
+    /// Binds a Unix socket.
+    pub(super) fn bind(&mut self, path: &Path) -> Result<Socket, ControlError> {
         let failed = |source| ControlError::Socket {
             path: path.to_owned(),
             source,
@@ -181,38 +191,52 @@ impl Desk {
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o660)).map_err(failed)?;
-        let client = self.client().map_err(failed)?;
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let timeouts = (
-                    stream.set_read_timeout(Some(PATIENCE)),
-                    stream.set_write_timeout(Some(PATIENCE)),
-                );
-                if let (Ok(()), Ok(())) = timeouts {
-                    // A client that breaks off harms only itself.
-                    let _ = client.unix(&stream);
-                }
-            }
-        });
+        self.doors.push(Door::Unix(listener));
         Ok(Socket(path.to_owned()))
     }
 
-    /// Serves Prometheus text over HTTP.
-    pub(super) fn listen_tcp(&self, address: SocketAddr) -> Result<(), ControlError> {
-        let failed = |source| ControlError::Metrics { address, source };
-        let listener = TcpListener::bind(address).map_err(failed)?;
-        let client = self.client().map_err(failed)?;
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let timeouts = (
-                    stream.set_read_timeout(Some(PATIENCE)),
-                    stream.set_write_timeout(Some(PATIENCE)),
-                );
-                if let (Ok(()), Ok(())) = timeouts {
-                    let _ = client.http(&stream);
+    /// Binds a socket for Prometheus text over HTTP.
+    pub(super) fn bind_tcp(&mut self, address: SocketAddr) -> Result<(), ControlError> {
+        let listener = TcpListener::bind(address)
+            .map_err(|source| ControlError::Metrics { address, source })?;
+        self.doors.push(Door::Tcp(listener));
+        Ok(())
+    }
+
+    /// Serves the sockets that are bound, each in a thread. To be called once privileges are given up: a thread keeps those that
+    /// it was born with.
+    ///
+    /// # Errors
+    /// Those of copying a descriptor or starting a thread.
+    pub(super) fn open(&mut self) -> io::Result<()> {
+        for door in std::mem::take(&mut self.doors) {
+            let client = self.client()?;
+            std::thread::Builder::new().spawn(move || match door {
+                Door::Unix(listener) => {
+                    for stream in listener.incoming().flatten() {
+                        let timeouts = (
+                            stream.set_read_timeout(Some(PATIENCE)),
+                            stream.set_write_timeout(Some(PATIENCE)),
+                        );
+                        if let (Ok(()), Ok(())) = timeouts {
+                            // A client that breaks off harms only itself.
+                            let _ = client.unix(&stream);
+                        }
+                    }
                 }
-            }
-        });
+                Door::Tcp(listener) => {
+                    for stream in listener.incoming().flatten() {
+                        let timeouts = (
+                            stream.set_read_timeout(Some(PATIENCE)),
+                            stream.set_write_timeout(Some(PATIENCE)),
+                        );
+                        if let (Ok(()), Ok(())) = timeouts {
+                            let _ = client.http(&stream);
+                        }
+                    }
+                }
+            })?;
+        }
         Ok(())
     }
 }

@@ -31,16 +31,22 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn create(path: &Path, epoch: f64) -> io::Result<Self> {
+    /// Makes the file, for [`start`](Self::start).
+    pub(super) fn create(path: &Path) -> io::Result<File> {
         let mut file = File::create(path)?;
         file.write_all(HEADER.as_bytes())?;
+        Ok(file)
+    }
+
+    /// Starts the thread that writes. To be called once privileges are given up: a thread keeps those that it was born with.
+    pub(super) fn start(mut file: File, epoch: f64) -> io::Result<Self> {
         let (rows, queue) = mpsc::sync_channel::<String>(WAITING);
-        let writer = std::thread::spawn(move || {
+        let writer = std::thread::Builder::new().spawn(move || {
             for row in queue {
                 file.write_all(row.as_bytes())?;
             }
             file.flush()
-        });
+        })?;
         Ok(Self {
             rows: Some(rows),
             writer: Some(writer),

@@ -87,27 +87,33 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
     };
     let mut driver = Driver::new(router(&config), Pace::default());
     apply(&mut driver, None, &config)?;
-    let desk = Desk::new().map_err(system("make a pair of sockets"))?;
+    let mut desk = Desk::new().map_err(system("make a pair of sockets"))?;
     let socket = config
         .control
         .as_deref()
-        .map(|path| desk.listen(path))
+        .map(|path| desk.bind(path))
         .transpose()?;
     if let Some(address) = config.metrics {
-        desk.listen_tcp(address)?;
+        desk.bind_tcp(address)?;
     }
-    let epoch = unix_now() - seconds(driver.now());
-    let recorder = match &options.record {
+    let record = match &options.record {
         Some(path) => {
-            let recorder = Recorder::create(path, epoch).map_err(|source| RunError::Record {
+            let file = Recorder::create(path).map_err(|source| RunError::Record {
                 path: path.clone(),
                 source,
             })?;
-            Some(recorder)
+            Some(file)
         }
         None => None,
     };
+    // This thread's own; there is no other yet.
     sys::drop_privileges(identity).map_err(system("give up privileges"))?;
+    let epoch = unix_now() - seconds(driver.now());
+    let recorder = record
+        .map(|file| Recorder::start(file, epoch))
+        .transpose()
+        .map_err(system("start a thread"))?;
+    desk.open().map_err(system("start a thread"))?;
     let mut daemon = Daemon {
         options,
         config,

@@ -28,6 +28,9 @@ pub(crate) const RIGHT: Host = Host {
     v6: "fd00:2::2",
 };
 
+/// Where a router tells Prometheus of itself, in its own namespace.
+const METRICS: &str = "127.0.0.1:9464";
+
 pub(crate) struct Bed {
     pub(crate) left: Node,
     pub(crate) right: Node,
@@ -76,7 +79,7 @@ impl Bed {
         let [a, b] = self.tuns.each_ref().map(|tun| tun.fd.as_raw_fd());
         let control = self.path("control.sock");
         let text = format!(
-            "control = {control:?}\n\
+            "control = {control:?}\nmetrics = \"{METRICS}\"\n\
              [[port]]\nname = \"left\"\nfd = {a}\naddresses = [\"10.0.1.1\", \"fd00:1::1\"]\n{left}\n\
              [[port]]\nname = \"right\"\nfd = {b}\n{right}\n\
              [[route]]\nprefix = \"10.0.1.0/24\"\nport = \"left\"\n\
@@ -127,6 +130,18 @@ impl Bed {
             assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the router ended");
         }
         line
+    }
+
+    /// A connection to the router's address for Prometheus.
+    pub(crate) fn metrics(&self) -> TcpStream {
+        let socket = self
+            .middle
+            .socket(Domain::IPV4.into(), socket2::Type::STREAM.into(), 0)
+            .map(Socket::from)
+            .unwrap();
+        let address: SocketAddr = METRICS.parse().unwrap();
+        socket.connect(&address.into()).unwrap();
+        socket.into()
     }
 
     pub(crate) fn show(&self) -> Value {
