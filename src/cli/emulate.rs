@@ -91,6 +91,10 @@ pub(super) fn emulate(args: &Args) -> Outcome {
             .with_context(|| format!("cannot make {}", directory.display()))
             .map_err(Failure::usage)?;
     }
+    let captures = |scenario: &Scenario| scenario.links.iter().any(|link| link.capture);
+    if args.out.is_none() && runs.iter().any(|(_, scenario)| captures(scenario)) {
+        eprintln!("note: `capture = true` writes packets beside the other results: add --out DIR");
+    }
     watch_for_interrupts()?;
     let layout = pool::Layout {
         out: args.out.as_deref(),
