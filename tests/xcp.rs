@@ -53,17 +53,22 @@ fn serve(chain: &Chain, bytes: usize) -> Served {
     let path = directory.path().to_str().unwrap();
     let serve = pathmark(&["serve", "--listen", &listen, "--dir", path, "--json"]);
     let mut process = chain.sender.spawn(serve, &[]).unwrap();
-    let mut line = String::new();
-    BufReader::new(process.child().stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let said: Value = serde_json::from_str(&line).unwrap();
+    let said = said(&mut process);
     Served {
         _process: process,
         _directory: directory,
         target: format!("{listen}/file"),
         pin: said["pin"].as_str().unwrap().to_owned(),
     }
+}
+
+/// What a server says once it accepts connections.
+fn said(process: &mut ChildGuard) -> Value {
+    let mut line = String::new();
+    BufReader::new(process.child().stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    serde_json::from_str(&line).unwrap()
 }
 
 /// Fetches the file as often as there are names, all at once; their figures.
@@ -136,6 +141,55 @@ fn a_file_by_xcp_through_a_router() {
     // What foreign packets (handshakes, acknowledgements) take is not XCP's to give.
     let capacity = law["capacity_bps"].as_f64().unwrap();
     assert!((49e6..=50e6).contains(&capacity), "{law}");
+}
+
+/// Data and feedback in both directions at once.
+#[test]
+fn both_directions_at_once_by_xcp() {
+    let hop = Hop {
+        forward: port("30Mbit", "10ms", "20ms", "xcp"),
+        reverse: port("30Mbit", "10ms", "20ms", "xcp"),
+    };
+    let chain = Chain::new(program(), 1500, &[hop]).unwrap();
+    let listen = format!("{SENDER}:4433");
+    let server = [
+        "perf", "server", "--listen", &listen, "--cc", "xcp", "--json",
+    ];
+    let mut process = chain.sender.spawn(pathmark(&server), &[]).unwrap();
+    let said = said(&mut process);
+    let pin = said["pin"].as_str().unwrap();
+    let client = [
+        "perf",
+        "client",
+        &listen,
+        "--cc",
+        "xcp",
+        "--pin",
+        pin,
+        "--upload",
+        "8MB",
+        "--download",
+        "8MB",
+        "--streams",
+        "2",
+        "--json",
+    ];
+    let mut client = chain.receiver.spawn(pathmark(&client), &[]).unwrap();
+    let output = client.child().stdout.take().unwrap();
+    let figures: Value = serde_json::from_reader(output).unwrap();
+    assert!(client.wait().unwrap().success());
+    assert_eq!(figures["feedback"], "xcp", "{figures}");
+    assert_eq!(
+        (&figures["bytes_up"], &figures["bytes_down"]),
+        (&16_000_000.into(), &16_000_000.into())
+    );
+    let state = show(&chain, 0);
+    for link in [&state["links"][0], &state["links"][1]] {
+        assert_eq!(link["drops"], 0, "{link}");
+        let law = &link["controller"];
+        assert!(law["stamped"].as_u64().unwrap() > 10_000, "{law}");
+        assert!(law["given_bps"].as_f64().unwrap() > 20e6, "{law}");
+    }
 }
 
 /// The paper's figure 5 for real: four flows, 10 Mbit/s, 500 ms. Each moves as much as an XCP flow does in half a
