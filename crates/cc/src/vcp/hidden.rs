@@ -19,10 +19,10 @@ const QUEUEING_RUN: u8 = 8;
 /// Relapses quadruple the calm time that is asked for so often at most.
 const MAX_RELAPSES: u32 = 4;
 
-/// True if packets that were `queued` for so long show a queue.
+/// True if packets that were queued for so long show a queue.
 #[inline]
-fn is_queue(queued: Duration, min_rtt: Duration) -> bool {
-    nanos(queued).saturating_sub(nanos(SLACK)).saturating_mul(4) > nanos(min_rtt)
+fn is_queue(queued_ns: u64, min_rtt: Duration) -> bool {
+    queued_ns.saturating_sub(nanos(SLACK)).saturating_mul(4) > nanos(min_rtt)
 }
 
 /// What the watch says about MI and about who rules.
@@ -42,8 +42,10 @@ pub(crate) struct HiddenBottleneck {
     round_since: Instant,
     /// Least delay in queues.
     round_min: Duration,
-    /// The delay in queues, smoothed as the RTT is (RFC 9002 §5.3).
-    smoothed: Option<Duration>,
+    /// The peer tells its clock.
+    clock_told: bool,
+    /// The delay in queues in nanoseconds, smoothed as the RTT is (RFC 9002 §5.3).
+    smoothed: Option<u64>,
     /// So many samples in a row show a queue.
     delayed_run: u8,
     /// The least delay of the last whole round shows a queue, since then.
@@ -61,6 +63,7 @@ impl HiddenBottleneck {
         Self {
             round_since: now,
             round_min: Duration::MAX,
+            clock_told: false,
             smoothed: None,
             delayed_run: 0,
             delayed_since: None,
@@ -104,13 +107,14 @@ impl HiddenBottleneck {
         t_rho: Duration,
         loss_ppm: impl FnOnce() -> u64,
     ) -> Finding {
-        if let Some(rtt) = acked.rtt {
-            let queued = acked
-                .forward_delay
-                .unwrap_or(rtt.saturating_sub(acked.min_rtt));
+        if let Some(queued) = self.queued(acked) {
             self.round_min = self.round_min.min(queued);
-            self.smoothed = Some(self.smoothed.map_or(queued, |old| (old * 7 + queued) / 8));
-            if is_queue(queued, acked.min_rtt) {
+            let queued_ns = nanos(queued);
+            self.smoothed = Some(match self.smoothed {
+                Some(old) => old - old / 8 + queued_ns / 8,
+                None => queued_ns,
+            });
+            if is_queue(queued_ns, acked.min_rtt) {
                 self.delayed_run = self.delayed_run.saturating_add(1);
             } else {
                 self.delayed_run = 0;
@@ -123,6 +127,17 @@ impl HiddenBottleneck {
         self.end_round(now, acked.srtt, acked.min_rtt, t_rho, loss_ppm())
     }
 
+    /// For how long the acknowledged packet queued. A peer that tells its clock does not with every acknowledgement; RTTs in between
+    /// are no substitute.
+    fn queued(&mut self, acked: &Acked) -> Option<Duration> {
+        self.clock_told |= acked.forward_delay.is_some();
+        if self.clock_told {
+            acked.forward_delay
+        } else {
+            acked.rtt.map(|rtt| rtt.saturating_sub(acked.min_rtt))
+        }
+    }
+
     #[cold]
     fn end_round(
         &mut self,
@@ -132,7 +147,9 @@ impl HiddenBottleneck {
         t_rho: Duration,
         loss_ppm: u64,
     ) -> Finding {
-        if self.round_min != Duration::MAX && is_queue(self.round_min, min_rtt) {
+        if self.round_min == Duration::MAX {
+            // Nothing was measured: nothing has changed.
+        } else if is_queue(nanos(self.round_min), min_rtt) {
             self.delayed_since.get_or_insert(self.round_since);
         } else {
             self.delayed_since = None;

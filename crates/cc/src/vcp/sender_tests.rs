@@ -268,6 +268,20 @@ fn a_queue_on_the_way_back_is_none_of_ours() {
         now += 10;
         assert!(now < 7000);
     }
+    // It moves to the way back again. One packet per round trip asks; acknowledgements of the others, without the receiver's clock,
+    // show a longer round trip and prove nothing.
+    let calm_from = now;
+    while !sender.metrics().explicit {
+        if now.is_multiple_of(200) {
+            ack_behind(&mut sender, now, 1);
+        } else {
+            let mut ack = plain_ack(now);
+            (ack.rtt, ack.srtt, ack.min_rtt) = (Some(ms(200)), ms(200), RTT);
+            sender.on_ack(at(now), &ack);
+        }
+        now += 10;
+        assert!(now < calm_from + 4000);
+    }
 }
 
 #[test]
