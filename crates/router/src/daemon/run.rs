@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::chown;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -106,6 +107,11 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         }
         None => None,
     };
+    if let (Some(path), Some(identity)) = (&config.control, &identity) {
+        // Whom the configuration names may ask, and remove the socket at the end.
+        chown(path, Some(identity.user), Some(identity.group))
+            .map_err(system("hand the status socket over"))?;
+    }
     // This thread's own; there is no other yet.
     sys::drop_privileges(identity).map_err(system("give up privileges"))?;
     let epoch = unix_now() - seconds(driver.now());
