@@ -13,6 +13,7 @@ use pathmark_router::forward::{
 use pathmark_router::ip::{Routes, TokenBucket};
 use pathmark_router::offload::{Offload, Train, VNET_LEN};
 use pathmark_shim::ip::Layout;
+use pathmark_shim::{Kind, frame};
 
 /// Random inputs per target in `cargo test`, beside the corpus.
 const ITERATIONS: usize = 50_000;
@@ -20,17 +21,17 @@ const ITERATIONS: usize = 50_000;
 const MAX_LEN: usize = 512;
 
 fn router() -> Router {
-    let spec = |rate: Option<&str>| LinkSpec {
-        rate: rate.map(|rate| rate.parse().unwrap()),
-        controller: rate.map(|_| "vcp+bise".parse().unwrap()),
+    let spec = |link: Option<(&str, &str)>| LinkSpec {
+        rate: link.map(|(rate, _)| rate.parse().unwrap()),
+        controller: link.map(|(_, law)| law.parse().unwrap()),
         ..LinkSpec::default()
     };
     let ports = [
-        ("slow", Some("1Mbit")),
-        ("fast", Some("100Gbit")),
+        ("slow", Some(("1Mbit", "xcp[capacity=auto,police=yes]"))),
+        ("fast", Some(("100Gbit", "vcp+bise"))),
         ("free", None),
     ];
-    let ports = ports.map(|(name, rate)| {
+    let ports = ports.map(|(name, link)| {
         let context = LinkContext {
             now: Instant::ZERO,
             seed: 1,
@@ -44,7 +45,7 @@ fn router() -> Router {
                 addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
                 per_packet: false,
             },
-            link: build_link(&spec(rate), &context).unwrap(),
+            link: build_link(&spec(link), &context).unwrap(),
         }
     });
     let mut router = Router::new(RouterConfig {
@@ -145,6 +146,16 @@ fn shaped(input: &[u8]) -> Option<([u8; VNET_LEN], Vec<u8>)> {
     }
     if protocol == 17 && choice & 4 == 0 {
         bytes[at + 4..at + 6].copy_from_slice(&(len - upper).to_be_bytes());
+    }
+    if protocol == 17
+        && choice & 32 == 0
+        && let Some(shim) = bytes
+            .get_mut(at + 8..)
+            .and_then(|payload| payload.first_chunk_mut::<36>())
+    {
+        // An XCP header with whatever fields.
+        shim[4] = 0x10 | shim[4] & 0x0F;
+        frame::seal(Kind::XCP, shim);
     }
     let mut header = [0; VNET_LEN];
     if choice & 8 == 0 {
