@@ -33,6 +33,7 @@ pub mod config;
 pub mod core;
 #[cfg(feature = "daemon")]
 pub mod daemon;
+mod field;
 pub mod forward;
 pub mod ip;
 #[cfg(feature = "config")]

@@ -2,6 +2,8 @@
 
 use pathmark_shim::checksum::Sum;
 
+use crate::field::put;
+
 const MORE: u16 = 0x2000;
 const DONT: u16 = 0x4000;
 const OFFSET: u16 = 0x1FFF;
@@ -119,12 +121,6 @@ fn keep_copied_options(header: &mut [u8]) {
             option.fill(NO_OPERATION);
         }
         at += length;
-    }
-}
-
-fn put(bytes: &mut [u8], at: usize, value: u16) {
-    if let Some(field) = bytes.get_mut(at..).and_then(|b| b.first_chunk_mut::<2>()) {
-        *field = value.to_be_bytes();
     }
 }
 

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use pathmark_shim::checksum::Sum;
 use pathmark_shim::ip::{Fragment, Layout, Version, protocol};
 
+use crate::field::put;
+
 /// Longest error messages: RFC 1812 §4.3.2.3 and RFC 4443 §2.4 (c).
 const MAX_V4: usize = 576;
 const MAX_V6: usize = 1280;
@@ -208,10 +210,4 @@ fn is_host_v4(address: Ipv4Addr) -> bool {
         || address.is_loopback()
         || address.octets().first() == Some(&0)
         || address.octets().first().is_some_and(|o| *o >= 240))
-}
-
-fn put(bytes: &mut [u8], at: usize, value: u16) {
-    if let Some(field) = bytes.get_mut(at..).and_then(|b| b.first_chunk_mut::<2>()) {
-        *field = value.to_be_bytes();
-    }
 }

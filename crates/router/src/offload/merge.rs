@@ -3,6 +3,7 @@
 use pathmark_shim::checksum::Sum;
 
 use super::{Gso, GsoKind, Offload};
+use crate::field::put_low;
 
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
@@ -280,12 +281,12 @@ impl Train {
         let header = self.bytes.get_mut(..len)?;
         let upper_len = total - upper;
         if upper == 20 {
-            put(header, 2, total);
-            put(header, 10, 0);
+            put_low(header, 2, total);
+            put_low(header, 10, 0);
             let checksum = Sum::new().bytes(header.get(..20)?).finish();
-            put(header, 10, usize::from(checksum));
+            put_low(header, 10, usize::from(checksum));
         } else {
-            put(header, 4, total - 40);
+            put_low(header, 4, total - 40);
         }
         let addresses = if upper == 20 { 12..20 } else { 8..40 };
         let protocol = if kind == GsoKind::Udp {
@@ -299,10 +300,10 @@ impl Train {
             .number(u32::try_from(upper_len).ok()?)
             .fold();
         if kind == GsoKind::Udp {
-            put(header, upper + 4, upper_len);
-            put(header, upper + 6, usize::from(sum));
+            put_low(header, upper + 4, upper_len);
+            put_low(header, upper + 6, usize::from(sum));
         } else {
-            put(header, upper + 16, usize::from(sum));
+            put_low(header, upper + 16, usize::from(sum));
             let flags = header.get_mut(upper + 13)?;
             *flags = TCP_ACK | if self.push { TCP_PSH } else { 0 };
         }
@@ -316,13 +317,5 @@ impl Train {
             ..self.offload
         };
         Some((header, offload))
-    }
-}
-
-/// Writes the low 16 bits of `value` at `at`, if there is room.
-fn put(bytes: &mut [u8], at: usize, value: usize) {
-    let value = (value & 0xFFFF) as u16;
-    if let Some(field) = bytes.get_mut(at..).and_then(|b| b.first_chunk_mut::<2>()) {
-        *field = value.to_be_bytes();
     }
 }

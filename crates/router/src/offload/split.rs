@@ -4,6 +4,7 @@ use pathmark_shim::checksum::Sum;
 use pathmark_shim::ip::{Fragment, Layout, Version, protocol};
 
 use super::{Gso, GsoKind, Offload, Partial};
+use crate::field::put_low;
 
 const UDP_HEADER: usize = 8;
 const TCP_HEADER: usize = 20;
@@ -159,7 +160,7 @@ impl Super {
         self.fix_ip(header, index, len);
         let upper = header.get_mut(self.layout.upper_offset()..)?;
         if self.gso.kind == GsoKind::Udp {
-            put(upper, 4, len - self.layout.upper_offset());
+            put_low(upper, 4, len - self.layout.upper_offset());
         } else {
             fix_tcp(upper, index * size, index == 0, index == last)?;
         }
@@ -168,7 +169,7 @@ impl Super {
         } else {
             self.sums.0
         };
-        put(upper, usize::from(self.checksum_at), usize::from(sum));
+        put_low(upper, usize::from(self.checksum_at), usize::from(sum));
         let start = u16::try_from(self.layout.upper_offset()).ok()?;
         let checksum = Some(Partial {
             start,
@@ -185,18 +186,18 @@ impl Super {
 
     fn fix_ip(&self, header: &mut [u8], index: usize, len: usize) {
         match self.layout.version() {
-            Version::V6 => put(header, 4, len - 40),
+            Version::V6 => put_low(header, 4, len - 40),
             Version::V4 => {
-                put(header, 2, len);
+                put_low(header, 2, len);
                 if let Some(&[i0, i1]) = header.get(4..).and_then(|b| b.first_chunk::<2>()) {
                     // Consecutive, as a network card that segments does it.
                     let id = usize::from(u16::from_be_bytes([i0, i1])).wrapping_add(index);
-                    put(header, 4, id & 0xFFFF);
+                    put_low(header, 4, id & 0xFFFF);
                 }
-                put(header, 10, 0);
+                put_low(header, 10, 0);
                 let own = header.get(..self.layout.upper_offset()).unwrap_or(&[]);
                 let checksum = Sum::new().bytes(own).finish();
-                put(header, 10, usize::from(checksum));
+                put_low(header, 10, usize::from(checksum));
             }
         }
     }
@@ -216,12 +217,4 @@ fn fix_tcp(tcp: &mut [u8], offset: usize, first: bool, last: bool) -> Option<()>
         *flags &= !TCP_FIRST_FLAGS;
     }
     Some(())
-}
-
-/// Writes the low 16 bits of `value` at `at`, if there is room.
-fn put(bytes: &mut [u8], at: usize, value: usize) {
-    let value = (value & 0xFFFF) as u16;
-    if let Some(field) = bytes.get_mut(at..).and_then(|b| b.first_chunk_mut::<2>()) {
-        *field = value.to_be_bytes();
-    }
 }
