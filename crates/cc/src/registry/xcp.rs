@@ -170,6 +170,15 @@ pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
         show: |params| show_switch(params.guard),
     },
     Knob {
+        key: "whole",
+        expects: "`yes` (tell window changes in whole packets, for comparison) or `no`",
+        set: |params, text| {
+            params.whole = switch(text)?;
+            Some(())
+        },
+        show: |params| show_switch(params.whole),
+    },
+    Knob {
         key: "police",
         expects: "`yes` (drop what flows send beyond what they say or are told) or `no`",
         set: |params, text| {

@@ -8,7 +8,7 @@ use super::params::{Capacity, IDLE_INTERVALS, MAX_INTERVAL, MIN_INTERVAL, XcpLin
 use super::policer::Policer;
 use super::standing::StandingQueue;
 use super::sums::{Sums, x_of};
-use super::{XcpAnswer, XcpCarried, XcpLinkMetrics};
+use super::{WindowForm, XcpAnswer, XcpCarried, XcpLinkMetrics};
 use crate::arith::{micros, mul_div, nanos, ns_since, saturate};
 use crate::{
     Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpAnswer,
@@ -28,13 +28,37 @@ struct Seen {
     load_128: u8,
 }
 
-/// Totals for reports.
+/// Totals for reports, rates in 2^-16 bytes per second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     given: u128,
     taken: u128,
     stamped: u64,
     intervals: u64,
+}
+
+impl Totals {
+    /// What was given more than taken.
+    fn net(&self) -> i128 {
+        i128::try_from(self.given).unwrap_or(i128::MAX)
+            - i128::try_from(self.taken).unwrap_or(i128::MAX)
+    }
+}
+
+/// What an idle port gives in its first interval: this part of the capacity. What it gives then and later adds up to no more than all of
+/// it, so more than α at first is no risk.
+const FIRST_SHARE: (u64, u64) = (4, 5);
+/// The start is over once this part of what was given has arrived …
+const ARRIVED: (i128, i128) = (19, 20);
+/// … or after so many intervals, if flows do not use what they were given.
+const START_INTERVALS: u32 = 8;
+
+/// Traffic that has just begun: most of what was given is yet to come.
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    /// [`Totals::net`] when it began.
+    net: i128,
+    intervals: u32,
 }
 
 /// An XCP port.
@@ -58,6 +82,7 @@ pub struct XcpLink {
     idle_ns: u64,
     /// Nothing is known of the traffic: it begins, or begins again.
     waking: bool,
+    start: Option<Start>,
     mean_rtt_us: u64,
     sums: Sums,
     queue: StandingQueue,
@@ -83,6 +108,7 @@ impl XcpLink {
             last_arrival: now,
             idle_ns: 0,
             waking: true,
+            start: None,
             mean_rtt_us: INITIAL_RTT_US,
             sums: Sums::new(interval, INITIAL_RTT_US),
             queue: StandingQueue::new(now),
@@ -131,14 +157,34 @@ impl XcpLink {
         self.pools = Pools::default();
         self.seen = Seen::default();
         if self.params.guard {
-            let spare = aggregate(&self.params, to_q16(self.capacity), 0, 0, self.mean_rtt_us);
-            let given = spare.min(saturate(u128::from(self.absorbed())).cast_signed());
+            let first = mul_div(to_q16(self.capacity), FIRST_SHARE.0, FIRST_SHARE.1);
+            let given = i64::try_from(first.min(self.absorbed())).unwrap_or(i64::MAX);
+            self.start = Some(Start {
+                net: self.totals.net(),
+                intervals: 0,
+            });
             let alone = x_of(self.interval);
             self.pools = Pools::new(given, 0, u128::from(alone), 0);
             self.guests.begin(self.interval, self.pools.share(alone));
             self.seen.aggregate = given;
             self.seen.spare = i128::from(to_q16(self.capacity));
         }
+    }
+
+    /// While traffic begins: no more of the aggregate than what neither arrives nor has been promised.
+    fn within_promises(&mut self, total: i64, capacity: u64, input: u64) -> i64 {
+        let Some(start) = &mut self.start else {
+            return total;
+        };
+        let promised = self.totals.net() - start.net;
+        start.intervals += 1;
+        let arrived = i128::from(input) * ARRIVED.1 >= promised * ARRIVED.0;
+        if arrived && start.intervals > 1 || total < 0 || start.intervals >= START_INTERVALS {
+            self.start = None;
+            return total;
+        }
+        let room = i128::from(capacity) - promised.max(i128::from(input));
+        total.min(i64::try_from(room.max(0)).unwrap_or(i64::MAX))
     }
 
     fn begin(&mut self, now: Instant) {
@@ -175,6 +221,7 @@ impl XcpLink {
         if bytes > 0 {
             total = aggregate(&self.params, capacity, input, queue, self.mean_rtt_us);
         }
+        total = self.within_promises(total, capacity, input);
         let most = self.absorbed();
         total = total.min(i64::try_from(most).unwrap_or(i64::MAX));
         let moved = shuffle(self.params.shuffle_ppm, input, total, most / 2);
@@ -226,8 +273,13 @@ impl XcpLink {
         } else {
             self.totals.taken += u128::from(settled.delta.unsigned_abs());
         }
+        let delta = if self.params.whole {
+            whole_packets(settled.delta, header.rtt_us, bytes).min(header.delta)
+        } else {
+            settled.delta
+        };
         XcpAnswer {
-            delta: settled.delta,
+            delta,
             bounding: settled.bounding,
         }
     }
@@ -251,6 +303,21 @@ impl XcpLink {
     fn size(&self, packet: &Arrival) -> u32 {
         packet.bytes.saturating_add(self.params.overhead)
     }
+}
+
+/// The rate change next to `delta` that is a window change by whole packets.
+#[cold]
+fn whole_packets(delta: i64, rtt_us: u32, bytes: u32) -> i64 {
+    let form = WindowForm {
+        rtt_us,
+        ..WindowForm::default()
+    };
+    let packets = form.feedback_q12(delta, bytes).saturating_add(1 << 11) >> 12;
+    WindowForm {
+        feedback_q12: packets.saturating_mul(1 << 12),
+        ..form
+    }
+    .delta(bytes)
 }
 
 impl LinkController for XcpLink {

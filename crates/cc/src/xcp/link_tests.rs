@@ -157,7 +157,7 @@ fn the_first_packets_after_idleness_are_given_at_most_one_interval_of_the_share(
         assert!(answer.bounding && answer.delta >= 0);
         given += answer.delta >> 16;
     }
-    let most = 2 * i64::try_from(CAPACITY).unwrap() / 5;
+    let most = 4 * i64::try_from(CAPACITY).unwrap() / 5;
     assert!((most * 99 / 100..=most).contains(&given), "{given}");
     // As published they are given nothing before an interval has passed.
     let mut link = XcpLink::new(Instant::ZERO, CAPACITY, published());

@@ -33,6 +33,9 @@ pub struct XcpLinkParams {
     pub guard: bool,
     /// Hold flows back that do not do as they say or as they are told.
     pub police: bool,
+    /// Round what a packet is told to whole packets of window, as a router must whose header has no room for fractions
+    /// (the XCP Linux paper, section II-E.2).
+    pub whole: bool,
 }
 
 /// Where an XCP port's capacity comes from.
@@ -57,6 +60,7 @@ impl Default for XcpLinkParams {
             capacity: Capacity::Port,
             guard: true,
             police: false,
+            whole: false,
         }
     }
 }

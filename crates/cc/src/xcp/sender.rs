@@ -239,7 +239,15 @@ impl Controller for XcpSender {
         }
         let (floor, fallback) = (self.floor(), self.fallback.window());
         match &mut self.end_to_end {
-            None => self.steering.apply(delta, srtt, floor),
+            None => {
+                let before = self.steering.bytes();
+                self.steering.apply(delta, srtt, floor);
+                // What was asked before a limit came into sight is not to be had.
+                if delta > 0 && !self.params.naive {
+                    self.steering
+                        .cap(self.limits.least().max(before).max(floor));
+                }
+            }
             Some(end_to_end) => {
                 if let Some(window) = end_to_end.on_feedback(now, delta, srtt, floor, fallback) {
                     self.end_to_end = None;

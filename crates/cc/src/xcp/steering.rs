@@ -72,6 +72,12 @@ impl Steering {
         self.floor(floor);
     }
 
+    /// Not above `bytes`.
+    #[inline]
+    pub(crate) fn cap(&mut self, bytes: u64) {
+        self.q16 = self.q16.min((i128::from(bytes) + 1) << BITS);
+    }
+
     /// Not below `bytes`.
     pub(crate) fn floor(&mut self, bytes: u64) {
         let least = i128::from(bytes) << BITS;
