@@ -18,6 +18,8 @@ use crate::{
 const HEAVY_PPM: u64 = 100_000;
 /// A queue that stands for so many round trips while routers take nothing back is not theirs.
 const PATIENCE_ROUNDS: u32 = 4;
+/// A limit within this part of the window above it is near.
+const NEAR: u64 = 8;
 /// Packets leave a little faster than the window per round trip, so that the window and not the pacer bounds the rate.
 const PACE: (u64, u64) = (33, 32);
 
@@ -45,8 +47,8 @@ pub struct XcpSender {
     /// Bytes and packets sent since the last header, itself included.
     headed_bytes: u64,
     headed_packets: u16,
-    /// Something else than the window bounds the sender.
-    limited_elsewhere: bool,
+    /// The application had nothing more to send.
+    at_an_end: bool,
     unmarked_hop: bool,
     /// Feedback came with the acknowledgement that is being told.
     fed: bool,
@@ -74,7 +76,7 @@ impl XcpSender {
             void_until: None,
             headed_bytes: 0,
             headed_packets: 0,
-            limited_elsewhere: false,
+            at_an_end: false,
             unmarked_hop: false,
             fed: false,
             settled: false,
@@ -161,6 +163,23 @@ impl XcpSender {
         }
     }
 
+    /// The window that could be made use of. What the application has is certain; the peer's flow control and the send buffer usually
+    /// grow with what is granted, so they count once the window comes near them.
+    fn usable(&self, own: u64) -> u64 {
+        let Limits {
+            peer,
+            buffer,
+            application,
+        } = self.limits;
+        let room = peer.min(buffer);
+        let near = room <= own.saturating_add(own / NEAR);
+        if near {
+            room.min(application)
+        } else {
+            application
+        }
+    }
+
     /// The header for the next packet, and for those without one since the last.
     fn next_header(&self) -> XcpRequest {
         let packets = self.headed_packets.saturating_add(1);
@@ -173,13 +192,13 @@ impl XcpSender {
             };
         };
         let own = self.window();
-        let other = self.limits.least().max(self.mtu);
+        let usable = self.usable(own);
         let (window, desired) = if self.params.naive {
             (own, self.params.desired)
-        } else if self.limited_elsewhere || other <= own {
-            (own.min(other), 0)
+        } else if self.at_an_end || usable <= own {
+            (own.min(self.limits.least().max(self.mtu)), 0)
         } else {
-            let usable = rate(other.min(1 << 57), srtt, 1, 1);
+            let usable = rate(usable.min(1 << 57), srtt, 1, 1);
             (own, self.params.desired.min(usable))
         };
         let wish = Wish {
@@ -210,7 +229,7 @@ impl Controller for XcpSender {
             self.headed_packets = self.headed_packets.saturating_add(1);
         }
         self.headed_bytes = self.headed_bytes.saturating_add(sent.bytes);
-        self.limited_elsewhere = sent.limit != Limit::Window;
+        self.at_an_end = sent.limit == Limit::Application;
         self.asked.state()
     }
 
@@ -239,15 +258,7 @@ impl Controller for XcpSender {
         }
         let (floor, fallback) = (self.floor(), self.fallback.window());
         match &mut self.end_to_end {
-            None => {
-                let before = self.steering.bytes();
-                self.steering.apply(delta, srtt, floor);
-                // What was asked before a limit came into sight is not to be had.
-                if delta > 0 && !self.params.naive {
-                    self.steering
-                        .cap(self.limits.least().max(before).max(floor));
-                }
-            }
+            None => self.steering.apply(delta, srtt, floor),
             Some(end_to_end) => {
                 if let Some(window) = end_to_end.on_feedback(now, delta, srtt, floor, fallback) {
                     self.end_to_end = None;
@@ -273,8 +284,9 @@ impl Controller for XcpSender {
         if !self.params.naive {
             let floor = self.initial();
             let limited = acked.window_limited;
+            let least = self.limits.least();
             self.steering
-                .age(now, acked.srtt, acked.bytes, limited, floor);
+                .age(now, acked.srtt, acked.bytes, limited, floor, least);
         }
         self.watch_for_hidden_bottleneck(now, acked);
     }

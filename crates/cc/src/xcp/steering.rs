@@ -87,8 +87,8 @@ impl Steering {
         }
     }
 
-    /// An acknowledgement came: a round trip in which the window was not used brings it half way to what was, but not below
-    /// `floor` bytes (draft-falk-xcp-spec-03, section 4.1.3.1, with p = ½).
+    /// An acknowledgement came: a round trip in which the window was not used brings it half way to what was (draft-falk-xcp-spec-03,
+    /// section 4.1.3.1, with p = ½), and down to what can be used, `most` bytes, but not below `floor`.
     #[inline]
     pub(crate) fn age(
         &mut self,
@@ -97,6 +97,7 @@ impl Steering {
         bytes: u64,
         limited: bool,
         floor: u64,
+        most: u64,
     ) {
         self.round.bytes = self.round.bytes.saturating_add(bytes);
         self.round.limited |= limited;
@@ -105,7 +106,9 @@ impl Steering {
         }
         let Round { bytes, limited, .. } = core::mem::replace(&mut self.round, Round::new(now));
         if !limited {
-            self.halve_towards(bytes.max(floor), 1);
+            let used = bytes.max(floor);
+            self.halve_towards(used, 1);
+            self.cap(most.max(used));
         }
     }
 
@@ -152,13 +155,20 @@ mod tests {
         let mut window = Steering::new(Instant::ZERO, 1_250_000);
         let mut bytes = Vec::new();
         for round in 1..=4u64 {
-            window.age(Instant::from_millis(100 * round), rtt, 100_000, false, 1500);
+            window.age(
+                Instant::from_millis(100 * round),
+                rtt,
+                100_000,
+                false,
+                1500,
+                u64::MAX,
+            );
             bytes.push(window.bytes());
         }
         assert_eq!(bytes, [675_000, 387_500, 243_750, 171_875]);
         // Used at some point of the round: it stays.
-        window.age(Instant::from_millis(450), rtt, 10, true, 1500);
-        window.age(Instant::from_millis(500), rtt, 10, false, 1500);
+        window.age(Instant::from_millis(450), rtt, 10, true, 1500, u64::MAX);
+        window.age(Instant::from_millis(500), rtt, 10, false, 1500, u64::MAX);
         assert_eq!(window.bytes(), 171_875);
         window.idle(
             Instant::from_millis(800),
