@@ -83,13 +83,14 @@ impl Pools {
     /// A packet with inter-packet time `x`, standing for `bytes`, asks for `wanted`.
     #[inline]
     pub(crate) fn settle(&mut self, wanted: i64, x: u64, bytes: u64) -> Settled {
-        let wanted = wanted.clamp(-MOST_DELTA, MOST_DELTA);
+        let asked = wanted;
+        let wanted = asked.clamp(-MOST_DELTA, MOST_DELTA);
         let mut positive = self.per_x.times_floor(x).min(self.positive);
         let mut negative = self.per_byte.times_ceil(bytes).min(self.negative);
         let share = positive.cast_signed() - negative.cast_signed();
         let settled = if wanted >= share {
             Settled {
-                delta: share,
+                delta: share.min(asked),
                 bounding: true,
             }
         } else {
@@ -99,7 +100,7 @@ impl Pools {
             let rest = i128::from(wanted) + i128::from(negative);
             positive = u64::try_from(rest.max(0)).unwrap_or(0).min(self.positive);
             Settled {
-                delta: wanted,
+                delta: asked,
                 bounding: false,
             }
         };

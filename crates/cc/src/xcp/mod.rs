@@ -47,6 +47,7 @@ mod params;
 mod policer;
 mod ratio;
 mod request;
+mod room;
 mod sender;
 #[cfg(test)]
 mod sender_tests;

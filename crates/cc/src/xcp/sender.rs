@@ -5,6 +5,7 @@ use super::asked::Asked;
 use super::end_to_end::EndToEnd;
 use super::params::{XcpLoss, XcpParams};
 use super::request::Wish;
+use super::room::Room;
 use super::steering::Steering;
 use crate::arith::rate;
 use crate::loss_ratio::LossRatio;
@@ -39,7 +40,7 @@ pub struct XcpSender {
     hidden: HiddenBottleneck,
     losses: LossRatio,
     asked: Asked,
-    limits: Limits,
+    room: Room,
     srtt: Option<Duration>,
     last_sent: u64,
     /// Nothing that was granted to packets up to here counts.
@@ -70,7 +71,7 @@ impl XcpSender {
             hidden: HiddenBottleneck::new(now),
             losses: LossRatio::default(),
             asked: Asked::default(),
-            limits: Limits::NONE,
+            room: Room::new(),
             srtt: None,
             last_sent: 0,
             void_until: None,
@@ -100,7 +101,7 @@ impl XcpSender {
             }
             Change::ToFallback => {
                 if self.end_to_end.take().is_none() {
-                    self.fallback.take_over(self.steering.bytes());
+                    self.fallback.take_over(self.steered());
                 }
             }
         }
@@ -108,9 +109,24 @@ impl XcpSender {
 
     /// Standard control takes the window over.
     fn go_end_to_end(&mut self, now: Instant) {
-        let window = self.steering.bytes();
+        let window = self.steered();
         self.fallback.take_over(window);
         self.end_to_end = Some(EndToEnd::new(now, window));
+    }
+
+    /// The window under the routers' rule: no more of it than there is room for.
+    #[inline]
+    fn steered(&self) -> u64 {
+        let own = self.steering.bytes();
+        if self.params.naive {
+            return own;
+        }
+        let largest = self.room.largest();
+        if own <= largest {
+            own
+        } else {
+            largest.max(self.initial()).min(own)
+        }
     }
 
     fn floor(&self) -> u64 {
@@ -170,7 +186,7 @@ impl XcpSender {
             peer,
             buffer,
             application,
-        } = self.limits;
+        } = *self.room.limits();
         let room = peer.min(buffer);
         let near = room <= own.saturating_add(own / NEAR);
         if near {
@@ -196,7 +212,7 @@ impl XcpSender {
         let (window, desired) = if self.params.naive {
             (own, self.params.desired)
         } else if self.at_an_end || usable <= own {
-            (own.min(self.limits.least().max(self.mtu)), 0)
+            (own.min(self.room.limits().least().max(self.mtu)), 0)
         } else {
             let usable = rate(usable.min(1 << 57), srtt, 1, 1);
             (own, self.params.desired.min(usable))
@@ -284,9 +300,12 @@ impl Controller for XcpSender {
         if !self.params.naive {
             let floor = self.initial();
             let limited = acked.window_limited;
-            let least = self.limits.least();
-            self.steering
-                .age(now, acked.srtt, acked.bytes, limited, floor, least);
+            let over = self
+                .steering
+                .age(now, acked.srtt, acked.bytes, limited, floor);
+            if over && let Some(most) = self.room.turn() {
+                self.steering.cap(most.max(floor));
+            }
         }
         self.watch_for_hidden_bottleneck(now, acked);
     }
@@ -348,13 +367,13 @@ impl Controller for XcpSender {
     }
 
     fn on_limits(&mut self, _now: Instant, limits: &Limits) {
-        self.limits = *limits;
+        self.room.set(limits);
     }
 
     #[inline]
     fn window(&self) -> u64 {
         if self.explicit() {
-            self.steering.bytes()
+            self.steered()
         } else {
             self.fallback.window()
         }
@@ -364,7 +383,7 @@ impl Controller for XcpSender {
         if !self.explicit() {
             return self.fallback.pacing_rate();
         }
-        Some(rate(self.steering.bytes(), self.srtt?, PACE.0, PACE.1))
+        Some(rate(self.steered(), self.srtt?, PACE.0, PACE.1))
     }
 
     fn request(&self) -> Request {
@@ -391,7 +410,7 @@ impl Controller for XcpSender {
             } else {
                 Phase::Startup
             },
-            window: self.steering.bytes(),
+            window: self.steered(),
             ssthresh: None,
             explicit: true,
         }

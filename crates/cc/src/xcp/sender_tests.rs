@@ -122,12 +122,12 @@ fn the_least_limit_is_told_and_no_more_is_asked_than_fits_it() {
     assert_eq!(told.x, (100 << 40) / 1000 * 1500 / 64_000);
     // More room than window: asked for as far as that goes.
     let limits = Limits {
-        buffer: sender.window() + 10_000,
+        buffer: own.window + 10_000,
         ..Limits::NONE
     };
     sender.on_limits(Instant::ZERO, &limits);
     let told = request(&sender);
-    let want = 100_000.0 * 1500.0 / sender.window() as f64;
+    let want = 100_000.0 * 1500.0 / own.window as f64;
     assert!((told.delta as f64 / 65_536.0 - want).abs() < 1.0);
     // The paper's sender tells its window all the same, and asks for everything.
     let mut naive = self::sender(XcpParams {

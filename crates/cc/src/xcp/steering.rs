@@ -88,7 +88,7 @@ impl Steering {
     }
 
     /// An acknowledgement came: a round trip in which the window was not used brings it half way to what was (draft-falk-xcp-spec-03,
-    /// section 4.1.3.1, with p = ½), and down to what can be used, `most` bytes, but not below `floor`.
+    /// section 4.1.3.1, with p = ½), but not below `floor` bytes. True if a round trip is over.
     #[inline]
     pub(crate) fn age(
         &mut self,
@@ -97,19 +97,17 @@ impl Steering {
         bytes: u64,
         limited: bool,
         floor: u64,
-        most: u64,
-    ) {
+    ) -> bool {
         self.round.bytes = self.round.bytes.saturating_add(bytes);
         self.round.limited |= limited;
         if ns_since(now, self.round.since) < nanos(srtt) {
-            return;
+            return false;
         }
         let Round { bytes, limited, .. } = core::mem::replace(&mut self.round, Round::new(now));
         if !limited {
-            let used = bytes.max(floor);
-            self.halve_towards(used, 1);
-            self.cap(most.max(used));
+            self.halve_towards(bytes.max(floor), 1);
         }
+        true
     }
 
     /// Nothing was sent for `idle`: as many round trips of ageing.
@@ -155,20 +153,14 @@ mod tests {
         let mut window = Steering::new(Instant::ZERO, 1_250_000);
         let mut bytes = Vec::new();
         for round in 1..=4u64 {
-            window.age(
-                Instant::from_millis(100 * round),
-                rtt,
-                100_000,
-                false,
-                1500,
-                u64::MAX,
-            );
+            let at = Instant::from_millis(100 * round);
+            assert!(window.age(at, rtt, 100_000, false, 1500));
             bytes.push(window.bytes());
         }
         assert_eq!(bytes, [675_000, 387_500, 243_750, 171_875]);
         // Used at some point of the round: it stays.
-        window.age(Instant::from_millis(450), rtt, 10, true, 1500, u64::MAX);
-        window.age(Instant::from_millis(500), rtt, 10, false, 1500, u64::MAX);
+        let _ = window.age(Instant::from_millis(450), rtt, 10, true, 1500);
+        let _ = window.age(Instant::from_millis(500), rtt, 10, false, 1500);
         assert_eq!(window.bytes(), 171_875);
         window.idle(
             Instant::from_millis(800),

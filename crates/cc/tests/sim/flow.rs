@@ -8,7 +8,7 @@ use pathmark_cc::{
 };
 
 use super::hop::{Packet, Shim, XcpShim};
-use super::{APP_BYTES, IP_BYTES, MTU};
+use super::{APP_BYTES, IP_BYTES, MTU, Random};
 
 /// The receiver waits for a second packet for so long.
 const ACK_DELAY: Duration = Duration::from_millis(10);
@@ -28,6 +28,8 @@ pub(crate) struct FlowConfig {
     pub(crate) peer_window: u64,
     /// How the sender lies, for XCP.
     pub(crate) lie: Lie,
+    /// Its packets carry XCP headers of random content.
+    pub(crate) garbage: bool,
 }
 
 /// How a sender lies.
@@ -51,6 +53,15 @@ impl FlowConfig {
             packet: IP_BYTES,
             peer_window: u64::MAX,
             lie: Lie::No,
+            garbage: false,
+        }
+    }
+
+    /// Forged headers at a constant rate in Mbit/s.
+    pub(crate) fn garbage(mbit: f64) -> Self {
+        Self {
+            garbage: true,
+            ..Self::udp(mbit, 100)
         }
     }
 
@@ -319,17 +330,21 @@ impl Flow {
                 },
                 ..Shim::default()
             }),
-            xcp: self.carries_xcp.then(|| XcpShim {
-                carried: request
-                    .xcp
-                    .map_or_else(XcpCarried::default, |xcp| XcpCarried {
-                        rtt_us: xcp.rtt_us,
-                        x: xcp.x,
-                        delta: xcp.delta,
-                        covers: xcp.covers,
-                    }),
-                stamped: false,
-            }),
+            xcp: if self.config.garbage {
+                Some(forged(number))
+            } else {
+                self.carries_xcp.then(|| XcpShim {
+                    carried: request
+                        .xcp
+                        .map_or_else(XcpCarried::default, |xcp| XcpCarried {
+                            rtt_us: xcp.rtt_us,
+                            x: xcp.x,
+                            delta: xcp.delta,
+                            covers: xcp.covers,
+                        }),
+                    stamped: false,
+                })
+            },
         }
     }
 
@@ -586,6 +601,21 @@ fn difference(older: &VcpFeedback, newer: &VcpFeedback) -> VcpFeedback {
     }
     feedback.sum_r -= older.sum_r;
     feedback
+}
+
+/// A header of random content, each field over all orders of magnitude.
+fn forged(number: u64) -> XcpShim {
+    let mut random = Random::new(number);
+    let mut draw = |bits: u32| (random.next() | 1) >> (random.next() % u64::from(bits));
+    XcpShim {
+        carried: XcpCarried {
+            rtt_us: (draw(32) >> 32) as u32,
+            x: draw(64),
+            delta: draw(64).cast_signed(),
+            covers: (draw(16) >> 48) as u16,
+        },
+        stamped: false,
+    }
 }
 
 fn xcp_difference(older: &XcpFeedback, newer: &XcpFeedback) -> XcpFeedback {

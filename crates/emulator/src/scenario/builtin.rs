@@ -59,6 +59,42 @@ pub const BUILT_IN: &[BuiltIn] = &[
         name: "vcp-beside-tcp",
         text: include_str!("../../scenarios/vcp-beside-tcp.toml"),
     },
+    BuiltIn {
+        name: "xcp-linux-fig3",
+        text: include_str!("../../scenarios/xcp-linux-fig3.toml"),
+    },
+    BuiltIn {
+        name: "xcp-linux-fig5",
+        text: include_str!("../../scenarios/xcp-linux-fig5.toml"),
+    },
+    BuiltIn {
+        name: "xcp-linux-fig6",
+        text: include_str!("../../scenarios/xcp-linux-fig6.toml"),
+    },
+    BuiltIn {
+        name: "xcp-linux-fig7",
+        text: include_str!("../../scenarios/xcp-linux-fig7.toml"),
+    },
+    BuiltIn {
+        name: "xcp-linux-fig8-9",
+        text: include_str!("../../scenarios/xcp-linux-fig8-9.toml"),
+    },
+    BuiltIn {
+        name: "xcp-linux-fig10",
+        text: include_str!("../../scenarios/xcp-linux-fig10.toml"),
+    },
+    BuiltIn {
+        name: "xcp-linux-fig11",
+        text: include_str!("../../scenarios/xcp-linux-fig11.toml"),
+    },
+    BuiltIn {
+        name: "xcp-cubic-startup",
+        text: include_str!("../../scenarios/xcp-cubic-startup.toml"),
+    },
+    BuiltIn {
+        name: "xcp-cubic-buffers",
+        text: include_str!("../../scenarios/xcp-cubic-buffers.toml"),
+    },
 ];
 
 pub(super) fn find(name: &str) -> Option<&'static BuiltIn> {

@@ -1,0 +1,144 @@
+//! XCP with real endpoints: the key numbers of its scenarios.
+
+use std::ops::ControlFlow;
+
+use pathmark_emulator::Scenario;
+use pathmark_emulator::result::RunResult;
+
+/// A built-in scenario with keys changed.
+fn run(name: &str, changes: &[(&str, &str)]) -> RunResult {
+    let mut scenario = Scenario::load(name).unwrap();
+    for (key, value) in changes {
+        scenario.set(key, value).unwrap();
+    }
+    scenario.run(|_| ControlFlow::Continue(())).unwrap()
+}
+
+const DEFAULTS: [(&str, &str); 2] = [
+    ("link.bottleneck.controller", "xcp"),
+    ("flow.f.algorithm", "xcp"),
+];
+
+fn with<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    DEFAULTS
+        .iter()
+        .copied()
+        .chain(more.iter().copied())
+        .collect()
+}
+
+/// Goodput of the flows called `f…` in the last measuring window, in bits per second.
+fn late_goodputs(result: &RunResult) -> Vec<f64> {
+    let last = result.windows.last().unwrap();
+    last.flows
+        .iter()
+        .filter(|flow| flow.name.starts_with('f'))
+        .map(|flow| flow.goodput_bps)
+        .collect()
+}
+
+fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    sum * sum / (shares.len() as f64 * shares.iter().map(|s| s * s).sum::<f64>())
+}
+
+#[test]
+fn four_flows_of_figure_5() {
+    let result = run("xcp-linux-fig5", &DEFAULTS);
+    let window = result.windows.last().unwrap();
+    let link = window
+        .links
+        .iter()
+        .find(|l| l.name == "bottleneck")
+        .unwrap();
+    assert!(link.utilization.unwrap() >= 0.98, "{link:?}");
+    assert_eq!(result.links[0].drops, 0);
+    // A bandwidth-delay product is 417 packets.
+    assert!(link.queue_packets.mean <= 0.03 * 417.0, "{link:?}");
+    assert!(jain(&late_goodputs(&result)) >= 0.999);
+}
+
+#[test]
+fn start_up_over_a_gigabit() {
+    for (algorithm, most) in [("xcp", 4.0), ("xcp[iw=2]", 5.0)] {
+        let result = run(
+            "xcp-cubic-startup",
+            &with(&[("flow.f.algorithm", algorithm), ("duration", "1s")]),
+        );
+        // The handshake takes the first round trip.
+        let rounds = result.links[0].time_to_80_s.unwrap() / 0.06 - 1.0;
+        assert!(rounds <= most, "{algorithm}: {rounds}");
+        assert_eq!(result.links[0].drops, 0);
+    }
+}
+
+#[test]
+fn a_receivers_limit_of_64_kb() {
+    let result = run(
+        "xcp-linux-fig8-9",
+        &with(&[("flow.f.receive_window", "64kB"), ("duration", "60s")]),
+    );
+    let flow = &result.flows[0];
+    // 64 kB of stream are 69.6 kB of packets.
+    assert!(flow.cwnd_bytes.unwrap().max <= 1.1 * 69_600.0, "{flow:?}");
+    // The paper's sender runs away.
+    let naive = run(
+        "xcp-linux-fig8-9",
+        &[
+            ("link.bottleneck.controller", "xcp[paper]"),
+            ("flow.f.algorithm", "xcp[naive,loss=ignore]"),
+            ("flow.f.receive_window", "64kB"),
+            ("duration", "60s"),
+        ],
+    );
+    assert!(naive.flows[0].cwnd_bytes.unwrap().max > 10_000.0 * 1472.0);
+}
+
+#[test]
+fn a_contended_hub_whose_capacity_is_measured() {
+    let hub = |controller| {
+        run(
+            "xcp-linux-fig10",
+            &[
+                ("link.bottleneck.controller", controller),
+                ("flow.f.algorithm", "xcp"),
+                ("link.bottleneck.medium", "hub"),
+                ("flow.udp.start", "0s"),
+                ("measure", r#"[["15s", "60s"]]"#),
+                ("flow.more.start", "0s"),
+                ("flow.more.stop", "1s"),
+                ("duration", "60s"),
+            ],
+        )
+    };
+    let fixed = hub("xcp[capacity=10Mbit]");
+    let auto = hub("xcp[capacity=auto]");
+    let sum = |result| late_goodputs(result).iter().sum::<f64>();
+    // A port that believes in too much is always backlogged: what it sends is what there is.
+    assert!(
+        sum(&auto) >= 0.95 * sum(&fixed),
+        "{} {}",
+        sum(&auto),
+        sum(&fixed)
+    );
+    assert!(jain(&late_goodputs(&auto)) >= 0.98);
+    let queue = auto.windows[0].links[0].queue_packets.mean;
+    assert!(queue <= 0.25 * 220.0, "{queue}");
+    assert_eq!(auto.links[0].drops, 0);
+}
+
+#[test]
+fn a_buffer_of_a_twentieth() {
+    let result = run(
+        "xcp-cubic-buffers",
+        &with(&[
+            ("link.bottleneck.rate", "100Mbit"),
+            ("link.bottleneck.queue.limit", "0.05bdp"),
+            ("measure", r#"[["5s", "20s"]]"#),
+            ("duration", "20s"),
+        ]),
+    );
+    assert_eq!(result.links[0].drops, 0);
+    let used = result.windows[0].links[0].utilization.unwrap();
+    assert!(used >= 0.98, "{used}");
+}
