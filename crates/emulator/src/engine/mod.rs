@@ -356,7 +356,7 @@ impl Engine {
     /// Hands a packet to the next link of its way, or to the endpoint that it is for.
     #[inline]
     fn forward(&mut self, packet: PacketId) -> Result<(), RunError> {
-        let Some((to, hop)) = self.pool.next_hop(packet) else {
+        let Some((to, hop)) = self.pool.heading(packet) else {
             return Ok(());
         };
         let way = self.ways.get(to as usize).map_or(&[][..], Vec::as_slice);
@@ -364,6 +364,7 @@ impl Engine {
             return self.deliver(to, packet);
         };
         if let Some(link) = self.links.get_mut(index as usize) {
+            self.pool.enter_link(packet);
             link.arrive(self.now, packet, &mut self.pool);
             self.note_link(index);
         }

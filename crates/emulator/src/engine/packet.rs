@@ -103,13 +103,19 @@ impl Pool {
         self.entered
     }
 
-    /// Counts one link more for a packet; returns to which endpoint it goes and how many links it had entered before.
+    /// To which endpoint a packet goes, and how many links it has entered.
     #[inline]
-    pub(super) fn next_hop(&mut self, id: PacketId) -> Option<(u32, u16)> {
-        let label = &mut self.packets.get_mut(id.0 as usize)?.label;
-        let hop = label.hop;
-        label.hop = hop.saturating_add(1);
-        Some((label.to, hop))
+    pub(super) fn heading(&self, id: PacketId) -> Option<(u32, u16)> {
+        let label = &self.packets.get(id.0 as usize)?.label;
+        Some((label.to, label.hop))
+    }
+
+    /// Counts one link more for a packet.
+    #[inline]
+    pub(super) fn enter_link(&mut self, id: PacketId) {
+        if let Some(packet) = self.packets.get_mut(id.0 as usize) {
+            packet.label.hop = packet.label.hop.saturating_add(1);
+        }
     }
 
     /// What a port needs to know of a packet; what it tells control laws only if that matters there (`read`).
