@@ -142,3 +142,18 @@ fn a_buffer_of_a_twentieth() {
     let used = result.windows[0].links[0].utilization.unwrap();
     assert!(used >= 0.98, "{used}");
 }
+
+#[test]
+fn losses_that_no_router_means_cost_what_they_take() {
+    let goodput = |changes: &[(&str, &str)]| {
+        let result = run("xcp-linux-fig5", &with(changes));
+        late_goodputs(&result).iter().sum::<f64>()
+    };
+    let clean = goodput(&[]);
+    let key = "link.bottleneck.loss";
+    let after = goodput(&[(key, r#"{ kind = "bernoulli", per = 0.1 }"#)]);
+    assert!(after >= 0.92 * 0.9 * clean, "{after} of {clean}");
+    let key = "link.access.loss";
+    let before = goodput(&[(key, r#"{ kind = "bernoulli", per = 0.1 }"#)]);
+    assert!(before >= 0.9 * clean, "{before} of {clean}");
+}
