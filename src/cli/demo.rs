@@ -7,13 +7,15 @@ use anyhow::{Context, anyhow};
 use futures_util::future::join_all;
 use indicatif::{ProgressBar, ProgressStyle};
 use pathmark_cc::Algorithm;
+use pathmark_emulator::sweep::Change;
 use serde::Serialize;
 
 use super::{Failure, Outcome, output, values};
 use crate::demo::bed::RouterProgram;
+use crate::demo::plan::Plan;
 use crate::demo::run::{Measured, Mode, Run};
 use crate::demo::scenario::{Scenario, Stack};
-use crate::demo::{kernel, report};
+use crate::demo::{kernel, parity, report};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -24,9 +26,15 @@ pub(super) struct Args {
     /// Without namespaces and TUN interfaces: routers inside this process, this library's stacks only
     #[arg(long)]
     in_process: bool,
-    /// Only this scenario: clean or wireless
-    #[arg(long, value_name = "NAME", value_parser = ["clean", "wireless"])]
+    /// Only `clean` or `wireless`; or a scenario of `emulate --list` in real time, beside the emulator
+    #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
+    /// Which variant of such a scenario; `defaults` or the first, if there are any
+    #[arg(long, value_name = "NAME", requires = "scenario")]
+    variant: Option<String>,
+    /// Change a key of such a scenario, as for `emulate`
+    #[arg(long, value_name = "KEY=VALUE", requires = "scenario")]
+    set: Vec<Change>,
     /// Congestion controller to show
     #[arg(long, value_name = "NAME", value_parser = values::algorithm, default_value = "vcp+bise+wlte")]
     cc: Algorithm,
@@ -37,6 +45,9 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
 }
+
+/// The demonstration's own scenarios.
+const OWN: [&str; 2] = ["clean", "wireless"];
 
 /// When a stack that is not done is cut off.
 const LIMIT: Duration = Duration::from_secs(110);
@@ -61,6 +72,9 @@ pub(super) async fn demo(args: Args) -> Outcome {
         .with_context(|| format!("cannot make {}", args.out.display()))
         .map_err(Failure::usage)?;
     let mode = mode(args.in_process)?;
+    if let Some(name) = args.scenario.as_deref().filter(|name| !OWN.contains(name)) {
+        return emulated(&args, name, mode).await;
+    }
     let bytes = if args.quick { 1_000_000 } else { 5_000_000 };
     let limit = if args.quick { QUICK_LIMIT } else { LIMIT };
     let scenarios: Vec<Scenario> = Scenario::all(bytes)
@@ -104,6 +118,83 @@ pub(super) async fn demo(args: Args) -> Outcome {
     };
     let measured = measured.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     write(&args, &measured)
+}
+
+/// A scenario of the emulator in real time, and under the virtual clock.
+async fn emulated(args: &Args, name: &str, mode: Mode) -> Outcome {
+    let mut scenario = pathmark_emulator::Scenario::load(name).map_err(|error| {
+        Failure::Usage(anyhow!(
+            "{error}; `clean` and `wireless` are the demonstration's own"
+        ))
+    })?;
+    let variants = &scenario.variants;
+    let variant = match &args.variant {
+        Some(name) => Some(
+            variants
+                .iter()
+                .find(|known| known.name == *name)
+                .ok_or_else(|| {
+                    let known: Vec<&str> =
+                        variants.iter().map(|known| known.name.as_str()).collect();
+                    Failure::Usage(anyhow!(
+                        "there is no variant `{name}`; there is {}",
+                        known.join(", ")
+                    ))
+                })?,
+        ),
+        None => variants
+            .iter()
+            .find(|known| known.name == "defaults")
+            .or(variants.first()),
+    };
+    let changes: Vec<Change> = variant
+        .iter()
+        .flat_map(|variant| variant.set.clone())
+        .chain(args.set.clone())
+        .collect();
+    for change in &changes {
+        scenario
+            .set(&change.key, &change.value)
+            .map_err(Failure::usage)?;
+    }
+    let Mode::Tun(program) = mode else {
+        return Err(Failure::Usage(anyhow!(
+            "a scenario in real time needs namespaces and TUN interfaces"
+        )));
+    };
+    Plan::new(&scenario).map_err(Failure::Usage)?;
+    eprintln!(
+        "{}: in real time, {} s at most",
+        scenario.name,
+        scenario.duration.as_secs()
+    );
+    let real = parity::run(&scenario, program).await?;
+    let emulated = scenario.run(|_| std::ops::ControlFlow::Continue(()))?;
+    let stack = format!(
+        "pathmark {}",
+        real.flows
+            .first()
+            .map_or("", |flow| flow.algorithm.as_str())
+    );
+    let runs = [("tun", &real), ("emulated", &emulated)].map(|(mode, result)| RunFigures {
+        stack: &stack,
+        mode,
+        result,
+    });
+    let figures = Figures { runs: runs.into() };
+    let json = args.out.join("result.json");
+    std::fs::write(&json, serde_json::to_vec_pretty(&figures)?)
+        .with_context(|| format!("cannot write {}", json.display()))?;
+    if args.json {
+        output::json(&figures)?;
+    } else {
+        print!(
+            "in real time: {}\nemulated: {}",
+            super::emulate::table(&real),
+            super::emulate::table(&emulated)
+        );
+    }
+    Ok(())
 }
 
 /// Namespaces and TUN interfaces where the machine allows them; otherwise it says so and stays in this process.

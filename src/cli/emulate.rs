@@ -145,6 +145,11 @@ fn show(args: &Args, results: &[CaseResult], single: bool, scenario: &Scenario) 
     Ok(())
 }
 
+/// A run for people.
+pub(super) fn table(result: &pathmark_emulator::result::RunResult) -> String {
+    table::one(result)
+}
+
 fn list() -> Outcome {
     for known in BUILT_IN {
         let scenario = Scenario::load(known.name)?;

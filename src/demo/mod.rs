@@ -12,6 +12,8 @@ pub mod bed;
 pub mod in_process;
 pub mod kernel;
 pub mod meter;
+pub mod parity;
+pub mod plan;
 pub mod report;
 pub mod run;
 pub mod scenario;

@@ -170,6 +170,15 @@ const COMMON: &[Knob<VcpLinkConfig>] = &[
 
 const BISE: &[Knob<VcpLinkConfig>] = &[
     Knob {
+        key: "foresee",
+        expects: "a share of the running interval's load from 0 to 1, such as 0.5",
+        set: |config, text| {
+            config.params.foresee_ppm = ppm(text, 0, 1_000_000)?;
+            Some(())
+        },
+        show: |config| show_ppm(config.params.foresee_ppm),
+    },
+    Knob {
         key: "equalize",
         expects: "`yes` or `no`",
         set: |config, text| {

@@ -113,7 +113,7 @@ fn paper_spells_out_what_it_means() {
     let link = LinkAlgorithm::parse("vcp+bise[paper,t_rho=1.25s]").unwrap();
     assert_eq!(
         link.to_string(),
-        "vcp+bise[t_rho=1.25s,gamma=0.98,restart=no,equalize=no,ceiling=0.8,marking=lottery-random]"
+        "vcp+bise[t_rho=1.25s,gamma=0.98,restart=no,foresee=0,equalize=no,ceiling=0.8,marking=lottery-random]"
     );
 }
 

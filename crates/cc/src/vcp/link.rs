@@ -16,6 +16,9 @@ use crate::{
 const LOOKS_BY_LOAD: u64 = 4;
 const LOOKS_BY_TIME: u32 = 8;
 
+/// From this r on, a half, MI grows as fast as it can for all that the router knows.
+const BLIND_R_Q32: u64 = 1 << 31;
+
 /// What the link could carry in the running interval, while its capacity may change.
 #[derive(Clone, Copy, Debug)]
 struct Capacity {
@@ -84,6 +87,8 @@ pub struct VcpLink<R> {
     next_look_at: Instant,
     /// Nothing has been measured since the port woke.
     unknown: bool,
+    /// What was measured was too little to go by: r lets MI rule all the running interval through.
+    blind: bool,
     /// No packet came during the whole last interval.
     idle: bool,
     marked: [u64; 4],
@@ -108,6 +113,7 @@ impl<R: LinkRule> VcpLink<R> {
             next_look: u64::MAX,
             next_look_at: now,
             unknown: true,
+            blind: false,
             idle: params.restart,
             marked: [0; 4],
             params,
@@ -147,12 +153,25 @@ impl<R: LinkRule> VcpLink<R> {
             if let Some(shares) = &mut self.shares {
                 shares.weigh();
             }
+        } else if self.blind {
+            let load = self.load_of(self.foreseen(), self.t_rho.current());
+            self.rule.on_progress(&load);
         }
     }
 
+    /// What of the running interval's bytes r is to be lowered for.
+    fn foreseen(&self) -> u64 {
+        let bytes = u128::from(self.meter.lambda()) * u128::from(self.params.foresee_ppm);
+        saturate(bytes / u128::from(PPM))
+    }
+
     fn load(&self, interval: Duration) -> Load {
+        self.load_of(self.meter.lambda(), interval)
+    }
+
+    fn load_of(&self, bytes: u64, interval: Duration) -> Load {
         Load::over(
-            self.meter.lambda(),
+            bytes,
             self.meter.persistent_queue(),
             self.params.kappa_ppm,
             self.params.gamma_ppm,
@@ -176,6 +195,7 @@ impl<R: LinkRule> VcpLink<R> {
         self.guests.on_interval(now, t_rho, self.code, r_q32);
         self.settle_shares(now);
         self.unknown = false;
+        self.blind = self.params.foresee_ppm > 0 && self.rule.r_q32() >= Some(BLIND_R_Q32);
         self.idle = self.meter.lambda() == 0 && queue == 0;
         self.begin(now);
         let _ = self.t_rho.review(now, self.capacity.now);

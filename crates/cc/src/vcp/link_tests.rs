@@ -203,6 +203,36 @@ fn the_first_interval_does_not_promise_what_it_has_already_used() {
 }
 
 #[test]
+fn while_mi_rules_half_of_what_has_come_lowers_r_within_the_interval() {
+    let told = |foresee_ppm: u64, first: u32| {
+        let params = VcpLinkParams {
+            t_rho: Interval::Fixed(ms(200)),
+            foresee_ppm,
+            ..VcpLinkParams::with_bise()
+        };
+        let mut link = VcpLink::new(at(0), CAPACITY, params, Bise::new(BiseParams::default(), 1));
+        link.on_arrival(at(0), &packet(first), 0);
+        link.on_timer(at(200), 0);
+        // Half a full load within a quarter of the next interval.
+        for n in 0..50u64 {
+            link.on_arrival(at(200 + n), &packet(25_000), 0);
+        }
+        answer(&mut link, at(251)).r.unwrap()
+    };
+    // A load of 0.006: r is 1. Half of the half load that came since makes it what it is at ρ = 0.25: 0.099.
+    assert_eq!(told(0, 15_000), u16::MAX);
+    assert!(
+        (6300..=8200).contains(&told(500_000, 15_000)),
+        "{}",
+        told(500_000, 15_000)
+    );
+    // A load of 0.1 was something to go by: r stands.
+    let known = told(0, 250_000);
+    assert!((17_000..=20_000).contains(&known), "{known}");
+    assert_eq!(told(500_000, 250_000), known);
+}
+
+#[test]
 fn a_changing_capacity_counts_for_as_long_as_it_lasted() {
     let mut link = plain(false);
     // A quarter of the interval at a tenth: 0.775 of the capacity on average, so that 0.7 of it is a load of 0.92.

@@ -159,6 +159,8 @@ pub struct VcpLinkParams {
     pub queue: QueueFilter,
     /// Begin an interval with the first packet after idleness, and close it as soon as it is OVER for certain.
     pub restart: bool,
+    /// While MI grows as fast as it can, lower r within the interval for this share of what has come, in 10^-6; 0: never.
+    pub foresee_ppm: u64,
     /// Where r travels in the shim, tell flows with less than the mean a larger one, and those with more a smaller one.
     pub equalize: bool,
 }
@@ -172,6 +174,7 @@ impl Default for VcpLinkParams {
             gamma_ppm: 980_000,
             queue: QueueFilter::LowPass,
             restart: true,
+            foresee_ppm: 500_000,
             equalize: true,
         }
     }
@@ -196,6 +199,7 @@ impl VcpLinkParams {
     /// The same with the papers' own rules wherever the defaults depart from them.
     pub fn as_published(&mut self) {
         self.restart = false;
+        self.foresee_ppm = 0;
         self.equalize = false;
         self.gamma_ppm = 980_000;
     }

@@ -94,6 +94,48 @@ impl Document {
     }
 }
 
+/// Keys of a link that a router's port does not know.
+const NOT_OF_PORTS: [&str; 7] = [
+    "name", "from", "to", "duplex", "reverse", "medium", "capture",
+];
+/// What the other direction takes from a duplex link.
+const OF_BOTH: [&str; 3] = ["rate", "delay", "frame_overhead"];
+
+impl Document {
+    /// The keys of the link of this name, as a router's port takes them.
+    pub(super) fn port(&self, name: &str) -> Option<Table> {
+        let file: Table = toml::from_str(&self.text).ok()?;
+        let links = file
+            .get("link")?
+            .as_array()?
+            .iter()
+            .filter_map(Value::as_table);
+        let called =
+            |link: &Table, wanted: &str| link.get("name").and_then(Value::as_str) == Some(wanted);
+        let mut port = Table::new();
+        for link in links {
+            if called(link, name) {
+                port.extend(link.clone());
+            } else if let Some(forward) = name.strip_suffix(".reverse")
+                && called(link, forward)
+            {
+                let both = link
+                    .iter()
+                    .filter(|(key, _)| OF_BOTH.contains(&key.as_str()));
+                port.extend(both.map(|(key, value)| (key.clone(), value.clone())));
+                let own = link.get("reverse").and_then(Value::as_table);
+                port.extend(own.cloned().unwrap_or_default());
+                if !port.contains_key("queue") {
+                    let large = Table::from_iter([("limit".to_owned(), "100000p".into())]);
+                    port.insert("queue".to_owned(), large.into());
+                }
+            }
+        }
+        port.retain(|key, _| !NOT_OF_PORTS.contains(&key));
+        (!port.is_empty()).then_some(port)
+    }
+}
+
 /// A value as TOML writes it; anything else is text.
 fn parse_value(text: &str) -> Value {
     toml::from_str::<Table>(&format!("value = {text}"))

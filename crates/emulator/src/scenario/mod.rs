@@ -170,6 +170,25 @@ impl Scenario {
         Ok(())
     }
 
+    /// A link as the configuration of a router's port has it: lines of `key = value`, with `delay` in place of its own, and
+    /// with `queue.rtt`, which says what a bandwidth-delay product is. `None` if there is nothing to say of it.
+    #[must_use]
+    pub fn port_lines(&self, link: &LinkSetup, delay: Duration) -> Option<String> {
+        let micros = |time: Duration| toml::Value::from(format!("{}us", time.as_micros()));
+        let mut port = self.document.port(&link.name)?;
+        port.insert("delay".to_owned(), micros(delay));
+        let queue = port
+            .entry("queue")
+            .or_insert_with(|| toml::Table::new().into());
+        if let (Some(queue), Some(rtt)) = (queue.as_table_mut(), link.rtt)
+            && !queue.contains_key("rtt")
+        {
+            queue.insert("rtt".to_owned(), micros(rtt));
+        }
+        let lines = port.iter().map(|(key, value)| format!("{key} = {value}\n"));
+        Some(lines.collect())
+    }
+
     /// The name of the file without its directory and ending, or of the built-in scenario.
     #[must_use]
     pub fn id(&self) -> &str {
