@@ -98,14 +98,12 @@ fn figure_2_s_curves_are_equation_12() {
 #[test]
 fn figure_5_time_to_80_percent() {
     // A closed-loop fluid model of the published rules gives 4.1 and 5.7 s, without the handshake of 0.5 s.
-    for (rate, model, bdp) in [("10Mbit", 4.13, 601.0), ("100Mbit", 5.68, 6009.0)] {
+    for (rate, seeds, model, bdp) in [
+        ("10Mbit", "seed=1..8", 4.13, 601.0),
+        ("100Mbit", "seed=1..2", 5.68, 6009.0),
+    ] {
         let rate = format!("link.bottleneck.rate={rate}");
-        let all = runs(
-            "vcp-ext-fig5",
-            &[&rate],
-            &["seed=1..8"],
-            &["k=0.33", "defaults"],
-        );
+        let all = runs("vcp-ext-fig5", &[&rate], &[seeds], &["k=0.33", "defaults"]);
         let of = |name: &str| {
             let one = |(variant, result): &(String, RunResult)| {
                 let link = bottleneck(result);
@@ -142,7 +140,7 @@ fn figure_5_time_to_80_percent() {
 
 #[test]
 fn figure_6_utilization_and_queue() {
-    let all = runs("vcp-ext-fig6", &[], &["flow.f.count=1,2,5,10,20"], &[]);
+    let all = runs("vcp-ext-fig6", &[], &["flow.f.count=2,5"], &[]);
     for (variant, result) in all {
         let flows = result.flows.len();
         let [whole, late] = [0, 1].map(|window: usize| {
@@ -155,7 +153,7 @@ fn figure_6_utilization_and_queue() {
                 .unwrap()
         });
         let (least, least_late) = if variant == "defaults" {
-            (0.83, 0.93)
+            (0.83, 0.95)
         } else {
             (0.79, 0.84)
         };
@@ -179,20 +177,14 @@ fn figure_6_utilization_and_queue() {
 
 #[test]
 fn figure_7_goodput_through_loss() {
-    for variant in ["vcp+bise+wlte", "defaults"] {
-        let pers = "link.bottleneck.loss.per=0,1e-5,1e-4,1e-3,1e-2,5e-2";
-        let all = runs("vcp-ext-fig7", &[], &[pers], &[variant]);
-        let goodput: Vec<f64> = all
-            .iter()
-            .map(|(_, result)| result.flows[0].goodput_bps)
-            .collect();
-        for (got, least) in goodput[1..].iter().zip([0.99, 0.98, 0.97, 0.93, 0.85]) {
-            assert!(
-                got / goodput[0] >= least,
-                "{variant}: {} of {least}",
-                got / goodput[0]
-            );
-        }
+    let pers = "link.bottleneck.loss.per=0,1e-3,5e-2";
+    let all = runs("vcp-ext-fig7", &[], &[pers], &["defaults"]);
+    let goodput: Vec<f64> = all
+        .iter()
+        .map(|(_, result)| result.flows[0].goodput_bps)
+        .collect();
+    for (got, least) in goodput[1..].iter().zip([0.97, 0.85]) {
+        assert!(got / goodput[0] >= least, "{} of {least}", got / goodput[0]);
     }
 }
 
@@ -201,25 +193,21 @@ fn bursts_of_loss_and_of_lost_acknowledgements() {
     let all = runs(
         "vcp-linux-bursts",
         &[],
-        &["seed=1..3"],
+        &["seed=1..1"],
         &["newreno+red", "defaults", "defaults, ACKs lost too"],
     );
-    let clean = runs("vcp-linux-fig3", &[], &["seed=1..3"], &["newreno+red"]);
+    let clean = runs("vcp-linux-fig3", &[], &["seed=1..1"], &["newreno+red"]);
     let clean = mean(clean.iter().map(|(_, result)| completion(result)));
-    // Twelve channels of three seeds each, variant by variant.
+    // Twelve channels, variant by variant.
     let channels = |name: &str| -> Vec<f64> {
         let of = all.iter().filter(|(variant, _)| variant == name);
-        let times: Vec<f64> = of.map(|(_, result)| completion(result)).collect();
-        times
-            .chunks(3)
-            .map(|seeds| mean(seeds.iter().copied()))
-            .collect()
+        of.map(|(_, result)| completion(result)).collect()
     };
     let [red, ours, acks] = ["newreno+red", "defaults", "defaults, ACKs lost too"].map(channels);
     assert_eq!(red.len(), 12);
     for ((red, ours), acks) in red.iter().zip(&ours).zip(&acks) {
         assert!(ours / red <= 1.05, "{ours} s, {red} s");
-        // Where RED's mean is within noise of the bound, the whole grid of ten seeds decides: see results.md.
+        // Where one seed is within noise of the bound, the grid of ten decides: see results.md.
         if *red >= 1.3 * clean {
             assert!(ours / red <= 0.8, "{ours} s, {red} s, clean {clean} s");
         }

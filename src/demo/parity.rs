@@ -28,7 +28,7 @@ const ALPN: &[u8] = b"pathmark-demo";
 /// Ports of the receivers, one per flow from here on.
 const FIRST_PORT: u16 = 5000;
 /// IPv4 and UDP headers.
-const HEADERS: usize = 28;
+const HEADERS: u16 = 28;
 /// How much longer than the scenario a run may take to report.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -52,11 +52,12 @@ pub async fn run(scenario: &Scenario, program: RouterProgram) -> Result<RunResul
         };
         let ends = Ends::new(from, to, (address, port).into())?;
         let (start, meter, limit) = (flow.setup.start, Arc::clone(meter), plan.limit);
+        let payload = plan.payload()?;
         match flow.load.clone() {
             Load::Bytes(law, bytes) => {
                 let job = async move {
                     tokio::time::sleep(start).await;
-                    let sent = transfer(ends, &law, bytes, &meter);
+                    let sent = transfer(ends, &law, payload, bytes, &meter);
                     match tokio::time::timeout(limit.saturating_sub(start), sent).await {
                         Ok(report) => report.map(|report| (index, Some(report))),
                         Err(_) => Ok((index, None)),
@@ -70,7 +71,7 @@ pub async fn run(scenario: &Scenario, program: RouterProgram) -> Result<RunResul
             }
             Load::Datagrams(pattern) => {
                 let random = Random::new(scenario.seed, &flow.setup.name);
-                let size = usize::try_from(plan.mtu)?.saturating_sub(HEADERS);
+                let size = usize::from(payload);
                 background.spawn(async move {
                     tokio::time::sleep(start).await;
                     datagrams(ends, pattern, size, random, &meter, limit).await?;
@@ -116,6 +117,13 @@ pub async fn run(scenario: &Scenario, program: RouterProgram) -> Result<RunResul
         links,
         windows: Vec::new(),
     })
+}
+
+impl Plan {
+    /// Bytes of UDP payload that a packet has room for.
+    fn payload(&self) -> Result<u16> {
+        Ok(u16::try_from(self.mtu)?.saturating_sub(HEADERS))
+    }
 }
 
 fn meter(begun: std::time::Instant, flow: &Planned) -> Arc<Meter> {
@@ -175,6 +183,7 @@ impl Ends {
 async fn transfer(
     ends: Ends,
     law: &Algorithm,
+    payload: u16,
     bytes: u64,
     meter: &Arc<Meter>,
 ) -> Result<SenderReport> {
@@ -182,7 +191,10 @@ async fn transfer(
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     let tls = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[ALPN])?;
     let pin = tls.pin().context("a certificate has a pin")?;
-    let transport = Arc::new(crate::transport_config(law));
+    let mut transport = crate::transport_config(law);
+    // The path is known, as it is to the emulator's endpoints.
+    (transport.initial_mtu, transport.max_mtu) = (payload, payload);
+    let transport = Arc::new(transport);
     let receiver = Endpoint::new(
         ends.to,
         Some(ServerConfig::new(Arc::new(tls), Arc::clone(&transport))),
@@ -233,7 +245,7 @@ async fn datagrams(
     ends.from.set_nonblocking(true)?;
     let from = tokio::net::UdpSocket::from_std(ends.from)?;
     let payload = vec![0; size];
-    let mean = (size + HEADERS) as f64 / pattern.rate.max(1) as f64;
+    let mean = (size + usize::from(HEADERS)) as f64 / pattern.rate.max(1) as f64;
     let begun = now();
     let mut due = 0.0;
     while due < limit.as_secs_f64() {
