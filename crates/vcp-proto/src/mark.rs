@@ -101,6 +101,37 @@ pub fn mark_payload(payload: &mut [u8], answer: &VcpAnswer, router: u16) -> Outc
     }
 }
 
+/// Marks rows of packets that mostly bear the same shim and get the same answer, as those of a super-packet do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Row {
+    /// The last shim that was marked, by which router with which answer, and what it became.
+    last: Option<([u8; LEN], u16, VcpAnswer, [u8; LEN])>,
+}
+
+impl Row {
+    /// What [`mark_payload`] does.
+    #[inline]
+    pub fn mark_payload(&mut self, payload: &mut [u8], answer: &VcpAnswer, router: u16) -> Outcome {
+        let Some(shim) = payload.first_chunk_mut::<LEN>() else {
+            return Outcome::Untouched;
+        };
+        if let Some((found, by, said, marked)) = &self.last
+            && found == shim
+            && *by == router
+            && said == answer
+        {
+            *shim = *marked;
+            return Outcome::Marked;
+        }
+        let found = *shim;
+        let outcome = mark_payload(shim, answer, router);
+        if outcome == Outcome::Marked {
+            self.last = Some((found, router, *answer, *shim));
+        }
+        outcome
+    }
+}
+
 /// Marks the shim at `offset` of a UDP payload inside an IP packet, and renews the UDP checksum as
 /// `state` allows. `offset` is 0, or the start of a later segment in a packet that offload will cut up.
 ///

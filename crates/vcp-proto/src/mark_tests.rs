@@ -194,6 +194,27 @@ proptest! {
         }
     }
 
+    /// In a row or each on its own, whatever follows what.
+    #[test]
+    fn rows_are_marked_as_single_packets(
+        shims in proptest::collection::vec((any_repr(), any::<bool>()), 1..3),
+        answers in proptest::collection::vec((any_answer(), any::<u16>()), 1..3),
+        order in proptest::collection::vec((0..3usize, 0..3usize), 0..20),
+    ) {
+        let mut row = Row::default();
+        for (shim, answer) in order {
+            let (repr, damaged) = shims[shim % shims.len()];
+            let (answer, router) = answers[answer % answers.len()];
+            let mut shim = repr.emit();
+            shim[9] ^= u8::from(damaged);
+            let mut other = shim;
+            let outcome = row.mark_payload(&mut shim, &answer, router);
+            prop_assert_eq!(mark_payload(&mut other, &answer, router), outcome);
+            prop_assert_eq!(shim, other);
+        }
+        prop_assert_eq!(row.mark_payload(&mut [0; 15], &answers[0].0, 1), Outcome::Untouched);
+    }
+
     /// Reserved bits pass through.
     #[test]
     fn reserved_bits_stay(repr in any_repr(), answer in any_answer(), reserved in 0..16u8) {

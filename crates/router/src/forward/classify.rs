@@ -102,9 +102,15 @@ impl Classifier {
 }
 
 /// Writes a port's answer into a packet, or into segment `index` of a super-packet. A segment without a sound shim is
-/// left alone.
+/// left alone. `row` remembers the last segment for the next.
 #[inline]
-pub fn write_answer(frame: &mut Frame, index: u32, answer: &Answer, router: &Identity) {
+pub fn write_answer(
+    frame: &mut Frame,
+    index: u32,
+    answer: &Answer,
+    router: &Identity,
+    row: &mut mark::Row,
+) {
     // Where offload leaves the pseudo-header's sum, the checksum does not cover the payload yet.
     let state = match frame.offload.checksum {
         Some(_) => ChecksumState::Partial,
@@ -118,7 +124,7 @@ pub fn write_answer(frame: &mut Frame, index: u32, answer: &Answer, router: &Ide
         (Carrier::Vcp(lifted), Answer::Vcp(answer)) if state == ChecksumState::Partial => {
             let shim = lifted.payload_offset() + segment_offset(frame, index);
             let rest = frame.bytes_mut().get_mut(shim..).unwrap_or_default();
-            let _ = mark::mark_payload(rest, answer, router.id);
+            let _ = row.mark_payload(rest, answer, router.id);
         }
         (Carrier::Vcp(lifted), _) => {
             write_shim(frame, lifted.payload_offset(), index, answer, router, state);

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use pathmark_cc::{Answer, Arrival, Instant};
 use pathmark_shim::ip::Layout;
+use vcp_proto::mark::Row;
 use xcp_proto::Identity;
 
 use super::addresses::{is_destination, is_source};
@@ -57,17 +58,18 @@ pub struct Router {
 pub(super) struct Yard {
     pub(super) pool: Pool,
     id: Identity,
+    row: Row,
 }
 
 impl Owner<Frame> for Yard {
     #[inline]
     fn mark(&mut self, packet: &mut Frame, answer: &Answer) {
-        write_answer(packet, 0, answer, &self.id);
+        write_answer(packet, 0, answer, &self.id, &mut self.row);
     }
 
     #[inline]
     fn mark_one(&mut self, run: &mut Frame, index: u32, answer: &Answer) {
-        write_answer(run, index, answer, &self.id);
+        write_answer(run, index, answer, &self.id, &mut self.row);
     }
 
     #[inline]
@@ -89,6 +91,7 @@ impl Router {
             yard: Yard {
                 pool: Pool::new(config.memory),
                 id: config.id,
+                row: Row::default(),
             },
             workbench: vec![0; LARGE].into_boxed_slice(),
         }
