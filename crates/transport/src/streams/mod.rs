@@ -56,8 +56,8 @@ use account::SendAccount;
 use record::Records;
 use sent::ConnectionFrames;
 
-/// With more streams than this open, their own credit is not looked at one by one: only the connection's counts.
-const FEW: usize = 8;
+/// With room for more streams than this, their own credit is not looked at one by one: only the connection's counts.
+const FEW: usize = 32;
 
 /// All streams of a connection.
 ///
@@ -187,7 +187,8 @@ impl Streams {
     #[must_use]
     pub fn limits(&self, in_flight: u64) -> Limits {
         let connection = self.credit.available();
-        let peer = if self.records.len() > FEW {
+        // A table that was large once takes long to walk for ever.
+        let peer = if self.records.capacity() > FEW {
             connection
         } else {
             let sends = self.records.values().filter_map(|r| r.send.as_ref());

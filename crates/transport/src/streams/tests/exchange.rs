@@ -346,3 +346,30 @@ fn a_bulk_receiver_sends_few_updates_and_its_windows_grow() {
     assert!(server.receive_window() > 8 << 20);
     assert!(updates < 300, "{updates}");
 }
+
+/// What bounds the bytes in flight, for laws that tell routers their rate.
+#[test]
+fn limits_besides_the_window() {
+    let config = StreamsConfig::default();
+    let mut streams = Streams::new(Side::Client, config);
+    streams.set_peer_limits(PeerLimits {
+        max_data: 50_000_000,
+        max_stream_data_uni: 20_000_000,
+        max_streams_uni: 3,
+        ..PeerLimits::default()
+    });
+    let id = streams.open(Dir::Uni).unwrap();
+    assert_eq!(streams.write(id, &[0; 1000]), Ok(1000));
+    let limits = streams.limits(400);
+    assert_eq!(limits.peer, 20_000_400, "one stream's credit");
+    assert_eq!(limits.application, 1000, "all there is");
+    assert_eq!(limits.buffer, config.max_send_buffer);
+    // An application that fills the buffer has more.
+    assert!(streams.write(id, &[0; 1 << 20]).unwrap() < 1 << 20);
+    assert_eq!(streams.limits(400).application, u64::MAX);
+    // The connection's credit bounds several streams together.
+    for _ in 0..2 {
+        streams.open(Dir::Uni).unwrap();
+    }
+    assert_eq!(streams.limits(0).peer, 50_000_000);
+}
