@@ -133,7 +133,7 @@ pub struct Lost {
 pub struct Request {
     /// VCP: the sender would follow BISE's large ε.
     pub bise: bool,
-    /// Least RTT of this path, for routers that size their interval by it. `None`: the controller has heard of none yet; the
+    /// Least RTT of this path, with queues on the way back if they stand, for routers that size their interval by it. `None`: the controller has heard of none yet; the
     /// transport then writes the handshake's.
     pub min_rtt: Option<Duration>,
     /// XCP: what the next packet's header says. `None`: the packet carries no header, or the one that routers skip.

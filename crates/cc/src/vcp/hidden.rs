@@ -46,6 +46,8 @@ pub(crate) struct HiddenBottleneck {
     clock_told: bool,
     /// The delay in queues in nanoseconds, smoothed as the RTT is (RFC 9002 §5.3).
     smoothed: Option<u64>,
+    /// How much longer the way back takes than it did once, if that is a queue, and up to the least RTT.
+    behind: Duration,
     /// So many samples in a row show a queue.
     delayed_run: u8,
     /// The least delay of the last whole round shows a queue, since then.
@@ -65,6 +67,7 @@ impl HiddenBottleneck {
             round_min: Duration::MAX,
             clock_told: false,
             smoothed: None,
+            behind: Duration::ZERO,
             delayed_run: 0,
             delayed_since: None,
             raised: None,
@@ -90,6 +93,12 @@ impl HiddenBottleneck {
     pub(crate) fn is_delayed(&self, min_rtt: Duration) -> bool {
         self.smoothed
             .is_some_and(|queued| is_queue(queued, min_rtt))
+    }
+
+    /// The queue on the way back, which is part of every round trip of this sender's without being its doing.
+    #[inline]
+    pub(crate) const fn behind(&self) -> Duration {
+        self.behind
     }
 
     /// A router said HIGH or OVER.
@@ -156,6 +165,14 @@ impl HiddenBottleneck {
         }
         self.round_since = now;
         self.round_min = Duration::MAX;
+        let ahead = Duration::from_nanos(self.smoothed.unwrap_or(0));
+        let behind = srtt.saturating_sub(min_rtt).saturating_sub(ahead);
+        // A bloated way back must not slow down everybody at a router: no more than as much again.
+        self.behind = if self.clock_told && is_queue(nanos(behind), min_rtt) {
+            behind.min(min_rtt)
+        } else {
+            Duration::ZERO
+        };
 
         let low_since = self.raised.unwrap_or(self.began).max(self.began);
         let lossy = loss_ppm > LOSS_PPM && self.is_delayed(min_rtt);

@@ -276,7 +276,8 @@ impl<L: LossRule> Controller for VcpSender<L> {
     fn request(&self) -> Request {
         Request {
             bise: self.params.bise_epsilon_ppm.is_some(),
-            min_rtt: self.min_rtt,
+            // Routers size their interval by it: what they say takes so long to show, queues on the way back included.
+            min_rtt: self.min_rtt.map(|least| least + self.hidden.behind()),
             xcp: None,
         }
     }

@@ -262,12 +262,20 @@ fn a_queue_on_the_way_back_is_none_of_ours() {
         now += 10;
     }
     assert!(sender.metrics().explicit && sender.window() > window * 3 / 2);
+    // Routers are told of the time that their word takes.
+    let told = sender.request().min_rtt.unwrap();
+    assert!((ms(195)..=ms(200)).contains(&told), "{told:?}");
     // The same round trip, but the queue is ahead.
     while sender.metrics().explicit {
         ack_behind(&mut sender, now, 100);
         now += 10;
         assert!(now < 7000);
     }
+    assert_eq!(
+        sender.request().min_rtt,
+        Some(RTT),
+        "its own queue is no part of it"
+    );
     // It moves to the way back again. One packet per round trip asks; acknowledgements of the others, without the receiver's clock,
     // show a longer round trip and prove nothing.
     let calm_from = now;
