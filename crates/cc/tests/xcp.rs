@@ -266,3 +266,21 @@ fn liars_cost_the_honest_little() {
         assert!(refused > 1000, "{lie:?}: {refused}");
     }
 }
+
+#[test]
+fn forged_headers_cost_the_honest_little() {
+    for mbit in [10.0, 100.0] {
+        let run = |garbage: f64| {
+            let hop = HopConfig::new("xcp", mbit, 2 * bdp(mbit, 200));
+            let mut flows = vec![FlowConfig::new("xcp", 200); 4];
+            if garbage > 0.0 {
+                flows.push(FlowConfig::garbage(garbage * mbit));
+            }
+            let mut sim = Sim::new(&[hop], &flows, 7);
+            sim.run(secs(40));
+            shares(&sim, 4, 10.0, 40.0).iter().sum::<f64>()
+        };
+        let (had, kept) = (run(0.0), run(0.01));
+        assert!(kept >= 0.9 * had, "{mbit}: {kept} of {had}");
+    }
+}

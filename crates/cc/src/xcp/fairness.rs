@@ -80,12 +80,18 @@ impl Pools {
         positive.cast_signed() - negative.cast_signed()
     }
 
-    /// A packet with inter-packet time `x`, standing for `bytes`, asks for `wanted`.
-    #[inline]
+    /// A packet asks, and may have all that is left.
+    #[cfg(test)]
     pub(crate) fn settle(&mut self, wanted: i64, x: u64, bytes: u64) -> Settled {
+        self.settle_within(wanted, x, bytes, u64::MAX)
+    }
+
+    /// A packet with inter-packet time `x`, standing for `bytes`, asks for `wanted`; no more than `most` is given.
+    #[inline]
+    pub(crate) fn settle_within(&mut self, wanted: i64, x: u64, bytes: u64, most: u64) -> Settled {
         let asked = wanted;
         let wanted = asked.clamp(-MOST_DELTA, MOST_DELTA);
-        let mut positive = self.per_x.times_floor(x).min(self.positive);
+        let mut positive = self.per_x.times_floor(x).min(self.positive.min(most));
         let mut negative = self.per_byte.times_ceil(bytes).min(self.negative);
         let share = positive.cast_signed() - negative.cast_signed();
         let settled = if wanted >= share {

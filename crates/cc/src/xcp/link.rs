@@ -4,7 +4,11 @@ use super::drain::DrainMeter;
 use super::efficiency::{absorbed_q16, aggregate, rate_q16, to_q16};
 use super::fairness::{Pools, shuffle};
 use super::guests::Guests;
-use super::params::{Capacity, IDLE_INTERVALS, MAX_INTERVAL, MIN_INTERVAL, XcpLinkParams};
+use super::known::{Known, Standing};
+use super::params::{
+    Capacity, GUARDED_RTT_SPREAD, IDLE_INTERVALS, MAX_INTERVAL, MIN_INTERVAL, RTT_SPREAD,
+    XcpLinkParams,
+};
 use super::policer::Policer;
 use super::standing::StandingQueue;
 use super::sums::{Sums, x_of};
@@ -48,6 +52,8 @@ impl Totals {
 /// What an idle port gives in its first interval: this part of the capacity. What it gives then and later adds up to no more than all of
 /// it, so more than α at first is no risk.
 const FIRST_SHARE: (u64, u64) = (4, 5);
+/// Flows that were not here before may have this part of what is given, all together.
+const NEWCOMERS: u64 = 4;
 /// The start is over once this part of what was given has arrived …
 const ARRIVED: (i128, i128) = (19, 20);
 /// … or after so many intervals, if flows do not use what they were given.
@@ -88,6 +94,10 @@ pub struct XcpLink {
     queue: StandingQueue,
     pools: Pools,
     guests: Guests,
+    /// Which flows' words count.
+    known: Option<Known>,
+    /// What flows that were not here before may still be given.
+    for_newcomers: u64,
     policer: Option<Policer>,
     seen: Seen,
     totals: Totals,
@@ -110,10 +120,12 @@ impl XcpLink {
             waking: true,
             start: None,
             mean_rtt_us: INITIAL_RTT_US,
-            sums: Sums::new(interval, INITIAL_RTT_US),
+            sums: Sums::new(interval, INITIAL_RTT_US, RTT_SPREAD),
             queue: StandingQueue::new(now),
             pools: Pools::default(),
             guests: Guests::new(),
+            known: params.guard.then(Known::new),
+            for_newcomers: u64::MAX,
             policer: params.police.then(Policer::new),
             seen: Seen::default(),
             totals: Totals::default(),
@@ -187,13 +199,27 @@ impl XcpLink {
         total.min(i64::try_from(room.max(0)).unwrap_or(i64::MAX))
     }
 
+    /// How far one header's RTT may be above the mean.
+    const fn rtt_spread(&self) -> u64 {
+        if self.params.guard && !self.waking {
+            GUARDED_RTT_SPREAD
+        } else {
+            RTT_SPREAD
+        }
+    }
+
     fn begin(&mut self, now: Instant) {
         self.started = now;
         let mean = Duration::from_micros(self.mean_rtt_us);
         self.interval = mean.clamp(MIN_INTERVAL, MAX_INTERVAL);
         self.due = now + self.interval;
         self.idle_ns = nanos(self.interval).saturating_mul(u64::from(IDLE_INTERVALS));
-        self.sums = Sums::new(self.interval, self.mean_rtt_us);
+        let sum = self.sums.x();
+        self.sums = Sums::new(self.interval, self.mean_rtt_us, self.rtt_spread());
+        if let Some(known) = &mut self.known {
+            known.begin(x_of(self.interval), sum);
+        }
+        self.for_newcomers = u64::MAX;
         if let Some(policer) = &mut self.policer {
             policer.begin(self.interval);
         }
@@ -225,6 +251,7 @@ impl XcpLink {
         let most = self.absorbed();
         total = total.min(i64::try_from(most).unwrap_or(i64::MAX));
         let moved = shuffle(self.params.shuffle_ppm, input, total, most / 2);
+        let told = self.sums.x() > 0;
         let elapsed = Duration::from_nanos(elapsed);
         let whole = x_of(elapsed);
         let guests = u128::from(self.guests.active()) * u128::from(whole);
@@ -244,6 +271,9 @@ impl XcpLink {
         self.waking = false;
         self.totals.intervals += 1;
         self.begin(now);
+        if self.params.guard && told {
+            self.for_newcomers = self.pools.positive_left() / NEWCOMERS;
+        }
     }
 
     /// The first interval lasts as long as the RTTs that show, not as long as the first header said.
@@ -256,7 +286,7 @@ impl XcpLink {
     }
 
     #[inline]
-    fn answer(&mut self, header: &XcpCarried, bytes: u32) -> XcpAnswer {
+    fn answer(&mut self, flow_hash: u32, header: &XcpCarried, bytes: u32) -> XcpAnswer {
         self.totals.stamped += 1;
         let x = self.sums.x_counted(header);
         if x == 0 {
@@ -267,7 +297,22 @@ impl XcpLink {
             };
         }
         let stands_for = u64::from(bytes) * u64::from(header.covers.max(1));
-        let settled = self.pools.settle(header.delta, x, stands_for);
+        let new = self
+            .known
+            .as_ref()
+            .is_some_and(|known| !known.is_known(flow_hash));
+        let most = if new { self.for_newcomers } else { u64::MAX };
+        // Nobody gives back more than the rate that they have.
+        let wanted = if header.delta < 0 && self.params.guard {
+            header.delta.max(-whole_rate(stands_for, header.rtt_us))
+        } else {
+            header.delta
+        };
+        let mut settled = self.pools.settle_within(wanted, x, stands_for, most);
+        settled.delta = settled.delta.min(header.delta);
+        if new && let Ok(given) = u64::try_from(settled.delta) {
+            self.for_newcomers = self.for_newcomers.saturating_sub(given);
+        }
         if settled.delta > 0 {
             self.totals.given += u128::from(settled.delta.unsigned_abs());
         } else {
@@ -303,6 +348,12 @@ impl XcpLink {
     fn size(&self, packet: &Arrival) -> u32 {
         packet.bytes.saturating_add(self.params.overhead)
     }
+}
+
+/// A packet's part of its flow's rate, spread over a round trip, in 2^-16 bytes per second.
+#[inline]
+fn whole_rate(bytes: u64, rtt_us: u32) -> i64 {
+    rate_q16(bytes, u64::from(rtt_us) * 1000).cast_signed()
 }
 
 /// The rate change next to `delta` that is a window change by whole packets.
@@ -354,7 +405,14 @@ impl LinkController for XcpLink {
         self.sums.count(self.size(arrival));
         match &arrival.carried {
             Carried::Xcp(header) => {
-                self.sums.count_header(header);
+                let standing = match &mut self.known {
+                    Some(known) => known.count(arrival.flow_hash, self.sums.x_counted(header)),
+                    None => Standing::Known,
+                };
+                // At first nobody is known.
+                if self.waking || standing == Standing::Known {
+                    self.sums.count_header(header);
+                }
                 if self.waking {
                     self.settle_first_interval();
                 }
@@ -383,7 +441,7 @@ impl LinkController for XcpLink {
         }
         match &packet.carried {
             Carried::Xcp(header) => {
-                let answer = self.answer(header, size);
+                let answer = self.answer(packet.flow_hash, header, size);
                 if let Some(policer) = &mut self.policer {
                     policer.on_answer(packet.flow_hash, &answer);
                 }

@@ -37,6 +37,7 @@ mod end_to_end;
 mod fairness;
 mod guests;
 mod header;
+mod known;
 mod link;
 #[cfg(test)]
 mod link_tests;

@@ -15,6 +15,8 @@ pub(crate) const LEAST_QUEUE_INTERVAL: Duration = Duration::from_millis(2);
 pub(crate) const IDLE_INTERVALS: u32 = 2;
 /// An RTT counts as at most this multiple of the mean one: no single header sets the port's pace.
 pub(crate) const RTT_SPREAD: u64 = 16;
+/// … and of few packets' words still less.
+pub(crate) const GUARDED_RTT_SPREAD: u64 = 2;
 
 /// An XCP port's parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]

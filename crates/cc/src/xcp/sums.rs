@@ -1,7 +1,7 @@
 //! What arrives during a control interval.
 
 use super::XcpCarried;
-use super::params::{MAX_INTERVAL, RTT_SPREAD};
+use super::params::MAX_INTERVAL;
 use crate::Duration;
 use crate::arith::{MAX_BYTES, micros, nanos, saturate};
 
@@ -29,14 +29,14 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    pub(crate) fn new(interval: Duration, mean_rtt_us: u64) -> Self {
+    pub(crate) fn new(interval: Duration, mean_rtt_us: u64, spread: u64) -> Self {
         Self {
             bytes: 0,
             x: 0,
             x_rtt: 0,
             most_x: x_of(interval).max(1),
             most_rtt: mean_rtt_us
-                .saturating_mul(RTT_SPREAD)
+                .saturating_mul(spread)
                 .clamp(1, micros(MAX_INTERVAL)),
         }
     }
