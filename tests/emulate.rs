@@ -155,7 +155,7 @@ fn shards_merge_to_what_the_whole_sweep_gives() {
 fn a_paper_s_experiment() {
     let result = json(&run(&["emulate", "vcp-linux-fig3", "--json"]));
     let runs = result["runs"].as_array().unwrap();
-    assert_eq!(runs.len(), 4);
+    assert_eq!(runs.len(), 5);
     for run in runs {
         let flows = run["result"]["flows"].as_array().unwrap();
         assert!(flows.iter().all(|flow| flow["completed"] == true));

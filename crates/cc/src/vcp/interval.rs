@@ -13,8 +13,9 @@ const SLOTS: usize = 256;
 /// A flow that was silent for this many ticks is forgotten.
 const FRESH_TICKS: u8 = 4;
 const TICK: Duration = Duration::from_millis(2500);
-/// t_ρ = 2.5 × RTT (VCP extensions paper, section V).
-const RTT_FACTOR: (u64, u64) = (5, 2);
+/// t_ρ = 2.5 × RTT (VCP extensions paper, section V), the RTT taken from the middle of the quarter octave that packets tell:
+/// they tell its upper end, so this is 2.5 · 2^(−1/8).
+const RTT_FACTOR: (u64, u64) = (2293, 1000);
 /// Where an automatic interval begins.
 const START: Duration = Duration::from_secs(1);
 /// Never below this, nor below the time of so many full packets.
@@ -174,6 +175,10 @@ impl TRho {
         let before = self.current;
         self.follow(now, capacity);
         self.advertised_ms = VcpAnswer::whole_millis(self.current);
+        if self.auto.is_some() {
+            // What is measured is what is advertised.
+            self.current = Duration::from_millis(u64::from(self.advertised_ms));
+        }
         self.current != before
     }
 
@@ -228,7 +233,7 @@ mod tests {
         assert_eq!(t_rho.current(), ms(1000));
         assert!(t_rho.see(Instant::ZERO, 1, Some(ms(500))));
         assert!(t_rho.review(Instant::ZERO, CAPACITY));
-        assert_eq!(t_rho.current(), ms(1250));
+        assert_eq!(t_rho.current(), ms(1147));
         // The flow's path became short: half an octave per 10 s.
         let mut seen = Vec::new();
         for second in 1..60 {
@@ -240,7 +245,7 @@ mod tests {
         }
         assert_eq!(
             seen,
-            [(10, 883), (20, 624), (30, 441), (40, 312), (50, 250)]
+            [(10, 812), (20, 575), (30, 407), (40, 288), (50, 230)]
         );
     }
 
@@ -249,11 +254,11 @@ mod tests {
         let mut t_rho = auto();
         let _ = t_rho.see(Instant::ZERO, 1, Some(ms(40)));
         assert!(t_rho.review(Instant::ZERO, CAPACITY));
-        assert_eq!(t_rho.current(), ms(100));
+        assert_eq!(t_rho.current(), ms(92));
         // One that takes longer is served at once, too.
         let _ = t_rho.see(Instant::ZERO, 2, Some(ms(400)));
         assert!(t_rho.review(Instant::ZERO, CAPACITY));
-        assert_eq!(t_rho.current(), ms(1000));
+        assert_eq!(t_rho.current(), ms(918));
     }
 
     #[test]
@@ -264,7 +269,7 @@ mod tests {
             let _ = t_rho.see(Instant::ZERO, flow, Some(rtt));
         }
         let _ = t_rho.review(Instant::ZERO, CAPACITY);
-        assert_eq!(t_rho.current(), ms(1500));
+        assert_eq!(t_rho.current(), ms(1376));
     }
 
     #[test]

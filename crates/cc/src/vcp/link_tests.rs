@@ -176,9 +176,9 @@ fn what_is_measured_is_what_is_advertised() {
         carried.min_rtt = Some(ms(800));
     }
     link.on_arrival(at(10), &long, 0);
-    assert_eq!(answer(&mut link, at(11)).t_rho_ms, 2000);
-    assert_eq!(link.deadline(), Some(at(2000)));
-    assert_eq!(link.metrics().interval, ms(2000));
+    assert_eq!(answer(&mut link, at(11)).t_rho_ms, 1835);
+    assert_eq!(link.deadline(), Some(at(1835)));
+    assert_eq!(link.metrics().interval, ms(1835));
 }
 
 #[test]
