@@ -37,6 +37,9 @@ pub struct VcpFeedback {
     pub router: u16,
     /// Its load in 1/128, for people and not for control.
     pub load_128: u8,
+    /// Loss by corruption that the routers on the path declare together, in 10^-6 of packets (a class of it, at most
+    /// 300 000), from the latest packet. 0: none declared. Routers' word, not proof: a law bounds what it does for it.
+    pub corruption_ppm: u32,
     /// True if the packets' IP TTL at the receiver shows a hop that is no VCP router.
     /// `None` if the receiver cannot read TTLs.
     pub unmarked_hop: Option<bool>,
@@ -56,6 +59,8 @@ pub struct XcpFeedback {
     pub bytes: u64,
     /// XCP routers on the path, as far as `xcp_ttl` tells, from the latest packet.
     pub hops: u8,
+    /// Loss by corruption that the routers on the path declare together, as in [`VcpFeedback::corruption_ppm`].
+    pub corruption_ppm: u32,
     /// True if `xcp_ttl` and the IP TTL at the receiver show a hop that is no XCP router, from the latest packet.
     /// `None` if the receiver cannot read TTLs.
     pub unmarked_hop: Option<bool>,

@@ -97,6 +97,18 @@ pub enum Answer {
     Xcp(XcpAnswer),
 }
 
+impl Answer {
+    /// Adds what the port declares of the link behind it: loss by corruption, in 10^-6 of packets.
+    #[inline]
+    pub const fn declare(&mut self, ppm: u32) {
+        match self {
+            Self::None => {}
+            Self::Vcp(answer) => answer.corruption_ppm = ppm,
+            Self::Xcp(answer) => answer.corruption_ppm = ppm,
+        }
+    }
+}
+
 /// A VCP router's mark: every field is *combined* with what the packet already says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VcpAnswer {
@@ -108,6 +120,9 @@ pub struct VcpAnswer {
     pub t_rho_ms: u16,
     /// This port's load in 1/128, saturating; the packet keeps the higher one with its router's id.
     pub load_128: u8,
+    /// Loss by corruption that the port declares for the link behind it, in 10^-6 of packets; added to what the packet says.
+    /// The port's to fill in ([`Answer::declare`]), not the law's.
+    pub corruption_ppm: u32,
 }
 
 impl VcpAnswer {

@@ -37,6 +37,7 @@ const WORDS: &[&str] = &[
     "rate = { trace = \"fuzz.toml\" }\n",
     "medium = \"hub\"\n",
     "frame_overhead = 4294967295\n",
+    "corruption = \"31%\"\n",
     "count = 65536\n",
     "count = -1\n",
     "bytes = 0\n",

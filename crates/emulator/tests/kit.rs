@@ -1,8 +1,11 @@
 //! The test kit: controllers of one's own in flows and ports, and bounds that tell what they saw.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use pathmark_cc::{
-    Acked, Answer, Arrival, Controller, Duration, Instant, LinkController, LinkMetrics, Lost,
-    Metrics, Phase, VcpAnswer, VcpCode,
+    Acked, Answer, Arrival, Controller, Duration, Feedback, Instant, LinkController, LinkMetrics,
+    Lost, Metrics, Phase, Request, VcpAnswer, VcpCode, XcpRequest,
 };
 use pathmark_emulator::Scenario;
 use pathmark_emulator::kit::{Flow, Path, Trial, TrialError};
@@ -176,6 +179,95 @@ fn a_port_of_ones_own_is_obeyed() {
         used(&obeyed),
         used(&usual)
     );
+}
+
+/// Remembers the loss by corruption that it was last told of, in 10^-6.
+#[derive(Debug)]
+struct Told(Arc<AtomicU32>, Fixed);
+
+impl Controller for Told {
+    fn on_ack(&mut self, _now: Instant, _acked: &Acked) {}
+    fn on_loss(&mut self, _now: Instant, _lost: &Lost) {}
+    fn on_persistent_congestion(&mut self, _now: Instant) {}
+    fn on_mtu(&mut self, _mtu: u16) {}
+    fn on_feedback(&mut self, _now: Instant, feedback: &Feedback, _acked: &Acked) {
+        let ppm = match feedback {
+            Feedback::Vcp(vcp) => vcp.corruption_ppm,
+            Feedback::Xcp(xcp) => xcp.corruption_ppm,
+            _ => 0,
+        };
+        self.0.store(ppm, Ordering::Relaxed);
+    }
+    fn request(&self) -> Request {
+        let mut request = Request::default();
+        request.xcp = Some(XcpRequest::default());
+        request
+    }
+    fn window(&self) -> u64 {
+        self.1.window()
+    }
+    fn metrics(&self) -> Metrics {
+        self.1.metrics()
+    }
+}
+
+/// Two ports declare 5 and 1 % behind them: the sender is told of the class nearest to 6 %, and of nothing where nobody declares.
+#[test]
+fn senders_are_told_what_ports_declare() {
+    let scenario = |law: &str, first: &str, second: &str| {
+        format!(
+            r#"
+duration = "1s"
+[[link]]
+name = "first"
+from = "S"
+to = "R"
+rate = "10Mbit"
+duplex = true
+controller = "{law}"
+corruption = "{first}"
+[[link]]
+name = "second"
+from = "R"
+to = "D"
+rate = "10Mbit"
+delay = "10ms"
+duplex = true
+controller = "{law}"
+corruption = "{second}"
+[[flow]]
+name = "f"
+from = "S"
+to = "D"
+algorithm = "{law}"
+"#
+        )
+    };
+    for (law, first, second, expected) in [
+        ("vcp", "5%", "1%", 50_000),
+        ("xcp", "5%", "1%", 50_000),
+        ("vcp", "0%", "10%", 100_000),
+        ("xcp", "0.1%", "0%", 1_000),
+        ("vcp", "0%", "0%", 0),
+        ("xcp", "0%", "0%", 0),
+    ] {
+        let text = scenario(law, first, second);
+        let told = Arc::new(AtomicU32::new(u32::MAX));
+        let heard = Arc::clone(&told);
+        let own = move |_: Instant, _: u16| -> Box<dyn Controller> {
+            Box::new(Told(Arc::clone(&heard), Fixed(15_000)))
+        };
+        let scenario = Scenario::parse(std::path::Path::new("declared.toml"), &text).unwrap();
+        let _ = Trial::of(scenario)
+            .controller("f", "told", own)
+            .run()
+            .unwrap();
+        assert_eq!(
+            told.load(Ordering::Relaxed),
+            expected,
+            "{law} {first} {second}"
+        );
+    }
 }
 
 #[test]

@@ -33,6 +33,7 @@
 extern crate std;
 
 pub mod checksum;
+pub mod corruption;
 mod crc;
 pub mod demux;
 pub mod frame;

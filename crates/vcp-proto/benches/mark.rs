@@ -33,6 +33,7 @@ fn benches(c: &mut Criterion) {
         r: Some(12_345),
         t_rho_ms: 200,
         load_128: 110,
+        ..VcpAnswer::default()
     };
     let mut group = c.benchmark_group("vcp shim");
     group

@@ -57,6 +57,7 @@ mod tests {
             code: VcpCode::High,
             bise: true,
             carries_r: true,
+            corruption: 0,
             hops: 1,
             router: 7,
             r: 99,

@@ -11,7 +11,7 @@
 //! | 8 | sum_r | Σ r over LOW packets in 2⁻¹⁶; 65 536 for each without a carried r, and for r = 65 535 |
 //! | 9 | t_rho | of the latest packet with a sound shim, in ms |
 //! | 10 | hops | of that packet |
-//! | 11 | flags | of that packet: bit 0 BISE, bit 1 r carried |
+//! | 11 | flags | of that packet: bit 0 BISE, bit 1 r carried, bits 2 to 4 class of the declared loss by corruption |
 //! | 12 | router | of that packet |
 //! | 13 | load | of that packet, in 1/128 |
 //! | 14 | ttl | its IP TTL or hop limit plus 1; 0 if unknown |
@@ -23,6 +23,7 @@
 use core::{error, fmt, time::Duration};
 
 use pathmark_cc::{VcpCode, VcpFeedback};
+use pathmark_shim::corruption;
 
 use crate::header::{Packet, R_ONE};
 
@@ -38,6 +39,7 @@ const LONGEST_PACKET: u64 = 65_535;
 
 const FLAG_BISE: u64 = 1;
 const FLAG_CARRIED_R: u64 = 2;
+const CORRUPTION_SHIFT: u32 = 2;
 
 /// Counters that cannot be: the sender ignores them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +98,8 @@ struct Latest {
     hops: u8,
     bise: bool,
     carried_r: bool,
+    /// Class of the declared loss by corruption.
+    corruption: u8,
     router: u16,
     load_128: u8,
     ttl: Option<u8>,
@@ -114,6 +118,7 @@ impl Totals {
             hops: shim.hops(),
             bise: shim.bise(),
             carried_r: shim.carries_r(),
+            corruption: shim.corruption(),
             router: shim.router(),
             load_128: shim.load_128(),
             ttl,
@@ -167,7 +172,7 @@ impl Totals {
         let [n0, n1, n2, n3] = self.packets;
         let [b0, b1, b2, b3] = self.bytes;
         let latest = &self.latest;
-        let mut flags = 0;
+        let mut flags = u64::from(latest.corruption & corruption::MASK) << CORRUPTION_SHIFT;
         if latest.bise {
             flags |= FLAG_BISE;
         }
@@ -225,6 +230,7 @@ impl Totals {
                 hops: hops.try_into().map_err(range)?,
                 bise: flags & FLAG_BISE != 0,
                 carried_r: flags & FLAG_CARRIED_R != 0,
+                corruption: (flags >> CORRUPTION_SHIFT).to_le_bytes()[0] & corruption::MASK,
                 router: router.try_into().map_err(range)?,
                 load_128: load.try_into().map_err(range)?,
                 ttl: match ttl.checked_sub(1) {
@@ -274,6 +280,7 @@ impl Totals {
             hops: latest.hops,
             bise: latest.bise,
             carried_r: latest.carried_r,
+            corruption_ppm: corruption::decode(latest.corruption),
             router: latest.router,
             load_128: latest.load_128,
             unmarked_hop: match (sent_ttl, latest.ttl) {

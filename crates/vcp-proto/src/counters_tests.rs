@@ -8,6 +8,7 @@ fn shim(code: u8, hops: u8, carries_r: bool, r: u16) -> [u8; 16] {
         code: VcpCode::from_bits(code),
         bise: true,
         carries_r,
+        corruption: 6,
         hops,
         router: 0xBEEF,
         r,
@@ -46,7 +47,7 @@ fn known_totals() {
         1000 + 65_536 + 65_536,
         1250,
         0,
-        3,
+        3 | 6 << 2,
         0xBEEF,
         77,
         62,
@@ -60,6 +61,7 @@ fn known_totals() {
     assert_eq!(feedback.sum_r, 132_072);
     assert_eq!(feedback.t_rho, Duration::from_millis(1250));
     assert_eq!(feedback.router, 0xBEEF);
+    assert_eq!(feedback.corruption_ppm, 100_000);
     assert_eq!(
         feedback.unmarked_hop,
         Some(true),

@@ -3,12 +3,13 @@
 //! ```text
 //!    0 … 3    4        5      6    7      8    9   10   11   12     13        14   15
 //!   ┌────────┬────────┬──────┬─────────┬─────────┬─────────┬──────┬─────────┬─────────┐
-//!   │ prefix │cc B R 0│ hops │ router  │ r       │ t_ρ     │ load │ min RTT │ check   │
+//!   │ prefix │ccBR0kkk│ hops │ router  │ r       │ t_ρ     │ load │ min RTT │ check   │
 //!   └────────┴────────┴──────┴─────────┴─────────┴─────────┴──────┴─────────┴─────────┘
 //!   cc       code, 2 bits: 0 not VCP, 1 LOW, 2 HIGH, 3 OVER
 //!   B        BISE: set by a sender that would follow a large ε, cleared by a VCP router without BISE
 //!   R        r is carried: routers lower r instead of mixing marks
-//!   0        four bits, sent as 0, left alone by routers, ignored by receivers
+//!   0        a bit, sent as 0, left alone by routers, ignored by receivers
+//!   k        class of the loss by corruption that routers declare, three bits ([`corruption`]): the sum over routers
 //!   hops     VCP routers passed, saturating
 //!   router   identity of the router with the highest load so far (ties: the later); 0 before the first
 //!   r        share of LOW in 2⁻¹⁶, 65 535 standing for 1: the least over BISE routers
@@ -20,7 +21,7 @@
 use core::time::Duration;
 
 use pathmark_cc::{Request, VcpCode};
-use pathmark_shim::{FramingError, Kind, frame};
+use pathmark_shim::{FramingError, Kind, corruption, frame};
 
 use crate::rtt_class;
 
@@ -83,6 +84,13 @@ impl<'a> Packet<'a> {
         self.0[4] & CARRIES_R != 0
     }
 
+    /// Class of the loss by corruption that the routers passed declare together, see [`corruption`].
+    #[inline]
+    #[must_use]
+    pub const fn corruption(&self) -> u8 {
+        self.0[4] & corruption::MASK
+    }
+
     /// VCP routers passed; 255 stands for that many and more.
     #[inline]
     #[must_use]
@@ -135,6 +143,8 @@ pub struct Repr {
     pub bise: bool,
     /// r is carried: routers lower it instead of mixing marks.
     pub carries_r: bool,
+    /// Class of the declared loss by corruption, 0 to 7, see [`corruption`].
+    pub corruption: u8,
     /// VCP routers passed.
     pub hops: u8,
     /// Identity of the router with the highest load; 0 before the first.
@@ -158,6 +168,7 @@ impl Repr {
             code: VcpCode::Low,
             bise: request.bise,
             carries_r,
+            corruption: 0,
             hops: 0,
             router: 0,
             r: R_ONE,
@@ -167,7 +178,7 @@ impl Repr {
         }
     }
 
-    /// The fields of a checked shim. Reserved bits are dropped.
+    /// The fields of a checked shim. The reserved bit is dropped.
     #[inline]
     #[must_use]
     pub const fn parse(packet: &Packet<'_>) -> Self {
@@ -175,6 +186,7 @@ impl Repr {
             code: packet.code(),
             bise: packet.bise(),
             carries_r: packet.carries_r(),
+            corruption: packet.corruption(),
             hops: packet.hops(),
             router: packet.router(),
             r: packet.r(),
@@ -188,7 +200,7 @@ impl Repr {
     #[inline]
     #[must_use]
     pub fn emit(&self) -> [u8; LEN] {
-        let mut first = (self.code as u8) << CODE_SHIFT;
+        let mut first = (self.code as u8) << CODE_SHIFT | self.corruption & corruption::MASK;
         if self.bise {
             first |= BISE;
         }
@@ -229,10 +241,11 @@ mod tests {
 
     prop_compose! {
         fn repr()(
-            code in 0..4u8, bise: bool, carries_r: bool, hops: u8, router: u16, r: u16, t_rho_ms: u16, load_128: u8,
-            rtt_class: u8,
+            code in 0..4u8, bise: bool, carries_r: bool, corruption in 0..8u8, hops: u8, router: u16, r: u16,
+            t_rho_ms: u16, load_128: u8, rtt_class: u8,
         ) -> Repr {
-            Repr { code: VcpCode::from_bits(code), bise, carries_r, hops, router, r, t_rho_ms, load_128, rtt_class }
+            let code = VcpCode::from_bits(code);
+            Repr { code, bise, carries_r, corruption, hops, router, r, t_rho_ms, load_128, rtt_class }
         }
     }
 
@@ -253,6 +266,7 @@ mod tests {
             code: VcpCode::Over,
             bise: false,
             carries_r: true,
+            corruption: 5,
             hops: 3,
             router: 0xABCD,
             r: 0x1234,
@@ -264,7 +278,7 @@ mod tests {
         assert_eq!(
             shim[..14],
             [
-                0x08, 0x14, 0x7A, 0x3D, 0xD0, 3, 0xAB, 0xCD, 0x12, 0x34, 0x04, 0xE2, 130, 51
+                0x08, 0x14, 0x7A, 0x3D, 0xD5, 3, 0xAB, 0xCD, 0x12, 0x34, 0x04, 0xE2, 130, 51
             ]
         );
         let packet = Packet::parse(&shim).unwrap();
@@ -296,7 +310,7 @@ mod tests {
             frame::seal(Kind::VCP, &mut shim);
             let packet = Packet::parse(&shim).unwrap();
             let mut again = Repr::parse(&packet).emit();
-            again[4] |= shim[4] & 0x0F;
+            again[4] |= shim[4] & 0x08;
             prop_assert_eq!(&again[..14], &shim[..14]);
         }
     }

@@ -11,14 +11,15 @@
 //! | router, load | this router's, if its load is not below the one found |
 //! | r | the lower of both, if the shim carries r |
 //! | t_ρ | the longer of both, rounded up to a millisecond |
+//! | corruption | the class of what it stands for and what this router declares, together |
 //!
-//! Reserved bits and the sender's RTT class stay as they are.
+//! The reserved bit and the sender's RTT class stay as they are.
 
 use pathmark_cc::VcpAnswer;
 use pathmark_shim::{
     FramingError,
     checksum::{Delta, update_udp},
-    frame,
+    corruption, frame,
     udp::{ChecksumState, Datagram},
 };
 
@@ -26,7 +27,8 @@ use crate::header::{self, LEN, Packet};
 
 // Where the fields are in the shim's words behind the prefix, first byte least significant: in the first,
 const CODE: u32 = header::CODE_MASK as u32;
-const FLAGS: u32 = !header::CODE_MASK as u32;
+const FLAGS: u32 = !(header::CODE_MASK | corruption::MASK) as u32;
+const CORRUPTION: u32 = corruption::MASK as u32;
 const BISE: u32 = header::BISE as u32;
 const CARRIES_R: u32 = header::CARRIES_R as u32;
 const HOPS: u32 = 0xFF00;
@@ -67,6 +69,11 @@ pub fn combine(packet: &Packet<'_>, answer: &VcpAnswer, router: u16) -> Option<[
         Some(mine) if first & CARRIES_R != 0 => r = r.min(u32::from(mine) << R.trailing_zeros()),
         Some(_) => {}
     }
+    let mut corrupted = first & CORRUPTION;
+    if answer.corruption_ppm > 0 {
+        let class = packet.corruption();
+        corrupted = u32::from(corruption::add(class, answer.corruption_ppm));
+    }
     let mut hops = first & HOPS;
     if hops != HOPS {
         hops += ONE_HOP;
@@ -79,7 +86,7 @@ pub fn combine(packet: &Packet<'_>, answer: &VcpAnswer, router: u16) -> Option<[
     }
     let t_rho = (swapped & T_RHO).max(u32::from(answer.t_rho_ms));
     let change = [
-        first ^ (code | flags | hops | by),
+        first ^ (code | flags | corrupted | hops | by),
         second ^ (r | t_rho).swap_bytes(),
         (third ^ load) & LOAD,
     ];

@@ -10,6 +10,7 @@ fn fresh() -> Repr {
         code: VcpCode::Low,
         bise: true,
         carries_r: true,
+        corruption: 0,
         hops: 0,
         router: 0,
         r: R_ONE,
@@ -25,6 +26,7 @@ fn answer(code: VcpCode, r: Option<u16>, t_rho_ms: u16, load_128: u8) -> VcpAnsw
         r,
         t_rho_ms,
         load_128,
+        corruption_ppm: 0,
     }
 }
 
@@ -72,6 +74,24 @@ fn three_routers() {
     );
     let tie = through(three, &answer(VcpCode::Low, None, 200, 110), 44);
     assert_eq!(tie.router, 44, "of equal loads the later router is named");
+}
+
+/// Two ports declare 5 % each; one without a word of it leaves what it finds.
+#[test]
+fn declared_corruption_adds_up() {
+    let declares = |corruption_ppm| VcpAnswer {
+        corruption_ppm,
+        ..answer(VcpCode::Low, None, 200, 60)
+    };
+    let classes = [0, 50_000, 0, 50_000, u32::MAX].map(|ppm| (ppm, declares(ppm)));
+    let mut repr = fresh();
+    let mut seen = Vec::new();
+    for (ppm, answer) in &classes {
+        repr = through(repr, answer, 1);
+        seen.push((*ppm, repr.corruption));
+    }
+    let expected = [(0, 0), (50_000, 5), (0, 5), (50_000, 6), (u32::MAX, 7)];
+    assert_eq!(seen, expected);
 }
 
 #[test]
@@ -153,16 +173,19 @@ fn packet(v6: bool, payload: &[u8]) -> Vec<u8> {
 
 prop_compose! {
     fn any_repr()(
-        code in 0..4u8, bise: bool, carries_r: bool, hops: u8, router: u16, r: u16, t_rho_ms: u16, load_128: u8,
-        rtt_class: u8,
+        code in 0..4u8, bise: bool, carries_r: bool, corruption in 0..8u8, hops: u8, router: u16, r: u16,
+        t_rho_ms: u16, load_128: u8, rtt_class: u8,
     ) -> Repr {
-        Repr { code: VcpCode::from_bits(code), bise, carries_r, hops, router, r, t_rho_ms, load_128, rtt_class }
+        let code = VcpCode::from_bits(code);
+        Repr { code, bise, carries_r, corruption, hops, router, r, t_rho_ms, load_128, rtt_class }
     }
 }
 
 prop_compose! {
-    fn any_answer()(code in 0..4u8, r: Option<u16>, t_rho_ms: u16, load_128: u8) -> VcpAnswer {
-        VcpAnswer { code: VcpCode::from_bits(code), r, t_rho_ms, load_128 }
+    fn any_answer()(
+        code in 0..4u8, r: Option<u16>, t_rho_ms: u16, load_128: u8, corruption_ppm in prop_oneof![Just(0), 0..400_000u32],
+    ) -> VcpAnswer {
+        VcpAnswer { code: VcpCode::from_bits(code), r, t_rho_ms, load_128, corruption_ppm }
     }
 }
 
@@ -184,6 +207,7 @@ proptest! {
             prop_assert!(now.hops >= before.hops && now.hops - before.hops <= 1);
             prop_assert_eq!(now.carries_r, before.carries_r);
             prop_assert_eq!(now.rtt_class, before.rtt_class);
+            prop_assert!((before.corruption..8).contains(&now.corruption));
             if outcome == Outcome::Marked {
                 prop_assert!(now.code >= answer.code);
                 prop_assert!(now.hops > 0);
@@ -215,14 +239,15 @@ proptest! {
         prop_assert_eq!(row.mark_payload(&mut [0; 15], &answers[0].0, 1), Outcome::Untouched);
     }
 
-    /// Reserved bits pass through.
+    /// The reserved bit passes through.
     #[test]
-    fn reserved_bits_stay(repr in any_repr(), answer in any_answer(), reserved in 0..16u8) {
+    fn the_reserved_bit_stays(repr in any_repr(), answer in any_answer(), reserved: bool) {
         let mut shim = repr.emit();
+        let reserved = u8::from(reserved) << 3;
         shim[4] |= reserved;
         frame::renew_check(&mut shim);
         let _ = mark_payload(&mut shim, &answer, 9);
-        prop_assert_eq!(shim[4] & 0x0F, reserved);
+        prop_assert_eq!(shim[4] & 0x08, reserved);
         prop_assert!(Packet::parse(&shim).is_ok());
     }
 

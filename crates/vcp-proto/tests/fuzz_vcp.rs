@@ -31,13 +31,14 @@ fn shim(input: &[u8]) {
     }
 }
 
-fn mark_one(&[code, with_r, r0, r1, t0, t1, _, load_128]: &[u8; 8], datagram: &[u8]) {
+fn mark_one(&[code, with_r, r0, r1, t0, t1, corruption, load_128]: &[u8; 8], datagram: &[u8]) {
     let r = u16::from_be_bytes([r0, r1]);
     let answer = VcpAnswer {
         code: VcpCode::from_bits(code),
         r: (with_r & 1 == 1).then_some(r),
         t_rho_ms: u16::from_be_bytes([t0, t1]),
         load_128,
+        corruption_ppm: u32::from(corruption) << 11,
     };
     let mut marked = datagram.to_vec();
     let outcome = mark::mark_payload(&mut marked, &answer, 7);
@@ -55,6 +56,7 @@ fn mark_one(&[code, with_r, r0, r1, t0, t1, _, load_128]: &[u8; 8], datagram: &[
     assert!(after.r <= before.r);
     assert!(after.t_rho_ms >= before.t_rho_ms && after.load_128 >= before.load_128);
     assert!(after.bise <= before.bise);
+    assert!((before.corruption..8).contains(&after.corruption));
     assert_eq!(
         (after.carries_r, after.rtt_class),
         (before.carries_r, before.rtt_class)
@@ -80,6 +82,7 @@ fn feedback(input: &[u8]) {
         let counted: u64 = feedback.packets.iter().sum();
         assert!(counted <= sent);
         assert!(feedback.sum_r <= feedback.packets[1].saturating_mul(65_536));
+        assert!(feedback.corruption_ppm <= 300_000);
         assert_eq!(Totals::decode(&newer.encode()), Ok(newer));
     }
 }

@@ -52,6 +52,7 @@ fn first_mark() -> VcpAnswer {
         r: Some(30_000),
         t_rho_ms: 200,
         load_128: 60,
+        ..VcpAnswer::default()
     }
 }
 
@@ -69,6 +70,8 @@ fn every_vector_is_used() {
         "ipv4-after",
         "ipv4-before",
         "marked",
+        "marked-declared",
+        "marked-declared-twice",
         "marked-twice",
         "parameter",
         "quick-start",
@@ -116,6 +119,7 @@ fn a_shim_and_two_routers() {
         r: None,
         t_rho_ms: 1250,
         load_128: 110,
+        ..VcpAnswer::default()
     };
     assert_eq!(mark::mark_payload(&mut shim, &second, 22), Outcome::Marked);
     assert_eq!(shim[..], vector("marked-twice"));
@@ -124,6 +128,7 @@ fn a_shim_and_two_routers() {
         code: VcpCode::High,
         bise: false,
         carries_r: true,
+        corruption: 0,
         hops: 2,
         router: 22,
         r: 30_000,
@@ -132,6 +137,32 @@ fn a_shim_and_two_routers() {
         rtt_class: 47,
     };
     assert_eq!(read, expected);
+}
+
+#[test]
+fn declared_corruption() {
+    let mut shim: [u8; 16] = vector("fresh").try_into().unwrap();
+    let mut answer = VcpAnswer {
+        corruption_ppm: 50_000,
+        ..first_mark()
+    };
+    let _ = mark::mark_payload(&mut shim, &answer, 11);
+    assert_eq!(shim[..], vector("marked-declared"));
+    answer = VcpAnswer {
+        code: VcpCode::High,
+        r: None,
+        t_rho_ms: 1250,
+        load_128: 110,
+        corruption_ppm: 50_000,
+    };
+    let _ = mark::mark_payload(&mut shim, &answer, 22);
+    assert_eq!(shim[..], vector("marked-declared-twice"));
+
+    let mut totals = Totals::default();
+    totals.count_shim(Some(&Packet::parse(&shim).unwrap()), 1200, None);
+    let read = Totals::decode(&totals.encode()).unwrap();
+    let feedback = read.since(&Totals::default(), 1, None).unwrap();
+    assert_eq!(feedback.corruption_ppm, 100_000);
 }
 
 #[test]

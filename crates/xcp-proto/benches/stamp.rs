@@ -47,6 +47,7 @@ fn stamping(c: &mut Criterion) {
                 let answer = XcpAnswer {
                     delta: black_box(1 << 30),
                     bounding: true,
+                    ..XcpAnswer::default()
                 };
                 stamp::stamp_packet(
                     &mut bytes,

@@ -12,6 +12,7 @@
 //! | 4 | xcp_ttl | of the latest of these packets |
 //! | 5 | ttl | its IP TTL or hop limit plus 1; 0 if unknown |
 //! | 6 | router | that it says bounds the flow |
+//! | 7 | corruption | class of the loss by corruption that its routers declare; left out while it is 0 |
 //!
 //! A header that no router has stamped returns its sender's own wish, and counts for nothing. A packet whose IP
 //! ECN field says "congestion experienced" adds only what is negative. Each header counts for at most 2⁵⁶ either way
@@ -20,10 +21,11 @@
 use core::{error, fmt};
 
 use pathmark_cc::XcpFeedback;
+use pathmark_shim::corruption;
 
 use crate::header::{Body, Format, Packet};
 
-/// How many counters there are.
+/// How many counters there are, and one more where loss by corruption is declared.
 pub const LEN: usize = 7;
 
 /// Totals stop here (the largest QUIC varint), and with them the feedback. Nobody lives to see it.
@@ -39,7 +41,7 @@ const LONGEST_PACKET: u64 = 65_535;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Implausible {
-    /// Not [`LEN`] counters.
+    /// Neither [`LEN`] counters nor one more.
     Count,
     /// A field is out of its range.
     Range,
@@ -56,7 +58,7 @@ impl Implausible {
     #[must_use]
     pub const fn message(self) -> &'static str {
         match self {
-            Self::Count => "not 7 XCP counters",
+            Self::Count => "neither 7 nor 8 XCP counters",
             Self::Range => "XCP field out of range",
             Self::Backwards => "XCP total ran backwards",
             Self::MorePacketsThanSent => "more XCP packets counted than sent",
@@ -90,6 +92,8 @@ struct Latest {
     xcp_ttl: u8,
     ttl: Option<u8>,
     router: u16,
+    /// Class of the declared loss by corruption.
+    corruption: u8,
 }
 
 impl Totals {
@@ -103,6 +107,7 @@ impl Totals {
             xcp_ttl: header.xcp_ttl(),
             ttl,
             router: header.router(),
+            corruption: header.corruption(),
         };
         add(&mut self.packets, 1);
         add(&mut self.bytes, bytes);
@@ -126,10 +131,10 @@ impl Totals {
     }
 
     /// As they go into a FEEDBACK frame, in the order of the table above.
-    #[must_use]
-    pub fn encode(&self) -> [u64; LEN] {
+    pub fn encode(&self) -> impl Iterator<Item = u64> + use<> {
         let latest = &self.latest;
-        [
+        let corruption = (latest.corruption > 0).then_some(u64::from(latest.corruption));
+        let all: [u64; LEN] = [
             self.packets,
             self.stamped,
             self.bytes,
@@ -137,7 +142,8 @@ impl Totals {
             latest.xcp_ttl.into(),
             latest.ttl.map_or(0, |ttl| u64::from(ttl) + 1),
             latest.router.into(),
-        ]
+        ];
+        all.into_iter().chain(corruption)
     }
 
     /// Reads counters from a FEEDBACK frame.
@@ -145,10 +151,17 @@ impl Totals {
     /// # Errors
     /// [`Implausible::Count`] or [`Implausible::Range`].
     pub fn decode(counters: &[u64]) -> Result<Self, Implausible> {
-        let &[packets, stamped, bytes, sum, xcp_ttl, ttl, router] =
-            counters.as_array::<LEN>().ok_or(Implausible::Count)?;
+        let (all, more) = counters
+            .split_first_chunk::<LEN>()
+            .ok_or(Implausible::Count)?;
+        let &[packets, stamped, bytes, sum, xcp_ttl, ttl, router] = all;
         let range = |_| Implausible::Range;
-        if sum > CEILING {
+        let corruption = match *more {
+            [] => 0,
+            [class] => u8::try_from(class).map_err(range)?,
+            _ => return Err(Implausible::Count),
+        };
+        if sum > CEILING || corruption > corruption::MASK {
             return Err(Implausible::Range);
         }
         Ok(Self {
@@ -163,6 +176,7 @@ impl Totals {
                     Some(ttl) => Some(ttl.try_into().map_err(range)?),
                 },
                 router: router.try_into().map_err(range)?,
+                corruption,
             },
         })
     }
@@ -210,6 +224,7 @@ impl Totals {
                 (ttl <= latest.xcp_ttl).then_some(ttl < latest.xcp_ttl)
             }),
             router: latest.router,
+            corruption_ppm: corruption::decode(latest.corruption),
         })
     }
 }

@@ -1,4 +1,5 @@
 use pathmark_cc::XcpRequest;
+use pathmark_shim::frame;
 use proptest::prelude::*;
 
 use super::*;
@@ -44,7 +45,8 @@ fn what_counts() {
     );
     count(&mut totals, &minimal, false);
 
-    assert_eq!(totals.encode(), [5, 4, 5000, 450, 62, 63, 5]);
+    let encoded = |totals: &Totals| totals.encode().collect::<Vec<_>>();
+    assert_eq!(encoded(&totals), [5, 4, 5000, 450, 62, 63, 5]);
     let feedback = totals.since(&Totals::default(), 5, Some(64)).unwrap();
     assert_eq!(
         feedback,
@@ -56,8 +58,18 @@ fn what_counts() {
             hops: 2,
             unmarked_hop: Some(false),
             router: 5,
+            corruption_ppm: 0,
         }
     );
+
+    // Once a router declares loss by corruption there is an eighth counter.
+    let mut declared = header(0, true, 62, 5);
+    declared[4] |= 5;
+    frame::renew_check(declared.first_chunk_mut::<36>().unwrap());
+    count(&mut totals, &declared, false);
+    assert_eq!(encoded(&totals), [6, 5, 6000, 450, 62, 63, 5, 5]);
+    let feedback = totals.since(&Totals::default(), 6, Some(64)).unwrap();
+    assert_eq!(feedback.corruption_ppm, 50_000);
 }
 
 #[test]
@@ -107,6 +119,20 @@ fn what_cannot_be() {
     let since = |index, value| with(index, value).unwrap().since(&older, 4, Some(64));
     assert!(since(3, 100).is_ok());
     assert_eq!(Totals::decode(&good[..6]), Err(Implausible::Count));
+    for (counters, read) in [
+        (
+            [4, 3, 4000, 100, 62, 63, 5, 7, 0].as_slice(),
+            Err(Implausible::Count),
+        ),
+        (&[4, 3, 4000, 100, 62, 63, 5, 8], Err(Implausible::Range)),
+        (
+            &[4, 3, 4000, 100, 62, 63, 5, 1 << 40],
+            Err(Implausible::Range),
+        ),
+        (&[4, 3, 4000, 100, 62, 63, 5, 0], Totals::decode(&good)),
+    ] {
+        assert_eq!(Totals::decode(counters), read, "{counters:?}");
+    }
     assert_eq!(with(3, 1 << 62), Err(Implausible::Range));
     assert_eq!(with(4, 256), Err(Implausible::Range));
     assert_eq!(with(5, 257), Err(Implausible::Range));
@@ -147,7 +173,7 @@ proptest! {
             }
             // More than 31 headers of 2⁵⁶ are more than a difference can hold.
             if seen || index == last || index % 16 == 0 {
-                let through = Totals::decode(&totals.encode()).unwrap();
+                let through = Totals::decode(&totals.encode().collect::<Vec<_>>()).unwrap();
                 let feedback = through.since(&older, index as u64 + 1, Some(64)).unwrap();
                 learned += i128::from(feedback.delta);
                 older = through;

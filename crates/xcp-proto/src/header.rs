@@ -4,7 +4,7 @@
 //!   full
 //!    0 … 3    4       5          6 … 7    8 … 11   12 … 19   20 … 27   28 … 31 / 43    +0 … 1   +2 … 3
 //!   ┌────────┬───────┬──────────┬────────┬────────┬─────────┬─────────┬───────────────┬────────┬───────┐
-//!   │ prefix │ffff S0│ xcp_ttl  │ covers │ RTT    │ X       │ Δ       │ last router   │ router │ check │
+//!   │ prefix │ffff Sk│ xcp_ttl  │ covers │ RTT    │ X       │ Δ       │ last router   │ router │ check │
 //!   └────────┴───────┴──────────┴────────┴────────┴─────────┴─────────┴───────────────┴────────┴───────┘
 //!   compact
 //!    0 … 3    4       5          6 … 7    8 … 9    10 … 11      12 … 13   14 … 15
@@ -13,7 +13,9 @@
 //!   └────────┴───────┴──────────┴────────┴────────┴────────────┴─────────┴─────────┘
 //!   ffff     format, 4 bits: 1 standard, 2 minimal (routers leave it alone); others are not XCP to this version
 //!   S        stamped: an XCP router has had its say
-//!   0, c     full: three bits, sent as 0, left alone by routers; compact: covers − 1
+//!   k        full form, three bits: class of the loss by corruption that routers declare ([`corruption`]), the sum over XCP
+//!            routers; the compact form has no room for it
+//!   c        compact form, three bits: covers − 1
 //!   xcp_ttl  the IP TTL that the packet is sent with, less one per XCP router
 //!   covers   packets that the header stands for; 0 counts as 1
 //!   RTT      smoothed, in µs; 0 unknown
@@ -30,7 +32,7 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use pathmark_cc::XcpRequest;
-use pathmark_shim::{FramingError, Kind, frame};
+use pathmark_shim::{FramingError, Kind, corruption, frame};
 
 use crate::{h_feedback, window};
 
@@ -175,6 +177,17 @@ impl<'a> Packet<'a> {
         self.first()[4] & STAMPED != 0
     }
 
+    /// Class of the loss by corruption that the routers passed declare together, see [`corruption`]. 0 in the compact form,
+    /// which has no room for it.
+    #[inline]
+    #[must_use]
+    pub const fn corruption(&self) -> u8 {
+        match self {
+            Self::V4(_) | Self::V6(_) => self.first()[4] & corruption::MASK,
+            Self::Compact(_) => 0,
+        }
+    }
+
     /// The IP TTL that the packet was sent with, less one per XCP router.
     #[inline]
     #[must_use]
@@ -260,6 +273,8 @@ pub struct Full {
     pub x: u64,
     /// Change of rate in 2⁻¹⁶ bytes per second.
     pub delta: i64,
+    /// Class of the declared loss by corruption, 0 to 7, see [`corruption`].
+    pub corruption: u8,
     /// Address of the last XCP router.
     pub last: LastRouter,
 }
@@ -290,6 +305,7 @@ impl Repr {
                 rtt_us: request.rtt_us,
                 x: request.x,
                 delta: request.delta,
+                corruption: 0,
                 last,
             })
         };
@@ -335,7 +351,8 @@ impl Repr {
     #[inline]
     fn full<const N: usize, const A: usize>(&self, full: &Full, last: [u8; A]) -> [u8; N] {
         let mut shim = [0; N];
-        put(&mut shim, 4, [self.flags(), self.xcp_ttl]);
+        let first = self.flags() | full.corruption & corruption::MASK;
+        put(&mut shim, 4, [first, self.xcp_ttl]);
         put(&mut shim, 6, full.covers.to_be_bytes());
         put(&mut shim, 8, full.rtt_us.to_be_bytes());
         put(&mut shim, 12, full.x.to_be_bytes());
@@ -385,6 +402,7 @@ fn full<const N: usize>(shim: &[u8; N]) -> Full {
         rtt_us: u32::from_be_bytes(get(shim, 8)),
         x: u64::from_be_bytes(get(shim, 12)),
         delta: i64::from_be_bytes(get(shim, 20)),
+        corruption: shim.get(4).copied().unwrap_or(0) & corruption::MASK,
         last: if N == LEN_V6 {
             LastRouter::V6(Ipv6Addr::from(get::<16>(shim, 28)))
         } else {

@@ -4,9 +4,9 @@ use super::*;
 
 prop_compose! {
     fn body()(
-        form in 0..3u8, covers: u16, rtt_us: u32, x: u64, delta: i64, last: [u8; 16], cwnd: u16, rtt_ms: u16, feedback: u16,
+        form in 0..3u8, corruption in 0..8u8, covers: u16, rtt_us: u32, x: u64, delta: i64, last: [u8; 16], cwnd: u16, rtt_ms: u16, feedback: u16,
     ) -> Body {
-        let full = |last| Body::Full(Full { covers, rtt_us, x, delta, last });
+        let full = |last| Body::Full(Full { covers, rtt_us, x, delta, corruption, last });
         let [a, b, c, d, ..] = last;
         match form {
             0 => full(LastRouter::V4(Ipv4Addr::new(a, b, c, d))),

@@ -121,7 +121,6 @@ impl Meter for XcpMeter {
         let mut counters = Counters::new();
         self.totals
             .encode()
-            .into_iter()
             .all(|total| counters.push(total))
             .then_some(counters)
     }

@@ -57,6 +57,7 @@ fn a_header_goes_round() {
         let answer = pathmark_cc::XcpAnswer {
             delta: 3000 << 16,
             bounding: true,
+            ..pathmark_cc::XcpAnswer::default()
         };
         let outcome = stamp::stamp_payload(&mut shim, &answer, 1200, &Identity::new(6));
         assert_eq!(outcome, stamp::Outcome::Stamped);
@@ -84,6 +85,7 @@ fn congestion_marks_take_what_is_positive() {
     let answer = pathmark_cc::XcpAnswer {
         delta: 1 << 16,
         bounding: true,
+        ..pathmark_cc::XcpAnswer::default()
     };
     let _ = stamp::stamp_payload(&mut shim, &answer, 1200, &Identity::new(6));
     let mut meter = signal.meter();

@@ -7,6 +7,7 @@
 //! | feedback | the router's, if lower; never raised |
 //! | last router | this router's address, in the full form |
 //! | router | this router's identity, if it lowered the feedback |
+//! | corruption | the class of what it stands for and what this router declares, together; in the full form |
 //!
 //! Everything else stays as the sender wrote it. A header of the minimal format is left alone.
 
@@ -14,7 +15,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use pathmark_cc::XcpAnswer;
 use pathmark_shim::{
-    frame,
+    corruption, frame,
     udp::{ChecksumState, Datagram},
 };
 
@@ -150,6 +151,12 @@ fn full<const N: usize, const A: usize>(
     let (mut new, packet) = begin(shim)?;
     if let crate::header::Body::Full(fields) = packet.repr().body {
         put(&mut new, 20, fields.delta.min(answer.delta).to_be_bytes());
+    }
+    if answer.corruption_ppm > 0
+        && let Some(first) = new.get_mut(4)
+    {
+        let class = corruption::add(packet.corruption(), answer.corruption_ppm);
+        *first = *first & !corruption::MASK | class;
     }
     put(&mut new, 28, address);
     if answer.bounding {

@@ -1,5 +1,5 @@
 use pathmark_cc::{Carried, XcpCarried};
-use pathmark_shim::ip::Layout;
+use pathmark_shim::{corruption, ip::Layout};
 use proptest::prelude::*;
 
 use super::*;
@@ -42,6 +42,7 @@ fn a_full_header_is_lowered_and_signed() {
         let lower = XcpAnswer {
             delta: -(3 << 16),
             bounding: true,
+            ..XcpAnswer::default()
         };
         assert_eq!(
             stamp_payload(&mut bytes, &lower, 1500, &ROUTER),
@@ -66,6 +67,7 @@ fn a_full_header_is_lowered_and_signed() {
         let more = XcpAnswer {
             delta: -(3 << 16),
             bounding: false,
+            ..XcpAnswer::default()
         };
         let _ = stamp_payload(&mut bytes, &more, 1500, &second);
         let two = Packet::parse(&bytes).unwrap().repr();
@@ -94,6 +96,7 @@ fn a_compact_header_is_lowered_in_packets() {
     let lower = XcpAnswer {
         delta: 9548 << 16,
         bounding: true,
+        ..XcpAnswer::default()
     };
     let _ = stamp_payload(&mut bytes, &lower, 1500, &ROUTER);
     let stamped = Packet::parse(&bytes).unwrap().repr();
@@ -106,10 +109,43 @@ fn a_compact_header_is_lowered_in_packets() {
     let pass = XcpAnswer {
         delta: read.delta,
         bounding: false,
+        ..XcpAnswer::default()
     };
     let _ = stamp_payload(&mut bytes, &pass, 1500, &Identity::new(5));
     let again = Packet::parse(&bytes).unwrap().repr();
     assert_eq!((again.body, again.router), (stamped.body, 0xABCD));
+}
+
+/// The compact form has no room for what ports declare; its covers stay.
+#[test]
+fn declared_corruption_adds_up_in_the_full_form() {
+    let request = pathmark_cc::XcpRequest {
+        rtt_us: 50_000,
+        x: 1 << 30,
+        covers: 3,
+        packet: 1500,
+        ..pathmark_cc::XcpRequest::default()
+    };
+    let declares = XcpAnswer {
+        corruption_ppm: 50_000,
+        ..XcpAnswer::default()
+    };
+    // 5 %, 10 %, and 15 %, which is nearer to 10 % than to 30 %.
+    for (form, classes) in [
+        (Form::V4, [5, 6, 6]),
+        (Form::V6, [5, 6, 6]),
+        (Form::Compact, [0, 0, 0]),
+    ] {
+        let mut bytes = shim(&Repr::initial(form, Some(&request), 64));
+        let seen = classes.map(|_| {
+            let _ = stamp_payload(&mut bytes, &declares, 1500, &ROUTER);
+            let packet = Packet::parse(&bytes).unwrap();
+            let carried = carried::from_payload(&bytes, 1500);
+            assert!(matches!(carried, Carried::Xcp(read) if read.covers == 3));
+            packet.corruption()
+        });
+        assert_eq!(seen, classes, "{form:?}");
+    }
 }
 
 #[test]
@@ -117,6 +153,7 @@ fn others_are_untouched() {
     let answer = XcpAnswer {
         delta: 0,
         bounding: true,
+        ..XcpAnswer::default()
     };
     let mut minimal = shim(&Repr::initial(Form::V4, None, 64));
     let before = minimal.clone();
@@ -172,13 +209,14 @@ proptest! {
     #[test]
     fn only_ever_lower(
         start in repr(),
-        answers in proptest::collection::vec((any::<i64>(), any::<bool>(), 1..u16::MAX), 1..6),
+        answers in proptest::collection::vec((any::<i64>(), any::<bool>(), 1..u16::MAX, 0..400_000u32), 1..6),
         bytes in 100..9000u32,
     ) {
         let mut shim = shim(&start);
         let mut before = start;
-        for (answer, bounding, id) in answers {
-            let answer = XcpAnswer { delta: answer, bounding };
+        for (answer, bounding, id, corruption_ppm) in answers {
+            let answer = XcpAnswer { delta: answer, bounding, corruption_ppm };
+            let class = Packet::parse(&shim).unwrap().corruption();
             let outcome = stamp_payload(&mut shim, &answer, bytes, &Identity::new(id));
             let now = Packet::parse(&shim).unwrap().repr();
             if start.format == Format::Minimal {
@@ -195,6 +233,7 @@ proptest! {
                 (Body::Full(now), Body::Full(start)) => {
                     prop_assert!(now.delta <= answer.delta);
                     prop_assert_eq!((now.rtt_us, now.x, now.covers), (start.rtt_us, start.x, start.covers));
+                    prop_assert_eq!(now.corruption, corruption::add(class, corruption_ppm));
                 }
                 (Body::Compact(now), Body::Compact(start)) => {
                     prop_assert_eq!((now.rtt_ms, now.cwnd, now.covers), (start.rtt_ms, start.cwnd, start.covers));
@@ -222,7 +261,7 @@ proptest! {
         let whole = bytes.clone();
         let ip = Layout::walk(&bytes).unwrap();
         let udp = Datagram::locate(&bytes, &ip).unwrap();
-        let answer = XcpAnswer { delta: answer, bounding: true };
+        let answer = XcpAnswer { delta: answer, bounding: true, corruption_ppm: 0 };
         let offset = segment * index;
         let outcome = stamp_packet(&mut bytes, &udp, offset, &answer, 1500, &ROUTER, ChecksumState::Complete);
         let field = |bytes: &[u8]| u16::from_be_bytes([bytes[udp.payload_offset() - 2], bytes[udp.payload_offset() - 1]]);

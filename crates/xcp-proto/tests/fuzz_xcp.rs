@@ -22,9 +22,11 @@ fn shim(input: &[u8]) {
         return;
     };
     let delta = i64::from_be_bytes(*answer);
+    let [.., low] = *answer;
     let answer = XcpAnswer {
         delta,
         bounding: delta & 1 == 1,
+        corruption_ppm: u32::from(low >> 1) << 11,
     };
     stamp_one(&answer, datagram);
     sealed::<36>(&answer, datagram);
@@ -65,6 +67,7 @@ fn stamp_one(answer: &XcpAnswer, datagram: &[u8]) {
     assert_eq!(after.form(), before.form());
     assert_eq!(after.xcp_ttl(), before.xcp_ttl().wrapping_sub(1));
     assert!(after.stamped());
+    assert!(after.corruption() >= before.corruption());
     assert_eq!(after.format(), Format::Standard);
     let (before, repr) = (before.repr(), after.repr());
     assert!(delta(&repr) <= delta(&before));
@@ -80,6 +83,7 @@ fn stamp_one(answer: &XcpAnswer, datagram: &[u8]) {
     let feedback = feedback.expect("it was counted just now");
     assert!((-2 * MOST..=MOST).contains(&feedback.delta));
     assert_eq!((feedback.packets, feedback.stamped), (2, 2));
+    assert!(feedback.corruption_ppm <= 300_000);
 }
 
 /// A value, then a word: what is written reads as no more, and every word is written back as what it means.
@@ -110,7 +114,8 @@ fn feedback(input: &[u8]) {
     let Ok(newer) = Totals::decode(newer) else {
         return;
     };
-    assert_eq!(Totals::decode(&newer.encode()), Ok(newer));
+    let again: Vec<u64> = newer.encode().collect();
+    assert_eq!(Totals::decode(&again), Ok(newer));
     let older = Totals::decode(older).unwrap_or_default();
     if let Ok(feedback) = newer.since(&older, sent, Some(64)) {
         assert!(feedback.stamped <= feedback.packets && feedback.packets <= sent);

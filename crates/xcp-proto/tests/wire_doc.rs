@@ -53,6 +53,7 @@ fn every_vector_is_used() {
         "feedback",
         "fresh",
         "stamped",
+        "stamped-declared",
         "stamped-ipv6",
         "stamped-twice",
     ];
@@ -89,6 +90,7 @@ fn router(id: u16, last: u8) -> Identity {
 const GRANT: XcpAnswer = XcpAnswer {
     delta: 9548 << 16,
     bounding: true,
+    corruption_ppm: 0,
 };
 
 #[test]
@@ -100,10 +102,18 @@ fn a_full_shim_and_two_routers() {
         Outcome::Stamped
     );
     assert_eq!(shim, vector("stamped"));
+    let mut declared = fresh(Form::V4);
+    let grant = XcpAnswer {
+        corruption_ppm: 50_000,
+        ..GRANT
+    };
+    let _ = stamp_payload(&mut declared, &grant, 1528, &router(11, 11));
+    assert_eq!(declared, vector("stamped-declared"));
     // 1097.5 B/s.
     let take = XcpAnswer {
         delta: -(1097 << 16) - (1 << 15),
         bounding: true,
+        ..XcpAnswer::default()
     };
     assert_eq!(
         stamp_payload(&mut shim, &take, 1528, &router(22, 22)),
@@ -135,6 +145,7 @@ fn a_compact_shim_and_a_router() {
     let nothing = XcpAnswer {
         delta: 0,
         bounding: true,
+        ..XcpAnswer::default()
     };
     let _ = stamp_payload(&mut shim, &nothing, 1528, &router(11, 11));
     assert_eq!(shim, vector("compact-stamped"));
@@ -174,7 +185,7 @@ fn feedback_frame() {
     assert_eq!(read.unmarked_hop, Some(false));
 
     let mut again = Counters::new();
-    assert!(totals.encode().into_iter().all(|total| again.push(total)));
+    assert!(totals.encode().all(|total| again.push(total)));
     let mut buffer = [0; 64];
     let mut w = Writer::new(&mut buffer);
     feedback::encode(&mut w, frame.kind, frame.epoch, frame.time, &again).unwrap();

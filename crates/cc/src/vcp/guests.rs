@@ -100,6 +100,7 @@ impl Guests {
         XcpAnswer {
             delta: header.delta.min(share),
             bounding: header.delta > share,
+            ..XcpAnswer::default()
         }
     }
 

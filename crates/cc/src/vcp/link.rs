@@ -315,6 +315,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
             r,
             t_rho_ms: self.t_rho.advertised_ms(),
             load_128: self.load_128,
+            ..VcpAnswer::default()
         })
     }
 

@@ -294,6 +294,7 @@ impl XcpLink {
             return XcpAnswer {
                 delta: header.delta.min(0),
                 bounding: header.delta > 0,
+                ..XcpAnswer::default()
             };
         }
         let stands_for = u64::from(bytes) * u64::from(header.covers.max(1));
@@ -326,6 +327,7 @@ impl XcpLink {
         XcpAnswer {
             delta,
             bounding: settled.bounding,
+            ..XcpAnswer::default()
         }
     }
 
@@ -340,6 +342,7 @@ impl XcpLink {
             r: carried.carries_r.then_some(told.r),
             t_rho_ms: VcpAnswer::whole_millis(self.interval),
             load_128: load,
+            ..VcpAnswer::default()
         }
     }
 

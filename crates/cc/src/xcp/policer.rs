@@ -248,6 +248,7 @@ mod tests {
                         &XcpAnswer {
                             delta,
                             bounding: true,
+                            ..XcpAnswer::default()
                         },
                     );
                 }
@@ -275,6 +276,7 @@ mod tests {
         let grant = XcpAnswer {
             delta: 1_500_000 << 16,
             bounding: true,
+            ..XcpAnswer::default()
         };
         policer.on_answer(77, &grant);
         for n in 0..10_000u64 {

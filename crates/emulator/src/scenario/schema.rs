@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use pathmark_router::config::{
-    ByteCount, ChangeSpec, JitterSpec, LossSpec, QueueSpec, RateValue, Span,
+    ByteCount, ChangeSpec, JitterSpec, LossSpec, Percent, QueueSpec, RateValue, Span,
 };
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, de};
@@ -61,6 +61,7 @@ pub(super) struct FileLink {
     pub(super) queue: Option<Spanned<QueueSpec>>,
     pub(super) medium: Option<Spanned<String>>,
     pub(super) controller: Option<Spanned<String>>,
+    pub(super) corruption: Option<Spanned<Percent>>,
     pub(super) frame_overhead: Option<u32>,
     pub(super) loss: Option<LossSpec>,
     pub(super) jitter: Option<JitterSpec>,
@@ -79,6 +80,7 @@ pub(super) struct FileReverse {
     pub(super) delay: Option<Span>,
     pub(super) queue: Option<Spanned<QueueSpec>>,
     pub(super) controller: Option<Spanned<String>>,
+    pub(super) corruption: Option<Spanned<Percent>>,
     pub(super) frame_overhead: Option<u32>,
     pub(super) loss: Option<LossSpec>,
     pub(super) jitter: Option<JitterSpec>,

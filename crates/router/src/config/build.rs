@@ -65,6 +65,7 @@ pub fn build_link<P: Send + 'static>(
         Port::new(now, foreign, shaper)
     };
     port.set_overhead(spec.frame_overhead);
+    port.set_corruption(spec.corruption.ppm);
     port.set_capacity(now, spec.capacity.map(|capacity| capacity.bytes()));
     port.set_controller(now, spec.controller(context));
     let link = Link::new(LinkConfig {

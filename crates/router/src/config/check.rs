@@ -161,7 +161,8 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
     if let Some(spanned) = &port.queue {
         check_queue(source, spanned, &port, mtu)?;
     }
-    Ok(PortSpec {
+    let corruption = port.corruption.as_ref().map(Spanned::span);
+    let checked = PortSpec {
         name: port.name.into_inner(),
         interface,
         mtu,
@@ -177,12 +178,17 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
             delay: port.delay,
             queue,
             controller: port.controller.and_then(|law| law.into_inner().0),
+            corruption: port.corruption.map(Spanned::into_inner).unwrap_or_default(),
             frame_overhead: port.frame_overhead,
             loss: port.loss,
             jitter: port.jitter,
             at: port.at,
         },
-    })
+    };
+    match (checked.link.bad_corruption(), corruption) {
+        (Some(message), Some(span)) => fail(span, message),
+        _ => Ok(checked),
+    }
 }
 
 fn check_queue(

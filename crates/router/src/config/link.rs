@@ -9,7 +9,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, de};
 
 use super::loss::LossSpec;
-use super::units::{ByteCount, RateValue, Span};
+use super::units::{ByteCount, Percent, RateValue, Span};
 use crate::core::impair::Probability;
 use crate::core::trace::Trace;
 
@@ -239,6 +239,8 @@ pub struct LinkSpec {
     pub queue: QueueSpec,
     /// Control law; absent: none.
     pub controller: Option<LinkAlgorithm>,
+    /// Loss by corruption that the port declares for the link behind it, to senders that hear the control law.
+    pub corruption: Percent,
     /// Bytes that the link adds to each packet.
     pub frame_overhead: u32,
     /// Random loss.
@@ -250,6 +252,23 @@ pub struct LinkSpec {
 }
 
 impl LinkSpec {
+    /// The most loss by corruption that a port may declare: beyond it nobody could tell a link from a broken one.
+    pub const MOST_CORRUPTION: Percent = Percent { ppm: 300_000 };
+
+    /// What is wrong with the declared corruption.
+    #[must_use]
+    pub fn bad_corruption(&self) -> Option<&'static str> {
+        if self.corruption > Self::MOST_CORRUPTION {
+            return Some(
+                "a link that loses more than 30% by corruption is broken: declare at most 30%",
+            );
+        }
+        if self.corruption.ppm > 0 && self.controller.is_none() {
+            return Some("what a port declares travels with its law's answers: add `controller`");
+        }
+        None
+    }
+
     /// True if packets meet chance one by one, now or after a scheduled change.
     #[must_use]
     pub fn is_random(&self) -> bool {

@@ -22,4 +22,4 @@ pub use link::{Chance, ChangeSpec, JitterSpec, LimitSpec, LinkSpec, QueueKind, Q
 pub use loss::{AntennasText, Decibel, FecSpec, LossSpec, MeanBurst};
 pub use schema::{Config, EcnSpec, IcmpSpec, Interface, PortSpec, RouteSpec};
 pub use suggest::nearest;
-pub use units::{ByteCount, RateValue, Span, UnitError};
+pub use units::{ByteCount, Percent, RateValue, Span, UnitError};

@@ -11,7 +11,7 @@ use super::check;
 use super::error::{ConfigError, Source};
 use super::link::{ChangeSpec, JitterSpec, LinkSpec, QueueSpec};
 use super::loss::LossSpec;
-use super::units::{ByteCount, RateValue, Span};
+use super::units::{ByteCount, Percent, RateValue, Span};
 use crate::ip::Prefix;
 
 /// A checked configuration.
@@ -170,6 +170,7 @@ pub(super) struct FilePort {
     pub(super) delay: Span,
     pub(super) queue: Option<Spanned<QueueSpec>>,
     pub(super) controller: Option<Spanned<Law>>,
+    pub(super) corruption: Option<Spanned<Percent>>,
     #[serde(default)]
     pub(super) frame_overhead: u32,
     pub(super) loss: Option<LossSpec>,

@@ -103,6 +103,33 @@ fn unknown_names_suggest_the_nearest() {
 }
 
 #[test]
+fn declared_corruption() {
+    let with = |text: &str| parse(&GOOD.replacen("loss =", &format!("{text}\nloss ="), 1));
+    let declared = |text| with(text).map(|config| config.ports[0].link.corruption.ppm);
+    assert_eq!(declared(""), Ok(0));
+    assert_eq!(declared("corruption = \"5%\""), Ok(50_000));
+    assert_eq!(declared("corruption = \"0%\""), Ok(0));
+    assert_eq!(declared("corruption = \"30%\""), Ok(300_000));
+    for (bad, expected) in [
+        ("corruption = \"31%\"", "at most 30%"),
+        ("corruption = 5", "share"),
+        ("corruption = \"5\"", "0.1%"),
+        ("corrupton = \"5%\"", "did you mean `corruption`"),
+    ] {
+        let error = declared(bad).unwrap_err();
+        assert!(
+            error.contains(":12:") && error.contains(expected),
+            "{error}"
+        );
+    }
+    fails(
+        "fd = 5",
+        "fd = 5\ncorruption = \"1%\"",
+        &["corruption", "add `controller`"],
+    );
+}
+
+#[test]
 fn values_that_make_no_sense() {
     fails("10Mbit", "10Mbot", &[":8:", "rate", "10Mbit"]);
     fails("199ms", "199", &[":9:", "delay", "199ms"]);

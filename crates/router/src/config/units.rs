@@ -30,6 +30,13 @@ pub struct Span(pub Duration);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteCount(pub u64);
 
+/// A share of packets: `5%`, `0.1%`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Percent {
+    /// In 10⁻⁶.
+    pub ppm: u32,
+}
+
 impl RateValue {
     /// Bytes per second, rounded down.
     #[must_use]
@@ -139,6 +146,25 @@ impl FromStr for ByteCount {
     }
 }
 
+impl FromStr for Percent {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let parse = || {
+            let (number, unit) = split(text)?;
+            if unit != "%" && number != 0 {
+                return None;
+            }
+            let ppm = u32::try_from(scaled(number, 10_000)?).ok()?;
+            (ppm <= 1_000_000).then_some(Self { ppm })
+        };
+        parse().ok_or_else(|| UnitError {
+            given: text.to_owned(),
+            what: "a share",
+            example: "one such as \"5%\" or \"0.1%\"",
+        })
+    }
+}
+
 impl fmt::Display for RateValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (factor, unit) in [
@@ -210,6 +236,15 @@ impl<'de> Deserialize<'de> for ByteCount {
     }
 }
 
+impl<'de> Deserialize<'de> for Percent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Quantity {
+            expecting: "a share with its sign, such as \"5%\"",
+            from_number: |n| (n == 0).then(Self::default),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,6 +284,18 @@ mod tests {
         assert_eq!(span("0"), Some(0));
         assert_eq!(span("10"), None);
         assert_eq!(span("10 days"), None);
+    }
+
+    #[test]
+    fn shares_need_a_sign() {
+        let share = |text: &str| text.parse::<Percent>().map(|share| share.ppm).ok();
+        assert_eq!(share("5%"), Some(50_000));
+        assert_eq!(share("0.1 %"), Some(1_000));
+        assert_eq!(share("100%"), Some(1_000_000));
+        assert_eq!(share("0"), Some(0));
+        for bad in ["5", "0.05", "101%", "-1%", "%", "5 percent", ""] {
+            assert_eq!(share(bad), None, "{bad}");
+        }
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub struct Port<P> {
     hint: Option<u64>,
     /// Bytes that the link adds to each packet.
     overhead: u32,
+    /// Loss by corruption that the port declares for the link, in 10^-6 of packets.
+    corruption_ppm: u32,
     /// What the link protects frames with.
     code: Option<Code>,
     access: Access,
@@ -85,6 +87,7 @@ impl<P> Port<P> {
             shaper,
             hint: None,
             overhead: 0,
+            corruption_ppm: 0,
             code: None,
             access: Access::Free,
             stats,
@@ -214,7 +217,8 @@ impl<P> Port<P> {
         if self.queues.answers(&arrival) {
             let queue = self.queues.heard_bytes();
             for (index, one) in (0..).zip(arrival.each(packets)) {
-                let answer = self.law.on_departure(now, &one, queue);
+                let mut answer = self.law.on_departure(now, &one, queue);
+                answer.declare(self.corruption_ppm);
                 if answer != Answer::None {
                     owner.mark_one(&mut packet, index, &answer);
                 }
@@ -330,6 +334,12 @@ impl<P> Port<P> {
     /// Changes the bytes that the link adds to each packet; packets that wait keep what they were counted with.
     pub fn set_overhead(&mut self, bytes: u32) {
         self.overhead = bytes;
+    }
+
+    /// Changes the loss by corruption that the port declares for the link behind it, in 10^-6 of packets: it goes with each
+    /// answer of the control law.
+    pub fn set_corruption(&mut self, ppm: u32) {
+        self.corruption_ppm = ppm;
     }
 
     /// Changes what the link protects packets with: the redundancy takes its share of the rate. Packets that wait keep

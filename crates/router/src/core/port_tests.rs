@@ -123,6 +123,29 @@ fn the_controller_hears_arrivals_departures_drops_and_time() {
 }
 
 #[test]
+fn what_the_port_declares_goes_with_each_answer() {
+    let mut port = port(1_000_000, Limit::Packets(10));
+    port.set_corruption(50_000);
+    let mut log = Log::default();
+    // Without a law there is no answer to go with.
+    port.arrive(Instant::ZERO, arrival(1000, VCP), 0, &mut log);
+    assert!(port.poll(Instant::ZERO, &mut log).is_some());
+    assert_eq!(log.marks, []);
+
+    port.set_controller(Instant::ZERO, Some(Box::new(Witness::default())));
+    for (millis, ppm) in [(1, 50_000), (2, 0)] {
+        let now = Instant::from_millis(millis);
+        port.set_corruption(ppm);
+        port.arrive(now, arrival(1000, VCP), 1, &mut log);
+        assert!(port.poll(now, &mut log).is_some());
+        let Some((_, Answer::Vcp(answer))) = log.marks.pop() else {
+            panic!("no mark")
+        };
+        assert_eq!((answer.code, answer.corruption_ppm), (VcpCode::High, ppm));
+    }
+}
+
+#[test]
 fn a_trace_says_when_packets_leave_and_what_the_link_could_have_carried() {
     let trace = Trace::parse("10\n10\n20\n").unwrap();
     let shaper = Shaper::following(Arc::new(trace), Instant::ZERO);

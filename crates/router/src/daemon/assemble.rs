@@ -224,6 +224,9 @@ fn adjust(port: &mut RouterPort, old: &PortSpec, new: &PortSpec, config: &Config
     if a.frame_overhead != b.frame_overhead {
         port.link.port_mut().set_overhead(b.frame_overhead);
     }
+    if a.corruption != b.corruption {
+        port.link.port_mut().set_corruption(b.corruption.ppm);
+    }
     if a.controller != b.controller {
         port.link
             .port_mut()

@@ -29,6 +29,7 @@ impl LinkController for Over {
                 r: None,
                 t_rho_ms: 200,
                 load_128: 140,
+                ..VcpAnswer::default()
             }),
             _ => Answer::None,
         }

@@ -33,6 +33,7 @@ impl LinkController for Grant {
             Carried::Xcp(xcp) => Answer::Xcp(XcpAnswer {
                 delta: xcp.delta.min(GRANT),
                 bounding: GRANT < xcp.delta,
+                ..XcpAnswer::default()
             }),
             _ => Answer::None,
         }

@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use pathmark_cc::{Duration, LinkAlgorithm};
-use pathmark_router::config::{Fault, LimitSpec, LinkSpec, QueueKind, QueueSpec, RateValue};
+use pathmark_router::config::{
+    Fault, LimitSpec, LinkSpec, Percent, QueueKind, QueueSpec, RateValue,
+};
 use pathmark_router::core::queue::Limit;
 use pathmark_router::core::trace::Trace;
 use toml::Spanned;
@@ -16,6 +18,11 @@ use super::Check;
 
 /// Room of the queue in the other direction of a duplex link: large.
 const REVERSE_QUEUE: LimitSpec = LimitSpec::Packets(100_000);
+
+/// A share that was given, or none.
+fn share(given: Option<&Spanned<Percent>>) -> Percent {
+    given.map(|given| *given.get_ref()).unwrap_or_default()
+}
 
 impl Check<'_> {
     pub(super) fn links(&mut self, files: &[FileLink]) -> Result<Vec<LinkSetup>, Fault> {
@@ -121,12 +128,14 @@ impl Check<'_> {
                 .map(|q| *q.get_ref())
                 .unwrap_or_default(),
             controller: self.law(file.controller.as_ref())?,
+            corruption: share(file.corruption.as_ref()),
             frame_overhead: file.frame_overhead.unwrap_or(0),
             loss: file.loss,
             jitter: file.jitter,
             at: file.at.clone(),
         };
         self.rate(&spec, file.rate.as_ref().map(Spanned::span), file)?;
+        self.corruption(&spec, file.corruption.as_ref())?;
         Ok(spec)
     }
 
@@ -146,12 +155,14 @@ impl Check<'_> {
             delay: own.delay.or(file.delay).unwrap_or_default(),
             queue: own.queue.as_ref().map_or_else(large, |q| *q.get_ref()),
             controller: self.law(own.controller.as_ref())?,
+            corruption: share(own.corruption.as_ref()),
             frame_overhead: own.frame_overhead.or(file.frame_overhead).unwrap_or(0),
             loss: own.loss,
             jitter: own.jitter,
             at: own.at.clone(),
         };
         self.rate(&spec, rate.map(Spanned::span), file)?;
+        self.corruption(&spec, own.corruption.as_ref())?;
         Ok(spec)
     }
 
@@ -203,6 +214,13 @@ impl Check<'_> {
                 span,
                 "a controller measures load against the link's rate: add `rate`",
             )),
+            _ => Ok(()),
+        }
+    }
+
+    fn corruption(&self, spec: &LinkSpec, given: Option<&Spanned<Percent>>) -> Result<(), Fault> {
+        match (given, spec.bad_corruption()) {
+            (Some(given), Some(message)) => Err(self.fault(given.span(), message)),
             _ => Ok(()),
         }
     }
