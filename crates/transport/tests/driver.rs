@@ -199,6 +199,67 @@ async fn one_endpoint_serves_many_connections_and_streams() {
     assert_eq!(sums, vec![149 * 150 / 2; 20]);
 }
 
+/// Begins `count` connections on a fresh endpoint before any of them has sent, gives up each tenth, and uses the others.
+async fn begun_at_once(count: usize) {
+    let (server_config, client_config) = configs();
+    let server = Endpoint::server(server_config, loopback()).unwrap();
+    let address = server.local_address();
+    tokio::spawn(async move {
+        while let Some(incoming) = server.accept().await {
+            let connecting = incoming.accept().unwrap();
+            tokio::spawn(async move {
+                // The client may have given up.
+                let Ok(connection) = connecting.await else {
+                    return;
+                };
+                while let Ok((mut send, mut recv)) = connection.accept_bi().await {
+                    let all = recv.read_to_end(1 << 20).await.unwrap();
+                    send.write_all(&all).await.unwrap();
+                }
+            });
+        }
+    });
+    let client = Endpoint::client(loopback()).unwrap();
+    let mut connecting: Vec<_> = (0..count)
+        .map(|_| {
+            let config = client_config.clone();
+            client.connect(config, address, "localhost").unwrap()
+        })
+        .collect();
+    let mut at = 0;
+    connecting.retain(|_| {
+        at += 1;
+        at % 10 != 0
+    });
+    let using: Vec<_> = connecting
+        .into_iter()
+        .map(|connecting| {
+            tokio::spawn(async move {
+                let connection = connecting.await.unwrap();
+                let (mut send, mut recv) = connection.open_bi().await.unwrap();
+                send.write_all(&[7; 30_000]).await.unwrap();
+                send.finish().unwrap();
+                recv.read_to_end(1 << 20).await.unwrap().len()
+            })
+        })
+        .collect();
+    for task in using {
+        let limit = Duration::from_secs(20);
+        let length = tokio::time::timeout(limit, task).await.unwrap().unwrap();
+        assert_eq!(length, 30_000);
+    }
+}
+
+#[tokio::test]
+async fn two_connections_begun_at_once_both_come_about() {
+    begun_at_once(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_connections_begun_at_once_all_come_about() {
+    begun_at_once(64).await;
+}
+
 #[tokio::test]
 async fn a_server_that_refuses_is_heard() {
     let (server_config, client_config) = configs();

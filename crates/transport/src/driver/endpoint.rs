@@ -20,6 +20,7 @@ use super::incoming::Accept;
 use super::receive::ReceiveTask;
 use super::socket::{Outgoing, Socket, SocketBuffers};
 use super::task::ConnectionTask;
+use super::timers::{TimerTask, Timers};
 use crate::connection::{self as core_connection, Received};
 use crate::crypto::tls::EndpointSecret;
 use crate::crypto::{Random, SharedEndpointKey};
@@ -59,6 +60,7 @@ pub struct Endpoint {
 
 pub(super) struct EndpointShared {
     pub(super) socket: Socket,
+    pub(super) timers: Arc<Timers>,
     pub(super) state: Mutex<EndpointState>,
     pub(super) spare: Mutex<Vec<Box<[u8]>>>,
     pub(super) users: AtomicUsize,
@@ -121,6 +123,7 @@ impl Endpoint {
         }
         let shared = Arc::new(EndpointShared {
             socket: Socket::new(socket)?,
+            timers: Arc::new(Timers::new()?),
             state: Mutex::new(EndpointState {
                 core: core::Endpoint::new(config, Random::from_seed(seed)),
                 connections: Vec::new(),
@@ -137,6 +140,7 @@ impl Endpoint {
             users: AtomicUsize::new(1),
         });
         tokio::spawn(ReceiveTask::new(Arc::clone(&shared)));
+        tokio::spawn(TimerTask::new(Arc::clone(&shared.timers)));
         Ok(Self { shared })
     }
 
@@ -258,7 +262,7 @@ impl Drop for Endpoint {
         if self.shared.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             let mut state = self.shared.lock();
             state.stop_accepting();
-            state.wake_task();
+            self.shared.end_if_over(&mut state);
         }
     }
 }
@@ -287,12 +291,6 @@ impl EndpointState {
             self.core.ignore(incoming);
         }
         self.accepting.drain(..).for_each(Waker::wake);
-    }
-
-    fn wake_task(&mut self) {
-        if let Some(task) = self.task.take() {
-            task.wake();
-        }
     }
 }
 
@@ -326,6 +324,21 @@ impl EndpointShared {
 
     fn spare(&self) -> MutexGuard<'_, Vec<Box<[u8]>>> {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True once no connection is left, and nobody who could begin one.
+    pub(super) fn is_over(&self, state: &EndpointState) -> bool {
+        state.alive == 0 && self.users.load(Ordering::Acquire) == 0
+    }
+
+    /// Ends the endpoint's own tasks, once nobody needs them.
+    fn end_if_over(&self, state: &mut EndpointState) {
+        if self.is_over(state) {
+            if let Some(task) = state.task.take() {
+                task.wake();
+            }
+            self.timers.end();
+        }
     }
 
     /// Starts the task of a new connection.
@@ -377,7 +390,7 @@ impl EndpointShared {
         }
         if state.alive == 0 {
             state.idle.drain(..).for_each(Waker::wake);
-            state.wake_task();
+            self.end_if_over(&mut state);
         }
         false
     }

@@ -4,20 +4,26 @@
 //!   socket ─ one task per endpoint ─► endpoint core ─► connection core (under its lock)
 //!                                                           │ wakes
 //!   socket ◄─ one task per connection ◄─ batches, deadlines ┘──► streams, futures of the application
+//!                    ▲ wakes
+//!   timer ─ one task per endpoint
 //! ```
 //!
 //! Names and habits are quinn's where the meaning is the same. What comes on top:
 //! [`Connection::path_report`], [`Connection::set_controller`], [`Connection::socket_buffers`].
 
+mod alarm;
 mod clock;
 mod config;
 mod connection;
+mod deadlines;
 mod endpoint;
 mod incoming;
 mod receive;
 mod socket;
 mod streams;
 mod task;
+mod timers;
+mod waiters;
 
 pub use config::{ClientConfig, ServerConfig};
 pub use connection::{Connecting, Connection};

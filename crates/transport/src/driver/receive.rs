@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use super::clock;
@@ -67,7 +66,7 @@ impl Future for ReceiveTask {
         let this = &mut *self;
         {
             let mut state = this.shared.lock();
-            if state.alive == 0 && this.shared.users.load(Ordering::Acquire) == 0 {
+            if this.shared.is_over(&state) {
                 return Poll::Ready(());
             }
             state.task = Some(cx.waker().clone());

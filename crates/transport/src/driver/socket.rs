@@ -2,11 +2,13 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
 
 use quinn_udp::{EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
 use tokio::io::Interest;
 
+use super::waiters::{Waiter, Waiters};
 use crate::Ecn;
 
 /// Messages taken from the kernel by one system call; each may hold a train of GRO segments.
@@ -55,6 +57,10 @@ pub(super) struct Socket {
     state: UdpSocketState,
     buffers: SocketBuffers,
     local: SocketAddr,
+    /// Tasks that wait for room to send.
+    senders: Arc<Waiters>,
+    /// Wakes all of them. The runtime keeps one waker per direction.
+    wakes_senders: Waker,
 }
 
 /// One or more datagrams of one size to one address.
@@ -90,11 +96,14 @@ impl Socket {
         let buffers = widen(&state, &socket)?;
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?;
+        let senders = Arc::new(Waiters::default());
         Ok(Self {
             io: tokio::net::UdpSocket::from_std(socket)?,
             state,
             buffers,
             local,
+            wakes_senders: Waker::from(Arc::clone(&senders)),
+            senders,
         })
     }
 
@@ -147,8 +156,25 @@ impl Socket {
         })
     }
 
-    pub(super) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.io.poll_send_ready(cx)
+    /// A place among the tasks that wait for room to send.
+    pub(super) fn sender(&self) -> Waiter {
+        Waiter::new(&self.senders)
+    }
+
+    /// Ready once there may be room to send. `sender` is a place at this socket.
+    pub(super) fn poll_writable(
+        &self,
+        cx: &Context<'_>,
+        sender: &mut Waiter,
+    ) -> Poll<io::Result<()>> {
+        // In this order: who is woken between the two is on the list.
+        sender.wait(cx);
+        let room = ready!(
+            self.io
+                .poll_send_ready(&mut Context::from_waker(&self.wakes_senders))
+        );
+        sender.leave();
+        Poll::Ready(room)
     }
 
     /// Fills `batch` once something has arrived.

@@ -5,9 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::clock::{self, Timer};
+use super::clock;
 use super::connection::Shared;
 use super::socket::Outgoing;
+use super::timers::Timer;
+use super::waiters::Waiter;
 use crate::connection::{Event, Transmit};
 
 /// Batches that one turn of the task sends before other tasks get their turn.
@@ -20,13 +22,16 @@ pub(super) struct ConnectionTask {
     timer: Timer,
     /// A batch that the kernel had no room for yet.
     unsent: Option<(Box<[u8]>, Transmit)>,
+    /// Waits for that room.
+    room: Waiter,
 }
 
 impl ConnectionTask {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self {
+            room: shared.endpoint.socket().sender(),
+            timer: Timer::new(&shared.endpoint.timers),
             shared,
-            timer: Timer::default(),
             unsent: None,
         }
     }
@@ -68,7 +73,7 @@ impl ConnectionTask {
                 continue;
             }
             pending = Some((buffer, transmit));
-            match endpoint.socket().poll_writable(cx) {
+            match endpoint.socket().poll_writable(cx, &mut self.room) {
                 // Room was made in the meantime.
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_)) | Poll::Pending => {

@@ -1,0 +1,140 @@
+//! One timer that wakes one task: a kernel timer where there is one, since pacing wants tens of microseconds and the
+//! runtime's tick is a millisecond.
+
+#[cfg(target_os = "linux")]
+pub(super) use kernel::Alarm;
+#[cfg(not(target_os = "linux"))]
+pub(super) use runtime::Alarm;
+
+#[cfg(target_os = "linux")]
+mod kernel {
+    use std::io;
+    use std::os::fd::OwnedFd;
+    use std::task::{Context, Poll};
+
+    use rustix::io::Errno;
+    use rustix::time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    };
+    use tokio::io::unix::AsyncFd;
+
+    use crate::Duration;
+
+    /// A kernel timer as a descriptor.
+    #[derive(Debug)]
+    pub(in super::super) struct Alarm {
+        fd: AsyncFd<OwnedFd>,
+    }
+
+    impl Alarm {
+        /// The kernel wakes whoever polled last.
+        pub(in super::super) const NEEDS_ITS_TASK: bool = false;
+
+        pub(in super::super) fn new() -> io::Result<Self> {
+            let fd = timerfd_create(
+                TimerfdClockId::Monotonic,
+                TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
+            )?;
+            #[expect(
+                unsafe_code,
+                reason = "the runtime cannot see that it alone holds the descriptor"
+            )]
+            // SAFETY: the descriptor is owned, and stays open for as long as it is registered.
+            let fd = unsafe { AsyncFd::register(fd) }.map_err(io::Error::from)?;
+            Ok(Self { fd })
+        }
+
+        /// Fires after `left`, and not when it would have fired before.
+        pub(in super::super) fn set(&self, left: Duration) {
+            let value = Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                // All zero would stop it.
+                tv_nsec: i64::from(left.subsec_nanos()).max(1),
+            };
+            let interval = Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            let spec = Itimerspec {
+                it_interval: interval,
+                it_value: value,
+            };
+            if let Err(error) =
+                timerfd_settime(self.fd.get_ref(), TimerfdTimerFlags::empty(), &spec)
+            {
+                // The descriptor and the times are valid: there is no other failure.
+                tracing::error!(%error, "a timer could not be set");
+            }
+        }
+
+        /// Ready once for each time that it fires.
+        pub(in super::super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+            loop {
+                let mut ready = match self.fd.poll_read_ready(cx) {
+                    Poll::Ready(Ok(ready)) => ready,
+                    // The runtime is shutting down: nobody waits for this timer any more.
+                    Poll::Ready(Err(_)) | Poll::Pending => return Poll::Pending,
+                };
+                let mut expirations = [0; 8];
+                match rustix::io::read(self.fd.get_ref(), &mut expirations) {
+                    // Set anew since it was readable.
+                    Err(Errno::AGAIN) => ready.clear_ready(),
+                    _ => return Poll::Ready(()),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod runtime {
+    use std::future::Future as _;
+    use std::io;
+    use std::pin::Pin;
+    use std::sync::{Mutex, PoisonError};
+    use std::task::{Context, Poll};
+
+    use tokio::time::{Instant, Sleep};
+
+    use crate::Duration;
+
+    /// The runtime's timer.
+    #[derive(Debug, Default)]
+    pub(in super::super) struct Alarm {
+        at: Mutex<(Option<Instant>, Option<Pin<Box<Sleep>>>)>,
+    }
+
+    impl Alarm {
+        /// What is set is seen by the next poll only.
+        pub(in super::super) const NEEDS_ITS_TASK: bool = true;
+
+        pub(in super::super) fn new() -> io::Result<Self> {
+            Ok(Self::default())
+        }
+
+        /// Fires after `left`, and not when it would have fired before.
+        pub(in super::super) fn set(&self, left: Duration) {
+            let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+            at.0 = Some(Instant::now() + left);
+        }
+
+        /// Ready once for each time that it fires.
+        pub(in super::super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+            let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+            let (deadline, sleep) = &mut *at;
+            let Some(until) = *deadline else {
+                return Poll::Pending;
+            };
+            let sleep = sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+            if sleep.deadline() != until {
+                sleep.as_mut().reset(until);
+            }
+            let fired = sleep.as_mut().poll(cx);
+            if fired.is_ready() {
+                *deadline = None;
+            }
+            fired
+        }
+    }
+}
