@@ -40,6 +40,8 @@ pub struct TransportConfig {
     pub signals: Vec<Arc<dyn Signal>>,
     /// The connection ends when nothing is heard for so long (the lesser of both sides' rules). `None`: never.
     pub max_idle_timeout: Option<Duration>,
+    /// The connection ends if its handshake is not complete by then, whatever is heard meanwhile.
+    pub handshake_timeout: Duration,
     /// Say something after so long of silence, so that the connection outlives idle times. `None`: do not.
     pub keep_alive: Option<Duration>,
     /// Largest datagram before path MTU discovery, bytes of UDP payload, shim included: what every path is known to
@@ -73,6 +75,7 @@ impl TransportConfig {
             controller,
             signals: Vec::new(),
             max_idle_timeout: Some(Duration::from_secs(30)),
+            handshake_timeout: Duration::from_secs(60),
             keep_alive: None,
             initial_mtu: BASE_MTU,
             max_mtu: 1472,

@@ -83,6 +83,13 @@ impl Server {
             DatagramEvent::Respond => return vec![answer],
             DatagramEvent::Nothing => return Vec::new(),
             DatagramEvent::Incoming(incoming) => {
+                while let Some(evicted) = self.endpoint.poll_evicted() {
+                    let at = self.position(evicted);
+                    let (_, mut connection) = self.connections.swap_remove(at);
+                    connection.refuse(now);
+                    transmits(now, &mut connection);
+                    assert!(!self.endpoint.update(now, evicted, &mut connection));
+                }
                 let Ok((handle, connection)) = self.endpoint.accept(now, incoming) else {
                     return Vec::new();
                 };

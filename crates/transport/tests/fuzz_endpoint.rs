@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use pathmark_cc::{Controller, NewReno};
 use pathmark_transport::TransportConfig;
-use pathmark_transport::connection::Received;
+use pathmark_transport::connection::{Connection, Received};
 use pathmark_transport::crypto::null::{NullCrypto, NullEndpointKey};
 use pathmark_transport::crypto::{ClientCrypto, EndpointKey, Random, ServerCrypto, token};
 use pathmark_transport::endpoint::{
@@ -89,21 +89,33 @@ fn endpoint(input: &[u8]) {
     });
     let mut endpoint = Endpoint::new(config, Random::from_u64(1));
     let mut answer = Vec::new();
-    let mut accepted = Vec::new();
-    let now = Instant::from_millis(5);
+    let mut accepted: Vec<(_, Connection)> = Vec::new();
+    let mut now = Instant::from_millis(5);
     for part in bytes.chunks(400) {
+        now += Duration::from_millis(part.last().map_or(0, |byte| u64::from(*byte) * 20));
         let mut datagram = part.to_vec();
         if part.first().is_some_and(|first| first % 2 == 1) {
             datagram.resize(1200, 0);
         }
         let received = Received {
-            remote: client(u16::from(part.len() > 100)),
+            remote: SocketAddr::new(
+                Ipv4Addr::new(192, 0, 2, part.last().map_or(0, |byte| byte % 4)).into(),
+                u16::from(part.len() > 100),
+            ),
             local: None,
             ecn: Ecn::NotEct,
             ttl: None,
         };
         match endpoint.handle(now, &received, &datagram, &mut answer) {
-            DatagramEvent::Incoming(incoming) => accepted.extend(endpoint.accept(now, incoming)),
+            DatagramEvent::Incoming(incoming) => {
+                while let Some(evicted) = endpoint.poll_evicted() {
+                    let at = accepted.iter().position(|(handle, _)| *handle == evicted);
+                    let (handle, mut connection) = accepted.swap_remove(at.expect("accepted"));
+                    connection.refuse(now);
+                    assert!(!endpoint.update(now, handle, &mut connection));
+                }
+                accepted.extend(endpoint.accept(now, incoming));
+            }
             DatagramEvent::Connection(handle) => {
                 for (own, connection) in &mut accepted {
                     if *own == handle {

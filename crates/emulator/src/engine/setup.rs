@@ -217,6 +217,7 @@ fn transport(algorithm: &Algorithm, packet: u16) -> TransportConfig {
     config.max_mtu = payload;
     // An outage ends no connection; the scenario does.
     config.max_idle_timeout = None;
+    config.handshake_timeout = Duration::from_secs(3600);
     config
 }
 

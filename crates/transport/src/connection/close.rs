@@ -35,6 +35,9 @@ pub enum ConnectionError {
     /// Nothing was heard for the idle timeout.
     #[error("timed out: nothing heard from the peer")]
     TimedOut,
+    /// The handshake was not complete in time.
+    #[error("timed out: the handshake did not complete in time")]
+    HandshakeTimedOut,
     /// The server speaks none of the versions that this side speaks.
     #[error("the server does not speak QUIC version 1")]
     VersionMismatch,

@@ -1,6 +1,7 @@
 //! The handshake's progress and what follows from it: keys that come and go, parameters that apply.
 
 use super::handshake::Progress;
+use super::timers::Timer;
 use super::{Connection, Event, of, parameters};
 use crate::ack::AckRequest;
 use crate::crypto::{KeyChange, OneRttKeys, ResetToken};
@@ -85,6 +86,7 @@ impl Connection {
         if let Some(srtt) = self.recovery.rtt().srtt() {
             self.route.controller.on_handshake_rtt(now, srtt);
         }
+        self.timers.stop(Timer::Handshake);
         self.events.push_back(Event::Connected);
         self.issue_ids();
         if self.side.is_server() {

@@ -62,7 +62,7 @@ use crate::config::{ControllerFactory, TransportConfig};
 use crate::crypto::{HandshakeData, InitialCrypto, Random, ResetToken, SharedEndpointKey, Side};
 use crate::recovery::Recovery;
 use crate::streams::Streams;
-use crate::wire::{ConnectionId, SpaceId};
+use crate::wire::{ConnectionId, SpaceId, TransportError, TransportErrorCode};
 use crate::{Ecn, Instant, Signal};
 
 pub use bounds::BoundShares;
@@ -243,6 +243,15 @@ impl Connection {
     /// into a packet is cut). Streams are over; nothing happens if the connection is over already.
     pub fn close(&mut self, now: Instant, code: u64, reason: Bytes) {
         self.close_by_application(now, code, reason);
+    }
+
+    /// Ends the connection because this side has no place for it any more (CONNECTION_REFUSED).
+    pub fn refuse(&mut self, now: Instant) {
+        let error = TransportError::new(
+            TransportErrorCode::CONNECTION_REFUSED,
+            "the server has too many handshakes under way",
+        );
+        self.fail(now, error);
     }
 
     /// True once the handshake is complete on this side and until the connection is over.

@@ -15,7 +15,7 @@ use super::parameters::{self, Parameters, ServerIds};
 use super::received::Received;
 use super::route::Route;
 use super::stats::Stats;
-use super::timers::Timers;
+use super::timers::{Timer, Timers};
 use super::{Connection, Routing};
 use crate::ack::AckRequest;
 use crate::cid::{LocalIds, RemoteIds, fresh_id};
@@ -201,6 +201,8 @@ impl Connection {
             ..LevelKeys::default()
         };
         let remote_ids = RemoteIds::new(parts.remote_id, config.active_connection_id_limit);
+        let mut timers = Timers::default();
+        timers.set(Timer::Handshake, now + config.handshake_timeout);
         let route = Route::new(now, parts.remote, parts.local, parts.validated, &config);
         Self {
             side,
@@ -226,7 +228,7 @@ impl Connection {
             close: CloseState::default(),
             error: None,
             idle: Idle::new(config.max_idle_timeout, config.keep_alive),
-            timers: Timers::default(),
+            timers,
             polled_at: now,
             last_feedback: None,
             bounds: Bounds::new(now),

@@ -20,6 +20,7 @@ impl Connection {
                     }
                 }
                 Timer::Close => self.forget(),
+                Timer::Handshake => self.lose(now, ConnectionError::HandshakeTimedOut),
             }
         }
         if !self.close.is_open() {

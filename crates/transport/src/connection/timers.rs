@@ -15,11 +15,19 @@ pub(super) enum Timer {
     KeepAlive,
     /// The closing or draining period ends (RFC 9000 §10.2).
     Close,
+    /// The handshake takes too long.
+    Handshake,
 }
 
 impl Timer {
     /// Each of them once.
-    pub(super) const ALL: [Self; 4] = [Self::Pacing, Self::Idle, Self::KeepAlive, Self::Close];
+    pub(super) const ALL: [Self; 5] = [
+        Self::Pacing,
+        Self::Idle,
+        Self::KeepAlive,
+        Self::Close,
+        Self::Handshake,
+    ];
 }
 
 /// The deadlines, one slot per [`Timer`].

@@ -45,7 +45,8 @@ impl ServerConfig {
         self
     }
 
-    /// Half-open handshakes at a time; beyond them new clients are not heard.
+    /// Half-open handshakes at a time; beyond them a new client gets the place of one of whoever holds the most
+    /// ([`EndpointConfig::max_half_open`](crate::endpoint::EndpointConfig::max_half_open)).
     pub fn max_half_open(&mut self, handshakes: usize) -> &mut Self {
         self.max_half_open = Some(handshakes);
         self

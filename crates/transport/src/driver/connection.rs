@@ -102,11 +102,20 @@ impl Shared {
     /// A datagram for this connection arrived.
     pub(super) fn receive(&self, now: Instant, received: &Received, bytes: &mut [u8]) {
         let mut state = self.lock();
+        let was_handshaking = state.core.is_handshaking();
         state.core.handle_datagram(now, *received, bytes);
-        if state.core.has_routing() {
-            // Before the task, on another thread perhaps, tells the peer of new ids: it may use them at once.
-            self.endpoint.route(self.handle, &mut state.core);
+        if state.core.has_routing() || was_handshaking && !state.core.is_handshaking() {
+            // Before the task, on another thread perhaps, tells the peer of new ids: it may use them at once. And a
+            // handshake that is complete makes no room for others.
+            self.endpoint.route(now, self.handle, &mut state.core);
         }
+    }
+
+    /// Ends a handshake whose place is wanted.
+    pub(super) fn refuse(&self, now: Instant) {
+        let mut state = self.lock();
+        state.core.refuse(now);
+        state.wake_driver();
     }
 
     /// The datagrams of a batch are in: acknowledges, sends and tells the application.

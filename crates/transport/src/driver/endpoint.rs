@@ -284,6 +284,27 @@ impl fmt::Debug for EndpointShared {
 }
 
 impl EndpointState {
+    /// Hands a client to whoever accepts next.
+    fn push_incoming(&mut self, incoming: core::Incoming) {
+        if self.incoming.len() >= self.incoming.capacity() {
+            // Before there are more of them than ever: those that came too late or had to make room are of no use.
+            let core = &self.core;
+            self.incoming.retain(|incoming| core.is_waiting(incoming));
+        }
+        self.incoming.push_back(incoming);
+        self.accepting.drain(..).for_each(Waker::wake);
+    }
+
+    /// Connections that have had to make room.
+    fn evicted(&mut self) -> Vec<Arc<Shared>> {
+        let Self {
+            core, connections, ..
+        } = self;
+        std::iter::from_fn(|| core.poll_evicted())
+            .filter_map(|handle| connections.get(handle.0)?.clone())
+            .collect()
+    }
+
     pub(super) fn stop_accepting(&mut self) {
         self.closed = true;
         self.core.set_server(None);
@@ -366,10 +387,11 @@ impl EndpointShared {
     /// Takes from a connection the ids to find it by.
     pub(super) fn route(
         &self,
+        now: Instant,
         handle: ConnectionHandle,
         connection: &mut core_connection::Connection,
     ) {
-        self.lock().core.route(handle, connection);
+        self.lock().core.route(now, handle, connection);
     }
 
     /// Takes from a connection what the endpoint must know. False: it is over; its task ends.
@@ -421,13 +443,16 @@ impl EndpointShared {
         received: &Received,
         bytes: &[u8],
     ) -> Option<Arc<Shared>> {
-        let mut state = self.lock();
-        let state = &mut *state;
+        let mut guard = self.lock();
+        let state = &mut *guard;
         match state.core.handle(now, received, bytes, &mut state.answer) {
             DatagramEvent::Connection(handle) => state.connections.get(handle.0)?.clone(),
             DatagramEvent::Incoming(incoming) => {
-                state.incoming.push_back(incoming);
-                state.accepting.drain(..).for_each(Waker::wake);
+                state.push_incoming(incoming);
+                let evicted = state.evicted();
+                drop(guard);
+                // A connection's lock comes before the endpoint's.
+                evicted.iter().for_each(|connection| connection.refuse(now));
                 None
             }
             DatagramEvent::Respond => {

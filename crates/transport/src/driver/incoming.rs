@@ -33,7 +33,10 @@ impl Future for Accept<'_> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let shared = &self.endpoint.shared;
         let mut state = shared.lock();
-        if let Some(incoming) = state.incoming.pop_front() {
+        while let Some(incoming) = state.incoming.pop_front() {
+            if !state.core.is_waiting(&incoming) {
+                continue;
+            }
             return Poll::Ready(Some(Incoming {
                 inner: Some(incoming),
                 shared: Arc::clone(shared),

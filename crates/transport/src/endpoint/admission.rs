@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::half_open::Host;
 use super::incoming::{Incoming, MAX_WAITING_BYTES, Waiting};
 use super::initial::{self, Origin};
 use super::{ConnectionHandle, DatagramEvent, Endpoint, Slot};
@@ -67,8 +66,13 @@ impl Endpoint {
             return self.send_retry(now, received, &found.dcid, &found.scid, answer);
         }
         self.expire(now);
-        let host = Host::of(received.remote.ip());
-        if !self.half_open.admits(host, self.config.max_half_open)
+        let address = received.remote.ip();
+        let is_full = self.half_open.count() >= self.config.max_half_open;
+        let makes_room = match is_full {
+            true => self.half_open.makes_room(now, address),
+            false => None,
+        };
+        if is_full && makes_room.is_none()
             || self.slots.len() >= self.config.max_connections
             || datagram.len() > MAX_WAITING_BYTES
         {
@@ -81,6 +85,9 @@ impl Endpoint {
         if let Some(id) = origin.token {
             // Spent by a packet that its client made, on a connection that is begun, and by nothing else.
             self.used_tokens.first_use(id, wall);
+        }
+        if let Some(handle) = makes_room {
+            self.evict(handle);
         }
         DatagramEvent::Incoming(self.admit(now, received, datagram, found, origin))
     }
@@ -104,11 +111,11 @@ impl Endpoint {
     ) -> Incoming {
         let serial = self.next_serial;
         self.next_serial += 1;
-        let host = Host::of(received.remote.ip());
-        let mut waiting = Waiting::new(serial, now + WAITING_TIME, host);
+        let mut waiting = Waiting::new(serial, now + WAITING_TIME);
         waiting.hold(*received, datagram);
         let handle = ConnectionHandle(self.slots.insert(Slot::Waiting(waiting)));
-        self.half_open.add(host);
+        let address = received.remote.ip();
+        self.half_open.add(now, serial, handle, address);
         if self.waiting.len() > 2 * self.config.max_half_open {
             self.forget_decided();
         }
@@ -122,6 +129,24 @@ impl Endpoint {
             dcid: found.dcid,
             scid: found.scid,
             origin,
+        }
+    }
+
+    /// Ends a handshake, whose place is wanted.
+    fn evict(&mut self, handle: ConnectionHandle) {
+        self.stats.evicted += 1;
+        match self.slots.get_mut(handle.0) {
+            Some(slot @ Slot::Connection { .. }) => {
+                if let Slot::Connection {
+                    half_open: Some(serial),
+                } = core::mem::replace(slot, Slot::Evicted)
+                {
+                    self.half_open.remove(serial);
+                }
+                self.demux.remove(handle);
+                self.evicted.push_back(handle);
+            }
+            _ => self.remove(handle),
         }
     }
 

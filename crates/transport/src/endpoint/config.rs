@@ -31,7 +31,8 @@ pub struct EndpointConfig {
     /// Connections at a time, of either side.
     pub max_connections: usize,
     /// Handshakes that have been begun by clients and are not complete, accepted ones and waiting ones together.
-    /// Beyond it, new clients are not heard; they try again. Once half of them are taken, one address gets an eighth at most.
+    /// Beyond it, a new client gets the place of the oldest one of the address or IPv6 prefix that holds the most, unless
+    /// its own holds about as many; then it is not heard until one of them has had 2 seconds. It tries again.
     pub max_half_open: usize,
     /// When clients must prove their address first.
     pub retry: RetryPolicy,

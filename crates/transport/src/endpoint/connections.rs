@@ -98,12 +98,11 @@ impl Endpoint {
         let slot = self.slots.get_mut(incoming.handle.0)?;
         match slot {
             Slot::Waiting(waiting) if waiting.serial == incoming.serial => {
-                let host = waiting.host;
-                let claimed = core::mem::replace(waiting, Waiting::new(0, Instant::ZERO, host));
-                *slot = Slot::Connection {
-                    half_open: Some(host),
-                };
-                Some(claimed)
+                let half_open = Some(waiting.serial);
+                match core::mem::replace(slot, Slot::Connection { half_open }) {
+                    Slot::Waiting(waiting) => Some(waiting),
+                    _ => None,
+                }
             }
             _ => None,
         }
@@ -197,12 +196,15 @@ impl Endpoint {
         }
     }
 
-    /// The part of [`update`](Self::update) that cannot wait: takes from a connection the ids to find it by. To be
-    /// called before anything is sent that tells the peer of them; it may use them at once, and is reset if they are
-    /// not known here.
-    pub fn route(&mut self, handle: ConnectionHandle, connection: &mut Connection) {
+    /// The part of [`update`](Self::update) that cannot wait: takes from a connection the ids to find it by, and the end of
+    /// its handshake. To be called before anything is sent that tells the peer of those ids; it may use them at once, and is
+    /// reset if they are not known here. Also before the next datagram is handled, if the handshake is complete: it could have
+    /// to make room for another.
+    pub fn route(&mut self, now: Instant, handle: ConnectionHandle, connection: &mut Connection) {
+        let is_evicted = matches!(self.slots.get(handle.0), Some(Slot::Evicted));
         while let Some(routing) = connection.poll_routing() {
             match routing {
+                _ if is_evicted => {}
                 Routing::Add(id) => self.demux.add_id(handle, &id),
                 Routing::Remove(id) => self.demux.remove_id(handle, &id),
                 Routing::ResetToken(token) => {
@@ -210,6 +212,15 @@ impl Endpoint {
                     self.demux.set_token(&*self.config.key, handle, known);
                 }
             }
+        }
+        if connection.is_established()
+            && let Some(Slot::Connection { half_open }) = self.slots.get_mut(handle.0)
+            && let Some(serial) = half_open.take()
+        {
+            // A handshake that failed counts for as long as its connection lingers: else a flood of first packets
+            // that fail at once would pass the bound.
+            self.half_open.remove(serial);
+            self.give_token(now, connection);
         }
     }
 
@@ -221,17 +232,8 @@ impl Endpoint {
         handle: ConnectionHandle,
         connection: &mut Connection,
     ) -> bool {
-        self.route(handle, connection);
-        if connection.is_established()
-            && let Some(Slot::Connection { half_open }) = self.slots.get_mut(handle.0)
-            && let Some(host) = half_open.take()
-        {
-            // A handshake that failed counts for as long as its connection lingers: else a flood of first packets
-            // that fail at once would pass the bound.
-            self.half_open.remove(host);
-            self.give_token(now, connection);
-        }
-        if connection.is_drained() {
+        self.route(now, handle, connection);
+        if connection.is_drained() || matches!(self.slots.get(handle.0), Some(Slot::Evicted)) {
             self.remove(handle);
             return false;
         }
@@ -253,12 +255,12 @@ impl Endpoint {
     pub fn remove(&mut self, handle: ConnectionHandle) {
         match self.slots.try_remove(handle.0) {
             Some(
-                Slot::Waiting(Waiting { host, .. })
+                Slot::Waiting(Waiting { serial, .. })
                 | Slot::Connection {
-                    half_open: Some(host),
+                    half_open: Some(serial),
                 },
-            ) => self.half_open.remove(host),
-            Some(Slot::Connection { half_open: None }) => {}
+            ) => self.half_open.remove(serial),
+            Some(Slot::Connection { half_open: None } | Slot::Evicted) => {}
             None => return,
         }
         self.demux.remove(handle);

@@ -1,62 +1,140 @@
-//! Handshakes that clients have begun and not completed, all together and by address.
+//! Handshakes that clients have begun and not completed: who holds how many places, and who has to go when there are no more.
 //!
-//! A server keeps a bounded number of them. Retry sees to it that made-up addresses fill no place; one host with an address of its own
-//! could still fill them all and keep everybody else out. So once half of the places are taken, an address that has an
-//! eighth of them gets no more.
+//! A server keeps a bounded number of them. Retry sees to it that made-up addresses fill no place; hosts with addresses of
+//! their own could still fill them all and keep everybody else out. So when all places are taken, a client that holds
+//! few gets the place of the oldest handshake of the prefix that holds the most. A client whose prefix holds as many as any
+//! other gets a place only from a handshake that has had its time: else a crowd of honest clients would push out each
+//! other, and none would ever get through.
 
+use core::cmp::Reverse;
 use core::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::FxHashMap;
+use super::ConnectionHandle;
+use crate::{Duration, Instant};
 
-/// An address may have this part of all places, once [`SCARCE`] of them is taken.
-const SHARE: usize = 8;
-const SCARCE: usize = 2;
+/// A handshake older than this makes room for anyone: more than a round trip over the longest usual path.
+const HAD_ITS_TIME: Duration = Duration::from_secs(2);
 
-/// Whom a place is counted to: an IPv4 address, or the /64 prefix of an IPv6 one, of which a host has all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Host(u128);
+/// Bits of the IPv6 prefixes that count, and how much a handshake weighs for each: a host has a /64 to itself, customers get
+/// a /56 or a /48, but a provider may have several of them under one /48.
+const IPV6_PREFIXES: [(u8, usize); 3] = [(64, HOST_WEIGHT), (56, 2), (48, 1)];
+const HOST_WEIGHT: usize = 4;
 
-impl Host {
-    pub(super) fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(v4) => Self(v4.to_bits().into()),
-            IpAddr::V6(v6) => Self(v6.to_bits() >> 64 << 64),
-        }
-    }
+/// Whom a place is counted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Prefix {
+    V4(u32),
+    V6 { bits: u8, prefix: u128 },
 }
 
-/// The count, at most what [`admits`](Self::admits) is told.
+/// The prefixes that an address belongs to, each with the weight of one handshake.
+fn prefixes(address: IpAddr) -> impl Iterator<Item = (Prefix, usize)> {
+    let (v4, v6) = match address.to_canonical() {
+        IpAddr::V4(v4) => (Some((Prefix::V4(v4.to_bits()), HOST_WEIGHT)), None),
+        IpAddr::V6(v6) => (None, Some(v6.to_bits())),
+    };
+    let of_v6 = v6.into_iter().flat_map(|address| {
+        IPV6_PREFIXES.map(|(bits, weight)| {
+            let prefix = address & !(u128::MAX >> bits);
+            (Prefix::V6 { bits, prefix }, weight)
+        })
+    });
+    v4.into_iter().chain(of_v6)
+}
+
+/// A handshake's place.
+#[derive(Debug)]
+struct Place {
+    handle: ConnectionHandle,
+    address: IpAddr,
+    since: Instant,
+}
+
+/// The places that are taken.
 #[derive(Debug, Default)]
 pub(super) struct HalfOpen {
-    count: usize,
-    by_host: FxHashMap<Host, usize>,
+    /// By serial number, the oldest first.
+    places: BTreeMap<u64, Place>,
+    /// The serial numbers of each prefix.
+    by_prefix: BTreeMap<Prefix, BTreeSet<u64>>,
+    /// Prefixes by what they hold, the greediest last.
+    ranked: BTreeSet<Rank>,
+}
+
+/// What a prefix holds: its weight, then how old its oldest handshake is, by serial number.
+type Rank = (usize, Reverse<u64>, Prefix);
+
+fn rank(prefix: Prefix, weight: usize, held: &BTreeSet<u64>) -> Option<Rank> {
+    let oldest = held.first()?;
+    Some((held.len() * weight, Reverse(*oldest), prefix))
 }
 
 impl HalfOpen {
-    pub(super) const fn count(&self) -> usize {
-        self.count
+    pub(super) fn count(&self) -> usize {
+        self.places.len()
     }
 
-    /// True if `host` may begin another handshake where `most` are kept.
-    pub(super) fn admits(&self, host: Host, most: usize) -> bool {
-        let of_host = || self.by_host.get(&host).copied().unwrap_or(0);
-        self.count < most && (self.count < most / SCARCE || of_host() < (most / SHARE).max(1))
-    }
-
-    pub(super) fn add(&mut self, host: Host) {
-        self.count += 1;
-        *self.by_host.entry(host).or_insert(0) += 1;
+    /// Gives a place to the handshake with this serial number, which no other had before.
+    pub(super) fn add(
+        &mut self,
+        now: Instant,
+        serial: u64,
+        handle: ConnectionHandle,
+        address: IpAddr,
+    ) {
+        for (prefix, weight) in prefixes(address) {
+            self.change(prefix, weight, |held| held.insert(serial));
+        }
+        let place = Place {
+            handle,
+            address,
+            since: now,
+        };
+        self.places.insert(serial, place);
     }
 
     /// A handshake is complete, or forgotten.
-    pub(super) fn remove(&mut self, host: Host) {
-        self.count = self.count.saturating_sub(1);
-        if let Some(held) = self.by_host.get_mut(&host) {
-            *held -= 1;
-            if *held == 0 {
-                self.by_host.remove(&host);
+    pub(super) fn remove(&mut self, serial: u64) {
+        let Some(place) = self.places.remove(&serial) else {
+            return;
+        };
+        for (prefix, weight) in prefixes(place.address) {
+            self.change(prefix, weight, |held| held.remove(&serial));
+        }
+    }
+
+    fn change(
+        &mut self,
+        prefix: Prefix,
+        weight: usize,
+        change: impl FnOnce(&mut BTreeSet<u64>) -> bool,
+    ) {
+        let held = self.by_prefix.entry(prefix).or_default();
+        if let Some(before) = rank(prefix, weight, held) {
+            self.ranked.remove(&before);
+        }
+        change(held);
+        match rank(prefix, weight, held) {
+            Some(after) => {
+                self.ranked.insert(after);
+            }
+            None => {
+                self.by_prefix.remove(&prefix);
             }
         }
+    }
+
+    /// Whose place a client at `address` may have: the oldest handshake of the prefix that holds the most.
+    pub(super) fn makes_room(&self, now: Instant, address: IpAddr) -> Option<ConnectionHandle> {
+        let (most, Reverse(oldest), _) = self.ranked.last()?;
+        let place = self.places.get(oldest)?;
+        let holds_less = prefixes(address).all(|(prefix, weight)| {
+            let held = self.by_prefix.get(&prefix).map_or(0, BTreeSet::len);
+            (held + 1) * weight < *most
+        });
+        let had_its_time = now.saturating_since(place.since) >= HAD_ITS_TIME;
+        (holds_less || had_its_time).then_some(place.handle)
     }
 }
 
@@ -64,52 +142,84 @@ impl HalfOpen {
 mod tests {
     use super::*;
 
-    fn host(text: &str) -> Host {
-        Host::of(text.parse().unwrap())
-    }
+    const NOW: Instant = Instant::from_millis(10_000);
 
-    #[test]
-    fn one_host_leaves_places_to_others() {
+    /// Adds one after the other, `handle` and serial number counting up.
+    fn filled(addresses: impl IntoIterator<Item = String>) -> HalfOpen {
         let mut half_open = HalfOpen::default();
-        let (greedy, other) = (host("192.0.2.1"), host("192.0.2.2"));
-        let mut begun = 0;
-        while half_open.admits(greedy, 64) {
-            half_open.add(greedy);
-            begun += 1;
+        for (n, text) in addresses.into_iter().enumerate() {
+            let address = text.parse().unwrap();
+            half_open.add(NOW, n as u64, ConnectionHandle(n), address);
         }
-        assert_eq!(begun, 32);
-        for _ in 0..8 {
-            assert!(half_open.admits(other, 64));
-            half_open.add(other);
-        }
-        assert!(!half_open.admits(other, 64));
-        for n in 0..24 {
-            let third = host(&format!("198.51.100.{n}"));
-            assert!(half_open.admits(third, 64));
-            half_open.add(third);
-        }
-        assert!(!half_open.admits(host("203.0.113.1"), 64), "all are taken");
-        for _ in 0..begun {
-            half_open.remove(greedy);
-        }
-        assert_eq!((half_open.count(), half_open.by_host.len()), (32, 25));
+        half_open
+    }
+
+    fn room(half_open: &HalfOpen, now: Instant, address: &str) -> Option<usize> {
+        half_open
+            .makes_room(now, address.parse().unwrap())
+            .map(|handle| handle.0)
     }
 
     #[test]
-    fn hosts_are_told_apart_by_what_they_own() {
-        assert_eq!(host("192.0.2.1"), host("::ffff:192.0.2.1"));
-        assert_eq!(host("2001:db8::1"), host("2001:db8::2:3:4:5"));
-        assert_ne!(host("2001:db8::1"), host("2001:db8:0:1::1"));
+    fn the_oldest_of_the_greediest_address_goes() {
+        let greedy = (0..4).map(|_| "192.0.2.1".to_owned());
+        let others = ["192.0.2.2", "192.0.2.3", "192.0.2.3"].map(str::to_owned);
+        let mut half_open = filled(others.into_iter().chain(greedy));
+        assert_eq!(room(&half_open, NOW, "192.0.2.9"), Some(3));
+        assert_eq!(room(&half_open, NOW, "::ffff:192.0.2.9"), Some(3));
+        // Who holds one less than the greediest would be as greedy itself.
+        assert_eq!(room(&half_open, NOW, "192.0.2.3"), Some(3));
+        half_open.remove(3);
+        assert_eq!(room(&half_open, NOW, "192.0.2.3"), None);
+        assert_eq!(room(&half_open, NOW, "192.0.2.1"), None);
+        let later = NOW + HAD_ITS_TIME;
+        assert_eq!(room(&half_open, later, "192.0.2.1"), Some(4));
+        for serial in 0..10 {
+            half_open.remove(serial);
+        }
+        assert_eq!(half_open.count(), 0);
+        assert!(half_open.by_prefix.is_empty() && half_open.ranked.is_empty());
     }
 
     #[test]
-    fn a_single_place_can_be_had() {
-        let mut half_open = HalfOpen::default();
-        let only = host("192.0.2.1");
-        assert!(half_open.admits(only, 1));
-        half_open.add(only);
-        assert!(!half_open.admits(only, 1));
-        half_open.remove(only);
-        assert!(half_open.admits(only, 1) && half_open.by_host.is_empty());
+    fn addresses_of_one_customer_count_together() {
+        for (bits, address) in [
+            (
+                "64",
+                (0..20)
+                    .map(|n| format!("2001:db8::{n:x}"))
+                    .collect::<Vec<_>>(),
+            ),
+            (
+                "56",
+                (0..20).map(|n| format!("2001:db8:0:{n:x}::1")).collect(),
+            ),
+            (
+                "48",
+                (0..20).map(|n| format!("2001:db8:0:{n:x}00::1")).collect(),
+            ),
+        ] {
+            // Each of the honest ones has two, from its one address.
+            let honest = (0..10).map(|n| format!("198.51.100.{}", n / 2));
+            let half_open = filled(honest.chain(address));
+            assert_eq!(room(&half_open, NOW, "203.0.113.1"), Some(10), "{bits}");
+        }
+    }
+
+    #[test]
+    fn customers_of_one_provider_do_not_pay_for_a_greedy_neighbour() {
+        let customers = (0..40).map(|n| format!("2001:db8:0:{n:x}00::1"));
+        let greedy = (0..20).map(|n| format!("2001:db8:0:ff00::{n:x}"));
+        let half_open = filled(customers.chain(greedy));
+        assert_eq!(room(&half_open, NOW, "203.0.113.1"), Some(40));
+    }
+
+    #[test]
+    fn a_crowd_in_which_each_has_one_place_lets_each_have_its_time() {
+        let half_open = filled((0..50).map(|n| format!("192.0.2.{n}")));
+        assert_eq!(room(&half_open, NOW, "203.0.113.1"), None);
+        let later = NOW + HAD_ITS_TIME;
+        assert_eq!(room(&half_open, later, "203.0.113.1"), Some(0));
+        assert_eq!(room(&HalfOpen::default(), later, "203.0.113.1"), None);
     }
 }

@@ -3,7 +3,6 @@
 use core::net::{IpAddr, SocketAddr};
 
 use super::ConnectionHandle;
-use super::half_open::Host;
 use super::initial::Origin;
 use crate::Instant;
 use crate::connection::Received;
@@ -60,17 +59,15 @@ impl Incoming {
 pub(super) struct Waiting {
     pub(super) serial: u64,
     pub(super) expires: Instant,
-    pub(super) host: Host,
     pub(super) datagrams: Vec<(Received, Vec<u8>)>,
     bytes: usize,
 }
 
 impl Waiting {
-    pub(super) fn new(serial: u64, expires: Instant, host: Host) -> Self {
+    pub(super) fn new(serial: u64, expires: Instant) -> Self {
         Self {
             serial,
             expires,
-            host,
             datagrams: Vec::new(),
             bytes: 0,
         }

@@ -11,7 +11,8 @@
 //! The driver keeps the connections; an [`Endpoint`] keeps what finds them: their ids, their first packets, the
 //! reset tokens of their peers. It answers strangers itself (version negotiation, Retry, stateless reset,
 //! refusal), and holds nothing for a client whose first packet does not open. All state is bounded by the number
-//! of connections and of half-open handshakes ([`EndpointConfig`]).
+//! of connections and of half-open handshakes ([`EndpointConfig`]). Where those are all under way, a new client's may
+//! take the place of one of whoever holds the most ([`Endpoint::poll_evicted`]).
 //!
 //! A shim in front of a datagram is stepped over here to find the id behind it; the connection takes it off.
 
@@ -28,6 +29,8 @@ mod respond;
 mod retry;
 mod stats;
 
+#[cfg(test)]
+mod crowd_tests;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -52,7 +55,7 @@ use crate::wire::{PacketType, PartialDecode};
 use crate::{Duration, Instant};
 
 use demux::Demux;
-use half_open::{HalfOpen, Host};
+use half_open::HalfOpen;
 use incoming::Waiting;
 use rate::RateLimit;
 use retry::RetrySwitch;
@@ -81,9 +84,11 @@ enum Slot {
     Waiting(Waiting),
     /// Accepted or opened.
     Connection {
-        /// The client whose handshake is not over yet.
-        half_open: Option<Host>,
+        /// The serial number of a client's handshake that is not over yet.
+        half_open: Option<u64>,
     },
+    /// A connection that had to go, until its driver hears of it.
+    Evicted,
 }
 
 /// Finds the connection for each datagram, and answers what is for none. See the [module](self).
@@ -98,6 +103,8 @@ pub struct Endpoint {
     /// [`Slot::Waiting`] in the order in which they expire, with their serial numbers.
     waiting: VecDeque<(ConnectionHandle, u64)>,
     next_serial: u64,
+    /// Connections whose drivers have to hear that they are [`Slot::Evicted`].
+    evicted: VecDeque<ConnectionHandle>,
     retry: RetrySwitch,
     used_tokens: ReplayFilter,
     resets: RateLimit,
@@ -120,6 +127,7 @@ impl Endpoint {
             half_open: HalfOpen::default(),
             waiting: VecDeque::new(),
             next_serial: 0,
+            evicted: VecDeque::new(),
             retry: RetrySwitch::new(config.retry),
             used_tokens: ReplayFilter::new(config.new_token_lifetime, config.remembered_tokens),
             resets: limit(),
@@ -147,6 +155,23 @@ impl Endpoint {
     #[must_use]
     pub fn half_open(&self) -> usize {
         self.half_open.count()
+    }
+
+    /// A connection whose handshake has had to make room for another: [`Connection::refuse`] it, send what it then has
+    /// to send, and [`update`](Self::update), which ends it. To be asked after each [`DatagramEvent::Incoming`].
+    ///
+    /// [`Connection::refuse`]: crate::connection::Connection::refuse
+    pub fn poll_evicted(&mut self) -> Option<ConnectionHandle> {
+        self.evicted.pop_front()
+    }
+
+    /// True if `incoming` can still be accepted: it has neither expired nor had to make room.
+    #[must_use]
+    pub fn is_waiting(&self, incoming: &Incoming) -> bool {
+        matches!(
+            self.slots.get(incoming.handle.0),
+            Some(Slot::Waiting(waiting)) if waiting.serial == incoming.serial
+        )
     }
 
     /// Accepts connections from now on, or no longer (`None`).
@@ -261,7 +286,7 @@ impl Endpoint {
                 }
                 DatagramEvent::Nothing
             }
-            None => DatagramEvent::Nothing,
+            Some(Slot::Evicted) | None => DatagramEvent::Nothing,
         }
     }
 }

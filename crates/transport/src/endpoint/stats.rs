@@ -22,6 +22,8 @@ pub struct EndpointStats {
     pub dropped_short_initials: u64,
     /// Dropped: Initial packets that do not open.
     pub dropped_forged_initials: u64,
+    /// Handshakes that had to make room for those of clients who held fewer.
+    pub evicted: u64,
     /// Dropped: Initial packets beyond the bound on handshakes or connections.
     pub dropped_full: u64,
     /// Dropped: more datagrams than are held for a connection that waits to be accepted.

@@ -23,6 +23,8 @@ pub(super) fn crypto() -> Arc<NullCrypto> {
     Arc::new(NullCrypto::new(&[b"test"]))
 }
 
+pub(super) const NOW: Instant = Instant::from_millis(1000);
+
 pub(super) const EPOCH: Duration = Duration::from_secs(1_700_000_000);
 
 pub(super) fn config(server: bool) -> EndpointConfig {

@@ -1,3 +1,5 @@
+use std::net::SocketAddr;
+
 use super::testing::*;
 use super::*;
 use crate::crypto::null::NullEndpointKey;
@@ -5,8 +7,6 @@ use crate::crypto::{InitialCrypto, ResetToken, Side};
 use crate::wire::packet::PlainHeader;
 use crate::wire::version::VersionNegotiation;
 use crate::wire::{ConnectionId, Frame, Frames, PartialDecode, TransportErrorCode};
-
-const NOW: Instant = Instant::from_millis(1000);
 
 fn handle(endpoint: &mut Endpoint, port: u16, datagram: &[u8]) -> (DatagramEvent, Vec<u8>) {
     let mut answer = Vec::new();
@@ -221,26 +221,49 @@ fn a_host_that_begins_and_never_ends_keeps_nobody_else_out() {
     config.max_half_open = 16;
     config.retry = RetryPolicy::Never;
     let mut endpoint = Endpoint::new(config, Random::from_u64(1));
-    let greedy: Vec<_> = (0..8)
+    let mut greedy: Vec<_> = (0..16)
         .map(|n| incoming(&mut endpoint, 1, &hello(n, &[])))
         .collect();
-    nothing(&mut endpoint, 1, &hello(8, &[]));
+    nothing(&mut endpoint, 1, &hello(16, &[]));
     assert_eq!(endpoint.stats().dropped_full, 1);
-    let mut answer = Vec::new();
-    let other = Received {
-        remote: "192.0.2.8:1".parse().unwrap(),
+    let other = |port| Received {
+        remote: SocketAddr::from(([192, 0, 2, 8], port)),
         ..from(1)
     };
-    let event = endpoint.handle(NOW, &other, &hello(9, &[]), &mut answer);
-    let DatagramEvent::Incoming(honest) = event else {
-        panic!("{event:?}");
-    };
-    assert_eq!(endpoint.half_open(), 9);
-    for client in greedy {
+    let mut answer = Vec::new();
+    // One that waits to be accepted goes, then one that was accepted.
+    let (first, mut connection) = endpoint.accept(NOW, greedy.remove(1)).unwrap();
+    let mut honest = Vec::new();
+    for n in 17..19 {
+        let mut forged = hello(n, &[]);
+        forged[1100] ^= 1;
+        endpoint.handle(NOW, &other(n as u16), &forged, &mut answer);
+        assert_eq!(endpoint.half_open(), 16);
+        let event = endpoint.handle(NOW, &other(n as u16), &hello(n, &[]), &mut answer);
+        let DatagramEvent::Incoming(client) = event else {
+            panic!("{event:?}");
+        };
+        honest.push(client);
+    }
+    assert_eq!((endpoint.half_open(), endpoint.stats().evicted), (16, 2));
+    let late = greedy.remove(0);
+    assert!(!endpoint.is_waiting(&late) && endpoint.is_waiting(&honest[0]));
+    assert!(matches!(
+        endpoint.accept(NOW, late),
+        Err(AcceptError::Expired)
+    ));
+    assert_eq!(endpoint.poll_evicted(), Some(first));
+    assert_eq!(endpoint.poll_evicted(), None);
+    // It may say so to the client, and is forgotten.
+    connection.refuse(NOW);
+    assert!(connection.poll_transmit(NOW, &mut [0; 1500], 1).is_some());
+    assert!(!endpoint.update(NOW, first, &mut connection));
+    assert_eq!(endpoint.connections(), 16);
+    for client in greedy.into_iter().chain(honest) {
         endpoint.ignore(client);
     }
-    endpoint.ignore(honest);
-    assert_eq!(endpoint.half_open(), 0);
+    assert_eq!((endpoint.half_open(), endpoint.connections()), (0, 0));
+    assert_eq!(endpoint.demux.len(), 0);
 }
 
 #[test]

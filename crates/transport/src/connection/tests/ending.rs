@@ -162,3 +162,39 @@ fn a_peer_that_vanishes_is_probed_and_given_up() {
     assert!((4..16).contains(&stats.probe_timeouts), "{stats:?}");
     assert!(pair.now > before);
 }
+
+#[test]
+fn a_handshake_that_goes_on_for_ever_ends_also_without_an_idle_timeout() {
+    let mut setup = Setup::default();
+    setup.client.max_idle_timeout = None;
+    setup.server.max_idle_timeout = None;
+    setup.client.handshake_timeout = Duration::from_secs(10);
+    setup.server.handshake_timeout = Duration::from_secs(5);
+    let mut pair = Pair::with(setup);
+    // The server hears the client again and again, and the client hears nothing.
+    pair.down.faults.loss = 1_000_000;
+    assert!(pair.run_until(Duration::from_secs(1), |pair| {
+        pair.server.connection.is_some()
+    }));
+    let begin = pair.now;
+    let is_over = |pair: &mut Pair| pair.server.error().is_some();
+    assert!(pair.run_until(Duration::from_secs(60), is_over));
+    assert_eq!(pair.now - begin, Duration::from_secs(5));
+    assert!(pair.server.get().stats().packets_received > 2);
+    let is_over = |pair: &mut Pair| pair.client.error().is_some();
+    assert!(pair.run_until(Duration::from_secs(60), is_over));
+    for host in [&mut pair.client, &mut pair.server] {
+        assert_eq!(host.error(), Some(ConnectionError::HandshakeTimedOut));
+        assert!(host.get().is_drained());
+    }
+}
+
+#[test]
+fn a_handshake_that_is_complete_has_no_deadline() {
+    let mut setup = Setup::default();
+    setup.client.max_idle_timeout = None;
+    setup.server.max_idle_timeout = None;
+    let mut pair = Pair::connected(setup);
+    pair.run(Duration::from_secs(100));
+    assert!(pair.client.error().is_none() && pair.server.error().is_none());
+}
