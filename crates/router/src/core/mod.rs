@@ -11,8 +11,8 @@
 //! [`Arrival`](pathmark_cc::Arrival), what is to be written into it goes out through its [`Owner`].
 //! `now` comes in, deadlines go out. Every buffer has a limit.
 
+mod flows;
 mod gauge;
-mod heard_flows;
 pub mod impair;
 mod link;
 mod port;

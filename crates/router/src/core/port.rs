@@ -40,7 +40,7 @@ enum Access {
 /// The queues, each with its depth at hand.
 enum Queues<P> {
     One(Box<dyn Queue<P>>, Depth),
-    Two(Separation<P>),
+    Two(Box<Separation<P>>),
 }
 
 /// The control law with its deadline at hand, so that most packets ask it for nothing but their answer.
@@ -73,7 +73,7 @@ impl<P> Port<P> {
     /// A port that keeps packets with feedback and all others apart.
     #[must_use]
     pub fn separated(now: Instant, queues: Separation<P>, shaper: Shaper) -> Self {
-        Self::build(now, Queues::Two(queues), shaper)
+        Self::build(now, Queues::Two(Box::new(queues)), shaper)
     }
 
     fn build(now: Instant, queues: Queues<P>, shaper: Shaper) -> Self {

@@ -231,6 +231,107 @@ fn classes_share_evenly_whatever_their_packet_sizes() {
     }
 }
 
+/// Sends at 20 Mbit/s what `heard` and `foreign` flows keep in the queue: each class as many packets as one window that grows by
+/// one per turn and is halved by a drop, its flows by turns. Returns the share of the link that the heard class has from 5 s to
+/// 10 s, and how long a small packet of another flow waits at most that comes each 50 ms, one at a time, and carries what `pinged` says.
+fn share_of(heard: u32, foreign: u32, pinged: Carried) -> (f64, Duration) {
+    const PING: u32 = 2;
+    let limit = Limit::Bytes(500_000);
+    let queue = || Box::new(DropTail::new(limit));
+    let separation = Separation::new(queue(), queue(), limit);
+    let rate = Some(2_500_000);
+    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(rate));
+    let (mut log, mut now, mut sent) = (Log::default(), Instant::from_millis(1), [0u64; 2]);
+    let (mut next, mut waiting, mut window) = ([0u32; 2], [0u32; 2], [10.0; 2]);
+    let (mut pinged_at, mut longest) = (Instant::from_millis(5000), Duration::ZERO);
+    let mut under_way = false;
+    while now < Instant::from_millis(10_000) {
+        if !under_way && pinged_at + Duration::from_millis(50) <= now {
+            let ping = Arrival {
+                flow_hash: 9_999,
+                ..arrival(100, pinged)
+            };
+            port.arrive(now, ping, PING, &mut log);
+            (pinged_at, under_way) = (now, log.drops.is_empty());
+            log.drops.clear();
+        }
+        for (class, count, carried) in [(0, heard, VCP), (1, foreign, Carried::Foreign)] {
+            while count > 0 && waiting[class] < window[class] as u32 {
+                let flow = 1 + 2 * (next[class] % count) + class as u32;
+                let packet = Arrival {
+                    flow_hash: flow.wrapping_mul(0x85EB_CA6B),
+                    ..arrival(1500, carried)
+                };
+                (next[class], waiting[class]) = (next[class] + 1, waiting[class] + 1);
+                port.arrive(now, packet, class as u32, &mut log);
+                for (class, _) in log.drops.drain(..) {
+                    if class == PING {
+                        under_way = false;
+                        continue;
+                    }
+                    waiting[class as usize] -= 1;
+                    window[class as usize] = f64::max(window[class as usize] / 2.0, 2.0);
+                }
+            }
+        }
+        let out = port.poll(now, &mut log).unwrap();
+        now = out.finished;
+        if out.packet == PING {
+            longest = longest.max(now - pinged_at);
+            under_way = false;
+            continue;
+        }
+        let class = out.packet as usize;
+        waiting[class] -= 1;
+        window[class] += 1.0 / window[class];
+        if now >= Instant::from_millis(5_000) {
+            sent[class] += u64::from(out.arrival.bytes);
+        }
+    }
+    (sent[0] as f64 / (sent[0] + sent[1]) as f64, longest)
+}
+
+#[test]
+fn classes_share_by_their_flows() {
+    for (heard, foreign) in [(1, 1), (1, 20), (20, 1), (5, 10), (100, 1), (1, 100)] {
+        let (share, _) = share_of(heard, foreign, Carried::Foreign);
+        let fair = f64::from(heard) / f64::from(heard + foreign);
+        let owed = fair.clamp(1.0 / 33.0, 32.0 / 33.0);
+        assert!(
+            (share / owed - 1.0).abs() < 0.1,
+            "{heard}:{foreign}: {share}"
+        );
+    }
+}
+
+/// One that comes alone into a class whose queue is empty waits for a packet or two, however small the class's share.
+#[test]
+fn a_ping_beside_many_flows_of_the_other_class_does_not_wait() {
+    for (heard, foreign, pinged) in [
+        (40, 0, Carried::Foreign),
+        (0, 40, VCP),
+        (1, 0, Carried::Foreign),
+    ] {
+        let (_, longest) = share_of(heard, foreign, pinged);
+        // A full packet takes 0.6 ms.
+        assert!(
+            longest <= Duration::from_micros(2_000),
+            "{heard}:{foreign}: {longest:?}"
+        );
+    }
+}
+
+/// A queue that is served at a small share does not keep packets longer than one that is served at half of the link.
+#[test]
+fn the_buffer_is_divided_as_the_link_is() {
+    let (_, longest) = share_of(20, 1, Carried::Foreign);
+    assert!(longest <= Duration::from_millis(450), "{longest:?}");
+    assert!(
+        longest >= Duration::from_millis(50),
+        "behind a queue: {longest:?}"
+    );
+}
+
 #[test]
 fn a_flow_with_some_requests_stays_in_order() {
     let limit = Limit::Bytes(100_000);

@@ -8,14 +8,18 @@
 
 use pathmark_cc::{Arrival, Instant};
 
-use super::heard_flows::HeardFlows;
-use super::queue::{Depth, Limit, Popped, Pushed, Queue, Queued};
+use super::flows::{Flows, Worth};
+use super::queue::{Depth, FULL_PACKET, Limit, Popped, Pushed, Queue, Queued};
 use super::{DropCause, Owner};
 
-/// Bytes that a class may send before it is the other's turn. A full-sized packet of either class fits.
-const QUANTUM: i64 = 1514;
+/// Shares are in 2^-16.
+const WHOLE_Q16: u64 = 1 << 16;
+/// However many flows a class is worth, the other one has a share of 1/33.
+const LEAST_SHARE_Q16: u64 = WHOLE_Q16 / 33;
+/// A class has room for so many full packets at least.
+const LEAST_PACKETS: u64 = 8;
 
-/// Time over which the foreign class's rate is measured, and the share of a new value in the average (1/4):
+/// Time over which the classes' rates are measured, and the share of a new value in the average (1/4):
 /// together some 200 ms, shorter than what control laws react in.
 const WINDOW_NANOS: u64 = 50_000_000;
 
@@ -24,41 +28,40 @@ pub struct Separation<P> {
     heard: Class<P>,
     foreign: Class<P>,
     limit: Limit,
-    turn: Turn,
+    /// The heard class's share of the link, in 2^-16.
+    share_q16: u64,
+    /// How far the heard class is ahead of its share: its bytes times the other's share, less the other's bytes times its own.
+    ahead: i64,
     window: Window,
-    flows: HeardFlows,
+    flows: Flows,
 }
 
 struct Class<P> {
     queue: Box<dyn Queue<P>>,
     /// The queue's own, at hand.
     depth: Depth,
-    deficit: i64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    Heard,
-    Foreign,
+    /// Its part of the buffer.
+    room: Limit,
 }
 
 impl<P> Separation<P> {
     /// Separates the class that the control law hears from the foreign one. Their limits should be `limit`
-    /// too: whoever holds less of the shared room may push out the youngest packets of the other.
+    /// too: whoever holds less of the shared room than it is owed may push out the youngest packets of the other.
     #[must_use]
     pub fn new(heard: Box<dyn Queue<P>>, foreign: Box<dyn Queue<P>>, limit: Limit) -> Self {
         let class = |queue: Box<dyn Queue<P>>| Class {
             depth: queue.depth(),
             queue,
-            deficit: 0,
+            room: limit,
         };
         Self {
             heard: class(heard),
             foreign: class(foreign),
             limit,
-            turn: Turn::Heard,
+            share_q16: WHOLE_Q16 / 2,
+            ahead: 0,
             window: Window::default(),
-            flows: HeardFlows::new(),
+            flows: Flows::new(),
         }
     }
 
@@ -95,6 +98,7 @@ impl<P> Separation<P> {
             &self.foreign
         };
         self.limit.admits_run(self.depth(), packets, bytes)
+            && class.room.admits_run(class.depth, packets, bytes)
             && class.queue.takes_whole(packets, bytes)
     }
 
@@ -106,6 +110,7 @@ impl<P> Separation<P> {
         self.limit = limit;
         self.heard.queue.set_limit(limit);
         self.foreign.queue.set_limit(limit);
+        self.divide();
     }
 
     /// Takes a packet of either class. `pushed_out` is told of each packet of the other class that had to go.
@@ -118,14 +123,17 @@ impl<P> Separation<P> {
         mut pushed_out: impl FnMut(&Queued<P>),
     ) -> Pushed {
         let mut total = self.depth();
-        let (own, other) = if heard {
-            (&mut self.heard, &mut self.foreign)
+        let bytes = item.arrival.bytes;
+        let share = self.share_q16;
+        let (own, other, own_share) = if heard {
+            (&mut self.heard, &mut self.foreign, share)
         } else {
-            (&mut self.foreign, &mut self.heard)
+            (&mut self.foreign, &mut self.heard, WHOLE_Q16 - share)
         };
-        let owed = own.depth.bytes + u64::from(item.arrival.bytes);
-        while !self.limit.admits(total, item.arrival.bytes) {
-            let victim = if other.depth.bytes > owed {
+        let owed = (own.depth.bytes + u64::from(bytes)).saturating_mul(WHOLE_Q16 - own_share);
+        let mut fits = own.room.admits(own.depth, bytes);
+        while fits && !self.limit.admits(total, bytes) {
+            let victim = if other.depth.bytes.saturating_mul(own_share) > owed {
                 let victim = other.queue.pop_youngest();
                 other.depth = other.queue.depth();
                 victim
@@ -133,75 +141,108 @@ impl<P> Separation<P> {
                 None
             };
             let Some(victim) = victim else {
-                owner.dropped(item.packet, DropCause::QueueFull);
-                return Pushed::Dropped(DropCause::QueueFull);
+                fits = false;
+                break;
             };
             total.bytes = total.bytes.saturating_sub(u64::from(victim.arrival.bytes));
             total.packets = total.packets.saturating_sub(u64::from(victim.packets));
+            self.flows.dropped(!heard, victim.arrival.bytes);
             pushed_out(&victim);
             owner.dropped(victim.packet, DropCause::PushedOut);
         }
-        let pushed = own.queue.push(now, item, owner);
+        let pushed = if fits {
+            own.queue.push(now, item, owner)
+        } else {
+            owner.dropped(item.packet, DropCause::QueueFull);
+            Pushed::Dropped(DropCause::QueueFull)
+        };
         own.depth = own.queue.depth();
+        if let Pushed::Dropped(_) = pushed {
+            self.flows.dropped(heard, bytes);
+        }
         pushed
     }
 
-    /// The next packet by deficit round robin: a class sends until it has used up its quantum, and starts the
-    /// next round with what it took too much.
+    /// The next packet: while both classes wait, of the one that is behind its share.
     pub(super) fn pop(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Popped<P> {
-        let heard_waits = self.heard.depth.packets > 0;
-        let foreign_waits = self.foreign.depth.packets > 0;
-        let turn = match (heard_waits, foreign_waits) {
-            (true, true) => self.next_turn(),
-            (true, false) => self.alone(Turn::Heard),
-            (false, _) => self.alone(Turn::Foreign),
-        };
-        let class = match turn {
-            Turn::Heard => &mut self.heard,
-            Turn::Foreign => &mut self.foreign,
+        let waits = (self.heard.depth.packets > 0, self.foreign.depth.packets > 0);
+        if waits != (true, true) {
+            // Nobody waits beside it, so nothing is owed from now on.
+            self.ahead = 0;
+        }
+        let heard = waits.0 && (!waits.1 || self.ahead <= 0);
+        let class = if heard {
+            &mut self.heard
+        } else {
+            &mut self.foreign
         };
         let popped = class.queue.pop(now, owner);
         class.depth = class.queue.depth();
         if let Some(item) = &popped.item {
-            class.deficit -= i64::from(item.arrival.bytes);
-            if turn == Turn::Foreign {
-                self.window.sent += u64::from(item.arrival.bytes);
+            let bytes = u64::from(item.arrival.bytes);
+            let scaled = |share: u64| i64::try_from(bytes * share).unwrap_or(i64::MAX);
+            if heard {
+                self.ahead += scaled(WHOLE_Q16 - self.share_q16);
+                self.window.heard += bytes;
+            } else {
+                self.ahead -= scaled(self.share_q16);
+                self.window.foreign += bytes;
             }
         }
         popped
     }
 
-    fn next_turn(&mut self) -> Turn {
-        // Ends: each pass adds a quantum to a class, and no packet is larger than a few dozen of them.
-        loop {
-            let class = match self.turn {
-                Turn::Heard => &mut self.heard,
-                Turn::Foreign => &mut self.foreign,
-            };
-            if class.deficit > 0 {
-                return self.turn;
-            }
-            class.deficit += QUANTUM;
-            self.turn = match self.turn {
-                Turn::Heard => Turn::Foreign,
-                Turn::Foreign => Turn::Heard,
-            };
-        }
-    }
-
-    fn alone(&mut self, turn: Turn) -> Turn {
-        // Nobody waits beside it, so nothing is owed from now on.
-        self.heard.deficit = 0;
-        self.foreign.deficit = 0;
-        self.turn = turn;
-        turn
-    }
-
     /// The capacity that is left to the heard class, whenever a window has passed.
     #[inline]
     pub(super) fn capacity(&mut self, now: Instant, rate: u64) -> Option<u64> {
-        let foreign = self.window.poll(now)?;
-        Some(rate.saturating_sub(foreign).max(rate / 2))
+        self.window.poll(now).then(|| self.review(now, rate))
+    }
+
+    #[cold]
+    fn review(&mut self, now: Instant, rate: u64) -> u64 {
+        if let Some(worth) = self.flows.poll(now, rate) {
+            self.share_q16 = share_q16(worth);
+        }
+        self.divide();
+        let owed = u128::from(rate) * u128::from(self.share_q16) / u128::from(WHOLE_Q16);
+        let left = rate.saturating_sub(self.window.average.foreign);
+        left.max(u64::try_from(owed).unwrap_or(u64::MAX))
+    }
+
+    /// Gives each class its part of the buffer: twice what it is owed or uses of the link, and all of it from a half on.
+    fn divide(&mut self) {
+        let Rates { heard, foreign } = self.window.average;
+        let used = u128::from(heard) * u128::from(WHOLE_Q16) / u128::from((heard + foreign).max(1));
+        let used = match heard + foreign {
+            0 => WHOLE_Q16 / 2,
+            _ => u64::try_from(used).unwrap_or(WHOLE_Q16),
+        };
+        let (limit, share) = (self.limit, self.share_q16);
+        let room = |share: u64, used: u64| part(limit, 2 * share.max(used));
+        self.heard.room = room(share, used);
+        self.foreign.room = room(WHOLE_Q16 - share, WHOLE_Q16 - used);
+    }
+}
+
+/// The heard class's share of the link.
+fn share_q16(worth: Worth) -> u64 {
+    let Worth {
+        heard_q8,
+        foreign_q8,
+    } = worth;
+    let share = heard_q8 * WHOLE_Q16 / (heard_q8 + foreign_q8);
+    share.clamp(LEAST_SHARE_Q16, WHOLE_Q16 - LEAST_SHARE_Q16)
+}
+
+/// `share_q16` of a limit, but room for a few packets.
+fn part(limit: Limit, share_q16: u64) -> Limit {
+    let of = |whole: u64, least: u64| {
+        let part = u128::from(whole) * u128::from(share_q16) / u128::from(WHOLE_Q16);
+        u64::try_from(part).unwrap_or(whole).max(least).min(whole)
+    };
+    match limit {
+        Limit::Packets(packets) => Limit::Packets(of(packets, LEAST_PACKETS)),
+        Limit::Bytes(bytes) => Limit::Bytes(of(bytes, LEAST_PACKETS * FULL_PACKET)),
     }
 }
 
@@ -211,40 +252,59 @@ impl<P> core::fmt::Debug for Separation<P> {
             .field("heard", &self.heard.depth)
             .field("foreign", &self.foreign.depth)
             .field("limit", &self.limit)
+            .field("share_q16", &self.share_q16)
             .finish_non_exhaustive()
     }
 }
 
-/// The foreign class's rate.
+/// The classes' rates, in bytes per second.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rates {
+    heard: u64,
+    foreign: u64,
+}
+
+/// What each class sends.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     start: Instant,
-    sent: u64,
-    /// Bytes per second.
-    average: u64,
+    /// Bytes since then.
+    heard: u64,
+    foreign: u64,
+    average: Rates,
 }
 
 impl Window {
+    /// True if a window has passed: the average is a new one.
     #[inline]
-    fn poll(&mut self, now: Instant) -> Option<u64> {
+    fn poll(&mut self, now: Instant) -> bool {
         let elapsed = now.as_nanos().saturating_sub(self.start.as_nanos());
-        if elapsed < WINDOW_NANOS {
-            return None;
+        if elapsed >= WINDOW_NANOS {
+            self.turn(now, elapsed);
+            return true;
         }
-        let rate = u128::from(self.sent) * 1_000_000_000 / u128::from(elapsed);
-        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        false
+    }
+
+    #[cold]
+    fn turn(&mut self, now: Instant, elapsed: u64) {
         // As many steps as windows have passed, so that it does not matter how often somebody came by; after a pause the
         // past says nothing.
         let windows = elapsed / WINDOW_NANOS;
-        if windows > 8 {
-            self.average = rate;
-        } else {
-            for _ in 0..windows {
-                self.average = self.average - self.average / 4 + rate / 4;
+        let step = |average: &mut u64, sent: u64| {
+            let rate = u128::from(sent) * 1_000_000_000 / u128::from(elapsed);
+            let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+            if windows > 8 {
+                *average = rate;
+            } else {
+                for _ in 0..windows {
+                    *average = *average - *average / 4 + rate / 4;
+                }
             }
-        }
+        };
+        step(&mut self.average.heard, self.heard);
+        step(&mut self.average.foreign, self.foreign);
+        (self.heard, self.foreign) = (0, 0);
         self.start = now;
-        self.sent = 0;
-        Some(self.average)
     }
 }

@@ -39,7 +39,7 @@ pub struct Depth {
 }
 
 /// Bytes that a packet is taken for where only packets are counted.
-const FULL_PACKET: u64 = 1500;
+pub(super) const FULL_PACKET: u64 = 1500;
 
 /// The room of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,486 @@
+//! The flows of a separated port: which of them carry feedback, and how many are active in each class.
+//!
+//! A sender may put its request in front of some of its packets only. The others must not overtake these, nor the other way
+//! round, so a flow stays in one queue: that of feedback, as long as some of its packets carry it.
+//!
+//! A class is worth as many flows as carry its bytes: (Σb)² / Σb² over the bytes b of each flow, averaged over seconds, which
+//! is n for n flows of one rate. Whoever forges flows buys no more of it than they pay for in bytes: small flows hardly count,
+//! flows that do not last from one epoch to the next count as one all together, and what a class loses too much of counts as
+//! one flow as well, for nobody in it heeds losses.
+
+use pathmark_cc::{Arrival, Carried, Instant};
+
+/// Sets of the table; a power of two.
+const SETS: usize = 1 << SET_BITS;
+const SET_BITS: u32 = 9;
+/// Flows per set.
+const WAYS: usize = 4;
+/// A flow is foreign again after this time without feedback. Senders let no round trip pass without a request.
+const MEMORY_MS: u32 = 5_000;
+/// Bytes are counted over so long, or over so many full packets' time where that is longer; in ns and bytes.
+const EPOCH_NANOS: u64 = 200_000_000;
+const EPOCH_BYTES: u64 = 64 * 1500;
+const LONGEST_EPOCH_NANOS: u64 = 2_000_000_000;
+/// A new epoch's part of an average is 1/8: some 1.6 s together.
+const PART: u64 = 8;
+/// After so many epochs without anybody coming by, nothing is known of any flow.
+const FORGOTTEN_AFTER: u64 = 32;
+/// Where all flows of a set are at work, one in so many packets of others takes the place of a flow that was seen in one epoch
+/// only: flows of many packets find a place soon, and single packets seldom.
+const CLAIM_EVERY: u8 = 8;
+/// What [`Flows::epochs`] says at most of a flow that was seen in one epoch.
+const SEEN_ONCE: u8 = 2;
+/// A flow of fewer bytes per epoch gives its place away.
+const FADED: u32 = 64;
+/// A class that loses more than an eighth of its bytes is worth less, and from a quarter on one flow. In 2^-16.
+const LOSSY_Q16: u64 = 1 << 13;
+const RUINED_Q16: u64 = 1 << 14;
+/// One flow, in 2^-8.
+pub(super) const ONE_FLOW_Q8: u64 = 1 << 8;
+
+/// Four flows; one line of the processor's cache.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Set {
+    flow_hash: [u32; WAYS],
+    /// Bytes of the running epoch.
+    bytes: [u32; WAYS],
+    /// Bytes per epoch, averaged.
+    mean: [u32; WAYS],
+    /// When the flow last carried feedback, in ms and never 0; 0: not lately.
+    heard_ms: [u32; WAYS],
+}
+
+/// The flows of both classes in a table of fixed size (48 KiB), by the hash of a flow.
+#[derive(Debug)]
+pub(super) struct Flows {
+    sets: Box<[Set]>,
+    /// Epochs in which each flow was seen, and one more, at most 255; 0: a free place.
+    epochs: Box<[[u8; WAYS]]>,
+    started: Instant,
+    claims: u8,
+    heard: Class,
+    foreign: Class,
+}
+
+/// Bytes of a class.
+#[derive(Clone, Copy, Debug, Default)]
+struct Class {
+    /// Arrived and dropped in the running epoch.
+    bytes: u64,
+    dropped: u64,
+    /// The same per epoch, averaged.
+    mean: u64,
+    mean_dropped: u64,
+}
+
+/// A flow's place in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    set: usize,
+    way: usize,
+}
+
+/// Flows that the classes are worth, in 2^-8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Worth {
+    pub(super) heard_q8: u64,
+    pub(super) foreign_q8: u64,
+}
+
+impl Default for Worth {
+    fn default() -> Self {
+        Self {
+            heard_q8: ONE_FLOW_Q8,
+            foreign_q8: ONE_FLOW_Q8,
+        }
+    }
+}
+
+#[inline]
+fn millis(now: Instant) -> u32 {
+    // The low bits are what is compared; they come round after 52 days.
+    ((now.as_nanos() >> 20) as u32).max(1)
+}
+
+#[inline]
+fn set_of(flow_hash: u32) -> usize {
+    // Hashes may be weak in some bits: fold all of them in.
+    (flow_hash.wrapping_mul(0x9E37_79B1) >> (32 - SET_BITS)) as usize
+}
+
+impl Flows {
+    pub(super) fn new() -> Self {
+        Self {
+            sets: vec![Set::default(); SETS].into_boxed_slice(),
+            epochs: vec![[0; WAYS]; SETS].into_boxed_slice(),
+            started: Instant::ZERO,
+            claims: 0,
+            heard: Class::default(),
+            foreign: Class::default(),
+        }
+    }
+
+    #[inline]
+    fn find(&self, flow_hash: u32) -> Option<Place> {
+        let set = set_of(flow_hash);
+        let tags = &self.sets.get(set)?.flow_hash;
+        let way = tags.iter().position(|tag| *tag == flow_hash)?;
+        (*self.epochs.get(set)?.get(way)? > 0).then_some(Place { set, way })
+    }
+
+    /// A place for a flow that has none: a free one, or now and then that of a flow that was seen in one epoch only.
+    #[cold]
+    fn claim(&mut self, flow_hash: u32) -> Option<Place> {
+        let set = set_of(flow_hash);
+        let (flows, epochs) = (self.sets.get_mut(set)?, self.epochs.get_mut(set)?);
+        let way = match epochs.iter().position(|seen| *seen == 0) {
+            Some(free) => free,
+            None => {
+                self.claims = self.claims.wrapping_add(1);
+                if !self.claims.is_multiple_of(CLAIM_EVERY) {
+                    return None;
+                }
+                let once = |way: &usize| epochs.get(*way).is_some_and(|seen| *seen <= SEEN_ONCE);
+                (0..WAYS)
+                    .filter(once)
+                    .min_by_key(|way| flows.bytes.get(*way).copied())?
+            }
+        };
+        *epochs.get_mut(way)? = 1;
+        *flows.flow_hash.get_mut(way)? = flow_hash;
+        *flows.bytes.get_mut(way)? = 0;
+        *flows.mean.get_mut(way)? = 0;
+        *flows.heard_ms.get_mut(way)? = 0;
+        Some(Place { set, way })
+    }
+
+    /// A packet arrived. True if its flow carries feedback.
+    #[inline]
+    pub(super) fn note(&mut self, now: Instant, arrival: &Arrival) -> bool {
+        let carries = arrival.carried != Carried::Foreign;
+        let place = self
+            .find(arrival.flow_hash)
+            .or_else(|| self.claim(arrival.flow_hash));
+        let mut heard = carries;
+        if let Some(Place { set, way }) = place
+            && let Some(set) = self.sets.get_mut(set)
+            && let (Some(bytes), Some(heard_ms)) =
+                (set.bytes.get_mut(way), set.heard_ms.get_mut(way))
+        {
+            *bytes = bytes.saturating_add(arrival.bytes);
+            if carries {
+                *heard_ms = millis(now);
+            } else {
+                heard = lately(now, *heard_ms);
+            }
+        }
+        let class = self.class(heard);
+        class.bytes = class.bytes.saturating_add(u64::from(arrival.bytes));
+        heard
+    }
+
+    /// True if this packet carries feedback, or others of its flow did lately.
+    #[inline]
+    pub(super) fn knows(&self, now: Instant, arrival: &Arrival) -> bool {
+        arrival.carried != Carried::Foreign
+            || self
+                .find(arrival.flow_hash)
+                .and_then(|place| self.sets.get(place.set)?.heard_ms.get(place.way).copied())
+                .is_some_and(|heard_ms| lately(now, heard_ms))
+    }
+
+    const fn class(&mut self, heard: bool) -> &mut Class {
+        if heard {
+            &mut self.heard
+        } else {
+            &mut self.foreign
+        }
+    }
+
+    /// Bytes of a class were dropped.
+    #[cold]
+    pub(super) fn dropped(&mut self, heard: bool, bytes: u32) {
+        let class = self.class(heard);
+        class.dropped = class.dropped.saturating_add(u64::from(bytes));
+    }
+
+    /// What the classes are worth, whenever an epoch has passed at a port of `rate` bytes per second.
+    pub(super) fn poll(&mut self, now: Instant, rate: u64) -> Option<Worth> {
+        let length =
+            u64::try_from(u128::from(EPOCH_BYTES) * 1_000_000_000 / u128::from(rate.max(1)))
+                .unwrap_or(u64::MAX)
+                .clamp(EPOCH_NANOS, LONGEST_EPOCH_NANOS);
+        let elapsed = now.as_nanos().saturating_sub(self.started.as_nanos());
+        if elapsed < length {
+            return None;
+        }
+        self.started = now;
+        let epochs = elapsed / length;
+        if epochs > FORGOTTEN_AFTER {
+            self.forget();
+            return Some(Worth::default());
+        }
+        Some(self.settle(now, epochs))
+    }
+
+    #[cold]
+    fn forget(&mut self) {
+        self.epochs.fill([0; WAYS]);
+        (self.heard, self.foreign) = (Class::default(), Class::default());
+    }
+
+    /// Folds the running epoch into the averages; others without any byte may have followed it.
+    #[cold]
+    fn settle(&mut self, now: Instant, epochs: u64) -> Worth {
+        let (mut heard, mut foreign) = (Sums::default(), Sums::default());
+        for (set, seen) in self.sets.iter_mut().zip(&mut self.epochs) {
+            let flows = set.bytes.iter_mut().zip(&mut set.mean);
+            let flows = flows.zip(&mut set.heard_ms).zip(seen);
+            for (((bytes, mean), heard_ms), seen) in flows.filter(|(_, seen)| **seen > 0) {
+                let fresh = u64::from(core::mem::take(bytes));
+                *mean =
+                    u32::try_from(averaged(u64::from(*mean), fresh, epochs)).unwrap_or(u32::MAX);
+                let feedback = lately(now, *heard_ms);
+                if !feedback {
+                    *heard_ms = 0;
+                }
+                if fresh > 0 {
+                    *seen = seen.saturating_add(1);
+                } else if *mean < FADED && !feedback {
+                    *seen = 0;
+                }
+                if *seen > SEEN_ONCE {
+                    let sums = if feedback { &mut heard } else { &mut foreign };
+                    sums.add(*mean);
+                }
+            }
+        }
+        Worth {
+            heard_q8: self.heard.settle(epochs, &heard),
+            foreign_q8: self.foreign.settle(epochs, &foreign),
+        }
+    }
+}
+
+#[inline]
+fn lately(now: Instant, heard_ms: u32) -> bool {
+    heard_ms != 0 && millis(now).wrapping_sub(heard_ms) < MEMORY_MS
+}
+
+/// An average to which `epochs` were added, the first of them with `fresh` bytes and the others with none. Rounded so that it
+/// ends at 0.
+fn averaged(mean: u64, fresh: u64, epochs: u64) -> u64 {
+    let mut mean = (mean * (PART - 1) + fresh) / PART;
+    for _ in 1..epochs {
+        mean = mean * (PART - 1) / PART;
+    }
+    mean
+}
+
+/// Sums over the flows of a class that last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    bytes: u64,
+    squares: u128,
+}
+
+impl Sums {
+    fn add(&mut self, mean: u32) {
+        self.bytes += u64::from(mean);
+        self.squares += u128::from(u64::from(mean) * u64::from(mean));
+    }
+
+    /// (Σb)² / Σb², in 2^-8.
+    fn flows_q8(&self) -> u64 {
+        let square = u128::from(self.bytes) * u128::from(self.bytes);
+        let flows = (square << 8).checked_div(self.squares).unwrap_or(0);
+        u64::try_from(flows).unwrap_or(u64::MAX).max(ONE_FLOW_Q8)
+    }
+}
+
+impl Class {
+    /// Ends an epoch; returns what the class is worth, in 2^-8 flows.
+    fn settle(&mut self, epochs: u64, lasting: &Sums) -> u64 {
+        self.mean = averaged(self.mean, self.bytes, epochs);
+        self.mean_dropped = averaged(self.mean_dropped, self.dropped, epochs);
+        (self.bytes, self.dropped) = (0, 0);
+        let all = self.mean.max(lasting.bytes).max(1);
+        let part = |of: u64| u64::try_from((u128::from(of) << 16) / u128::from(all)).unwrap_or(0);
+        // Bytes of flows that do not last are one flow's.
+        let others = ((lasting.flows_q8() - ONE_FLOW_Q8) * part(lasting.bytes)) >> 16;
+        let lost = part(self.mean_dropped).clamp(LOSSY_Q16, RUINED_Q16);
+        ONE_FLOW_Q8 + others * (RUINED_Q16 - lost) / (RUINED_Q16 - LOSSY_Q16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pathmark_cc::VcpCarried;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const VCP: Carried = Carried::Vcp(VcpCarried {
+        code: pathmark_cc::VcpCode::Low,
+        min_rtt: None,
+        bise: false,
+        carries_r: true,
+    });
+    const RATE: u64 = 2_500_000;
+
+    fn packet(flow: u32, bytes: u32, carried: Carried) -> Arrival {
+        Arrival {
+            bytes,
+            flow_hash: flow.wrapping_mul(0x85EB_CA6B),
+            carried,
+        }
+    }
+
+    /// What the classes are worth after 10 s in which `arrivals` says what comes in each millisecond.
+    fn worth(mut arrivals: impl FnMut(u64, &mut Flows)) -> Worth {
+        let (mut flows, mut worth) = (Flows::new(), Worth::default());
+        for ms in 1..10_000 {
+            arrivals(ms, &mut flows);
+            if let Some(settled) = flows.poll(Instant::from_millis(ms), RATE) {
+                worth = settled;
+            }
+        }
+        worth
+    }
+
+    fn flows_of(q8: u64) -> f64 {
+        q8 as f64 / ONE_FLOW_Q8 as f64
+    }
+
+    #[test]
+    fn a_flow_belongs_to_the_class_as_long_as_it_carries_feedback() {
+        let mut flows = Flows::new();
+        let at = Instant::from_millis;
+        assert!(
+            !flows.note(at(1), &packet(0, 1000, Carried::Foreign)),
+            "an empty place is no flow's"
+        );
+        assert!(!flows.note(at(1), &packet(7, 1000, Carried::Foreign)));
+        assert!(flows.note(at(2), &packet(7, 1000, VCP)));
+        assert!(flows.note(at(4000), &packet(7, 1000, Carried::Foreign)));
+        assert!(flows.knows(at(4000), &packet(7, 1000, Carried::Foreign)));
+        assert!(!flows.note(at(4000), &packet(8, 1000, Carried::Foreign)));
+        // A "millisecond" is 2^20 ns.
+        assert!(!flows.note(at(5300), &packet(7, 1000, Carried::Foreign)));
+    }
+
+    #[test]
+    fn equal_flows_are_worth_their_number() {
+        let worth = worth(|ms, flows| {
+            let now = Instant::from_millis(ms);
+            flows.note(now, &packet(100, 1000, VCP));
+            let foreign = packet((ms % 20) as u32, 1000, Carried::Foreign);
+            flows.note(now, &foreign);
+        });
+        assert!((flows_of(worth.heard_q8) - 1.0).abs() < 0.01);
+        assert!((flows_of(worth.foreign_q8) - 20.0).abs() < 0.3, "{worth:?}");
+    }
+
+    #[test]
+    fn a_new_flow_with_each_packet_is_worth_one_in_all() {
+        for carried in [VCP, Carried::Foreign] {
+            let worth = worth(|ms, flows| {
+                let now = Instant::from_millis(ms);
+                for n in 0..3 {
+                    flows.note(now, &packet(1000 + 3 * ms as u32 + n, 1200, carried));
+                }
+            });
+            assert!(
+                flows_of(worth.heard_q8.max(worth.foreign_q8)) < 1.5,
+                "{worth:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn small_flows_that_last_buy_nothing_for_a_large_one_beside_them() {
+        let worth = worth(|ms, flows| {
+            let now = Instant::from_millis(ms);
+            flows.note(now, &packet(1, 1500, Carried::Foreign));
+            flows.note(now, &packet(100 + (ms % 100) as u32, 60, Carried::Foreign));
+            // Nor for one that takes another name with each packet.
+            flows.note(now, &packet(2, 50, VCP));
+            flows.note(now, &packet(1000 + ms as u32, 1500, VCP));
+            flows.note(now, &packet(200 + (ms % 50) as u32, 60, VCP));
+        });
+        assert!(flows_of(worth.foreign_q8) < 1.2, "{worth:?}");
+        assert!(flows_of(worth.heard_q8) < 4.0, "{worth:?}");
+    }
+
+    #[test]
+    fn flows_that_heed_no_losses_are_worth_one() {
+        for (lost, flows) in [(10, 50.0), (18, 25.0), (60, 1.0)] {
+            let worth = worth(|ms, flows| {
+                let foreign = packet((ms % 50) as u32, 1000, Carried::Foreign);
+                flows.note(Instant::from_millis(ms), &foreign);
+                if ms % 100 < lost {
+                    flows.dropped(false, 1000);
+                }
+            });
+            let got = flows_of(worth.foreign_q8);
+            assert!((got / flows - 1.0).abs() < 0.2, "{lost} %: {got}");
+        }
+    }
+
+    #[test]
+    fn a_full_table_keeps_the_flows_that_last() {
+        let mut heard_after = 0;
+        let worth = worth(|ms, flows| {
+            let now = Instant::from_millis(ms);
+            let own = packet(
+                (ms % 10) as u32,
+                1000,
+                if ms % 70 < 10 { VCP } else { Carried::Foreign },
+            );
+            if flows.note(now, &own) && ms > 1000 {
+                heard_after += 1;
+            }
+            for n in 0..20 {
+                let flood = packet(1_000 + 20 * ms as u32 + n, 64, Carried::Foreign);
+                flows.note(now, &flood);
+            }
+        });
+        assert_eq!(heard_after, 8999);
+        assert!((flows_of(worth.heard_q8) - 10.0).abs() < 0.3, "{worth:?}");
+    }
+
+    #[test]
+    fn after_silence_nothing_is_known() {
+        let mut flows = Flows::new();
+        for ms in 1..5000 {
+            flows.note(
+                Instant::from_millis(ms),
+                &packet((ms % 9) as u32, 1500, VCP),
+            );
+            let _ = flows.poll(Instant::from_millis(ms), RATE);
+        }
+        let later = flows.poll(Instant::from_millis(20_000), RATE);
+        assert_eq!(later, Some(Worth::default()));
+    }
+
+    proptest! {
+        /// Whatever comes, a class is worth one flow at least and no more than the table holds.
+        #[test]
+        fn is_bounded(steps in prop::collection::vec((0u64..300, any::<u16>(), 0u32..=u32::MAX, any::<bool>()), 1..300)) {
+            let (mut flows, mut ms) = (Flows::new(), 1);
+            for (gap, flow, bytes, heard) in steps {
+                ms += gap;
+                let carried = if heard { VCP } else { Carried::Foreign };
+                let now = Instant::from_millis(ms);
+                flows.note(now, &packet(u32::from(flow % 40), bytes, carried));
+                flows.dropped(heard, bytes / 8);
+                if let Some(worth) = flows.poll(now, u64::from(bytes)) {
+                    for q8 in [worth.heard_q8, worth.foreign_q8] {
+                        prop_assert!((ONE_FLOW_Q8..=(SETS * WAYS) as u64 * ONE_FLOW_Q8).contains(&q8));
+                    }
+                }
+            }
+        }
+    }
+}
