@@ -103,6 +103,20 @@ pub fn transport_config(algorithm: &Algorithm) -> TransportConfig {
     config
 }
 
+/// Transport settings for an endpoint that sends by the first of `laws` unless one of the others is
+/// [set](Connection::set_controller) on a connection: it offers the signals of all.
+#[must_use]
+pub fn transport_config_of(laws: &[Algorithm]) -> TransportConfig {
+    let default = Algorithm::default();
+    let mut config = transport_config(laws.first().unwrap_or(&default));
+    for signal in laws.iter().filter_map(signal) {
+        if config.signals.iter().all(|s| s.kind() != signal.kind()) {
+            config.signals.push(signal);
+        }
+    }
+    config
+}
+
 /// The signal that a named law listens to, if any.
 #[must_use]
 pub fn signal(algorithm: &Algorithm) -> Option<Arc<dyn Signal>> {

@@ -48,7 +48,7 @@ fn start(arguments: &[&str]) -> Server {
 }
 
 fn serve(directory: &Path) -> Server {
-    start(&["serve", "--dir", directory.to_str().unwrap()])
+    start(&["serve", "--dir", directory.to_str().unwrap(), "--allow-put"])
 }
 
 fn run(arguments: &[&str]) -> Output {

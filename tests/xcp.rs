@@ -51,7 +51,10 @@ fn serve(chain: &Chain, bytes: usize) -> Served {
     std::fs::write(directory.path().join("file"), content).unwrap();
     let listen = format!("{SENDER}:4433");
     let path = directory.path().to_str().unwrap();
-    let serve = pathmark(&["serve", "--listen", &listen, "--dir", path, "--json"]);
+    let laws = "vcp+bise+wlte,xcp,xcp[form=compact]";
+    let serve = pathmark(&[
+        "serve", "--listen", &listen, "--dir", path, "--cc", laws, "--json",
+    ]);
     let mut process = chain.sender.spawn(serve, &[]).unwrap();
     let said = said(&mut process);
     Served {
@@ -122,7 +125,7 @@ fn a_file_by_xcp_through_a_router() {
     let chain = Chain::new(program(), 1500, &[hop]).unwrap();
     let served = serve(&chain, 20_000_000);
     for cc in ["xcp", "xcp[form=compact]"] {
-        // The server sends by VCP unless asked.
+        // The server sends by VCP unless asked for another law that it lists.
         let figures = fetch(&chain, &served, cc, 1).remove(0);
         println!("{figures}");
         assert_eq!(figures["feedback"], "xcp", "{cc}");

@@ -42,7 +42,7 @@ impl Transfer {
         let rate = self.goodput_up_bps.max(self.goodput_down_bps);
         let buffers = connection.socket_buffers();
         if rate / 8.0 * 0.02 > buffers.receive.min(buffers.send) as f64 {
-            self.warnings = buffers.advice();
+            self.warnings.extend(buffers.advice());
         }
     }
 

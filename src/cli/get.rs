@@ -1,18 +1,20 @@
 //! `pathmark get`: files fetched from a server.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use futures_util::future::join_all;
 use pathmark_cc::Algorithm;
 use serde::Serialize;
 
 use super::figures::Transfer;
-use super::target::Target;
+use super::target::{Target, distinct};
 use super::trust::TrustArgs;
 use super::{Failure, Outcome, output, session, values};
 use crate::file::client::{self, Progress};
+use crate::file::incoming::is_temporary;
 use crate::file::report::SenderReport;
 use crate::file::{self, send::hex};
 
@@ -25,7 +27,7 @@ pub(super) struct Args {
     /// Where to put it
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     output: PathBuf,
-    /// Congestion controller that the server is asked to send with
+    /// Congestion controller that the server is asked to send with; it uses those that it lists
     #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
     cc: Option<Algorithm>,
     #[command(flatten)]
@@ -58,27 +60,62 @@ pub(super) struct Figures {
     pub(super) files: Vec<FileFigures>,
 }
 
-pub(super) async fn get(args: Args) -> Outcome {
-    let mut servers: BTreeMap<(String, u16), Vec<(Target, PathBuf)>> = BTreeMap::new();
-    for target in &args.targets {
-        let path = target
-            .name
-            .as_deref()
-            .and_then(|name| name.rsplit('/').next())
-            .filter(|name| !matches!(*name, "" | "." | ".."))
-            .map(|name| args.output.join(name))
-            .ok_or_else(|| anyhow!("say which file: {}:{}/NAME", target.host, target.port))
-            .map_err(Failure::usage)?;
-        servers
-            .entry((target.host.clone(), target.port))
-            .or_default()
-            .push((target.clone(), path));
+/// Where in `directory` the file of `target` shall lie.
+fn local_path(target: &Target, directory: &Path) -> anyhow::Result<PathBuf> {
+    let name = target
+        .name
+        .as_deref()
+        .and_then(|name| name.rsplit('/').next())
+        .filter(|name| !matches!(*name, "" | "." | ".."))
+        .ok_or_else(|| anyhow!("say which file: {}:{}/NAME", target.host, target.port))?;
+    if is_temporary(name) {
+        bail!("{name} is a name of unfinished files, not one to fetch");
     }
+    let path = directory.join(name);
+    if path.is_dir() {
+        bail!(
+            "{} is a directory; fetch {target} into another one",
+            path.display()
+        );
+    }
+    Ok(path)
+}
+
+impl Figures {
+    /// A server sent by the law `used`, where the user had `asked` for one.
+    fn used(&mut self, asked: Option<&str>, used: String) {
+        if let Some(asked) = asked
+            && asked != used
+        {
+            let told =
+                format!("the server sends by {used}, not by {asked}: it chooses what to offer");
+            if !self.transfer.warnings.contains(&told) {
+                self.transfer.warnings.push(told);
+            }
+        }
+        self.transfer.algorithm = used;
+    }
+}
+
+pub(super) async fn get(args: Args) -> Outcome {
     if !args.output.is_dir() {
         return Err(Failure::usage(anyhow!(
             "{} is no directory; make it first",
             args.output.display()
         )));
+    }
+    let mut paths = Vec::new();
+    for target in &args.targets {
+        let path = local_path(target, &args.output).map_err(Failure::usage)?;
+        paths.push((path, target));
+    }
+    distinct(paths.iter().map(|(path, target)| (path, target)))?;
+    let mut servers: BTreeMap<(String, u16), Vec<(Target, PathBuf)>> = BTreeMap::new();
+    for (path, target) in paths {
+        servers
+            .entry((target.host.clone(), target.port))
+            .or_default()
+            .push((target.clone(), path));
     }
     let algorithm = args.cc.clone().unwrap_or_default();
     let asked = args.cc.as_ref().map(ToString::to_string);
@@ -105,6 +142,7 @@ pub(super) async fn get(args: Args) -> Outcome {
             async move {
                 let name = target.name.as_deref().unwrap_or_default();
                 let bar = output::byte_bar(bars, name, 0);
+                let mut arrived = Duration::ZERO;
                 let fetched =
                     client::get(connection, name, path, asked, |progress| match progress {
                         Progress::Begin { bytes, offset } => {
@@ -113,20 +151,25 @@ pub(super) async fn get(args: Args) -> Outcome {
                             bar.reset_eta();
                         }
                         Progress::Bytes(bytes) => bar.inc(bytes),
+                        Progress::Arrived => arrived = started.elapsed(),
                     })
                     .await
                     .with_context(|| format!("cannot fetch {name}"))?;
                 bar.finish();
-                let seconds = started.elapsed().as_secs_f64();
-                Ok::<_, anyhow::Error>((name.to_owned(), fetched, seconds))
+                Ok::<_, anyhow::Error>((name.to_owned(), fetched, arrived.as_secs_f64()))
             }
         });
         let mut sender = SenderReport::default();
+        let mut last = 0.0_f64;
         for fetched in join_all(fetches).await {
             match fetched {
                 Ok((name, fetched, seconds)) => {
                     figures.transfer.bytes_down += fetched.bytes - fetched.resumed;
                     figures.transfer.streams += 1;
+                    last = last.max(seconds);
+                    if let Some(used) = fetched.algorithm {
+                        figures.used(asked.as_deref(), used);
+                    }
                     figures.files.push(FileFigures {
                         name,
                         bytes: fetched.bytes,
@@ -139,8 +182,8 @@ pub(super) async fn get(args: Args) -> Outcome {
                 Err(error) => failed = Some(error),
             }
         }
-        let seconds = started.elapsed().as_secs_f64();
-        figures.transfer.finish(&connection, &sender, seconds);
+        // What the disk takes to keep and to read back what came is none of the path's.
+        figures.transfer.finish(&connection, &sender, last);
         if !args.json {
             figures.transfer.tell(&sender);
         }

@@ -32,7 +32,7 @@ Examples:
   pathmark demo                                     see it work, in two minutes, without root
   pathmark serve --listen 0.0.0.0:4433 --dir data   offer a directory; prints the certificate's pin
   pathmark get host:4433/big.iso --pin 3f5a…        fetch a file; run it again to go on after a break
-  pathmark put big.iso host:4433 --pin 3f5a…        store a file
+  pathmark put big.iso host:4433 --pin 3f5a…        store a file, if the server runs with --allow-put
   pathmark perf client host:4433 --download 1GB     measure
   pathmark emulate five-files                       the same code under a virtual clock, in a second
 
@@ -47,7 +47,7 @@ struct Cli {
 enum Command {
     /// See it work: five files through a slow, far link, beside the kernel's TCP; needs no root
     Demo(demo::Args),
-    /// Offer the files of a directory, and store what clients put there
+    /// Offer the files of a directory; store what clients put there if that is allowed
     Serve(serve::Args),
     /// Fetch files; goes on where an earlier attempt broke off
     Get(get::Args),

@@ -8,10 +8,11 @@ use pathmark_cc::Algorithm;
 
 use super::figures::Transfer;
 use super::get::{Figures, FileFigures};
-use super::target::Target;
+use super::target::{Target, distinct};
 use super::trust::TrustArgs;
 use super::{Failure, Outcome, output, session, values};
 use crate::file::client::{self, Progress};
+use crate::file::incoming::Existing;
 use crate::file::report::SenderReport;
 use crate::file::{self, send::hex};
 
@@ -24,6 +25,9 @@ pub(super) struct Args {
     /// Where; NAME is for a single file and defaults to the file's own
     #[arg(required = true, value_name = "HOST:PORT[/NAME]")]
     target: Target,
+    /// Replace files that the server has already
+    #[arg(long)]
+    force: bool,
     /// Congestion controller to send with
     #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
     cc: Option<Algorithm>,
@@ -51,6 +55,12 @@ pub(super) async fn put(args: Args) -> Outcome {
         };
         files.push((path, name));
     }
+    distinct(files.iter().map(|(path, name)| (name, path.display())))?;
+    let existing = if args.force {
+        Existing::Replace
+    } else {
+        Existing::Keep
+    };
     let algorithm = args.cc.clone().unwrap_or_default();
     let transport = session::transport(&algorithm);
     let (endpoint, connection, handshake) =
@@ -61,12 +71,20 @@ pub(super) async fn put(args: Args) -> Outcome {
         let (connection, bars) = (&connection, &bars);
         async move {
             let bar = output::byte_bar(bars, name, 0);
-            let (bytes, hash) = client::put(connection, path, name, |progress| match progress {
-                Progress::Begin { bytes, .. } => bar.set_length(bytes),
-                Progress::Bytes(bytes) => bar.inc(bytes),
-            })
-            .await
-            .with_context(|| format!("cannot store {}", path.display()))?;
+            let (bytes, hash) =
+                client::put(
+                    connection,
+                    path,
+                    name,
+                    existing,
+                    |progress| match progress {
+                        Progress::Begin { bytes, .. } => bar.set_length(bytes),
+                        Progress::Bytes(bytes) => bar.inc(bytes),
+                        Progress::Arrived => {}
+                    },
+                )
+                .await
+                .with_context(|| format!("cannot store {}", path.display()))?;
             bar.finish();
             Ok::<_, anyhow::Error>(FileFigures {
                 name: name.clone(),

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Context;
-use pathmark_cc::Algorithm;
-
 use super::trust::CertificateArgs;
-use super::{Failure, Outcome, session, values};
-use crate::file::{self, server::FileServer, store::Store};
+use super::values::{self, Algorithms};
+use super::{Failure, Outcome, session};
+use crate::file::server::{FileServer, Rules};
+use crate::file::{self, store::Store};
+use anyhow::Context;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -17,17 +17,17 @@ pub(super) struct Args {
     /// Address and UDP port to listen on
     #[arg(long, value_name = "ADDR")]
     listen: SocketAddr,
-    /// Directory to read from and store in; nothing outside it is touched
+    /// Directory to read from, and to store in with --allow-put; nothing outside it is touched
     #[arg(long)]
     dir: PathBuf,
     #[command(flatten)]
     certificate: CertificateArgs,
-    /// Congestion controller for clients that ask for none
-    #[arg(long, value_name = "NAME", value_parser = values::algorithm, default_value = "vcp+bise+wlte")]
-    cc: Algorithm,
-    /// Use --cc also for clients that ask for another
+    /// Let clients store files, and replace files with put --force
     #[arg(long)]
-    cc_fixed: bool,
+    allow_put: bool,
+    /// Congestion controllers that clients may choose among; the first is for all that choose none of them
+    #[arg(long, value_name = "NAME[,NAME…]", value_parser = values::algorithms, default_value = "vcp+bise+wlte")]
+    cc: Algorithms,
     /// Print one JSON object once connections are accepted
     #[arg(long)]
     json: bool,
@@ -37,7 +37,8 @@ pub(super) async fn serve(args: Args) -> Outcome {
     let store = Store::open(&args.dir)
         .with_context(|| format!("cannot offer {}", args.dir.display()))
         .map_err(Failure::usage)?;
-    let transport = session::transport(&args.cc);
+    let laws = args.cc.0;
+    let transport = crate::transport_config_of(&laws);
     let endpoint = session::listen(
         args.listen,
         &args.certificate,
@@ -46,7 +47,11 @@ pub(super) async fn serve(args: Args) -> Outcome {
         false,
         args.json,
     )?;
-    let server = Arc::new(FileServer::new(store, args.cc_fixed));
+    let rules = Rules {
+        laws,
+        allow_put: args.allow_put,
+    };
+    let server = Arc::new(FileServer::new(store, rules));
     server.run(&endpoint).await;
     Ok(())
 }

@@ -1,9 +1,14 @@
 //! `HOST:PORT/NAME` as written on the command line.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt::{self, Debug, Display};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
+
+use super::Failure;
 
 /// A server, and possibly a file on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +48,18 @@ impl FromStr for Target {
     }
 }
 
+impl Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port)?,
+            false => write!(f, "{}:{}", self.host, self.port)?,
+        }
+        self.name
+            .as_ref()
+            .map_or(Ok(()), |name| write!(f, "/{name}"))
+    }
+}
+
 impl Target {
     /// The first address of the host.
     pub(super) fn resolve(&self) -> anyhow::Result<SocketAddr> {
@@ -55,6 +72,28 @@ impl Target {
             .next()
             .with_context(|| format!("the host `{}` has no address", self.host))
     }
+}
+
+/// Refuses two sources of one final name: the one would take the other's place.
+pub(super) fn distinct<N: Ord + Debug, S: Display>(
+    pairs: impl IntoIterator<Item = (N, S)>,
+) -> Result<(), Failure> {
+    let mut seen = BTreeMap::new();
+    for (name, source) in pairs {
+        match seen.entry(name) {
+            Entry::Vacant(free) => {
+                free.insert(source);
+            }
+            Entry::Occupied(taken) => {
+                return Err(Failure::usage(anyhow!(
+                    "{} and {source} would both become {:?}; take them one at a time",
+                    taken.get(),
+                    taken.key()
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -73,6 +112,7 @@ mod tests {
             ("10.0.0.1:4433/x/y", target("10.0.0.1", 4433, Some("x/y"))),
             ("[::1]:4433/x", target("::1", 4433, Some("x"))),
         ] {
+            assert_eq!(expected.to_string(), text);
             assert_eq!(text.parse(), Ok(expected));
         }
         for text in ["a", ":1", "a:1/", "::1:4433", "a:b", "a:70000", ""] {

@@ -56,6 +56,27 @@ pub(super) fn algorithm(text: &str) -> Result<Algorithm, String> {
     Algorithm::parse(text).map_err(|error| error.to_string())
 }
 
+/// Congestion controllers, in the order that they were written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Algorithms(pub(super) Vec<Algorithm>);
+
+/// Names with their options between commas: `vcp[alpha=1.0,t_rho=200ms],xcp`.
+pub(super) fn algorithms(text: &str) -> Result<Algorithms, String> {
+    let mut depth = 0_u32;
+    let names = text.split(|c| {
+        match c {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    names
+        .map(algorithm)
+        .collect::<Result<_, _>>()
+        .map(Algorithms)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +92,15 @@ mod tests {
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert!(duration("soon").is_err());
         assert!(algorithm("vpc").unwrap_err().contains("vcp"));
+        let list = |text| algorithms(text).unwrap().0;
+        let shown: Vec<String> = list("vcp[alpha=2,t_rho=100ms],xcp")
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(shown, ["vcp[alpha=2,t_rho=100ms]", "xcp"]);
+        assert_eq!(list("cubic").len(), 1);
+        for wrong in ["", "cubic,", "vcp[alpha=2,cubic", "cubic xcp", "xcp],cubic"] {
+            assert!(algorithms(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::meter::Meter;
 use crate::file;
 use crate::file::client::{self, Progress};
-use crate::file::server::FileServer;
+use crate::file::server::{FileServer, Rules};
 use crate::file::store::Store;
 use crate::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use crate::{ClientConfig, Endpoint, ServerConfig};
@@ -51,7 +51,10 @@ pub async fn transfer(
     let transport = Arc::new(crate::transport_config(algorithm));
     let config = ServerConfig::new(Arc::new(tls), Arc::clone(&transport));
     let server = Endpoint::new(server, Some(config))?;
-    let files = Arc::new(FileServer::new(Store::open(there.path())?, true));
+    let files = Arc::new(FileServer::new(
+        Store::open(there.path())?,
+        Rules::default(),
+    ));
     let serving = tokio::spawn(async move { files.run(&server).await });
 
     let trust = TlsClientConfig::new(Trust::Pin(pin), &[file::ALPN])?;

@@ -1,16 +1,16 @@
 //! The client's side: fetching and storing files over a connection.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use tokio::io::AsyncWriteExt;
 
+use super::incoming::{Existing, Incoming, KeepError};
 use super::protocol::{self, Answer, Refusal, Request};
 use super::receive::{ReceiveError, receive_file};
 use super::report::SenderReport;
-use super::send::{Hash, send_file};
-use super::store::Incoming;
+use super::send::{Hash, hex, send_file};
 use crate::Connection;
 
 /// Why a file was not fetched or stored.
@@ -36,6 +36,18 @@ pub enum TransferError {
         /// Why.
         source: io::Error,
     },
+    /// Another transfer, of this process or another, is at the same file.
+    #[error("another transfer is writing {path}; wait for its end, or choose another directory")]
+    Busy {
+        /// Where the file shall lie.
+        path: PathBuf,
+    },
+    /// What arrived was right, and what lies there now is something else.
+    #[error("what lies at {path} is not what arrived: something else wrote it meanwhile")]
+    Changed {
+        /// Where.
+        path: PathBuf,
+    },
     /// What arrived is not what was sent; it was thrown away.
     #[error("what arrived does not have the sender's SHA-256 and was thrown away; fetch it again")]
     WrongHash,
@@ -55,13 +67,17 @@ pub struct Fetched {
     pub hash: Hash,
     /// What its sender knew about the path at the end.
     pub sender: SenderReport,
+    /// The law that the server says it sends by.
+    pub algorithm: Option<String>,
 }
 
-/// Fetches `name` to `target`, going on with what an earlier attempt left there. `progress` is told of the whole
-/// size once it is known, and of bytes as they arrive.
+/// Fetches `name` to `target`, going on with what an earlier attempt left there, and replaces what lies at `target`
+/// when all has come. `cc` is the law that the server is asked to send by; [`Fetched::algorithm`] is the one that it
+/// used. `progress` is told of the whole size once it is known, and of bytes as they arrive.
 ///
 /// # Errors
 /// [`TransferError`]; after [`TransferError::Stream`] the bytes that came stay for the next attempt.
+/// [`TransferError::Busy`] while another transfer to `target` runs.
 pub async fn get(
     connection: &Connection,
     name: &str,
@@ -73,11 +89,12 @@ pub async fn get(
         path: target.to_owned(),
         source,
     };
-    let (incoming, have) = Incoming::resume(target).map_err(local)?;
-    let tag_path = incoming.partial_path().with_extension("tag");
-    let old_tag = fs::read_to_string(&tag_path).unwrap_or_default();
-    let mut offset = if old_tag.is_empty() { 0 } else { have };
-    let (mut recv, bytes) = loop {
+    let Some(incoming) = Incoming::resume(target).map_err(local)? else {
+        let path = target.to_owned();
+        return Err(TransferError::Busy { path });
+    };
+    let (mut offset, old_tag) = incoming.have().map_err(local)?.unwrap_or_default();
+    let (mut recv, bytes, algorithm) = loop {
         let (recv, answer) = match ask(connection, name, offset, cc).await {
             // What was fetched is longer than the file has become since.
             Err(TransferError::Refused {
@@ -89,15 +106,22 @@ pub async fn get(
             }
             other => other?,
         };
-        let Answer::File { bytes, tag } = answer else {
+        let Answer::File {
+            bytes,
+            tag,
+            algorithm,
+        } = answer
+        else {
             return Err(TransferError::Protocol);
         };
         if offset > 0 && tag != old_tag {
             offset = 0;
             continue;
         }
-        fs::write(&tag_path, tag).map_err(local)?;
-        break (recv, bytes);
+        if offset == 0 {
+            incoming.restart(&tag).map_err(local)?;
+        }
+        break (recv, bytes, algorithm);
     };
     progress(Progress::Begin { bytes, offset });
     let file = incoming.file().map_err(local)?;
@@ -105,28 +129,32 @@ pub async fn get(
         progress(Progress::Bytes(n));
     })
     .await;
-    match received {
-        Ok(hash) => {
-            let sender = protocol::read::<SenderReport>(&mut recv)
-                .await
-                .unwrap_or_default();
-            incoming.keep().map_err(local)?;
-            // It only helps the next attempt, of which there is no need now.
-            let _ = fs::remove_file(&tag_path);
-            Ok(Fetched {
-                bytes,
-                resumed: offset,
-                hash,
-                sender,
-            })
-        }
-        Err(ReceiveError::Stream(error)) => Err(TransferError::Stream(error)),
-        Err(ReceiveError::Storage(error)) => Err(local(error)),
+    let hash = match received {
+        Ok(hash) => hash,
+        Err(ReceiveError::Stream(error)) => return Err(TransferError::Stream(error)),
+        Err(ReceiveError::Storage(error)) => return Err(local(error)),
         Err(ReceiveError::WrongHash) => {
             incoming.discard().map_err(local)?;
-            let _ = fs::remove_file(&tag_path);
-            Err(TransferError::WrongHash)
+            return Err(TransferError::WrongHash);
         }
+    };
+    progress(Progress::Arrived);
+    let sender = protocol::read::<SenderReport>(&mut recv)
+        .await
+        .unwrap_or_default();
+    let kept = tokio::task::spawn_blocking(move || incoming.keep(&hash, Existing::Replace)).await;
+    match kept.map_err(|error| local(io::Error::other(error)))? {
+        Ok(()) => Ok(Fetched {
+            bytes,
+            resumed: offset,
+            hash,
+            sender,
+            algorithm,
+        }),
+        Err(KeepError::Storage(error)) => Err(local(error)),
+        Err(KeepError::Changed | KeepError::Exists) => Err(TransferError::Changed {
+            path: target.to_owned(),
+        }),
     }
 }
 
@@ -142,6 +170,8 @@ pub enum Progress {
     },
     /// So many bytes more.
     Bytes(u64),
+    /// All bytes and their hash have come; they still are to be given their name and read back.
+    Arrived,
 }
 
 async fn ask(
@@ -171,14 +201,17 @@ async fn ask(
     }
 }
 
-/// Stores the file at `source` as `name`; the size and hash of what the server now has.
+/// Stores the file at `source` as `name`; the size and hash of what the server now has. A file of this name that the
+/// server has already is replaced only if `existing` says so.
 ///
 /// # Errors
-/// [`TransferError`]; the server then has no file of this name that it did not have before.
+/// [`TransferError`]. The server then has what it had before under this name, unless the stream failed while its
+/// answer was under way.
 pub async fn put(
     connection: &Connection,
     source: &Path,
     name: &str,
+    existing: Existing,
     mut progress: impl FnMut(Progress),
 ) -> Result<(u64, Hash), TransferError> {
     let local = |error| TransferError::Local {
@@ -199,6 +232,7 @@ pub async fn put(
     let request = Request::Put {
         name: name.to_owned(),
         bytes,
+        overwrite: existing == Existing::Replace,
     };
     protocol::write(&mut send, &request).await.map_err(stream)?;
     progress(Progress::Begin { bytes, offset: 0 });
@@ -215,7 +249,14 @@ pub async fn put(
     };
     match answer {
         Answer::Refused { reason, message } => Err(TransferError::Refused { reason, message }),
-        Answer::Stored { .. } => Ok((bytes, sent.map_err(stream)?)),
+        Answer::Stored { sha256 } => {
+            let hash = sent.map_err(stream)?;
+            if sha256 == hex(&hash) {
+                Ok((bytes, hash))
+            } else {
+                Err(TransferError::Protocol)
+            }
+        }
         Answer::File { .. } => Err(TransferError::Protocol),
     }
 }

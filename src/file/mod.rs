@@ -1,17 +1,20 @@
 //! Moving files over a connection: the `pathmark-file` application protocol.
 //!
 //! ```text
-//!   get:  client ── request (name, offset, controller) ──►  server
-//!         client ◄── answer (size) · bytes from offset · SHA-256 of the whole file · report ── server
-//!   put:  client ── request (name, size) · bytes · SHA-256 ──►  server
+//!   get:  client ── request (name, offset, law) ──►  server
+//!         client ◄── answer (size, law) · bytes from offset · SHA-256 of the whole file · report ── server
+//!   put:  client ── request (name, size, overwrite) · bytes · SHA-256 ──►  server
 //!         client ◄── answer (stored) ── server
 //! ```
 //!
 //! Each file travels on a bidirectional stream of its own. Requests and answers are JSON behind a 4-byte length.
-//! A file appears under its name only when its hash is right ([`store`]), so nothing half-written is ever seen,
-//! and a `get` that broke off goes on where it stopped.
+//! A file appears under its name only when its hash is right ([`incoming`]), so nothing half-written is ever seen,
+//! and a `get` that broke off goes on where it stopped. Whoever writes an unfinished file owns it alone, and success
+//! is said after what lies under the name was read back. What a server sends by is its operator's choice: clients
+//! choose among the laws that it lists, and store files only where that is allowed ([`server`]).
 
 pub mod client;
+pub mod incoming;
 pub mod protocol;
 pub mod receive;
 pub mod report;

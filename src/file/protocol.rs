@@ -20,7 +20,7 @@ pub enum Request {
         /// First byte wanted; the hash covers the whole file all the same.
         #[serde(default)]
         offset: u64,
-        /// The congestion controller that the server is asked to send with.
+        /// The law that the server is asked to send by. Servers use only laws that they list.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cc: Option<String>,
     },
@@ -30,7 +30,14 @@ pub enum Request {
         name: String,
         /// Bytes that follow.
         bytes: u64,
+        /// Replace a file that has the name already.
+        #[serde(default, skip_serializing_if = "is_false")]
+        overwrite: bool,
     },
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// The server's answer.
@@ -43,6 +50,9 @@ pub enum Answer {
         bytes: u64,
         /// Changes when the file does: a part fetched under another tag is of no use.
         tag: String,
+        /// The law that the server sends by, which need not be the one that it was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        algorithm: Option<String>,
     },
     /// To `put`: the file is in its place.
     Stored {
@@ -72,6 +82,12 @@ pub enum Refusal {
     Storage,
     /// The bytes that arrived do not have the hash that came with them.
     WrongHash,
+    /// The server stores nothing.
+    ReadOnly,
+    /// There is a file of this name, and the request does not say to replace it.
+    Exists,
+    /// The file was stored, and what lies under its name is another by now.
+    Changed,
 }
 
 /// Writes one message.
@@ -130,6 +146,28 @@ mod tests {
             read::<Request>(&mut wire.as_slice()).await.unwrap(),
             request
         );
+    }
+
+    #[tokio::test]
+    async fn a_put_replaces_only_if_it_says_so() {
+        let put = |overwrite| Request::Put {
+            name: "a".into(),
+            bytes: 1,
+            overwrite,
+        };
+        for (overwrite, form) in [
+            (false, r#"{"op":"put","name":"a","bytes":1}"#),
+            (
+                true,
+                r#"{"op":"put","name":"a","bytes":1,"overwrite":true}"#,
+            ),
+        ] {
+            let mut wire = Vec::new();
+            write(&mut wire, &put(overwrite)).await.unwrap();
+            assert_eq!(&wire[4..], form.as_bytes());
+            let read: Request = read(&mut wire.as_slice()).await.unwrap();
+            assert_eq!(read, put(overwrite));
+        }
     }
 
     #[tokio::test]

@@ -81,6 +81,26 @@ pub(super) fn hash_exactly(
     Ok(())
 }
 
+/// The hash of what lies at `path`.
+///
+/// # Errors
+/// Those of reading.
+pub fn hash_file(path: &std::path::Path) -> io::Result<Hash> {
+    let mut file = File::open(path)?;
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let read = match file.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        if read == 0 {
+            return Ok(hasher.finalize().into());
+        }
+        hasher.update(buffer.get(..read).unwrap_or_default());
+    }
+}
+
 /// A hash in hexadecimal.
 #[must_use]
 pub fn hex(hash: &Hash) -> String {

@@ -1,13 +1,14 @@
 //! The server's side: answers requests on the streams of its connections.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::UNIX_EPOCH;
 
 use pathmark_cc::Algorithm;
 use tokio::io::AsyncWriteExt;
 
+use super::incoming::{Existing, KeepError};
 use super::protocol::{self, Answer, Refusal, Request};
 use super::receive::{ReceiveError, receive_file};
 use super::report::SenderReport;
@@ -18,21 +19,51 @@ use crate::{Connection, Endpoint, RecvStream, SendStream};
 /// Application error code with which a stream is reset when a file cannot be read to its end.
 pub const BROKEN_OFF: u32 = 1;
 
+/// What an operator lets clients do.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// The laws that clients may choose among for what they fetch. The first is that of the endpoint, for clients
+    /// that ask for none of them. If there are none, the endpoint's law serves all.
+    pub laws: Vec<Algorithm>,
+    /// Clients may store files, and replace those that are there.
+    pub allow_put: bool,
+}
+
+impl Rules {
+    /// Which of the laws a client means: the one that it wrote, or else the one of this name with the operator's
+    /// options.
+    fn choose(&self, wish: &str) -> Option<usize> {
+        let law = Algorithm::parse(wish).ok()?;
+        let exactly = self.laws.iter().position(|listed| *listed == law);
+        let bare = wish == law.name();
+        exactly.or_else(|| {
+            self.laws
+                .iter()
+                .position(|listed| bare && listed.name() == law.name())
+        })
+    }
+}
+
 /// Serves the files of a [`Store`].
 #[derive(Debug)]
 pub struct FileServer {
     store: Store,
-    fixed_controller: bool,
+    rules: Rules,
+}
+
+/// A connection, and the place among [`Rules::laws`] of the law that its first choice set. Later choices change
+/// nothing: each change would begin at a fresh window.
+#[derive(Debug)]
+struct Client {
+    connection: Connection,
+    chosen: OnceLock<usize>,
 }
 
 impl FileServer {
-    /// Serves `store`. Clients choose the congestion controller of what they fetch, unless it is fixed.
+    /// Serves `store` by the `rules`.
     #[must_use]
-    pub fn new(store: Store, fixed_controller: bool) -> Self {
-        Self {
-            store,
-            fixed_controller,
-        }
+    pub const fn new(store: Store, rules: Rules) -> Self {
+        Self { store, rules }
     }
 
     /// Accepts connections until the endpoint closes.
@@ -53,11 +84,15 @@ impl FileServer {
     }
 
     async fn connection(self: Arc<Self>, connection: Connection) {
-        while let Ok((send, recv)) = connection.accept_bi().await {
+        let client = Arc::new(Client {
+            connection,
+            chosen: OnceLock::new(),
+        });
+        while let Ok((send, recv)) = client.connection.accept_bi().await {
             let server = Arc::clone(&self);
-            let connection = connection.clone();
+            let client = Arc::clone(&client);
             tokio::spawn(async move {
-                if let Err(error) = server.stream(&connection, send, recv).await {
+                if let Err(error) = server.stream(&client, send, recv).await {
                     tracing::debug!(%error, "transfer broke off");
                 }
             });
@@ -66,7 +101,7 @@ impl FileServer {
 
     async fn stream(
         &self,
-        connection: &Connection,
+        client: &Client,
         mut send: SendStream,
         mut recv: RecvStream,
     ) -> io::Result<()> {
@@ -79,24 +114,43 @@ impl FileServer {
         };
         match request {
             Request::Get { name, offset, cc } => {
-                if let Some(cc) = cc.filter(|_| !self.fixed_controller) {
-                    match Algorithm::parse(&cc) {
-                        Ok(algorithm) => {
-                            connection.set_controller(crate::controller(&algorithm));
-                            if let Some(signal) = crate::signal(&algorithm) {
-                                // A client without this signal gets the law's fallback.
-                                let _ = connection.set_signal(signal);
-                            }
-                        }
-                        Err(error) => {
-                            return refuse(&mut send, Refusal::BadRequest, error).await;
-                        }
+                let law = self.law(client, cc.as_deref());
+                self.get(&client.connection, &name, offset, law, &mut send)
+                    .await
+            }
+            Request::Put {
+                name,
+                bytes,
+                overwrite,
+            } => {
+                let existing = if overwrite {
+                    Existing::Replace
+                } else {
+                    Existing::Keep
+                };
+                self.put(&name, bytes, existing, &mut send, &mut recv).await
+            }
+        }
+    }
+
+    /// The law by which `client` is sent what it asks for, after its wish was heard.
+    fn law(&self, client: &Client, wish: Option<&str>) -> Option<&Algorithm> {
+        let chosen = match wish.and_then(|wish| self.rules.choose(wish)) {
+            Some(wanted) => *client.chosen.get_or_init(|| {
+                if let Some(law) = self.rules.laws.get(wanted)
+                    && wanted > 0
+                {
+                    client.connection.set_controller(crate::controller(law));
+                    if let Some(signal) = crate::signal(law) {
+                        // A client without this signal gets the law's fallback.
+                        let _ = client.connection.set_signal(signal);
                     }
                 }
-                self.get(connection, &name, offset, &mut send).await
-            }
-            Request::Put { name, bytes } => self.put(&name, bytes, &mut send, &mut recv).await,
-        }
+                wanted
+            }),
+            None => client.chosen.get().copied().unwrap_or(0),
+        };
+        self.rules.laws.get(chosen)
     }
 
     async fn get(
@@ -104,6 +158,7 @@ impl FileServer {
         connection: &Connection,
         name: &str,
         offset: u64,
+        law: Option<&Algorithm>,
         send: &mut SendStream,
     ) -> io::Result<()> {
         let path = match self.store.path(name) {
@@ -139,6 +194,7 @@ impl FileServer {
         let answer = Answer::File {
             bytes: size,
             tag: format!("{size:x}-{modified:x}"),
+            algorithm: law.map(ToString::to_string),
         };
         protocol::write(send, &answer).await?;
         match send_file(file, offset, size, send, |_| ()).await {
@@ -158,35 +214,88 @@ impl FileServer {
         &self,
         name: &str,
         bytes: u64,
+        existing: Existing,
         send: &mut SendStream,
         recv: &mut RecvStream,
     ) -> io::Result<()> {
+        if !self.rules.allow_put {
+            let message = "it stores nothing (serve runs without --allow-put)";
+            return refuse(send, Refusal::ReadOnly, message).await;
+        }
+        let path = match self.store.path(name) {
+            Ok(path) => path,
+            Err(error) => return refuse(send, Refusal::BadName, error).await,
+        };
+        // Here it spares the transfer; what decides is the last moment.
+        if existing == Existing::Keep && fs::symlink_metadata(&path).is_ok() {
+            return refuse(send, Refusal::Exists, exists(name)).await;
+        }
         let incoming = match self.store.create(name) {
             Ok(incoming) => incoming,
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                return refuse(send, Refusal::BadName, error).await;
-            }
             Err(error) => return refuse(send, Refusal::Storage, error).await,
         };
         let file = incoming.file()?;
-        match receive_file(file, 0, bytes, recv, |_| ()).await {
-            Ok(hash) => {
-                if let Err(error) = incoming.keep() {
-                    return refuse(send, Refusal::Storage, error).await;
-                }
+        let hash = match receive_file(file, 0, bytes, recv, |_| ()).await {
+            Ok(hash) => hash,
+            Err(ReceiveError::Stream(error)) => return Err(error),
+            Err(error @ ReceiveError::WrongHash) => {
+                return refuse(send, Refusal::WrongHash, error).await;
+            }
+            Err(error) => return refuse(send, Refusal::Storage, error).await,
+        };
+        let kept = tokio::task::spawn_blocking(move || incoming.keep(&hash, existing))
+            .await
+            .map_err(io::Error::other)?;
+        match kept {
+            Ok(()) => {
                 let sha256 = hex(&hash);
                 protocol::write(send, &Answer::Stored { sha256 }).await?;
                 send.shutdown().await
             }
-            Err(ReceiveError::Stream(error)) => Err(error),
-            Err(error @ ReceiveError::WrongHash) => refuse(send, Refusal::WrongHash, error).await,
+            Err(KeepError::Exists) => refuse(send, Refusal::Exists, exists(name)).await,
+            Err(error @ KeepError::Changed) => refuse(send, Refusal::Changed, error).await,
             Err(error) => refuse(send, Refusal::Storage, error).await,
         }
     }
+}
+
+fn exists(name: &str) -> String {
+    format!("it has a file `{name}` already; --force replaces it")
 }
 
 async fn refuse(send: &mut SendStream, reason: Refusal, message: impl ToString) -> io::Result<()> {
     let message = message.to_string();
     protocol::write(send, &Answer::Refused { reason, message }).await?;
     send.shutdown().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_choose_among_what_is_listed() {
+        let laws = ["vcp+bise+wlte", "xcp", "xcp[form=compact]", "cubic[iw=20]"];
+        let rules = Rules {
+            laws: laws.iter().map(|law| law.parse().unwrap()).collect(),
+            allow_put: false,
+        };
+        for (wish, chosen) in [
+            ("vcp+bise+wlte", Some(0)),
+            ("xcp", Some(1)),
+            ("xcp[form=compact]", Some(2)),
+            // By the name alone: with the operator's options.
+            ("cubic", Some(3)),
+            ("cubic[iw=20]", Some(3)),
+            ("cubic[iw=10000]", None),
+            ("xcp[loss=ignore]", None),
+            ("vcp", None),
+            ("vcp+bise+wlte[alpha=10]", None),
+            ("no such law", None),
+            ("", None),
+        ] {
+            assert_eq!(rules.choose(wish), chosen, "{wish}");
+        }
+        assert_eq!(Rules::default().choose("cubic"), None);
+    }
 }

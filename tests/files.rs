@@ -1,0 +1,419 @@
+//! What becomes of files when several transfers meet, or one is killed; and what a server lets its clients do. Real sockets
+//! and processes.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn pathmark(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// A process that ends with the test.
+struct Process(Child);
+
+impl Process {
+    fn start(arguments: &[&str]) -> Self {
+        let mut command = pathmark(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self(command.spawn().unwrap())
+    }
+
+    /// Ends it at once, as `kill -9` does, and returns when it is gone.
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    fn finish(mut self) -> Output {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let out: Option<ChildStdout> = self.0.stdout.take();
+        out.unwrap().read_to_end(&mut stdout).unwrap();
+        let mut err = self.0.stderr.take().unwrap();
+        err.read_to_end(&mut stderr).unwrap();
+        Output {
+            status: self.0.wait().unwrap(),
+            stdout,
+            stderr,
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+struct Server {
+    process: Process,
+    directory: TempDir,
+    address: String,
+    pin: String,
+}
+
+impl Server {
+    fn start(arguments: &[&str]) -> Self {
+        Self::offering(TempDir::new().unwrap(), arguments)
+    }
+
+    fn offering(directory: TempDir, arguments: &[&str]) -> Self {
+        let path = directory.path().to_str().unwrap();
+        let fixed = ["serve", "--listen", "127.0.0.1:0", "--json", "--dir", path];
+        let mut process = Process::start(&[&fixed, arguments].concat());
+        let mut line = String::new();
+        BufReader::new(process.0.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let said: Value = serde_json::from_str(&line).unwrap();
+        Self {
+            process,
+            address: said["listening"].as_str().unwrap().to_owned(),
+            pin: said["pin"].as_str().unwrap().to_owned(),
+            directory,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn write(&self, name: &str, bytes: usize) -> Vec<u8> {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let content = content(name, bytes);
+        fs::write(path, &content).unwrap();
+        content
+    }
+
+    /// The arguments of a `get` of `names` through `address`.
+    fn get<'a>(&'a self, targets: &'a [String], out: &'a Path) -> Vec<&'a str> {
+        let mut arguments = vec!["get"];
+        arguments.extend(targets.iter().map(String::as_str));
+        let out = out.to_str().unwrap();
+        arguments.extend(["-o", out, "--pin", &self.pin, "--json"]);
+        arguments
+    }
+
+    /// The arguments of a `put` of `file` to `target`.
+    fn put<'a>(&'a self, file: &'a Path, target: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+        let file = file.to_str().unwrap();
+        let fixed = ["put", file, target, "--pin", &self.pin, "--json"];
+        [&fixed, more].concat()
+    }
+}
+
+/// Bytes that differ from name to name.
+fn content(name: &str, bytes: usize) -> Vec<u8> {
+    let seed = name.bytes().fold(1_u32, |seed, b| seed * 31 + u32::from(b));
+    (0..bytes as u32)
+        .map(|i| (i.wrapping_add(seed).wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect()
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+fn run(arguments: &[&str]) -> Output {
+    pathmark(arguments).output().unwrap()
+}
+
+#[track_caller]
+fn json(output: &Output) -> Value {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// It ended with this exit code, said this on stderr, and nothing on stdout.
+#[track_caller]
+fn refused(output: &Output, code: i32, word: &str) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    assert!(text.contains(word), "{text}");
+    assert!(output.stdout.is_empty());
+}
+
+/// Returns once `true_by_now` is; the test's time limit bounds it.
+fn until(true_by_now: impl Fn() -> bool) {
+    while !true_by_now() {
+        std::thread::yield_now();
+    }
+}
+
+/// What lets packets through between clients and a server: so many bytes each way, then none until it is opened.
+#[derive(Clone)]
+struct Gate {
+    address: SocketAddr,
+    left: Arc<(Mutex<u64>, Condvar)>,
+}
+
+impl Gate {
+    /// A gate in front of `server` for one client, which lets `bytes` through in each direction together.
+    fn new(server: &str, bytes: u64) -> Self {
+        let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+        far.connect(server).unwrap();
+        let gate = Self {
+            address: near.local_addr().unwrap(),
+            left: Arc::new((Mutex::new(bytes), Condvar::new())),
+        };
+        let client = Arc::new(Mutex::new(None));
+        let (to_server, from_server) = (far.try_clone().unwrap(), far);
+        let (from_client, to_client) = (near.try_clone().unwrap(), near);
+        let (known, this) = (Arc::clone(&client), gate.clone());
+        // The threads end with the process: they hold nothing but sockets.
+        std::thread::spawn(move || {
+            let mut buffer = [0; 65536];
+            while let Ok((length, from)) = from_client.recv_from(&mut buffer) {
+                *known.lock().unwrap() = Some(from);
+                this.pass(length);
+                // A server or client that is gone refuses; what it would have said is lost, as packets are.
+                let _ = to_server.send(&buffer[..length]);
+            }
+        });
+        let this = gate.clone();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 65536];
+            loop {
+                // An ICMP error of an earlier packet shows here, once.
+                let Ok(length) = from_server.recv(&mut buffer) else {
+                    continue;
+                };
+                this.pass(length);
+                let to = client.lock().unwrap().unwrap();
+                let _ = to_client.send_to(&buffer[..length], to);
+            }
+        });
+        gate
+    }
+
+    /// Waits until so many bytes may pass.
+    fn pass(&self, bytes: usize) {
+        let (left, changed) = &*self.left;
+        let mut left = changed
+            .wait_while(left.lock().unwrap(), |left| *left < bytes as u64)
+            .unwrap();
+        *left -= bytes as u64;
+    }
+
+    /// From now on everything passes.
+    fn open(&self) {
+        *self.left.0.lock().unwrap() = u64::MAX;
+        self.left.1.notify_all();
+    }
+}
+
+const BIG: usize = 2_000_000;
+
+/// Enough for a handshake and some of the file.
+const SOME: u64 = 500_000;
+
+fn size(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
+#[test]
+fn one_of_two_gets_of_one_file_is_killed_midway() {
+    let server = Server::start(&[]);
+    let big = server.write("big", BIG);
+    let here = TempDir::new().unwrap();
+    let part = here.path().join(".big.part");
+    let gate = Gate::new(&server.address, SOME);
+    let (slow, direct) = (
+        [format!("{}/big", gate.address)],
+        [format!("{}/big", server.address)],
+    );
+    let first = Process::start(&server.get(&slow, here.path()));
+    until(|| size(&part) > 0);
+    // While the first is at it, a second one is told so and touches nothing.
+    let second = run(&server.get(&direct, here.path()));
+    refused(&second, 1, "another transfer");
+    assert_eq!(names(here.path()), [".big.part", ".big.tag"]);
+    first.kill();
+    let left = size(&part);
+    assert!((1..BIG as u64).contains(&left), "{left}");
+    let said = json(&run(&server.get(&direct, here.path())));
+    assert_eq!(said["files"][0]["resumed_bytes"], left);
+    assert!(fs::read(here.path().join("big")).unwrap() == big);
+    assert_eq!(names(here.path()), ["big"]);
+}
+
+#[test]
+fn a_get_ends_well_after_another_of_the_same_file_was_interrupted() {
+    let server = Server::start(&[]);
+    let big = server.write("big", BIG);
+    let here = TempDir::new().unwrap();
+    let (one, two) = (
+        Gate::new(&server.address, SOME),
+        Gate::new(&server.address, SOME),
+    );
+    let targets = |gate: &Gate| [format!("{}/big", gate.address)];
+    let first = Process::start(&server.get(&targets(&one), here.path()));
+    until(|| size(&here.path().join(".big.part")) > 0);
+    let second = Process::start(&server.get(&targets(&two), here.path()));
+    two.open();
+    refused(&second.finish(), 1, "another transfer");
+    one.open();
+    let said = json(&first.finish());
+    assert_eq!(said["bytes_down"], BIG);
+    assert!(fs::read(here.path().join("big")).unwrap() == big);
+    assert_eq!(names(here.path()), ["big"]);
+}
+
+#[test]
+fn two_sources_of_one_name_are_refused_before_anything_moves() {
+    let server = Server::start(&["--allow-put"]);
+    server.write("x/f", 10);
+    server.write("y/f", 10);
+    let here = TempDir::new().unwrap();
+    let at = |name: &str| format!("{}/{name}", server.address);
+    // A host that no packet could reach: it is not even tried.
+    for second in [at("y/f"), at("x/f"), "192.0.2.1:1/f".to_owned()] {
+        let both = run(&server.get(&[at("x/f"), second], here.path()));
+        refused(&both, 2, "would both become");
+    }
+    refused(
+        &run(&server.get(&[at("x/.f.part")], here.path())),
+        2,
+        "unfinished",
+    );
+    assert!(names(here.path()).is_empty());
+    fs::create_dir(here.path().join("f")).unwrap();
+    refused(&run(&server.get(&[at("x/f")], here.path())), 2, "directory");
+
+    let (one, two) = (server.path("x/f"), server.path("y/f"));
+    let (one, two) = (one.to_str().unwrap(), two.to_str().unwrap());
+    let put = ["put", one, two, &server.address, "--pin", &server.pin];
+    refused(&run(&put), 2, "would both become");
+    assert_eq!(names(server.directory.path()), ["x", "y"]);
+}
+
+#[test]
+fn two_puts_of_one_name_do_not_mix() {
+    let server = Server::start(&["--allow-put"]);
+    let here = TempDir::new().unwrap();
+    let file = |name: &str| {
+        let path = here.path().join(name);
+        fs::write(&path, content(name, BIG)).unwrap();
+        path
+    };
+    let (a, b, c) = (file("a"), file("b"), file("c"));
+    let direct = format!("{}/f", server.address);
+    let gate = Gate::new(&server.address, SOME);
+    let slow = format!("{}/f", gate.address);
+    let first = Process::start(&server.put(&a, &slow, &[]));
+    until(|| size(&server.path(".f.0.incoming")) > 0);
+    json(&run(&server.put(&b, &direct, &[])));
+    assert!(fs::read(server.path("f")).unwrap() == content("b", BIG));
+    // The first comes too late: it would replace a file without having been told to.
+    gate.open();
+    refused(&first.finish(), 1, "--force");
+    assert!(fs::read(server.path("f")).unwrap() == content("b", BIG));
+    refused(&run(&server.put(&c, &direct, &[])), 1, "--force");
+    json(&run(&server.put(&c, &direct, &["--force"])));
+    assert!(fs::read(server.path("f")).unwrap() == content("c", BIG));
+
+    // Of two that replace, the one that ends later stays; each is told the truth.
+    let gate = Gate::new(&server.address, SOME);
+    let slow = format!("{}/f", gate.address);
+    let first = Process::start(&server.put(&a, &slow, &["--force"]));
+    until(|| size(&server.path(".f.0.incoming")) > 0);
+    json(&run(&server.put(&b, &direct, &["--force"])));
+    gate.open();
+    json(&first.finish());
+    assert!(fs::read(server.path("f")).unwrap() == content("a", BIG));
+    assert_eq!(names(server.directory.path()), ["f"]);
+}
+
+#[test]
+fn what_a_killed_server_left_of_a_put_is_in_nobodys_way() {
+    let server = Server::start(&["--allow-put"]);
+    let here = TempDir::new().unwrap();
+    let path = here.path().join("f");
+    fs::write(&path, content("f", BIG)).unwrap();
+    let gate = Gate::new(&server.address, SOME);
+    let slow = gate.address.to_string();
+    let client = Process::start(&server.put(&path, &slow, &[]));
+    let left = server.path(".f.0.incoming");
+    until(|| size(&left) > 0);
+    let Server {
+        process, directory, ..
+    } = server;
+    process.kill();
+    client.kill();
+    assert_eq!(names(directory.path()), [".f.0.incoming"]);
+    let server = Server::offering(directory, &["--allow-put"]);
+    let unfinished = format!("{}/.f.0.incoming", server.address);
+    let out = here.path().join("out");
+    fs::create_dir(&out).unwrap();
+    let get = run(&server.get(std::slice::from_ref(&unfinished), &out));
+    refused(&get, 2, "unfinished");
+    refused(&run(&server.put(&path, &unfinished, &[])), 1, "unfinished");
+    json(&run(&server.put(&path, &server.address, &[])));
+    assert!(fs::read(server.path("f")).unwrap() == content("f", BIG));
+    assert_eq!(names(server.directory.path()), ["f"]);
+}
+
+#[test]
+fn nothing_is_stored_where_it_is_not_allowed() {
+    let server = Server::start(&[]);
+    server.write("a", 10);
+    let here = TempDir::new().unwrap();
+    let file = here.path().join("a");
+    fs::write(&file, content("other", BIG)).unwrap();
+    for name in ["a", "new", "sub/new"] {
+        let target = format!("{}/{name}", server.address);
+        for more in [&[][..], &["--force"]] {
+            refused(&run(&server.put(&file, &target, more)), 1, "--allow-put");
+        }
+    }
+    assert_eq!(names(server.directory.path()), ["a"]);
+    assert_eq!(fs::read(server.path("a")).unwrap(), content("a", 10));
+}
+
+#[test]
+fn the_law_is_the_servers() {
+    let laws = "vcp+bise+wlte,xcp[loss=fallback],cubic";
+    for (listed, wish, used) in [
+        (laws, None, "vcp+bise+wlte"),
+        (laws, Some("cubic"), "cubic"),
+        (laws, Some("xcp[loss=fallback]"), "xcp[loss=fallback]"),
+        (laws, Some("xcp"), "xcp[loss=fallback]"),
+        (laws, Some("xcp[loss=ignore]"), "vcp+bise+wlte"),
+        (laws, Some("cubic[iw=10000]"), "vcp+bise+wlte"),
+        ("cubic", Some("xcp"), "cubic"),
+        ("cubic,vcp", Some("vcp"), "vcp"),
+    ] {
+        let server = Server::start(&["--cc", listed]);
+        server.write("a", 100_000);
+        let here = TempDir::new().unwrap();
+        let target = [format!("{}/a", server.address)];
+        let mut get = server.get(&target, here.path());
+        get.extend(wish.iter().flat_map(|wish| ["--cc", wish]));
+        let said = json(&run(&get));
+        assert_eq!(said["algorithm"], used, "{wish:?} of {listed}");
+        let warnings = said["warnings"].to_string();
+        let told = warnings.contains(&format!("the server sends by {used}"));
+        assert_eq!(told, wish.is_some_and(|wish| wish != used), "{warnings}");
+    }
+    let server = ["serve", "--listen", "127.0.0.1:0", "--dir", "."];
+    let wrong = run(&[&server[..], &["--cc", "vcp,vpc"]].concat());
+    refused(&wrong, 2, "vcp");
+}
