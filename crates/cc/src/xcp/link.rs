@@ -6,21 +6,19 @@ use super::fairness::{Pools, shuffle};
 use super::guests::Guests;
 use super::known::{Known, Standing};
 use super::params::{
-    Capacity, GUARDED_RTT_SPREAD, IDLE_INTERVALS, MAX_INTERVAL, MIN_INTERVAL, RTT_SPREAD,
+    Capacity, IDLE_INTERVALS, INITIAL_INTERVAL, LONGEST_LOOK, MAX_INTERVAL, MIN_INTERVAL, RISE,
     XcpLinkParams,
 };
 use super::policer::Policer;
 use super::standing::StandingQueue;
-use super::sums::{Sums, x_of};
+use super::start::{Start, first};
+use super::sums::{Sums, x_of, x_of_window};
 use super::{WindowForm, XcpAnswer, XcpCarried, XcpLinkMetrics};
 use crate::arith::{micros, mul_div, nanos, ns_since, saturate};
 use crate::{
     Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpAnswer,
     VcpCarried, VcpCode,
 };
-
-/// Mean RTT assumed before any header told one, in µs (the authors' simulator: 50 ms).
-const INITIAL_RTT_US: u64 = 50_000;
 
 /// What the last interval showed, in 2^-16 bytes per second.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,23 +47,8 @@ impl Totals {
     }
 }
 
-/// What an idle port gives in its first interval: this part of the capacity. What it gives then and later adds up to no more than all of
-/// it, so more than α at first is no risk.
-const FIRST_SHARE: (u64, u64) = (4, 5);
 /// Flows that were not here before may have this part of what is given, all together.
 const NEWCOMERS: u64 = 4;
-/// The start is over once this part of what was given has arrived …
-const ARRIVED: (i128, i128) = (19, 20);
-/// … or after so many intervals, if flows do not use what they were given.
-const START_INTERVALS: u32 = 8;
-
-/// Traffic that has just begun: most of what was given is yet to come.
-#[derive(Clone, Copy, Debug)]
-struct Start {
-    /// [`Totals::net`] when it began.
-    net: i128,
-    intervals: u32,
-}
 
 /// An XCP port.
 ///
@@ -81,9 +64,11 @@ pub struct XcpLink {
     buffer: u64,
     started: Instant,
     interval: Duration,
-    /// When the running interval is over.
+    /// When the running interval is over, or is to be looked at.
     due: Instant,
     last_arrival: Instant,
+    /// The longest RTT that was told lately, in µs.
+    told_us: u64,
     /// A longer pause means that the port was idle.
     idle_ns: u64,
     /// Nothing is known of the traffic: it begins, or begins again.
@@ -107,20 +92,20 @@ impl XcpLink {
     /// A port that starts at `now` and sends `capacity` bytes per second.
     #[must_use]
     pub fn new(now: Instant, capacity: u64, params: XcpLinkParams) -> Self {
-        let interval = Duration::from_micros(INITIAL_RTT_US);
         let mut link = Self {
             capacity: 1,
             drain: (params.capacity == Capacity::Auto).then(|| DrainMeter::new(capacity)),
             buffer: u64::MAX,
             started: now,
-            interval,
+            interval: INITIAL_INTERVAL,
             due: now,
             last_arrival: now,
+            told_us: 0,
             idle_ns: 0,
             waking: true,
             start: None,
-            mean_rtt_us: INITIAL_RTT_US,
-            sums: Sums::new(interval, INITIAL_RTT_US, RTT_SPREAD),
+            mean_rtt_us: micros(INITIAL_INTERVAL),
+            sums: Sums::new(None),
             queue: StandingQueue::new(now),
             pools: Pools::default(),
             guests: Guests::new(),
@@ -147,34 +132,36 @@ impl XcpLink {
         .max(1);
     }
 
-    /// Most that may be given, or dealt out anew, per interval: what the buffer can take if all of it comes at once.
+    /// Most that may be given, or dealt out anew, per interval: what the buffer can take if all of it comes at once. While traffic begins
+    /// the mean RTT is still growing, so that the longest one is what counts.
     fn absorbed(&self) -> u64 {
-        if self.params.guard {
-            absorbed_q16(self.buffer, self.mean_rtt_us)
-        } else {
-            u64::MAX
+        if !self.params.guard {
+            return u64::MAX;
         }
+        let rtt_us = match self.start {
+            Some(_) => micros(self.longest()),
+            None => self.mean_rtt_us,
+        };
+        absorbed_q16(self.buffer, rtt_us)
     }
 
     /// The first packet after idleness: what was measured before says nothing about what comes. All capacity is spare, so the first
     /// interval may give its share of that; who comes is given as if alone, and the pool bounds them all.
     #[cold]
     fn wake(&mut self, now: Instant, header: Option<&XcpCarried>) {
-        if let Some(header) = header.filter(|header| header.rtt_us > 0) {
-            self.mean_rtt_us = u64::from(header.rtt_us).min(micros(MAX_INTERVAL));
-        }
+        self.mean_rtt_us = micros(INITIAL_INTERVAL);
+        self.sums = Sums::new(self.params.guard.then_some(self.mean_rtt_us));
         self.waking = true;
         self.guests.clear();
+        self.told_us = 0;
         self.begin(now);
+        self.told_us = header.map_or(0, |header| u64::from(header.rtt_us));
         self.pools = Pools::default();
         self.seen = Seen::default();
         if self.params.guard {
-            let first = mul_div(to_q16(self.capacity), FIRST_SHARE.0, FIRST_SHARE.1);
-            let given = i64::try_from(first.min(self.absorbed())).unwrap_or(i64::MAX);
-            self.start = Some(Start {
-                net: self.totals.net(),
-                intervals: 0,
-            });
+            self.start = Some(Start::new(self.totals.net()));
+            let first = first(self.capacity).min(self.absorbed());
+            let given = i64::try_from(first).unwrap_or(i64::MAX);
             let alone = x_of(self.interval);
             self.pools = Pools::new(given, 0, u128::from(alone), 0);
             self.guests.begin(self.interval, self.pools.share(alone));
@@ -183,58 +170,80 @@ impl XcpLink {
         }
     }
 
-    /// While traffic begins: no more of the aggregate than what neither arrives nor has been promised.
-    fn within_promises(&mut self, total: i64, capacity: u64, input: u64) -> i64 {
-        let Some(start) = &mut self.start else {
-            return total;
-        };
-        let promised = self.totals.net() - start.net;
-        start.intervals += 1;
-        let arrived = i128::from(input) * ARRIVED.1 >= promised * ARRIVED.0;
-        if arrived && start.intervals > 1 || total < 0 || start.intervals >= START_INTERVALS {
-            self.start = None;
-            return total;
-        }
-        let room = i128::from(capacity) - promised.max(i128::from(input));
-        total.min(i64::try_from(room.max(0)).unwrap_or(i64::MAX))
-    }
-
-    /// How far one header's RTT may be above the mean.
-    const fn rtt_spread(&self) -> u64 {
-        if self.params.guard && !self.waking {
-            GUARDED_RTT_SPREAD
-        } else {
-            RTT_SPREAD
-        }
-    }
-
     fn begin(&mut self, now: Instant) {
         self.started = now;
         let mean = Duration::from_micros(self.mean_rtt_us);
         self.interval = mean.clamp(MIN_INTERVAL, MAX_INTERVAL);
-        self.due = now + self.interval;
-        self.idle_ns = nanos(self.interval).saturating_mul(u64::from(IDLE_INTERVALS));
-        let sum = self.sums.x();
-        self.sums = Sums::new(self.interval, self.mean_rtt_us, self.rtt_spread());
+        self.due = now + self.look(self.interval);
+        self.told_us /= 2;
+        self.note_told();
+        let flows = saturate(self.sums.x() / u128::from(x_of(self.interval).max(1)));
+        self.sums.turn();
         if let Some(known) = &mut self.known {
-            known.begin(x_of(self.interval), sum);
+            let longest = Duration::from_micros(self.sums.most_rtt_us()).max(self.interval);
+            known.begin(now, flows, x_of(longest));
         }
         self.for_newcomers = u64::MAX;
+        let longest = self.longest();
         if let Some(policer) = &mut self.policer {
-            policer.begin(self.interval);
+            policer.turn(now, longest);
         }
     }
 
-    /// The interval is over.
+    /// The longest RTT that was told says how long flows may be silent.
+    fn note_told(&mut self) {
+        self.told_us = self.told_us.max(self.sums.told_us());
+        let pause = nanos(self.interval).max(self.told_us * 1000);
+        self.idle_ns = pause.saturating_mul(u64::from(IDLE_INTERVALS));
+    }
+
+    /// When to look at the running interval, of which so much is left.
+    fn look(&self, left: Duration) -> Duration {
+        if self.params.guard {
+            left.min(LONGEST_LOOK)
+        } else {
+            left
+        }
+    }
+
+    /// The running interval is due: over, unless it is a long one and what came in it shows no shorter RTTs.
     #[cold]
+    fn look_or_close(&mut self, now: Instant) {
+        let elapsed = now - self.started;
+        if elapsed < self.interval {
+            // One flow at least must have shown for half of the time.
+            let shown = self.sums.x() >= u128::from(x_of(elapsed) / 2);
+            let mean = self.sums.mean_rtt_us().filter(|_| shown);
+            if mean.is_none_or(|mean| Duration::from_micros(mean) > elapsed) {
+                self.due = now + self.look(self.interval - elapsed);
+                return;
+            }
+        }
+        self.close(now);
+    }
+
+    /// The mean RTT that the interval showed, as far as it is believed at once. False: it rises by more.
+    fn learn_mean_rtt(&mut self) -> bool {
+        let Some(mean) = self.sums.mean_rtt_us() else {
+            return true;
+        };
+        let most = if self.params.guard {
+            let least = micros(MIN_INTERVAL);
+            self.mean_rtt_us.max(least).saturating_mul(RISE)
+        } else {
+            u64::MAX
+        };
+        self.mean_rtt_us = mean.min(most);
+        mean <= most
+    }
+
+    /// The interval is over.
     fn close(&mut self, now: Instant) {
         let elapsed = ns_since(now, self.started);
         if elapsed == 0 {
             return;
         }
-        if let Some(mean) = self.sums.mean_rtt_us() {
-            self.mean_rtt_us = mean;
-        }
+        let full = self.learn_mean_rtt();
         let bytes = self.sums.bytes();
         let input = rate_q16(bytes, elapsed);
         let queue = self.queue.bytes();
@@ -247,7 +256,13 @@ impl XcpLink {
         if bytes > 0 {
             total = aggregate(&self.params, capacity, input, queue, self.mean_rtt_us);
         }
-        total = self.within_promises(total, capacity, input);
+        if let Some(start) = &mut self.start {
+            let within = start.within(total, capacity, input, self.totals.net(), full);
+            match within {
+                Some(within) => total = within,
+                None => self.start = None,
+            }
+        }
         let most = self.absorbed();
         total = total.min(i64::try_from(most).unwrap_or(i64::MAX));
         let moved = shuffle(self.params.shuffle_ppm, input, total, most / 2);
@@ -276,19 +291,34 @@ impl XcpLink {
         }
     }
 
-    /// The first interval lasts as long as the RTTs that show, not as long as the first header said.
+    /// The first interval lasts as long as the RTTs that show, if they are shorter than it.
     #[cold]
     fn settle_first_interval(&mut self) {
+        self.note_told();
         if let Some(mean) = self.sums.mean_rtt_us() {
-            let shown = Duration::from_micros(mean).clamp(MIN_INTERVAL, MAX_INTERVAL);
+            let shown = Duration::from_micros(mean).clamp(MIN_INTERVAL, self.interval);
             self.due = self.started + shown;
         }
+        let longest = self.longest();
+        if let Some(policer) = &mut self.policer {
+            policer.lasts(longest);
+        }
+    }
+
+    /// The longest time after which what flows are told shows: while traffic begins, intervals are shorter than RTTs.
+    fn longest(&self) -> Duration {
+        let told = self.told_us.min(self.sums.most_rtt_us());
+        self.interval.max(Duration::from_micros(told))
     }
 
     #[inline]
     fn answer(&mut self, flow_hash: u32, header: &XcpCarried, bytes: u32) -> XcpAnswer {
         self.totals.stamped += 1;
-        let x = self.sums.x_counted(header);
+        let x = if self.waking && self.params.guard {
+            x_of_window(header, self.interval)
+        } else {
+            self.sums.x_granted(header, bytes)
+        };
         if x == 0 {
             // Who does not say what they have is given nothing.
             return XcpAnswer {
@@ -400,7 +430,7 @@ impl LinkController for XcpLink {
         if silent || (self.waking && self.sums.bytes() == 0) {
             self.wake(now, header);
         } else if now >= self.due {
-            self.close(now);
+            self.look_or_close(now);
         }
         self.last_arrival = now;
         self.queue
@@ -408,13 +438,15 @@ impl LinkController for XcpLink {
         self.sums.count(self.size(arrival));
         match &arrival.carried {
             Carried::Xcp(header) => {
+                let size = self.size(arrival);
+                let x = self.sums.hear(header, size);
                 let standing = match &mut self.known {
-                    Some(known) => known.count(arrival.flow_hash, self.sums.x_counted(header)),
+                    Some(known) => known.count(now, arrival.flow_hash, x),
                     None => Standing::Known,
                 };
                 // At first nobody is known.
                 if self.waking || standing == Standing::Known {
-                    self.sums.count_header(header);
+                    self.sums.count_header(header, x);
                 }
                 if self.waking {
                     self.settle_first_interval();
@@ -433,7 +465,7 @@ impl LinkController for XcpLink {
         self.queue
             .sample(now, queue, self.mean_rtt_us, self.capacity);
         if now >= self.due && !self.waking {
-            self.close(now);
+            self.look_or_close(now);
         }
         let size = self.size(packet);
         if let Some(drain) = &mut self.drain {

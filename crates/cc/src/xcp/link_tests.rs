@@ -167,6 +167,122 @@ fn the_first_packets_after_idleness_are_given_at_most_one_interval_of_the_share(
     assert_eq!(answer.delta, 0);
 }
 
+/// The port's interval and mean RTT after each packet of one flow, from its first on.
+fn intervals(params: XcpLinkParams, rtt_us: u32, packets: u64) -> Vec<(Duration, Duration)> {
+    let mut link = XcpLink::new(Instant::ZERO, CAPACITY, params);
+    let header = XcpCarried {
+        rtt_us,
+        x: u64::from(rtt_us) * 1_099_512 / 100,
+        delta: EAGER,
+        covers: 1,
+    };
+    let mut seen: Vec<(Duration, Duration)> = Vec::new();
+    for n in 0..packets {
+        let now = Instant::from_micros(1_000_000 + n * u64::from(rtt_us) / 100);
+        link.on_arrival(now, &packet(1, 1500, header), 0);
+        let state = metrics(&link);
+        let pair = (state.interval, state.mean_rtt);
+        if seen.last() != Some(&pair) {
+            seen.push(pair);
+        }
+    }
+    seen
+}
+
+#[test]
+fn a_port_that_wakes_begins_with_its_own_interval_and_doubles_it_at_most() {
+    let seen = intervals(XcpLinkParams::default(), 3_000_000, 1000);
+    assert_eq!(seen[0], (ms(50), ms(50)));
+    assert_eq!(seen.last().unwrap(), &(ms(3000), ms(3000)));
+    for pair in seen.windows(2) {
+        assert!(
+            pair[1].0 <= 2 * pair[0].0 && pair[1].1 <= 2 * pair[0].1,
+            "{seen:?}"
+        );
+    }
+    // Shorter ones count at once.
+    let seen = intervals(XcpLinkParams::default(), 5_000, 1000);
+    assert_eq!(seen, [(ms(50), ms(50)), (ms(10), ms(5))]);
+    // As published, what one interval shows is the next one's length.
+    let seen = intervals(published(), 3_000_000, 1000);
+    assert_eq!(seen, [(ms(50), ms(50)), (ms(3000), ms(3000))]);
+}
+
+#[test]
+fn a_long_interval_ends_within_seconds_of_shorter_round_trips() {
+    let mut link = XcpLink::new(Instant::ZERO, CAPACITY, XcpLinkParams::default());
+    let header = |rtt_us: u32| XcpCarried {
+        rtt_us,
+        x: u64::from(rtt_us) * 1_099_512 / 100,
+        delta: EAGER,
+        covers: 1,
+    };
+    let mut now = 0;
+    while metrics(&link).interval < ms(30_000) {
+        now += 300;
+        link.on_arrival(
+            Instant::from_millis(now),
+            &packet(1, 1500, header(30_000_000)),
+            0,
+        );
+    }
+    let since = now;
+    while metrics(&link).interval > ms(200) {
+        now += 1;
+        link.on_arrival(
+            Instant::from_millis(now),
+            &packet(1, 1500, header(100_000)),
+            0,
+        );
+        assert!(now - since <= 4_000, "{:?}", metrics(&link));
+    }
+}
+
+/// Mean RTT of a port at 20 Mbit/s whose packets tell 50 ms, of which one in `each` is replaced by a forged one of 84 bytes.
+fn mean_rtt_beside(params: XcpLinkParams, forged: XcpCarried, each: u64) -> Duration {
+    let mut link = XcpLink::new(Instant::ZERO, 2_500_000, params);
+    let honest = XcpCarried {
+        rtt_us: 50_000,
+        x: x_of(ms(50)) * 4 / 83,
+        delta: EAGER,
+        covers: 1,
+    };
+    let mut worst = ms(50);
+    for n in 1..10_000u64 {
+        let arrival = if n % each == 0 {
+            packet(9, 84, forged)
+        } else {
+            packet((n % 4) as u32, 1500, honest)
+        };
+        let now = Instant::from_micros(600 * n);
+        link.on_arrival(now, &arrival, 0);
+        let _ = link.on_departure(now, &arrival, 0);
+        // The first interval, which has nothing to go by, may be off by twice.
+        if n > 1000 {
+            worst = worst.max(metrics(&link).mean_rtt);
+        }
+    }
+    worst
+}
+
+#[test]
+fn few_bytes_move_the_mean_rtt_by_little() {
+    let huge = XcpCarried {
+        rtt_us: u32::MAX,
+        x: u64::MAX,
+        delta: EAGER,
+        covers: u16::MAX,
+    };
+    // One in 500 packets, of 84 bytes: 0.01 % of the bytes; one in 50: 0.1 %.
+    for (each, most) in [(500, 53), (50, 60)] {
+        let mean = mean_rtt_beside(XcpLinkParams::default(), huge, each);
+        assert!(mean <= ms(most), "1 in {each}: {mean:?}");
+    }
+    // As published, everything is believed.
+    let mean = mean_rtt_beside(published(), huge, 500);
+    assert!(mean >= ms(60_000), "{mean:?}");
+}
+
 #[test]
 fn what_the_buffer_cannot_take_is_not_given() {
     let mut link = XcpLink::new(Instant::ZERO, CAPACITY, XcpLinkParams::default());

@@ -31,6 +31,7 @@
 //! draft-falk-xcp-spec-03 (rate form); the XCP Linux paper (Zhang, Henderson).
 
 mod asked;
+mod believed;
 mod drain;
 mod efficiency;
 mod end_to_end;
@@ -53,6 +54,7 @@ mod sender;
 #[cfg(test)]
 mod sender_tests;
 mod standing;
+mod start;
 mod steering;
 mod sums;
 mod window_form;

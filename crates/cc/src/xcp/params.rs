@@ -13,10 +13,18 @@ pub(crate) const MAX_INTERVAL: Duration = Duration::from_millis(65_535);
 pub(crate) const LEAST_QUEUE_INTERVAL: Duration = Duration::from_millis(2);
 /// Without a packet for so many intervals a port knows nothing of what comes next.
 pub(crate) const IDLE_INTERVALS: u32 = 2;
-/// An RTT counts as at most this multiple of the mean one: no single header sets the port's pace.
-pub(crate) const RTT_SPREAD: u64 = 16;
-/// … and of few packets' words still less.
-pub(crate) const GUARDED_RTT_SPREAD: u64 = 2;
+/// The first control interval of a port that knows nothing (the authors' simulator: 50 ms).
+pub(crate) const INITIAL_INTERVAL: Duration = Duration::from_millis(50);
+/// From one interval to the next, d rises to at most so many times what it was.
+pub(crate) const RISE: u64 = 2;
+/// An interval that lasts longer is looked at each time so long: it ends once what came in it shows shorter RTTs.
+pub(crate) const LONGEST_LOOK: Duration = Duration::from_secs(1);
+/// An RTT counts as at most this multiple of the level that nearly all bytes keep to …
+pub(crate) const RTT_SPREAD: u64 = 4;
+/// … X per byte likewise, in what is measured …
+pub(crate) const X_SPREAD: u64 = 8;
+/// … and in what is given: more, as newcomers on a fast link tell much more of it, and what is given is bounded by pools besides.
+pub(crate) const GRANT_SPREAD: u64 = 16;
 
 /// An XCP port's parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +39,8 @@ pub struct XcpLinkParams {
     pub overhead: u32,
     /// Where the capacity comes from.
     pub capacity: Capacity,
-    /// Bound what is given by what the buffer can take, and give to the first packet after idleness. Off: as published.
+    /// Bound what is given by what the buffer can take, what a header may say by what all say, and give to the first packet after
+    /// idleness. Off: as published.
     pub guard: bool,
     /// Hold flows back that do not do as they say or as they are told.
     pub police: bool,

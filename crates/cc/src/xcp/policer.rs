@@ -60,6 +60,7 @@ pub(crate) struct Policer {
     entries: Box<[Entry]>,
     /// Number of the running interval.
     interval: u64,
+    started: Instant,
     length: Duration,
     refused: u64,
 }
@@ -69,6 +70,7 @@ impl Policer {
         Self {
             entries: vec![Entry::default(); SETS * WAYS].into_boxed_slice(),
             interval: STALE + 1,
+            started: Instant::ZERO,
             length: Duration::from_millis(50),
             refused: 0,
         }
@@ -82,6 +84,19 @@ impl Policer {
     /// An interval begins, of this length.
     pub(crate) const fn begin(&mut self, length: Duration) {
         self.interval += 1;
+        self.length = length;
+    }
+
+    /// The next interval, of this length, if the running one is over.
+    pub(crate) fn turn(&mut self, now: Instant, length: Duration) {
+        if ns_since(now, self.started) >= nanos(self.length) {
+            self.started = now;
+            self.begin(length);
+        }
+    }
+
+    /// The running interval lasts for so long.
+    pub(crate) const fn lasts(&mut self, length: Duration) {
         self.length = length;
     }
 

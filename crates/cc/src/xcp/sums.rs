@@ -1,51 +1,120 @@
 //! What arrives during a control interval.
 
 use super::XcpCarried;
-use super::params::MAX_INTERVAL;
+use super::believed::Level;
+use super::params::{GRANT_SPREAD, MAX_INTERVAL, RTT_SPREAD, X_SPREAD};
 use crate::Duration;
-use crate::arith::{MAX_BYTES, micros, nanos, saturate};
+use crate::arith::{MAX_BYTES, micros, mul_div, nanos, saturate};
 
 /// 2^-40 s per µs, rounded up: a header may say as much inter-packet time as its RTT, for a window of one packet, and no more.
-const X_PER_MICRO: u64 = 1_099_512;
+pub(crate) const X_PER_MICRO: u64 = 1_099_512;
+/// The level of X per byte before anything was measured: none.
+const NO_LEVEL: u64 = u64::MAX >> 8;
 
 /// Inter-packet times of so long a time, in 2^-40 s.
 pub(crate) fn x_of(time: Duration) -> u64 {
     saturate((u128::from(nanos(time)) << 40) / 1_000_000_000)
 }
 
-/// Sums over the packets of an interval.
+/// Sums over the packets of an interval, and what a header may count for in them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sums {
-    /// Bytes of all traffic.
+    /// Bytes of all traffic, and of packets that headers stand for.
     bytes: u64,
+    headed: u64,
     /// Inter-packet times in 2^-40 s.
     x: u128,
     /// Inter-packet times times RTTs, in 2^-40 s · µs.
     x_rtt: u128,
-    /// No inter-packet time counts as more: that of a flow with one packet per interval.
-    most_x: u64,
+    /// The longest RTT that a header told, in µs.
+    told: u32,
+    /// `None`: all is believed, as published.
+    guard: Option<Guard>,
+}
+
+/// What is believed.
+#[derive(Clone, Copy, Debug)]
+struct Guard {
+    /// RTT in µs.
+    rtt: Level,
+    /// X per byte, in 2^-40 s.
+    x_byte: Level,
+    /// Packets that a header may stand for: what came without one, last time.
+    covers: u64,
     /// No RTT counts as more, in µs.
     most_rtt: u64,
 }
 
+impl Guard {
+    /// Bytes that a header stands for, as far as such packets were seen.
+    #[inline]
+    fn stands_for(&self, header: &XcpCarried, bytes: u32) -> u64 {
+        u64::from(bytes) * u64::from(header.covers.max(1)).min(self.covers)
+    }
+
+    fn limit(&mut self) {
+        let most = self.rtt.at().saturating_mul(RTT_SPREAD);
+        self.most_rtt = most.clamp(1, micros(MAX_INTERVAL));
+    }
+}
+
 impl Sums {
-    pub(crate) fn new(interval: Duration, mean_rtt_us: u64, spread: u64) -> Self {
+    /// Nothing yet. `rtt_us`: where to look for RTTs first; `None`: everything is believed.
+    pub(crate) fn new(rtt_us: Option<u64>) -> Self {
         Self {
             bytes: 0,
+            headed: 0,
             x: 0,
             x_rtt: 0,
-            most_x: x_of(interval).max(1),
-            most_rtt: mean_rtt_us
-                .saturating_mul(spread)
-                .clamp(1, micros(MAX_INTERVAL)),
+            told: 0,
+            guard: rtt_us.map(|rtt_us| {
+                let mut guard = Guard {
+                    rtt: Level::new(rtt_us),
+                    x_byte: Level::new(NO_LEVEL),
+                    covers: 1,
+                    most_rtt: 0,
+                };
+                guard.limit();
+                guard
+            }),
         }
     }
 
-    /// A packet's inter-packet time as far as it can be true; 0 if its header takes no part.
+    /// The next interval: what is believed in it follows from this one.
+    pub(crate) fn turn(&mut self) {
+        if let Some(guard) = &mut self.guard {
+            if guard.x_byte.at() == NO_LEVEL && self.headed > 0 {
+                guard.x_byte = Level::new(saturate(self.x / u128::from(self.headed)).max(1));
+            } else {
+                guard.x_byte.turn(self.headed, 1);
+            }
+            guard.rtt.turn(self.headed, 1);
+            let bare = self.bytes.saturating_sub(self.headed);
+            guard.covers = 1 + bare.div_ceil(self.headed.max(1));
+            guard.limit();
+        }
+        (self.bytes, self.headed, self.x, self.x_rtt, self.told) = (0, 0, 0, 0, 0);
+    }
+
+    /// The longest RTT that counts for all that it says, in µs.
+    pub(crate) fn most_rtt_us(&self) -> u64 {
+        self.guard
+            .as_ref()
+            .map_or(micros(MAX_INTERVAL), |guard| guard.most_rtt)
+    }
+
+    /// A departing packet's inter-packet time as far as it may have its share by it; 0 if its header takes no part.
     #[inline]
-    pub(crate) fn x_counted(&self, header: &XcpCarried) -> u64 {
-        let own = u64::from(header.rtt_us) * X_PER_MICRO;
-        header.x.min(own).min(self.most_x)
+    pub(crate) fn x_granted(&self, header: &XcpCarried, bytes: u32) -> u64 {
+        match &self.guard {
+            None => as_told(header),
+            Some(guard) => {
+                let at = guard.x_byte.at();
+                let stands_for = guard.stands_for(header, bytes);
+                let most = stands_for.saturating_mul(at).saturating_mul(GRANT_SPREAD);
+                header.x.min(own(header, guard.most_rtt)).min(most)
+            }
+        }
     }
 
     /// Counts a packet's bytes.
@@ -54,11 +123,29 @@ impl Sums {
         self.bytes = self.bytes.saturating_add(u64::from(bytes)).min(MAX_BYTES);
     }
 
-    /// Counts its header.
+    /// Takes note of what a header says of a packet of `bytes`, believed or not. Returns the inter-packet time that it may count for.
     #[inline]
-    pub(crate) fn count_header(&mut self, header: &XcpCarried) {
-        let x = self.x_counted(header);
-        let rtt = u64::from(header.rtt_us).min(self.most_rtt);
+    pub(crate) fn hear(&mut self, header: &XcpCarried, bytes: u32) -> u64 {
+        self.headed = self.headed.saturating_add(u64::from(bytes)).min(MAX_BYTES);
+        self.told = self.told.max(header.rtt_us);
+        let Some(guard) = &mut self.guard else {
+            return as_told(header);
+        };
+        let stands_for = guard.stands_for(header, bytes);
+        let at = stands_for.saturating_mul(guard.x_byte.at());
+        let size = u64::from(bytes);
+        guard
+            .rtt
+            .count(u64::from(header.rtt_us), guard.rtt.at(), size);
+        let x = header.x.min(own(header, guard.most_rtt));
+        guard.x_byte.count(x, at, size);
+        x.min(at.saturating_mul(X_SPREAD))
+    }
+
+    /// Counts its header, with inter-packet time `x`.
+    #[inline]
+    pub(crate) fn count_header(&mut self, header: &XcpCarried, x: u64) {
+        let rtt = u64::from(header.rtt_us).min(self.most_rtt_us());
         self.x += u128::from(x);
         self.x_rtt += u128::from(x) * u128::from(rtt);
     }
@@ -73,8 +160,36 @@ impl Sums {
         self.x
     }
 
+    /// The longest RTT told, in µs.
+    pub(crate) fn told_us(&self) -> u64 {
+        u64::from(self.told).min(micros(MAX_INTERVAL))
+    }
+
     /// Mean RTT in µs, weighted by inter-packet times, so that each flow counts alike. `None`: no header told one.
     pub(crate) fn mean_rtt_us(&self) -> Option<u64> {
         (self.x > 0).then(|| saturate(self.x_rtt / self.x).max(1))
     }
+}
+
+/// The inter-packet time of a window of one packet.
+#[inline]
+fn own(header: &XcpCarried, most_rtt: u64) -> u64 {
+    u64::from(header.rtt_us).min(most_rtt) * X_PER_MICRO
+}
+
+/// As published: whoever tells no RTT takes no part. No more than sums can hold.
+#[inline]
+fn as_told(header: &XcpCarried) -> u64 {
+    if header.rtt_us == 0 {
+        return 0;
+    }
+    header.x.min(micros(MAX_INTERVAL) * X_PER_MICRO)
+}
+
+/// What a packet has of its flow's window, as inter-packet time of a flow whose RTT is `interval`: half of the interval at most.
+#[cold]
+pub(crate) fn x_of_window(header: &XcpCarried, interval: Duration) -> u64 {
+    let whole = x_of(interval);
+    let own = own(header, micros(MAX_INTERVAL));
+    mul_div(header.x.min(own), whole, own.max(1)).min(whole / 2)
 }

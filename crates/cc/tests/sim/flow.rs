@@ -20,16 +20,25 @@ pub(crate) struct FlowConfig {
     pub(crate) rtt: Duration,
     /// Application bytes; `None`: without end.
     pub(crate) bytes: Option<u64>,
-    /// A constant rate in bytes per second that listens to nothing (UDP).
-    pub(crate) constant: Option<u64>,
+    /// A packet each time so long, whatever comes back (UDP).
+    pub(crate) constant: Option<Duration>,
     /// IP bytes of a full packet.
     pub(crate) packet: u32,
     /// Bytes in flight that the peer's flow control allows.
     pub(crate) peer_window: u64,
     /// How the sender lies, for XCP.
     pub(crate) lie: Lie,
-    /// Its packets carry XCP headers of random content.
-    pub(crate) garbage: bool,
+    /// Its packets carry forged XCP headers.
+    pub(crate) forged: Option<Forged>,
+}
+
+/// What forged headers say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forged {
+    /// Anything, over all orders of magnitude.
+    Random,
+    /// This.
+    As(XcpCarried),
 }
 
 /// How a sender lies.
@@ -53,15 +62,25 @@ impl FlowConfig {
             packet: IP_BYTES,
             peer_window: u64::MAX,
             lie: Lie::No,
-            garbage: false,
+            forged: None,
         }
     }
 
     /// Forged headers at a constant rate in Mbit/s.
     pub(crate) fn garbage(mbit: f64) -> Self {
         Self {
-            garbage: true,
+            forged: Some(Forged::Random),
             ..Self::udp(mbit, 100)
+        }
+    }
+
+    /// A packet of 84 bytes with this header every `gap`.
+    pub(crate) fn forged(header: XcpCarried, gap: Duration) -> Self {
+        Self {
+            forged: Some(Forged::As(header)),
+            constant: Some(gap),
+            packet: 84,
+            ..Self::new("newreno", 0)
         }
     }
 
@@ -83,6 +102,11 @@ impl FlowConfig {
         }
     }
 
+    /// A round trip in other units than milliseconds.
+    pub(crate) fn rtt(self, rtt: Duration) -> Self {
+        Self { rtt, ..self }
+    }
+
     pub(crate) fn start(self, start: Duration) -> Self {
         Self { start, ..self }
     }
@@ -94,7 +118,9 @@ impl FlowConfig {
     /// UDP at a constant rate in Mbit/s.
     pub(crate) fn udp(mbit: f64, rtt_ms: u64) -> Self {
         Self {
-            constant: Some((mbit * 125_000.0) as u64),
+            constant: Some(Duration::from_nanos(
+                (f64::from(IP_BYTES) * 8_000.0 / mbit) as u64,
+            )),
             ..Self::new("newreno", rtt_ms)
         }
     }
@@ -170,7 +196,8 @@ impl Flow {
     pub(crate) fn new(index: usize, config: &FlowConfig) -> Self {
         let algorithm = Algorithm::parse(config.algorithm).expect("a known algorithm");
         let mtu = MTU - (IP_BYTES - config.packet) as u16;
-        let app_bytes = APP_BYTES - u64::from(IP_BYTES - config.packet);
+        let less = u64::from(IP_BYTES - config.packet);
+        let app_bytes = APP_BYTES.saturating_sub(less).max(1);
         Self {
             index,
             carries: algorithm.carrier().is_some() && config.constant.is_none(),
@@ -246,12 +273,11 @@ impl Flow {
         if !self.started {
             return None;
         }
-        if let Some(rate) = self.config.constant {
+        if let Some(gap) = self.config.constant {
             if self.next_send > now {
                 return None;
             }
-            self.next_send +=
-                Duration::from_nanos(u64::from(self.config.packet) * 1_000_000_000 / rate);
+            self.next_send += gap;
             return Some(self.packet(now));
         }
         if self.to_send == 0 {
@@ -330,10 +356,13 @@ impl Flow {
                 },
                 ..Shim::default()
             }),
-            xcp: if self.config.garbage {
-                Some(forged(number))
-            } else {
-                self.carries_xcp.then(|| XcpShim {
+            xcp: match self.config.forged {
+                Some(Forged::Random) => Some(forged(number)),
+                Some(Forged::As(carried)) => Some(XcpShim {
+                    carried,
+                    stamped: false,
+                }),
+                None => self.carries_xcp.then(|| XcpShim {
                     carried: request
                         .xcp
                         .map_or_else(XcpCarried::default, |xcp| XcpCarried {
@@ -343,7 +372,7 @@ impl Flow {
                             covers: xcp.covers,
                         }),
                     stamped: false,
-                })
+                }),
             },
         }
     }
@@ -586,6 +615,12 @@ impl Flow {
         let b = b.min(self.delivered_slots.len());
         let bytes: u64 = self.delivered_slots[a.min(b)..b].iter().sum();
         bytes as f64 * 8.0 / 1e6 / (to - from)
+    }
+
+    /// Packets that arrived from `from` to `to` seconds.
+    pub(crate) fn packets(&self, from: f64, to: f64) -> u64 {
+        let bytes = self.goodput(from, to) * (to - from) * 125_000.0;
+        (bytes / self.app_bytes as f64).round() as u64
     }
 
     pub(crate) fn controller(&self) -> &dyn Controller {

@@ -12,7 +12,7 @@ mod event;
 mod flow;
 mod hop;
 
-pub(crate) use flow::{FlowConfig, Lie};
+pub(crate) use flow::{FlowConfig, Forged, Lie};
 pub(crate) use hop::HopConfig;
 
 use event::{Event, Queue};
