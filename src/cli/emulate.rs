@@ -1,5 +1,6 @@
 //! `pathmark emulate`: scenarios under a virtual clock, one or many.
 
+mod harm;
 mod merge;
 mod metric;
 mod pool;
@@ -23,7 +24,7 @@ pub(super) use merge::{Args as MergeArgs, merge};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// A file, or the name of a built-in scenario
-    #[arg(value_name = "SCENARIO", required_unless_present_any = ["list", "results"])]
+    #[arg(value_name = "SCENARIO", required_unless_present_any = ["list", "results", "harm"])]
     scenario: Option<String>,
     /// Seed of everything random, in place of the scenario's
     #[arg(long, value_name = "N")]
@@ -49,9 +50,11 @@ pub(super) struct Args {
     /// With as many seeds as the papers took: hours
     #[arg(long, requires = "results")]
     paper_scale: bool,
-    /// List the built-in scenarios
-    #[arg(long, exclusive = true)]
+    /// List the built-in scenarios; with --harm, its cells
+    #[arg(long, conflicts_with_all = ["scenario", "set", "sweep", "shard", "out", "json", "results"])]
     list: bool,
+    #[command(flatten)]
+    harm: harm::Args,
 }
 
 /// The JSON of several runs.
@@ -68,6 +71,9 @@ fn interrupted() -> bool {
 }
 
 pub(super) fn emulate(args: &Args) -> Outcome {
+    if args.harm.harm {
+        return harm::harm(args);
+    }
     if let Some(directory) = &args.results {
         watch_for_interrupts()?;
         return results::write(directory, args.scenario.as_deref(), args.paper_scale);

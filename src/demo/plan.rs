@@ -136,6 +136,9 @@ fn planned(scenario: &Scenario, first: &FlowSetup, flow: &FlowSetup) -> Result<P
             first.name
         );
     }
+    if flow.packet != scenario.packet {
+        bail!("flow `{name}` has a `packet` of its own, which the test bed does not set");
+    }
     if flow.stop.is_some() || flow.receive_window.is_some() {
         bail!("flow `{name}` has a `stop` or a `receive_window`, which the test bed does not set");
     }

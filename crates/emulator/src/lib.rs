@@ -23,6 +23,7 @@
 
 mod engine;
 pub mod fairness;
+pub mod harm;
 pub mod kit;
 pub mod observe;
 pub mod outputs;

@@ -139,19 +139,7 @@ fn run(
     watch: &mut Watch<'_>,
 ) -> anyhow::Result<CaseResult> {
     let directory = layout.directory(case);
-    let result = match &directory {
-        None => {
-            let result = scenario.run(|progress| watch.progress(progress))?;
-            timed(watch.begun, result)
-        }
-        Some(directory) => {
-            let begun = watch.begun;
-            let mut outputs = Outputs::create(directory, |now: &Progress| watch.progress(now))?;
-            let result = timed(begun, scenario.run_with(&mut outputs)?);
-            outputs.finish(&result)?;
-            result
-        }
-    };
+    let result = one(scenario, directory.as_deref(), watch)?;
     let case = Case {
         interrupted: watch.broken,
         ..case.clone()
@@ -160,6 +148,23 @@ fn run(
         super::merge::write_case(directory, &case)?;
     }
     Ok(CaseResult { case, result })
+}
+
+/// Runs one scenario; with a directory, everything about the run goes into it.
+pub(super) fn one(
+    scenario: &Scenario,
+    directory: Option<&Path>,
+    watch: &mut Watch<'_>,
+) -> anyhow::Result<RunResult> {
+    let begun = watch.begun;
+    let Some(directory) = directory else {
+        let result = scenario.run(|progress| watch.progress(progress))?;
+        return Ok(timed(begun, result));
+    };
+    let mut outputs = Outputs::create(directory, |now: &Progress| watch.progress(now))?;
+    let result = timed(begun, scenario.run_with(&mut outputs)?);
+    outputs.finish(&result)?;
+    Ok(result)
 }
 
 fn share(progress: &Progress) -> u64 {

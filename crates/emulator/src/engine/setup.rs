@@ -108,7 +108,7 @@ impl Engine {
         let receiver = SocketAddr::new(address(flow.to), SERVER_PORT);
         // Without a law there is no connection, and its configuration stays unused.
         let law = flow.algorithm.clone().unwrap_or_default();
-        let mut config = transport(&law, self.scenario.packet);
+        let mut config = transport(&law, flow.packet);
         if let Some(signals) = own.and_then(|own| own.signals.as_ref()) {
             config.signals.clone_from(signals);
         }
@@ -124,10 +124,10 @@ impl Engine {
         let start = Instant::ZERO + flow.start;
         let stop = flow.stop.map(|stop| Instant::ZERO + stop);
         let generator = || Random::new(self.scenario.seed, &format!("{}/source", flow.name));
-        let payload = self.scenario.packet.saturating_sub(HEADER);
+        let payload = flow.packet.saturating_sub(HEADER);
         let udp = flow.algorithm.is_none();
         // Sizes of udp are those of IP packets; connections take what applications write.
-        let unit = if udp { self.scenario.packet } else { payload };
+        let unit = if udp { flow.packet } else { payload };
         let ticks = flow
             .source
             .map(|pattern| Ticks::new(pattern, unit, start, generator()));

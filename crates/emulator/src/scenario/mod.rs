@@ -107,6 +107,8 @@ pub struct FlowSetup {
     pub stop: Option<Duration>,
     /// Bytes that the receiver takes beyond what its application has read. `None`: as many as the path needs.
     pub receive_window: Option<u64>,
+    /// Its largest IP packet, bytes: the scenario's unless it has one of its own.
+    pub packet: u16,
     /// Indices of the links from sender to receiver, and back.
     pub path: [Vec<usize>; 2],
 }

@@ -103,6 +103,7 @@ pub(super) struct FileFlow {
     pub(super) start_spread: Option<Spanned<Span>>,
     pub(super) stop: Option<Spanned<Span>>,
     pub(super) receive_window: Option<Spanned<ByteCount>>,
+    pub(super) packet: Option<Spanned<u32>>,
     pub(super) rate: Option<Spanned<RateValue>>,
     #[serde(default)]
     pub(super) poisson: bool,

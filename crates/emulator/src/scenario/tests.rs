@@ -46,6 +46,7 @@ bytes = 5_000_000
 start = ["0s", "1s", "2.5s"]
 stop = "50s"
 receive_window = "64KiB"
+packet = 600
 "#;
 
 #[test]
@@ -78,6 +79,7 @@ fn a_whole_file() {
     assert_eq!(flows[2].start, Duration::from_millis(2_500));
     assert_eq!(flows[0].path, [vec![0, 2], vec![3, 1]]);
     assert_eq!(flows[0].receive_window, Some(65_536));
+    assert_eq!(flows[0].packet, 600);
     assert_eq!(scenario.id(), "test");
 }
 

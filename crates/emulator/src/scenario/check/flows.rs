@@ -11,7 +11,7 @@ use toml::Spanned;
 use super::super::route::route;
 use super::super::schema::{FileFlow, OnOffSpec, Starts};
 use super::super::{FlowSetup, LinkSetup, OnOff, Pattern};
-use super::Check;
+use super::{Check, PACKET};
 
 const DEFAULT_ALGORITHM: &str = "vcp+bise+wlte";
 /// Packets without a connection or a law.
@@ -56,6 +56,7 @@ impl Check<'_> {
         let algorithm = self.algorithm(file)?;
         let source = self.pattern(file, algorithm.is_none())?;
         let stop = file.stop.as_ref().map(|stop| stop.get_ref().0);
+        let packet = self.flow_packet(file)?;
         let name = file.name.get_ref();
         let numbered = file.count.is_some() || starts.len() > 1;
         let mut flows = Vec::with_capacity(starts.len());
@@ -82,6 +83,7 @@ impl Check<'_> {
                     .receive_window
                     .as_ref()
                     .map(|window| window.get_ref().0),
+                packet,
                 path: path.clone(),
             });
         }
@@ -103,6 +105,23 @@ impl Check<'_> {
                 Err(error) => Err(self.parse_fault(given.span(), &error)),
             },
         }
+    }
+
+    /// The largest packet: the scenario's, or a smaller one.
+    fn flow_packet(&self, file: &FileFlow) -> Result<u16, Fault> {
+        let Some(given) = &file.packet else {
+            return Ok(self.packet);
+        };
+        let bounds = *PACKET.start()..=u32::from(self.packet);
+        let packet = bounds.contains(given.get_ref()).then_some(*given.get_ref());
+        packet
+            .and_then(|bytes| u16::try_from(bytes).ok())
+            .ok_or_else(|| {
+                let (least, most) = bounds.into_inner();
+                let message =
+                    format!("the flow's largest packet is from {least} to the run's {most} bytes");
+                self.fault(given.span(), message)
+            })
     }
 
     fn parse_fault(&self, span: Range<usize>, error: &pathmark_cc::ParseError) -> Fault {

@@ -1,0 +1,283 @@
+//! `pathmark emulate --harm`: cells drawn by a seed, each run with laws and with `cubic` in their place.
+
+mod report;
+mod table;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context, anyhow};
+use pathmark_cc::{Algorithm, Explicit};
+use pathmark_emulator::Scenario;
+use pathmark_emulator::harm::{CELLS, Cell, Group, Roles, draw, split};
+use pathmark_emulator::result::RunResult;
+use pathmark_emulator::sweep::{Case, Sweep};
+
+use super::super::{Failure, Outcome, output};
+use super::pool;
+use report::Report;
+
+/// What every law is laid beside.
+const BASELINE: &str = "cubic";
+const DEFAULT_LAWS: &str = "vcp+bise+wlte,xcp";
+const DEFAULT_SEED: u64 = 1;
+/// Packets that enter links per second of one core, about, in an optimized build.
+const SPEED: f64 = 1.2e6;
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Draw scenarios by --seed, run each with laws and with cubic in their place, and tell where they do worse
+    #[arg(long, conflicts_with_all = ["scenario", "set", "sweep", "shard", "results", "paper_scale"])]
+    pub(super) harm: bool,
+    /// How many cells [default: 150, or the group's part of 150]
+    #[arg(long, value_name = "N", requires = "harm")]
+    cells: Option<usize>,
+    /// One group only: hidden, loss, outage, hops, jitter, flows
+    #[arg(long, value_name = "NAME", requires = "harm")]
+    group: Option<Group>,
+    /// Laws to judge
+    #[arg(long, value_name = "A,B", requires = "harm", default_value = DEFAULT_LAWS)]
+    laws: Laws,
+    /// This cell only, by its name; --out then has its scenarios and all about its runs
+    #[arg(long, value_name = "CELL", requires = "harm", conflicts_with_all = ["cells", "group"])]
+    cell: Vec<Cell>,
+    /// Exit with 1 if a law harms more than this share of a group's cells: 0.02
+    #[arg(long, value_name = "SHARE", requires = "harm")]
+    at_most: Option<f64>,
+}
+
+/// `A,B`: control laws.
+#[derive(Clone, Debug)]
+struct Laws(Vec<Algorithm>);
+
+impl FromStr for Laws {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let list: Sweep = format!("laws={text}")
+            .parse()
+            .map_err(|_| "list laws as in vcp+bise+wlte,xcp".to_owned())?;
+        let laws = list.values.iter().map(|law| law.parse());
+        let laws: Result<Vec<Algorithm>, _> = laws.collect();
+        laws.map(Self)
+            .map_err(|error: pathmark_cc::ParseError| error.to_string())
+    }
+}
+
+/// A law, and where it is at home.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Law {
+    name: String,
+    /// What marked ports run.
+    port: &'static str,
+    /// The law of guests at them.
+    guest: &'static str,
+}
+
+impl Law {
+    fn new(law: &Algorithm) -> Self {
+        let (port, guest) = match law.explicit() {
+            Some(Explicit::Xcp(_)) => ("xcp", "vcp+bise+wlte"),
+            _ => ("vcp+bise", "xcp"),
+        };
+        Self {
+            name: law.to_string(),
+            port,
+            guest,
+        }
+    }
+
+    /// `cubic` where this law is at home.
+    fn baseline(&self) -> Self {
+        Self {
+            name: BASELINE.to_owned(),
+            ..self.clone()
+        }
+    }
+
+    fn roles(&self) -> Roles<'_> {
+        Roles {
+            law: &self.name,
+            port: self.port,
+            guest: self.guest,
+        }
+    }
+
+    /// As a part of a path.
+    fn directory(&self) -> String {
+        plain(&format!("{}-at-{}", self.name, self.port))
+    }
+}
+
+/// A name without what file systems and shells do not like.
+fn plain(name: &str) -> String {
+    let fine = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    name.chars()
+        .map(|c| if fine(c) { c } else { '_' })
+        .collect()
+}
+
+pub(super) fn harm(args: &super::Args) -> Outcome {
+    let seed = args.seed.unwrap_or(DEFAULT_SEED);
+    let harm = &args.harm;
+    let cells = cells(harm, seed);
+    if args.list {
+        for cell in &cells {
+            println!("{cell}");
+        }
+        return Ok(());
+    }
+    let laws: Vec<Law> = harm.laws.0.iter().map(Law::new).collect();
+    let jobs = jobs(cells.len(), &laws);
+    let named = !harm.cell.is_empty();
+    let out = args.out.as_deref();
+    let runs = runs(&cells, &jobs, seed, out.filter(|_| named)).map_err(Failure::usage)?;
+    tell_length(&cells, &jobs);
+    super::watch_for_interrupts()?;
+    let results = run(&runs, &jobs)?;
+    let report = Report::new(seed, &cells, &laws, |cell, law| {
+        let job = jobs.iter().position(|job| (job.0, &job.1) == (cell, law))?;
+        results.get(job)?.as_ref()
+    });
+    show(args, &report)?;
+    if super::interrupted() {
+        return Err(anyhow!("interrupted: {}", report.progress()).into());
+    }
+    match harm.at_most.and_then(|most| report.above(most)) {
+        Some(message) => Err(anyhow!(message).into()),
+        None => Ok(()),
+    }
+}
+
+fn cells(args: &Args, seed: u64) -> Vec<Cell> {
+    if !args.cell.is_empty() {
+        return args.cell.clone();
+    }
+    let parts = match args.group {
+        None => split(args.cells.unwrap_or(CELLS)),
+        Some(group) => {
+            let usual = split(CELLS).into_iter().find(|(known, _)| *known == group);
+            let usual = usual.map_or(0, |(_, count)| count);
+            vec![(group, args.cells.unwrap_or(usual))]
+        }
+    };
+    let drawn = parts
+        .into_iter()
+        .map(|(group, count)| draw(group, seed, count));
+    drawn.flatten().collect()
+}
+
+/// Cells by number, each with its laws, and with `cubic` once for each kind of port.
+fn jobs(cells: usize, laws: &[Law]) -> Vec<(usize, Law)> {
+    let mut each: Vec<Law> = Vec::new();
+    for law in laws.iter().flat_map(|law| [law.clone(), law.baseline()]) {
+        if !each.contains(&law) {
+            each.push(law);
+        }
+    }
+    let all = (0..cells).flat_map(|cell| each.iter().map(move |law| (cell, law.clone())));
+    all.collect()
+}
+
+/// A run, and where all about it goes, if anywhere.
+struct Run {
+    scenario: Scenario,
+    directory: Option<PathBuf>,
+}
+
+fn runs(
+    cells: &[Cell],
+    jobs: &[(usize, Law)],
+    seed: u64,
+    out: Option<&Path>,
+) -> anyhow::Result<Vec<Run>> {
+    let mut runs = Vec::with_capacity(jobs.len());
+    for (cell, law) in jobs {
+        let Some(cell) = cells.get(*cell) else {
+            continue;
+        };
+        let text = cell.scenario(seed, law.roles());
+        let directory = out.map(|out| out.join(plain(&cell.to_string())).join(law.directory()));
+        if let Some(directory) = &directory {
+            let path = directory.join("scenario.toml");
+            fs::create_dir_all(directory)
+                .and_then(|()| fs::write(&path, &text))
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        let path = PathBuf::from(cell.to_string());
+        let scenario = Scenario::parse(&path, &text)?;
+        runs.push(Run {
+            scenario,
+            directory,
+        });
+    }
+    Ok(runs)
+}
+
+/// Results in the order of the jobs; `None`: it was kept from its end.
+fn run(runs: &[Run], jobs: &[(usize, Law)]) -> anyhow::Result<Vec<Option<RunResult>>> {
+    let cases: Vec<(Case, Scenario)> = runs
+        .iter()
+        .zip(jobs)
+        .enumerate()
+        .map(|(index, (run, (_, law)))| {
+            let case = Case {
+                scenario: run.scenario.name.clone(),
+                index,
+                of: runs.len(),
+                variant: Some(law.name.clone()),
+                ..Case::default()
+            };
+            (case, run.scenario.clone())
+        })
+        .collect();
+    let done = pool::each(&cases, |case, scenario, watch| {
+        let directory = runs
+            .get(case.index)
+            .and_then(|run| run.directory.as_deref());
+        let result = pool::one(scenario, directory, watch)?;
+        Ok((case.index, (!watch.broken).then_some(result)))
+    })?;
+    let mut results = vec![None; runs.len()];
+    for (index, result) in done {
+        if let Some(place) = results.get_mut(index) {
+            *place = result;
+        }
+    }
+    Ok(results)
+}
+
+/// Says how long it will take, before it does.
+fn tell_length(cells: &[Cell], jobs: &[(usize, Law)]) {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let packets = jobs.iter().filter_map(|(cell, _)| cells.get(*cell));
+    let packets: f64 = packets.map(Cell::packets).sum();
+    eprintln!(
+        "{} cells, {} runs, {:.0} million packets: about {:.1} minutes on {cores} cores",
+        cells.len(),
+        jobs.len(),
+        packets / 1e6,
+        packets / SPEED / cores as f64 / 60.0
+    );
+}
+
+fn show(args: &super::Args, report: &Report) -> Outcome {
+    if let Some(directory) = &args.out {
+        let save = |name: &str, text: &[u8]| {
+            let path = directory.join(name);
+            fs::create_dir_all(directory)
+                .and_then(|()| fs::write(&path, text))
+                .with_context(|| format!("cannot write {}", path.display()))
+        };
+        save("harm.json", &serde_json::to_vec_pretty(report)?)?;
+        save("harm.txt", table::text(report).as_bytes())?;
+    }
+    if args.json {
+        output::json(report)?;
+    } else {
+        print!("{}", table::text(report));
+    }
+    Ok(())
+}

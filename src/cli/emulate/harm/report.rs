@@ -1,0 +1,164 @@
+//! What came of the cells.
+
+use std::collections::BTreeMap;
+
+use pathmark_emulator::harm::{Cell, Compared, Condition, Group, judge};
+use pathmark_emulator::result::RunResult;
+use serde::Serialize;
+
+use super::Law;
+
+/// All of it; its JSON form.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// What the cells were drawn by, and what their runs' randomness comes from.
+    pub(super) seed: u64,
+    /// Cells that were wanted.
+    pub(super) cells: usize,
+    /// Pairs of cell and law that were wanted.
+    pub(super) wanted: usize,
+    /// Groups and laws.
+    pub(super) summary: Vec<Summary>,
+    /// Pairs of cell and law whose runs came to their end.
+    pub(super) results: Vec<Judged>,
+}
+
+/// A law in a group.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    /// `None`: all groups together.
+    pub(super) group: Option<&'static str>,
+    pub(super) law: String,
+    /// Cells that it was judged in.
+    pub(super) cells: usize,
+    /// Cells that it harms.
+    pub(super) harmed: usize,
+    /// Of them, by what; a cell may count more than once.
+    pub(super) conditions: BTreeMap<Condition, usize>,
+    /// The figure farthest beyond its bound, if any is beyond it.
+    pub(super) worst: Option<Worst>,
+}
+
+/// A figure and where it is from.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Worst {
+    pub(super) cell: String,
+    #[serde(flatten)]
+    pub(super) figure: Compared,
+}
+
+/// A law in a cell, beside `cubic`.
+#[derive(Debug, Serialize)]
+pub(super) struct Judged {
+    pub(super) cell: String,
+    pub(super) group: &'static str,
+    pub(super) law: String,
+    /// What marked ports run.
+    pub(super) port: &'static str,
+    /// It does harm.
+    pub(super) harm: bool,
+    pub(super) figures: Vec<Compared>,
+}
+
+impl Judged {
+    /// The figures that are beyond their bounds.
+    pub(super) fn harmful(&self) -> impl Iterator<Item = &Compared> {
+        self.figures.iter().filter(|figure| figure.harm)
+    }
+}
+
+impl Report {
+    /// Judges every cell and law that there are results of, with `cubic`'s beside it.
+    pub(super) fn new<'a>(
+        seed: u64,
+        cells: &[Cell],
+        laws: &[Law],
+        result: impl Fn(usize, &Law) -> Option<&'a RunResult>,
+    ) -> Self {
+        let mut results = Vec::new();
+        for (index, cell) in cells.iter().enumerate() {
+            for law in laws {
+                let runs = result(index, law).zip(result(index, &law.baseline()));
+                let Some((run, cubic)) = runs else {
+                    continue;
+                };
+                let figures = judge(run, cubic);
+                results.push(Judged {
+                    cell: cell.to_string(),
+                    group: cell.group().name(),
+                    law: law.name.clone(),
+                    port: law.port,
+                    harm: figures.iter().any(|figure| figure.harm),
+                    figures,
+                });
+            }
+        }
+        let groups = Group::ALL.map(|group| Some(group.name()));
+        let groups = groups.into_iter().chain([None]);
+        let summary = groups
+            .flat_map(|group| laws.iter().map(move |law| (group, law)))
+            .map(|(group, law)| Summary::new(group, law, &results))
+            .filter(|summary| summary.cells > 0)
+            .collect();
+        Self {
+            seed,
+            cells: cells.len(),
+            wanted: cells.len() * laws.len(),
+            summary,
+            results,
+        }
+    }
+
+    /// How far it came.
+    pub(super) fn progress(&self) -> String {
+        format!("{} of {} were judged", self.results.len(), self.wanted)
+    }
+
+    /// The group and law with the largest share of harmed cells, if it is more than this.
+    pub(super) fn above(&self, most: f64) -> Option<String> {
+        let share = |summary: &&Summary| summary.harmed as f64 / summary.cells as f64;
+        let groups = self.summary.iter().filter(|s| s.group.is_some());
+        let worst = groups.max_by(|a, b| share(a).total_cmp(&share(b)))?;
+        (share(&worst) > most).then(|| {
+            format!(
+                "{} harms {} of {} cells of {}, more than {:.1} %",
+                worst.law,
+                worst.harmed,
+                worst.cells,
+                worst.group.unwrap_or_default(),
+                most * 100.0
+            )
+        })
+    }
+}
+
+impl Summary {
+    fn new(group: Option<&'static str>, law: &Law, results: &[Judged]) -> Self {
+        let mine = |judged: &&Judged| {
+            judged.law == law.name && group.is_none_or(|group| judged.group == group)
+        };
+        let mut summary = Self {
+            group,
+            law: law.name.clone(),
+            cells: 0,
+            harmed: 0,
+            conditions: BTreeMap::new(),
+            worst: None,
+        };
+        for judged in results.iter().filter(mine) {
+            summary.cells += 1;
+            summary.harmed += usize::from(judged.harm);
+            for figure in judged.harmful() {
+                *summary.conditions.entry(figure.condition).or_default() += 1;
+                let worst = summary.worst.as_ref();
+                if worst.is_none_or(|worst| worst.figure.beyond < figure.beyond) {
+                    summary.worst = Some(Worst {
+                        cell: judged.cell.clone(),
+                        figure: *figure,
+                    });
+                }
+            }
+        }
+        summary
+    }
+}

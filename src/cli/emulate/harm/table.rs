@@ -1,0 +1,88 @@
+//! The report for people.
+
+use std::fmt::Write as _;
+
+use pathmark_emulator::harm::{Compared, Condition};
+
+use super::super::super::output;
+use super::super::table::{aligned, dash};
+use super::report::{Report, Summary};
+
+pub(super) fn text(report: &Report) -> String {
+    let mut text = format!("seed {}, {} cells\n\n", report.seed, report.cells);
+    let mut header: Vec<String> = ["group", "law", "cells", "harmed"]
+        .map(str::to_owned)
+        .into();
+    header.extend(Condition::ALL.map(|condition| condition.name().to_owned()));
+    header.push("worst".to_owned());
+    let rows: Vec<_> = report.summary.iter().map(row).collect();
+    text += &aligned(&header, &rows);
+    let harmed: Vec<_> = report.results.iter().filter(|judged| judged.harm).collect();
+    if !harmed.is_empty() {
+        text.push('\n');
+    }
+    let width = |of: &dyn Fn(usize) -> usize| (0..harmed.len()).map(of).max().unwrap_or(0);
+    let cell = width(&|index| harmed.get(index).map_or(0, |judged| judged.cell.len()));
+    let law = width(&|index| harmed.get(index).map_or(0, |judged| judged.law.len()));
+    for judged in harmed {
+        let figures: Vec<String> = judged.harmful().map(figure).collect();
+        let _ = writeln!(
+            text,
+            "{:cell$}  {:law$}  {}",
+            judged.cell,
+            judged.law,
+            figures.join("; ")
+        );
+    }
+    text
+}
+
+fn row(summary: &Summary) -> Vec<String> {
+    let mut row = vec![
+        summary.group.unwrap_or("all").to_owned(),
+        summary.law.clone(),
+        summary.cells.to_string(),
+        summary.harmed.to_string(),
+    ];
+    row.extend(Condition::ALL.map(|condition| {
+        let count = summary.conditions.get(&condition);
+        count.map_or_else(dash, ToString::to_string)
+    }));
+    let worst = summary.worst.as_ref();
+    row.push(worst.map_or_else(dash, |worst| {
+        format!(
+            "{} {} in {}",
+            worst.figure.condition,
+            times(&worst.figure),
+            worst.cell
+        )
+    }));
+    row
+}
+
+/// `loss 93.10 % (cubic 0.10 %, 42.1 x the bound)`.
+fn figure(figure: &Compared) -> String {
+    format!(
+        "{} {} (cubic {}, {} the bound)",
+        figure.condition,
+        value(figure.condition, figure.law),
+        value(figure.condition, figure.cubic),
+        times(figure)
+    )
+}
+
+fn times(figure: &Compared) -> String {
+    match figure.beyond {
+        beyond if beyond < 100.0 => format!("{beyond:.2} x"),
+        beyond => format!("{beyond:.0} x"),
+    }
+}
+
+fn value(condition: Condition, value: f64) -> String {
+    match condition {
+        Condition::Loss => format!("{:.2} %", value * 100.0),
+        Condition::Completion => format!("{value:.2} s"),
+        Condition::Rtt => format!("{value:.1} ms"),
+        _ => output::rate(value),
+    }
+}
