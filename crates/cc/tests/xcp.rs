@@ -211,6 +211,30 @@ fn a_vcp_flow_and_an_xcp_flow_share_either_kind_of_port() {
 }
 
 #[test]
+fn vcp_flows_at_an_xcp_port_have_as_much_as_xcp_flows() {
+    for rtt_ms in [50, 100] {
+        for (vcp, xcp) in [(1, 1), (4, 4), (1, 4), (4, 1)] {
+            let hop = HopConfig::new("xcp", 10.0, bdp(10.0, rtt_ms));
+            let flows = [
+                vec![FlowConfig::new("vcp+bise+wlte", rtt_ms); vcp],
+                vec![FlowConfig::new("xcp", rtt_ms); xcp],
+            ]
+            .concat();
+            let mut sim = Sim::new(&[hop], &flows, 7);
+            sim.run(secs(60));
+            let shares = shares(&sim, flows.len(), 20.0, 60.0);
+            let fair = shares.iter().sum::<f64>() / shares.len() as f64;
+            for share in &shares {
+                let even = (0.8..=1.2).contains(&(share / fair));
+                assert!(even, "{rtt_ms} ms, {vcp} + {xcp}: {shares:?}");
+            }
+            let used = sim.hop(0).utilization(20.0, 60.0);
+            assert!(used >= 0.95, "{rtt_ms} ms, {vcp} + {xcp}: {used}");
+        }
+    }
+}
+
+#[test]
 fn measured_capacity_follows_the_link() {
     let limit = 2 * bdp(10.0, 500);
     for truth in [10.0, 6.0, 5.0, 2.0] {

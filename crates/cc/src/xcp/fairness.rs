@@ -61,6 +61,11 @@ impl Pools {
         self.positive
     }
 
+    /// Nothing more is given.
+    pub(crate) const fn give_nothing(&mut self) {
+        self.positive = 0;
+    }
+
     /// What may still be taken.
     pub(crate) const fn negative_left(&self) -> u64 {
         self.negative

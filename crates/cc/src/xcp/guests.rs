@@ -1,29 +1,39 @@
 //! VCP packets at an XCP port: what XCP would tell their flows, said in VCP's codes.
 //!
 //! An XCP flow that is there for a whole interval is given an equal share of the positive pool and loses of the negative one by its bytes.
-//! A VCP flow has the same coming to it. A surplus is LOW, with the r that makes a BISE sender grow by it; a deficit is HIGH and
-//! piles up, and once it has reached what a multiplicative decrease takes, it is an OVER. So both kinds grow by equal amounts and shrink
-//! in proportion, at an equal rate.
+//! A VCP flow has the same coming to it: the port keeps the rate that an XCP flow in its place would have, and compares it
+//! with the rate that the flow has. Less is LOW, with the r that makes a BISE sender grow by half of what is missing; more than a sixteenth above it is
+//! OVER, which takes an eighth; between them it is HIGH, under which senders add what they add. A VCP sender answers more slowly than an XCP
+//! sender, so rates are compared once per *look*: at least VCP's usual interval, half of which is left for the last code to take effect. That is also the interval
+//! that its packets are told.
 //!
 //! Flows are told apart by a hash in a table of fixed size; two in one slot count as one.
 
 use super::efficiency::rate_q16;
 use super::fairness::Pools;
-use crate::arith::{mul_div, nanos};
-use crate::{Duration, VcpCode};
+use crate::arith::{mul_div, nanos, ns_since};
+use crate::{Duration, Instant, VcpCode};
 
 /// Slots; a power of two.
 const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 10;
 
-/// What an OVER takes: an eighth (β = 0.875).
-const CUT: u64 = 8;
-/// What r = 1 gives per interval: ten times the rate (ε of BISE).
-const BISE_EPSILON: u64 = 10;
-/// What LOW gives a VCP sender without BISE per interval: a sixteenth (ε = 0.0625).
+/// A look lasts for two control intervals, and for VCP's usual interval at least.
+const LEAST_LOOK: Duration = Duration::from_millis(200);
+/// A rate above what is due by this part of itself is OVER.
+const TOO_MUCH: u64 = 16;
+/// What is due is at least this part of the rate, and at most so many times it, as a flow that does not use it loses it …
+const SPREAD: u64 = 2;
+/// … by a quarter per look.
+const UNUSED: (u64, u64) = (3, 4);
+/// What r = 1 gives per look: ten times the rate (ε of BISE); half of what is due is told.
+const BISE_EPSILON: u64 = 20;
+/// What LOW gives a VCP sender without BISE per look: a sixteenth (ε = 0.0625).
 const PLAIN_LOW: u64 = 16;
 /// Packets that a flow is taken to have before it was seen for a whole interval.
 const INITIAL_PACKETS: u64 = 10;
+/// A flow seen again after so many intervals is another one; one seen less often counts for the intervals between.
+const STALE: u64 = 4;
 
 /// What a VCP packet is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +48,14 @@ struct Slot {
     /// The interval to which `bytes` belongs.
     interval: u64,
     bytes: u64,
-    /// What could not be taken smoothly, in 2^-16 bytes per second.
-    debt: u64,
-    /// Surplus of the running interval as a share of the rate, in 2^-16.
+    /// When the running half of a look began, and what came since.
+    since: Instant,
+    seen: u64,
+    /// It is the half that is measured.
+    measuring: bool,
+    /// The rate that an XCP flow would have, in 2^-16 bytes per second.
+    due: u64,
+    /// What is missing, as a share of the rate, in 2^-16.
     surplus_q16: u64,
     code: VcpCode,
 }
@@ -48,7 +63,10 @@ struct Slot {
 const EMPTY: Slot = Slot {
     interval: 0,
     bytes: 0,
-    debt: 0,
+    since: Instant::ZERO,
+    seen: 0,
+    measuring: false,
+    due: 0,
     surplus_q16: 0,
     code: VcpCode::Low,
 };
@@ -61,6 +79,7 @@ pub(crate) struct Guests {
     interval: u64,
     /// Length of the last one in ns.
     last_ns: u64,
+    look: Duration,
     /// What a flow that was there all the time is given.
     share: u64,
     /// Flows seen in the running interval.
@@ -71,8 +90,9 @@ impl Guests {
     pub(crate) fn new() -> Self {
         Self {
             slots: vec![EMPTY; SLOTS].into_boxed_slice(),
-            interval: 2,
+            interval: STALE + 1,
             last_ns: 1,
+            look: LEAST_LOOK,
             share: 0,
             active: 0,
         }
@@ -88,31 +108,52 @@ impl Guests {
         self.active
     }
 
+    /// The interval that packets are told.
+    pub(crate) const fn look(&self) -> Duration {
+        self.look
+    }
+
     /// An interval of length `last` is over; each flow's share of the next one's positive pool is `share`.
-    pub(crate) fn begin(&mut self, last: Duration, share: u64) {
+    pub(crate) fn begin(&mut self, last: Duration, next: Duration, share: u64) {
         self.interval += 1;
         self.last_ns = nanos(last).max(1);
+        self.look = (2 * next).max(LEAST_LOOK);
         self.share = share;
         self.active = 0;
     }
 
-    /// A packet of a flow arrived.
+    /// A packet of a flow arrived. Returns what that takes from the pools: given, less what is taken.
     #[inline]
-    pub(crate) fn count(&mut self, flow_hash: u32, bytes: u32, pools: &mut Pools) {
-        let (interval, share, last_ns) = (self.interval, self.share, self.last_ns);
-        let Some(slot) = self.slots.get_mut(Self::index(flow_hash)) else {
-            return;
-        };
-        if slot.interval != interval {
-            self.active += 1;
-            if slot.interval + 1 < interval {
-                *slot = EMPTY;
+    pub(crate) fn count(
+        &mut self,
+        now: Instant,
+        flow_hash: u32,
+        bytes: u32,
+        pools: &mut Pools,
+    ) -> i64 {
+        let interval = self.interval;
+        let mut net = 0;
+        if let Some(slot) = self.slots.get_mut(Self::index(flow_hash)) {
+            if slot.interval != interval {
+                let (share, look) = (self.share, nanos(self.look));
+                let passed = interval - slot.interval;
+                if passed > STALE {
+                    *slot = Slot::new(now, bytes, self.last_ns);
+                    let rate = slot.due;
+                    net = slot.settle(share, pools);
+                    slot.judge(rate);
+                } else {
+                    net = slot.settle(share.saturating_mul(passed), pools);
+                    slot.turn(now, look);
+                }
+                self.active += passed.min(STALE);
+                slot.interval = interval;
+                slot.bytes = 0;
             }
-            slot.judge(bytes, share, last_ns, pools);
-            slot.interval = interval;
-            slot.bytes = 0;
+            slot.bytes = slot.bytes.saturating_add(u64::from(bytes));
+            slot.seen = slot.seen.saturating_add(u64::from(bytes));
         }
-        slot.bytes = slot.bytes.saturating_add(u64::from(bytes));
+        net
     }
 
     /// What the flow's packets are told during this interval.
@@ -141,31 +182,59 @@ impl Guests {
 
     /// Forgets all flows.
     pub(crate) fn clear(&mut self) {
-        self.interval += 2;
+        self.interval += STALE + 1;
         self.active = 0;
         self.share = 0;
     }
 }
 
 impl Slot {
-    /// A flow's first packet of an interval: settles what the last one's bytes have coming.
-    fn judge(&mut self, packet: u32, share: u64, last_ns: u64, pools: &mut Pools) {
+    /// A flow's first packet.
+    fn new(now: Instant, packet: u32, last_ns: u64) -> Self {
         let initial = u64::from(packet).saturating_mul(INITIAL_PACKETS);
-        let rate = rate_q16(self.bytes.max(initial), last_ns).max(1);
+        Self {
+            since: now,
+            due: rate_q16(initial, last_ns),
+            ..EMPTY
+        }
+    }
+
+    /// A flow's first packet of an interval: what the last one's bytes have coming changes the rate that is due.
+    fn settle(&mut self, share: u64, pools: &mut Pools) -> i64 {
         let net = pools.settle_flow(share, self.bytes);
-        self.surplus_q16 = 0;
-        if let Ok(surplus) = u64::try_from(net) {
-            let paid = surplus.min(self.debt);
-            self.debt -= paid;
-            self.surplus_q16 = mul_div(surplus - paid, 1 << 16, rate);
-            self.code = VcpCode::Low;
+        self.due = self.due.saturating_add_signed(net);
+        net
+    }
+
+    /// Compares rates, if a look is over.
+    fn turn(&mut self, now: Instant, look: u64) {
+        let passed = ns_since(now, self.since);
+        if passed < look / 2 {
             return;
         }
-        self.debt = self.debt.saturating_add(net.unsigned_abs());
-        let cut = rate / CUT;
-        if self.debt >= cut {
-            // What is more than one cut was told for nothing: the next interval measures what is left.
-            self.debt = 0;
+        let rate = rate_q16(self.seen, passed).max(1);
+        self.since = now;
+        self.seen = 0;
+        self.measuring = !self.measuring;
+        if self.measuring {
+            return;
+        }
+        if self.due > rate.saturating_mul(SPREAD) {
+            let less = mul_div(self.due, UNUSED.0, UNUSED.1);
+            self.due = less.max(rate.saturating_mul(SPREAD));
+        }
+        self.due = self.due.max(rate / SPREAD);
+        self.judge(rate);
+    }
+
+    /// The code that brings the flow from `rate` to what is due.
+    fn judge(&mut self, rate: u64) {
+        let rate = rate.max(1);
+        self.surplus_q16 = 0;
+        if let Some(missing) = self.due.checked_sub(rate) {
+            self.surplus_q16 = mul_div(missing, 1 << 16, rate);
+            self.code = VcpCode::Low;
+        } else if rate - self.due > rate / TOO_MUCH {
             self.code = VcpCode::Over;
         } else {
             self.code = VcpCode::High;

@@ -40,6 +40,16 @@ struct Totals {
 }
 
 impl Totals {
+    /// A flow's rate changes by `delta`.
+    #[inline]
+    fn add(&mut self, delta: i64) {
+        if delta > 0 {
+            self.given += u128::from(delta.unsigned_abs());
+        } else {
+            self.taken += u128::from(delta.unsigned_abs());
+        }
+    }
+
     /// What was given more than taken.
     fn net(&self) -> i128 {
         i128::try_from(self.given).unwrap_or(i128::MAX)
@@ -49,6 +59,26 @@ impl Totals {
 
 /// Flows that were not here before may have this part of what is given, all together.
 const NEWCOMERS: u64 = 4;
+
+/// Whether the queue overflowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Overflow {
+    No,
+    /// In the running interval.
+    Now,
+    /// In the one before: nothing is given until an interval without drops has passed.
+    Before,
+}
+
+impl Overflow {
+    /// The next interval begins.
+    const fn turn(self) -> Self {
+        match self {
+            Self::Now => Self::Before,
+            Self::Before | Self::No => Self::No,
+        }
+    }
+}
 
 /// An XCP port.
 ///
@@ -84,6 +114,7 @@ pub struct XcpLink {
     /// What flows that were not here before may still be given.
     for_newcomers: u64,
     policer: Option<Policer>,
+    overflow: Overflow,
     seen: Seen,
     totals: Totals,
 }
@@ -112,6 +143,7 @@ impl XcpLink {
             known: params.guard.then(Known::new),
             for_newcomers: u64::MAX,
             policer: params.police.then(Policer::new),
+            overflow: Overflow::No,
             seen: Seen::default(),
             totals: Totals::default(),
             params,
@@ -164,7 +196,8 @@ impl XcpLink {
             let given = i64::try_from(first).unwrap_or(i64::MAX);
             let alone = x_of(self.interval);
             self.pools = Pools::new(given, 0, u128::from(alone), 0);
-            self.guests.begin(self.interval, self.pools.share(alone));
+            self.guests
+                .begin(self.interval, self.interval, self.pools.share(alone));
             self.seen.aggregate = given;
             self.seen.spare = i128::from(to_q16(self.capacity));
         }
@@ -172,8 +205,7 @@ impl XcpLink {
 
     fn begin(&mut self, now: Instant) {
         self.started = now;
-        let mean = Duration::from_micros(self.mean_rtt_us);
-        self.interval = mean.clamp(MIN_INTERVAL, MAX_INTERVAL);
+        self.interval = self.control_interval();
         self.due = now + self.look(self.interval);
         self.told_us /= 2;
         self.note_told();
@@ -188,6 +220,11 @@ impl XcpLink {
         if let Some(policer) = &mut self.policer {
             policer.turn(now, longest);
         }
+    }
+
+    /// How long the mean RTT makes an interval.
+    fn control_interval(&self) -> Duration {
+        Duration::from_micros(self.mean_rtt_us).clamp(MIN_INTERVAL, MAX_INTERVAL)
     }
 
     /// The longest RTT that was told says how long flows may be silent.
@@ -263,7 +300,11 @@ impl XcpLink {
                 None => self.start = None,
             }
         }
-        let most = self.absorbed();
+        self.overflow = self.overflow.turn();
+        let most = match self.overflow {
+            Overflow::No => self.absorbed(),
+            Overflow::Now | Overflow::Before => 0,
+        };
         total = total.min(i64::try_from(most).unwrap_or(i64::MAX));
         let moved = shuffle(self.params.shuffle_ppm, input, total, most / 2);
         let told = self.sums.x() > 0;
@@ -276,7 +317,8 @@ impl XcpLink {
             x => x,
         };
         self.pools = Pools::new(total, moved, x, bytes);
-        self.guests.begin(elapsed, self.pools.share(whole));
+        let next = self.control_interval();
+        self.guests.begin(elapsed, next, self.pools.share(whole));
         self.seen = Seen {
             input,
             spare: i128::from(capacity) - i128::from(input),
@@ -344,11 +386,7 @@ impl XcpLink {
         if new && let Ok(given) = u64::try_from(settled.delta) {
             self.for_newcomers = self.for_newcomers.saturating_sub(given);
         }
-        if settled.delta > 0 {
-            self.totals.given += u128::from(settled.delta.unsigned_abs());
-        } else {
-            self.totals.taken += u128::from(settled.delta.unsigned_abs());
-        }
+        self.totals.add(settled.delta);
         let delta = if self.params.whole {
             whole_packets(settled.delta, header.rtt_us, bytes).min(header.delta)
         } else {
@@ -363,14 +401,17 @@ impl XcpLink {
 
     #[inline]
     fn answer_guest(&self, flow_hash: u32, carried: &VcpCarried) -> VcpAnswer {
-        let told = self
+        let mut told = self
             .guests
             .told(flow_hash, carried.bise && carried.carries_r);
+        if self.overflow != Overflow::No {
+            told.code = VcpCode::Over;
+        }
         let load = self.seen.load_128;
         VcpAnswer {
             code: told.code,
             r: carried.carries_r.then_some(told.r),
-            t_rho_ms: VcpAnswer::whole_millis(self.interval),
+            t_rho_ms: VcpAnswer::whole_millis(self.guests.look()),
             load_128: load,
             ..VcpAnswer::default()
         }
@@ -454,7 +495,10 @@ impl LinkController for XcpLink {
             }
             Carried::Vcp(_) => {
                 let bytes = self.size(arrival);
-                self.guests.count(arrival.flow_hash, bytes, &mut self.pools);
+                let net = self
+                    .guests
+                    .count(now, arrival.flow_hash, bytes, &mut self.pools);
+                self.totals.add(net);
             }
             Carried::Foreign => {}
         }
@@ -486,6 +530,15 @@ impl LinkController for XcpLink {
                 Answer::Vcp(self.answer_guest(packet.flow_hash, carried))
             }
             Carried::Vcp(_) | Carried::Foreign => Answer::None,
+        }
+    }
+
+    /// Nothing is given until an interval without drops has passed; drops of plain traffic say nothing of the flows that feedback reaches.
+    fn on_drop(&mut self, _now: Instant, packet: &Arrival) {
+        let ours = !matches!(packet.carried, Carried::Foreign);
+        if self.params.guard && ours {
+            self.overflow = Overflow::Now;
+            self.pools.give_nothing();
         }
     }
 

@@ -284,6 +284,41 @@ fn few_bytes_move_the_mean_rtt_by_little() {
 }
 
 #[test]
+fn after_a_drop_nothing_is_given_until_an_interval_without_drops_has_passed() {
+    let mut link = XcpLink::new(Instant::ZERO, CAPACITY, XcpLinkParams::default());
+    let header = XcpCarried {
+        rtt_us: 100_000,
+        x: x_of(ms(1)),
+        delta: EAGER,
+        covers: 1,
+    };
+    let arrival = packet(1, 1500, header);
+    let foreign = Arrival {
+        carried: Carried::Foreign,
+        ..arrival
+    };
+    let mut given = Vec::new();
+    for n in 0..1000u64 {
+        let now = Instant::from_millis(n);
+        link.on_arrival(now, &arrival, 0);
+        if n == 450 {
+            link.on_drop(now, &arrival);
+        }
+        if n == 850 {
+            link.on_drop(now, &foreign);
+        }
+        if stamp(link.on_departure(now, &arrival, 0)).delta > 0 {
+            given.push(n);
+        }
+    }
+    let silent = |from: u64, to: u64| !given.iter().any(|n| (from..to).contains(n));
+    assert!(given.contains(&449), "{given:?}");
+    // The rest of the interval with the drop, and the whole one after it.
+    assert!(silent(450, 600) && given.contains(&660), "{given:?}");
+    assert!(given.contains(&851), "{given:?}");
+}
+
+#[test]
 fn what_the_buffer_cannot_take_is_not_given() {
     let mut link = XcpLink::new(Instant::ZERO, CAPACITY, XcpLinkParams::default());
     // A twentieth of a bandwidth-delay product.
@@ -355,7 +390,7 @@ fn a_vcp_packet_is_told_the_same_in_codes() {
         match link.on_departure(now, &arrival, 0) {
             Answer::Vcp(answer) => {
                 codes[answer.code as usize] += 1;
-                assert_eq!(answer.t_rho_ms, 50);
+                assert_eq!(answer.t_rho_ms, 200);
             }
             other => panic!("{other:?}"),
         }
