@@ -2,19 +2,11 @@
 
 use core::fmt;
 
-/// What is known about the path when packets are declared lost.
+/// What is known about the path when packets are declared lost while routers rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LossView {
-    /// A router said OVER within the last round trip plus measuring interval.
-    pub recent_over: bool,
     /// A substantial share of packets came back without any router's mark.
     pub unmarked: bool,
-    /// Packets queue on their way for more than a quarter of the least RTT.
-    pub delayed: bool,
-    /// Share of packets lost over the last four round trips, in 10^-6.
-    pub loss_ppm: u64,
-    /// The same before them.
-    pub loss_before_ppm: u64,
 }
 
 /// What is to be done about a loss besides retransmission.
@@ -30,6 +22,11 @@ pub enum Verdict {
 pub trait LossRule: Clone + Send + fmt::Debug {
     /// Judges a loss.
     fn judge(&self, view: &LossView) -> Verdict;
+
+    /// Losses may show a bottleneck that no router announces, and hand the window to CUBIC. False: routers are trusted to announce all.
+    fn doubts(&self) -> bool {
+        true
+    }
 }
 
 /// Every loss is congestion, as in TCP (VCP itself).

@@ -94,6 +94,13 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
         self.undo = None;
     }
 
+    /// Takes over at `window` bytes, in slow start up to `ssthresh` bytes: what the path is known to carry.
+    pub(crate) fn take_over_below(&mut self, window: u64, ssthresh: u64) {
+        self.take_over(window);
+        self.ssthresh = ssthresh.max(self.window);
+        self.recovery = None;
+    }
+
     /// Begins again at `window` bytes in slow start, as on a new path.
     pub fn start_over(&mut self, window: u64) {
         self.window = window.clamp(self.floor(), MAX_BYTES);

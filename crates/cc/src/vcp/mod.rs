@@ -7,7 +7,7 @@
 //!   link.rs    load.rs: ρ = (λ + κ·q) / (γ·C·t_ρ)  ─►  LOW │ HIGH │ OVER  ─►  packet
 //!                                                                          │
 //!   sender.rs  steering.rs: MI │ AI │ MD  ◄── scale.rs: ε, α per round trip ◄─┘ (counted by the receiver)
-//!              ruler.rs, hidden.rs: or CUBIC, where no router answers for the path
+//!              ruler.rs, ../hidden: or CUBIC, where no router answers for the path
 //! ```
 //!
 //! Sources: Xia, Subramanian, Stoica, Kalyanaraman, "One More Bit Is Enough" (SIGCOMM 2005); the VCP extensions paper
@@ -16,7 +16,6 @@
 mod ai;
 mod delivered;
 mod guests;
-mod hidden;
 mod interval;
 mod link;
 mod load;
@@ -39,7 +38,6 @@ mod sender_tests;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use hidden::{Finding, HiddenBottleneck};
 pub use link::VcpLink;
 pub use load::Load;
 pub use params::{AiBase, AiGrowth, Carrier, Interval, QueueFilter, VcpLinkParams, VcpParams};

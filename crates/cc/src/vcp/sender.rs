@@ -1,12 +1,11 @@
 //! The sender's half: who rules, what losses mean, and the window that follows.
 
 use super::delivered::Delivered;
-use super::hidden::{Finding, HiddenBottleneck};
 use super::params::{TYPICAL_RTT, VcpParams};
 use super::ruler::{Change, Ruler};
 use super::steering::{Latest, Moment, Steering};
 use crate::arith::rate;
-use crate::loss_ratio::LossRatio;
+use crate::hidden::{Finding, HiddenHop};
 use crate::{
     Acked, Controller, CubicController, Duration, Feedback, Instant, LossRule, LossView, Lost,
     Metrics, PacketState, Phase, Request, Sent, Verdict, window,
@@ -41,8 +40,7 @@ pub struct VcpSender<L> {
     steering: Steering,
     fallback: CubicController,
     ruler: Ruler,
-    hidden: HiddenBottleneck,
-    losses: LossRatio,
+    hidden: HiddenHop,
     delivered: Delivered,
     srtt: Option<Duration>,
     min_rtt: Option<Duration>,
@@ -71,8 +69,7 @@ impl<L: LossRule> VcpSender<L> {
             steering: Steering::new(now, fallback.window(), &params),
             fallback,
             ruler: Ruler::new(now, params.carrier),
-            hidden: HiddenBottleneck::new(now),
-            losses: LossRatio::default(),
+            hidden: HiddenHop::new(now, u64::from(mtu.max(1))),
             delivered: Delivered::default(),
             srtt: None,
             min_rtt: None,
@@ -98,36 +95,31 @@ impl<L: LossRule> VcpSender<L> {
         match change {
             Change::Stays => {}
             Change::ToRouters => {
-                self.hidden = HiddenBottleneck::new(now);
+                self.hidden.restart(now);
                 self.steering.take_over(now, self.fallback.window());
             }
             // A hidden bottleneck has given CUBIC the window already.
-            Change::ToFallback if self.hidden.rules() => self.hidden = HiddenBottleneck::new(now),
-            Change::ToFallback => self.fallback.take_over(self.steering.bytes()),
+            Change::ToFallback if self.hidden.rules() => self.hidden.restart(now),
+            Change::ToFallback => {
+                self.fallback.take_over(self.steered());
+                self.hidden.restart(now);
+            }
         }
     }
 
-    fn watch_for_hidden_bottleneck(&mut self, now: Instant, acked: &Acked) {
-        let losses = &self.losses;
-        let t_rho = self.steering.t_rho();
-        match self
-            .hidden
-            .on_ack(now, acked, t_rho, || losses.recent_ppm())
-        {
+    /// The window under the routers' rule.
+    #[inline]
+    fn steered(&self) -> u64 {
+        self.steering.bytes().min(self.hidden.cap())
+    }
+
+    fn follow(&mut self, now: Instant, finding: Finding) {
+        match finding {
             Finding::Clear => {}
-            Finding::Appeared => self.fallback.take_over(self.steering.bytes()),
+            Finding::Appeared(begin) => {
+                self.fallback.take_over_below(begin.window, begin.proven);
+            }
             Finding::Gone => self.steering.take_over(now, self.fallback.window()),
-        }
-    }
-
-    fn view(&self, now: Instant, lost: &Lost) -> LossView {
-        let span = lost.srtt + self.steering.t_rho();
-        LossView {
-            recent_over: self.steering.over_within(now, span),
-            unmarked: self.ruler.unmarked(),
-            delayed: self.hidden.is_delayed(lost.min_rtt),
-            loss_ppm: self.losses.recent_ppm(),
-            loss_before_ppm: self.losses.before_ppm(),
         }
     }
 }
@@ -136,6 +128,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
     #[inline]
     fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
         self.last_sent = self.last_sent.max(sent.packet_number);
+        self.hidden.on_sent(sent.packet_number);
         self.fallback.on_sent(now, sent)
     }
 
@@ -155,13 +148,18 @@ impl<L: LossRule> Controller for VcpSender<L> {
         if high | over > 0 {
             self.hidden.on_raised(now);
         }
+        if over > 0 {
+            self.hidden.on_over(now);
+        }
+        self.hidden.set_partly(feedback.unmarked_hop == Some(true));
+        self.hidden.declare(feedback.corruption_ppm.into());
         if self.explicit() {
             let moment = Moment {
                 now,
                 srtt,
                 mtu: self.mtu,
-                limited: acked.window_limited,
-                braked: self.hidden.is_queueing(),
+                limited: acked.window_limited && self.hidden.pace().is_none(),
+                braked: self.hidden.is_braked(),
             };
             self.steering.apply(&self.params, moment, feedback);
         } else if over > 0 && self.ruler.routers() && self.steering.over_elsewhere(now, self.srtt) {
@@ -174,7 +172,6 @@ impl<L: LossRule> Controller for VcpSender<L> {
     fn on_ack(&mut self, now: Instant, acked: &Acked) {
         self.srtt = Some(acked.srtt);
         self.min_rtt = Some(acked.min_rtt);
-        self.losses.on_ack(now, acked.srtt, acked.packets);
         self.delivered.on_ack(now, acked.srtt, acked.bytes);
         // While a hidden bottleneck has given CUBIC the window, most packets ask nothing.
         if !core::mem::take(&mut self.fed) && acked.packets > 0 && !self.hidden.rules() {
@@ -182,7 +179,9 @@ impl<L: LossRule> Controller for VcpSender<L> {
             self.obey(change, now);
         }
         if self.ruler.routers() {
-            self.watch_for_hidden_bottleneck(now, acked);
+            let (t_rho, window) = (self.steering.t_rho(), self.window());
+            let finding = self.hidden.on_ack(now, acked, t_rho, window);
+            self.follow(now, finding);
         }
         if !self.explicit() {
             self.fallback.on_ack(now, acked);
@@ -190,16 +189,24 @@ impl<L: LossRule> Controller for VcpSender<L> {
     }
 
     fn on_loss(&mut self, now: Instant, lost: &Lost) {
-        self.losses.on_loss(now, lost.srtt, lost.packets);
+        if self.ruler.routers() && self.loss_rule.doubts() {
+            let finding = self.hidden.on_loss(now, lost, self.window());
+            self.follow(now, finding);
+            if matches!(finding, Finding::Appeared(_)) {
+                return;
+            }
+        }
         if !self.explicit() {
-            self.hidden.on_loss(now);
             self.fallback.on_loss(now, lost);
             return;
         }
         let covered = self
             .halving
             .is_some_and(|halving| lost.largest <= halving.last_sent);
-        if !covered && self.loss_rule.judge(&self.view(now, lost)) == Verdict::Congestion {
+        let view = LossView {
+            unmarked: self.ruler.unmarked(),
+        };
+        if !covered && self.loss_rule.judge(&view) == Verdict::Congestion {
             self.halving = Some(Halving {
                 last_sent: lost.last_sent,
                 before: self.steering.halve(now, self.mtu),
@@ -249,13 +256,14 @@ impl<L: LossRule> Controller for VcpSender<L> {
     fn on_mtu(&mut self, mtu: u16) {
         self.fallback.on_mtu(mtu);
         self.mtu = u64::from(mtu.max(1));
+        self.hidden.set_mtu(self.mtu);
         self.steering.floor(self.mtu);
     }
 
     #[inline]
     fn window(&self) -> u64 {
         if self.explicit() {
-            self.steering.bytes()
+            self.steered()
         } else {
             self.fallback.window()
         }
@@ -270,7 +278,8 @@ impl<L: LossRule> Controller for VcpSender<L> {
             Latest::LowSteep => (2, 1),
             Latest::Low | Latest::Raised => (5, 4),
         };
-        Some(rate(self.steering.bytes(), self.srtt?, num, den))
+        let pace = rate(self.steered(), self.srtt?, num, den);
+        Some(self.hidden.pace().map_or(pace, |most| pace.min(most)))
     }
 
     fn request(&self) -> Request {
@@ -304,7 +313,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
                 Latest::LowSteep | Latest::Low => Phase::MultiplicativeIncrease,
                 Latest::Raised => Phase::Avoidance,
             },
-            window: self.steering.bytes(),
+            window: self.steered(),
             ssthresh: None,
             explicit: true,
         }

@@ -88,11 +88,6 @@ impl Steering {
         self.cut.is_recent()
     }
 
-    /// True if a router said OVER within the last `span`.
-    pub(crate) fn over_within(&self, now: Instant, span: Duration) -> bool {
-        self.last_over.is_some_and(|at| now - at <= span)
-    }
-
     /// Takes the window over from another law.
     pub(crate) fn take_over(&mut self, now: Instant, window: u64) {
         self.window = Window::new(window);

@@ -5,10 +5,15 @@ use super::steering::Steering;
 use crate::arith::{nanos, ns_since};
 use crate::{Duration, Instant};
 
+/// Less than this part of the window is no word of the routers, but their dealing out anew.
+const TAKEN: u64 = 32;
+
 /// What routers would have made of the window in the running round trip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndToEnd {
     since: Instant,
+    /// The window when it began.
+    window: u64,
     shadow: Steering,
 }
 
@@ -16,8 +21,29 @@ impl EndToEnd {
     pub(crate) fn new(now: Instant, window: u64) -> Self {
         Self {
             since: now,
+            window,
             shadow: Steering::new(now, window),
         }
+    }
+
+    /// While a hidden hop is the narrow one and nothing is asked for: routers changed the rate. `Some`: over a round trip they took a thirty-second
+    /// or more of the `window`, so their own hop is narrower, and so many bytes are left.
+    pub(crate) fn on_taken(
+        &mut self,
+        now: Instant,
+        delta: i64,
+        srtt: Duration,
+        floor: u64,
+        window: u64,
+    ) -> Option<u64> {
+        self.shadow.apply(delta.min(0), srtt, floor);
+        if ns_since(now, self.since) < nanos(srtt) {
+            return None;
+        }
+        let left = self.shadow.bytes();
+        let before = self.window;
+        *self = Self::new(now, window);
+        (left < before - before / TAKEN).then_some(left)
     }
 
     /// Routers changed the rate. `Some`: they leave less than the `window` that standard control has made of it, so they

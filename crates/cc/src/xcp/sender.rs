@@ -8,15 +8,13 @@ use super::request::Wish;
 use super::room::Room;
 use super::steering::Steering;
 use crate::arith::rate;
-use crate::loss_ratio::LossRatio;
-use crate::vcp::{Change, Finding, HiddenBottleneck, Ruler};
+use crate::hidden::{Finding, HiddenHop};
+use crate::vcp::{Change, Ruler};
 use crate::{
     Acked, Carrier, Controller, CubicController, Duration, Feedback, Instant, Limit, Limits, Lost,
     Metrics, PacketState, Phase, Request, Sent, XcpFeedback, window,
 };
 
-/// The paper's belt against bottlenecks that routers do not see: so many losses beside a queue are congestion, in 10^-6.
-const HEAVY_PPM: u64 = 100_000;
 /// A queue that stands for so many round trips while routers take nothing back is not theirs.
 const PATIENCE_ROUNDS: u32 = 4;
 /// A limit within this part of the window above it is near.
@@ -26,8 +24,8 @@ const PACE: (u64, u64) = (33, 32);
 
 /// An XCP sender.
 ///
-/// The window is CUBIC's until a router has stamped a packet and while stamps stay away, and after losses that mean
-/// congestion; it is the routers' otherwise.
+/// The window is CUBIC's until a router has stamped a packet, while stamps stay away, and while a hop that stamps nothing is the narrow one;
+/// it is the routers' otherwise.
 #[derive(Clone, Debug)]
 pub struct XcpSender {
     params: XcpParams,
@@ -37,8 +35,7 @@ pub struct XcpSender {
     ruler: Ruler,
     /// Standard control rules although routers stamp.
     end_to_end: Option<EndToEnd>,
-    hidden: HiddenBottleneck,
-    losses: LossRatio,
+    hidden: HiddenHop,
     asked: Asked,
     room: Room,
     srtt: Option<Duration>,
@@ -50,7 +47,6 @@ pub struct XcpSender {
     headed_packets: u16,
     /// The application had nothing more to send.
     at_an_end: bool,
-    unmarked_hop: bool,
     /// Feedback came with the acknowledgement that is being told.
     fed: bool,
     /// Routers have taken something back.
@@ -68,8 +64,7 @@ impl XcpSender {
             fallback,
             ruler: Ruler::new(now, Carrier::Shim),
             end_to_end: None,
-            hidden: HiddenBottleneck::new(now),
-            losses: LossRatio::default(),
+            hidden: HiddenHop::new(now, u64::from(mtu.max(1))),
             asked: Asked::default(),
             room: Room::new(),
             srtt: None,
@@ -78,7 +73,6 @@ impl XcpSender {
             headed_bytes: 0,
             headed_packets: 0,
             at_an_end: false,
-            unmarked_hop: false,
             fed: false,
             settled: false,
             params,
@@ -96,20 +90,20 @@ impl XcpSender {
             Change::Stays => {}
             Change::ToRouters => {
                 self.end_to_end = None;
-                self.hidden = HiddenBottleneck::new(now);
+                self.hidden.restart(now);
                 self.steering = Steering::new(now, self.fallback.window());
             }
             Change::ToFallback => {
                 if self.end_to_end.take().is_none() {
                     self.fallback.take_over(self.steered());
                 }
+                self.hidden.restart(now);
             }
         }
     }
 
-    /// Standard control takes the window over.
-    fn go_end_to_end(&mut self, now: Instant) {
-        let window = self.steered();
+    /// Standard control takes over, at `window` bytes.
+    fn go_end_to_end(&mut self, now: Instant, window: u64) {
         self.fallback.take_over(window);
         self.end_to_end = Some(EndToEnd::new(now, window));
     }
@@ -117,7 +111,7 @@ impl XcpSender {
     /// The window under the routers' rule: no more of it than there is room for.
     #[inline]
     fn steered(&self) -> u64 {
-        let own = self.steering.bytes();
+        let own = self.steering.bytes().min(self.hidden.cap());
         if self.params.naive {
             return own;
         }
@@ -152,30 +146,40 @@ impl XcpSender {
         delta
     }
 
-    fn means_congestion(&self, lost: &Lost) -> bool {
+    fn means_congestion(&self) -> bool {
         match self.params.loss {
             XcpLoss::Ignore => false,
             XcpLoss::Fallback => true,
-            XcpLoss::Hybrid => {
-                let delayed = self.hidden.is_delayed(lost.min_rtt);
-                let heavy = delayed && self.losses.recent_ppm() > HEAVY_PPM;
-                self.unmarked_hop || self.ruler.unmarked() || heavy
+            XcpLoss::Hybrid => self.ruler.unmarked(),
+        }
+    }
+
+    fn follow(&mut self, now: Instant, finding: Finding) {
+        match finding {
+            Finding::Clear => {}
+            Finding::Appeared(begin) => {
+                self.go_end_to_end(now, begin.window);
+                self.fallback.take_over_below(begin.window, begin.proven);
+            }
+            Finding::Gone => {
+                self.end_to_end = None;
+                self.steering = Steering::new(now, self.fallback.window());
             }
         }
     }
 
-    fn watch_for_hidden_bottleneck(&mut self, now: Instant, acked: &Acked) {
-        if self.params.loss == XcpLoss::Ignore {
-            return;
-        }
-        let losses = &self.losses;
-        let patience = acked.srtt.saturating_mul(PATIENCE_ROUNDS);
-        let finding = self
-            .hidden
-            .on_ack(now, acked, patience, || losses.recent_ppm());
-        if finding == Finding::Appeared {
-            self.hidden = HiddenBottleneck::new(now);
-            self.go_end_to_end(now);
+    /// Routers answered while a hidden hop is the narrow one.
+    fn hear_while_hidden(&mut self, now: Instant, delta: i64, srtt: Duration) {
+        let (floor, window) = (self.floor(), self.fallback.window());
+        let taken = self
+            .end_to_end
+            .as_mut()
+            .and_then(|state| state.on_taken(now, delta, srtt, floor, window));
+        if let Some(left) = taken {
+            self.hidden.on_over(now);
+            if left < window {
+                self.fallback.take_over(left);
+            }
         }
     }
 
@@ -211,7 +215,7 @@ impl XcpSender {
         let usable = self.usable(own);
         let (window, desired) = if self.params.naive {
             (own, self.params.desired)
-        } else if self.at_an_end || usable <= own {
+        } else if self.at_an_end || usable <= own || self.hidden.asks_nothing() {
             (own.min(self.room.limits().least().max(self.mtu)), 0)
         } else {
             let usable = rate(usable.min(1 << 57), srtt, 1, 1);
@@ -236,6 +240,7 @@ impl Controller for XcpSender {
     #[inline]
     fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
         self.last_sent = self.last_sent.max(sent.packet_number);
+        self.hidden.on_sent(sent.packet_number);
         let _ = self.fallback.on_sent(now, sent);
         if sent.signal {
             self.asked.on_sent(self.next_header().delta);
@@ -263,7 +268,8 @@ impl Controller for XcpSender {
             .ruler
             .on_codes(now, srtt, &[unstamped, feedback.stamped, 0, 0]);
         self.obey(now, change);
-        self.unmarked_hop = feedback.unmarked_hop == Some(true);
+        self.hidden.set_partly(feedback.unmarked_hop == Some(true));
+        self.hidden.declare(feedback.corruption_ppm.into());
         let delta = self.granted(feedback, acked);
         if !self.ruler.routers() || feedback.stamped == 0 {
             return;
@@ -272,13 +278,23 @@ impl Controller for XcpSender {
             self.hidden.on_raised(now);
             self.settled = true;
         }
+        if self.hidden.rules() {
+            self.hear_while_hidden(now, delta, srtt);
+            return;
+        }
+        // A trial sends less than routers allow, to see what that changes: they are not asked for more.
+        let delta = if self.hidden.pace().is_some() {
+            delta.min(0)
+        } else {
+            delta
+        };
         let (floor, fallback) = (self.floor(), self.fallback.window());
         match &mut self.end_to_end {
             None => self.steering.apply(delta, srtt, floor),
             Some(end_to_end) => {
                 if let Some(window) = end_to_end.on_feedback(now, delta, srtt, floor, fallback) {
                     self.end_to_end = None;
-                    self.hidden = HiddenBottleneck::new(now);
+                    self.hidden.restart(now);
                     self.steering = Steering::new(now, window);
                 }
             }
@@ -288,10 +304,14 @@ impl Controller for XcpSender {
     #[inline]
     fn on_ack(&mut self, now: Instant, acked: &Acked) {
         self.srtt = Some(acked.srtt);
-        self.losses.on_ack(now, acked.srtt, acked.packets);
         if !core::mem::take(&mut self.fed) && acked.packets > 0 {
             let change = self.ruler.on_silence(now, acked.srtt);
             self.obey(now, change);
+        }
+        if self.ruler.routers() && self.params.loss != XcpLoss::Ignore {
+            let patience = acked.srtt.saturating_mul(PATIENCE_ROUNDS);
+            let finding = self.hidden.on_ack(now, acked, patience, self.window());
+            self.follow(now, finding);
         }
         if !self.explicit() {
             self.fallback.on_ack(now, acked);
@@ -307,13 +327,18 @@ impl Controller for XcpSender {
                 self.steering.cap(most.max(floor));
             }
         }
-        self.watch_for_hidden_bottleneck(now, acked);
     }
 
     fn on_loss(&mut self, now: Instant, lost: &Lost) {
-        self.losses.on_loss(now, lost.srtt, lost.packets);
-        if self.explicit() && self.means_congestion(lost) {
-            self.go_end_to_end(now);
+        if self.ruler.routers() && self.params.loss == XcpLoss::Hybrid {
+            let finding = self.hidden.on_loss(now, lost, self.window());
+            self.follow(now, finding);
+            if matches!(finding, Finding::Appeared(_)) {
+                return;
+            }
+        }
+        if self.explicit() && self.means_congestion() {
+            self.go_end_to_end(now, self.steered());
         }
         if !self.explicit() {
             self.fallback.on_loss(now, lost);
@@ -326,7 +351,7 @@ impl Controller for XcpSender {
                 return;
             }
             // A queue that is no XCP router's marks packets: its marks are answered as they ask to be.
-            self.go_end_to_end(now);
+            self.go_end_to_end(now, self.steered());
         }
         self.fallback
             .on_congestion_experienced(now, sent_at, last_sent);
@@ -359,6 +384,7 @@ impl Controller for XcpSender {
     fn on_mtu(&mut self, mtu: u16) {
         self.fallback.on_mtu(mtu);
         self.mtu = u64::from(mtu.max(1));
+        self.hidden.set_mtu(self.mtu);
         self.steering.floor(self.mtu);
     }
 
@@ -383,7 +409,8 @@ impl Controller for XcpSender {
         if !self.explicit() {
             return self.fallback.pacing_rate();
         }
-        Some(rate(self.steered(), self.srtt?, PACE.0, PACE.1))
+        let pace = rate(self.steered(), self.srtt?, PACE.0, PACE.1);
+        Some(self.hidden.pace().map_or(pace, |most| pace.min(most)))
     }
 
     fn request(&self) -> Request {

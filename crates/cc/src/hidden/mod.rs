@@ -1,0 +1,625 @@
+//! A bottleneck that no router announces.
+//!
+//! Marks and grants describe the routers that write them. If packets vanish or queue somewhere else, the narrow hop is another one, and a
+//! law that follows the routers alone would drive it into overload. What losses may mean is asked in this order:
+//!
+//! ```text
+//!   following.rs   losses that follow delay: a queue overflows                               ─► CUBIC
+//!   tolerance.rs   losses up to what routers declare, or a trial has attested, are random    ─► routers
+//!   trial.rs       more than that: send less, and see whether the loss goes with the rate    ─► CUBIC, or attested
+//!   delay.rs       a queue that stands for longer than routers take to say so, and goes
+//!                  when we send less (delay_trial.rs)                                         ─► CUBIC
+//! ```
+//!
+//! While CUBIC rules every loss counts, as it does for the others at that hop, and the routers' word stays an upper bound.
+
+mod delay;
+mod delay_trial;
+mod following;
+mod losses;
+mod tolerance;
+mod trial;
+
+#[cfg(test)]
+mod tests;
+
+use crate::arith::{mul_div, nanos, ns_since, rate};
+use crate::{Acked, Duration, Instant, Lost};
+
+use delay::DelayWatch;
+use delay_trial::{DelayTrial, DelayVerdict};
+use following::Following;
+use losses::{LossRecord, Sample};
+use tolerance::Tolerance;
+use trial::{SLACK_PPM, Trial, Verdict};
+
+/// The slack where TTLs show a hop that writes nothing, in 10^-6.
+const PARTLY_SLACK_PPM: u64 = 5_000;
+/// So much loss beyond what is tolerated, in 10^-6, over so many groups, and so many losses in each of them, is neither chance nor a burst: it begins a
+/// trial at any time.
+const FLOOD_PPM: u64 = 350_000;
+const FLOOD_GROUPS: usize = 6;
+const FLOOD_EACH: u8 = 4;
+/// Groups that triggers look at, and the standard deviations in halves that the loss must be above the limit by.
+const TRIGGERS: [(usize, u64); 3] = [(8, 6), (25, 3), (losses::GROUPS, 3)];
+/// Packets after which fewer losses than are tolerated lower what is tolerated.
+const LOWER_PACKETS: u64 = 2048;
+/// From this dispersion on, in sixteenths, losses are bursty: a trial that finds a hidden hop has to find it twice …
+const BURSTY: u64 = 40;
+/// … unless so much more was lost than bursts bring, in 10^-6 …
+const BURSTS_PPM: u64 = 200_000;
+/// … within so many round trips.
+const TWICE_ROUNDS: u32 = 60;
+/// No trial for so many round trips after a false alarm; each further one doubles that.
+const CALM_ROUNDS: u32 = 10;
+/// … and after an attestation.
+const ATTESTED_ROUNDS: u32 = 40;
+const MOST_DOUBLINGS: u32 = 5;
+
+/// While what is delivered grows by more than this part in so many round trips, nothing is overloaded.
+const GROWTH: u64 = 4;
+const GROWTH_ROUNDS: usize = 4;
+/// What a trial of delay accepted holds for so many round trips.
+const HOLDS_ROUNDS: u32 = 300;
+/// Where TTLs show a hop that writes nothing, the window is at most this many times what has arrived in a round trip, or the first window.
+const STEP: u64 = 4;
+const FIRST_WINDOW: u64 = 10;
+
+/// The most that was delivered is remembered over one to two spans of so many round trips.
+const SPAN_ROUNDS: u32 = 8;
+
+/// CUBIC hands back after so many round trips with this share more than the largest window at which a loss came; each relapse doubles the time.
+const LEAVE_ROUNDS: u32 = 20;
+const LEAVE_SHARE: (u64, u64) = (5, 4);
+/// … or at a router's OVER, if nothing was lost for so many round trips.
+const LOSSLESS_ROUNDS: u32 = 8;
+/// CUBIC's own cuts go on testing: below this share of the window before, with so much of the loss before still there, it is random.
+const CUT_SHARE: (u64, u64) = (6, 10);
+const STILL_SHARE: (u64, u64) = (7, 10);
+/// … if so many packets show it.
+const STILL_PACKETS: u64 = 240;
+/// Windows below this many packets tell nothing about the rate.
+const LEAST_WINDOW: u64 = 20;
+
+/// What the watch says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// Nothing changes.
+    Clear,
+    /// CUBIC has to take over.
+    Appeared(TakeOver),
+    /// Routers rule again.
+    Gone,
+}
+
+/// What CUBIC begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TakeOver {
+    /// Its window, in bytes.
+    pub(crate) window: u64,
+    /// What the path has delivered per round trip of late, in bytes: slow start ends there.
+    pub(crate) proven: u64,
+}
+
+/// CUBIC rules.
+#[derive(Clone, Copy, Debug)]
+struct Ruled {
+    since: Instant,
+    /// The window before, in bytes.
+    before: u64,
+    /// The loss that led here, in 10^-6. 0: it was delay.
+    ppm: u64,
+    /// The largest window at which a loss came, in bytes.
+    largest: u64,
+    /// Since when the window is well above that.
+    above: Option<Instant>,
+    /// Since when it is well below the window before.
+    cut_since: Option<Instant>,
+    last_loss: Instant,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// Routers rule; no trial before the time given.
+    Routers(Instant),
+    /// A trial runs.
+    Trial(Trial),
+    DelayTrial(DelayTrial),
+    Cubic(Ruled),
+}
+
+/// Watches losses, delays and what routers say.
+#[derive(Clone, Debug)]
+pub(crate) struct HiddenHop {
+    state: State,
+    delay: DelayWatch,
+    following: Following,
+    record: LossRecord,
+    tolerance: Tolerance,
+    /// TTLs show a hop that writes nothing.
+    partly: bool,
+    mtu: u64,
+    last_sent: u64,
+    round_since: Instant,
+    round_bytes: u64,
+    /// Bytes per second acknowledged over the last whole round trip.
+    delivered: u64,
+    /// The most over a round trip of the running and the last span of [`SPAN_ROUNDS`].
+    most: [u64; 2],
+    rounds: u32,
+    /// The same over each of the last whole round trips, the latest first.
+    rates: [u64; GROWTH_ROUNDS],
+    /// The window under trial, in bytes.
+    trial_cap: u64,
+    /// Where TTLs show a hop that writes nothing: no more at once than a few times what has arrived in a round trip, in bytes.
+    step_cap: u64,
+    /// The last time that a router said HIGH or OVER, or took something back.
+    raised: Option<Instant>,
+    began: Instant,
+    over: Option<Instant>,
+    alarms: u32,
+    relapses: u32,
+    /// A trial found a hidden hop by bursty losses: until then a second one is believed.
+    suspected_until: Option<Instant>,
+    /// So often CUBIC's own cuts have attested; each asks for twice the packets of the one before.
+    attested_by_cuts: u32,
+}
+
+impl HiddenHop {
+    pub(crate) fn new(now: Instant, mtu: u64) -> Self {
+        Self {
+            state: State::Routers(now),
+            delay: DelayWatch::new(now),
+            following: Following::new(now),
+            record: LossRecord::default(),
+            tolerance: Tolerance::default(),
+            partly: false,
+            mtu,
+            last_sent: 0,
+            round_since: now,
+            round_bytes: 0,
+            delivered: 0,
+            most: [0; 2],
+            rounds: 0,
+            rates: [0; GROWTH_ROUNDS],
+            trial_cap: u64::MAX,
+            step_cap: u64::MAX,
+            raised: None,
+            began: now,
+            over: None,
+            alarms: 0,
+            relapses: 0,
+            suspected_until: None,
+            attested_by_cuts: 0,
+        }
+    }
+
+    /// Routers rule anew: what was learned about losses stays.
+    pub(crate) fn restart(&mut self, now: Instant) {
+        if !matches!(self.state, State::Routers(_)) {
+            self.state = State::Routers(now);
+            self.record.clear();
+        }
+        self.began = now;
+        self.raised = None;
+        self.trial_cap = u64::MAX;
+    }
+
+    /// True while CUBIC rules because of it.
+    #[inline]
+    pub(crate) const fn rules(&self) -> bool {
+        matches!(self.state, State::Cubic(_))
+    }
+
+    /// No larger window, in bytes: while a trial runs, and where it would be many times what has proved to arrive.
+    #[inline]
+    pub(crate) fn cap(&self) -> u64 {
+        self.trial_cap.min(self.step_cap)
+    }
+
+    /// While a trial runs: no higher pace, in bytes per second.
+    #[inline]
+    pub(crate) fn pace(&self) -> Option<u64> {
+        match &self.state {
+            State::Trial(trial) => Some(trial.pace()),
+            State::DelayTrial(trial) => Some(trial.pace()),
+            _ => None,
+        }
+    }
+
+    /// True while a trial runs or a queue stands that is not a router's own to announce, as far as one can see yet: no growth then.
+    #[inline]
+    pub(crate) const fn is_braked(&self) -> bool {
+        self.delay.is_queueing() || matches!(self.state, State::Trial(_) | State::DelayTrial(_))
+    }
+
+    /// True while routers must not be asked for more: a trial runs, or CUBIC rules.
+    #[inline]
+    pub(crate) const fn asks_nothing(&self) -> bool {
+        !matches!(self.state, State::Routers(_))
+    }
+
+    /// The queue on the way back, which is part of every round trip of this sender's without being its doing.
+    #[inline]
+    pub(crate) const fn behind(&self) -> Duration {
+        self.delay.behind()
+    }
+
+    /// Routers declare that so much is lost to corruption, in 10^-6.
+    #[inline]
+    pub(crate) fn declare(&mut self, ppm: u64) {
+        self.tolerance.declare(ppm);
+    }
+
+    /// Whether TTLs show a hop that writes nothing.
+    #[inline]
+    pub(crate) fn set_partly(&mut self, partly: bool) {
+        if partly != self.partly {
+            self.partly = partly;
+            self.step_cap = if partly { 0 } else { u64::MAX };
+            self.limit_step(Duration::ZERO);
+        }
+    }
+
+    fn limit_step(&mut self, srtt: Duration) {
+        if self.partly {
+            let most = self.most[0].max(self.most[1]);
+            let step = window_of(most, srtt).saturating_mul(STEP);
+            self.step_cap = step.max(STEP * FIRST_WINDOW * self.mtu);
+        }
+    }
+
+    /// The largest datagram changed.
+    pub(crate) fn set_mtu(&mut self, mtu: u64) {
+        self.mtu = mtu;
+    }
+
+    /// Packet `number` was sent.
+    #[inline]
+    pub(crate) fn on_sent(&mut self, number: u64) {
+        self.last_sent = self.last_sent.max(number);
+    }
+
+    /// A router said HIGH or OVER, or took something back.
+    #[inline]
+    pub(crate) fn on_raised(&mut self, now: Instant) {
+        self.raised = Some(now);
+    }
+
+    /// A router said OVER, or left less than CUBIC has: its own hop is the narrow one.
+    #[inline]
+    pub(crate) fn on_over(&mut self, now: Instant) {
+        self.over = Some(now);
+    }
+
+    /// An acknowledgement came while the window was `window` bytes. Routers take `patience` to say that a queue is theirs.
+    #[inline]
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Instant,
+        acked: &Acked,
+        patience: Duration,
+        window: u64,
+    ) -> Finding {
+        self.measure(now, acked);
+        let (delay, round_over) = self.delay.on_ack(now, acked);
+        if let Some(delay) = delay {
+            self.following
+                .on_delay(now, acked.largest, acked.packets, delay, acked.srtt);
+            if let State::DelayTrial(trial) = &mut self.state {
+                trial.on_delay(now, delay);
+            }
+        }
+        let complete = self.counts(acked.largest) && self.record.on_acked(acked.packets);
+        if !complete && !round_over {
+            return Finding::Clear;
+        }
+        self.look(now, acked, patience, window)
+    }
+
+    /// Packets were lost while the window was `window` bytes; what was delivered before `now` has been told.
+    pub(crate) fn on_loss(&mut self, now: Instant, lost: &Lost, window: u64) -> Finding {
+        if self.counts(lost.largest) {
+            self.record.on_lost(lost.packets);
+        }
+        let follows = self
+            .following
+            .on_loss(lost.largest, self.delivered, self.mtu);
+        match &mut self.state {
+            State::Cubic(ruled) => {
+                ruled.last_loss = now;
+                ruled.largest = ruled.largest.max(window);
+                ruled.above = None;
+                Finding::Clear
+            }
+            State::Routers(_) | State::Trial(_) | State::DelayTrial(_) if follows => {
+                let ppm = self.record.all().map_or(0, |all| all.ppm());
+                let path = window_of(self.arriving(now, lost.srtt), lost.srtt);
+                self.appear(now, ppm, window, path.min(window), lost.srtt)
+            }
+            State::Routers(calm) => {
+                let calm = now < *calm;
+                if let Some(trigger) = self.trigger(calm) {
+                    self.begin_trial(now, trigger, lost.srtt);
+                }
+                Finding::Clear
+            }
+            State::DelayTrial(_) => {
+                if let Some(trigger) = self.trigger(false) {
+                    self.begin_trial(now, trigger, lost.srtt);
+                }
+                Finding::Clear
+            }
+            State::Trial(_) => Finding::Clear,
+        }
+    }
+
+    /// Nothing is known about the path any more but what it lost.
+    fn counts(&self, number: u64) -> bool {
+        match &self.state {
+            State::Trial(trial) => trial.counts(number),
+            _ => true,
+        }
+    }
+
+    #[inline]
+    fn measure(&mut self, now: Instant, acked: &Acked) {
+        let elapsed = ns_since(now, self.round_since);
+        if elapsed >= nanos(acked.srtt) {
+            self.delivered = rate(self.round_bytes, Duration::from_nanos(elapsed.max(1)), 1, 1);
+            self.round_since = now;
+            self.round_bytes = 0;
+            self.rounds += 1;
+            if self.rounds >= SPAN_ROUNDS {
+                self.rounds = 0;
+                self.most = [0, self.most[0]];
+            }
+            self.most[0] = self.most[0].max(self.delivered);
+            self.rates.rotate_right(1);
+            self.rates[0] = self.delivered;
+            self.limit_step(acked.srtt);
+        }
+        self.round_bytes = self.round_bytes.saturating_add(acked.bytes);
+    }
+
+    /// Bytes per second that arrive, as far as is known in the middle of a round trip.
+    fn arriving(&self, now: Instant, srtt: Duration) -> u64 {
+        let elapsed = ns_since(now, self.round_since);
+        if elapsed < nanos(srtt) / 3 {
+            return self.delivered;
+        }
+        let running = rate(self.round_bytes, Duration::from_nanos(elapsed), 1, 1);
+        self.delivered.max(running)
+    }
+
+    #[cold]
+    fn look(&mut self, now: Instant, acked: &Acked, patience: Duration, window: u64) -> Finding {
+        let srtt = acked.srtt;
+        self.tolerance.age(now);
+        let tolerated = self.tolerance.ppm();
+        if tolerated > 0
+            && self.record.packets() >= LOWER_PACKETS
+            && let Some(seen) = self.record.all()
+        {
+            self.tolerance.lower(seen.ppm() + 3 * seen.sigma_ppm());
+        }
+        match &mut self.state {
+            State::Routers(_) => {
+                let low_since = self.raised.unwrap_or(self.began).max(self.began);
+                // A router's own queue shows in its word after this at the latest.
+                let patience = patience + srtt + srtt;
+                let standing = self
+                    .delay
+                    .delayed_since()
+                    .is_some_and(|since| now - since.max(low_since) > patience);
+                if standing {
+                    let sent = self.delivered;
+                    let trial = DelayTrial::new(now, self.delay.mean(), sent, srtt);
+                    self.trial_cap = cap(trial.pace(), srtt, self.mtu);
+                    self.state = State::DelayTrial(trial);
+                }
+                Finding::Clear
+            }
+            State::DelayTrial(trial) => {
+                let pace = trial.pace();
+                self.trial_cap = cap(pace, srtt, self.mtu);
+                match trial.judge(now, srtt) {
+                    None => Finding::Clear,
+                    Some(DelayVerdict::Hidden) => {
+                        self.appear(now, 0, window, window_of(pace, srtt), srtt)
+                    }
+                    Some(DelayVerdict::Normal(delay)) => {
+                        self.delay
+                            .accept(now, delay, srtt.saturating_mul(HOLDS_ROUNDS));
+                        self.trial_cap = u64::MAX;
+                        self.state = State::Routers(now);
+                        Finding::Clear
+                    }
+                }
+            }
+            State::Trial(trial) => {
+                if trial.settle(now, self.last_sent) {
+                    self.record.clear();
+                }
+                let limit = tolerated + slack(self.partly);
+                let most = self.tolerance.most_ppm();
+                let verdict = trial.judge(now, &mut self.record, limit, most, srtt);
+                let (ppm, dispersion) = (trial.trigger_ppm(), trial.dispersion());
+                let pace = trial.pace();
+                self.trial_cap = cap(pace, srtt, self.mtu);
+                match verdict {
+                    None => Finding::Clear,
+                    Some(Verdict::Hidden)
+                        if dispersion >= BURSTY
+                            && ppm < limit + BURSTS_PPM
+                            && self.suspected_until.is_none_or(|until| now > until) =>
+                    {
+                        self.suspected_until = Some(now + srtt * TWICE_ROUNDS);
+                        self.trial_cap = u64::MAX;
+                        self.record.clear();
+                        self.state = State::Routers(now);
+                        Finding::Clear
+                    }
+                    Some(verdict) => self.end_trial(now, verdict, ppm, pace, window, srtt),
+                }
+            }
+            State::Cubic(_) => self.look_while_cubic(now, srtt, window),
+        }
+    }
+
+    fn begin_trial(&mut self, now: Instant, trigger: Sample, srtt: Duration) {
+        let arriving = self.arriving(now, srtt);
+        if arriving == 0 {
+            return;
+        }
+        let arrived = 1_000_000u64.saturating_sub(trigger.ppm()).max(1);
+        let sent = mul_div(arriving, 1_000_000, arrived);
+        let trial = Trial::new(now, trigger, sent, arriving, srtt);
+        self.trial_cap = cap(trial.pace(), srtt, self.mtu);
+        self.state = State::Trial(trial);
+        self.record.clear();
+    }
+
+    fn end_trial(
+        &mut self,
+        now: Instant,
+        verdict: Verdict,
+        trigger_ppm: u64,
+        pace: u64,
+        before: u64,
+        srtt: Duration,
+    ) -> Finding {
+        self.trial_cap = u64::MAX;
+        self.record.clear();
+        match verdict {
+            Verdict::Hidden => self.appear(now, trigger_ppm, before, window_of(pace, srtt), srtt),
+            Verdict::FalseAlarm => {
+                let calm = srtt.saturating_mul(CALM_ROUNDS << self.alarms.min(MOST_DOUBLINGS));
+                self.alarms = self.alarms.saturating_add(1);
+                self.state = State::Routers(now + calm);
+                Finding::Clear
+            }
+            Verdict::Random(ppm) => {
+                self.tolerance.attest(now, ppm, srtt, self.last_sent);
+                self.alarms = 0;
+                let calm = srtt.saturating_mul(ATTESTED_ROUNDS);
+                self.state = State::Routers(now + calm);
+                Finding::Clear
+            }
+        }
+    }
+
+    fn appear(
+        &mut self,
+        now: Instant,
+        ppm: u64,
+        before: u64,
+        window: u64,
+        srtt: Duration,
+    ) -> Finding {
+        let window = window.max(2 * self.mtu);
+        let most = self.most[0].max(self.most[1]);
+        let proven = window_of(most, srtt).min(before).max(window);
+        self.tolerance.forget();
+        self.record.clear();
+        self.trial_cap = u64::MAX;
+        self.state = State::Cubic(Ruled {
+            since: now,
+            before,
+            ppm,
+            largest: proven,
+            above: None,
+            cut_since: None,
+            last_loss: now,
+        });
+        Finding::Appeared(TakeOver { window, proven })
+    }
+
+    fn look_while_cubic(&mut self, now: Instant, srtt: Duration, window: u64) -> Finding {
+        let State::Cubic(ruled) = &mut self.state else {
+            return Finding::Clear;
+        };
+        if window > mul_div(ruled.largest, LEAVE_SHARE.0, LEAVE_SHARE.1) {
+            ruled.above.get_or_insert(now);
+        } else {
+            ruled.above = None;
+        }
+        let relapses = self.relapses.min(MOST_DOUBLINGS);
+        let patience = srtt.saturating_mul(LEAVE_ROUNDS << relapses);
+        let lossless = srtt.saturating_mul(LOSSLESS_ROUNDS << relapses);
+        let room = ruled.above.is_some_and(|since| now - since >= patience);
+        let bounded = self.over.is_some_and(|at| now - at <= srtt)
+            && now - ruled.last_loss >= lossless
+            && now - ruled.since >= lossless;
+        let calm = self.delay.delayed_since().is_none();
+        if (calm && room) || bounded {
+            return self.leave(now);
+        }
+        let cut = window < mul_div(ruled.before, CUT_SHARE.0, CUT_SHARE.1);
+        if !cut || ruled.ppm == 0 {
+            ruled.cut_since = None;
+            return Finding::Clear;
+        }
+        let cut_since = *ruled.cut_since.get_or_insert(now);
+        if now - cut_since < srtt + srtt {
+            self.record.clear();
+            return Finding::Clear;
+        }
+        let wanted = STILL_PACKETS << self.attested_by_cuts.min(MOST_DOUBLINGS);
+        if self.record.packets() < wanted || ruled.before < LEAST_WINDOW * self.mtu {
+            return Finding::Clear;
+        }
+        let still = mul_div(ruled.ppm, STILL_SHARE.0, STILL_SHARE.1);
+        match self.record.all() {
+            Some(seen) if seen.ppm() >= still && seen.ppm() <= self.tolerance.most_ppm() => {
+                self.attested_by_cuts += 1;
+                self.tolerance.attest(now, seen.ppm(), srtt, self.last_sent);
+                self.leave(now)
+            }
+            _ => Finding::Clear,
+        }
+    }
+
+    fn leave(&mut self, now: Instant) -> Finding {
+        self.relapses = self.relapses.saturating_add(1);
+        self.record.clear();
+        self.state = State::Routers(now);
+        self.began = now;
+        Finding::Gone
+    }
+
+    /// Loss beyond what is tolerated that is worth a trial, also soon after a false alarm (`calm`).
+    fn trigger(&self, calm: bool) -> Option<Sample> {
+        let tolerated = self.tolerance.ppm();
+        if let Some(seen) = self.record.latest(FLOOD_GROUPS)
+            && seen.ppm() > tolerated + FLOOD_PPM
+            && self.record.fewest(FLOOD_GROUPS) >= Some(FLOOD_EACH)
+        {
+            return Some(seen);
+        }
+        let [latest, .., oldest] = self.rates;
+        if calm || latest > oldest.saturating_add(oldest / GROWTH) {
+            return None;
+        }
+        let limit = tolerated + slack(self.partly);
+        TRIGGERS.iter().find_map(|&(groups, half_sigmas)| {
+            let seen = self.record.latest(groups)?;
+            (seen.ppm() > limit + half_sigmas * seen.sigma_ppm() / 2).then_some(seen)
+        })
+    }
+}
+
+const fn slack(partly: bool) -> u64 {
+    if partly { PARTLY_SLACK_PPM } else { SLACK_PPM }
+}
+
+/// Bytes that `pace` bytes per second are in a round trip.
+fn window_of(pace: u64, srtt: Duration) -> u64 {
+    mul_div(pace, nanos(srtt), 1_000_000_000)
+}
+
+/// The window under trial: the pace bounds the sender, and the window is a little larger.
+fn cap(pace: u64, srtt: Duration, mtu: u64) -> u64 {
+    let window = window_of(pace, srtt);
+    window.saturating_add(window / 8).saturating_add(2 * mtu)
+}
