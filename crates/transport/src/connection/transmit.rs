@@ -158,7 +158,14 @@ impl Connection {
 
     /// What the window and the pacer allow a datagram of `size` bytes.
     fn permit(&mut self, now: Instant, size: usize) -> Permit {
-        if self.probes != [0; 3] {
+        // Handshake data does not wait for room: what fills the window may be 1-RTT packets that nobody can acknowledge before it has
+        // arrived, and no probe timeout runs for those (RFC 9002 §6.2.1).
+        let handshake = [SpaceId::Initial, SpaceId::Handshake];
+        if self.probes != [0; 3]
+            || handshake
+                .iter()
+                .any(|&space| self.keys.has(space) && self.handshake.can_send(space))
+        {
             return Permit::All;
         }
         let size = size as u64;

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use super::fixed_window::fixed_window;
 use super::link::Faults;
 use super::pair::{Pair, Setup};
 use crate::connection::{ConnectionError, Event};
@@ -69,6 +70,29 @@ fn handshakes_get_through_loss_reordering_duplication_and_corruption() {
         pair.down.faults = faults;
         pair.connect();
         pair.upload(20_000, Duration::from_secs(60));
+    }
+}
+
+/// Data that waits for the handshake fills the window; nothing of it is acknowledged before the client's Finished has arrived. If that is
+/// lost it must not wait for room in the window.
+#[test]
+fn a_lost_finished_is_sent_again_though_data_fills_the_window() {
+    for seed in 0..200 {
+        let mut setup = Setup {
+            seed,
+            ..Setup::default()
+        };
+        setup.client.controller = fixed_window(12_000).0;
+        let mut pair = Pair::with(setup);
+        pair.up.faults = Faults {
+            loss: 300_000,
+            ..Faults::default()
+        };
+        assert!(
+            pair.run_until(Duration::from_secs(60), |p| p.client.get().is_established()),
+            "seed {seed}"
+        );
+        pair.upload(50_000, Duration::from_secs(60));
     }
 }
 
