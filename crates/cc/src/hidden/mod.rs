@@ -40,11 +40,18 @@ const PARTLY_SLACK_PPM: u64 = 5_000;
 const FLOOD_PPM: u64 = 350_000;
 const FLOOD_GROUPS: usize = 6;
 const FLOOD_EACH: u8 = 4;
+/// While so much more than that is lost over so many groups, in 10^-6, the window does not grow.
+const LOSING_PPM: u64 = 200_000;
+const LOSING_GROUPS: usize = 2;
 /// Groups that triggers look at, and the standard deviations in halves that the loss must be above the limit by.
 const TRIGGERS: [(usize, u64); 3] = [(8, 6), (25, 3), (losses::GROUPS, 3)];
+/// The same where few packets are sent: so few groups are several round trips.
+const FEW: (usize, u64) = (3, 6);
+const FEW_PACKETS: u64 = 24;
 /// Packets after which fewer losses than are tolerated lower what is tolerated.
 const LOWER_PACKETS: u64 = 2048;
-/// From this dispersion on, in sixteenths, losses are bursty: a trial that finds a hidden hop has to find it twice …
+/// From this dispersion on, in sixteenths, losses are bursty. There, and where some loss is known to be random, a trial that finds a hidden hop has
+/// to find it twice …
 const BURSTY: u64 = 40;
 /// … unless so much more was lost than bursts bring, in 10^-6 …
 const BURSTS_PPM: u64 = 200_000;
@@ -64,6 +71,8 @@ const HOLDS_ROUNDS: u32 = 300;
 /// Where TTLs show a hop that writes nothing, the window is at most this many times what has arrived in a round trip, or the first window.
 const STEP: u64 = 4;
 const FIRST_WINDOW: u64 = 10;
+/// Where a trial has attested loss, the window grows by this part per round trip at most: others may still be trying.
+const ATTESTED_STEP: u64 = 4;
 
 /// The most that was delivered is remembered over one to two spans of so many round trips.
 const SPAN_ROUNDS: u32 = 8;
@@ -144,6 +153,8 @@ pub(crate) struct HiddenHop {
     round_bytes: u64,
     /// Bytes per second acknowledged over the last whole round trip.
     delivered: u64,
+    /// Packets of it.
+    round_packets: u64,
     /// The most over a round trip of the running and the last span of [`SPAN_ROUNDS`].
     most: [u64; 2],
     rounds: u32,
@@ -157,6 +168,8 @@ pub(crate) struct HiddenHop {
     raised: Option<Instant>,
     began: Instant,
     over: Option<Instant>,
+    /// Much is lost right now.
+    losing: bool,
     alarms: u32,
     relapses: u32,
     /// A trial found a hidden hop by bursty losses: until then a second one is believed.
@@ -179,6 +192,7 @@ impl HiddenHop {
             round_since: now,
             round_bytes: 0,
             delivered: 0,
+            round_packets: 0,
             most: [0; 2],
             rounds: 0,
             rates: [0; GROWTH_ROUNDS],
@@ -187,6 +201,7 @@ impl HiddenHop {
             raised: None,
             began: now,
             over: None,
+            losing: false,
             alarms: 0,
             relapses: 0,
             suspected_until: None,
@@ -253,20 +268,27 @@ impl HiddenHop {
 
     /// Whether TTLs show a hop that writes nothing.
     #[inline]
-    pub(crate) fn set_partly(&mut self, partly: bool) {
+    pub(crate) fn set_partly(&mut self, partly: bool, srtt: Duration) {
         if partly != self.partly {
             self.partly = partly;
-            self.step_cap = if partly { 0 } else { u64::MAX };
-            self.limit_step(Duration::ZERO);
+            self.limit_step(srtt);
         }
     }
 
+    /// Bounds the next round trip's window by what has arrived in one.
     fn limit_step(&mut self, srtt: Duration) {
-        if self.partly {
-            let most = self.most[0].max(self.most[1]);
-            let step = window_of(most, srtt).saturating_mul(STEP);
-            self.step_cap = step.max(STEP * FIRST_WINDOW * self.mtu);
-        }
+        let arrived = window_of(self.most[0].max(self.most[1]), srtt);
+        let least = STEP * FIRST_WINDOW * self.mtu;
+        let random = self.tolerance.attested_ppm();
+        self.step_cap = if random > 0 {
+            // What was sent for it, and a quarter.
+            let sent = mul_div(arrived, 1_000_000, 1_000_000 - random.min(900_000));
+            sent.saturating_add(sent / ATTESTED_STEP).max(least)
+        } else if self.partly {
+            arrived.saturating_mul(STEP).max(least)
+        } else {
+            u64::MAX
+        };
     }
 
     /// The largest datagram changed.
@@ -314,6 +336,7 @@ impl HiddenHop {
         if !complete && !round_over {
             return Finding::Clear;
         }
+        self.note_losing();
         self.look(now, acked, patience, window)
     }
 
@@ -322,6 +345,7 @@ impl HiddenHop {
         if self.counts(lost.largest) {
             self.record.on_lost(lost.packets);
         }
+        self.note_losing();
         let follows = self
             .following
             .on_loss(lost.largest, self.delivered, self.mtu);
@@ -354,7 +378,15 @@ impl HiddenHop {
         }
     }
 
-    /// Nothing is known about the path any more but what it lost.
+    fn note_losing(&mut self) {
+        let limit = self.tolerance.ppm() + LOSING_PPM;
+        self.losing = self
+            .record
+            .latest(LOSING_GROUPS)
+            .is_some_and(|seen| seen.ppm() > limit);
+    }
+
+    /// True if what becomes of packet `number` is part of the record.
     fn counts(&self, number: u64) -> bool {
         match &self.state {
             State::Trial(trial) => trial.counts(number),
@@ -368,6 +400,7 @@ impl HiddenHop {
         if elapsed >= nanos(acked.srtt) {
             self.delivered = rate(self.round_bytes, Duration::from_nanos(elapsed.max(1)), 1, 1);
             self.round_since = now;
+            self.round_packets = self.round_bytes / self.mtu.max(1);
             self.round_bytes = 0;
             self.rounds += 1;
             if self.rounds >= SPAN_ROUNDS {
@@ -450,7 +483,7 @@ impl HiddenHop {
                 match verdict {
                     None => Finding::Clear,
                     Some(Verdict::Hidden)
-                        if dispersion >= BURSTY
+                        if (dispersion >= BURSTY || tolerated > 0)
                             && ppm < limit + BURSTS_PPM
                             && self.suspected_until.is_none_or(|until| now > until) =>
                     {
@@ -501,6 +534,7 @@ impl HiddenHop {
             }
             Verdict::Random(ppm) => {
                 self.tolerance.attest(now, ppm, srtt, self.last_sent);
+                self.limit_step(srtt);
                 self.alarms = 0;
                 let calm = srtt.saturating_mul(ATTESTED_ROUNDS);
                 self.state = State::Routers(now + calm);
@@ -602,10 +636,13 @@ impl HiddenHop {
             return None;
         }
         let limit = tolerated + slack(self.partly);
-        TRIGGERS.iter().find_map(|&(groups, half_sigmas)| {
-            let seen = self.record.latest(groups)?;
-            (seen.ppm() > limit + half_sigmas * seen.sigma_ppm() / 2).then_some(seen)
-        })
+        let few = (self.delivered > 0 && self.round_packets < FEW_PACKETS).then_some(&FEW);
+        few.into_iter()
+            .chain(&TRIGGERS)
+            .find_map(|&(groups, half_sigmas)| {
+                let seen = self.record.latest(groups)?;
+                (seen.ppm() > limit + half_sigmas * seen.sigma_ppm() / 2).then_some(seen)
+            })
     }
 }
 

@@ -28,6 +28,11 @@ impl Tolerance {
         self.attested_ppm.max(self.declared_ppm.min(MOST_PPM))
     }
 
+    /// What a trial has attested, in 10^-6.
+    pub(crate) const fn attested_ppm(&self) -> u64 {
+        self.attested_ppm
+    }
+
     /// The most that a trial may attest: a forged declaration buys nothing by itself.
     pub(crate) fn most_ppm(&self) -> u64 {
         MOST_PPM.max(self.declared_ppm)

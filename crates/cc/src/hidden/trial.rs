@@ -21,6 +21,9 @@ const SURE: u64 = 3;
 const LIKELY: u64 = 2;
 /// … and for one that the loss is half or less of what it was, whatever is left of it.
 const CERTAIN: u64 = 5;
+/// So much loss is no chance and no burst. Where a third of it went it came from the rate; others may still send too much.
+const FLOOD_PPM: u64 = 300_000;
+const FLOOD_LEFT: (u64, u64) = (2, 3);
 /// A step looks at so many packets at least and at most, times the dispersion of losses …
 const LEAST_PACKETS: u64 = 48;
 const MOST_PACKETS: u64 = 2400;
@@ -151,7 +154,10 @@ impl Trial {
         limit: u64,
         srtt: Duration,
     ) -> Option<Verdict> {
-        if self.trigger.ppm() >= 2 * seen.ppm() && self.trigger.is_above(&seen, CERTAIN) {
+        let half = self.trigger.ppm() >= 2 * seen.ppm() && self.trigger.is_above(&seen, CERTAIN);
+        let flood = self.trigger.ppm() >= FLOOD_PPM
+            && seen.ppm() <= mul_div(self.trigger.ppm(), FLOOD_LEFT.0, FLOOD_LEFT.1);
+        if half || flood {
             return Some(Verdict::Hidden);
         }
         if seen.ppm() <= limit {

@@ -268,7 +268,8 @@ impl Controller for XcpSender {
             .ruler
             .on_codes(now, srtt, &[unstamped, feedback.stamped, 0, 0]);
         self.obey(now, change);
-        self.hidden.set_partly(feedback.unmarked_hop == Some(true));
+        self.hidden
+            .set_partly(feedback.unmarked_hop == Some(true), srtt);
         self.hidden.declare(feedback.corruption_ppm.into());
         let delta = self.granted(feedback, acked);
         if !self.ruler.routers() || feedback.stamped == 0 {
