@@ -68,9 +68,8 @@ const GROWTH: u64 = 4;
 const GROWTH_ROUNDS: usize = 4;
 /// What a trial of delay accepted holds for so many round trips.
 const HOLDS_ROUNDS: u32 = 300;
-/// Where TTLs show a hop that writes nothing, the window is at most this many times what has arrived in a round trip, or the first window.
-const STEP: u64 = 4;
-const FIRST_WINDOW: u64 = 10;
+/// Where TTLs show a hop that writes nothing, the window is at most a few times what has arrived in a round trip, or so many packets.
+const FIRST_WINDOW: u64 = 40;
 /// Where a trial has attested loss, the window grows by this part per round trip at most: others may still be trying.
 const ATTESTED_STEP: u64 = 4;
 
@@ -148,6 +147,7 @@ pub(crate) struct HiddenHop {
     /// TTLs show a hop that writes nothing.
     partly: bool,
     mtu: u64,
+    step: u64,
     last_sent: u64,
     round_since: Instant,
     round_bytes: u64,
@@ -179,8 +179,11 @@ pub(crate) struct HiddenHop {
 }
 
 impl HiddenHop {
-    pub(crate) fn new(now: Instant, mtu: u64) -> Self {
+    /// A path of which nothing is known, of datagrams of `mtu` bytes. Where TTLs show a hop that writes nothing the law may have `step` times the
+    /// window at once that has proved to arrive.
+    pub(crate) fn new(now: Instant, mtu: u64, step: u64) -> Self {
         Self {
+            step,
             state: State::Routers(now),
             delay: DelayWatch::new(now),
             following: Following::new(now),
@@ -278,14 +281,14 @@ impl HiddenHop {
     /// Bounds the next round trip's window by what has arrived in one.
     fn limit_step(&mut self, srtt: Duration) {
         let arrived = window_of(self.most[0].max(self.most[1]), srtt);
-        let least = STEP * FIRST_WINDOW * self.mtu;
+        let least = FIRST_WINDOW * self.mtu;
         let random = self.tolerance.attested_ppm();
         self.step_cap = if random > 0 {
             // What was sent for it, and a quarter.
             let sent = mul_div(arrived, 1_000_000, 1_000_000 - random.min(900_000));
             sent.saturating_add(sent / ATTESTED_STEP).max(least)
         } else if self.partly {
-            arrived.saturating_mul(STEP).max(least)
+            arrived.saturating_mul(self.step).max(least)
         } else {
             u64::MAX
         };

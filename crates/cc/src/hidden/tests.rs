@@ -28,7 +28,7 @@ struct Path {
 impl Path {
     fn new(window: u64, seed: u64) -> Self {
         Self {
-            watch: HiddenHop::new(Instant::ZERO, MTU),
+            watch: HiddenHop::new(Instant::ZERO, MTU, 4),
             round: 0,
             number: 0,
             window,
@@ -238,7 +238,7 @@ fn cubic_hands_back_once_its_window_is_well_beyond_the_last_loss() {
 fn losses_behind_the_longest_delays_are_an_overflow_and_others_are_not() {
     // A queue that fills over 40 packets and then drops one, again and again: one loss in 40, none of them alone a reason for a trial.
     for (behind, found) in [(true, true), (false, false)] {
-        let mut watch = HiddenHop::new(Instant::ZERO, MTU);
+        let mut watch = HiddenHop::new(Instant::ZERO, MTU, 4);
         let mut appeared = false;
         for n in 1..4000u64 {
             let now = Instant::from_micros(n * 1000);

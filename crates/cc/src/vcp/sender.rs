@@ -18,6 +18,9 @@ const CE_SHARE_PPM: u64 = 700_000;
 /// and one in so many at least.
 const ASK_IN_VAIN: u64 = 64;
 
+/// Under LOW windows grow 2.6-fold in a round trip at ε = 10, and what arrives is known a round trip later.
+const STEP: u64 = 8;
+
 /// A loss that halved the window.
 #[derive(Clone, Copy, Debug)]
 struct Halving {
@@ -69,7 +72,7 @@ impl<L: LossRule> VcpSender<L> {
             steering: Steering::new(now, fallback.window(), &params),
             fallback,
             ruler: Ruler::new(now, params.carrier),
-            hidden: HiddenHop::new(now, u64::from(mtu.max(1))),
+            hidden: HiddenHop::new(now, u64::from(mtu.max(1)), STEP),
             delivered: Delivered::default(),
             srtt: None,
             min_rtt: None,

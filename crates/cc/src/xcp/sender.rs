@@ -17,6 +17,8 @@ use crate::{
 
 /// A queue that stands for so many round trips while routers take nothing back is not theirs.
 const PATIENCE_ROUNDS: u32 = 4;
+/// The first grant may be all of a fast link, with a slow one behind it.
+const STEP: u64 = 4;
 /// A limit within this part of the window above it is near.
 const NEAR: u64 = 8;
 /// Packets leave a little faster than the window per round trip, so that the window and not the pacer bounds the rate.
@@ -64,7 +66,7 @@ impl XcpSender {
             fallback,
             ruler: Ruler::new(now, Carrier::Shim),
             end_to_end: None,
-            hidden: HiddenHop::new(now, u64::from(mtu.max(1))),
+            hidden: HiddenHop::new(now, u64::from(mtu.max(1)), STEP),
             asked: Asked::default(),
             room: Room::new(),
             srtt: None,
