@@ -270,3 +270,61 @@ fn nothing_is_taken_for_lost_where_nothing_is() {
         assert_eq!(flow.packets_lost, Some(0), "{}", flow.name);
     }
 }
+
+/// A long flow over `hops` ports of 20 Mbit/s and 20 ms each, `crossing` flows over each of them: what the long flow has in the
+/// second half of the run, and what the least of the others has, in Mbit/s.
+fn parking_lot(sender: &str, hops: usize, crossing: usize) -> (f64, f64) {
+    let mut text = "duration = \"40s\"\nseed = 7\nmeasure = [[\"20s\", \"40s\"]]\n".to_owned();
+    for hop in 0..hops {
+        text += &format!(
+            "[[link]]\nname = \"hop{hop}\"\nfrom = \"N{hop}\"\nto = \"N{}\"\nduplex = true\nrate = \"20Mbit\"\n\
+             delay = \"20ms\"\ncontroller = \"vcp+bise\"\n\
+             [[flow]]\nname = \"across{hop}-\"\nfrom = \"N{hop}\"\nto = \"N{}\"\nalgorithm = \"{sender}\"\n\
+             count = {crossing}\n",
+            hop + 1,
+            hop + 1
+        );
+    }
+    text += &format!(
+        "[[flow]]\nname = \"long\"\nfrom = \"N0\"\nto = \"N{hops}\"\nalgorithm = \"{sender}\"\n"
+    );
+    let result = run(&text);
+    assert!(sender == "cubic" || result.links.iter().all(|link| link.drops == 0));
+    let mut shares = result.windows[0]
+        .flows
+        .iter()
+        .map(|flow| flow.goodput_bps / 1e6);
+    let long = shares.next_back().expect("the long flow");
+    (long, shares.fold(f64::MAX, f64::min))
+}
+
+#[test]
+fn a_flow_over_several_bottlenecks_has_what_cubic_has_or_more() {
+    for (hops, crossing) in [(3, 1), (3, 4), (8, 1)] {
+        let (ours, least) = parking_lot(BEST, hops, crossing);
+        let (bar, _) = parking_lot("cubic", hops, crossing);
+        assert!(ours >= bar, "{hops}, {crossing}: {ours} {bar}");
+        // Nor does it take more than its share of any of them.
+        assert!(ours <= 1.1 * least, "{hops}, {crossing}: {ours} {least}");
+    }
+}
+
+#[test]
+fn short_files_beside_long_flows_take_no_longer_than_with_cubic() {
+    let mean = |sender: &str| {
+        let starts: Vec<_> = (0..40)
+            .map(|n| format!("\"{}ms\"", 6000 + 331 * n))
+            .collect();
+        let files = format!("bytes = 90_000\nstart = [{}]", starts.join(", "));
+        let short = flows(sender, 40, &files).replace("\"flow\"", "\"file\"");
+        let all = format!("{}{short}", flows(sender, 3, ""));
+        let result = run(&scenario(22, "30Mbit", 80, "vcp+bise", "", &all));
+        let times: Vec<f64> = result.flows[3..]
+            .iter()
+            .map(|flow| flow.completion_s.expect("the file arrived"))
+            .collect();
+        times.iter().sum::<f64>() / times.len() as f64
+    };
+    let (ours, bar) = (mean(BEST), mean("cubic"));
+    assert!(ours <= 1.05 * bar, "{ours} {bar}");
+}

@@ -35,7 +35,7 @@ pub struct VcpFeedback {
     pub carried_r: bool,
     /// Identity of the router with the highest load, from the latest packet. 0: none.
     pub router: u16,
-    /// Its load in 1/128, for people and not for control.
+    /// Its load in 1/128. From 128 on it is OVER, and HIGH then means that this flow has too little to be cut.
     pub load_128: u8,
     /// Loss by corruption that the routers on the path declare together, in 10^-6 of packets (a class of it, at most
     /// 300 000), from the latest packet. 0: none declared. Routers' word, not proof: a law bounds what it does for it.

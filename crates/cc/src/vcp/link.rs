@@ -102,7 +102,8 @@ impl<R: LinkRule> VcpLink<R> {
             capacity: Capacity::new(capacity),
             t_rho: TRho::new(now, params.t_rho),
             meter: LoadMeter::new(now, &params),
-            shares: (params.equalize && rule.tells_r()).then(Shares::new),
+            shares: (params.equalize && rule.tells_r())
+                .then(|| Shares::new(rule.epsilon_ppm().unwrap_or(0))),
             shares_since: now,
             rule,
             guests: Guests::new(now),
@@ -147,6 +148,9 @@ impl<R: LinkRule> VcpLink<R> {
             return;
         }
         self.schedule_look(now);
+        if let Some(shares) = &mut self.shares {
+            shares.set_lift();
+        }
         if self.unknown {
             let load = self.load(self.t_rho.current());
             self.rule.on_progress(&load);
@@ -235,17 +239,36 @@ impl<R: LinkRule> VcpLink<R> {
             bise: true,
             carries_r: true,
         };
-        let Mark { code, r } = self.rule.mark(self.code, &as_vcp);
-        let r = match (r, &self.shares) {
-            (Some(r), Some(shares)) => Some(shares.grant(packet.flow_hash, r)),
-            (r, _) => r,
-        };
+        let mark = self.rule.mark(self.code, &as_vcp);
+        let Mark { code, r } = self.for_flow(packet.flow_hash, mark, &as_vcp);
         let said = Said {
             code,
             mix: r.zip(self.rule.epsilon_ppm()),
             t_rho: self.t_rho.current(),
         };
         self.guests.answer(said, header, packet.bytes)
+    }
+
+    /// What one flow is told, where all are to be told `mark`. OVER is kept from flows with little only where they see the load beside
+    /// it; r is raised only for those that follow it.
+    #[inline]
+    fn for_flow(&self, flow_hash: u32, mark: Mark, carried: &VcpCarried) -> Mark {
+        let (Some(shares), Some(r)) = (&self.shares, mark.r) else {
+            return mark;
+        };
+        let r = shares.grant(flow_hash, r);
+        if mark.code == VcpCode::Over {
+            let spared = carried.carries_r && shares.spares(flow_hash);
+            let code = if spared { VcpCode::High } else { mark.code };
+            return Mark { code, r: Some(r) };
+        }
+        match shares.lift(flow_hash) {
+            lift if lift > 0 && carried.bise && carried.carries_r => Mark {
+                code: VcpCode::Low,
+                r: Some(r.max(lift)),
+            },
+            _ => Mark { r: Some(r), ..mark },
+        }
     }
 
     fn begin(&mut self, now: Instant) {
@@ -301,11 +324,8 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         if carried.code == VcpCode::None {
             return Answer::None;
         }
-        let Mark { code, r } = self.rule.mark(self.code, carried);
-        let r = match (r, &self.shares) {
-            (Some(r), Some(shares)) => Some(shares.grant(packet.flow_hash, r)),
-            (r, _) => r,
-        };
+        let mark = self.rule.mark(self.code, carried);
+        let Mark { code, r } = self.for_flow(packet.flow_hash, mark, carried);
         let shown = code.max(carried.code);
         if let Some(count) = self.marked.get_mut(usize::from(shown as u8)) {
             *count += 1;

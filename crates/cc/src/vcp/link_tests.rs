@@ -8,7 +8,7 @@ use super::rule::Plain;
 use crate::testing::ms;
 use crate::{
     Answer, Arrival, Bise, BiseParams, Carried, Duration, Instant, LinkController, VcpAnswer,
-    VcpCarried, VcpCode,
+    VcpCarried, VcpCode, XcpCarried,
 };
 
 const CAPACITY: u64 = 12_500_000;
@@ -249,6 +249,56 @@ fn a_changing_capacity_counts_for_as_long_as_it_lasted() {
     link.on_arrival(at(300), &packet(250_000), 0);
     link.on_timer(at(400), 0);
     assert_eq!(link.metrics().code, VcpCode::Over);
+}
+
+#[test]
+fn over_is_not_for_a_flow_with_little() {
+    let of = |flow_hash, carries_r| {
+        let mut packet = packet(1500);
+        packet.flow_hash = flow_hash;
+        if let Carried::Vcp(carried) = &mut packet.carried {
+            carried.carries_r = carries_r;
+        }
+        packet
+    };
+    let (large, small) = (1, 2);
+    let params = VcpLinkParams {
+        t_rho: Interval::Fixed(ms(200)),
+        ..VcpLinkParams::with_bise()
+    };
+    let rule = Bise::new(BiseParams::default(), 1);
+    let mut link = VcpLink::new(at(0), CAPACITY, params, rule);
+    // 1.02 of what γ leaves, one tenth of it the small flow's.
+    for n in 0..1683u64 {
+        let flow = if n % 10 == 0 { small } else { large };
+        link.on_arrival(Instant::from_micros(n * 119), &of(flow, true), 0);
+    }
+    link.on_timer(at(201), 0);
+    let mut told = |packet: Arrival| match link.on_departure(at(202), &packet, 0) {
+        Answer::Vcp(answer) => (answer.code, answer.load_128 >= 128),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(told(of(large, true)), (VcpCode::Over, true));
+    assert_eq!(told(of(small, true)), (VcpCode::High, true));
+    // Who cannot see the load is told OVER in any case.
+    assert_eq!(told(of(small, false)), (VcpCode::Over, true));
+    let header = XcpCarried {
+        rtt_us: 100_000,
+        x: 1 << 30,
+        delta: 1 << 50,
+        covers: 1,
+    };
+    let mut delta = |flow_hash| {
+        let packet = Arrival {
+            carried: Carried::Xcp(header),
+            ..of(flow_hash, true)
+        };
+        match link.on_departure(at(202), &packet, 0) {
+            Answer::Xcp(answer) => answer.delta,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(delta(large) < 0 && delta(small) > 0);
 }
 
 #[test]

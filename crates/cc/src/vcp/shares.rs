@@ -1,12 +1,22 @@
-//! What each flow has had lately, and the r that it is told in return.
+//! What each flow has had lately, and what it is told in return: an r of its own, and whether OVER is meant for it.
 //!
 //! Under MI each flow grows in proportion to what it has, so whatever shares the first round trips happened to give would last until many
 //! cuts have evened them out. A port whose r travels in the shim can tell each flow an r of its own: multiplied with the mean of
 //! all flows' bytes over its own, at most twice and at least an eighth, then such that together they grow as with the port's r. Within
 //! those limits all flows grow by equal amounts, as under AI, but as fast as the load allows.
 //!
+//! OVER is meant for flows that have about their share or more. One that has less than seven eighths of the level is told HIGH instead.
+//! Without that, a flow over several bottlenecks would be cut once for each of them and starve beside flows that cross only one. The
+//! level is the mean over bytes, not over flows: what the flow of the average byte has. So many small flows do not lower it.
+//!
+//! A flow that has less than a quarter of the level, a short or a young one, need not wait for AI either: unless the port is OVER, it is
+//! told LOW with an r that lets it grow as in slow start, as long as all such flows together add little.
+//!
 //! Flows are told apart by a hash in a table of fixed size. Two in one slot count as one with the bytes of both: AI and MD still even out
 //! what MI then withholds from them.
+
+use super::params::PPM;
+use crate::arith::{mul_div, saturate};
 
 /// Slots; a power of two.
 const SLOTS: usize = 1 << SLOT_BITS;
@@ -18,6 +28,19 @@ const ONE_Q8: u16 = 1 << 8;
 /// Factors before they are scaled to the same growth together. More than twice would keep a newcomer under MI while AI would help it more.
 const LEAST_Q8: u64 = 1 << 5;
 const MOST_Q8: u64 = 1 << 9;
+
+/// Flows with less than this share of the level are spared OVER. A larger share lets flows come closer to each other; near one, noise
+/// in what was counted would decide who is cut.
+const SPARED_BELOW: (u64, u64) = (7, 8);
+
+/// Flows with less than one in so many of the level are small.
+const SMALL: u64 = 4;
+
+/// What a small flow may grow by per interval, in 10^-6 of what it has: 2^2.5 − 1, as in slow start over two and a half round trips.
+const MOST_GROWTH_PPM: u64 = 4_656_854;
+
+/// All small flows together grow by one in so many of all bytes per interval at most.
+const GROWTH_TOGETHER: u64 = 16;
 
 /// What remains of earlier bytes: three quarters. An interval holds two and a half round trips, so one flow's bursts fall into it twice and
 /// another's three times; a mean over some intervals does not see that.
@@ -34,24 +57,42 @@ struct Slot {
     factor_q8: u16,
     /// Some of them since the last interval.
     active: bool,
+    /// It has so much less than the others that OVER is not for it.
+    spared: bool,
+    /// It has so little that it may grow faster.
+    small: bool,
 }
 
 const EMPTY: Slot = Slot {
     bytes: 0,
     active: false,
     factor_q8: ONE_Q8,
+    spared: false,
+    small: false,
 };
 
 /// Bytes and factors of flows.
 #[derive(Clone, Debug)]
 pub(crate) struct Shares {
     slots: Box<[Slot]>,
+    /// The ε in 10^-6 that senders follow r with.
+    epsilon_ppm: u64,
+    /// Bytes in all slots, and in those of small flows.
+    total: u64,
+    small: u64,
+    /// The least r of small flows in 2^-16.
+    lift: u16,
 }
 
 impl Shares {
-    pub(crate) fn new() -> Self {
+    /// A table that knows nobody, for senders that follow r with this ε.
+    pub(crate) fn new(epsilon_ppm: u64) -> Self {
         Self {
             slots: vec![EMPTY; SLOTS].into_boxed_slice(),
+            epsilon_ppm,
+            total: 0,
+            small: 0,
+            lift: 0,
         }
     }
 
@@ -67,6 +108,10 @@ impl Shares {
         if let Some(slot) = self.slots.get_mut(Self::index(flow_hash)) {
             slot.bytes = (slot.bytes + u64::from(bytes)).min(MOST_BYTES);
             slot.active = true;
+            self.total = self.total.saturating_add(u64::from(bytes));
+            if slot.small {
+                self.small = self.small.saturating_add(u64::from(bytes));
+            }
         }
     }
 
@@ -81,9 +126,40 @@ impl Shares {
         u16::try_from(granted).unwrap_or(u16::MAX)
     }
 
+    /// True if OVER is not meant for this flow: it has much less than the others, or nothing yet.
+    #[inline]
+    pub(crate) fn spares(&self, flow_hash: u32) -> bool {
+        let slot = self.slots.get(Self::index(flow_hash));
+        slot.is_some_and(|slot| slot.spared)
+    }
+
+    /// The r in 2^-16 that a small flow has at least; 0 for all others.
+    #[inline]
+    pub(crate) fn lift(&self, flow_hash: u32) -> u16 {
+        match self.slots.get(Self::index(flow_hash)) {
+            Some(slot) if slot.small => self.lift,
+            _ => 0,
+        }
+    }
+
+    /// How fast small flows may grow, from the bytes so far.
+    #[cold]
+    pub(crate) fn set_lift(&mut self) {
+        let growth_ppm = match self.small {
+            0 => MOST_GROWTH_PPM,
+            small => mul_div(self.total, PPM, small.saturating_mul(GROWTH_TOGETHER)),
+        };
+        let lift = match self.epsilon_ppm {
+            0 => 0,
+            epsilon => mul_div(growth_ppm.min(MOST_GROWTH_PPM), 1 << 16, epsilon),
+        };
+        self.lift = u16::try_from(lift).unwrap_or(u16::MAX);
+    }
+
     /// Nothing is known of any flow.
     pub(crate) fn clear(&mut self) {
         self.slots.fill(EMPTY);
+        (self.total, self.small, self.lift) = (0, 0, 0);
     }
 
     /// An interval has passed: its bytes make the next one's factors.
@@ -98,25 +174,36 @@ impl Shares {
             slot.bytes = slot.bytes * KEPT.0 / KEPT.1;
             slot.active = false;
         }
+        self.total = self.total * KEPT.0 / KEPT.1;
+        self.small = self.small * KEPT.0 / KEPT.1;
     }
 
-    /// Factors from the bytes so far.
+    /// Factors, and who is spared or small, from the bytes so far.
     #[cold]
     pub(crate) fn weigh(&mut self) {
-        let (mut sum, mut count) = (0, 0);
+        let (mut sum, mut squares, mut count) = (0, 0, 0);
         for slot in self.slots.iter().filter(|slot| slot.bytes > 0) {
             sum += slot.bytes;
+            squares += u128::from(slot.bytes) * u128::from(slot.bytes);
             count += 1;
         }
+        let level = saturate(squares / u128::from(sum.max(1)));
         let Some(mean) = u64::checked_div(sum, count) else {
             return;
         };
-        let mut weighed = 0;
+        let (mut weighed, mut small) = (0, 0);
         for slot in &mut self.slots {
+            slot.small = slot.bytes * SMALL < level;
+            if slot.small {
+                small += slot.bytes;
+            }
+            slot.spared = slot.bytes * SPARED_BELOW.1 < level * SPARED_BELOW.0;
             let factor = ((mean << 8) / slot.bytes.max(1)).clamp(LEAST_Q8, MOST_Q8);
             weighed += (slot.bytes * factor) >> 8;
             slot.factor_q8 = u16::try_from(factor).unwrap_or(ONE_Q8);
         }
+        (self.total, self.small) = (sum, small);
+        self.set_lift();
         let scale_q8 = (sum << 8) / weighed.max(1);
         for slot in &mut self.slots {
             let factor = (u64::from(slot.factor_q8) * scale_q8) >> 8;
@@ -133,7 +220,7 @@ mod tests {
 
     #[test]
     fn whoever_has_less_is_told_more() {
-        let mut shares = Shares::new();
+        let mut shares = Shares::new(10 * PPM);
         shares.settle();
         assert_eq!(shares.grant(1, 1000), 1000);
         shares.count(1, 30_000);
@@ -151,7 +238,7 @@ mod tests {
 
     #[test]
     fn alone_a_flow_has_what_the_port_says() {
-        let mut shares = Shares::new();
+        let mut shares = Shares::new(10 * PPM);
         for bytes in [1, 777, 1_000_000, u32::MAX] {
             shares.count(9, bytes);
             shares.settle();
@@ -160,8 +247,73 @@ mod tests {
     }
 
     #[test]
+    fn over_is_for_those_who_have_their_share() {
+        let mut shares = Shares::new(10 * PPM);
+        // Nothing is known: nobody is spared.
+        assert!(!shares.spares(1) && !shares.spares(4));
+        for (flow, bytes) in [(1, 40_000), (2, 30_000), (3, 38_000)] {
+            shares.count(flow, bytes);
+        }
+        shares.weigh();
+        // The level is 36 518, seven eighths of it 31 953.
+        assert_eq!(
+            [1, 2, 3].map(|flow| shares.spares(flow)),
+            [false, true, false]
+        );
+        // One that nobody has seen yet has less than that.
+        assert!(shares.spares(4));
+        // Some hundred small ones hardly lower the level.
+        for flow in 100..600 {
+            shares.count(flow, 10);
+        }
+        shares.weigh();
+        assert_eq!(
+            [1, 2, 3].map(|flow| shares.spares(flow)),
+            [false, true, false]
+        );
+        let small = (100..600).filter(|flow| shares.spares(*flow)).count();
+        assert!(
+            small >= 498,
+            "all that share no slot with a large one: {small}"
+        );
+        shares.clear();
+        assert!(!shares.spares(2));
+    }
+
+    #[test]
+    fn small_flows_grow_as_in_slow_start_while_they_are_few() {
+        let mut shares = Shares::new(10 * PPM);
+        shares.set_lift();
+        assert_eq!(shares.lift(3), 0, "nobody is small before anybody is known");
+        shares.count(1, 900_000);
+        shares.count(2, 2_000);
+        shares.settle();
+        // 2^2.5 − 1 over ε, also for one that comes now.
+        let most = 30_519;
+        assert_eq!([1, 2, 3].map(|flow| shares.lift(flow)), [0, most, most]);
+        // A crowd of them comes: together they grow by a sixteenth of all bytes. What was before counts by three quarters.
+        let before = 902_000 * 3 / 4;
+        let crowd = 200_000;
+        for flow in 1000..1100 {
+            shares.count(flow, crowd / 100);
+        }
+        shares.set_lift();
+        let small = f64::from(crowd) + 1500.0;
+        let growth = (f64::from(before) + f64::from(crowd)) / 16.0 / small;
+        let lift = f64::from(shares.lift(1050)) / 65_536.0;
+        assert!((lift * 10.0 / growth - 1.0).abs() < 3e-2, "{lift} {growth}");
+        shares.clear();
+        assert_eq!(shares.lift(2), 0);
+        // Where no sender follows r there is nothing to tell.
+        let mut shares = Shares::new(0);
+        shares.count(1, 900_000);
+        shares.settle();
+        assert_eq!(shares.lift(2), 0);
+    }
+
+    #[test]
     fn the_silent_are_forgotten() {
-        let mut shares = Shares::new();
+        let mut shares = Shares::new(10 * PPM);
         for flow in 3..30 {
             shares.count(flow, 10);
         }
@@ -175,10 +327,26 @@ mod tests {
     }
 
     proptest! {
+        /// Somebody is always told OVER, and whoever has more than one who is told it is told it too.
+        #[test]
+        fn the_largest_are_never_spared(bytes in prop::collection::vec(1u32..100_000_000, 1..40)) {
+            let mut shares = Shares::new(10 * PPM);
+            for (flow, bytes) in (0..).zip(&bytes) {
+                shares.count(flow, *bytes);
+            }
+            shares.settle();
+            let mut slots: Vec<_> = shares.slots.iter().filter(|slot| slot.bytes > 0).collect();
+            slots.sort_by_key(|slot| slot.bytes);
+            prop_assert!(!slots[slots.len() - 1].spared);
+            for pair in slots.windows(2) {
+                prop_assert!(pair[0].spared || !pair[1].spared);
+            }
+        }
+
         /// Together flows grow as with one r for all, and nobody with more bytes is told more.
         #[test]
         fn the_sum_stays(bytes in prop::collection::vec(1000u32..100_000_000, 1..40)) {
-            let mut shares = Shares::new();
+            let mut shares = Shares::new(10 * PPM);
             let mut slots = std::collections::BTreeSet::new();
             let flows: Vec<(u32, u32)> = (0..)
                 .filter(|flow| slots.insert(Shares::index(*flow)))

@@ -18,6 +18,12 @@ const AI_RULES_R_Q16: u64 = (1 << 16) / 100;
 /// However far α has grown, AI adds this share of the window per interval at most.
 const AI_PER_INTERVAL: (u64, u64) = (1, 4);
 
+/// What AI adds must not undo what others are cut by meanwhile: this share of the window per interval, α or not.
+const AI_WHILE_SPARED: (u64, u64) = (1, 16);
+
+/// Load in 1/128 from which a port says OVER.
+const FULL_128: u8 = 128;
+
 /// What routers last said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Latest {
@@ -123,6 +129,10 @@ impl Steering {
         if stage == Stage::Freeze && params.freeze_all {
             return;
         }
+        if is_spared(feedback) {
+            // α starts over with that of the flows that are cut.
+            self.ai.on_over(now, self.t_rho.max(srtt), params.ai_growth);
+        }
         if moment.limited {
             self.grow(params, moment, feedback, stage, late);
         } else {
@@ -169,30 +179,46 @@ impl Steering {
         // At most twice the window from one acknowledgement.
         let most = self.window.bytes().saturating_mul(2);
         self.window.add(mi);
-        let ai = self.additive(params, moment, low_ai.saturating_add(raised), gains);
+        let acked = low_ai.saturating_add(raised);
+        let ai = self.additive(params, moment, acked, gains, is_spared(feedback));
         self.window.add(ai);
         self.window.cap(most);
     }
 
-    /// What AI adds for `acked` bytes, in 2^-16 bytes.
-    fn additive(&mut self, params: &VcpParams, moment: Moment, acked: u64, gains: Gains) -> u64 {
+    /// What AI adds for `acked` bytes, in 2^-16 bytes; `spared`: a port is OVER and others make room.
+    fn additive(
+        &mut self,
+        params: &VcpParams,
+        moment: Moment,
+        acked: u64,
+        gains: Gains,
+        spared: bool,
+    ) -> u64 {
         let Moment { now, srtt, mtu, .. } = moment;
         let cycle = self.t_rho.max(srtt);
         let alpha_q16 = self
             .ai
             .alpha_q16(now, cycle, params.ai_growth, gains.alpha_q16);
-        if alpha_q16 == gains.alpha_q16 {
-            return self.window.ai(acked, alpha_q16, mtu);
-        }
-        // In packets of 2^-16 per window: w/mtu · rtt/t_ρ · ¼, but α itself in any case.
-        let rtt = micros(srtt.min(self.t_rho)).max(1);
-        let share = mul_div(
-            self.window.bytes(),
-            AI_PER_INTERVAL.0 << 16,
-            AI_PER_INTERVAL.1 * mtu,
-        );
-        let limit = mul_div(share, rtt, micros(self.t_rho)).max(gains.alpha_q16);
+        let limit = if spared {
+            self.share_of_window(AI_WHILE_SPARED, srtt, mtu)
+        } else if alpha_q16 == gains.alpha_q16 {
+            alpha_q16
+        } else {
+            // α itself in any case.
+            self.share_of_window(AI_PER_INTERVAL, srtt, mtu)
+                .max(gains.alpha_q16)
+        };
         self.window.ai(acked, alpha_q16.min(limit), mtu)
+    }
+
+    /// A share of the window per interval as AI counts, in 2^-16 packets per window: w/mtu · rtt/t_ρ · share.
+    fn share_of_window(&self, (num, den): (u64, u64), srtt: Duration, mtu: u64) -> u64 {
+        let share = mul_div(self.window.bytes(), num << 16, den * mtu);
+        mul_div(
+            share,
+            micros(srtt.min(self.t_rho)).max(1),
+            micros(self.t_rho),
+        )
     }
 
     fn on_over(&mut self, params: &VcpParams, moment: Moment, stage: Stage) {
@@ -253,6 +279,13 @@ impl Steering {
     pub(crate) fn floor(&mut self, bytes: u64) {
         self.window.floor(bytes);
     }
+}
+
+/// A port is OVER, but it is others that have to make room.
+#[inline]
+const fn is_spared(feedback: &VcpFeedback) -> bool {
+    let [_, _, high, over] = feedback.packets;
+    high > 0 && over == 0 && feedback.load_128 >= FULL_128
 }
 
 /// Mean r over the LOW packets in 2^-16; 1 where there are none.

@@ -237,6 +237,36 @@ fn a_batch_is_mi_then_ai_then_md() {
 }
 
 #[test]
+fn an_over_that_is_meant_for_others_begins_a_cycle_without_a_cut() {
+    // After 10 intervals of HIGH α is 2^10 times what it was; an OVER leaves half of the doublings.
+    let params = VcpParams {
+        ai_growth: AiGrowth::Doubling { intervals: 1 },
+        ..params()
+    };
+    let window = 100_000 * MTU;
+    let added = |word: VcpFeedback| {
+        let mut steering = Steering::new(Instant::ZERO, window, &params);
+        steering.apply(&params, moment(2000), &word);
+        let before = steering.bytes();
+        // A window's worth of HIGH: α_s, a quarter of α, packets.
+        steering.apply(&params, moment(2001), &codes(0, before / MTU, 0));
+        (before, (steering.bytes() - before) / MTU)
+    };
+    let high = codes(0, 1, 0);
+    let full = |word| VcpFeedback {
+        load_128: 130,
+        ..word
+    };
+    let (before, grown) = added(high);
+    assert!(before >= window && (255..=257).contains(&grown), "{grown}");
+    let (before, spared) = added(full(high));
+    assert!(before >= window, "no cut");
+    assert!((7..=9).contains(&spared), "{spared}");
+    let (before, cut) = added(full(codes(0, 0, 1)));
+    assert_eq!((before, cut), (window / 8 * 7, spared));
+}
+
+#[test]
 fn feedback_that_was_away_counts_for_one_round_trip() {
     let params = params();
     let mut steering = Steering::new(Instant::ZERO, 20 * MTU, &params);
