@@ -48,6 +48,7 @@ const TRIGGERS: [(usize, u64); 3] = [(8, 6), (25, 3), (losses::GROUPS, 3)];
 /// The same where few packets are sent: so few groups are several round trips.
 const FEW: (usize, u64) = (3, 6);
 const FEW_PACKETS: u64 = 24;
+const FEW_EACH: u8 = 3;
 /// Packets after which fewer losses than are tolerated lower what is tolerated.
 const LOWER_PACKETS: u64 = 2048;
 /// From this dispersion on, in sixteenths, losses are bursty. There, and where some loss is known to be random, a trial that finds a hidden hop has
@@ -160,6 +161,8 @@ pub(crate) struct HiddenHop {
     rounds: u32,
     /// The same over each of the last whole round trips, the latest first.
     rates: [u64; GROWTH_ROUNDS],
+    /// The window before the trial, in bytes.
+    before: u64,
     /// The window under trial, in bytes.
     trial_cap: u64,
     /// Where TTLs show a hop that writes nothing: no more at once than a few times what has arrived in a round trip, in bytes.
@@ -199,6 +202,7 @@ impl HiddenHop {
             most: [0; 2],
             rounds: 0,
             rates: [0; GROWTH_ROUNDS],
+            before: 0,
             trial_cap: u64::MAX,
             step_cap: u64::MAX,
             raised: None,
@@ -367,13 +371,13 @@ impl HiddenHop {
             State::Routers(calm) => {
                 let calm = now < *calm;
                 if let Some(trigger) = self.trigger(calm) {
-                    self.begin_trial(now, trigger, lost.srtt);
+                    self.begin_trial(now, trigger, lost.srtt, window);
                 }
                 Finding::Clear
             }
             State::DelayTrial(_) => {
                 if let Some(trigger) = self.trigger(false) {
-                    self.begin_trial(now, trigger, lost.srtt);
+                    self.begin_trial(now, trigger, lost.srtt, window);
                 }
                 Finding::Clear
             }
@@ -452,6 +456,7 @@ impl HiddenHop {
                     let sent = self.delivered;
                     let trial = DelayTrial::new(now, self.delay.mean(), sent, srtt);
                     self.trial_cap = cap(trial.pace(), srtt, self.mtu);
+                    self.before = window;
                     self.state = State::DelayTrial(trial);
                 }
                 Finding::Clear
@@ -462,7 +467,7 @@ impl HiddenHop {
                 match trial.judge(now, srtt) {
                     None => Finding::Clear,
                     Some(DelayVerdict::Hidden) => {
-                        self.appear(now, 0, window, window_of(pace, srtt), srtt)
+                        self.appear(now, 0, self.before, window_of(pace, srtt), srtt)
                     }
                     Some(DelayVerdict::Normal(delay)) => {
                         self.delay
@@ -496,22 +501,22 @@ impl HiddenHop {
                         self.state = State::Routers(now);
                         Finding::Clear
                     }
-                    Some(verdict) => self.end_trial(now, verdict, ppm, pace, window, srtt),
+                    Some(verdict) => self.end_trial(now, verdict, ppm, pace, self.before, srtt),
                 }
             }
             State::Cubic(_) => self.look_while_cubic(now, srtt, window),
         }
     }
 
-    fn begin_trial(&mut self, now: Instant, trigger: Sample, srtt: Duration) {
-        let arriving = self.arriving(now, srtt);
-        if arriving == 0 {
-            return;
-        }
+    fn begin_trial(&mut self, now: Instant, trigger: Sample, srtt: Duration, window: u64) {
         let arrived = 1_000_000u64.saturating_sub(trigger.ppm()).max(1);
+        // In a start, what arrived over the last round trip is much less than the path takes: half of what the window and the loss say.
+        let half = rate(mul_div(window, arrived, 1_000_000), srtt, 1, 2);
+        let arriving = self.arriving(now, srtt).max(half);
         let sent = mul_div(arriving, 1_000_000, arrived);
         let trial = Trial::new(now, trigger, sent, arriving, srtt);
         self.trial_cap = cap(trial.pace(), srtt, self.mtu);
+        self.before = window;
         self.state = State::Trial(trial);
         self.record.clear();
     }
@@ -528,7 +533,10 @@ impl HiddenHop {
         self.trial_cap = u64::MAX;
         self.record.clear();
         match verdict {
-            Verdict::Hidden => self.appear(now, trigger_ppm, before, window_of(pace, srtt), srtt),
+            Verdict::Hidden => {
+                let arriving = self.arriving(now, srtt).min(pace);
+                self.appear(now, trigger_ppm, before, window_of(arriving, srtt), srtt)
+            }
             Verdict::FalseAlarm => {
                 let calm = srtt.saturating_mul(CALM_ROUNDS << self.alarms.min(MOST_DOUBLINGS));
                 self.alarms = self.alarms.saturating_add(1);
@@ -556,7 +564,9 @@ impl HiddenHop {
     ) -> Finding {
         let window = window.max(2 * self.mtu);
         let most = self.most[0].max(self.most[1]);
-        let proven = window_of(most, srtt).min(before).max(window);
+        // A start may end before a round trip of what the path takes has arrived.
+        let taken = mul_div(before, 1_000_000 - ppm.min(1_000_000), 2_000_000);
+        let proven = window_of(most, srtt).max(taken).min(before).max(window);
         self.tolerance.forget();
         self.record.clear();
         self.trial_cap = u64::MAX;
@@ -639,12 +649,20 @@ impl HiddenHop {
             return None;
         }
         let limit = tolerated + slack(self.partly);
-        let few = (self.delivered > 0 && self.round_packets < FEW_PACKETS).then_some(&FEW);
+        let few = (self.delivered > 0
+            && self.round_packets < FEW_PACKETS
+            && self.record.fewest(FEW.0) >= Some(FEW_EACH))
+        .then_some(&FEW);
         few.into_iter()
             .chain(&TRIGGERS)
             .find_map(|&(groups, half_sigmas)| {
                 let seen = self.record.latest(groups)?;
-                (seen.ppm() > limit + half_sigmas * seen.sigma_ppm() / 2).then_some(seen)
+                // A few bursts make a short record look bad.
+                let bursts = groups < losses::GROUPS
+                    && seen.dispersion >= BURSTY
+                    && seen.ppm() < limit + BURSTS_PPM;
+                let much = seen.ppm() > limit + half_sigmas * seen.sigma_ppm() / 2;
+                (much && !bursts).then_some(seen)
             })
     }
 }

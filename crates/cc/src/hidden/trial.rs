@@ -23,6 +23,7 @@ const LIKELY: u64 = 2;
 const CERTAIN: u64 = 5;
 /// So much loss is no chance and no burst. Where a third of it went it came from the rate; others may still send too much.
 const FLOOD_PPM: u64 = 300_000;
+const FLOOD_DISPERSION: u64 = 40;
 const FLOOD_LEFT: (u64, u64) = (2, 3);
 /// A step looks at so many packets at least and at most, times the dispersion of losses …
 const LEAST_PACKETS: u64 = 48;
@@ -156,6 +157,7 @@ impl Trial {
     ) -> Option<Verdict> {
         let half = self.trigger.ppm() >= 2 * seen.ppm() && self.trigger.is_above(&seen, CERTAIN);
         let flood = self.trigger.ppm() >= FLOOD_PPM
+            && self.trigger.dispersion < FLOOD_DISPERSION
             && seen.ppm() <= mul_div(self.trigger.ppm(), FLOOD_LEFT.0, FLOOD_LEFT.1);
         if half || flood {
             return Some(Verdict::Hidden);
