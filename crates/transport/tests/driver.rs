@@ -13,6 +13,7 @@ use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use pathmark_transport::driver::{
     ClientConfig, Connection, Endpoint, ReadError, ServerConfig, WriteError,
 };
+use pathmark_transport::path::EcnState;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const ALPN: &[u8] = b"test";
@@ -258,6 +259,25 @@ async fn two_connections_begun_at_once_both_come_about() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_connections_begun_at_once_all_come_about() {
     begun_at_once(64).await;
+}
+
+/// Segmentation offload coalesces what is sent here, all the way to the receiver.
+#[tokio::test]
+async fn ecn_holds_with_coalesced_datagrams() {
+    let ((client, ours), (server, theirs)) = pair().await;
+    let mut send = ours.open_uni().await.unwrap();
+    let writing = async {
+        send.write_all(&pattern(4 << 20)).await.unwrap();
+        send.finish().unwrap();
+    };
+    let reading = async {
+        let mut recv = theirs.accept_uni().await.unwrap();
+        recv.read_to_end(8 << 20).await.unwrap().len()
+    };
+    let ((), length) = tokio::join!(writing, reading);
+    assert_eq!(length, 4 << 20);
+    assert_eq!(ours.path_report().ecn, EcnState::Capable);
+    assert_eq!((client.stats().cut_off, server.stats().cut_off), (0, 0));
 }
 
 #[tokio::test]

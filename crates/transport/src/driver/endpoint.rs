@@ -193,10 +193,12 @@ impl Endpoint {
         self.shared.socket.buffers()
     }
 
-    /// Counters of what was for no connection.
+    /// Counters of what was for no connection, and of what the kernel did not say.
     #[must_use]
     pub fn stats(&self) -> EndpointStats {
-        *self.shared.lock().core.stats()
+        let mut stats = *self.shared.lock().core.stats();
+        stats.cut_off = self.shared.socket.cut_off();
+        stats
     }
 
     /// Connections that are not over and forgotten yet.

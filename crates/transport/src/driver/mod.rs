@@ -11,7 +11,7 @@
 //! Names and habits are quinn's where the meaning is the same. What comes on top:
 //! [`Connection::path_report`], [`Connection::set_controller`], [`Connection::socket_buffers`].
 
-mod alarm;
+mod arrivals;
 mod clock;
 mod config;
 mod connection;
@@ -21,6 +21,7 @@ mod incoming;
 mod receive;
 mod socket;
 mod streams;
+mod sys;
 mod task;
 mod timers;
 mod waiters;

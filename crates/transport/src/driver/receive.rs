@@ -5,10 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::arrivals::ReceiveBatch;
 use super::clock;
 use super::connection::Shared;
 use super::endpoint::EndpointShared;
-use super::socket::ReceiveBatch;
 use crate::connection::{ConnectionError, Received};
 
 /// Receive batches that one turn of the task handles before other tasks get their turn.
@@ -43,7 +43,7 @@ impl ReceiveTask {
                 remote: datagram.from,
                 local: datagram.to,
                 ecn: datagram.ecn,
-                ttl: None,
+                ttl: datagram.ttl,
             };
             let Some(connection) = shared.sort(now, &received, datagram.bytes) else {
                 continue;

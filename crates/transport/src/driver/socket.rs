@@ -1,20 +1,21 @@
-//! A UDP socket with batches: GSO and GRO through quinn-udp, and segment by segment where they are refused.
+//! A UDP socket with batches: GSO through quinn-udp, and segment by segment where it is refused; [`ReceiveBatch`] for the other
+//! direction.
 
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 
-use quinn_udp::{EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
+use quinn_udp::{EcnCodepoint, UdpSockRef, UdpSocketState};
 use tokio::io::Interest;
 
+use super::arrivals::ReceiveBatch;
+#[cfg(target_os = "linux")]
+use super::sys;
 use super::waiters::{Waiter, Waiters};
 use crate::Ecn;
 
-/// Messages taken from the kernel by one system call; each may hold a train of GRO segments.
-const RECEIVE_BATCH: usize = 32;
-/// Largest UDP payload with GRO.
-const RECEIVE_BUFFER: usize = 64 * 1024;
 /// Asked of the kernel for each direction; enough for 20 ms at 2.5 Gbit/s.
 const WANTED_BUFFER: usize = 6 << 20;
 
@@ -57,6 +58,8 @@ pub(super) struct Socket {
     state: UdpSocketState,
     buffers: SocketBuffers,
     local: SocketAddr,
+    /// Messages that the kernel could not say everything about.
+    cut_off: AtomicU64,
     /// Tasks that wait for room to send.
     senders: Arc<Waiters>,
     /// Wakes all of them. The runtime keeps one waker per direction.
@@ -74,25 +77,11 @@ pub(super) struct Outgoing<'a> {
     pub(super) segment: usize,
 }
 
-/// A datagram that arrived.
-#[derive(Debug)]
-pub(super) struct Incoming<'a> {
-    pub(super) from: SocketAddr,
-    pub(super) to: Option<IpAddr>,
-    pub(super) ecn: Ecn,
-    pub(super) bytes: &'a mut [u8],
-}
-
-/// Room for one batch of arriving datagrams.
-pub(super) struct ReceiveBatch {
-    storage: Box<[u8]>,
-    meta: [RecvMeta; RECEIVE_BATCH],
-    filled: usize,
-}
-
 impl Socket {
     pub(super) fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        #[cfg(target_os = "linux")]
+        sys::prepare(&socket)?;
         let buffers = widen(&state, &socket)?;
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?;
@@ -102,6 +91,7 @@ impl Socket {
             state,
             buffers,
             local,
+            cut_off: AtomicU64::new(0),
             wakes_senders: Waker::from(Arc::clone(&senders)),
             senders,
         })
@@ -113,6 +103,11 @@ impl Socket {
 
     pub(super) fn buffers(&self) -> SocketBuffers {
         self.buffers
+    }
+
+    /// Messages so far that the kernel could not say everything about.
+    pub(super) fn cut_off(&self) -> u64 {
+        self.cut_off.load(Ordering::Relaxed)
     }
 
     /// Segments that one send may hold.
@@ -192,46 +187,16 @@ impl Socket {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // An ICMP error of an earlier datagram is no reason to stop listening.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
-                other => return Poll::Ready(other),
+                Ok(()) => {
+                    let cut_off = batch.cut_off();
+                    if cut_off > 0 {
+                        self.cut_off.fetch_add(cut_off as u64, Ordering::Relaxed);
+                    }
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) => return Poll::Ready(Err(error)),
             }
         }
-    }
-}
-
-impl ReceiveBatch {
-    pub(super) fn new() -> Self {
-        Self {
-            storage: vec![0; RECEIVE_BATCH * RECEIVE_BUFFER].into_boxed_slice(),
-            meta: [RecvMeta::default(); RECEIVE_BATCH],
-            filled: 0,
-        }
-    }
-
-    fn fill(&mut self, state: &UdpSocketState, io: &tokio::net::UdpSocket) -> io::Result<()> {
-        self.filled = 0;
-        let mut rest = self.storage.chunks_mut(RECEIVE_BUFFER);
-        let mut slices: [IoSliceMut<'_>; RECEIVE_BATCH] =
-            std::array::from_fn(|_| IoSliceMut::new(rest.next().unwrap_or(&mut [])));
-        self.filled = state.recv(UdpSockRef::from(io), &mut slices, &mut self.meta)?;
-        Ok(())
-    }
-
-    /// The datagrams of the batch in the order of their arrival.
-    pub(super) fn datagrams(&mut self) -> impl Iterator<Item = Incoming<'_>> {
-        self.storage
-            .chunks_mut(RECEIVE_BUFFER)
-            .zip(&self.meta)
-            .take(self.filled)
-            .flat_map(|(storage, meta)| {
-                let length = meta.len.min(storage.len());
-                let (bytes, _) = storage.split_at_mut(length);
-                bytes.chunks_mut(meta.stride.max(1)).map(|bytes| Incoming {
-                    from: meta.addr,
-                    to: meta.dst_ip,
-                    ecn: Ecn::from_bits(meta.ecn.map_or(0, |ecn| ecn as u8)),
-                    bytes,
-                })
-            })
     }
 }
 

@@ -13,9 +13,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use super::alarm::Alarm;
 use super::clock;
 use super::deadlines::Deadlines;
+use super::sys::Alarm;
 use crate::Instant;
 
 /// The deadlines of an endpoint's connections.

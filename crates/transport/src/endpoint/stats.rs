@@ -28,6 +28,9 @@ pub struct EndpointStats {
     pub dropped_full: u64,
     /// Dropped: more datagrams than are held for a connection that waits to be accepted.
     pub dropped_waiting: u64,
+    /// Messages from the kernel, of one datagram or a train of them, beside which not all fitted that was to be said: their TTL, ECN
+    /// field or destination are not known, and trains of unknown segments were dropped. From the driver; 0 without it.
+    pub cut_off: u64,
     /// Not sent: answers beyond the bound on answers per second.
     pub answers_withheld: u64,
     /// Tokens of clients that were forged, expired, of another address, or used before.

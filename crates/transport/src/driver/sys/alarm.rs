@@ -2,9 +2,9 @@
 //! runtime's tick is a millisecond.
 
 #[cfg(target_os = "linux")]
-pub(super) use kernel::Alarm;
+pub(in super::super) use kernel::Alarm;
 #[cfg(not(target_os = "linux"))]
-pub(super) use runtime::Alarm;
+pub(in super::super) use runtime::Alarm;
 
 #[cfg(target_os = "linux")]
 mod kernel {
@@ -23,15 +23,15 @@ mod kernel {
 
     /// A kernel timer as a descriptor.
     #[derive(Debug)]
-    pub(in super::super) struct Alarm {
+    pub(in super::super::super) struct Alarm {
         fd: AsyncFd<OwnedFd>,
     }
 
     impl Alarm {
         /// The kernel wakes whoever polled last.
-        pub(in super::super) const NEEDS_ITS_TASK: bool = false;
+        pub(in super::super::super) const NEEDS_ITS_TASK: bool = false;
 
-        pub(in super::super) fn new() -> io::Result<Self> {
+        pub(in super::super::super) fn new() -> io::Result<Self> {
             let fd = timerfd_create(
                 TimerfdClockId::Monotonic,
                 TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
@@ -46,7 +46,7 @@ mod kernel {
         }
 
         /// Fires after `left`, and not when it would have fired before.
-        pub(in super::super) fn set(&self, left: Duration) {
+        pub(in super::super::super) fn set(&self, left: Duration) {
             let value = Timespec {
                 tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
                 // All zero would stop it.
@@ -69,7 +69,7 @@ mod kernel {
         }
 
         /// Ready once for each time that it fires.
-        pub(in super::super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        pub(in super::super::super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
             loop {
                 let mut ready = match self.fd.poll_read_ready(cx) {
                     Poll::Ready(Ok(ready)) => ready,
@@ -101,26 +101,26 @@ mod runtime {
 
     /// The runtime's timer.
     #[derive(Debug, Default)]
-    pub(in super::super) struct Alarm {
+    pub(in super::super::super) struct Alarm {
         at: Mutex<(Option<Instant>, Option<Pin<Box<Sleep>>>)>,
     }
 
     impl Alarm {
         /// What is set is seen by the next poll only.
-        pub(in super::super) const NEEDS_ITS_TASK: bool = true;
+        pub(in super::super::super) const NEEDS_ITS_TASK: bool = true;
 
-        pub(in super::super) fn new() -> io::Result<Self> {
+        pub(in super::super::super) fn new() -> io::Result<Self> {
             Ok(Self::default())
         }
 
         /// Fires after `left`, and not when it would have fired before.
-        pub(in super::super) fn set(&self, left: Duration) {
+        pub(in super::super::super) fn set(&self, left: Duration) {
             let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
             at.0 = Some(Instant::now() + left);
         }
 
         /// Ready once for each time that it fires.
-        pub(in super::super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        pub(in super::super::super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
             let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
             let (deadline, sleep) = &mut *at;
             let Some(until) = *deadline else {

@@ -1,0 +1,279 @@
+//! What arrives at a socket: many datagrams by one system call, each with what IP said about it.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use quinn_udp::UdpSocketState;
+
+use crate::Ecn;
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::ReceiveBatch;
+#[cfg(not(target_os = "linux"))]
+pub(super) use other::ReceiveBatch;
+
+/// Largest UDP payload with GRO.
+const RECEIVE_BUFFER: usize = 64 * 1024;
+
+/// A datagram that arrived.
+#[derive(Debug)]
+pub(super) struct Incoming<'a> {
+    pub(super) from: SocketAddr,
+    pub(super) to: Option<IpAddr>,
+    pub(super) ecn: Ecn,
+    /// IP's TTL or hop limit, where it is known.
+    pub(super) ttl: Option<u8>,
+    pub(super) bytes: &'a mut [u8],
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::os::fd::AsFd as _;
+
+    use super::super::sys::{CONTROL, Message, Messages};
+    use super::*;
+
+    /// Room for one batch of arriving datagrams.
+    pub(in super::super) struct ReceiveBatch(Messages);
+
+    impl ReceiveBatch {
+        pub(in super::super) fn new() -> Self {
+            Self::with_control_room(CONTROL)
+        }
+
+        /// With less room for what the kernel says beside each message.
+        pub(in super::super) fn with_control_room(bytes: usize) -> Self {
+            Self(Messages::new(RECEIVE_BUFFER, bytes))
+        }
+
+        pub(in super::super) fn fill(
+            &mut self,
+            _state: &UdpSocketState,
+            io: &tokio::net::UdpSocket,
+        ) -> io::Result<()> {
+            self.0.receive(io.as_fd())
+        }
+
+        /// Messages of the batch that the kernel could not say everything about.
+        pub(in super::super) fn cut_off(&self) -> usize {
+            self.0.cut_off()
+        }
+
+        /// The datagrams of the batch in the order of their arrival.
+        pub(in super::super) fn datagrams(&mut self) -> impl Iterator<Item = Incoming<'_>> {
+            self.0.iter().flat_map(|message| {
+                let Message {
+                    from,
+                    control,
+                    is_control_cut,
+                    bytes,
+                } = message;
+                let (bytes, segment) = match control.segment {
+                    Some(segment) => (bytes, usize::from(segment)),
+                    // Where one datagram ends and the next begins was cut off: they are lost.
+                    None if is_control_cut => (&mut [][..], 1),
+                    None => {
+                        let length = bytes.len();
+                        (bytes, length)
+                    }
+                };
+                bytes.chunks_mut(segment.max(1)).map(move |bytes| Incoming {
+                    from,
+                    to: control.to,
+                    ecn: Ecn::from_bits(control.tos.unwrap_or(0) & 3),
+                    ttl: control.ttl,
+                    bytes,
+                })
+            })
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod other {
+    use std::io::IoSliceMut;
+
+    use quinn_udp::{RecvMeta, UdpSockRef};
+
+    use super::*;
+
+    /// Messages taken from the kernel by one system call, where it can do so.
+    const BATCH: usize = 32;
+
+    /// Room for one batch of arriving datagrams.
+    pub(in super::super) struct ReceiveBatch {
+        storage: Box<[u8]>,
+        meta: [RecvMeta; BATCH],
+        filled: usize,
+    }
+
+    impl ReceiveBatch {
+        pub(in super::super) fn new() -> Self {
+            Self {
+                storage: vec![0; BATCH * RECEIVE_BUFFER].into_boxed_slice(),
+                meta: [RecvMeta::default(); BATCH],
+                filled: 0,
+            }
+        }
+
+        pub(in super::super) fn fill(
+            &mut self,
+            state: &UdpSocketState,
+            io: &tokio::net::UdpSocket,
+        ) -> io::Result<()> {
+            self.filled = 0;
+            let mut rest = self.storage.chunks_mut(RECEIVE_BUFFER);
+            let mut slices: [IoSliceMut<'_>; BATCH] =
+                std::array::from_fn(|_| IoSliceMut::new(rest.next().unwrap_or(&mut [])));
+            self.filled = state.recv(UdpSockRef::from(io), &mut slices, &mut self.meta)?;
+            Ok(())
+        }
+
+        /// Not told here.
+        pub(in super::super) fn cut_off(&self) -> usize {
+            0
+        }
+
+        /// The datagrams of the batch in the order of their arrival.
+        pub(in super::super) fn datagrams(&mut self) -> impl Iterator<Item = Incoming<'_>> {
+            self.storage
+                .chunks_mut(RECEIVE_BUFFER)
+                .zip(&self.meta)
+                .take(self.filled)
+                .flat_map(|(storage, meta)| {
+                    let length = meta.len.min(storage.len());
+                    let (bytes, _) = storage.split_at_mut(length);
+                    bytes.chunks_mut(meta.stride.max(1)).map(|bytes| Incoming {
+                        from: meta.addr,
+                        to: meta.dst_ip,
+                        ecn: Ecn::from_bits(meta.ecn.map_or(0, |ecn| ecn as u8)),
+                        ttl: None,
+                        bytes,
+                    })
+                })
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::net::UdpSocket;
+
+    use quinn_udp::{EcnCodepoint, Transmit, UdpSockRef};
+
+    use super::super::sys::{CONTROL, prepare};
+    use super::*;
+
+    /// What one socket of our own received.
+    #[derive(Debug, PartialEq)]
+    struct Seen {
+        from: SocketAddr,
+        to: Option<IpAddr>,
+        ecn: Ecn,
+        ttl: Option<u8>,
+        length: usize,
+    }
+
+    /// Sends `bytes` in segments of `segment` with ECT(0) from a socket bound to `from`, which has been `prepared`, to one bound to
+    /// `at`, by its address `to`; what arrives, and how many messages the kernel said too much about.
+    async fn pass(
+        from: &str,
+        at: &str,
+        to: &str,
+        lengths: (usize, usize),
+        control: usize,
+    ) -> (SocketAddr, Vec<Seen>, usize) {
+        let (length, segment) = lengths;
+        let bind = |address: &str| {
+            let socket = UdpSocket::bind(address).unwrap();
+            let state = UdpSocketState::new(UdpSockRef::from(&socket)).unwrap();
+            prepare(&socket).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            (tokio::net::UdpSocket::from_std(socket).unwrap(), state)
+        };
+        let (sender, sender_state) = bind(from);
+        let (receiver, state) = bind(at);
+        let mut destination: SocketAddr = to.parse().unwrap();
+        destination.set_port(receiver.local_addr().unwrap().port());
+        let transmit = Transmit {
+            destination,
+            ecn: Some(EcnCodepoint::Ect0),
+            contents: &vec![7; length],
+            segment_size: Some(segment),
+            src_ip: None,
+        };
+        sender.writable().await.unwrap();
+        sender_state
+            .try_send(UdpSockRef::from(&sender), &transmit)
+            .unwrap();
+        receiver.readable().await.unwrap();
+        let mut batch = ReceiveBatch::with_control_room(control);
+        batch.fill(&state, &receiver).unwrap();
+        let seen = batch.datagrams().map(|incoming| Seen {
+            from: incoming.from,
+            to: incoming.to,
+            ecn: incoming.ecn,
+            ttl: incoming.ttl,
+            length: incoming.bytes.len(),
+        });
+        let seen = seen.collect();
+        (sender.local_addr().unwrap(), seen, batch.cut_off())
+    }
+
+    #[tokio::test]
+    async fn coalesced_datagrams_come_with_all_that_ip_says() {
+        for (from, at, to, to_here, from_there) in [
+            (
+                "127.0.0.1:0",
+                "127.0.0.1:0",
+                "127.0.0.1:0",
+                "127.0.0.1",
+                "127.0.0.1",
+            ),
+            ("[::1]:0", "[::1]:0", "[::1]:0", "::1", "::1"),
+            // A socket for both versions.
+            (
+                "127.0.0.1:0",
+                "[::]:0",
+                "127.0.0.1:0",
+                "::ffff:127.0.0.1",
+                "::ffff:127.0.0.1",
+            ),
+            (
+                "[::]:0",
+                "127.0.0.1:0",
+                "[::ffff:127.0.0.1]:0",
+                "127.0.0.1",
+                "127.0.0.1",
+            ),
+            ("[::1]:0", "[::]:0", "[::1]:0", "::1", "::1"),
+        ] {
+            let (sender, seen, cut_off) = pass(from, at, to, (30_100, 1000), CONTROL).await;
+            let expected = |length| Seen {
+                from: SocketAddr::new(from_there.parse().unwrap(), sender.port()),
+                to: Some(to_here.parse().unwrap()),
+                ecn: Ecn::Ect0,
+                ttl: Some(64),
+                length,
+            };
+            let mut all: Vec<_> = (0..30).map(|_| expected(1000)).collect();
+            all.push(expected(100));
+            assert_eq!((seen, cut_off), (all, 0), "{from} {at}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_the_kernel_could_not_say_is_counted_and_not_guessed() {
+        let loopback = "127.0.0.1:0";
+        // Room for the size of the segments, which comes first, and for nothing more.
+        let (_, seen, cut_off) = pass(loopback, loopback, loopback, (30_100, 1000), 24).await;
+        assert_eq!((seen.len(), cut_off), (31, 1));
+        assert!(
+            seen.iter()
+                .all(|s| s.ecn == Ecn::NotEct && s.ttl.is_none() && s.to.is_none())
+        );
+        // No room for that either: nobody knows where one ends and the next begins.
+        let (_, seen, cut_off) = pass(loopback, loopback, loopback, (30_100, 1000), 16).await;
+        assert_eq!((seen.len(), cut_off), (0, 1));
+    }
+}

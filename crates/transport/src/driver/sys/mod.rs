@@ -1,0 +1,17 @@
+//! System calls that need `unsafe`, each use with its reason.
+
+mod alarm;
+#[cfg(target_os = "linux")]
+mod control;
+#[cfg(target_os = "linux")]
+mod messages;
+#[cfg(target_os = "linux")]
+mod options;
+
+pub(super) use alarm::Alarm;
+#[cfg(target_os = "linux")]
+pub(super) use control::Control;
+#[cfg(target_os = "linux")]
+pub(super) use messages::{CONTROL, Message, Messages};
+#[cfg(target_os = "linux")]
+pub(super) use options::prepare;

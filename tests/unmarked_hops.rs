@@ -1,0 +1,78 @@
+//! What IP's TTL tells of hops that do not mark: over real sockets, TUN interfaces, routers and a kernel that forwards.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use pathmark::cc::{Algorithm, Feedback};
+use pathmark::tls::{TlsClientConfig, TlsServerConfig, Trust};
+use pathmark::{ClientConfig, Endpoint, ServerConfig};
+use pathmark_testbed::chain::{Chain, Hop, RECEIVER, RouterProgram, SENDER};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+
+const ALPN: &[u8] = b"unmarked-hops";
+const BYTES: usize = 500_000;
+
+fn hop(controller: &str) -> Hop {
+    let port = |controller: &str| {
+        format!("rate = \"50Mbit\"\ndelay = \"5ms\"\ncontroller = \"{controller}\"\n")
+    };
+    Hop {
+        forward: port(controller),
+        reverse: port("none"),
+    }
+}
+
+/// What a sender by `algorithm` is told of unmarked hops once it has sent a file through routers with these controllers. Between
+/// two routers lies a kernel that forwards.
+async fn unmarked_hop(algorithm: &str, controllers: &[&str]) -> Option<bool> {
+    let program = RouterProgram {
+        program: env!("CARGO_BIN_EXE_pathmark").into(),
+        prefix: vec!["vcp-router".to_owned()],
+    };
+    let hops: Vec<_> = controllers.iter().map(|name| hop(name)).collect();
+    let chain = Chain::new(program, 1500, &hops).unwrap();
+    let made = rcgen::generate_simple_self_signed(["sender".to_owned()]).unwrap();
+    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    let tls = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[ALPN]).unwrap();
+    let trust = Trust::Pin(tls.pin().unwrap());
+    let transport = pathmark::transport_config(&Algorithm::parse(algorithm).unwrap());
+    let transport = Arc::new(transport);
+    let config = ServerConfig::new(Arc::new(tls), Arc::clone(&transport));
+    let at = SocketAddr::new(SENDER, 4433);
+    let server = Endpoint::new(chain.sender.udp(at).unwrap(), Some(config)).unwrap();
+    let socket = chain.receiver.udp(SocketAddr::new(RECEIVER, 0)).unwrap();
+    let client = Endpoint::new(socket, None).unwrap();
+    let tls = TlsClientConfig::new(trust, &[ALPN]).unwrap();
+    let config = ClientConfig::new(Arc::new(tls), transport);
+    let connecting = client.connect(config, at, "sender").unwrap();
+    let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
+    let (receiver, sender) = tokio::try_join!(connecting, accepting).unwrap();
+    let sending = async {
+        let mut stream = sender.open_uni().await.unwrap();
+        stream.write_all(&vec![7; BYTES]).await.unwrap();
+        stream.finish().unwrap();
+        assert_eq!(stream.stopped().await, Ok(None));
+    };
+    let receiving = async {
+        let mut stream = receiver.accept_uni().await.unwrap();
+        assert_eq!(stream.read_to_end(BYTES).await.unwrap().len(), BYTES);
+    };
+    tokio::join!(sending, receiving);
+    match sender.path_report().feedback {
+        Some(Feedback::Vcp(feedback)) => feedback.unmarked_hop,
+        Some(Feedback::Xcp(feedback)) => feedback.unmarked_hop,
+        other => panic!("{algorithm}, {controllers:?}: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hops_that_do_not_mark_show_in_the_ttl() {
+    for (algorithm, controller) in [("vcp", "vcp"), ("xcp", "xcp")] {
+        let marked = unmarked_hop(algorithm, &[controller]).await;
+        assert_eq!(marked, Some(false), "{algorithm}");
+        let kernel_between = unmarked_hop(algorithm, &[controller, controller]).await;
+        assert_eq!(kernel_between, Some(true), "{algorithm}");
+        let plain = unmarked_hop(algorithm, &["none"]).await;
+        assert_eq!(plain, Some(true), "{algorithm}");
+    }
+}
