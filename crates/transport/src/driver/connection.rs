@@ -15,6 +15,7 @@ use super::clock;
 use super::endpoint::EndpointShared;
 use super::socket::SocketBuffers;
 use super::streams::{RecvStream, SendStream};
+use super::waiters::{Place, WaitList};
 use crate::config::ControllerFactory;
 use crate::connection::{self as core, ConnectionError, Event, PathReport, Received, Stats};
 use crate::crypto::HandshakeData;
@@ -34,6 +35,7 @@ pub struct Connection {
 #[derive(Debug)]
 pub struct Connecting {
     connection: Option<Connection>,
+    place: Place,
 }
 
 pub(super) struct Shared {
@@ -54,11 +56,41 @@ pub(super) struct State {
     lost: Option<ConnectionError>,
     pub(super) driver: Option<Waker>,
     /// Waiting for the handshake, its confirmation or the end.
-    progress: Vec<Waker>,
+    progress: WaitList,
     /// Waiting for the peer to open a stream: bidirectional, unidirectional.
-    accepting: [Vec<Waker>; 2],
+    accepting: [WaitList; 2],
     /// Waiting for the peer to allow a stream: bidirectional, unidirectional.
-    opening: [Vec<Waker>; 2],
+    opening: [WaitList; 2],
+}
+
+/// What one waits for.
+#[derive(Clone, Copy, Debug)]
+enum Awaited {
+    Progress,
+    Accept(Dir),
+    Open(Dir),
+}
+
+/// A place among those who wait for something; dropped, it is given back.
+struct Waiting<'a> {
+    shared: &'a Shared,
+    awaited: Awaited,
+    place: Place,
+}
+
+impl Waiting<'_> {
+    fn wait(&mut self, state: &mut State, cx: &Context<'_>) {
+        state.waiting(self.awaited).wait(&mut self.place, cx);
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if !self.place.is_empty() {
+            let mut state = self.shared.lock();
+            state.waiting(self.awaited).leave(&mut self.place);
+        }
+    }
 }
 
 /// A sending part that the application holds.
@@ -83,7 +115,7 @@ impl Shared {
                 readers: FxHashMap::default(),
                 lost: None,
                 driver: None,
-                progress: Vec::new(),
+                progress: WaitList::default(),
                 accepting: Default::default(),
                 opening: Default::default(),
             }),
@@ -97,6 +129,14 @@ impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // A panic elsewhere does not make the connection's own state any worse.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiting(&self, awaited: Awaited) -> Waiting<'_> {
+        Waiting {
+            shared: self,
+            awaited,
+            place: Place::default(),
+        }
     }
 
     /// A datagram for this connection arrived.
@@ -138,6 +178,21 @@ impl Shared {
 }
 
 impl State {
+    /// Places of all who wait.
+    #[cfg(test)]
+    pub(super) fn waiting_places(&self) -> usize {
+        let both = self.accepting.iter().chain(&self.opening);
+        self.progress.len() + both.map(WaitList::len).sum::<usize>()
+    }
+
+    fn waiting(&mut self, awaited: Awaited) -> &mut WaitList {
+        match awaited {
+            Awaited::Progress => &mut self.progress,
+            Awaited::Accept(dir) => by_dir(&mut self.accepting, dir),
+            Awaited::Open(dir) => by_dir(&mut self.opening, dir),
+        }
+    }
+
     /// Why the connection is over, if it is.
     pub(super) fn lost(&self) -> Option<ConnectionError> {
         self.lost.clone()
@@ -169,7 +224,7 @@ impl State {
         match event {
             Event::Stream(event) => self.on_stream_event(event),
             Event::Connected | Event::Confirmed | Event::HandshakeDataReady => {
-                wake(&mut self.progress);
+                self.progress.wake();
             }
             Event::Lost(error) => self.settle(&error),
             // The task passes tokens on to the endpoint; who asks for the address gets the new one.
@@ -179,8 +234,8 @@ impl State {
 
     fn on_stream_event(&mut self, event: StreamEvent) {
         match event {
-            StreamEvent::Opened(dir) => wake(by_dir(&mut self.accepting, dir)),
-            StreamEvent::Available(dir) => wake(by_dir(&mut self.opening, dir)),
+            StreamEvent::Opened(dir) => self.waiting(Awaited::Accept(dir)).wake(),
+            StreamEvent::Available(dir) => self.waiting(Awaited::Open(dir)).wake(),
             StreamEvent::Readable(id) => {
                 if let Some(waker) = self.readers.remove(&id) {
                     waker.wake();
@@ -204,9 +259,9 @@ impl State {
     /// The connection is over: everyone who waits hears of it.
     fn settle(&mut self, error: &ConnectionError) {
         self.lost.get_or_insert_with(|| error.clone());
-        wake(&mut self.progress);
-        self.accepting.iter_mut().for_each(wake);
-        self.opening.iter_mut().for_each(wake);
+        self.progress.wake();
+        self.accepting.iter_mut().for_each(WaitList::wake);
+        self.opening.iter_mut().for_each(WaitList::wake);
         self.readers.drain().for_each(|(_, waker)| waker.wake());
         for sender in self.senders.values_mut() {
             if let Some(waker) = sender.waker.take() {
@@ -221,17 +276,6 @@ fn by_dir<T>(pair: &mut [T; 2], dir: Dir) -> &mut T {
     match dir {
         Dir::Bi => bi,
         Dir::Uni => uni,
-    }
-}
-
-fn wake(wakers: &mut Vec<Waker>) {
-    wakers.drain(..).for_each(Waker::wake);
-}
-
-/// Remembers `cx` once.
-fn wait(wakers: &mut Vec<Waker>, cx: &Context<'_>) {
-    if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
-        wakers.push(cx.waker().clone());
     }
 }
 
@@ -286,6 +330,7 @@ impl Connection {
     }
 
     async fn open(&self, dir: Dir) -> Result<StreamId, ConnectionError> {
+        let mut waiting = self.shared.waiting(Awaited::Open(dir));
         poll_fn(|cx| {
             let mut state = self.shared.lock();
             if let Some(error) = state.lost() {
@@ -294,7 +339,7 @@ impl Connection {
             match state.core.streams().open(dir) {
                 Ok(id) => Poll::Ready(Ok(id)),
                 Err(OpenError::Limit(_)) => {
-                    wait(by_dir(&mut state.opening, dir), cx);
+                    waiting.wait(&mut state, cx);
                     // STREAMS_BLOCKED may be due.
                     state.wake_driver();
                     Poll::Pending
@@ -305,6 +350,7 @@ impl Connection {
     }
 
     async fn accept(&self, dir: Dir) -> Result<StreamId, ConnectionError> {
+        let mut waiting = self.shared.waiting(Awaited::Accept(dir));
         poll_fn(|cx| {
             let mut state = self.shared.lock();
             if let Some(id) = state.core.streams().accept(dir) {
@@ -313,7 +359,7 @@ impl Connection {
             if let Some(error) = state.lost() {
                 return Poll::Ready(Err(error));
             }
-            wait(by_dir(&mut state.accepting, dir), cx);
+            waiting.wait(&mut state, cx);
             Poll::Pending
         })
         .await
@@ -328,12 +374,13 @@ impl Connection {
 
     /// Waits until the connection is over, and says why.
     pub async fn closed(&self) -> ConnectionError {
+        let mut waiting = self.shared.waiting(Awaited::Progress);
         poll_fn(|cx| {
             let mut state = self.shared.lock();
             if let Some(error) = state.lost() {
                 return Poll::Ready(error);
             }
-            wait(&mut state.progress, cx);
+            waiting.wait(&mut state, cx);
             Poll::Pending
         })
         .await
@@ -344,6 +391,7 @@ impl Connection {
     /// # Errors
     /// [`ConnectionError`] if the connection ends before.
     pub async fn confirmed(&self) -> Result<(), ConnectionError> {
+        let mut waiting = self.shared.waiting(Awaited::Progress);
         poll_fn(|cx| {
             let mut state = self.shared.lock();
             if state.core.is_confirmed() {
@@ -352,7 +400,7 @@ impl Connection {
             if let Some(error) = state.lost() {
                 return Poll::Ready(Err(error));
             }
-            wait(&mut state.progress, cx);
+            waiting.wait(&mut state, cx);
             Poll::Pending
         })
         .await
@@ -476,6 +524,21 @@ impl Connecting {
     pub(super) fn new(connection: Connection) -> Self {
         Self {
             connection: Some(connection),
+            place: Place::default(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.connection.as_ref().expect("not ready yet").shared
+    }
+}
+
+impl Drop for Connecting {
+    fn drop(&mut self) {
+        if let Some(connection) = &self.connection {
+            let mut state = connection.shared.lock();
+            state.progress.leave(&mut self.place);
         }
     }
 }
@@ -484,21 +547,23 @@ impl Future for Connecting {
     type Output = Result<Connection, ConnectionError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(connection) = &self.connection else {
+        let Self { connection, place } = &mut *self;
+        let Some(connected) = connection else {
             // Polled again after it was ready.
             return Poll::Pending;
         };
-        let mut state = connection.shared.lock();
+        let mut state = connected.shared.lock();
         if let Some(error) = state.lost() {
             return Poll::Ready(Err(error));
         }
         // A handshake that has failed is not over until the task has said so.
         if !state.core.is_established() {
-            wait(&mut state.progress, cx);
+            state.progress.wait(place, cx);
             return Poll::Pending;
         }
+        state.progress.leave(place);
         drop(state);
-        match self.connection.take() {
+        match connection.take() {
             Some(connection) => Poll::Ready(Ok(connection)),
             None => Poll::Pending,
         }

@@ -7,7 +7,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use rand::Rng as _;
@@ -21,6 +21,7 @@ use super::receive::ReceiveTask;
 use super::socket::{Outgoing, Socket, SocketBuffers};
 use super::task::ConnectionTask;
 use super::timers::{TimerTask, Timers};
+use super::waiters::{Place, WaitList};
 use crate::connection::{self as core_connection, Received};
 use crate::crypto::tls::EndpointSecret;
 use crate::crypto::{Random, SharedEndpointKey};
@@ -72,8 +73,8 @@ pub(super) struct EndpointState {
     pub(super) connections: Vec<Option<Arc<Shared>>>,
     pub(super) alive: usize,
     pub(super) incoming: VecDeque<core::Incoming>,
-    pub(super) accepting: Vec<Waker>,
-    pub(super) idle: Vec<Waker>,
+    pub(super) accepting: WaitList,
+    pub(super) idle: WaitList,
     pub(super) task: Option<Waker>,
     pub(super) closed: bool,
     /// By server name.
@@ -129,8 +130,8 @@ impl Endpoint {
                 connections: Vec::new(),
                 alive: 0,
                 incoming: VecDeque::new(),
-                accepting: Vec::new(),
-                idle: Vec::new(),
+                accepting: WaitList::default(),
+                idle: WaitList::default(),
                 task: None,
                 closed: false,
                 tokens: FxHashMap::default(),
@@ -178,7 +179,7 @@ impl Endpoint {
 
     /// The next client that asks for a connection; `None` once the endpoint is closed.
     pub fn accept(&self) -> Accept<'_> {
-        Accept { endpoint: self }
+        Accept::new(self)
     }
 
     /// The address that the socket is bound to.
@@ -220,15 +221,11 @@ impl Endpoint {
 
     /// Waits until all connections are over and their peers have been given time to hear of it.
     pub async fn wait_idle(&self) {
-        poll_fn(|cx| {
-            let mut state = self.shared.lock();
-            if state.alive == 0 {
-                return Poll::Ready(());
-            }
-            state.idle.push(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
+        let mut waiting = Idle {
+            shared: &self.shared,
+            place: Place::default(),
+        };
+        poll_fn(|cx| waiting.poll(cx)).await;
     }
 }
 
@@ -285,6 +282,29 @@ impl fmt::Debug for EndpointShared {
     }
 }
 
+/// Waits until no connection is left; dropped, it waits no longer.
+struct Idle<'a> {
+    shared: &'a EndpointShared,
+    place: Place,
+}
+
+impl Idle<'_> {
+    fn poll(&mut self, cx: &Context<'_>) -> Poll<()> {
+        let mut state = self.shared.lock();
+        if state.alive == 0 {
+            return Poll::Ready(());
+        }
+        state.idle.wait(&mut self.place, cx);
+        Poll::Pending
+    }
+}
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        self.shared.lock().idle.leave(&mut self.place);
+    }
+}
+
 impl EndpointState {
     /// Hands a client to whoever accepts next.
     fn push_incoming(&mut self, incoming: core::Incoming) {
@@ -294,7 +314,7 @@ impl EndpointState {
             self.incoming.retain(|incoming| core.is_waiting(incoming));
         }
         self.incoming.push_back(incoming);
-        self.accepting.drain(..).for_each(Waker::wake);
+        self.accepting.wake();
     }
 
     /// Connections that have had to make room.
@@ -313,7 +333,7 @@ impl EndpointState {
         for incoming in self.incoming.drain(..) {
             self.core.ignore(incoming);
         }
-        self.accepting.drain(..).for_each(Waker::wake);
+        self.accepting.wake();
     }
 }
 
@@ -413,7 +433,7 @@ impl EndpointShared {
             state.alive -= 1;
         }
         if state.alive == 0 {
-            state.idle.drain(..).for_each(Waker::wake);
+            state.idle.wake();
             self.end_if_over(&mut state);
         }
         false

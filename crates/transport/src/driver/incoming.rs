@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use super::clock;
 use super::connection::Connecting;
 use super::endpoint::{Endpoint, EndpointShared};
+use super::waiters::Place;
 use crate::Instant;
 use crate::endpoint::{self as core, AcceptError, DatagramEvent};
 
@@ -24,14 +25,32 @@ pub struct Incoming {
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Accept<'a> {
-    pub(super) endpoint: &'a Endpoint,
+    endpoint: &'a Endpoint,
+    place: Place,
+}
+
+impl<'a> Accept<'a> {
+    pub(super) fn new(endpoint: &'a Endpoint) -> Self {
+        Self {
+            endpoint,
+            place: Place::default(),
+        }
+    }
+}
+
+impl Drop for Accept<'_> {
+    fn drop(&mut self) {
+        let mut state = self.endpoint.shared.lock();
+        state.accepting.leave(&mut self.place);
+    }
 }
 
 impl Future for Accept<'_> {
     type Output = Option<Incoming>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let shared = &self.endpoint.shared;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { endpoint, place } = &mut *self;
+        let shared = &endpoint.shared;
         let mut state = shared.lock();
         while let Some(incoming) = state.incoming.pop_front() {
             if !state.core.is_waiting(&incoming) {
@@ -45,7 +64,7 @@ impl Future for Accept<'_> {
         if state.closed {
             return Poll::Ready(None);
         }
-        state.accepting.push(cx.waker().clone());
+        state.accepting.wait(place, cx);
         Poll::Pending
     }
 }

@@ -26,6 +26,9 @@ mod task;
 mod timers;
 mod waiters;
 
+#[cfg(all(test, feature = "aws-lc-rs"))]
+mod waiting_tests;
+
 pub use config::{ClientConfig, ServerConfig};
 pub use connection::{Connecting, Connection};
 pub use endpoint::{ConnectError, Endpoint};

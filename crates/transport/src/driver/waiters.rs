@@ -17,6 +17,13 @@ pub(super) struct WaitList {
 #[derive(Debug, Default)]
 pub(super) struct Place(Option<usize>);
 
+impl Place {
+    /// True if there is nothing to give back.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
 impl WaitList {
     /// Has `cx` woken by the next [`wakers`](Self::wakers). Replaces the waker that the place had.
     pub(super) fn wait(&mut self, place: &mut Place, cx: &Context<'_>) {
@@ -49,6 +56,11 @@ impl WaitList {
             .drain(..)
             .filter_map(|key| places.get_mut(key)?.take())
             .collect()
+    }
+
+    /// Wakes all who wait.
+    pub(super) fn wake(&mut self) {
+        self.wakers().into_iter().for_each(Waker::wake);
     }
 
     /// Places that are not given back.
