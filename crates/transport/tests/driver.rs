@@ -280,6 +280,28 @@ async fn ecn_holds_with_coalesced_datagrams() {
     assert_eq!((client.stats().cut_off, server.stats().cut_off), (0, 0));
 }
 
+/// A connected socket tells of ICMP errors, which end one datagram's way and nothing else.
+#[tokio::test]
+async fn an_endpoint_outlives_what_icmp_says() {
+    let (server_config, client_config) = configs();
+    let place = std::net::UdpSocket::bind(loopback()).unwrap();
+    let address = place.local_addr().unwrap();
+    drop(place);
+    let socket = std::net::UdpSocket::bind(loopback()).unwrap();
+    socket.connect(address).unwrap();
+    // Nobody is there; the next call at this socket hears of it.
+    socket.send(b"?").unwrap();
+    let client = Endpoint::new(socket, None).unwrap();
+    tokio::task::yield_now().await;
+    let server = Endpoint::server(server_config, address).unwrap();
+    let connecting = client.connect(client_config, address, "localhost").unwrap();
+    let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
+    let both = async { tokio::join!(connecting, accepting) };
+    let limit = Duration::from_secs(10);
+    let (ours, theirs) = tokio::time::timeout(limit, both).await.unwrap();
+    assert!(ours.is_ok() && theirs.is_ok());
+}
+
 #[tokio::test]
 async fn a_server_that_refuses_is_heard() {
     let (server_config, client_config) = configs();

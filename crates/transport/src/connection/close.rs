@@ -38,6 +38,9 @@ pub enum ConnectionError {
     /// The handshake was not complete in time.
     #[error("timed out: the handshake did not complete in time")]
     HandshakeTimedOut,
+    /// The socket is of no use any more.
+    #[error("the socket failed: {0}")]
+    Socket(std::io::ErrorKind),
     /// The server speaks none of the versions that this side speaks.
     #[error("the server does not speak QUIC version 1")]
     VersionMismatch,

@@ -245,6 +245,13 @@ impl Connection {
         self.close_by_application(now, code, reason);
     }
 
+    /// The system refuses datagrams of `size` bytes: the interface carries no such (EMSGSIZE). It need not be tried again.
+    pub fn on_size_refused(&mut self, now: Instant, size: u16) {
+        if self.route.mtud.on_refused(now, size) {
+            self.route.on_mtu_change(now);
+        }
+    }
+
     /// Ends the connection because this side has no place for it any more (CONNECTION_REFUSED).
     pub fn refuse(&mut self, now: Instant) {
         let error = TransportError::new(

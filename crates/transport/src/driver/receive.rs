@@ -82,7 +82,7 @@ impl Future for ReceiveTask {
                     let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
                     drop(state);
                     for connection in connections {
-                        connection.fail(&ConnectionError::TimedOut);
+                        connection.fail(&ConnectionError::Socket(error.kind()));
                     }
                     return Poll::Ready(());
                 }

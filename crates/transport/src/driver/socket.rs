@@ -66,6 +66,17 @@ pub(super) struct Socket {
     wakes_senders: Waker,
 }
 
+/// What became of a send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// The kernel has taken it, or the network has refused it: then it is lost like any datagram.
+    Done,
+    /// The kernel's buffer is full: call again after [`Socket::poll_writable`].
+    Full,
+    /// The interface carries no datagrams of this size.
+    TooLong,
+}
+
 /// One or more datagrams of one size to one address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outgoing<'a> {
@@ -115,26 +126,25 @@ impl Socket {
         self.state.max_gso_segments()
     }
 
-    /// Sends what fits, `false` if the kernel's buffer is full: call again after
-    /// [`poll_writable`](Self::poll_writable). Datagrams that the network refuses are dropped like any lost one.
-    pub(super) fn send(&self, outgoing: &Outgoing<'_>) -> bool {
+    /// Sends all, or nothing if the kernel's buffer is full.
+    pub(super) fn send(&self, outgoing: &Outgoing<'_>) -> Sent {
         let batched = outgoing.bytes.len() > outgoing.segment;
         match self.try_send(outgoing, outgoing.bytes, batched) {
-            Ok(()) => true,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            Ok(()) => Sent::Done,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Sent::Full,
             Err(_) if batched => {
                 // Segmentation offload was refused (the state has switched it off by now): one by one.
+                let mut sent = Sent::Done;
                 for segment in outgoing.bytes.chunks(outgoing.segment.max(1)) {
-                    if let Err(error) = self.try_send(outgoing, segment, false) {
-                        tracing::debug!(%error, to = %outgoing.to, "datagram not sent");
+                    if let Err(error) = self.try_send(outgoing, segment, false)
+                        && not_sent(outgoing, &error) == Sent::TooLong
+                    {
+                        sent = Sent::TooLong;
                     }
                 }
-                true
+                sent
             }
-            Err(error) => {
-                tracing::debug!(%error, to = %outgoing.to, "datagram not sent");
-                true
-            }
+            Err(error) => not_sent(outgoing, &error),
         }
     }
 
@@ -185,8 +195,7 @@ impl Socket {
                 .try_io(Interest::READABLE, || batch.fill(&self.state, &self.io));
             match result {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // An ICMP error of an earlier datagram is no reason to stop listening.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
+                Err(error) if is_of_one_peer(error.kind()) => {}
                 Ok(()) => {
                     let cut_off = batch.cut_off();
                     if cut_off > 0 {
@@ -198,6 +207,26 @@ impl Socket {
             }
         }
     }
+}
+
+/// True for the ICMP error of an earlier datagram, which connected sockets tell: no reason to stop listening.
+fn is_of_one_peer(error: io::ErrorKind) -> bool {
+    matches!(
+        error,
+        io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+    )
+}
+
+fn not_sent(outgoing: &Outgoing<'_>, error: &io::Error) -> Sent {
+    tracing::debug!(%error, to = %outgoing.to, "datagram not sent");
+    #[cfg(unix)]
+    if error.raw_os_error() == Some(libc::EMSGSIZE) {
+        return Sent::TooLong;
+    }
+    Sent::Done
 }
 
 /// Asks for large buffers, and for less until the kernel agrees (it clamps silently or refuses).

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use super::clock;
 use super::connection::Shared;
-use super::socket::Outgoing;
+use super::socket::{Outgoing, Sent};
 use super::timers::Timer;
 use super::waiters::Waiter;
 use crate::connection::{Event, Transmit};
@@ -68,7 +68,13 @@ impl ConnectionTask {
                 bytes: buffer.get(..transmit.len).unwrap_or(&[]),
                 segment: transmit.segment_size,
             };
-            if endpoint.socket().send(&outgoing) {
+            let sent = endpoint.socket().send(&outgoing);
+            if sent == Sent::TooLong {
+                let size = u16::try_from(transmit.segment_size).unwrap_or(u16::MAX);
+                let mut state = self.shared.lock();
+                state.core.on_size_refused(clock::now(), size);
+            }
+            if sent != Sent::Full {
                 endpoint.give_buffer(buffer);
                 continue;
             }
