@@ -13,50 +13,34 @@
 //!
 //! While CUBIC rules every loss counts, as it does for the others at that hop, and the routers' word stays an upper bound.
 
+mod arrivals;
 mod delay;
 mod delay_trial;
 mod following;
 mod losses;
+mod ruled;
 mod tolerance;
 mod trial;
+mod trigger;
 
 #[cfg(test)]
 mod tests;
 
-use crate::arith::{mul_div, nanos, ns_since, rate};
+use crate::arith::{mul_div, nanos, rate};
 use crate::{Acked, Duration, Instant, Lost};
 
+use arrivals::Arrivals;
 use delay::DelayWatch;
 use delay_trial::{DelayTrial, DelayVerdict};
 use following::Following;
 use losses::{LossRecord, Sample};
+use ruled::{Look, Outcome, Ruled};
 use tolerance::Tolerance;
-use trial::{SLACK_PPM, Trial, Verdict};
+use trial::{Trial, Verdict};
 
-/// The slack where TTLs show a hop that writes nothing, in 10^-6.
-const PARTLY_SLACK_PPM: u64 = 5_000;
-/// So much loss beyond what is tolerated, in 10^-6, over so many groups, and so many losses in each of them, is neither chance nor a burst: it begins a
-/// trial at any time.
-const FLOOD_PPM: u64 = 350_000;
-const FLOOD_GROUPS: usize = 6;
-const FLOOD_EACH: u8 = 4;
-/// While so much more than that is lost over so many groups, in 10^-6, the window does not grow.
-const LOSING_PPM: u64 = 200_000;
-const LOSING_GROUPS: usize = 2;
-/// Groups that triggers look at, and the standard deviations in halves that the loss must be above the limit by.
-const TRIGGERS: [(usize, u64); 3] = [(8, 6), (25, 3), (losses::GROUPS, 3)];
-/// The same where few packets are sent: so few groups are several round trips.
-const FEW: (usize, u64) = (3, 6);
-const FEW_PACKETS: u64 = 24;
-const FEW_EACH: u8 = 3;
 /// Packets after which fewer losses than are tolerated lower what is tolerated.
 const LOWER_PACKETS: u64 = 2048;
-/// From this dispersion on, in sixteenths, losses are bursty. There, and where some loss is known to be random, a trial that finds a hidden hop has
-/// to find it twice …
-const BURSTY: u64 = 40;
-/// … unless so much more was lost than bursts bring, in 10^-6 …
-const BURSTS_PPM: u64 = 200_000;
-/// … within so many round trips.
+/// Where losses are bursty, or some loss is known to be random, a trial has to find a hidden hop twice within so many round trips.
 const TWICE_ROUNDS: u32 = 60;
 /// No trial for so many round trips after a false alarm; each further one doubles that.
 const CALM_ROUNDS: u32 = 10;
@@ -64,9 +48,6 @@ const CALM_ROUNDS: u32 = 10;
 const ATTESTED_ROUNDS: u32 = 40;
 const MOST_DOUBLINGS: u32 = 5;
 
-/// While what is delivered grows by more than this part in so many round trips, nothing is overloaded.
-const GROWTH: u64 = 4;
-const GROWTH_ROUNDS: usize = 4;
 /// What a trial of delay accepted holds for so many round trips.
 const HOLDS_ROUNDS: u32 = 300;
 /// Where TTLs show a hop that writes nothing, the window is at most a few times what has arrived in a round trip, or so many packets.
@@ -74,19 +55,6 @@ const FIRST_WINDOW: u64 = 40;
 /// Where a trial has attested loss, the window grows by this part per round trip at most: others may still be trying.
 const ATTESTED_STEP: u64 = 4;
 
-/// The most that was delivered is remembered over one to two spans of so many round trips.
-const SPAN_ROUNDS: u32 = 8;
-
-/// CUBIC hands back after so many round trips with this share more than the largest window at which a loss came; each relapse doubles the time.
-const LEAVE_ROUNDS: u32 = 20;
-const LEAVE_SHARE: (u64, u64) = (5, 4);
-/// … or at a router's OVER, if nothing was lost for so many round trips.
-const LOSSLESS_ROUNDS: u32 = 8;
-/// CUBIC's own cuts go on testing: below this share of the window before, with so much of the loss before still there, it is random.
-const CUT_SHARE: (u64, u64) = (6, 10);
-const STILL_SHARE: (u64, u64) = (7, 10);
-/// … if so many packets show it.
-const STILL_PACKETS: u64 = 240;
 /// Windows below this many packets tell nothing about the rate.
 const LEAST_WINDOW: u64 = 20;
 
@@ -108,23 +76,6 @@ pub(crate) struct TakeOver {
     pub(crate) window: u64,
     /// What the path has delivered per round trip of late, in bytes: slow start ends there.
     pub(crate) proven: u64,
-}
-
-/// CUBIC rules.
-#[derive(Clone, Copy, Debug)]
-struct Ruled {
-    since: Instant,
-    /// The window before, in bytes.
-    before: u64,
-    /// The loss that led here, in 10^-6. 0: it was delay.
-    ppm: u64,
-    /// The largest window at which a loss came, in bytes.
-    largest: u64,
-    /// Since when the window is well above that.
-    above: Option<Instant>,
-    /// Since when it is well below the window before.
-    cut_since: Option<Instant>,
-    last_loss: Instant,
 }
 
 #[derive(Clone, Debug)]
@@ -150,17 +101,7 @@ pub(crate) struct HiddenHop {
     mtu: u64,
     step: u64,
     last_sent: u64,
-    round_since: Instant,
-    round_bytes: u64,
-    /// Bytes per second acknowledged over the last whole round trip.
-    delivered: u64,
-    /// Packets of it.
-    round_packets: u64,
-    /// The most over a round trip of the running and the last span of [`SPAN_ROUNDS`].
-    most: [u64; 2],
-    rounds: u32,
-    /// The same over each of the last whole round trips, the latest first.
-    rates: [u64; GROWTH_ROUNDS],
+    arrivals: Arrivals,
     /// The window before the trial, in bytes.
     before: u64,
     /// The window under trial, in bytes.
@@ -171,8 +112,6 @@ pub(crate) struct HiddenHop {
     raised: Option<Instant>,
     began: Instant,
     over: Option<Instant>,
-    /// Much is lost right now.
-    losing: bool,
     alarms: u32,
     relapses: u32,
     /// A trial found a hidden hop by bursty losses: until then a second one is believed.
@@ -195,20 +134,13 @@ impl HiddenHop {
             partly: false,
             mtu,
             last_sent: 0,
-            round_since: now,
-            round_bytes: 0,
-            delivered: 0,
-            round_packets: 0,
-            most: [0; 2],
-            rounds: 0,
-            rates: [0; GROWTH_ROUNDS],
+            arrivals: Arrivals::new(now),
             before: 0,
             trial_cap: u64::MAX,
             step_cap: u64::MAX,
             raised: None,
             began: now,
             over: None,
-            losing: false,
             alarms: 0,
             relapses: 0,
             suspected_until: None,
@@ -284,7 +216,7 @@ impl HiddenHop {
 
     /// Bounds the next round trip's window by what has arrived in one.
     fn limit_step(&mut self, srtt: Duration) {
-        let arrived = window_of(self.most[0].max(self.most[1]), srtt);
+        let arrived = self.arrivals.proven(srtt);
         let least = FIRST_WINDOW * self.mtu;
         let random = self.tolerance.attested_ppm();
         self.step_cap = if random > 0 {
@@ -330,7 +262,9 @@ impl HiddenHop {
         patience: Duration,
         window: u64,
     ) -> Finding {
-        self.measure(now, acked);
+        if self.arrivals.on_ack(now, acked) {
+            self.limit_step(acked.srtt);
+        }
         let (delay, round_over) = self.delay.on_ack(now, acked);
         if let Some(delay) = delay {
             self.following
@@ -343,7 +277,6 @@ impl HiddenHop {
         if !complete && !round_over {
             return Finding::Clear;
         }
-        self.note_losing();
         self.look(now, acked, patience, window)
     }
 
@@ -352,20 +285,17 @@ impl HiddenHop {
         if self.counts(lost.largest) {
             self.record.on_lost(lost.packets);
         }
-        self.note_losing();
         let follows = self
             .following
-            .on_loss(lost.largest, self.delivered, self.mtu);
+            .on_loss(lost.largest, self.arrivals.delivered(), self.mtu);
         match &mut self.state {
             State::Cubic(ruled) => {
-                ruled.last_loss = now;
-                ruled.largest = ruled.largest.max(window);
-                ruled.above = None;
+                ruled.on_loss(now, window);
                 Finding::Clear
             }
             State::Routers(_) | State::Trial(_) | State::DelayTrial(_) if follows => {
                 let ppm = self.record.all().map_or(0, |all| all.ppm());
-                let path = window_of(self.arriving(now, lost.srtt), lost.srtt);
+                let path = window_of(self.arrivals.now(now, lost.srtt), lost.srtt);
                 self.appear(now, ppm, window, path.min(window), lost.srtt)
             }
             State::Routers(calm) => {
@@ -385,51 +315,12 @@ impl HiddenHop {
         }
     }
 
-    fn note_losing(&mut self) {
-        let limit = self.tolerance.ppm() + LOSING_PPM;
-        self.losing = self
-            .record
-            .latest(LOSING_GROUPS)
-            .is_some_and(|seen| seen.ppm() > limit);
-    }
-
     /// True if what becomes of packet `number` is part of the record.
     fn counts(&self, number: u64) -> bool {
         match &self.state {
             State::Trial(trial) => trial.counts(number),
             _ => true,
         }
-    }
-
-    #[inline]
-    fn measure(&mut self, now: Instant, acked: &Acked) {
-        let elapsed = ns_since(now, self.round_since);
-        if elapsed >= nanos(acked.srtt) {
-            self.delivered = rate(self.round_bytes, Duration::from_nanos(elapsed.max(1)), 1, 1);
-            self.round_since = now;
-            self.round_packets = self.round_bytes / self.mtu.max(1);
-            self.round_bytes = 0;
-            self.rounds += 1;
-            if self.rounds >= SPAN_ROUNDS {
-                self.rounds = 0;
-                self.most = [0, self.most[0]];
-            }
-            self.most[0] = self.most[0].max(self.delivered);
-            self.rates.rotate_right(1);
-            self.rates[0] = self.delivered;
-            self.limit_step(acked.srtt);
-        }
-        self.round_bytes = self.round_bytes.saturating_add(acked.bytes);
-    }
-
-    /// Bytes per second that arrive, as far as is known in the middle of a round trip.
-    fn arriving(&self, now: Instant, srtt: Duration) -> u64 {
-        let elapsed = ns_since(now, self.round_since);
-        if elapsed < nanos(srtt) / 3 {
-            return self.delivered;
-        }
-        let running = rate(self.round_bytes, Duration::from_nanos(elapsed), 1, 1);
-        self.delivered.max(running)
     }
 
     #[cold]
@@ -453,7 +344,7 @@ impl HiddenHop {
                     .delayed_since()
                     .is_some_and(|since| now - since.max(low_since) > patience);
                 if standing {
-                    let sent = self.delivered;
+                    let sent = self.arrivals.delivered();
                     let trial = DelayTrial::new(now, self.delay.mean(), sent, srtt);
                     self.trial_cap = cap(trial.pace(), srtt, self.mtu);
                     self.before = window;
@@ -482,7 +373,7 @@ impl HiddenHop {
                 if trial.settle(now, self.last_sent) {
                     self.record.clear();
                 }
-                let limit = tolerated + slack(self.partly);
+                let limit = tolerated + trigger::slack(self.partly);
                 let most = self.tolerance.most_ppm();
                 let verdict = trial.judge(now, &mut self.record, limit, most, srtt);
                 let (ppm, dispersion) = (trial.trigger_ppm(), trial.dispersion());
@@ -491,8 +382,8 @@ impl HiddenHop {
                 match verdict {
                     None => Finding::Clear,
                     Some(Verdict::Hidden)
-                        if (dispersion >= BURSTY || tolerated > 0)
-                            && ppm < limit + BURSTS_PPM
+                        if (trigger::may_be_bursts(ppm, dispersion, limit)
+                            || (tolerated > 0 && trigger::is_moderate(ppm, limit)))
                             && self.suspected_until.is_none_or(|until| now > until) =>
                     {
                         self.suspected_until = Some(now + srtt * TWICE_ROUNDS);
@@ -512,7 +403,7 @@ impl HiddenHop {
         let arrived = 1_000_000u64.saturating_sub(trigger.ppm()).max(1);
         // In a start, what arrived over the last round trip is much less than the path takes: half of what the window and the loss say.
         let half = rate(mul_div(window, arrived, 1_000_000), srtt, 1, 2);
-        let arriving = self.arriving(now, srtt).max(half);
+        let arriving = self.arrivals.now(now, srtt).max(half);
         let sent = mul_div(arriving, 1_000_000, arrived);
         let trial = Trial::new(now, trigger, sent, arriving, srtt);
         self.trial_cap = cap(trial.pace(), srtt, self.mtu);
@@ -534,7 +425,7 @@ impl HiddenHop {
         self.record.clear();
         match verdict {
             Verdict::Hidden => {
-                let arriving = self.arriving(now, srtt).min(pace);
+                let arriving = self.arrivals.now(now, srtt).min(pace);
                 self.appear(now, trigger_ppm, before, window_of(arriving, srtt), srtt)
             }
             Verdict::FalseAlarm => {
@@ -563,22 +454,24 @@ impl HiddenHop {
         srtt: Duration,
     ) -> Finding {
         let window = window.max(2 * self.mtu);
-        let most = self.most[0].max(self.most[1]);
         // A start may end before a round trip of what the path takes has arrived.
         let taken = mul_div(before, 1_000_000 - ppm.min(1_000_000), 2_000_000);
-        let proven = window_of(most, srtt).max(taken).min(before).max(window);
+        let proven = self
+            .arrivals
+            .proven(srtt)
+            .max(taken)
+            .min(before)
+            .max(window);
         self.tolerance.forget();
         self.record.clear();
         self.trial_cap = u64::MAX;
-        self.state = State::Cubic(Ruled {
-            since: now,
-            before,
-            ppm,
-            largest: proven,
-            above: None,
-            cut_since: None,
-            last_loss: now,
-        });
+        // Small windows tell nothing about the rate.
+        let told = if before < LEAST_WINDOW * self.mtu {
+            0
+        } else {
+            before
+        };
+        self.state = State::Cubic(Ruled::new(now, told, ppm, proven));
         Finding::Appeared(TakeOver { window, proven })
     }
 
@@ -586,44 +479,24 @@ impl HiddenHop {
         let State::Cubic(ruled) = &mut self.state else {
             return Finding::Clear;
         };
-        if window > mul_div(ruled.largest, LEAVE_SHARE.0, LEAVE_SHARE.1) {
-            ruled.above.get_or_insert(now);
-        } else {
-            ruled.above = None;
-        }
-        let relapses = self.relapses.min(MOST_DOUBLINGS);
-        let patience = srtt.saturating_mul(LEAVE_ROUNDS << relapses);
-        let lossless = srtt.saturating_mul(LOSSLESS_ROUNDS << relapses);
-        let room = ruled.above.is_some_and(|since| now - since >= patience);
-        let bounded = self.over.is_some_and(|at| now - at <= srtt)
-            && now - ruled.last_loss >= lossless
-            && now - ruled.since >= lossless;
-        let calm = self.delay.delayed_since().is_none();
-        if (calm && room) || bounded {
-            return self.leave(now);
-        }
-        let cut = window < mul_div(ruled.before, CUT_SHARE.0, CUT_SHARE.1);
-        if !cut || ruled.ppm == 0 {
-            ruled.cut_since = None;
-            return Finding::Clear;
-        }
-        let cut_since = *ruled.cut_since.get_or_insert(now);
-        if now - cut_since < srtt + srtt {
-            self.record.clear();
-            return Finding::Clear;
-        }
-        let wanted = STILL_PACKETS << self.attested_by_cuts.min(MOST_DOUBLINGS);
-        if self.record.packets() < wanted || ruled.before < LEAST_WINDOW * self.mtu {
-            return Finding::Clear;
-        }
-        let still = mul_div(ruled.ppm, STILL_SHARE.0, STILL_SHARE.1);
-        match self.record.all() {
-            Some(seen) if seen.ppm() >= still && seen.ppm() <= self.tolerance.most_ppm() => {
+        let look = Look {
+            now,
+            srtt,
+            window,
+            over: self.over,
+            calm: self.delay.delayed_since().is_none(),
+            relapses: self.relapses,
+            attested: self.attested_by_cuts,
+            most_ppm: self.tolerance.most_ppm(),
+        };
+        match ruled.look(&look, &mut self.record) {
+            Outcome::Stays => Finding::Clear,
+            Outcome::Gone => self.leave(now),
+            Outcome::Random(ppm) => {
                 self.attested_by_cuts += 1;
-                self.tolerance.attest(now, seen.ppm(), srtt, self.last_sent);
+                self.tolerance.attest(now, ppm, srtt, self.last_sent);
                 self.leave(now)
             }
-            _ => Finding::Clear,
         }
     }
 
@@ -638,37 +511,13 @@ impl HiddenHop {
     /// Loss beyond what is tolerated that is worth a trial, also soon after a false alarm (`calm`).
     fn trigger(&self, calm: bool) -> Option<Sample> {
         let tolerated = self.tolerance.ppm();
-        if let Some(seen) = self.record.latest(FLOOD_GROUPS)
-            && seen.ppm() > tolerated + FLOOD_PPM
-            && self.record.fewest(FLOOD_GROUPS) >= Some(FLOOD_EACH)
-        {
-            return Some(seen);
+        let flood = trigger::flood(&self.record, tolerated);
+        if flood.is_some() || calm || self.arrivals.is_growing() {
+            return flood;
         }
-        let [latest, .., oldest] = self.rates;
-        if calm || latest > oldest.saturating_add(oldest / GROWTH) {
-            return None;
-        }
-        let limit = tolerated + slack(self.partly);
-        let few = (self.delivered > 0
-            && self.round_packets < FEW_PACKETS
-            && self.record.fewest(FEW.0) >= Some(FEW_EACH))
-        .then_some(&FEW);
-        few.into_iter()
-            .chain(&TRIGGERS)
-            .find_map(|&(groups, half_sigmas)| {
-                let seen = self.record.latest(groups)?;
-                // A few bursts make a short record look bad.
-                let bursts = groups < losses::GROUPS
-                    && seen.dispersion >= BURSTY
-                    && seen.ppm() < limit + BURSTS_PPM;
-                let much = seen.ppm() > limit + half_sigmas * seen.sigma_ppm() / 2;
-                (much && !bursts).then_some(seen)
-            })
+        let limit = tolerated + trigger::slack(self.partly);
+        trigger::above(&self.record, limit, self.arrivals.are_few())
     }
-}
-
-const fn slack(partly: bool) -> u64 {
-    if partly { PARTLY_SLACK_PPM } else { SLACK_PPM }
 }
 
 /// Bytes that `pace` bytes per second are in a round trip.

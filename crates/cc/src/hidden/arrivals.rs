@@ -1,0 +1,137 @@
+//! What arrives: bytes per second, round trip by round trip.
+
+use super::window_of;
+use crate::arith::{nanos, ns_since, rate};
+use crate::{Acked, Duration, Instant};
+
+/// The most that was delivered is remembered over one to two spans of so many round trips.
+const SPAN_ROUNDS: u32 = 8;
+/// While what is delivered grows by more than this part in so many round trips, nothing is overloaded.
+const GROWTH: u64 = 4;
+const GROWTH_ROUNDS: usize = 4;
+/// A round trip of fewer packets is one of few.
+const FEW_PACKETS: u64 = 24;
+
+/// Rates of delivery.
+#[derive(Clone, Debug)]
+pub(super) struct Arrivals {
+    since: Instant,
+    /// Of the running round trip.
+    bytes: u64,
+    packets: u64,
+    /// Packets of the last whole one.
+    last_packets: u64,
+    /// Bytes per second over each of the last whole round trips, the latest first.
+    rates: [u64; GROWTH_ROUNDS],
+    /// The most of the running and the last span.
+    most: [u64; 2],
+    rounds: u32,
+}
+
+impl Arrivals {
+    pub(super) const fn new(now: Instant) -> Self {
+        Self {
+            since: now,
+            bytes: 0,
+            packets: 0,
+            last_packets: 0,
+            rates: [0; GROWTH_ROUNDS],
+            most: [0; 2],
+            rounds: 0,
+        }
+    }
+
+    /// True if a round trip is over.
+    #[inline]
+    pub(super) fn on_ack(&mut self, now: Instant, acked: &Acked) -> bool {
+        let elapsed = ns_since(now, self.since);
+        let over = elapsed >= nanos(acked.srtt);
+        if over {
+            self.turn(now, elapsed);
+        }
+        self.bytes = self.bytes.saturating_add(acked.bytes);
+        self.packets = self.packets.saturating_add(acked.packets);
+        over
+    }
+
+    fn turn(&mut self, now: Instant, elapsed: u64) {
+        let delivered = rate(self.bytes, Duration::from_nanos(elapsed.max(1)), 1, 1);
+        self.since = now;
+        self.bytes = 0;
+        self.last_packets = core::mem::take(&mut self.packets);
+        self.rounds += 1;
+        if self.rounds >= SPAN_ROUNDS {
+            self.rounds = 0;
+            self.most = [0, self.most[0]];
+        }
+        self.most[0] = self.most[0].max(delivered);
+        self.rates.rotate_right(1);
+        self.rates[0] = delivered;
+    }
+
+    /// Bytes per second over the last whole round trip; 0 before there was one.
+    #[inline]
+    pub(super) const fn delivered(&self) -> u64 {
+        self.rates[0]
+    }
+
+    /// Bytes per second, as far as is known in the middle of a round trip.
+    pub(super) fn now(&self, now: Instant, srtt: Duration) -> u64 {
+        let elapsed = ns_since(now, self.since);
+        if elapsed < nanos(srtt) / 3 {
+            return self.delivered();
+        }
+        let running = rate(self.bytes, Duration::from_nanos(elapsed), 1, 1);
+        self.delivered().max(running)
+    }
+
+    /// The most bytes of a round trip of late.
+    pub(super) fn proven(&self, srtt: Duration) -> u64 {
+        window_of(self.most[0].max(self.most[1]), srtt)
+    }
+
+    /// More arrives than some round trips ago.
+    pub(super) const fn is_growing(&self) -> bool {
+        let [latest, .., oldest] = self.rates;
+        latest > oldest.saturating_add(oldest / GROWTH)
+    }
+
+    /// Few packets are on their way.
+    pub(super) const fn are_few(&self) -> bool {
+        self.delivered() > 0 && self.last_packets < FEW_PACKETS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{acked, ms};
+
+    #[test]
+    fn rates_follow_round_trips_and_the_most_is_forgotten_after_two_spans() {
+        let mut arrivals = Arrivals::new(Instant::ZERO);
+        let mut largest = 0;
+        let mut send = |arrivals: &mut Arrivals, round: u64, packets: u64| {
+            for n in 0..packets {
+                largest += 1;
+                let now = Instant::from_micros(round * 100_000 + n * 100_000 / packets);
+                arrivals.on_ack(now, &acked(largest, 1000, ms(100)));
+            }
+        };
+        for round in 0..10 {
+            send(&mut arrivals, round, 10 << round.min(5));
+        }
+        assert_eq!(arrivals.delivered(), 320 * 1000 * 10);
+        assert!(!arrivals.is_growing() && !arrivals.are_few());
+        assert_eq!(arrivals.proven(ms(100)), 320_000);
+        for round in 10..30 {
+            send(&mut arrivals, round, 10);
+        }
+        assert_eq!(arrivals.proven(ms(100)), 10_000);
+        assert!(arrivals.are_few());
+        for round in 30..34 {
+            send(&mut arrivals, round, 20);
+        }
+        assert!(arrivals.is_growing());
+    }
+}

@@ -1,0 +1,59 @@
+//! When losses are worth a trial.
+
+use super::losses::{self, LossRecord, Sample};
+use super::trial::SLACK_PPM;
+
+/// The slack where TTLs show a hop that writes nothing, in 10^-6.
+const PARTLY_SLACK_PPM: u64 = 5_000;
+/// So much loss beyond what is tolerated, in 10^-6, over so many groups, and so many losses in each of them, is neither chance
+/// nor a burst: it begins a trial at any time.
+const FLOOD_PPM: u64 = 350_000;
+const FLOOD_GROUPS: usize = 6;
+const FLOOD_EACH: u8 = 4;
+/// Groups that are looked at, and the standard deviations in halves that the loss must be above the limit by.
+const LOOKS: [(usize, u64); 3] = [(8, 6), (25, 3), (losses::GROUPS, 3)];
+/// The same where few packets are sent, so that so few groups are several round trips.
+const FEW: (usize, u64) = (3, 6);
+const FEW_EACH: u8 = 3;
+/// From this dispersion on, in sixteenths, losses are bursty …
+const BURSTY: u64 = 40;
+/// … unless so much more was lost than bursts bring, in 10^-6.
+const BURSTS_PPM: u64 = 200_000;
+
+/// Losses beyond what is tolerated that are no worth a verdict, in 10^-6; less where the path is only partly ours.
+pub(super) const fn slack(partly: bool) -> u64 {
+    if partly { PARTLY_SLACK_PPM } else { SLACK_PPM }
+}
+
+/// True if a share of losses may be that of bursts above `limit`.
+pub(super) const fn may_be_bursts(ppm: u64, dispersion: u64, limit: u64) -> bool {
+    dispersion >= BURSTY && is_moderate(ppm, limit)
+}
+
+/// True if it is not more above `limit` than bursts bring.
+pub(super) const fn is_moderate(ppm: u64, limit: u64) -> bool {
+    ppm < limit + BURSTS_PPM
+}
+
+/// Loss that no chance and no burst explains.
+pub(super) fn flood(record: &LossRecord, tolerated: u64) -> Option<Sample> {
+    let seen = record.latest(FLOOD_GROUPS)?;
+    let each = record.fewest(FLOOD_GROUPS) >= Some(FLOOD_EACH);
+    (each && seen.ppm() > tolerated + FLOOD_PPM).then_some(seen)
+}
+
+/// Loss above `limit`, in 10^-6, for certain enough to try; `few` packets may be sent per round trip.
+pub(super) fn above(record: &LossRecord, limit: u64, few: bool) -> Option<Sample> {
+    let few = few && record.fewest(FEW.0) >= Some(FEW_EACH);
+    few.then_some(&FEW)
+        .into_iter()
+        .chain(&LOOKS)
+        .find_map(|&(groups, half_sigmas)| {
+            let seen = record.latest(groups)?;
+            // A few bursts make a short record look bad.
+            let bursts =
+                groups < losses::GROUPS && may_be_bursts(seen.ppm(), seen.dispersion, limit);
+            let much = seen.ppm() > limit + half_sigmas * seen.sigma_ppm() / 2;
+            (much && !bursts).then_some(seen)
+        })
+}
