@@ -6,7 +6,8 @@
 //! ```text
 //!   following.rs   losses that follow delay: a queue overflows                               ─► CUBIC
 //!   tolerance.rs   losses up to what routers declare, or a trial has attested, are random    ─► routers
-//!   trial.rs       more than that: send less, and see whether the loss goes with the rate    ─► CUBIC, or attested
+//!   trial.rs       more than that, or less if it comes with the rate (phases.rs): send less,
+//!                  and see whether the loss goes                                              ─► CUBIC, or attested
 //!   delay.rs       a queue that stands for longer than routers take to say so, and goes
 //!                  when we send less (delay_trial.rs)                                         ─► CUBIC
 //! ```
@@ -18,6 +19,7 @@ mod delay;
 mod delay_trial;
 mod following;
 mod losses;
+mod phases;
 mod ruled;
 mod tolerance;
 mod trial;
@@ -34,6 +36,7 @@ use delay::DelayWatch;
 use delay_trial::{DelayTrial, DelayVerdict};
 use following::Following;
 use losses::{LossRecord, Sample};
+use phases::Phases;
 use ruled::{Look, Outcome, Ruled};
 use tolerance::Tolerance;
 use trial::{Trial, Verdict};
@@ -95,6 +98,7 @@ pub(crate) struct HiddenHop {
     delay: DelayWatch,
     following: Following,
     record: LossRecord,
+    phases: Phases,
     tolerance: Tolerance,
     /// TTLs show a hop that writes nothing.
     partly: bool,
@@ -130,6 +134,7 @@ impl HiddenHop {
             delay: DelayWatch::new(now),
             following: Following::new(now),
             record: LossRecord::default(),
+            phases: Phases::default(),
             tolerance: Tolerance::default(),
             partly: false,
             mtu,
@@ -262,9 +267,12 @@ impl HiddenHop {
         patience: Duration,
         window: u64,
     ) -> Finding {
-        if self.arrivals.on_ack(now, acked) {
+        let turned = self.arrivals.on_ack(now, acked);
+        if turned {
             self.limit_step(acked.srtt);
+            self.compare_phases(now, acked.srtt, window);
         }
+        self.phases.on_acked(acked.packets);
         let (delay, round_over) = self.delay.on_ack(now, acked);
         if let Some(delay) = delay {
             self.following
@@ -285,6 +293,7 @@ impl HiddenHop {
         if self.counts(lost.largest) {
             self.record.on_lost(lost.packets);
         }
+        self.phases.on_lost(lost.packets);
         let follows = self
             .following
             .on_loss(lost.largest, self.arrivals.delivered(), self.mtu);
@@ -312,6 +321,18 @@ impl HiddenHop {
                 Finding::Clear
             }
             State::Trial(_) => Finding::Clear,
+        }
+    }
+
+    /// A round trip is over: losses too few for a trial may come with the rate.
+    fn compare_phases(&mut self, now: Instant, srtt: Duration, window: u64) {
+        let dispersion = self.record.all().map_or(0, |all| all.dispersion);
+        let found = self.phases.turn(dispersion);
+        if let State::Routers(calm) = &self.state
+            && now >= *calm
+            && let Some(trigger) = found
+        {
+            self.begin_trial(now, trigger, srtt, window);
         }
     }
 
@@ -409,6 +430,7 @@ impl HiddenHop {
         self.trial_cap = cap(trial.pace(), srtt, self.mtu);
         self.before = window;
         self.state = State::Trial(trial);
+        self.phases.clear();
         self.record.clear();
     }
 
@@ -463,6 +485,7 @@ impl HiddenHop {
             .min(before)
             .max(window);
         self.tolerance.forget();
+        self.phases.clear();
         self.record.clear();
         self.trial_cap = u64::MAX;
         // Small windows tell nothing about the rate.
