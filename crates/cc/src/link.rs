@@ -185,7 +185,8 @@ pub trait LinkController: Send + fmt::Debug {
     /// The packet leaves for the wire; `queue` excludes it.
     fn on_departure(&mut self, now: Instant, packet: &Arrival, queue: u64) -> Answer;
 
-    /// The queue dropped a packet.
+    /// A packet that carries feedback, or one of a flow that does, found no room in its queue, or had to make room there. Not told
+    /// of what RED drops, of packets that the law itself held back, and of others' packets: those say nothing about flows that obey.
     fn on_drop(&mut self, now: Instant, packet: &Arrival) {
         let _ = (now, packet);
     }

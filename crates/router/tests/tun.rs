@@ -371,3 +371,47 @@ fn what_is_wrong_is_said_in_one_line() {
     );
     assert_eq!(vcp_router(&["frobnicate"]).status.code(), Some(2));
 }
+
+/// A forged shim, first of all and then ten times a second, claims an RTT of 88 s and of 100 µs in turn: the interval stays that of
+/// the honest packets, which are nearly all bytes.
+#[test]
+fn forged_shims_do_not_move_the_interval() {
+    let bed = Bed::with("", "rate = \"20Mbit\"\ncontroller = \"vcp+bise\"");
+    let (a, b) = bed.udp(false);
+    b.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let packet = |rtt: Duration, len: usize| {
+        let mut request = pathmark_cc::Request::default();
+        request.bise = true;
+        request.min_rtt = Some(rtt);
+        let mut packet = vcp_proto::Repr::initial(&request, true).emit().to_vec();
+        packet.resize(len, 0);
+        packet
+    };
+    let honest = packet(Duration::from_millis(80), 1400);
+    let forged = [Duration::from_secs(88), Duration::from_micros(100)].map(|rtt| packet(rtt, 56));
+    let mut told = Vec::new();
+    let mut buffer = [0; 2000];
+    let mut exchange = |packet: &[u8]| {
+        a.send(packet).unwrap();
+        let len = b.recv(&mut buffer).unwrap();
+        assert_eq!(len, packet.len());
+        let shim = vcp_proto::Packet::parse(&buffer).unwrap();
+        assert_eq!(shim.hops(), 1);
+        shim.t_rho_ms()
+    };
+    let start = Instant::now();
+    let mut next = start;
+    for second in 0..20u32 {
+        let _ = exchange(&forged[second as usize % 2]);
+        while start.elapsed() < Duration::from_millis(100) * (second + 1) {
+            told.push(exchange(&honest));
+            // Some 5.6 Mbit/s.
+            next += Duration::from_millis(2);
+            thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+    }
+    // 2.293 × 86.1 ms, the upper end of the class of 80 ms.
+    told.drain(..told.len() / 2);
+    assert!(told.iter().all(|t_rho| *t_rho == told[0]), "{told:?}");
+    assert_eq!(told[0], 198);
+}

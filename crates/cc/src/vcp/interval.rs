@@ -1,18 +1,35 @@
-//! How long a port measures: a fixed time, or one that follows the RTTs of its flows.
+//! How long a port measures: a fixed time, or one that follows the RTTs of its traffic.
 //!
 //! A load that is measured over less than a round trip sees bursts, and BISE's growth then overshoots; one measured over
 //! much more reacts late. Two and a half times the longest RTT served is what the VCP extensions paper uses. "Longest" is the
-//! 90th percentile over *flows*, not packets, so that neither one odd flow nor one busy flow decides.
+//! 90th percentile over *bytes*: anybody can write a shim, so what a packet says weighs as much as the packet does.
+//!
+//! - Packets that tell a longer RTT than is served lengthen the interval only where they are a tenth of the port's bytes or more, and a
+//!   share x of them by a factor of 1 + x per interval at most, so never by more than twice.
+//! - It falls, half an octave at a time, once 95 % of the bytes need less.
+//! - Many a packet's time is the least of it; that goes by the mean capacity of some seconds, not by that of the moment.
 
 use super::params::Interval;
-use crate::arith::{micros, mul_div};
+use crate::arith::{micros, mul_div, saturate};
 use crate::{Duration, Instant, VcpAnswer};
 
-/// Slots of the sketch: one flow each, collisions overwrite.
-const SLOTS: usize = 256;
-/// A flow that was silent for this many ticks is forgotten.
-const FRESH_TICKS: u8 = 4;
-const TICK: Duration = Duration::from_millis(2500);
+/// Buckets of RTTs: four to each octave of microseconds, up to 2^32 µs.
+const BUCKETS: usize = 4 * 32;
+/// Bytes count for less by a quarter after each quarter of an interval, but no sooner and no later than this.
+const TICK: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
+/// That makes their sum worth this many ticks of traffic.
+const TICKS: u32 = 4;
+/// If no packet has told an RTT for this long nothing is known any more.
+const SILENCE: Duration = Duration::from_secs(10);
+/// The share of bytes whose RTTs are too long to be served (the 90th percentile), as a divisor.
+const BEYOND: u64 = 10;
+/// The same for falling, a smaller share: a flow with about a tenth of the bytes does not make the interval swing.
+const BEYOND_FALLING: u64 = 20;
+/// Bytes are compared with those of so many full packets at least: whoever sends a packet now and then at an idle port does not
+/// lengthen its interval.
+const WORTH: u64 = 16 * 1500;
+/// A port is idle while less than this part of what the link could carry comes. Its interval follows what does without delay.
+const IDLE: u64 = 16;
 /// t_ρ = 2.5 × RTT (VCP extensions paper, section V), the RTT taken from the middle of the quarter octave that packets tell:
 /// they tell its upper end, so this is 2.5 · 2^(−1/8).
 const RTT_FACTOR: (u64, u64) = (2293, 1000);
@@ -21,91 +38,118 @@ const START: Duration = Duration::from_secs(1);
 /// Never below this, nor below the time of so many full packets.
 const LEAST: Duration = Duration::from_millis(50);
 const LEAST_BYTES: u64 = 64 * 1500;
-/// It shrinks by half an octave (√½) per 10 s at most, and only if the target is a quarter octave away or more.
-const LOWER_EVERY: Duration = Duration::from_secs(10);
+/// Time over which the capacity is averaged for that.
+const CAPACITY_OVER: Duration = Duration::from_secs(10);
+/// It falls by half an octave (√½) in this time at most, and only if the target is a quarter octave away or more.
+const LOWER_EVERY: Duration = Duration::from_millis(500);
 const HALF_OCTAVE: (u64, u64) = (707_107, 1_000_000);
 const QUARTER_OCTAVE: (u64, u64) = (840_896, 1_000_000);
+/// No bucket counts further, so that sums cannot overflow.
+const MOST_BYTES: u64 = 1 << 44;
 
+/// Bytes lately whose packets told about the same RTT.
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
-    /// The flow's least RTT in µs; 0: empty.
-    rtt_us: u32,
-    tick: u8,
+struct Bucket {
+    bytes: u64,
+    /// Sum of bytes × RTT in µs.
+    weighted: u128,
 }
 
-/// The least RTTs of recently seen flows.
+impl Bucket {
+    fn rtt_us(&self) -> u64 {
+        saturate(self.weighted / u128::from(self.bytes.max(1)))
+    }
+
+    fn decay(&mut self) {
+        let left = self.bytes - self.bytes.div_ceil(TICKS.into());
+        self.weighted = self.weighted * u128::from(left) / u128::from(self.bytes.max(1));
+        self.bytes = left;
+    }
+}
+
+/// Which RTTs the port's bytes told lately.
 #[derive(Clone, Debug)]
 struct Sketch {
-    slots: Box<[Slot]>,
-    tick: u8,
+    buckets: Box<[Bucket]>,
+    /// Bytes of all packets, whether or not they told an RTT.
+    all: u64,
+    /// Bytes of those that did.
+    told: u64,
     next_tick: Instant,
-    changed: bool,
-    /// Every flow was forgotten since the last review.
-    emptied: bool,
+    last_told: Instant,
 }
 
 impl Sketch {
     fn new(now: Instant) -> Self {
         Self {
-            slots: vec![Slot::default(); SLOTS].into_boxed_slice(),
-            tick: 0,
-            next_tick: now + TICK,
-            changed: false,
-            emptied: true,
+            buckets: vec![Bucket::default(); BUCKETS].into_boxed_slice(),
+            all: 0,
+            told: 0,
+            next_tick: now + TICK.0,
+            last_told: now,
         }
     }
 
+    fn index(rtt_us: u64) -> usize {
+        let octave = rtt_us.max(4).ilog2();
+        let quarter = (rtt_us.max(4) >> (octave - 2)) & 3;
+        usize::try_from(u64::from(octave) * 4 + quarter).map_or(BUCKETS - 1, |i| i.min(BUCKETS - 1))
+    }
+
+    /// Counts a packet's bytes under the RTT that it told. True if none of about this RTT were known.
     #[inline]
-    fn see(&mut self, now: Instant, flow_hash: u32, rtt: Duration) {
-        if now >= self.next_tick {
-            self.age(now);
+    fn count(&mut self, now: Instant, bytes: u32, rtt: Option<Duration>) -> bool {
+        let bytes = u64::from(bytes);
+        self.all = (self.all + bytes).min(MOST_BYTES);
+        let Some(rtt) = rtt else {
+            return false;
+        };
+        self.last_told = now;
+        let rtt_us = micros(rtt).clamp(1, u64::from(u32::MAX));
+        let Some(bucket) = self.buckets.get_mut(Self::index(rtt_us)) else {
+            return false;
+        };
+        let new = bucket.bytes == 0;
+        if bucket.bytes < MOST_BYTES {
+            bucket.bytes += bytes;
+            bucket.weighted += u128::from(bytes) * u128::from(rtt_us);
+            self.told += bytes;
         }
-        let rtt_us = u32::try_from(micros(rtt).max(1)).unwrap_or(u32::MAX);
-        // Hashes may be weak in some bits: fold all of them in.
-        let index = usize::try_from(flow_hash.wrapping_mul(0x9E37_79B1) >> 24).unwrap_or(0);
-        if let Some(slot) = self.slots.get_mut(index) {
-            if slot.rtt_us != rtt_us {
-                slot.rtt_us = rtt_us;
-                self.changed = true;
-            }
-            slot.tick = self.tick;
-        }
+        new
     }
 
-    /// Forgets flows that were silent for long.
-    #[cold]
-    fn age(&mut self, now: Instant) {
+    /// Lets old bytes count for less; after a long silence nothing is known. An interval is `t_rho` long.
+    fn age(&mut self, now: Instant, t_rho: Duration) {
+        if now - self.last_told > SILENCE {
+            *self = Self::new(now);
+        }
         while now >= self.next_tick {
-            self.tick = self.tick.wrapping_add(1);
-            self.next_tick = if now - self.next_tick > TICK * u32::from(FRESH_TICKS) {
-                self.slots.fill(Slot::default());
-                now + TICK
-            } else {
-                self.next_tick + TICK
-            };
-            for slot in &mut self.slots {
-                if self.tick.wrapping_sub(slot.tick) > FRESH_TICKS {
-                    *slot = Slot::default();
-                }
+            self.next_tick += (t_rho / 4).clamp(TICK.0, TICK.1);
+            self.all -= self.all.div_ceil(TICKS.into());
+            self.told = 0;
+            for bucket in &mut self.buckets {
+                bucket.decay();
+                self.told += bucket.bytes;
             }
-            self.changed = true;
         }
-        self.emptied |= self.slots.iter().all(|slot| slot.rtt_us == 0);
     }
 
-    /// The 90th percentile in µs.
-    fn percentile(&self) -> Option<u64> {
-        let mut seen = [0u32; SLOTS];
-        let mut count = 0;
-        let occupied = self.slots.iter().filter(|slot| slot.rtt_us != 0);
-        for (place, slot) in seen.iter_mut().zip(occupied) {
-            *place = slot.rtt_us;
-            count += 1;
+    /// The longest RTT in µs that is served if those of a share 1 / `beyond` of `all` bytes are not.
+    fn longest(&self, all: u64, beyond: u64) -> Option<u64> {
+        let mut above = 0;
+        for bucket in self.buckets.iter().rev() {
+            above += bucket.bytes;
+            if bucket.bytes > 0 && above.saturating_mul(beyond) > all {
+                return Some(bucket.rtt_us());
+            }
         }
-        let seen = seen.get_mut(..count)?;
-        let rank = (count * 9 / 10).min(count.checked_sub(1)?);
-        let (_, at, _) = seen.select_nth_unstable(rank);
-        Some(u64::from(*at))
+        None
+    }
+
+    /// Bytes whose packets told more than this.
+    fn above(&self, rtt_us: u64) -> u64 {
+        let longer = self.buckets.iter().filter(|b| b.rtt_us() > rtt_us);
+        longer.map(|bucket| bucket.bytes).sum()
     }
 }
 
@@ -113,7 +157,11 @@ impl Sketch {
 struct Auto {
     sketch: Sketch,
     ceiling: Duration,
+    /// Mean capacity in bytes per second.
+    capacity: u64,
     lowered: Instant,
+    /// The port has been idle since nothing was known.
+    fresh: bool,
 }
 
 /// A port's measuring interval.
@@ -126,16 +174,19 @@ pub(crate) struct TRho {
 }
 
 impl TRho {
-    pub(crate) fn new(now: Instant, interval: Interval) -> Self {
+    /// At a port of `capacity` bytes per second.
+    pub(crate) fn new(now: Instant, interval: Interval, capacity: u64) -> Self {
         let (current, auto) = match interval {
             Interval::Fixed(current) => (current.max(Duration::from_millis(1)), None),
             Interval::Auto { ceiling } => {
                 let auto = Auto {
                     sketch: Sketch::new(now),
                     ceiling,
+                    capacity,
                     lowered: now,
+                    fresh: true,
                 };
-                (START.min(ceiling), Some(auto))
+                (auto.start(), Some(auto))
             }
         };
         Self {
@@ -157,57 +208,116 @@ impl TRho {
         self.advertised_ms
     }
 
-    /// A packet of a flow told its least RTT. True if the interval should be reviewed.
+    /// A packet arrived that may have told its flow's least RTT. True if the interval should be [reviewed](Self::review).
     #[inline]
-    pub(crate) fn see(&mut self, now: Instant, flow_hash: u32, rtt: Option<Duration>) -> bool {
-        match (&mut self.auto, rtt) {
-            (Some(auto), Some(rtt)) => {
-                auto.sketch.see(now, flow_hash, rtt);
-                auto.sketch.changed
-            }
-            _ => false,
+    pub(crate) fn see(&mut self, now: Instant, bytes: u32, rtt: Option<Duration>) -> bool {
+        match &mut self.auto {
+            Some(auto) => auto.sketch.count(now, bytes, rtt) && auto.fresh,
+            None => false,
         }
     }
 
-    /// Follows the flows: the first one's RTT takes the place of the assumption; then up at once, down slowly. True if the interval changed.
+    /// An interval of length `elapsed` has ended, in which the link could carry `capacity` bytes per second. True if the
+    /// next one is of another length.
     #[cold]
-    pub(crate) fn review(&mut self, now: Instant, capacity: u64) -> bool {
+    pub(crate) fn on_interval(&mut self, now: Instant, elapsed: Duration, capacity: u64) -> bool {
+        let Some(auto) = &mut self.auto else {
+            return false;
+        };
+        let share = micros(elapsed.min(CAPACITY_OVER));
+        let over = micros(CAPACITY_OVER);
+        let old = mul_div(auto.capacity, over - share, over);
+        auto.capacity = old.saturating_add(mul_div(capacity, share, over));
         let before = self.current;
-        self.follow(now, capacity);
-        self.advertised_ms = VcpAnswer::whole_millis(self.current);
-        if self.auto.is_some() {
-            // What is measured is what is advertised.
-            self.current = Duration::from_millis(u64::from(self.advertised_ms));
+        self.follow(now);
+        if let Some(auto) = &mut self.auto
+            && auto.sketch.told > 0
+        {
+            auto.fresh &= auto.sketch.all < auto.idle(self.current);
+            self.current = auto.risen(self.current);
         }
-        self.current != before
+        self.take(before)
     }
 
-    fn follow(&mut self, now: Instant, capacity: u64) {
+    /// Follows the traffic within an interval: downwards only. True if the interval is of another length now.
+    #[cold]
+    pub(crate) fn review(&mut self, now: Instant) -> bool {
+        let before = self.current;
+        self.follow(now);
+        self.take(before)
+    }
+
+    /// What is measured is what is advertised.
+    fn take(&mut self, before: Duration) -> bool {
+        if self.current == before {
+            return false;
+        }
+        self.advertised_ms = VcpAnswer::whole_millis(self.current);
+        self.current = Duration::from_millis(u64::from(self.advertised_ms));
+        true
+    }
+
+    fn follow(&mut self, now: Instant) {
         let Some(auto) = &mut self.auto else {
             return;
         };
-        auto.sketch.age(now);
-        auto.sketch.changed = false;
-        let Some(rtt_us) = auto.sketch.percentile() else {
-            self.current = START.min(auto.ceiling);
-            return;
-        };
-        let wanted = Duration::from_micros(mul_div(rtt_us, RTT_FACTOR.0, RTT_FACTOR.1));
-        let packets = Duration::from_micros(mul_div(LEAST_BYTES, 1_000_000, capacity));
-        let target = wanted.max(LEAST).max(packets).min(auto.ceiling);
-        if core::mem::take(&mut auto.sketch.emptied) {
-            // Nobody else is there to be served: what was assumed gives way to what is known.
-            self.current = target;
+        auto.sketch.age(now, self.current);
+        let told = auto.sketch.told;
+        if told == 0 {
+            self.current = auto.start();
+            auto.fresh = true;
+        } else if auto.fresh {
+            // What was assumed gives way to what is known.
+            let target = auto.target(auto.sketch.longest(told, BEYOND));
+            self.current = target.min(auto.start().max(self.current));
             auto.lowered = now;
-        } else if target > self.current {
-            self.current = target;
-            auto.lowered = now;
-        } else if now - auto.lowered >= LOWER_EVERY
-            && target <= scaled(self.current, QUARTER_OCTAVE)
-        {
-            self.current = target.max(scaled(self.current, HALF_OCTAVE));
-            auto.lowered = now;
+        } else if now - auto.lowered >= LOWER_EVERY {
+            let target = auto.target(auto.sketch.longest(told, BEYOND_FALLING));
+            if target <= scaled(self.current, QUARTER_OCTAVE) {
+                self.current = target.max(scaled(self.current, HALF_OCTAVE));
+                auto.lowered = now;
+            }
         }
+    }
+}
+
+impl Auto {
+    /// The interval that serves an RTT.
+    fn target(&self, rtt_us: Option<u64>) -> Duration {
+        let wanted = mul_div(rtt_us.unwrap_or(0), RTT_FACTOR.0, RTT_FACTOR.1);
+        let packets = mul_div(LEAST_BYTES, 1_000_000, self.capacity);
+        Duration::from_micros(wanted.max(packets))
+            .max(LEAST)
+            .min(self.ceiling)
+    }
+
+    /// The interval while nothing is known.
+    fn start(&self) -> Duration {
+        self.target(None).max(START).min(self.ceiling)
+    }
+
+    /// Bytes below which the port counts as idle, at intervals of `current`.
+    fn idle(&self, current: Duration) -> u64 {
+        let window = (current / 4).clamp(TICK.0, TICK.1) * TICKS;
+        mul_div(self.capacity / IDLE, micros(window), 1_000_000)
+    }
+
+    /// What a longer interval than `current` may grow to in one step.
+    fn risen(&self, current: Duration) -> Duration {
+        let all = self.sketch.all.max(WORTH);
+        let target = self.target(self.sketch.longest(all, BEYOND));
+        if target <= current {
+            return current;
+        }
+        let served = mul_div(micros(current), RTT_FACTOR.1, RTT_FACTOR.0);
+        let longer = if self.target(None) > current {
+            // The packets of a slow link take longer; that is nobody's claim.
+            all
+        } else {
+            self.sketch.above(served).min(all)
+        };
+        let step = mul_div(micros(current), longer, all);
+        target.min(current + Duration::from_micros(step))
     }
 }
 
@@ -216,82 +326,5 @@ fn scaled(d: Duration, by: (u64, u64)) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::ms;
-
-    const CAPACITY: u64 = 12_500_000;
-
-    fn auto() -> TRho {
-        let ceiling = Duration::from_secs(10);
-        TRho::new(Instant::ZERO, Interval::Auto { ceiling })
-    }
-
-    #[test]
-    fn rises_at_once_and_falls_slowly() {
-        let mut t_rho = auto();
-        assert_eq!(t_rho.current(), ms(1000));
-        assert!(t_rho.see(Instant::ZERO, 1, Some(ms(500))));
-        assert!(t_rho.review(Instant::ZERO, CAPACITY));
-        assert_eq!(t_rho.current(), ms(1147));
-        // The flow's path became short: half an octave per 10 s.
-        let mut seen = Vec::new();
-        for second in 1..60 {
-            let now = Instant::from_millis(1000 * second);
-            let _ = t_rho.see(now, 1, Some(ms(100)));
-            if t_rho.review(now, CAPACITY) {
-                seen.push((second, t_rho.current().as_millis()));
-            }
-        }
-        assert_eq!(
-            seen,
-            [(10, 812), (20, 575), (30, 407), (40, 288), (50, 230)]
-        );
-    }
-
-    #[test]
-    fn the_first_flow_replaces_the_assumption() {
-        let mut t_rho = auto();
-        let _ = t_rho.see(Instant::ZERO, 1, Some(ms(40)));
-        assert!(t_rho.review(Instant::ZERO, CAPACITY));
-        assert_eq!(t_rho.current(), ms(92));
-        // One that takes longer is served at once, too.
-        let _ = t_rho.see(Instant::ZERO, 2, Some(ms(400)));
-        assert!(t_rho.review(Instant::ZERO, CAPACITY));
-        assert_eq!(t_rho.current(), ms(918));
-    }
-
-    #[test]
-    fn one_odd_flow_among_many_does_not_decide() {
-        let mut t_rho = auto();
-        for flow in 0..100u32 {
-            let rtt = if flow == 7 { ms(9000) } else { ms(600) };
-            let _ = t_rho.see(Instant::ZERO, flow, Some(rtt));
-        }
-        let _ = t_rho.review(Instant::ZERO, CAPACITY);
-        assert_eq!(t_rho.current(), ms(1376));
-    }
-
-    #[test]
-    fn never_beyond_the_ceiling_nor_below_the_floor() {
-        let mut t_rho = auto();
-        let _ = t_rho.see(Instant::ZERO, 1, Some(Duration::from_secs(3000)));
-        let _ = t_rho.review(Instant::ZERO, CAPACITY);
-        assert_eq!(t_rho.current(), Duration::from_secs(10));
-        for step in 1..100u64 {
-            let now = Instant::from_millis(step * 10_000);
-            let _ = t_rho.see(now, 1, Some(Duration::from_micros(100)));
-            let _ = t_rho.review(now, CAPACITY);
-        }
-        let least = t_rho.current();
-        assert!((LEAST..LEAST * 6 / 5).contains(&least), "{least:?}");
-        // Silent flows are forgotten: nothing is known again.
-        let later = Instant::from_millis(1_010_000);
-        let _ = t_rho.review(later, CAPACITY);
-        assert_eq!(t_rho.current(), START);
-        // A slow port measures over enough packets.
-        let _ = t_rho.see(later, 1, Some(Duration::from_micros(100)));
-        let _ = t_rho.review(later, 12_500);
-        assert_eq!(t_rho.current(), ms(7680));
-    }
-}
+#[path = "interval_tests.rs"]
+mod tests;

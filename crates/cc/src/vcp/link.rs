@@ -51,6 +51,11 @@ impl Capacity {
         (self.before + u128::from(self.now) * u128::from(left)).max(1)
     }
 
+    /// Its mean over the interval's first `length`, in bytes per second.
+    fn mean(&self, length: Duration) -> u64 {
+        saturate(self.offered(length) / u128::from(micros(length).max(1)))
+    }
+
     /// `elapsed` after the interval's begin it changes. True if it does.
     fn change(&mut self, elapsed: Duration, bytes_per_second: u64) -> bool {
         let next = bytes_per_second.max(1);
@@ -91,6 +96,8 @@ pub struct VcpLink<R> {
     blind: bool,
     /// No packet came during the whole last interval.
     idle: bool,
+    /// The queue had no room for a packet: up to then packets leave with OVER, whatever the load.
+    over_until: Instant,
     marked: [u64; 4],
 }
 
@@ -100,7 +107,7 @@ impl<R: LinkRule> VcpLink<R> {
     pub fn new(now: Instant, capacity: u64, params: VcpLinkParams, rule: R) -> Self {
         let mut link = Self {
             capacity: Capacity::new(capacity),
-            t_rho: TRho::new(now, params.t_rho),
+            t_rho: TRho::new(now, params.t_rho, capacity),
             meter: LoadMeter::new(now, &params),
             shares: (params.equalize && rule.tells_r())
                 .then(|| Shares::new(rule.epsilon_ppm().unwrap_or(0))),
@@ -116,6 +123,7 @@ impl<R: LinkRule> VcpLink<R> {
             unknown: true,
             blind: false,
             idle: params.restart,
+            over_until: now,
             marked: [0; 4],
             params,
         };
@@ -146,6 +154,9 @@ impl<R: LinkRule> VcpLink<R> {
         if self.meter.lambda() >= self.full {
             self.close(now, queue);
             return;
+        }
+        if self.t_rho.review(now) {
+            self.set_full();
         }
         self.schedule_look(now);
         if let Some(shares) = &mut self.shares {
@@ -196,13 +207,15 @@ impl<R: LinkRule> VcpLink<R> {
         self.load_128 = load.in_128ths();
         self.rule.on_load(&load);
         let (t_rho, r_q32) = (self.t_rho.current(), self.rule.r_q32());
-        self.guests.on_interval(now, t_rho, self.code, r_q32);
+        let code = self.raised(now, self.code);
+        self.guests.on_interval(now, t_rho, code, r_q32);
         self.settle_shares(now);
         self.unknown = false;
         self.blind = self.params.foresee_ppm > 0 && self.rule.r_q32() >= Some(BLIND_R_Q32);
         self.idle = self.meter.lambda() == 0 && queue == 0;
+        let capacity = self.capacity.mean(elapsed);
         self.begin(now);
-        let _ = self.t_rho.review(now, self.capacity.now);
+        let _ = self.t_rho.on_interval(now, elapsed, capacity);
         self.set_full();
     }
 
@@ -220,6 +233,7 @@ impl<R: LinkRule> VcpLink<R> {
     fn wake(&mut self, now: Instant) {
         self.idle = false;
         self.unknown = true;
+        self.over_until = now;
         self.code = VcpCode::Low;
         self.load_ppb = 0;
         self.load_128 = 0;
@@ -231,8 +245,25 @@ impl<R: LinkRule> VcpLink<R> {
         self.begin(now);
     }
 
+    /// True for an interval's length from the last tail drop on: as long as senders freeze after a cut, so that one drop
+    /// makes them cut once.
+    #[inline]
+    fn overflows(&self, now: Instant) -> bool {
+        now < self.over_until
+    }
+
+    /// `code`, or OVER where the queue overflows: nobody is spared then.
+    #[inline]
+    fn raised(&self, now: Instant, code: VcpCode) -> VcpCode {
+        if self.overflows(now) {
+            VcpCode::Over
+        } else {
+            code
+        }
+    }
+
     /// An XCP packet is told in rates what a VCP packet of its flow would be told in codes.
-    fn answer_xcp(&mut self, packet: &Arrival, header: &XcpCarried) -> XcpAnswer {
+    fn answer_xcp(&mut self, now: Instant, packet: &Arrival, header: &XcpCarried) -> XcpAnswer {
         let as_vcp = VcpCarried {
             code: VcpCode::Low,
             min_rtt: None,
@@ -241,6 +272,7 @@ impl<R: LinkRule> VcpLink<R> {
         };
         let mark = self.rule.mark(self.code, &as_vcp);
         let Mark { code, r } = self.for_flow(packet.flow_hash, mark, &as_vcp);
+        let code = self.raised(now, code);
         let said = Said {
             code,
             mix: r.zip(self.rule.epsilon_ppm()),
@@ -295,8 +327,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
             Carried::Xcp(header) => guests::rtt_class(header),
             Carried::Foreign => None,
         };
-        if self.t_rho.see(now, arrival.flow_hash, rtt) && self.t_rho.review(now, self.capacity.now)
-        {
+        if self.t_rho.see(now, arrival.bytes, rtt) && self.t_rho.review(now) {
             self.set_full();
         }
         if self.params.restart
@@ -318,7 +349,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
             .sample(now, queue.saturating_add(u64::from(packet.bytes)));
         let carried = match &packet.carried {
             Carried::Vcp(carried) => carried,
-            Carried::Xcp(header) => return Answer::Xcp(self.answer_xcp(packet, header)),
+            Carried::Xcp(header) => return Answer::Xcp(self.answer_xcp(now, packet, header)),
             Carried::Foreign => return Answer::None,
         };
         if carried.code == VcpCode::None {
@@ -326,6 +357,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         }
         let mark = self.rule.mark(self.code, carried);
         let Mark { code, r } = self.for_flow(packet.flow_hash, mark, carried);
+        let code = self.raised(now, code);
         let shown = code.max(carried.code);
         if let Some(count) = self.marked.get_mut(usize::from(shown as u8)) {
             *count += 1;
@@ -337,6 +369,11 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
             load_128: self.load_128,
             ..VcpAnswer::default()
         })
+    }
+
+    fn on_drop(&mut self, now: Instant, _packet: &Arrival) {
+        // The load of an interval may lie below 1 while bursts overflow a short queue.
+        self.over_until = now + self.t_rho.current();
     }
 
     fn on_timer(&mut self, now: Instant, queue: u64) {

@@ -7,8 +7,8 @@ use super::params::{Interval, QueueFilter, VcpLinkParams};
 use super::rule::Plain;
 use crate::testing::ms;
 use crate::{
-    Answer, Arrival, Bise, BiseParams, Carried, Duration, Instant, LinkController, VcpAnswer,
-    VcpCarried, VcpCode, XcpCarried,
+    Answer, Arrival, Bise, BiseParams, Carried, Duration, Instant, LinkController, LinkRule,
+    VcpAnswer, VcpCarried, VcpCode, XcpCarried,
 };
 
 const CAPACITY: u64 = 12_500_000;
@@ -161,6 +161,50 @@ fn an_interval_closes_early_once_it_is_full() {
     assert_eq!(link.deadline(), Some(at(280)));
 }
 
+/// From a tail drop on packets leave with OVER, until a whole interval has passed without one; with BISE as without, and XCP packets
+/// are told so in their own way.
+#[test]
+fn tail_drops_are_over_until_an_interval_without_them() {
+    fn drops<R: LinkRule>(mut link: VcpLink<R>) {
+        let code = |link: &mut VcpLink<R>, now: u64| {
+            link.on_arrival(at(now), &packet(1500), 0);
+            answer(link, at(now)).code
+        };
+        let end = |link: &mut VcpLink<R>, now: u64| link.on_timer(at(now), 0);
+        assert_eq!(code(&mut link, 0), VcpCode::Low);
+        link.on_drop(at(50), &packet(1500));
+        assert_eq!(code(&mut link, 60), VcpCode::Over);
+        end(&mut link, 200);
+        // An interval's length from there on, with another drop near its end.
+        assert_eq!(code(&mut link, 210), VcpCode::Over);
+        link.on_drop(at(240), &packet(1500));
+        end(&mut link, 400);
+        assert_eq!(code(&mut link, 439), VcpCode::Over);
+        let asks = Arrival {
+            carried: Carried::Xcp(XcpCarried {
+                rtt_us: 100_000,
+                x: 1 << 30,
+                delta: 1 << 40,
+                covers: 1,
+            }),
+            ..packet(1500)
+        };
+        let Answer::Xcp(told) = link.on_departure(at(439), &asks, 0) else {
+            panic!("no XCP answer")
+        };
+        assert!(told.delta < 0, "{}", told.delta);
+        assert_eq!(code(&mut link, 440), VcpCode::Low);
+        assert_eq!(link.metrics().code, VcpCode::Low);
+    }
+    drops(plain(true));
+    let params = VcpLinkParams {
+        t_rho: Interval::Fixed(ms(200)),
+        ..VcpLinkParams::with_bise()
+    };
+    let rule = Bise::new(BiseParams::default(), 1);
+    drops(VcpLink::new(at(0), CAPACITY, params, rule));
+}
+
 #[test]
 fn what_is_measured_is_what_is_advertised() {
     let mut link = VcpLink::new(
@@ -169,16 +213,16 @@ fn what_is_measured_is_what_is_advertised() {
         VcpLinkParams::with_bise(),
         Bise::new(BiseParams::default(), 1),
     );
-    let mut long = packet(1500);
+    let mut short = packet(1500);
     link.on_arrival(at(0), &foreign(1500), 0);
     assert_eq!(answer(&mut link, at(1)).t_rho_ms, 1000);
-    if let Carried::Vcp(carried) = &mut long.carried {
-        carried.min_rtt = Some(ms(800));
+    if let Carried::Vcp(carried) = &mut short.carried {
+        carried.min_rtt = Some(ms(100));
     }
-    link.on_arrival(at(10), &long, 0);
-    assert_eq!(answer(&mut link, at(11)).t_rho_ms, 1835);
-    assert_eq!(link.deadline(), Some(at(1835)));
-    assert_eq!(link.metrics().interval, ms(1835));
+    link.on_arrival(at(10), &short, 0);
+    assert_eq!(answer(&mut link, at(11)).t_rho_ms, 230);
+    assert_eq!(link.deadline(), Some(at(230)));
+    assert_eq!(link.metrics().interval, ms(230));
 }
 
 #[test]

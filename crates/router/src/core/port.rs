@@ -173,6 +173,7 @@ impl<P> Port<P> {
             }
             Queues::Two(separation) => separation.push(now, item, hears, owner, |victim| {
                 stats.drops.count(DropCause::PushedOut);
+                // A foreign packet takes the place of one of the heard class.
                 if !hears {
                     law.on_drop(now, &victim.arrival);
                 }
@@ -182,7 +183,8 @@ impl<P> Port<P> {
             for _ in 0..packets {
                 self.stats.drops.count(cause);
             }
-            if hears {
+            let full = cause == DropCause::QueueFull;
+            if full && hears && self.queues.is_feedback(&arrival) {
                 for one in arrival.each(packets) {
                     self.law.on_drop(now, &one);
                 }
@@ -461,6 +463,13 @@ impl<P> Queues<P> {
             Self::One(..) => true,
             Self::Two(separation) => separation.hears(now, arrival),
         }
+    }
+
+    /// True if a packet that the law hears is of a flow that hears the law. Of a common queue's packets that can be told of those
+    /// alone that carry feedback.
+    #[inline]
+    fn is_feedback(&self, arrival: &Arrival) -> bool {
+        matches!(self, Self::Two(_)) || arrival.carried != Carried::Foreign
     }
 
     /// True if it is asked for an answer.

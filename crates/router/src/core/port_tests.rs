@@ -8,8 +8,8 @@ use pathmark_cc::{
 };
 use proptest::prelude::*;
 
-use super::impair::WireConfig;
-use super::queue::{DropTail, Limit};
+use super::impair::{Random, WireConfig};
+use super::queue::{DropTail, Limit, Red, RedConfig};
 use super::testing::Log;
 use super::trace::Trace;
 use super::{Change, DropCause, Link, LinkConfig, Port, Schedule, Separation, Shaper};
@@ -120,6 +120,55 @@ fn the_controller_hears_arrivals_departures_drops_and_time() {
         "IP bytes, the link's own not counted"
     );
     assert_eq!(stats.capacity_bytes(Instant::from_millis(100)), 100_000);
+}
+
+/// A law hears of packets of its own class for which there was no room, and of none that RED took or that carry nothing.
+#[test]
+fn only_tail_drops_of_feedback_are_told() {
+    let drops = |port: Port<u32>, arrivals: &[Carried]| {
+        let witness = Witness::default();
+        let events = witness.events.clone();
+        let mut port = port.with_controller(Instant::ZERO, Box::new(witness));
+        let mut log = Log::default();
+        for (id, carried) in (0..).zip(arrivals) {
+            port.arrive(Instant::ZERO, arrival(1000, *carried), id, &mut log);
+        }
+        let told = events.lock().unwrap();
+        let told = told
+            .iter()
+            .filter(|event| event.starts_with("drop"))
+            .count();
+        (log.drops.len(), told)
+    };
+    let plain = Carried::Foreign;
+    // One queue for all.
+    let one = || port(1_000_000, Limit::Packets(1));
+    assert_eq!(drops(one(), &[VCP, VCP]), (1, 1));
+    assert_eq!(drops(one(), &[VCP, plain, plain]), (2, 0));
+    assert_eq!(drops(one(), &[plain, VCP]), (1, 1));
+    // RED with room for many packets: all drops are its own.
+    let red = RedConfig {
+        weight_q32: u32::MAX,
+        min_packets: 1,
+        max_packets: 2,
+        ..RedConfig::new(Limit::Packets(1000))
+    };
+    let red = Red::new(red, Some(1_000_000), Random::new(1, "red")).unwrap();
+    let red = Port::new(Instant::ZERO, Box::new(red), Shaper::new(Some(1_000_000)));
+    let (dropped, told) = drops(red, &[VCP; 100]);
+    assert!(dropped > 50 && told == 0, "{dropped} {told}");
+    // Two queues in a room for two packets.
+    let two = || {
+        let limit = Limit::Packets(2);
+        let queue = || Box::new(DropTail::new(limit));
+        let queues = Separation::new(queue(), queue(), limit);
+        Port::separated(Instant::ZERO, queues, Shaper::new(Some(1_000_000)))
+    };
+    assert_eq!(drops(two(), &[VCP, VCP, VCP]), (1, 1));
+    assert_eq!(drops(two(), &[plain, plain, plain]), (1, 0));
+    // The plain packet takes the place of the younger VCP packet; then the other way round.
+    assert_eq!(drops(two(), &[VCP, VCP, plain]), (1, 1));
+    assert_eq!(drops(two(), &[plain, plain, VCP]), (1, 0));
 }
 
 #[test]
