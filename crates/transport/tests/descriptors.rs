@@ -37,7 +37,7 @@ async fn connections_take_no_descriptors() {
     let tls = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[b"test"]).unwrap();
     let client_tls = TlsClientConfig::new(Trust::Pin(tls.pin().unwrap()), &[b"test"]).unwrap();
     let client_config = ClientConfig::new(Arc::new(client_tls), Arc::clone(&transport));
-    let loopback = "127.0.0.1:0".parse().unwrap();
+    let loopback: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
     let server = Endpoint::server(ServerConfig::new(Arc::new(tls), transport), loopback).unwrap();
     let address = server.local_address();
     tokio::spawn(async move {
@@ -72,6 +72,11 @@ async fn connections_take_no_descriptors() {
         for task in using {
             assert_eq!(task.await.unwrap(), 50_000);
         }
+        // While all of them are there, the process can open what else it needs.
+        let files: Vec<_> = (0..DESCRIPTORS / 2)
+            .map(|_| std::net::UdpSocket::bind(loopback).unwrap())
+            .collect();
+        assert_eq!((client.connections(), files.len()), (CONNECTIONS, 32));
     };
     let limit = Duration::from_secs(60);
     tokio::time::timeout(limit, all).await.unwrap();

@@ -292,7 +292,14 @@ async fn an_endpoint_outlives_what_icmp_says() {
     // Nobody is there; the next call at this socket hears of it.
     socket.send(b"?").unwrap();
     let client = Endpoint::new(socket, None).unwrap();
-    tokio::task::yield_now().await;
+    // The runtime asks the kernel what is ready: of its answers the endpoint's was due first.
+    let other = tokio::net::UdpSocket::bind(loopback()).await.unwrap();
+    let own = other.local_addr().unwrap();
+    other.send_to(b"!", own).await.unwrap();
+    other.recv(&mut [0]).await.unwrap();
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
     let server = Endpoint::server(server_config, address).unwrap();
     let connecting = client.connect(client_config, address, "localhost").unwrap();
     let accepting = async { server.accept().await.unwrap().accept().unwrap().await };

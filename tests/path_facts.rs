@@ -1,15 +1,16 @@
-//! What IP's TTL tells of hops that do not mark: over real sockets, TUN interfaces, routers and a kernel that forwards.
+//! What a sender learns of a path from kernels: hops that do not mark, by IP's TTL, and sizes that an interface does not carry.
+//! Over real sockets, TUN interfaces and routers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use pathmark::cc::{Algorithm, Feedback};
 use pathmark::tls::{TlsClientConfig, TlsServerConfig, Trust};
-use pathmark::{ClientConfig, Endpoint, ServerConfig};
+use pathmark::{ClientConfig, Connection, Endpoint, ServerConfig};
 use pathmark_testbed::chain::{Chain, Hop, RECEIVER, RouterProgram, SENDER};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 
-const ALPN: &[u8] = b"unmarked-hops";
+const ALPN: &[u8] = b"path-facts";
 const BYTES: usize = 500_000;
 
 fn hop(controller: &str) -> Hop {
@@ -22,15 +23,15 @@ fn hop(controller: &str) -> Hop {
     }
 }
 
-/// What a sender by `algorithm` is told of unmarked hops once it has sent a file through routers with these controllers. Between
-/// two routers lies a kernel that forwards.
-async fn unmarked_hop(algorithm: &str, controllers: &[&str]) -> Option<bool> {
+/// A sender by `algorithm` that has sent a file through routers with these controllers, over interfaces of that MTU. Between two
+/// routers lies a kernel that forwards.
+async fn sender(algorithm: &str, mtu: u32, controllers: &[&str]) -> Connection {
     let program = RouterProgram {
         program: env!("CARGO_BIN_EXE_pathmark").into(),
         prefix: vec!["vcp-router".to_owned()],
     };
     let hops: Vec<_> = controllers.iter().map(|name| hop(name)).collect();
-    let chain = Chain::new(program, 1500, &hops).unwrap();
+    let chain = Chain::new(program, mtu, &hops).unwrap();
     let made = rcgen::generate_simple_self_signed(["sender".to_owned()]).unwrap();
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     let tls = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[ALPN]).unwrap();
@@ -58,6 +59,12 @@ async fn unmarked_hop(algorithm: &str, controllers: &[&str]) -> Option<bool> {
         assert_eq!(stream.read_to_end(BYTES).await.unwrap().len(), BYTES);
     };
     tokio::join!(sending, receiving);
+    sender
+}
+
+/// What it is told of unmarked hops.
+async fn unmarked_hop(algorithm: &str, controllers: &[&str]) -> Option<bool> {
+    let sender = sender(algorithm, 1500, controllers).await;
     match sender.path_report().feedback {
         Some(Feedback::Vcp(feedback)) => feedback.unmarked_hop,
         Some(Feedback::Xcp(feedback)) => feedback.unmarked_hop,
@@ -75,4 +82,13 @@ async fn hops_that_do_not_mark_show_in_the_ttl() {
         let plain = unmarked_hop(algorithm, &["none"]).await;
         assert_eq!(plain, Some(true), "{algorithm}");
     }
+}
+
+/// Of 1272 bytes on an interface of 1300, told by the kernel at once: each size that is too large is tried once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sizes_that_the_interface_does_not_carry_are_tried_once() {
+    let sender = sender("cubic", 1300, &["none"]).await;
+    let (mtu, lost) = (sender.path_report().mtu, sender.stats().mtu_probes_lost);
+    assert!((1256..=1272).contains(&mtu), "{mtu}");
+    assert!(lost <= 5, "{lost}");
 }
