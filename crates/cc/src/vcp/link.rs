@@ -19,6 +19,10 @@ const LOOKS_BY_TIME: u32 = 8;
 /// From this r on, a half, MI grows as fast as it can for all that the router knows.
 const BLIND_R_Q32: u64 = 1 << 31;
 
+/// Load in 1/128 up to which small flows grow faster than others: 17/16. While others make room the port is OVER, but with more
+/// than that there is a queue to be drained first.
+const ROOM_FOR_SMALL_128: u8 = 136;
+
 /// What the link could carry in the running interval, while its capacity may change.
 #[derive(Clone, Copy, Debug)]
 struct Capacity {
@@ -289,18 +293,18 @@ impl<R: LinkRule> VcpLink<R> {
             return mark;
         };
         let r = shares.grant(flow_hash, r);
-        if mark.code == VcpCode::Over {
-            let spared = carried.carries_r && shares.spares(flow_hash);
-            let code = if spared { VcpCode::High } else { mark.code };
-            return Mark { code, r: Some(r) };
-        }
-        match shares.lift(flow_hash) {
-            lift if lift > 0 && carried.bise && carried.carries_r => Mark {
-                code: VcpCode::Low,
-                r: Some(r.max(lift)),
-            },
-            _ => Mark { r: Some(r), ..mark },
-        }
+        let lift = shares.lift(flow_hash);
+        let follows = carried.bise && carried.carries_r;
+        let code = match mark.code {
+            _ if lift > 0 && follows && self.load_128 < ROOM_FOR_SMALL_128 => {
+                let r = Some(r.max(lift));
+                let code = VcpCode::Low;
+                return Mark { code, r };
+            }
+            VcpCode::Over if carried.carries_r && shares.spares(flow_hash) => VcpCode::High,
+            code => code,
+        };
+        Mark { code, r: Some(r) }
     }
 
     fn begin(&mut self, now: Instant) {

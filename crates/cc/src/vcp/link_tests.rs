@@ -305,27 +305,52 @@ fn over_is_not_for_a_flow_with_little() {
         }
         packet
     };
-    let (large, small) = (1, 2);
+    let (large, medium, small) = (1, 2, 3);
     let params = VcpLinkParams {
         t_rho: Interval::Fixed(ms(200)),
         ..VcpLinkParams::with_bise()
     };
     let rule = Bise::new(BiseParams::default(), 1);
     let mut link = VcpLink::new(at(0), CAPACITY, params, rule);
-    // 1.02 of what γ leaves, one tenth of it the small flow's.
-    for n in 0..1683u64 {
-        let flow = if n % 10 == 0 { small } else { large };
-        link.on_arrival(Instant::from_micros(n * 119), &of(flow, true), 0);
-    }
-    link.on_timer(at(201), 0);
-    let mut told = |packet: Arrival| match link.on_departure(at(202), &packet, 0) {
-        Answer::Vcp(answer) => (answer.code, answer.load_128 >= 128),
-        other => panic!("{other:?}"),
+    // Three tenths are the medium flow's, one the small one's.
+    let mut interval = |begin: u64, packets: u64| {
+        for n in 0..packets {
+            let flow = match n % 10 {
+                0 => small,
+                1..=3 => medium,
+                _ => large,
+            };
+            let now = at(begin) + Duration::from_micros(n * 198_000 / packets);
+            link.on_arrival(now, &of(flow, true), 0);
+        }
+        link.on_timer(at(begin + 201), 0);
+        [
+            of(large, true),
+            of(medium, true),
+            of(small, true),
+            of(small, false),
+        ]
+        .map(
+            |packet| match link.on_departure(at(begin + 202), &packet, 0) {
+                Answer::Vcp(answer) => (answer.code, answer.load_128 >= 128),
+                other => panic!("{other:?}"),
+            },
+        )
     };
-    assert_eq!(told(of(large, true)), (VcpCode::Over, true));
-    assert_eq!(told(of(small, true)), (VcpCode::High, true));
-    // Who cannot see the load is told OVER in any case.
-    assert_eq!(told(of(small, false)), (VcpCode::Over, true));
+    // 1.02 of what γ leaves. Who cannot see the load is told OVER in any case.
+    let told = interval(0, 1683);
+    let codes = told.map(|(code, _)| code);
+    assert_eq!(
+        codes,
+        [VcpCode::Over, VcpCode::High, VcpCode::Low, VcpCode::Over]
+    );
+    assert!(told.iter().all(|(_, full)| *full));
+    // With so much more that a queue must stand, the small flow has to wait as well.
+    let codes = interval(201, 1900).map(|(code, _)| code);
+    assert_eq!(
+        codes,
+        [VcpCode::Over, VcpCode::High, VcpCode::High, VcpCode::Over]
+    );
     let header = XcpCarried {
         rtt_us: 100_000,
         x: 1 << 30,
@@ -337,7 +362,7 @@ fn over_is_not_for_a_flow_with_little() {
             carried: Carried::Xcp(header),
             ..of(flow_hash, true)
         };
-        match link.on_departure(at(202), &packet, 0) {
+        match link.on_departure(at(502), &packet, 0) {
             Answer::Xcp(answer) => answer.delta,
             other => panic!("{other:?}"),
         }

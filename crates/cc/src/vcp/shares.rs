@@ -9,8 +9,8 @@
 //! Without that, a flow over several bottlenecks would be cut once for each of them and starve beside flows that cross only one. The
 //! level is the mean over bytes, not over flows: what the flow of the average byte has. So many small flows do not lower it.
 //!
-//! A flow that has less than a quarter of the level, a short or a young one, need not wait for AI either: unless the port is OVER, it is
-//! told LOW with an r that lets it grow as in slow start, as long as all such flows together add little.
+//! A flow that has less than a quarter of the level, a short or a young one, need not wait for AI either: unless the port is OVER by
+//! much, it is told LOW with an r that lets it grow as in slow start, as long as all such flows together add little.
 //!
 //! Flows are told apart by a hash in a table of fixed size. Two in one slot count as one with the bytes of both: AI and MD still even out
 //! what MI then withholds from them.
@@ -40,7 +40,7 @@ const SMALL: u64 = 4;
 const MOST_GROWTH_PPM: u64 = 4_656_854;
 
 /// All small flows together grow by one in so many of all bytes per interval at most.
-const GROWTH_TOGETHER: u64 = 16;
+const GROWTH_TOGETHER: u64 = 8;
 
 /// What remains of earlier bytes: three quarters. An interval holds two and a half round trips, so one flow's bursts fall into it twice and
 /// another's three times; a mean over some intervals does not see that.
@@ -291,7 +291,7 @@ mod tests {
         // 2^2.5 − 1 over ε, also for one that comes now.
         let most = 30_519;
         assert_eq!([1, 2, 3].map(|flow| shares.lift(flow)), [0, most, most]);
-        // A crowd of them comes: together they grow by a sixteenth of all bytes. What was before counts by three quarters.
+        // A crowd of them comes: together they grow by an eighth of all bytes. What was before counts by three quarters.
         let before = 902_000 * 3 / 4;
         let crowd = 200_000;
         for flow in 1000..1100 {
@@ -299,7 +299,7 @@ mod tests {
         }
         shares.set_lift();
         let small = f64::from(crowd) + 1500.0;
-        let growth = (f64::from(before) + f64::from(crowd)) / 16.0 / small;
+        let growth = (f64::from(before) + f64::from(crowd)) / 8.0 / small;
         let lift = f64::from(shares.lift(1050)) / 65_536.0;
         assert!((lift * 10.0 / growth - 1.0).abs() < 3e-2, "{lift} {growth}");
         shares.clear();
