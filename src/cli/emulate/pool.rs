@@ -139,7 +139,7 @@ fn run(
     watch: &mut Watch<'_>,
 ) -> anyhow::Result<CaseResult> {
     let directory = layout.directory(case);
-    let result = one(scenario, directory.as_deref(), watch)?;
+    let result = one(scenario, directory.as_deref(), u64::MAX, watch)?;
     let case = Case {
         interrupted: watch.broken,
         ..case.clone()
@@ -150,18 +150,22 @@ fn run(
     Ok(CaseResult { case, result })
 }
 
-/// Runs one scenario; with a directory, everything about the run goes into it.
+/// Runs one scenario until `most` packets have entered links; with a directory, everything about the run goes into it.
 pub(super) fn one(
     scenario: &Scenario,
     directory: Option<&Path>,
+    most: u64,
     watch: &mut Watch<'_>,
 ) -> anyhow::Result<RunResult> {
     let begun = watch.begun;
-    let Some(directory) = directory else {
-        let result = scenario.run(|progress| watch.progress(progress))?;
-        return Ok(timed(begun, result));
+    let mut progress = |now: &Progress| match watch.progress(now) {
+        ControlFlow::Continue(()) if now.packets >= most => ControlFlow::Break(()),
+        flow => flow,
     };
-    let mut outputs = Outputs::create(directory, |now: &Progress| watch.progress(now))?;
+    let Some(directory) = directory else {
+        return Ok(timed(begun, scenario.run(progress)?));
+    };
+    let mut outputs = Outputs::create(directory, &mut progress)?;
     let result = timed(begun, scenario.run_with(&mut outputs)?);
     outputs.finish(&result)?;
     Ok(result)

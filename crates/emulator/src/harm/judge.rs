@@ -122,7 +122,7 @@ pub fn judge(law: &RunResult, cubic: &RunResult) -> Vec<Compared> {
     compare(
         Condition::Beside,
         both(|run| {
-            let beside = run.flows.iter().filter(|flow| flow.name.starts_with(TCP));
+            let beside = begun(run).filter(|flow| flow.name.starts_with(TCP));
             beside.map(|flow| flow.goodput_bps).reduce(f64::min)
         }),
         |law, cubic| LEAST * cubic / law,
@@ -139,10 +139,16 @@ pub fn judge(law: &RunResult, cubic: &RunResult) -> Vec<Compared> {
     all
 }
 
+/// Flows that began before the run ended.
+fn begun(run: &RunResult) -> impl Iterator<Item = &FlowResult> {
+    let flows = run.flows.iter();
+    flows.filter(|flow| flow.start_s < run.simulated_s)
+}
+
 /// Flows whose law is compared.
 fn ours(run: &RunResult) -> impl Iterator<Item = &FlowResult> {
     let other = |flow: &FlowResult| flow.name.starts_with(TCP) || flow.name.starts_with(GUEST);
-    run.flows.iter().filter(move |flow| !other(flow))
+    begun(run).filter(move |flow| !other(flow))
 }
 
 /// Those that move as much as goes.

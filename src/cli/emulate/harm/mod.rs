@@ -23,7 +23,9 @@ const BASELINE: &str = "cubic";
 const DEFAULT_LAWS: &str = "vcp+bise+wlte,xcp";
 const DEFAULT_SEED: u64 = 1;
 /// Packets that enter links per second of one core, about, in an optimized build.
-const SPEED: f64 = 1.2e6;
+const SPEED: f64 = 0.8e6;
+/// Packets that enter links after which a run has told enough: a law that floods a hop would make it endless.
+const MOST_PACKETS: u64 = 5_000_000;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -237,7 +239,7 @@ fn run(runs: &[Run], jobs: &[(usize, Law)]) -> anyhow::Result<Vec<Option<RunResu
         let directory = runs
             .get(case.index)
             .and_then(|run| run.directory.as_deref());
-        let result = pool::one(scenario, directory, watch)?;
+        let result = pool::one(scenario, directory, MOST_PACKETS, watch)?;
         Ok((case.index, (!watch.broken).then_some(result)))
     })?;
     let mut results = vec![None; runs.len()];

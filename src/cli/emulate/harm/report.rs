@@ -6,7 +6,7 @@ use pathmark_emulator::harm::{Cell, Compared, Condition, Group, judge};
 use pathmark_emulator::result::RunResult;
 use serde::Serialize;
 
-use super::Law;
+use super::{Law, MOST_PACKETS};
 
 /// All of it; its JSON form.
 #[derive(Debug, Serialize)]
@@ -57,6 +57,8 @@ pub(super) struct Judged {
     pub(super) port: &'static str,
     /// It does harm.
     pub(super) harm: bool,
+    /// One of the two runs was ended for its many packets; its figures are of the time until then.
+    pub(super) cut: bool,
     pub(super) figures: Vec<Compared>,
 }
 
@@ -89,6 +91,7 @@ impl Report {
                     law: law.name.clone(),
                     port: law.port,
                     harm: figures.iter().any(|figure| figure.harm),
+                    cut: run.packets.max(cubic.packets) >= MOST_PACKETS,
                     figures,
                 });
             }

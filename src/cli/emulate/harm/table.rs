@@ -25,7 +25,8 @@ pub(super) fn text(report: &Report) -> String {
     let cell = width(&|index| harmed.get(index).map_or(0, |judged| judged.cell.len()));
     let law = width(&|index| harmed.get(index).map_or(0, |judged| judged.law.len()));
     for judged in harmed {
-        let figures: Vec<String> = judged.harmful().map(figure).collect();
+        let mut figures: Vec<String> = judged.harmful().map(figure).collect();
+        figures.extend(judged.cut.then(|| "cut short".to_owned()));
         let _ = writeln!(
             text,
             "{:cell$}  {:law$}  {}",
