@@ -174,6 +174,39 @@ fn a_paper_s_experiment() {
     assert!(said.contains("0 of 5 ended"), "{said}");
 }
 
+/// One cell of the harm grid by its name: the law beside `cubic`, and the scenario to look at.
+#[test]
+fn a_cell_of_the_harm_grid() {
+    let directory = TempDir::new().unwrap();
+    let out = directory.path().join("out");
+    let cell = "outage/low-256k-20p-1+1-20ms";
+    let arguments = ["emulate", "--harm", "--seed", "3", "--cell", cell];
+    let report = json(&run(
+        &[&arguments[..], &["--json", "--out", text(&out)]].concat()
+    ));
+    let results = report["results"].as_array().unwrap();
+    let laws: Vec<_> = results.iter().map(|r| r["law"].as_str().unwrap()).collect();
+    assert_eq!(laws, ["vcp+bise+wlte", "xcp"]);
+    for result in results {
+        assert_eq!(result["cell"], cell);
+        assert!(result["figures"].as_array().unwrap().len() >= 5, "{result}");
+    }
+    let run_of_cubic = out.join("outage_low-256k-20p-1+1-20ms/cubic-at-xcp");
+    let scenario = run_of_cubic.join("scenario.toml");
+    let again = json(&run(&["emulate", text(&scenario), "--json"]));
+    let written = fs::read(run_of_cubic.join("result.json")).unwrap();
+    let mut written: Value = serde_json::from_slice(&written).unwrap();
+    forget_wall_time(&mut written);
+    assert_eq!(again, written);
+
+    let people = run(&[&arguments[..], &["--laws", "cubic", "--at-most", "0"]].concat());
+    assert!(people.status.success(), "cubic does what cubic does");
+    let list = run(&[
+        "emulate", "--harm", "--list", "--cells", "30", "--seed", "3",
+    ]);
+    assert_eq!(String::from_utf8(list.stdout).unwrap().lines().count(), 30);
+}
+
 #[test]
 fn wrong_usage_is_told_with_exit_code_2() {
     let directory = TempDir::new().unwrap();
@@ -191,6 +224,11 @@ fn wrong_usage_is_told_with_exit_code_2() {
         ),
         (&["emulate", text(&path), "--shard", "0/2"], "--out"),
         (&["emulate"], "SCENARIO"),
+        (
+            &["emulate", "--harm", "--cell", "hidden/over"],
+            "no kind of cell",
+        ),
+        (&["emulate", "five-files", "--cells", "3"], "--harm"),
         (&["merge", text(directory.path())], "no runs"),
     ];
     for (arguments, expected) in wrong {
