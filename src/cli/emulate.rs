@@ -44,8 +44,8 @@ pub(super) struct Args {
     /// Print one JSON object at the end
     #[arg(long)]
     json: bool,
-    /// Run every built-in scenario (or SCENARIO) and write results.md and results/*.svg into DIR: some minutes
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["seed", "set", "sweep", "shard", "out", "json"])]
+    /// Run every built-in scenario (or SCENARIO) and write results.md and results/*.svg into DIR: some minutes; with --harm, write its chapter
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["set", "sweep", "shard", "out", "json"])]
     results: Option<PathBuf>,
     /// With as many seeds as the papers took: hours
     #[arg(long, requires = "results")]
@@ -75,6 +75,12 @@ pub(super) fn emulate(args: &Args) -> Outcome {
         return harm::harm(args);
     }
     if let Some(directory) = &args.results {
+        if args.seed.is_some() {
+            let why = anyhow!(
+                "--results takes the scenarios' own seeds: leave --seed out, or add --harm"
+            );
+            return Err(Failure::Usage(why));
+        }
         watch_for_interrupts()?;
         return results::write(directory, args.scenario.as_deref(), args.paper_scale);
     }

@@ -412,8 +412,8 @@ impl Scene<'_> {
         if count == 0 {
             return;
         }
-        // Flows that begin at one moment stay in step for long.
-        let spread = if more.contains("start") || count == 1 && !name.starts_with(TCP) {
+        // Flows that begin at one moment stay in step for long, and who comes first has an advantage: let the seed say.
+        let spread = if more.contains("start") {
             String::new()
         } else {
             let spread = (self.seconds / 30.0).min(1.0);

@@ -1,8 +1,10 @@
 //! `pathmark emulate --harm`: cells drawn by a seed, each run with laws and with `cubic` in their place.
 
+pub(super) mod page;
 mod report;
 mod table;
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -31,7 +33,7 @@ const MOST_PACKETS: u64 = 5_000_000;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Draw scenarios by --seed, run each with laws and with cubic in their place, and tell where they do worse
-    #[arg(long, conflicts_with_all = ["scenario", "set", "sweep", "shard", "results", "paper_scale"])]
+    #[arg(long, conflicts_with_all = ["scenario", "set", "sweep", "shard", "paper_scale"])]
     pub(super) harm: bool,
     /// How many cells [default: 150, or the group's part of 150]
     #[arg(long, value_name = "N", requires = "harm")]
@@ -53,6 +55,13 @@ pub(super) struct Args {
 /// `A,B`: control laws.
 #[derive(Clone, Debug)]
 struct Laws(Vec<Algorithm>);
+
+impl fmt::Display for Laws {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&names.join(","))
+    }
+}
 
 impl FromStr for Laws {
     type Err = String;
@@ -146,6 +155,9 @@ pub(super) fn harm(args: &super::Args) -> Outcome {
     show(args, &report)?;
     if super::interrupted() {
         return Err(anyhow!("interrupted: {}", report.progress()).into());
+    }
+    if let Some(directory) = &args.results {
+        page::write(directory, &report, &harm.laws.to_string())?;
     }
     match harm.at_most.and_then(|most| report.above(most)) {
         Some(message) => Err(anyhow!(message).into()),

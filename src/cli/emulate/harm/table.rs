@@ -17,10 +17,17 @@ pub(super) fn text(report: &Report) -> String {
     header.push("worst".to_owned());
     let rows: Vec<_> = report.summary.iter().map(row).collect();
     text += &aligned(&header, &rows);
-    let harmed: Vec<_> = report.results.iter().filter(|judged| judged.harm).collect();
+    let harmed = harmed(report);
     if !harmed.is_empty() {
         text.push('\n');
     }
+    text + &harmed
+}
+
+/// A line for each cell and law that are harmed.
+pub(super) fn harmed(report: &Report) -> String {
+    let mut text = String::new();
+    let harmed: Vec<_> = report.results.iter().filter(|judged| judged.harm).collect();
     let width = |of: &dyn Fn(usize) -> usize| (0..harmed.len()).map(of).max().unwrap_or(0);
     let cell = width(&|index| harmed.get(index).map_or(0, |judged| judged.cell.len()));
     let law = width(&|index| harmed.get(index).map_or(0, |judged| judged.law.len()));
@@ -38,7 +45,8 @@ pub(super) fn text(report: &Report) -> String {
     text
 }
 
-fn row(summary: &Summary) -> Vec<String> {
+/// A group and law.
+pub(super) fn row(summary: &Summary) -> Vec<String> {
     let mut row = vec![
         summary.group.unwrap_or("all").to_owned(),
         summary.law.clone(),

@@ -15,6 +15,7 @@ use pathmark_emulator::sweep::{Case, Sweep, cases};
 use pathmark_emulator::{Progress, Scenario};
 
 use super::super::{Failure, Outcome};
+use super::harm::page as page_of_harm;
 use super::pool::{self, Watch};
 
 /// Runs that differ in their seeds only.
@@ -80,6 +81,12 @@ pub(super) fn write(directory: &Path, only: Option<&str>, paper_scale: bool) -> 
         Some(_) => print!("{text}"),
         None => {
             let path = directory.join("results.md");
+            // The grid has a command of its own; what it found stays.
+            let before = fs::read_to_string(&path).unwrap_or_default();
+            let text = match page_of_harm::find(&before) {
+                Some(chapter) => page_of_harm::spliced(&text, chapter),
+                None => text,
+            };
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
             println!("{}", path.display());
         }
