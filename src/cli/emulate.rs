@@ -74,6 +74,11 @@ pub(super) fn emulate(args: &Args) -> Outcome {
     if args.harm.harm {
         return harm::harm(args);
     }
+    if let Some(option) = args.harm.without_harm() {
+        return Err(Failure::Usage(anyhow!(
+            "{option} is about the harm grid: add --harm"
+        )));
+    }
     if let Some(directory) = &args.results {
         if args.seed.is_some() {
             let why = anyhow!(

@@ -36,20 +36,34 @@ pub(super) struct Args {
     #[arg(long, conflicts_with_all = ["scenario", "set", "sweep", "shard", "paper_scale"])]
     pub(super) harm: bool,
     /// How many cells [default: 150, or the group's part of 150]
-    #[arg(long, value_name = "N", requires = "harm")]
+    #[arg(long, value_name = "N")]
     cells: Option<usize>,
     /// One group only: hidden, loss, outage, hops, jitter, flows
-    #[arg(long, value_name = "NAME", requires = "harm")]
+    #[arg(long, value_name = "NAME")]
     group: Option<Group>,
     /// Laws to judge
-    #[arg(long, value_name = "A,B", requires = "harm", default_value = DEFAULT_LAWS)]
+    #[arg(long, value_name = "A,B", default_value = DEFAULT_LAWS)]
     laws: Laws,
     /// This cell only, by its name; --out then has its scenarios and all about its runs
-    #[arg(long, value_name = "CELL", requires = "harm", conflicts_with_all = ["cells", "group"])]
+    #[arg(long, value_name = "CELL", conflicts_with_all = ["cells", "group"])]
     cell: Vec<Cell>,
     /// Exit with 1 if a law harms more than this share of a group's cells: 0.02
-    #[arg(long, value_name = "SHARE", requires = "harm")]
+    #[arg(long, value_name = "SHARE")]
     at_most: Option<f64>,
+}
+
+impl Args {
+    /// An option that says nothing without `--harm`, if one is given.
+    pub(super) fn without_harm(&self) -> Option<&'static str> {
+        let given = [
+            ("--cells", self.cells.is_some()),
+            ("--group", self.group.is_some()),
+            ("--cell", !self.cell.is_empty()),
+            ("--at-most", self.at_most.is_some()),
+        ];
+        let first = given.into_iter().find(|(_, given)| *given && !self.harm);
+        first.map(|(option, _)| option)
+    }
 }
 
 /// `A,B`: control laws.
