@@ -39,7 +39,7 @@ use losses::{LossRecord, Sample};
 use phases::Phases;
 use ruled::{Look, Outcome, Ruled};
 use tolerance::Tolerance;
-use trial::{Trial, Verdict};
+use trial::{SLACK_PPM, Trial, Verdict};
 
 /// Packets after which fewer losses than are tolerated lower what is tolerated.
 const LOWER_PACKETS: u64 = 2048;
@@ -327,7 +327,7 @@ impl HiddenHop {
     /// A round trip is over: losses too few for a trial may come with the rate.
     fn compare_phases(&mut self, now: Instant, srtt: Duration, window: u64) {
         let dispersion = self.record.all().map_or(0, |all| all.dispersion);
-        let found = self.phases.turn(dispersion);
+        let found = self.phases.turn(dispersion, self.partly);
         if let State::Routers(calm) = &self.state
             && now >= *calm
             && let Some(trigger) = found
@@ -394,7 +394,7 @@ impl HiddenHop {
                 if trial.settle(now, self.last_sent) {
                     self.record.clear();
                 }
-                let limit = tolerated + trigger::slack(self.partly);
+                let limit = tolerated + SLACK_PPM;
                 let most = self.tolerance.most_ppm();
                 let verdict = trial.judge(now, &mut self.record, limit, most, srtt);
                 let (ppm, dispersion) = (trial.trigger_ppm(), trial.dispersion());
@@ -538,7 +538,7 @@ impl HiddenHop {
         if flood.is_some() || calm || self.arrivals.is_growing() {
             return flood;
         }
-        let limit = tolerated + trigger::slack(self.partly);
+        let limit = tolerated + SLACK_PPM;
         trigger::above(&self.record, limit, self.arrivals.are_few())
     }
 }

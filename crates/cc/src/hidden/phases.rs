@@ -10,10 +10,12 @@ const LEAST_PACKETS: u64 = 2000;
 const MOST_PACKETS: u64 = 16_000;
 /// A round trip differs if this part more or less than usual was sent.
 const APART: u64 = 64;
-/// Standard deviations: they are compared each round trip.
+/// Standard deviations, since they are compared each round trip; and less loss than this, in 10^-6, is no reason.
 const SURE: u64 = 4;
-/// Less loss than this is no reason, in 10^-6.
 const LEAST_PPM: u64 = 3_000;
+/// The same where TTLs show a hop that writes nothing.
+const PARTLY_SURE: u64 = 3;
+const PARTLY_LEAST_PPM: u64 = 1_000;
 /// Weight of a round trip in what is usual.
 const USUAL: u64 = 16;
 
@@ -65,8 +67,8 @@ impl Phases {
     }
 
     /// A round trip is over. `Some`: the losses at higher rates, if they come with the rate. `dispersion` is that of losses, in
-    /// sixteenths.
-    pub(super) fn turn(&mut self, dispersion: u64) -> Option<Sample> {
+    /// sixteenths; `partly` if TTLs show a hop that writes nothing.
+    pub(super) fn turn(&mut self, dispersion: u64, partly: bool) -> Option<Sample> {
         let (acked, lost) = (
             core::mem::take(&mut self.acked),
             core::mem::take(&mut self.lost),
@@ -83,8 +85,13 @@ impl Phases {
             self.low.add(sent, lost);
         }
         let (high, low) = (self.high.sample(dispersion), self.low.sample(dispersion));
-        let enough = high.packets.min(low.packets) >= LEAST_PACKETS && high.ppm() >= LEAST_PPM;
-        (enough && high.is_above(&low, SURE)).then_some(high)
+        let (sure, least) = if partly {
+            (PARTLY_SURE, PARTLY_LEAST_PPM)
+        } else {
+            (SURE, LEAST_PPM)
+        };
+        let enough = high.packets.min(low.packets) >= LEAST_PACKETS && high.ppm() >= least;
+        (enough && high.is_above(&low, sure)).then_some(high)
     }
 
     /// Begins anew.
@@ -105,7 +112,7 @@ mod tests {
             let lost = lost(*round, sent);
             phases.on_acked(sent - lost);
             phases.on_lost(lost);
-            phases.turn(16).is_some()
+            phases.turn(16, false).is_some()
         })
     }
 

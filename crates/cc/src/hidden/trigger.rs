@@ -1,10 +1,7 @@
 //! When losses are worth a trial.
 
 use super::losses::{self, LossRecord, Sample};
-use super::trial::SLACK_PPM;
 
-/// The slack where TTLs show a hop that writes nothing, in 10^-6.
-const PARTLY_SLACK_PPM: u64 = 5_000;
 /// So much loss beyond what is tolerated, in 10^-6, over so many groups, and so many losses in each of them, is neither chance
 /// nor a burst: it begins a trial at any time.
 const FLOOD_PPM: u64 = 350_000;
@@ -19,11 +16,6 @@ const FEW_EACH: u8 = 3;
 const BURSTY: u64 = 40;
 /// … unless so much more was lost than bursts bring, in 10^-6.
 const BURSTS_PPM: u64 = 200_000;
-
-/// Losses beyond what is tolerated that are no worth a verdict, in 10^-6; less where the path is only partly ours.
-pub(super) const fn slack(partly: bool) -> u64 {
-    if partly { PARTLY_SLACK_PPM } else { SLACK_PPM }
-}
 
 /// True if a share of losses may be that of bursts above `limit`.
 pub(super) const fn may_be_bursts(ppm: u64, dispersion: u64, limit: u64) -> bool {
