@@ -67,3 +67,27 @@ pub struct XcpFeedback {
     /// Identity of the router that last lowered the request, from the latest packet. 0: none.
     pub router: u16,
 }
+
+/// The most that a receiver can have counted in a path epoch: what its sender sent with the signal since the epoch began,
+/// and has not been told of in an epoch before. The receiver's totals are its word; this is ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Countable {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes of UDP payload, shim included.
+    pub bytes: u64,
+    /// Bytes of the longest packet that was sent with the signal on the path.
+    pub longest: u64,
+}
+
+impl Feedback {
+    /// Packets that it tells of, and their bytes.
+    #[must_use]
+    pub fn counted(&self) -> (u64, u64) {
+        let sum = |of: &[u64; 4]| of.iter().fold(0_u64, |sum, &n| sum.saturating_add(n));
+        match self {
+            Self::Vcp(vcp) => (sum(&vcp.packets), sum(&vcp.bytes)),
+            Self::Xcp(xcp) => (xcp.packets, xcp.bytes),
+        }
+    }
+}

@@ -52,7 +52,7 @@ pub use controller::{
     Acked, Controller, Limit, Limits, Lost, Metrics, PacketState, Phase, Request, Sent,
 };
 pub use cubic::{Cubic, CubicController};
-pub use feedback::{Feedback, VcpFeedback, XcpFeedback};
+pub use feedback::{Countable, Feedback, VcpFeedback, XcpFeedback};
 pub use link::{
     Answer, Arrival, Carried, LinkController, LinkMetrics, VcpAnswer, VcpCarried, VcpCode,
 };

@@ -35,4 +35,4 @@ pub mod wire;
 pub use config::{ControllerFactory, TransportConfig};
 pub use connection::Connection;
 pub use pathmark_cc::{Duration, Instant};
-pub use signal::{Arrived, BadFeedback, Counters, Ecn, MAX_COUNTERS, Meter, Signal};
+pub use signal::{Arrived, BadFeedback, Breach, Counters, Ecn, MAX_COUNTERS, Meter, Signal};

@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use pathmark_cc::{Feedback, Request};
+use pathmark_cc::{Countable, Feedback, Request};
 
 /// The IP ECN field (RFC 3168).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,10 +101,29 @@ impl fmt::Debug for Counters {
     }
 }
 
-/// Counters that cannot be: wrong count, running backwards, or more packets than were sent.
+/// What about a peer's counters cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Breach {
+    /// Their number, or a field out of its range.
+    Form,
+    /// A total fell.
+    Backwards,
+    /// More packets than were sent.
+    Packets,
+    /// Bytes or sums that do not fit the packets they are of.
+    Sum,
+}
+
+/// Counters that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("impossible feedback counters: {0}")]
-pub struct BadFeedback(pub &'static str);
+#[error("impossible feedback counters: {message}")]
+pub struct BadFeedback {
+    /// What is wrong.
+    pub breach: Breach,
+    /// The same for people.
+    pub message: &'static str,
+}
 
 /// The receiver's counting of one path epoch.
 pub trait Meter: Send + fmt::Debug {
@@ -115,12 +134,6 @@ pub trait Meter: Send + fmt::Debug {
 
     /// The totals so far, to go into the next FEEDBACK frame. `None`: nothing worth sending.
     fn counters(&self) -> Option<Counters>;
-
-    /// Bytes that are about to arrive in each round trip by what routers have granted, for flow control that has to grow as
-    /// fast. `None`: not known.
-    fn expected(&self) -> Option<u64> {
-        None
-    }
 }
 
 /// An explicit-feedback protocol over this transport. One value serves all connections of an endpoint.
@@ -143,8 +156,8 @@ pub trait Signal: Send + Sync + fmt::Debug {
     /// A receiver's counters for a new path epoch.
     fn meter(&self) -> Box<dyn Meter>;
 
-    /// What `newer` adds to `older` (`None` at the start of an epoch), for the controller.
-    /// `sent` is the number of packets with this signal that were sent in the epoch so far.
+    /// What `newer` adds to `older` (`None` at the start of an epoch), for the controller. Both are a peer's word;
+    /// `sent` is ours: the totals of `newer` must not be above it.
     ///
     /// # Errors
     /// [`BadFeedback`] if the counters cannot be; the transport then ignores them and counts it.
@@ -152,6 +165,6 @@ pub trait Signal: Send + Sync + fmt::Debug {
         &self,
         older: Option<&Counters>,
         newer: &Counters,
-        sent: u64,
+        sent: &Countable,
     ) -> Result<Feedback, BadFeedback>;
 }

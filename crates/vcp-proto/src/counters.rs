@@ -22,7 +22,7 @@
 
 use core::{error, fmt, time::Duration};
 
-use pathmark_cc::{VcpCode, VcpFeedback};
+use pathmark_cc::{Countable, VcpCode, VcpFeedback};
 use pathmark_shim::corruption;
 
 use crate::header::{Packet, R_ONE};
@@ -34,9 +34,6 @@ pub const LEN: usize = 15;
 const CEILING: u64 = (1 << 62) - 1;
 /// r = 1 as the sum counts it.
 const ONE: u64 = 1 << 16;
-/// No UDP payload is longer.
-const LONGEST_PACKET: u64 = 65_535;
-
 const FLAG_BISE: u64 = 1;
 const FLAG_CARRIED_R: u64 = 2;
 const CORRUPTION_SHIFT: u32 = 2;
@@ -241,29 +238,29 @@ impl Totals {
         })
     }
 
-    /// What `self` adds to `older`. `sent` is the number of packets with the signal that were sent in the epoch
-    /// so far, `sent_ttl` the IP TTL that they were sent with, if known.
+    /// What `self` adds to `older`, where no more than `most` can have been counted in the epoch so far. `sent_ttl` is
+    /// the IP TTL that packets were sent with, if known.
     ///
     /// # Errors
     /// [`Implausible`]: the counters contradict `older`, `sent` or each other.
     pub fn since(
         &self,
         older: &Self,
-        sent: u64,
+        most: &Countable,
         sent_ttl: Option<u8>,
     ) -> Result<VcpFeedback, Implausible> {
-        let counted = self
-            .packets
-            .iter()
-            .fold(0u64, |sum, &packets| sum.saturating_add(packets));
-        if counted > sent {
+        let sum = |of: &[u64; 4]| of.iter().fold(0u64, |sum, &n| sum.saturating_add(n));
+        if sum(&self.packets) > most.packets {
             return Err(Implausible::MorePacketsThanSent);
+        }
+        if sum(&self.bytes) > most.bytes {
+            return Err(Implausible::Sum);
         }
         let packets = fall_free(&self.packets, &older.packets)?;
         let bytes = fall_free(&self.bytes, &older.bytes)?;
         let [sum_r] = fall_free(&[self.sum_r], &[older.sum_r])?;
         for (&packets, &bytes) in packets.iter().zip(&bytes) {
-            if bytes < packets || bytes > packets.saturating_mul(LONGEST_PACKET) {
+            if bytes < packets || bytes > packets.saturating_mul(most.longest) {
                 return Err(Implausible::Sum);
             }
         }

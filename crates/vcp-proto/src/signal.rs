@@ -1,8 +1,8 @@
 //! VCP's two carriers as signals of the transport.
 
-use pathmark_cc::{Feedback, Request, VcpCode};
+use pathmark_cc::{Countable, Feedback, Request, VcpCode};
 use pathmark_shim::Kind;
-use pathmark_transport::{Arrived, BadFeedback, Counters, Ecn, Meter, Signal};
+use pathmark_transport::{Arrived, BadFeedback, Breach, Counters, Ecn, Meter, Signal};
 
 use crate::{
     counters::{Implausible, Totals},
@@ -75,7 +75,7 @@ impl Signal for VcpSignal {
         &self,
         older: Option<&Counters>,
         newer: &Counters,
-        sent: u64,
+        sent: &Countable,
     ) -> Result<Feedback, BadFeedback> {
         difference(older, newer, sent, self.sent_ttl)
     }
@@ -114,7 +114,7 @@ impl Signal for VcpEcnSignal {
         &self,
         older: Option<&Counters>,
         newer: &Counters,
-        sent: u64,
+        sent: &Countable,
     ) -> Result<Feedback, BadFeedback> {
         difference(older, newer, sent, None)
     }
@@ -169,7 +169,7 @@ fn counters(totals: &Totals) -> Option<Counters> {
 fn difference(
     older: Option<&Counters>,
     newer: &Counters,
-    sent: u64,
+    sent: &Countable,
     sent_ttl: Option<u8>,
 ) -> Result<Feedback, BadFeedback> {
     let read = |counters: &Counters| Totals::decode(counters.as_slice());
@@ -179,7 +179,20 @@ fn difference(
     };
     match difference() {
         Ok(feedback) => Ok(Feedback::Vcp(feedback)),
-        Err(implausible) => Err(BadFeedback(implausible.message())),
+        Err(implausible) => Err(bad(implausible)),
+    }
+}
+
+/// What the transport is told of counters that cannot be.
+fn bad(implausible: Implausible) -> BadFeedback {
+    BadFeedback {
+        breach: match implausible {
+            Implausible::Count | Implausible::Range => Breach::Form,
+            Implausible::Backwards => Breach::Backwards,
+            Implausible::MorePacketsThanSent => Breach::Packets,
+            Implausible::Sum => Breach::Sum,
+        },
+        message: implausible.message(),
     }
 }
 

@@ -4,6 +4,14 @@ use pathmark_cc::VcpFeedback;
 
 use super::*;
 
+fn sent(packets: u64) -> Countable {
+    Countable {
+        packets,
+        bytes: packets * 1200,
+        longest: 1200,
+    }
+}
+
 fn arrived(shim: Option<&[u8]>, ecn: Ecn) -> Arrived<'_> {
     Arrived {
         shim,
@@ -59,7 +67,7 @@ fn shims_are_counted_and_read_back() {
     signal.fill(&Request::default(), &mut shim);
     meter.on_packet(&arrived(Some(&shim), Ecn::Ect0));
     let first = meter.counters().unwrap();
-    let feedback = vcp(signal.difference(None, &first, 1).unwrap());
+    let feedback = vcp(signal.difference(None, &first, &sent(1)).unwrap());
     assert_eq!(
         feedback.packets,
         [1, 0, 0, 0],
@@ -74,15 +82,15 @@ fn shims_are_counted_and_read_back() {
     meter.on_packet(&arrived(Some(&marked.emit()), Ecn::Ect0));
     meter.on_packet(&arrived(Some(&[0xFF; 16]), Ecn::Ect0));
     let second = meter.counters().unwrap();
-    let feedback = vcp(signal.difference(Some(&first), &second, 3).unwrap());
+    let feedback = vcp(signal.difference(Some(&first), &second, &sent(3)).unwrap());
     assert_eq!(feedback.packets, [1, 0, 1, 0]);
     assert_eq!(feedback.bytes, [1200, 0, 1200, 0]);
     assert_eq!(feedback.t_rho, Duration::from_millis(200));
     assert_eq!(feedback.hops, 1);
 
-    assert!(signal.difference(Some(&second), &first, 3).is_err());
-    assert!(signal.difference(Some(&first), &second, 2).is_err());
-    assert!(signal.difference(None, &Counters::new(), 9).is_err());
+    assert!(signal.difference(Some(&second), &first, &sent(3)).is_err());
+    assert!(signal.difference(Some(&first), &second, &sent(2)).is_err());
+    assert!(signal.difference(None, &Counters::new(), &sent(9)).is_err());
 }
 
 #[test]
@@ -95,7 +103,7 @@ fn the_ecn_carrier() {
         meter.on_packet(&arrived(None, ecn));
     }
     let counters = meter.counters().unwrap();
-    let feedback = vcp(signal.difference(None, &counters, 4).unwrap());
+    let feedback = vcp(signal.difference(None, &counters, &sent(4)).unwrap());
     assert_eq!(feedback.packets, [1, 1, 1, 1]);
     assert_eq!(feedback.sum_r, 65_536);
     assert_eq!(feedback.t_rho, Duration::ZERO);

@@ -3,7 +3,7 @@
 //! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a fuzzer drives the same
 //! functions for as long as one likes: `cargo bolero test -p vcp-proto shims` (libFuzzer).
 
-use pathmark_cc::{Carried, VcpAnswer, VcpCode};
+use pathmark_cc::{Carried, Countable, Feedback, VcpAnswer, VcpCode};
 use pathmark_shim::{Kind, frame};
 use vcp_proto::{
     LEN, Packet, Repr, carried,
@@ -63,24 +63,30 @@ fn mark_one(&[code, with_r, r0, r1, t0, t1, corruption, load_128]: &[u8; 8], dat
     );
 }
 
-/// A number of packets sent, then two sets of counters: what is accepted adds up.
+/// What was sent at most, then two sets of counters: what is accepted adds up.
 fn feedback(input: &[u8]) {
     let (numbers, _) = input.as_chunks::<8>();
     let numbers: Vec<u64> = numbers
         .iter()
         .map(|&bytes| u64::from_be_bytes(bytes))
         .collect();
-    let Some((&sent, counters)) = numbers.split_first() else {
+    let Some((&[packets, bytes, longest], counters)) = numbers.split_first_chunk() else {
         return;
+    };
+    let sent = Countable {
+        packets,
+        bytes,
+        longest,
     };
     let (older, newer) = counters.split_at(counters.len() / 2);
     let Ok(newer) = Totals::decode(newer) else {
         return;
     };
     let older = Totals::decode(older).unwrap_or_default();
-    if let Ok(feedback) = newer.since(&older, sent, Some(64)) {
-        let counted: u64 = feedback.packets.iter().sum();
-        assert!(counted <= sent);
+    if let Ok(feedback) = newer.since(&older, &sent, Some(64)) {
+        let (counted, their_bytes) = Feedback::Vcp(feedback).counted();
+        assert!(counted <= packets && their_bytes <= bytes);
+        assert!(their_bytes <= counted.saturating_mul(longest));
         assert!(feedback.sum_r <= feedback.packets[1].saturating_mul(65_536));
         assert!(feedback.corruption_ppm <= 300_000);
         assert_eq!(Totals::decode(&newer.encode()), Ok(newer));

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use pathmark_cc::{Request, VcpAnswer, VcpCode};
+use pathmark_cc::{Countable, Request, VcpAnswer, VcpCode};
 use pathmark_shim::{Framed, crc16, ip::Layout, quick_start, udp};
 use pathmark_transport::{
     Counters, Signal,
@@ -53,6 +53,15 @@ fn first_mark() -> VcpAnswer {
         t_rho_ms: 200,
         load_128: 60,
         ..VcpAnswer::default()
+    }
+}
+
+/// So many packets, as their sender knows them.
+fn sent(packets: u64) -> Countable {
+    Countable {
+        packets,
+        bytes: packets * 1500,
+        longest: 1500,
     }
 }
 
@@ -161,7 +170,7 @@ fn declared_corruption() {
     let mut totals = Totals::default();
     totals.count_shim(Some(&Packet::parse(&shim).unwrap()), 1200, None);
     let read = Totals::decode(&totals.encode()).unwrap();
-    let feedback = read.since(&Totals::default(), 1, None).unwrap();
+    let feedback = read.since(&Totals::default(), &sent(1), None).unwrap();
     assert_eq!(feedback.corruption_ppm, 100_000);
 }
 
@@ -227,7 +236,9 @@ fn feedback_frame() {
     let counters = frame.counters();
 
     let totals = Totals::decode(counters.as_slice()).unwrap();
-    let read = totals.since(&Totals::default(), 8, Some(64)).unwrap();
+    let read = totals
+        .since(&Totals::default(), &sent(8), Some(64))
+        .unwrap();
     assert_eq!(read.packets, [3, 3, 1, 1]);
     assert_eq!(read.bytes, [10, 3603, 100, 10]);
     assert_eq!(read.sum_r, 132_072);

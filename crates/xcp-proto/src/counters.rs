@@ -20,7 +20,7 @@
 
 use core::{error, fmt};
 
-use pathmark_cc::XcpFeedback;
+use pathmark_cc::{Countable, XcpFeedback};
 use pathmark_shim::corruption;
 
 use crate::header::{Body, Format, Packet};
@@ -34,9 +34,6 @@ const CEILING: u64 = (1 << 62) - 1;
 const SUM_BITS: u32 = 62;
 /// The most that one header counts for, in 2⁻¹⁶ bytes per second.
 pub const MOST: i64 = 1 << 56;
-/// No UDP payload is longer.
-const LONGEST_PACKET: u64 = 65_535;
-
 /// Counters that cannot be: the sender ignores them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -181,19 +178,22 @@ impl Totals {
         })
     }
 
-    /// What `self` adds to `older`. `sent` is the number of packets with a header that were sent in the epoch
-    /// so far, `sent_ttl` the IP TTL that they were sent with, if known.
+    /// What `self` adds to `older`, where no more than `most` can have been counted in the epoch so far. `sent_ttl` is
+    /// the IP TTL that packets were sent with, if known.
     ///
     /// # Errors
     /// [`Implausible`]: the counters contradict `older`, `sent` or each other.
     pub fn since(
         &self,
         older: &Self,
-        sent: u64,
+        most: &Countable,
         sent_ttl: Option<u8>,
     ) -> Result<XcpFeedback, Implausible> {
-        if self.packets > sent || self.stamped > self.packets {
+        if self.packets > most.packets || self.stamped > self.packets {
             return Err(Implausible::MorePacketsThanSent);
+        }
+        if self.bytes > most.bytes {
+            return Err(Implausible::Sum);
         }
         let less = |newer: u64, older: u64| newer.checked_sub(older).ok_or(Implausible::Backwards);
         let packets = less(self.packets, older.packets)?;
@@ -202,7 +202,7 @@ impl Totals {
         if stamped > packets {
             return Err(Implausible::MorePacketsThanSent);
         }
-        if bytes < packets || bytes > packets.saturating_mul(LONGEST_PACKET) {
+        if bytes < packets || bytes > packets.saturating_mul(most.longest) {
             return Err(Implausible::Sum);
         }
         // The difference modulo 2⁶², read as a signed number.

@@ -3,6 +3,14 @@ use pathmark_shim::frame;
 use proptest::prelude::*;
 
 use super::*;
+
+fn most(packets: u64) -> Countable {
+    Countable {
+        packets,
+        bytes: packets.saturating_mul(2000),
+        longest: 2000,
+    }
+}
 use crate::header::{Form, Repr};
 
 /// A header as it arrives.
@@ -47,7 +55,9 @@ fn what_counts() {
 
     let encoded = |totals: &Totals| totals.encode().collect::<Vec<_>>();
     assert_eq!(encoded(&totals), [5, 4, 5000, 450, 62, 63, 5]);
-    let feedback = totals.since(&Totals::default(), 5, Some(64)).unwrap();
+    let feedback = totals
+        .since(&Totals::default(), &most(5), Some(64))
+        .unwrap();
     assert_eq!(
         feedback,
         XcpFeedback {
@@ -68,7 +78,9 @@ fn what_counts() {
     frame::renew_check(declared.first_chunk_mut::<36>().unwrap());
     count(&mut totals, &declared, false);
     assert_eq!(encoded(&totals), [6, 5, 6000, 450, 62, 63, 5, 5]);
-    let feedback = totals.since(&Totals::default(), 6, Some(64)).unwrap();
+    let feedback = totals
+        .since(&Totals::default(), &most(6), Some(64))
+        .unwrap();
     assert_eq!(feedback.corruption_ppm, 50_000);
 }
 
@@ -84,7 +96,9 @@ fn hops_that_are_no_xcp_routers_show() {
         let mut totals = Totals::default();
         let shim = header(1, true, xcp_ttl, 1);
         totals.count(&Packet::parse(&shim).unwrap(), 100, ttl, false);
-        let feedback = totals.since(&Totals::default(), 1, Some(64)).unwrap();
+        let feedback = totals
+            .since(&Totals::default(), &most(1), Some(64))
+            .unwrap();
         assert_eq!(feedback.unmarked_hop, expected, "{ttl:?} {xcp_ttl}");
     }
 }
@@ -100,11 +114,17 @@ fn the_sum_goes_round_and_below_zero() {
         count(&mut totals, &header(i64::MAX, true, 63, 1), false);
     }
     assert_eq!(totals.sum, (CEILING - 5 + (20 << 56)) & CEILING);
-    assert_eq!(totals.since(&older, 20, None).unwrap().delta, 20 << 56);
+    assert_eq!(
+        totals.since(&older, &most(20), None).unwrap().delta,
+        20 << 56
+    );
     for _ in 0..25 {
         count(&mut totals, &header(i64::MIN, true, 63, 1), false);
     }
-    assert_eq!(totals.since(&older, 45, None).unwrap().delta, -5 << 56);
+    assert_eq!(
+        totals.since(&older, &most(45), None).unwrap().delta,
+        -5 << 56
+    );
 }
 
 #[test]
@@ -116,7 +136,11 @@ fn what_cannot_be() {
         Totals::decode(&counters)
     };
     let older = Totals::decode(&[2, 2, 2000, 50, 63, 63, 4]).unwrap();
-    let since = |index, value| with(index, value).unwrap().since(&older, 4, Some(64));
+    let since = |index, value| {
+        with(index, value)
+            .unwrap()
+            .since(&older, &most(4), Some(64))
+    };
     assert!(since(3, 100).is_ok());
     assert_eq!(Totals::decode(&good[..6]), Err(Implausible::Count));
     for (counters, read) in [
@@ -174,7 +198,7 @@ proptest! {
             // More than 31 headers of 2⁵⁶ are more than a difference can hold.
             if seen || index == last || index % 16 == 0 {
                 let through = Totals::decode(&totals.encode().collect::<Vec<_>>()).unwrap();
-                let feedback = through.since(&older, index as u64 + 1, Some(64)).unwrap();
+                let feedback = through.since(&older, &most(index as u64 + 1), Some(64)).unwrap();
                 learned += i128::from(feedback.delta);
                 older = through;
             }

@@ -1,12 +1,11 @@
 //! XCP as a signal of the transport.
 
-use pathmark_cc::{Feedback, Request, XcpForm};
+use pathmark_cc::{Countable, Feedback, Request, XcpForm};
 use pathmark_shim::Kind;
-use pathmark_transport::{Arrived, BadFeedback, Counters, Ecn, Meter, Signal};
+use pathmark_transport::{Arrived, BadFeedback, Breach, Counters, Ecn, Meter, Signal};
 
 use crate::counters::{Implausible, Totals};
 use crate::header::{Form, Packet, Repr};
-use crate::window;
 
 /// TTL or hop limit that operating systems give to packets, unless told otherwise.
 const USUAL_TTL: u8 = 64;
@@ -82,7 +81,7 @@ impl Signal for XcpSignal {
         &self,
         older: Option<&Counters>,
         newer: &Counters,
-        sent: u64,
+        sent: &Countable,
     ) -> Result<Feedback, BadFeedback> {
         let read = |counters: &Counters| Totals::decode(counters.as_slice());
         let difference = || -> Result<_, Implausible> {
@@ -91,43 +90,46 @@ impl Signal for XcpSignal {
         };
         match difference() {
             Ok(feedback) => Ok(Feedback::Xcp(feedback)),
-            Err(implausible) => Err(BadFeedback(implausible.message())),
+            Err(implausible) => Err(bad(implausible)),
         }
     }
 }
 
 /// Counts packets that brought a header; others say nothing.
 #[derive(Debug, Default)]
-struct XcpMeter {
-    totals: Totals,
-    expected: Option<u64>,
-}
+struct XcpMeter(Totals);
 
 impl Meter for XcpMeter {
     #[inline]
     fn on_packet(&mut self, arrived: &Arrived<'_>) {
         if let Some(Ok(header)) = arrived.shim.map(Packet::parse) {
             let congested = arrived.ecn == Ecn::Ce;
-            self.totals
-                .count(&header, arrived.bytes, arrived.ttl, congested);
-            self.expected = window::granted(&header, arrived.bytes).or(self.expected);
+            self.0.count(&header, arrived.bytes, arrived.ttl, congested);
         }
     }
 
     fn counters(&self) -> Option<Counters> {
-        if self.totals.is_empty() {
+        if self.0.is_empty() {
             return None;
         }
         let mut counters = Counters::new();
-        self.totals
+        self.0
             .encode()
             .all(|total| counters.push(total))
             .then_some(counters)
     }
+}
 
-    #[inline]
-    fn expected(&self) -> Option<u64> {
-        self.expected
+/// What the transport is told of counters that cannot be.
+fn bad(implausible: Implausible) -> BadFeedback {
+    BadFeedback {
+        breach: match implausible {
+            Implausible::Count | Implausible::Range => Breach::Form,
+            Implausible::Backwards => Breach::Backwards,
+            Implausible::MorePacketsThanSent => Breach::Packets,
+            Implausible::Sum => Breach::Sum,
+        },
+        message: implausible.message(),
     }
 }
 

@@ -3,6 +3,14 @@ use pathmark_cc::{XcpFeedback, XcpRequest};
 use super::*;
 use crate::stamp::{self, Identity};
 
+fn sent(packets: u64) -> Countable {
+    Countable {
+        packets,
+        bytes: packets * 1200,
+        longest: 1200,
+    }
+}
+
 fn arrived(shim: Option<&[u8]>) -> Arrived<'_> {
     Arrived {
         shim,
@@ -49,7 +57,7 @@ fn a_header_goes_round() {
         signal.fill(&request(), &mut shim);
         meter.on_packet(&arrived(Some(&shim)));
         let first = meter.counters().unwrap();
-        let feedback = xcp(signal.difference(None, &first, 1).unwrap());
+        let feedback = xcp(signal.difference(None, &first, &sent(1)).unwrap());
         assert_eq!((feedback.packets, feedback.stamped), (1, 0));
         assert_eq!(feedback.delta, 0, "nobody has granted what was asked");
         assert_eq!(feedback.unmarked_hop, Some(true));
@@ -63,7 +71,7 @@ fn a_header_goes_round() {
         assert_eq!(outcome, stamp::Outcome::Stamped);
         meter.on_packet(&arrived(Some(&shim)));
         let second = meter.counters().unwrap();
-        let feedback = xcp(signal.difference(Some(&first), &second, 2).unwrap());
+        let feedback = xcp(signal.difference(Some(&first), &second, &sent(2)).unwrap());
         assert_eq!((feedback.packets, feedback.stamped), (1, 1));
         assert_eq!((feedback.hops, feedback.router), (1, 6));
         assert_eq!(feedback.unmarked_hop, Some(false));
@@ -71,9 +79,9 @@ fn a_header_goes_round() {
         let step = if form == Form::Compact { 20 << 16 } else { 0 };
         assert!((granted - step..=granted).contains(&feedback.delta));
 
-        assert!(signal.difference(Some(&second), &first, 2).is_err());
-        assert!(signal.difference(None, &second, 1).is_err());
-        assert!(signal.difference(None, &Counters::new(), 9).is_err());
+        assert!(signal.difference(Some(&second), &first, &sent(2)).is_err());
+        assert!(signal.difference(None, &second, &sent(1)).is_err());
+        assert!(signal.difference(None, &Counters::new(), &sent(9)).is_err());
     }
 }
 
@@ -94,6 +102,6 @@ fn congestion_marks_take_what_is_positive() {
         ..arrived(Some(&shim))
     });
     let counters = meter.counters().unwrap();
-    let feedback = xcp(signal.difference(None, &counters, 1).unwrap());
+    let feedback = xcp(signal.difference(None, &counters, &sent(1)).unwrap());
     assert_eq!((feedback.stamped, feedback.delta), (1, 0));
 }

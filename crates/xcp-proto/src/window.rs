@@ -3,7 +3,7 @@
 use pathmark_cc::{WindowForm, XcpCarried, XcpRequest};
 
 use crate::h_feedback;
-use crate::header::{Body, Compact, MAX_COMPACT_COVERS, Packet};
+use crate::header::{Compact, MAX_COMPACT_COVERS};
 
 /// The compact fields of a sender's request. The RTT is rounded up, the window to the nearest packet, the feedback down.
 #[must_use]
@@ -27,40 +27,6 @@ pub fn compact(request: &XcpRequest) -> Compact {
         rtt_ms,
         feedback: h_feedback::encode(form.feedback_q12(request.delta, request.packet.into())),
     }
-}
-
-/// The window that a sender will have once all packets of a round trip have brought it what this one brings, in bytes; for
-/// a packet of `bytes` with a stamped header. `None` where RTT or inter-packet time are not known.
-///
-/// The window now is w = n · bytes · rtt / X for a header that stands for n packets, and w · Δ · rtt / (n · bytes) come on top.
-#[inline]
-#[must_use]
-pub fn granted(header: &Packet<'_>, bytes: u64) -> Option<u64> {
-    if !header.stamped() {
-        return None;
-    }
-    let carried = match header.repr().body {
-        Body::Full(full) => XcpCarried {
-            rtt_us: full.rtt_us,
-            x: full.x,
-            delta: full.delta,
-            covers: full.covers,
-        },
-        Body::Compact(compact) => compact.carried(u32::try_from(bytes).unwrap_or(u32::MAX)),
-    };
-    if carried.x == 0 || carried.rtt_us == 0 {
-        return None;
-    }
-    // Each step fits: 2³² · 2¹⁶ · 2⁴⁰ · 2¹⁶, and 2⁴⁸ · 2³² after the delta is held to 1 TB/s.
-    let rtt = u128::from(carried.rtt_us);
-    let x_micros = u128::from(carried.x) * 1_000_000;
-    let packets = (rtt << 40) * u128::from(carried.covers.max(1)) / x_micros;
-    let now = packets.saturating_mul(bytes.into());
-    let delta = u128::from(carried.delta.clamp(0, 1 << 56).unsigned_abs());
-    let each = (delta * rtt / 1_000_000) >> 16;
-    let headers = packets / u128::from(carried.covers.max(1));
-    let more = headers.saturating_mul(each);
-    Some(u64::try_from(now.saturating_add(more)).unwrap_or(u64::MAX))
 }
 
 impl Compact {
@@ -153,49 +119,6 @@ mod tests {
             ..XcpRequest::default()
         });
         assert_eq!((near.cwnd, near.rtt_ms, near.covers), (1, 1, 8));
-    }
-
-    /// 10 packets of 1500 bytes per 100 ms, each granted 9548 B/s: 15 000 bytes now, 10 · 954.8 more.
-    #[test]
-    fn what_is_granted() {
-        let request = XcpRequest {
-            rtt_us: 100_000,
-            x: 10_995_116_277,
-            delta: 9548 << 16,
-            covers: 1,
-            window: 15_000,
-            packet: 1500,
-        };
-        let grant = |request: &XcpRequest, stamped| {
-            let repr = crate::Repr {
-                stamped,
-                ..crate::Repr::initial(crate::Form::V4, Some(request), 64)
-            };
-            let mut shim = [0; 36];
-            repr.emit(&mut shim);
-            granted(&Packet::parse(&shim).unwrap(), 1500)
-        };
-        // Whole packets per round trip, so the tenth is not quite there.
-        assert_eq!(grant(&request, true), Some(10 * 1500 + 10 * 954));
-        assert_eq!(grant(&request, false), None);
-        let unknown = XcpRequest { x: 0, ..request };
-        assert_eq!(grant(&unknown, true), None);
-        // One header for two packets says the same with twice of each.
-        let every_second = XcpRequest {
-            x: 2 * request.x,
-            delta: 2 * request.delta,
-            covers: 2,
-            ..request
-        };
-        assert_eq!(grant(&every_second, true), Some(10 * 1500 + 5 * 1909));
-        let extreme = XcpRequest {
-            rtt_us: u32::MAX,
-            x: 1,
-            delta: i64::MAX,
-            covers: u16::MAX,
-            ..request
-        };
-        assert_eq!(grant(&extreme, true), Some(u64::MAX));
     }
 
     proptest! {

@@ -3,12 +3,12 @@
 //! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a fuzzer drives the same
 //! functions for as long as one likes: `cargo bolero test -p xcp-proto shims` (libFuzzer).
 
-use pathmark_cc::{Carried, XcpAnswer};
+use pathmark_cc::{Carried, Countable, XcpAnswer};
 use pathmark_shim::{Kind, frame};
 use xcp_proto::counters::{MOST, Totals};
 use xcp_proto::header::{Body, Format};
 use xcp_proto::stamp::{self, Outcome};
-use xcp_proto::{Identity, Packet, Repr, carried, h_feedback, window};
+use xcp_proto::{Identity, Packet, Repr, carried, h_feedback};
 
 /// Random inputs per target in `cargo test`, beside the corpus.
 const ITERATIONS: usize = 200_000;
@@ -74,12 +74,16 @@ fn stamp_one(answer: &XcpAnswer, datagram: &[u8]) {
     assert_eq!(repr.router, if answer.bounding { 7 } else { before.router });
 
     // What a receiver makes of it.
-    let _ = window::granted(&after, 1500);
     let mut totals = Totals::default();
     for congested in [false, true] {
         totals.count(&after, 1500, Some(60), congested);
     }
-    let feedback = totals.since(&Totals::default(), 2, Some(64));
+    let sent = Countable {
+        packets: 2,
+        bytes: 3000,
+        longest: 1500,
+    };
+    let feedback = totals.since(&Totals::default(), &sent, Some(64));
     let feedback = feedback.expect("it was counted just now");
     assert!((-2 * MOST..=MOST).contains(&feedback.delta));
     assert_eq!((feedback.packets, feedback.stamped), (2, 2));
@@ -100,15 +104,20 @@ fn word(input: &[u8]) {
     }
 }
 
-/// A number of packets sent, then two sets of counters: what is accepted adds up.
+/// What was sent at most, then two sets of counters: what is accepted adds up.
 fn feedback(input: &[u8]) {
     let (numbers, _) = input.as_chunks::<8>();
     let numbers: Vec<u64> = numbers
         .iter()
         .map(|&bytes| u64::from_be_bytes(bytes))
         .collect();
-    let Some((&sent, counters)) = numbers.split_first() else {
+    let Some((&[packets, bytes, longest], counters)) = numbers.split_first_chunk() else {
         return;
+    };
+    let sent = Countable {
+        packets,
+        bytes,
+        longest,
     };
     let (older, newer) = counters.split_at(counters.len() / 2);
     let Ok(newer) = Totals::decode(newer) else {
@@ -117,8 +126,10 @@ fn feedback(input: &[u8]) {
     let again: Vec<u64> = newer.encode().collect();
     assert_eq!(Totals::decode(&again), Ok(newer));
     let older = Totals::decode(older).unwrap_or_default();
-    if let Ok(feedback) = newer.since(&older, sent, Some(64)) {
-        assert!(feedback.stamped <= feedback.packets && feedback.packets <= sent);
+    if let Ok(feedback) = newer.since(&older, &sent, Some(64)) {
+        assert!(feedback.stamped <= feedback.packets && feedback.packets <= packets);
+        assert!(feedback.bytes <= bytes);
+        assert!(feedback.bytes <= feedback.packets.saturating_mul(longest));
         let most = u128::from(feedback.stamped) * u128::from(MOST.unsigned_abs());
         assert!(u128::from(feedback.delta.unsigned_abs()) <= most);
     }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use pathmark_cc::{Request, XcpAnswer, XcpRequest};
+use pathmark_cc::{Countable, Request, XcpAnswer, XcpRequest};
 use pathmark_transport::{
     Counters, Signal,
     wire::{Frame, Frames, Writer, frame::feedback},
@@ -178,7 +178,12 @@ fn feedback_frame() {
     assert!(frames.next().is_none());
     assert_eq!((frame.kind, frame.epoch), (XcpSignal::new().kind(), 0));
     let totals = Totals::decode(frame.counters().as_slice()).unwrap();
-    let read = totals.since(&Totals::default(), 9, Some(64)).unwrap();
+    let sent = Countable {
+        packets: 9,
+        bytes: 9 * 1500,
+        longest: 1500,
+    };
+    let read = totals.since(&Totals::default(), &sent, Some(64)).unwrap();
     assert_eq!((read.packets, read.stamped, read.bytes), (9, 7, 13_248));
     assert_eq!(read.delta, -3 << 16);
     assert_eq!((read.hops, read.router), (2, 22));

@@ -11,6 +11,7 @@ use super::route::Route;
 use super::stats::Stats;
 use super::{Connection, of};
 use crate::ack::AckRequest;
+use crate::path::Sample;
 use crate::recovery::{AckError, AckOutcome, Fate, LossOutcome, Probe, SentPacket, Timeout};
 use crate::streams::{AckedRun, Streams};
 use crate::wire::frame::{Ack, feedback, types};
@@ -228,8 +229,8 @@ impl Connection {
             return;
         }
         let mut acked = outcome.and_then(|o| o.acked);
-        if let (Some(acked), Some(time)) = (&mut acked, peer_time) {
-            acked.forward_delay = self.forward_delay(now, acked, time, delay);
+        if let Some(acked) = &mut acked {
+            acked.forward_delay = self.forward_delay(now, acked, peer_time, delay);
         }
         let controller = &mut self.route.controller;
         if let Some(feedback) = feedback {
@@ -274,21 +275,31 @@ impl Connection {
         self.after_controller(now);
     }
 
-    /// How long the packet that gave the RTT sample queued on its way; `time` is the peer's clock as it sent the ACK frame,
-    /// `held` ago from when that packet arrived. A part of the RTT, whatever the peer says.
+    /// How long the packet that gave the RTT sample queued on its way; `time` is the peer's clock as it sent the ACK frame, if it
+    /// told, `held` after that packet arrived. A part of the RTT, whatever the peer says; all that the RTT grew by, if its clock
+    /// cannot be used.
     fn forward_delay(
         &mut self,
         now: Instant,
         acked: &Acked,
-        time: u32,
+        time: Option<u32>,
         held: Duration,
     ) -> Option<Duration> {
         let rtt = acked.rtt?;
+        if self.route.one_way.given_up() {
+            return Some(rtt.saturating_sub(acked.min_rtt));
+        }
+        let time = time?;
         let modulus = u128::from(feedback::TIME_MODULUS);
         let held = u32::try_from(held.as_micros() % modulus).unwrap_or(0);
         let arrived = (time + feedback::TIME_MODULUS - held) % feedback::TIME_MODULUS;
-        let queued = self.route.one_way.on_sample(now, acked.sent_at, arrived);
-        Some(queued.min(rtt.saturating_sub(acked.min_rtt)))
+        let sample = Sample {
+            sent_at: acked.sent_at,
+            arrived,
+            rtt,
+            min_rtt: acked.min_rtt,
+        };
+        self.route.one_way.on_sample(now, &sample)
     }
 
     fn tell_losses(&mut self, now: Instant, loss: &LossOutcome) {

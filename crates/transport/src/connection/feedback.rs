@@ -13,7 +13,7 @@ use pathmark_cc::{Feedback as Difference, Request};
 use pathmark_shim::Framed;
 use pathmark_shim::frame::declared_len;
 
-use crate::path::{Counting, Returned};
+use crate::path::{Counting, Disbelieved, Returned};
 use crate::wire::frame::{Feedback as Frame, feedback};
 use crate::wire::{Writer, varint};
 use crate::{Arrived, Instant, Signal};
@@ -138,11 +138,11 @@ impl Feedback {
         }
     }
 
-    /// Packet `number` left with the signal.
+    /// Packet `number` left with the signal, in a datagram of `bytes`.
     #[inline]
-    pub(super) fn on_sent(&mut self, number: u64) {
+    pub(super) fn on_sent(&mut self, number: u64, bytes: u64) {
         if let Some(outgoing) = &mut self.outgoing {
-            outgoing.returned.on_sent(number);
+            outgoing.returned.on_sent(number, bytes);
         }
     }
 
@@ -187,13 +187,6 @@ impl Feedback {
         true
     }
 
-    /// Bytes that are about to arrive in each round trip, by what routers grant the peer.
-    #[inline]
-    pub(super) fn expected(&self) -> Option<u64> {
-        let expected = self.incoming.iter().filter_map(|i| i.counting.expected());
-        expected.max()
-    }
-
     /// Writes FEEDBACK frames for counters that moved, as far as they fit.
     #[inline]
     pub(super) fn write_frames(&mut self, now: Instant, w: &mut Writer<'_>) {
@@ -217,15 +210,29 @@ impl Feedback {
         returned.on_frame(number, frame.epoch, &frame.counters(), &**signal)
     }
 
-    /// FEEDBACK frames whose counters cannot be.
-    pub(super) fn bad(&self) -> u64 {
-        self.outgoing.as_ref().map_or(0, |o| o.returned.bad())
+    /// The epoch that the peer counts in, as far as it has told.
+    #[cfg(test)]
+    pub(super) fn epoch(&self) -> Option<u64> {
+        self.outgoing.as_ref()?.returned.epoch()
+    }
+
+    /// FEEDBACK frames that were not believed.
+    pub(super) fn disbelieved(&self) -> Disbelieved {
+        let outgoing = self.outgoing.as_ref();
+        outgoing.map_or_else(Disbelieved::default, |o| *o.returned.disbelieved())
     }
 
     /// Our datagrams take another path from packet `next` on.
     pub(super) fn on_new_outgoing_path(&mut self, next: u64) {
         if let Some(outgoing) = &mut self.outgoing {
             outgoing.returned.on_path_change(next);
+        }
+    }
+
+    /// A challenge of our path was sent, at which the peer counts anew.
+    pub(super) fn on_challenge_sent(&mut self) {
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.returned.on_challenge();
         }
     }
 

@@ -94,9 +94,6 @@ impl Connection {
                 .feedback
                 .on_packet(opened.number, carrier.front, arrived);
             self.stats.shims_received += u64::from(counted);
-            if let Some(expected) = self.feedback.expected() {
-                self.streams.expect(expected);
-            }
         }
         Ok(())
     }

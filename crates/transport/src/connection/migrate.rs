@@ -61,6 +61,8 @@ impl Connection {
             // The peer moved on purpose; answer with another id of its too (RFC 9000 §9.5).
             self.local_id_in_use = *dcid;
             self.control.remote_ids.switch();
+            // A peer whose NAT rebinds knows of no other path, and its totals go on.
+            self.feedback.on_new_incoming_path();
         }
         let mut route = Route::new(now, received.remote, received.local, false, &self.config);
         match self.off_path.take() {
@@ -79,7 +81,6 @@ impl Connection {
         if old.limit.is_validated() {
             self.fallback = Some(old);
         }
-        self.feedback.on_new_incoming_path();
     }
 
     /// Moves to `route`; the old one is returned.
@@ -222,6 +223,7 @@ impl Connection {
             let data = self.random.bytes();
             if Frame::PathChallenge(data).encode(w).is_ok() {
                 validation.on_challenge_sent(now, data, full_size);
+                self.feedback.on_challenge_sent();
             }
         }
         full_size && w.position() > start

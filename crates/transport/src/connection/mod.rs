@@ -358,7 +358,7 @@ impl Connection {
     pub fn stats(&self) -> Stats {
         Stats {
             bytes_retransmitted: self.streams.retransmitted(),
-            feedback_bad: self.feedback.bad(),
+            feedback_bad: self.feedback.disbelieved().total(),
             ..self.stats.clone()
         }
     }

@@ -345,7 +345,7 @@ impl Connection {
                 self.route.plain.on_sent(number, shim > 0);
             }
             if signal {
-                self.feedback.on_sent(number);
+                self.feedback.on_sent(number, size.into());
             }
             self.stats.shims_sent += u64::from(shim > 0);
         }

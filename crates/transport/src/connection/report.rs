@@ -6,7 +6,7 @@ use pathmark_cc::{Feedback, Metrics};
 
 use super::Connection;
 use super::bounds::BoundShares;
-use crate::path::EcnState;
+use crate::path::{Disbelieved, EcnState};
 use crate::{Duration, Instant};
 
 /// The state of the current path.
@@ -42,6 +42,12 @@ pub struct PathReport {
     /// Identity of the router that bounds the flow by that feedback: the one with the highest load (VCP), the last one that
     /// lowered what was asked (XCP).
     pub router: Option<u16>,
+    /// FEEDBACK frames that were not believed, and why.
+    pub disbelieved: Disbelieved,
+    /// Steps of the peer's clock: how long packets queue on their way there is not known across them.
+    pub clock_steps: u64,
+    /// False once that clock stepped too often to be used: all that the RTT grows by then counts as a queue on the way there.
+    pub clock_used: bool,
     /// State of ECN validation.
     pub ecn: EcnState,
     /// What bounded the sender, as shares of the connection's time.
@@ -83,6 +89,9 @@ impl Connection {
             passes_shims: self.route.plain.passes_shims(),
             feedback,
             router,
+            disbelieved: self.feedback.disbelieved(),
+            clock_steps: self.route.one_way.steps(),
+            clock_used: !self.route.one_way.given_up(),
             ecn: self.route.ecn.state(),
             bounded_by: self.bounds.shares(now),
             validated: self.route.limit.is_validated(),

@@ -1,12 +1,12 @@
 //! Both ends of the FEEDBACK frame: counting for the peer, and taking differences of what it returns.
 //!
-//! An epoch is named by a packet number: that of the first packet counted. The receiver begins one whenever the
-//! sender seems to come by another path (migration, NAT rebinding); the sender believes epochs that begin after
-//! its own last change of path. So both agree without a handshake, whoever noticed what.
+//! An epoch is named by a packet number: that of the first packet counted, and none from before it counts. The receiver
+//! begins one when the sender moves to another path, or challenges its path. The sender believes an epoch that begins
+//! after its own last change of path, and as many as it has called for. So both agree without a handshake.
 
-use pathmark_cc::Feedback;
+use pathmark_cc::{Countable, Feedback};
 
-use crate::{Arrived, Counters, Meter, Signal};
+use crate::{Arrived, Breach, Counters, Meter, Signal};
 
 /// The receiver's side: counts the present path epoch.
 #[derive(Debug)]
@@ -30,15 +30,9 @@ impl Counting {
     /// 1-RTT packet `number` opened, for the first time, on the current path, as the first of its datagram.
     #[inline]
     pub fn on_packet(&mut self, number: u64, arrived: &Arrived<'_>) {
-        self.epoch.get_or_insert(number);
-        self.meter.on_packet(arrived);
-    }
-
-    /// Bytes that are about to arrive in each round trip, see [`Meter::expected`].
-    #[inline]
-    #[must_use]
-    pub fn expected(&self) -> Option<u64> {
-        self.meter.expected()
+        if number >= *self.epoch.get_or_insert(number) {
+            self.meter.on_packet(arrived);
+        }
     }
 
     /// Epoch and totals for a FEEDBACK frame, if they tell more than the last one sent.
@@ -54,34 +48,126 @@ impl Counting {
     }
 }
 
+/// Frames that were not believed, by what was wrong with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Disbelieved {
+    /// Not the signal's counters: their number, or a field out of its range.
+    pub form: u64,
+    /// A total fell.
+    pub backwards: u64,
+    /// More packets than were sent since the epoch began, or counted a second time.
+    pub packets: u64,
+    /// Bytes or sums that do not fit the packets.
+    pub sums: u64,
+    /// An epoch that begins with a packet which was not sent yet.
+    pub unsent_epochs: u64,
+    /// A new epoch, and nothing that this side did called for one.
+    pub uncalled_epochs: u64,
+}
+
+impl Disbelieved {
+    /// All of them.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        let counted = self.form + self.backwards + self.packets + self.sums;
+        counted + self.unsent_epochs + self.uncalled_epochs
+    }
+
+    const fn count(&mut self, breach: Breach) {
+        *match breach {
+            Breach::Form => &mut self.form,
+            Breach::Backwards => &mut self.backwards,
+            Breach::Packets => &mut self.packets,
+            Breach::Sum => &mut self.sums,
+        } += 1;
+    }
+}
+
+/// Most epochs that may be waited for at a time: that of a new path, and those of its challenges.
+const MOST_CALLED: u8 = 4;
+
+/// Packets, and their bytes of UDP payload with the shim.
+#[derive(Clone, Copy, Debug, Default)]
+struct Amount {
+    packets: u64,
+    bytes: u64,
+}
+
+impl Amount {
+    const fn add(&mut self, packets: u64, bytes: u64) {
+        self.packets = self.packets.saturating_add(packets);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    const fn less(self, other: Self) -> Self {
+        Self {
+            packets: self.packets.saturating_sub(other.packets),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+}
+
 /// The sender's side: what the peer returned of the present path.
-#[derive(Debug, Default)]
+///
+/// The frames are the peer's word. Each packet that was sent counts once at most, whatever they say: in one epoch, and
+/// there only if it was sent since that one began. An epoch begins because of something that this side did, or not at
+/// all.
+#[derive(Debug)]
 pub struct Returned {
     /// First packet number sent on this path.
     path_start: u64,
     /// Largest packet number sent with the signal.
     last_sent: Option<u64>,
-    /// Packets sent with the signal on this path.
-    sent: u64,
+    /// Sent with the signal on this path.
+    sent: Amount,
+    /// The longest of these packets.
+    longest: u64,
+    /// Counted in epochs of this path that are over.
+    over: Amount,
+    /// Counted in the present epoch.
+    counted: Amount,
     /// Number of the packet that carried the newest frame.
     newest: Option<u64>,
     /// Epoch and totals of that frame.
     last: Option<(u64, Counters)>,
-    bad: u64,
+    /// New epochs that this side called for and has not seen yet.
+    called: u8,
+    disbelieved: Disbelieved,
+}
+
+impl Default for Returned {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Returned {
     /// Nothing sent, nothing returned.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            path_start: 0,
+            last_sent: None,
+            sent: Amount::default(),
+            longest: 0,
+            over: Amount::default(),
+            counted: Amount::default(),
+            newest: None,
+            last: None,
+            called: 1,
+            disbelieved: Disbelieved::default(),
+        }
     }
 
-    /// Packet `number` was sent with the signal.
+    /// Packet `number` was sent with the signal, in a datagram of `bytes`.
     #[inline]
-    pub const fn on_sent(&mut self, number: u64) {
+    pub const fn on_sent(&mut self, number: u64, bytes: u64) {
         self.last_sent = Some(number);
-        self.sent += 1;
+        self.sent.add(1, bytes);
+        if bytes > self.longest {
+            self.longest = bytes;
+        }
     }
 
     /// A frame arrived in the peer's packet `number`. The difference to what was known goes to the controller.
@@ -93,27 +179,50 @@ impl Returned {
         counters: &Counters,
         signal: &dyn Signal,
     ) -> Option<Feedback> {
-        let known = self.last.as_ref().map_or(0, |(epoch, _)| *epoch);
-        if self.newest.is_some_and(|n| number <= n) || epoch < self.path_start.max(known) {
+        let known = self.last.as_ref().map(|(epoch, _)| *epoch);
+        let least = self.path_start.max(known.unwrap_or(0));
+        if self.newest.is_some_and(|n| number <= n) || epoch < least {
             return None;
         }
-        if self.last_sent.is_none_or(|last| epoch > last) {
-            self.bad += 1;
+        let Some(last_sent) = self.last_sent.filter(|&last| epoch <= last) else {
+            self.disbelieved.unsent_epochs += 1;
             return None;
-        }
-        let older = self
-            .last
-            .as_ref()
-            .filter(|(known, _)| *known == epoch)
-            .map(|(_, counters)| counters);
-        match signal.difference(older, counters, self.sent) {
+        };
+        let (older, over, mut counted) = match &self.last {
+            Some((known, counters)) if *known == epoch => (Some(counters), self.over, self.counted),
+            _ if self.called == 0 => {
+                self.disbelieved.uncalled_epochs += 1;
+                return None;
+            }
+            _ => {
+                let mut over = self.over;
+                over.add(self.counted.packets, self.counted.bytes);
+                (None, over, Amount::default())
+            }
+        };
+        let left = self.sent.less(over);
+        // A packet has one number, so no more were sent since the epoch began than there are numbers.
+        let packets = left.packets.min(last_sent - epoch + 1);
+        let most = Countable {
+            packets,
+            bytes: left.bytes.min(packets.saturating_mul(self.longest)),
+            longest: self.longest,
+        };
+        match signal.difference(older, counters, &most) {
             Ok(feedback) => {
+                let (packets, bytes) = feedback.counted();
+                counted.add(packets, bytes);
+                if older.is_none() {
+                    self.called -= 1;
+                }
+                self.over = over;
+                self.counted = counted;
                 self.newest = Some(number);
                 self.last = Some((epoch, *counters));
                 Some(feedback)
             }
-            Err(_) => {
-                self.bad += 1;
+            Err(bad) => {
+                self.disbelieved.count(bad.breach);
                 None
             }
         }
@@ -121,16 +230,31 @@ impl Returned {
 
     /// The connection left its path; `next` is the first packet number of the new one. What was counted before
     /// is forgotten.
-    pub const fn on_path_change(&mut self, next: u64) {
-        self.path_start = next;
-        self.sent = 0;
-        self.last = None;
+    pub fn on_path_change(&mut self, next: u64) {
+        *self = Self {
+            path_start: next,
+            last_sent: self.last_sent,
+            newest: self.newest,
+            disbelieved: self.disbelieved,
+            ..Self::new()
+        };
     }
 
-    /// Frames that could not be.
+    /// A challenge of the path was sent: the peer begins an epoch when it comes.
+    pub fn on_challenge(&mut self) {
+        self.called = (self.called + 1).min(MOST_CALLED);
+    }
+
+    /// Frames that were not believed.
     #[must_use]
-    pub const fn bad(&self) -> u64 {
-        self.bad
+    pub const fn disbelieved(&self) -> &Disbelieved {
+        &self.disbelieved
+    }
+
+    /// The epoch of the newest frame.
+    #[cfg(test)]
+    pub(crate) fn epoch(&self) -> Option<u64> {
+        self.last.as_ref().map(|(epoch, _)| *epoch)
     }
 
     /// True if something has come back on this path.

@@ -1,10 +1,10 @@
 //! Counters that survive lost, reordered and forged frames, with a signal that counts packets.
 
-use pathmark_cc::{Feedback, Request, VcpFeedback};
+use pathmark_cc::{Countable, Feedback, Request, VcpFeedback};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Arrived, BadFeedback, Counters, Ecn, Meter, Signal};
+use crate::{Arrived, BadFeedback, Breach, Counters, Ecn, Meter, Signal};
 
 #[derive(Debug)]
 struct Plain;
@@ -41,18 +41,24 @@ impl Signal for Plain {
         &self,
         older: Option<&Counters>,
         newer: &Counters,
-        sent: u64,
+        sent: &Countable,
     ) -> Result<Feedback, BadFeedback> {
-        let value = |c: &Counters| c.as_slice().first().copied().ok_or(BadFeedback("empty"));
+        let bad = |breach| BadFeedback {
+            breach,
+            message: "cannot be",
+        };
+        let value = |c: &Counters| c.as_slice().first().copied().ok_or(bad(Breach::Form));
         let new = value(newer)?;
         let more = new
             .checked_sub(older.map_or(Ok(0), value)?)
-            .ok_or(BadFeedback("backwards"))?;
-        if new > sent {
-            return Err(BadFeedback("more than was sent"));
+            .ok_or(bad(Breach::Backwards))?;
+        if new > sent.packets {
+            return Err(bad(Breach::Packets));
         }
+        assert!(sent.bytes <= sent.packets * sent.longest);
         let mut vcp = VcpFeedback::default();
         vcp.packets[1] = more;
+        vcp.bytes[1] = more * SIZE;
         Ok(Feedback::Vcp(vcp))
     }
 }
@@ -70,11 +76,14 @@ fn packets(feedback: Option<Feedback>) -> Option<u64> {
     })
 }
 
+/// Bytes of each packet.
+const SIZE: u64 = 1200;
+
 const ARRIVED: Arrived<'static> = Arrived {
     shim: None,
     ecn: Ecn::NotEct,
     ttl: None,
-    bytes: 1200,
+    bytes: SIZE,
 };
 
 #[test]
@@ -82,19 +91,19 @@ fn newest_frame_wins_and_impossible_ones_are_counted() {
     let mut returned = Returned::new();
     assert_eq!(returned.on_frame(0, 0, &totals(1), &Plain), None);
     assert_eq!(
-        (returned.bad(), returned.heard()),
+        (returned.disbelieved().unsent_epochs, returned.heard()),
         (1, false),
         "nothing was sent"
     );
     for n in 0..10 {
-        returned.on_sent(n);
+        returned.on_sent(n, SIZE);
     }
     assert_eq!(
         packets(returned.on_frame(5, 0, &totals(3), &Plain)),
         Some(3)
     );
     assert_eq!(returned.on_frame(4, 0, &totals(2), &Plain), None, "older");
-    assert_eq!(returned.bad(), 1);
+    assert_eq!(returned.disbelieved().total(), 1);
     assert_eq!(
         packets(returned.on_frame(6, 0, &totals(7), &Plain)),
         Some(4)
@@ -102,7 +111,11 @@ fn newest_frame_wins_and_impossible_ones_are_counted() {
     assert_eq!(returned.on_frame(7, 0, &totals(6), &Plain), None);
     assert_eq!(returned.on_frame(8, 0, &totals(11), &Plain), None);
     assert_eq!(returned.on_frame(8, 0, &Counters::new(), &Plain), None);
-    assert_eq!(returned.bad(), 4);
+    let disbelieved = returned.disbelieved();
+    assert_eq!(
+        (disbelieved.backwards, disbelieved.packets, disbelieved.form),
+        (1, 1, 1)
+    );
     assert_eq!(
         packets(returned.on_frame(9, 0, &totals(10), &Plain)),
         Some(3)
@@ -110,40 +123,65 @@ fn newest_frame_wins_and_impossible_ones_are_counted() {
 }
 
 #[test]
-fn epochs_follow_the_path_whoever_noticed_the_change() {
+fn an_epoch_begins_once_for_each_change_of_ours() {
     let mut returned = Returned::new();
     for n in 0..10 {
-        returned.on_sent(n);
+        returned.on_sent(n, SIZE);
     }
     assert_eq!(
         packets(returned.on_frame(1, 0, &totals(5), &Plain)),
         Some(5)
     );
-    // The receiver saw another address (NAT rebinding): its counters start again.
+    // Nothing has changed here.
+    assert_eq!(returned.on_frame(2, 7, &totals(2), &Plain), None);
+    assert_eq!(returned.disbelieved().uncalled_epochs, 1);
     assert_eq!(
-        packets(returned.on_frame(2, 7, &totals(2), &Plain)),
-        Some(2)
+        packets(returned.on_frame(3, 0, &totals(6), &Plain)),
+        Some(1)
     );
+    // A challenge is answered by a new epoch, in which older packets do not count again.
+    returned.on_challenge();
+    assert_eq!(returned.on_frame(4, 7, &totals(4), &Plain), None);
     assert_eq!(
-        returned.on_frame(3, 0, &totals(6), &Plain),
-        None,
-        "epoch over"
+        packets(returned.on_frame(5, 7, &totals(3), &Plain)),
+        Some(3)
     );
+    assert_eq!(returned.on_frame(6, 0, &totals(7), &Plain), None, "over");
+    assert_eq!(returned.on_frame(7, 8, &totals(1), &Plain), None);
+    assert_eq!(returned.disbelieved().uncalled_epochs, 2);
     // The sender moves: what was counted on the old path says nothing any more.
     returned.on_path_change(10);
     assert!(!returned.heard());
-    returned.on_sent(10);
-    assert_eq!(returned.on_frame(4, 7, &totals(3), &Plain), None);
+    returned.on_sent(10, SIZE);
+    assert_eq!(returned.on_frame(8, 7, &totals(3), &Plain), None);
     assert_eq!(
-        returned.on_frame(5, 11, &totals(1), &Plain),
+        returned.on_frame(9, 11, &totals(1), &Plain),
         None,
         "not sent yet"
     );
-    assert_eq!(returned.bad(), 1);
+    assert_eq!(returned.disbelieved().unsent_epochs, 1);
     assert_eq!(
-        packets(returned.on_frame(6, 10, &totals(1), &Plain)),
+        packets(returned.on_frame(10, 10, &totals(1), &Plain)),
         Some(1)
     );
+}
+
+/// It had 1,000,000 LOW codes accepted for 1000 packets sent.
+#[test]
+fn an_epoch_in_each_frame_counts_no_packet_twice() {
+    let mut returned = Returned::new();
+    for n in 0..1000 {
+        returned.on_sent(n, SIZE);
+    }
+    let mut counted = 0;
+    for epoch in 0..1000 {
+        returned.on_challenge();
+        for claim in [1000, 1000 - epoch, 1] {
+            let frame = returned.on_frame(2 * epoch + 1, epoch, &totals(claim), &Plain);
+            counted += packets(frame).unwrap_or(0);
+        }
+    }
+    assert_eq!(counted, 1000);
 }
 
 #[test]
@@ -151,12 +189,15 @@ fn only_news_is_returned() {
     let mut counting = Counting::new(Plain.meter());
     assert!(counting.poll().is_none());
     counting.on_packet(3, &ARRIVED);
-    counting.on_packet(2, &ARRIVED);
+    counting.on_packet(4, &ARRIVED);
     let (epoch, counters) = counting.poll().unwrap();
     assert_eq!((epoch, counters), (3, totals(2)));
     counting.on_sent(counters);
     assert!(counting.poll().is_none());
-    counting.on_packet(4, &ARRIVED);
+    // From before the epoch, and late.
+    counting.on_packet(2, &ARRIVED);
+    assert!(counting.poll().is_none());
+    counting.on_packet(5, &ARRIVED);
     assert_eq!(counting.poll(), Some((3, totals(3))));
 }
 
@@ -166,13 +207,66 @@ proptest! {
     fn lost_frames_lose_nothing(order in prop::collection::vec(0u64..50, 1..60)) {
         let mut returned = Returned::new();
         for n in 0..1000 {
-            returned.on_sent(n);
+            returned.on_sent(n, SIZE);
         }
         let mut sum = 0;
         for &number in &order {
             sum += packets(returned.on_frame(number, 0, &totals(number * 7), &Plain)).unwrap_or(0);
         }
         prop_assert_eq!(sum, order.iter().max().unwrap() * 7);
-        prop_assert_eq!(returned.bad(), 0);
+        prop_assert_eq!(returned.disbelieved().total(), 0);
     }
+
+    /// Whatever a peer says, in every order: each packet counts once at most, and only in an epoch that it was sent in.
+    #[test]
+    fn no_packet_counts_twice(words in prop::collection::vec(word(), 1..300)) {
+        let mut returned = Returned::new();
+        let (mut next, mut sent, mut accepted) = (0, 0, 0);
+        for (number, word) in words.into_iter().enumerate() {
+            match word {
+                Word::Sent(numbers) => {
+                    // Not every packet bears the signal.
+                    next += numbers;
+                    returned.on_sent(next, SIZE);
+                    next += 1;
+                    sent += 1;
+                }
+                Word::Moved => {
+                    returned.on_path_change(next);
+                    (sent, accepted) = (0, 0);
+                }
+                Word::Challenged => returned.on_challenge(),
+                Word::Claimed(back, claim, late) => {
+                    let epoch = next.saturating_sub(back);
+                    let number = (number as u64).saturating_sub(late);
+                    let frame = returned.on_frame(number, epoch, &totals(claim), &Plain);
+                    if let Some(more) = packets(frame) {
+                        accepted += more;
+                        prop_assert!(claim <= back);
+                    }
+                }
+            }
+            prop_assert!(accepted <= sent, "{} of {}", accepted, sent);
+        }
+    }
+}
+
+/// What happens to a sender.
+#[derive(Clone, Copy, Debug)]
+enum Word {
+    /// A packet with the signal, after so many without.
+    Sent(u64),
+    Moved,
+    Challenged,
+    /// A frame: its epoch is so far behind the next packet, it claims so many packets, and comes so late.
+    Claimed(u64, u64, u64),
+}
+
+fn word() -> impl Strategy<Value = Word> {
+    prop_oneof![
+        8 => (0..3u64).prop_map(Word::Sent),
+        1 => Just(Word::Moved),
+        1 => Just(Word::Challenged),
+        8 => (0..20u64, 0..30u64, 0..2u64).prop_map(|(e, n, l)| Word::Claimed(e, n, l)),
+    ]
 }

@@ -21,14 +21,6 @@ const UPDATE_FRACTION: u64 = 16;
 /// The rate is looked at each time that this fraction of the window has arrived.
 const SAMPLE_FRACTION: u64 = 64;
 
-/// How far what is expected may lead what the application has taken in a round trip: what routers grant at the start is
-/// hundreds of times an initial window, and no word of the peer's may claim memory for more than so many times of what is
-/// really read.
-const LEAD: u64 = 512;
-
-/// The first bytes taken count for that whenever they came.
-const FIRST: u64 = 64 * 1024;
-
 /// Rounds over which the application must have taken what arrived before the window follows: as long as loss
 /// keeps delivery in order waiting.
 const CONSUMED_ROUNDS: usize = 4;
@@ -193,14 +185,6 @@ impl ReceiveWindow {
     /// The peer says that it is held up by a limit of `limit`.
     pub fn on_peer_blocked(&mut self, limit: u64) {
         self.peer_waits |= limit >= self.promised;
-    }
-
-    /// Lets the window grow ahead of the data: at least `bytes_per_rtt` are about to arrive in each round trip
-    /// (a router granted the rate, say), as far as that is in proportion to what the application has taken.
-    pub fn expect(&mut self, bytes_per_rtt: u64) {
-        let taken = self.rate.peak.max(self.consumed.min(FIRST));
-        let most = taken.saturating_mul(LEAD);
-        self.raise(bytes_per_rtt.saturating_mul(STEADY).min(most));
     }
 
     /// True if a new limit is worth a frame.

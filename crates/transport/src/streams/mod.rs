@@ -92,8 +92,6 @@ pub struct Streams {
     /// The application has accepted all there was, by [`slot`].
     acceptor_waits: [bool; 2],
     rtt: Option<Duration>,
-    /// See [`expect`](Self::expect).
-    expected: u64,
 }
 
 impl Streams {
@@ -121,7 +119,6 @@ impl Streams {
             events: VecDeque::new(),
             acceptor_waits: [true; 2],
             rtt: None,
-            expected: 0,
         }
     }
 
@@ -152,13 +149,6 @@ impl Streams {
     pub fn on_congestion_window(&mut self, bytes: u64) {
         self.account.on_congestion_window(bytes);
         self.wake_writers();
-    }
-
-    /// At least so many bytes are about to arrive in each round trip (a router granted the rate, say): the windows of the
-    /// connection and of streams on which data arrives need not wait for them to grow.
-    pub fn expect(&mut self, bytes_per_rtt: u64) {
-        self.window.expect(bytes_per_rtt);
-        self.expected = bytes_per_rtt;
     }
 
     /// The next thing that an application may wait for.

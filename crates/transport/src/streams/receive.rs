@@ -20,14 +20,13 @@ impl Streams {
         if !self.resolve_recv(frame.id, types::STREAM)? {
             return Ok(());
         }
-        let (rtt, expected) = (self.rtt, self.expected);
+        let rtt = self.rtt;
         let Some(record) = self.records.get_mut(&frame.id) else {
             return Ok(());
         };
         let Some(recv) = record.recv.as_mut() else {
             return Ok(());
         };
-        recv.window_mut().expect(expected);
         recv.on_data(
             now,
             rtt,

@@ -8,6 +8,7 @@ mod fixed_window;
 mod handshake;
 mod inject;
 mod key_update;
+mod lies;
 mod link;
 mod mtu;
 mod pair;

@@ -1,10 +1,10 @@
 //! A signal for tests: 12 bytes, of which routers write a code and an id.
 
-use pathmark_cc::{Feedback, Request, VcpFeedback};
+use pathmark_cc::{Countable, Feedback, Request, VcpFeedback};
 use pathmark_shim::Kind;
 use pathmark_shim::frame::{prefix, seal};
 
-use crate::{Arrived, BadFeedback, Counters, Ecn, Meter, Signal};
+use crate::{Arrived, BadFeedback, Breach, Counters, Ecn, Meter, Signal};
 
 /// Bytes of the shim.
 pub(crate) const LEN: usize = 12;
@@ -75,20 +75,28 @@ impl Signal for TestSignal {
         &self,
         older: Option<&Counters>,
         newer: &Counters,
-        sent: u64,
+        sent: &Countable,
     ) -> Result<Feedback, BadFeedback> {
+        let bad = |breach| BadFeedback {
+            breach,
+            message: "cannot be",
+        };
         let zero = [0; 9];
         let old = older.map_or(&zero[..], Counters::as_slice);
         let new = newer.as_slice();
         if new.len() != 9 {
-            return Err(BadFeedback("not nine counters"));
+            return Err(bad(Breach::Form));
         }
-        if new[..4].iter().sum::<u64>() > sent {
-            return Err(BadFeedback("more packets than were sent"));
+        let sum = |of: &[u64]| of.iter().fold(0_u64, |sum, &n| sum.saturating_add(n));
+        if sum(&new[..4]) > sent.packets {
+            return Err(bad(Breach::Packets));
+        }
+        if sum(&new[4..8]) > sent.bytes {
+            return Err(bad(Breach::Sum));
         }
         let mut vcp = VcpFeedback::default();
         for code in 0..4 {
-            let minus = |i: usize| new[i].checked_sub(old[i]).ok_or(BadFeedback("backwards"));
+            let minus = |i: usize| new[i].checked_sub(old[i]).ok_or(bad(Breach::Backwards));
             vcp.packets[code] = minus(code)?;
             vcp.bytes[code] = minus(4 + code)?;
         }

@@ -46,30 +46,6 @@ fn a_waiting_peer_gets_the_little_there_is() {
     assert!(!window.update_due());
 }
 
-#[test]
-fn a_hint_opens_the_window_ahead_of_data() {
-    let mut window = ReceiveWindow::new(1 << 20, MAX);
-    // Nothing was read yet: a word alone claims no memory.
-    window.expect(900_000_000);
-    assert!(!window.update_due());
-    // Ten packets were: 512 times of them.
-    window.on_received(Instant::ZERO, None, 15_000).unwrap();
-    window.on_consumed(15_000);
-    window.expect(900_000_000);
-    assert_eq!(window.window(), 512 * 15_000);
-    // A first round trip's worth of data: 512 times of its first 64 KiB.
-    window.on_received(Instant::ZERO, None, 1_000_000).unwrap();
-    window.on_consumed(1_000_000);
-    window.expect(900_000_000);
-    assert!(window.update_due());
-    assert_eq!(
-        window.announce(Instant::ZERO, None),
-        1_015_000 + (512 << 16)
-    );
-    window.expect(1_000_000);
-    assert_eq!(window.window(), 512 << 16, "it never shrinks");
-}
-
 /// A path with a sender that would send `demand(round)` bytes in each round trip, evenly.
 struct Path {
     rtt: u64,

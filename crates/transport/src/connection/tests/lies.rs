@@ -1,0 +1,150 @@
+//! Receivers that lie in FEEDBACK frames: whatever they say in whatever order, no packet counts twice, and none that was not sent.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::inject::{From, send};
+use super::pair::{Pair, Setup};
+use super::signal::{TestSignal, mark};
+use crate::wire::frame::feedback;
+use crate::wire::{SpaceId, Writer};
+use crate::{Counters, Duration, Signal};
+
+/// A client whose packets a router marks LOW, and a server that may lie.
+fn pair() -> Pair {
+    let signals: Vec<Arc<dyn Signal>> = vec![Arc::new(TestSignal::shim(0))];
+    let mut setup = Setup::default();
+    setup.client.signals.clone_from(&signals);
+    setup.server.signals = signals;
+    let mut pair = Pair::with(setup);
+    pair.record = true;
+    pair.tap = Some(Box::new(|_, datagram| {
+        if datagram.from.port() != 443 {
+            mark(&mut datagram.bytes, 1, 9);
+        }
+    }));
+    pair.connect();
+    pair
+}
+
+/// The server says that in this epoch so many packets of so many bytes came, all LOW, and what its clock shows.
+fn claim(pair: &mut Pair, epoch: u64, packets: u64, bytes: u64, time: u32) {
+    let mut counters = Counters::new();
+    for value in [0, packets, 0, 0, 0, bytes, 0, 0, 9] {
+        counters.push(value);
+    }
+    let mut buffer = [0; 200];
+    let mut w = Writer::new(&mut buffer);
+    feedback::encode(&mut w, 0, epoch, time, &counters).unwrap();
+    let payload = w.written().to_vec();
+    send(pair, From::Server, SpaceId::Data, &payload);
+    pair.run(Duration::from_millis(60));
+}
+
+/// The number of the client's next packet.
+fn next(pair: &mut Pair) -> u64 {
+    let recovery = &mut pair.client.get().recovery;
+    recovery.space(SpaceId::Data).sent().next_number()
+}
+
+/// Packets and bytes that the client's controller heard of, and those that the client sent with the signal.
+fn heard_and_sent(pair: &Pair) -> ([u64; 2], [u64; 2]) {
+    let told = pair.client.told().feedback;
+    let shims = pair.client.sent.iter().filter(|d| d[0] & 0xf8 == 8);
+    let sent = shims.fold([0, 0], |[packets, bytes], d| {
+        [packets + 1, bytes + d.len() as u64]
+    });
+    ([told.packets.iter().sum(), told.bytes.iter().sum()], sent)
+}
+
+#[track_caller]
+fn believed_within_reason(pair: &Pair) {
+    let (heard, sent) = heard_and_sent(pair);
+    assert!(
+        heard[0] <= sent[0] && heard[1] <= sent[1],
+        "{heard:?} of {sent:?}"
+    );
+}
+
+#[test]
+fn a_new_epoch_in_each_frame_counts_nothing_again() {
+    let mut pair = pair();
+    pair.upload(500_000, Duration::from_secs(10));
+    let next_number = next(&mut pair);
+    for epoch in (0..next_number).step_by(7) {
+        claim(
+            &mut pair,
+            epoch,
+            next_number - epoch,
+            (next_number - epoch) * 1200,
+            0,
+        );
+    }
+    believed_within_reason(&pair);
+    let report = pair.client.get().path_report(pair.now);
+    assert!(
+        report.disbelieved.uncalled_epochs > 20,
+        "{:?}",
+        report.disbelieved
+    );
+    assert_eq!(
+        pair.client.get().stats().feedback_bad,
+        report.disbelieved.total()
+    );
+}
+
+#[test]
+fn each_kind_of_lie_is_counted_by_its_kind() {
+    let mut pair = pair();
+    pair.upload(100_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(100));
+    let next_number = next(&mut pair);
+    let epoch = pair.client.get().feedback.epoch().unwrap();
+    let (before, sent) = heard_and_sent(&pair);
+    claim(&mut pair, epoch, sent[0] + 1000, sent[1], 0);
+    claim(&mut pair, epoch, 1, 1200, 0);
+    claim(&mut pair, epoch, before[0], 1 << 40, 0);
+    claim(&mut pair, next_number + 1000, 1, 1200, 0);
+    claim(&mut pair, epoch + 1, 1, 1200, 0);
+    let disbelieved = pair.client.get().path_report(pair.now).disbelieved;
+    let kinds = [
+        disbelieved.packets,
+        disbelieved.backwards,
+        disbelieved.sums,
+        disbelieved.unsent_epochs,
+        disbelieved.uncalled_epochs,
+    ];
+    assert_eq!(kinds, [1; 5], "{disbelieved:?}");
+    believed_within_reason(&pair);
+    // The truth goes on counting.
+    pair.upload(100_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(100));
+    let (heard, sent) = heard_and_sent(&pair);
+    assert_eq!(heard, sent);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn any_words_in_any_order(
+        words in prop::collection::vec((0..4u8, 0..200u64, 0..300u64, 0..400_000u64, 0..1u32 << 30), 1..25),
+    ) {
+        let mut pair = pair();
+        pair.upload(30_000, Duration::from_secs(10));
+        for (kind, back, packets, bytes, time) in words {
+            let next_number = next(&mut pair);
+            match kind {
+                0 => pair.upload(20_000, Duration::from_secs(10)),
+                1 => {
+                    let now = pair.now;
+                    pair.client.get().migrate(now, None);
+                }
+                _ => claim(&mut pair, next_number.saturating_sub(back), packets, bytes, time),
+            }
+            believed_within_reason(&pair);
+        }
+        pair.upload(30_000, Duration::from_secs(30));
+    }
+}
