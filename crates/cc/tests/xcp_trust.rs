@@ -103,6 +103,6 @@ fn few_slow_flows_have_their_share() {
             "{few} and {quick} of {fair}"
         );
         let (.., as_published) = apart("xcp[paper]", mbit, &fast, &slow);
-        assert!(queue <= 1.1 * as_published, "{queue} {as_published}");
+        assert!(queue <= 1.25 * as_published, "{queue} {as_published}");
     }
 }

@@ -5,6 +5,8 @@ use super::efficiency::{absorbed_q16, aggregate, rate_q16, to_q16};
 use super::fairness::{Pools, shuffle};
 use super::guests::Guests;
 use super::known::{Known, Standing};
+use super::newcomers::Newcomers;
+use super::overflow::Overflow;
 use super::params::{
     Capacity, IDLE_INTERVALS, INITIAL_INTERVAL, LONGEST_LOOK, MAX_INTERVAL, MIN_INTERVAL, RISE,
     XcpLinkParams,
@@ -13,72 +15,13 @@ use super::policer::Policer;
 use super::standing::StandingQueue;
 use super::start::{Start, first};
 use super::sums::{Sums, x_of, x_of_window};
+use super::totals::{Seen, Totals};
 use super::{WindowForm, XcpAnswer, XcpCarried, XcpLinkMetrics};
 use crate::arith::{micros, mul_div, nanos, ns_since, saturate};
 use crate::{
     Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpAnswer,
     VcpCarried, VcpCode,
 };
-
-/// What the last interval showed, in 2^-16 bytes per second.
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    input: u64,
-    spare: i128,
-    aggregate: i64,
-    /// The input in 1/128 of the capacity.
-    load_128: u8,
-}
-
-/// Totals for reports, rates in 2^-16 bytes per second.
-#[derive(Clone, Copy, Debug, Default)]
-struct Totals {
-    given: u128,
-    taken: u128,
-    stamped: u64,
-    intervals: u64,
-}
-
-impl Totals {
-    /// A flow's rate changes by `delta`.
-    #[inline]
-    fn add(&mut self, delta: i64) {
-        if delta > 0 {
-            self.given += u128::from(delta.unsigned_abs());
-        } else {
-            self.taken += u128::from(delta.unsigned_abs());
-        }
-    }
-
-    /// What was given more than taken.
-    fn net(&self) -> i128 {
-        i128::try_from(self.given).unwrap_or(i128::MAX)
-            - i128::try_from(self.taken).unwrap_or(i128::MAX)
-    }
-}
-
-/// Flows that were not here before may have this part of what is given, all together.
-const NEWCOMERS: u64 = 4;
-
-/// Whether the queue overflowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Overflow {
-    No,
-    /// In the running interval.
-    Now,
-    /// In the one before: nothing is given until an interval without drops has passed.
-    Before,
-}
-
-impl Overflow {
-    /// The next interval begins.
-    const fn turn(self) -> Self {
-        match self {
-            Self::Now => Self::Before,
-            Self::Before | Self::No => Self::No,
-        }
-    }
-}
 
 /// An XCP port.
 ///
@@ -111,8 +54,7 @@ pub struct XcpLink {
     guests: Guests,
     /// Which flows' words count.
     known: Option<Known>,
-    /// What flows that were not here before may still be given.
-    for_newcomers: u64,
+    newcomers: Newcomers,
     policer: Option<Policer>,
     overflow: Overflow,
     seen: Seen,
@@ -141,7 +83,7 @@ impl XcpLink {
             pools: Pools::default(),
             guests: Guests::new(),
             known: params.guard.then(Known::new),
-            for_newcomers: u64::MAX,
+            newcomers: Newcomers::new(),
             policer: params.police.then(Policer::new),
             overflow: Overflow::No,
             seen: Seen::default(),
@@ -215,7 +157,7 @@ impl XcpLink {
             let longest = Duration::from_micros(self.sums.most_rtt_us()).max(self.interval);
             known.begin(now, flows, x_of(longest));
         }
-        self.for_newcomers = u64::MAX;
+        self.newcomers.begin(None);
         let longest = self.longest();
         if let Some(policer) = &mut self.policer {
             policer.turn(now, longest);
@@ -306,7 +248,13 @@ impl XcpLink {
             Overflow::Now | Overflow::Before => 0,
         };
         total = total.min(i64::try_from(most).unwrap_or(i64::MAX));
-        let moved = shuffle(self.params.shuffle_ppm, input, total, most / 2);
+        let usual = self.params.shuffle_ppm;
+        let part = if self.params.guard {
+            self.newcomers.shuffle_ppm(bytes, usual)
+        } else {
+            usual
+        };
+        let moved = shuffle(part, input, total, most / 2);
         let told = self.sums.x() > 0;
         let elapsed = Duration::from_nanos(elapsed);
         let whole = x_of(elapsed);
@@ -329,7 +277,7 @@ impl XcpLink {
         self.totals.intervals += 1;
         self.begin(now);
         if self.params.guard && told {
-            self.for_newcomers = self.pools.positive_left() / NEWCOMERS;
+            self.newcomers.begin(Some(self.pools.positive_left()));
         }
     }
 
@@ -374,7 +322,7 @@ impl XcpLink {
             .known
             .as_ref()
             .is_some_and(|known| !known.is_known(flow_hash));
-        let most = if new { self.for_newcomers } else { u64::MAX };
+        let most = if new { self.newcomers.left() } else { u64::MAX };
         // Nobody gives back more than the rate that they have.
         let wanted = if header.delta < 0 && self.params.guard {
             header.delta.max(-whole_rate(stands_for, header.rtt_us))
@@ -383,8 +331,8 @@ impl XcpLink {
         };
         let mut settled = self.pools.settle_within(wanted, x, stands_for, most);
         settled.delta = settled.delta.min(header.delta);
-        if new && let Ok(given) = u64::try_from(settled.delta) {
-            self.for_newcomers = self.for_newcomers.saturating_sub(given);
+        if new {
+            self.newcomers.take(settled.delta);
         }
         self.totals.add(settled.delta);
         let delta = if self.params.whole {
@@ -485,6 +433,9 @@ impl LinkController for XcpLink {
                     Some(known) => known.count(now, arrival.flow_hash, x),
                     None => Standing::Known,
                 };
+                if standing == Standing::New {
+                    self.newcomers.count(size);
+                }
                 // At first nobody is known.
                 if self.waking || standing == Standing::Known {
                     self.sums.count_header(header, x);

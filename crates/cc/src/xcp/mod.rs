@@ -43,8 +43,10 @@ mod link;
 #[cfg(test)]
 mod link_tests;
 mod metrics;
+mod newcomers;
 #[cfg(test)]
 mod oracle;
+mod overflow;
 mod params;
 mod policer;
 mod ratio;
@@ -57,6 +59,7 @@ mod standing;
 mod start;
 mod steering;
 mod sums;
+mod totals;
 mod window_form;
 
 pub use header::{XcpAnswer, XcpCarried, XcpForm, XcpRequest};

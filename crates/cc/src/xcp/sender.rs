@@ -19,6 +19,8 @@ use crate::{
 const PATIENCE_ROUNDS: u32 = 4;
 /// The first grant may be all of a fast link, with a slow one behind it.
 const STEP: u64 = 4;
+/// In a window of fewer packets, the part of a packet counts.
+const FEW_PACKETS: u64 = 8;
 /// A limit within this part of the window above it is near.
 const NEAR: u64 = 8;
 /// Packets leave a little faster than the window per round trip, so that the window and not the pacer bounds the rate.
@@ -125,6 +127,27 @@ impl XcpSender {
         }
     }
 
+    /// The window of whoever rules.
+    #[inline]
+    fn own_window(&self) -> u64 {
+        if self.explicit() {
+            self.steered()
+        } else {
+            self.fallback.window()
+        }
+    }
+
+    /// A small window with room for the packet that it holds a part of, and for two at least: pacing keeps the rate. Otherwise a window of
+    /// 1.9 packets sends one, whose acknowledgement waits for a second.
+    #[inline]
+    fn with_room_for_parts(&self, own: u64) -> u64 {
+        if own < FEW_PACKETS * self.mtu {
+            (own + self.mtu - 1).max(2 * self.mtu)
+        } else {
+            own
+        }
+    }
+
     fn floor(&self) -> u64 {
         self.mtu
     }
@@ -208,12 +231,12 @@ impl XcpSender {
         let Some(srtt) = self.srtt else {
             return XcpRequest {
                 covers: packets,
-                window: self.window(),
+                window: self.own_window(),
                 packet: u16::try_from(self.mtu).unwrap_or(u16::MAX),
                 ..XcpRequest::default()
             };
         };
-        let own = self.window();
+        let own = self.own_window();
         let usable = self.usable(own);
         let (window, desired) = if self.params.naive {
             (own, self.params.desired)
@@ -313,7 +336,7 @@ impl Controller for XcpSender {
         }
         if self.ruler.routers() && self.params.loss != XcpLoss::Ignore {
             let patience = acked.srtt.saturating_mul(PATIENCE_ROUNDS);
-            let finding = self.hidden.on_ack(now, acked, patience, self.window());
+            let finding = self.hidden.on_ack(now, acked, patience, self.own_window());
             self.follow(now, finding);
         }
         if !self.explicit() {
@@ -334,7 +357,7 @@ impl Controller for XcpSender {
 
     fn on_loss(&mut self, now: Instant, lost: &Lost) {
         if self.ruler.routers() && self.params.loss == XcpLoss::Hybrid {
-            let finding = self.hidden.on_loss(now, lost, self.window());
+            let finding = self.hidden.on_loss(now, lost, self.own_window());
             self.follow(now, finding);
             if matches!(finding, Finding::Appeared(_)) {
                 return;
@@ -401,10 +424,11 @@ impl Controller for XcpSender {
 
     #[inline]
     fn window(&self) -> u64 {
-        if self.explicit() {
-            self.steered()
+        let own = self.own_window();
+        if self.explicit() && !self.params.naive {
+            self.with_room_for_parts(own)
         } else {
-            self.fallback.window()
+            own
         }
     }
 
@@ -425,7 +449,7 @@ impl Controller for XcpSender {
 
     fn signal_every(&self) -> u32 {
         let every = u32::from(self.params.every);
-        let nobody = self.ruler.asks_nobody(self.window() / self.mtu);
+        let nobody = self.ruler.asks_nobody(self.own_window() / self.mtu);
         nobody.map_or(every, |nobody| nobody.max(every))
     }
 

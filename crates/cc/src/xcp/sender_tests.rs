@@ -81,7 +81,25 @@ fn the_window_follows_what_is_granted() {
     assert_eq!(sender.window(), before + 1000);
     assert!(sender.metrics().explicit);
     round(&mut sender, Instant::from_millis(100), 1, -(1 << 50));
-    assert_eq!(sender.window(), u64::from(MTU), "never below a packet");
+    let told = request(&sender).window;
+    assert_eq!(told, u64::from(MTU), "never below a packet");
+}
+
+#[test]
+fn a_small_window_has_room_for_the_packet_that_it_holds_a_part_of() {
+    let mut sender = sender(XcpParams::default());
+    round(&mut sender, Instant::ZERO, 0, 0);
+    sender.on_persistent_congestion(Instant::ZERO);
+    // 1.9 packets: two may be in flight, at the rate of 1.9.
+    round(&mut sender, Instant::from_millis(100), 7, 13_500 << 16);
+    assert_eq!(request(&sender).window, 2850);
+    assert_eq!(sender.window() / u64::from(MTU), 2);
+    let pace = sender.pacing_rate().unwrap();
+    assert!((28_500..=30_000).contains(&pace), "{pace}");
+    // 2.8 packets: three.
+    round(&mut sender, Instant::from_millis(200), 8, 13_500 << 16);
+    assert_eq!(sender.window() / u64::from(MTU), 3);
+    assert_eq!(request(&sender).window, 4200);
 }
 
 #[test]
@@ -248,15 +266,15 @@ fn persistent_congestion_leaves_one_packet_and_voids_what_was_granted_before() {
     round(&mut sender, Instant::ZERO, 0, 1 << 36);
     let state = sender.on_sent(Instant::from_millis(200), &sent(5, 1500));
     sender.on_persistent_congestion(Instant::from_millis(900));
-    assert_eq!(sender.window(), 1500);
+    assert_eq!(request(&sender).window, 1500);
     let old = Acked {
         state,
         ..acked(5, 1500, ms(100))
     };
     sender.on_feedback(Instant::from_millis(950), &granted(1 << 36, 1), &old);
-    assert_eq!(sender.window(), 1500);
+    assert_eq!(request(&sender).window, 1500);
     round(&mut sender, Instant::from_millis(1000), 6, 10_000 << 16);
-    assert_eq!(sender.window(), 2500);
+    assert_eq!(request(&sender).window, 2500);
 }
 
 #[test]

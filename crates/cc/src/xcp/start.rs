@@ -35,7 +35,8 @@ impl Start {
     }
 
     /// An interval is over in which `input` arrived, of full length or (`false`) still growing to it. Until now the port has given
-    /// `net` more than taken. `Some`: no more of `total` than what neither arrives nor has been promised. `None`: the start is over.
+    /// `net` more than taken. `Some`: the first interval's share of what neither arrives nor has been promised, or `total` if that is more, as
+    /// far as there is room. `None`: the start is over.
     pub(crate) fn within(
         &mut self,
         total: i64,
@@ -52,6 +53,8 @@ impl Start {
             return None;
         }
         let room = i128::from(capacity) - promised.max(i128::from(input));
-        Some(total.min(i64::try_from(room.max(0)).unwrap_or(i64::MAX)))
+        let room = i64::try_from(room.max(0)).unwrap_or(i64::MAX);
+        let share = i128::from(room) * i128::from(FIRST_SHARE.0) / i128::from(FIRST_SHARE.1);
+        Some(total.max(i64::try_from(share).unwrap_or(0)).min(room))
     }
 }

@@ -2,14 +2,17 @@
 
 use super::XcpCarried;
 use super::believed::Level;
-use super::params::{GRANT_SPREAD, MAX_INTERVAL, RTT_SPREAD, X_SPREAD};
+use super::params::{GRANT_SPREAD, RTT_SPREAD, X_SPREAD};
 use crate::Duration;
-use crate::arith::{MAX_BYTES, micros, mul_div, nanos, saturate};
+use crate::arith::{MAX_BYTES, mul_div, nanos, saturate};
 
 /// 2^-40 s per µs, rounded up: a header may say as much inter-packet time as its RTT, for a window of one packet, and no more.
 pub(crate) const X_PER_MICRO: u64 = 1_099_512;
 /// The level of X per byte before anything was measured: none.
 const NO_LEVEL: u64 = u64::MAX >> 8;
+
+/// The longest RTT that counts, in µs.
+const MOST_RTT: u32 = 65_535_000;
 
 /// Inter-packet times of so long a time, in 2^-40 s.
 pub(crate) fn x_of(time: Duration) -> u64 {
@@ -40,21 +43,35 @@ struct Guard {
     /// X per byte, in 2^-40 s.
     x_byte: Level,
     /// Packets that a header may stand for: what came without one, last time.
-    covers: u64,
+    covers: u16,
     /// No RTT counts as more, in µs.
-    most_rtt: u64,
+    most_rtt: u32,
+    /// No X per byte counts as more in what is measured, and in what is given.
+    most_counted: u64,
+    most_granted: u64,
 }
 
 impl Guard {
     /// Bytes that a header stands for, as far as such packets were seen.
     #[inline]
     fn stands_for(&self, header: &XcpCarried, bytes: u32) -> u64 {
-        u64::from(bytes) * u64::from(header.covers.max(1)).min(self.covers)
+        if header.covers <= 1 {
+            return u64::from(bytes);
+        }
+        u64::from(bytes) * u64::from(header.covers.min(self.covers))
+    }
+
+    /// A header's inter-packet time as far as its RTT bears it out.
+    #[inline]
+    fn x(&self, header: &XcpCarried) -> u64 {
+        header.x.min(own(header, self.most_rtt))
     }
 
     fn limit(&mut self) {
-        let most = self.rtt.at().saturating_mul(RTT_SPREAD);
-        self.most_rtt = most.clamp(1, micros(MAX_INTERVAL));
+        let most = self.rtt.at().saturating_mul(RTT_SPREAD).max(1);
+        self.most_rtt = u32::try_from(most).unwrap_or(u32::MAX).min(MOST_RTT);
+        self.most_counted = self.x_byte.at().saturating_mul(X_SPREAD);
+        self.most_granted = self.x_byte.at().saturating_mul(GRANT_SPREAD);
     }
 }
 
@@ -73,6 +90,8 @@ impl Sums {
                     x_byte: Level::new(NO_LEVEL),
                     covers: 1,
                     most_rtt: 0,
+                    most_counted: 0,
+                    most_granted: 0,
                 };
                 guard.limit();
                 guard
@@ -90,7 +109,8 @@ impl Sums {
             }
             guard.rtt.turn(self.headed, 1);
             let bare = self.bytes.saturating_sub(self.headed);
-            guard.covers = 1 + bare.div_ceil(self.headed.max(1));
+            let covers = 1 + bare.div_ceil(self.headed.max(1));
+            guard.covers = u16::try_from(covers).unwrap_or(u16::MAX);
             guard.limit();
         }
         (self.bytes, self.headed, self.x, self.x_rtt, self.told) = (0, 0, 0, 0, 0);
@@ -100,7 +120,7 @@ impl Sums {
     pub(crate) fn most_rtt_us(&self) -> u64 {
         self.guard
             .as_ref()
-            .map_or(micros(MAX_INTERVAL), |guard| guard.most_rtt)
+            .map_or(u64::from(MOST_RTT), |guard| u64::from(guard.most_rtt))
     }
 
     /// A departing packet's inter-packet time as far as it may have its share by it; 0 if its header takes no part.
@@ -109,10 +129,10 @@ impl Sums {
         match &self.guard {
             None => as_told(header),
             Some(guard) => {
-                let at = guard.x_byte.at();
-                let stands_for = guard.stands_for(header, bytes);
-                let most = stands_for.saturating_mul(at).saturating_mul(GRANT_SPREAD);
-                header.x.min(own(header, guard.most_rtt)).min(most)
+                let most = guard
+                    .stands_for(header, bytes)
+                    .saturating_mul(guard.most_granted);
+                guard.x(header).min(most)
             }
         }
     }
@@ -132,14 +152,14 @@ impl Sums {
             return as_told(header);
         };
         let stands_for = guard.stands_for(header, bytes);
-        let at = stands_for.saturating_mul(guard.x_byte.at());
         let size = u64::from(bytes);
         guard
             .rtt
             .count(u64::from(header.rtt_us), guard.rtt.at(), size);
-        let x = header.x.min(own(header, guard.most_rtt));
+        let x = guard.x(header);
+        let at = stands_for.saturating_mul(guard.x_byte.at());
         guard.x_byte.count(x, at, size);
-        x.min(at.saturating_mul(X_SPREAD))
+        x.min(stands_for.saturating_mul(guard.most_counted))
     }
 
     /// Counts its header, with inter-packet time `x`.
@@ -162,7 +182,7 @@ impl Sums {
 
     /// The longest RTT told, in µs.
     pub(crate) fn told_us(&self) -> u64 {
-        u64::from(self.told).min(micros(MAX_INTERVAL))
+        u64::from(self.told.min(MOST_RTT))
     }
 
     /// Mean RTT in µs, weighted by inter-packet times, so that each flow counts alike. `None`: no header told one.
@@ -173,8 +193,8 @@ impl Sums {
 
 /// The inter-packet time of a window of one packet.
 #[inline]
-fn own(header: &XcpCarried, most_rtt: u64) -> u64 {
-    u64::from(header.rtt_us).min(most_rtt) * X_PER_MICRO
+fn own(header: &XcpCarried, most_rtt: u32) -> u64 {
+    u64::from(header.rtt_us.min(most_rtt)) * X_PER_MICRO
 }
 
 /// As published: whoever tells no RTT takes no part. No more than sums can hold.
@@ -183,13 +203,13 @@ fn as_told(header: &XcpCarried) -> u64 {
     if header.rtt_us == 0 {
         return 0;
     }
-    header.x.min(micros(MAX_INTERVAL) * X_PER_MICRO)
+    header.x.min(u64::from(MOST_RTT) * X_PER_MICRO)
 }
 
 /// What a packet has of its flow's window, as inter-packet time of a flow whose RTT is `interval`: half of the interval at most.
 #[cold]
 pub(crate) fn x_of_window(header: &XcpCarried, interval: Duration) -> u64 {
     let whole = x_of(interval);
-    let own = own(header, micros(MAX_INTERVAL));
+    let own = own(header, MOST_RTT);
     mul_div(header.x.min(own), whole, own.max(1)).min(whole / 2)
 }
