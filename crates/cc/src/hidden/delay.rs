@@ -66,6 +66,12 @@ impl DelayWatch {
         self.mean
     }
 
+    /// Delay that stands whatever we send.
+    #[inline]
+    pub(crate) const fn accepted(&self) -> Duration {
+        Duration::from_nanos(self.normal)
+    }
+
     /// A trial found that `delay` ns stand whatever we send, and that holds for `time`.
     pub(crate) fn accept(&mut self, now: Instant, delay: u64, time: Duration) {
         self.normal = delay;

@@ -204,6 +204,12 @@ impl HiddenHop {
         self.delay.behind()
     }
 
+    /// Delay ahead that stands whatever is sent: the route is that much longer than it once was.
+    #[inline]
+    pub(crate) const fn ahead(&self) -> Duration {
+        self.delay.accepted()
+    }
+
     /// Routers declare that so much is lost to corruption, in 10^-6.
     #[inline]
     pub(crate) fn declare(&mut self, ppm: u64) {
@@ -288,8 +294,20 @@ impl HiddenHop {
         self.look(now, acked, patience, window)
     }
 
-    /// Packets were lost while the window was `window` bytes; what was delivered before `now` has been told.
-    pub(crate) fn on_loss(&mut self, now: Instant, lost: &Lost, window: u64) -> Finding {
+    /// Packets were lost while the window was `window` bytes; what was delivered before `now` has been told. A router whose own queue overflows says
+    /// OVER, for up to `patience`: losses about that time are no hidden hop's.
+    pub(crate) fn on_loss(
+        &mut self,
+        now: Instant,
+        lost: &Lost,
+        patience: Duration,
+        window: u64,
+    ) -> Finding {
+        let told = patience + lost.srtt;
+        let announced = self.over.is_some_and(|at| now - at <= told);
+        if announced && matches!(self.state, State::Routers(_)) {
+            return Finding::Clear;
+        }
         if self.counts(lost.largest) {
             self.record.on_lost(lost.packets);
         }

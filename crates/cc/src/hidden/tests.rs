@@ -88,8 +88,12 @@ impl Path {
             let window = self.window * MTU;
             let finding = if corrupted || overflows {
                 self.dropped += u64::from(overflows);
-                self.watch
-                    .on_loss(now, &lost(self.number, self.number + packets, RTT), window)
+                self.watch.on_loss(
+                    now,
+                    &lost(self.number, self.number + packets, RTT),
+                    ms(200),
+                    window,
+                )
             } else {
                 let mut ack = acked(self.number, MTU, RTT + ms(queue));
                 ack.min_rtt = RTT;
@@ -194,7 +198,7 @@ fn an_interruption_says_nothing_about_capacity() {
         let now = Instant::ZERO + RTT * 30;
         let mut gap = lost(path.number + 300, path.number + 300, RTT);
         gap.packets = 300 * rounds;
-        let finding = path.watch.on_loss(now, &gap, dead * MTU);
+        let finding = path.watch.on_loss(now, &gap, ms(200), dead * MTU);
         path.find(finding);
         path.capacity = u64::MAX;
         path.run(100);
@@ -246,7 +250,7 @@ fn losses_behind_the_longest_delays_are_an_overflow_and_others_are_not() {
             watch.on_sent(n + 100);
             let drop_at = if behind { 39 } else { (n / 40 * 7) % 40 };
             let finding = if phase == drop_at {
-                watch.on_loss(now, &lost(n, n + 100, RTT), 100 * MTU)
+                watch.on_loss(now, &lost(n, n + 100, RTT), ms(200), 100 * MTU)
             } else {
                 let mut ack = acked(n, MTU, RTT + Duration::from_micros(500 * phase));
                 (ack.min_rtt, ack.srtt) = (RTT, RTT);
@@ -256,4 +260,19 @@ fn losses_behind_the_longest_delays_are_an_overflow_and_others_are_not() {
         }
         assert_eq!(appeared, found);
     }
+}
+
+#[test]
+fn losses_that_a_router_announces_are_no_hidden_hops() {
+    let mut path = Path::new(200, 1);
+    path.run(20);
+    path.capacity = 100;
+    for _ in 0..60 {
+        let now = Instant::ZERO + RTT * u32::try_from(path.round).unwrap();
+        path.watch.on_over(now);
+        path.run_round();
+    }
+    assert!(!path.watch.rules() && path.watch.pace().is_none());
+    path.run(60);
+    assert!(path.watch.rules(), "nobody announces them any more");
 }

@@ -194,7 +194,8 @@ impl<L: LossRule> Controller for VcpSender<L> {
 
     fn on_loss(&mut self, now: Instant, lost: &Lost) {
         if self.ruler.routers() && self.loss_rule.doubts() {
-            let finding = self.hidden.on_loss(now, lost, self.window());
+            let (t_rho, window) = (self.steering.t_rho(), self.window());
+            let finding = self.hidden.on_loss(now, lost, t_rho, window);
             self.follow(now, finding);
             if matches!(finding, Finding::Appeared(_)) {
                 return;
@@ -289,8 +290,10 @@ impl<L: LossRule> Controller for VcpSender<L> {
     fn request(&self) -> Request {
         Request {
             bise: self.params.bise_epsilon_ppm.is_some(),
-            // Routers size their interval by it: what they say takes so long to show, queues on the way back included.
-            min_rtt: self.min_rtt.map(|least| least + self.hidden.behind()),
+            // Routers size their interval by it: what they say takes so long to show, queues on the way back and longer routes included.
+            min_rtt: self
+                .min_rtt
+                .map(|least| least + self.hidden.behind() + self.hidden.ahead()),
             xcp: None,
         }
     }

@@ -357,7 +357,8 @@ impl Controller for XcpSender {
 
     fn on_loss(&mut self, now: Instant, lost: &Lost) {
         if self.ruler.routers() && self.params.loss == XcpLoss::Hybrid {
-            let finding = self.hidden.on_loss(now, lost, self.own_window());
+            let patience = lost.srtt.saturating_mul(PATIENCE_ROUNDS);
+            let finding = self.hidden.on_loss(now, lost, patience, self.own_window());
             self.follow(now, finding);
             if matches!(finding, Finding::Appeared(_)) {
                 return;
