@@ -31,6 +31,7 @@ const MOST_PACKETS: u64 = 5_000_000;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
+#[group(skip)]
 pub(super) struct Args {
     /// Draw scenarios by --seed, run each with laws and with cubic in their place, and tell where they do worse
     #[arg(long, conflicts_with_all = ["scenario", "set", "sweep", "shard", "paper_scale"])]
