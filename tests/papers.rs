@@ -213,8 +213,9 @@ fn bursts_of_loss_and_of_lost_acknowledgements() {
         if *red >= 1.3 * clean {
             assert!(ours / red <= 0.8, "{ours} s, {red} s, clean {clean} s");
         }
-        // One seed may be lucky where no ACK is lost, or where one is.
-        assert!(acks / ours <= 1.07, "{acks} s, {ours} s");
+        // One seed may be lucky where no ACK is lost, or where one is; and at 3 % of loss that nobody declares, a flow tries whether it goes with the
+        // rate, with one seed more often than with another.
+        assert!(acks / ours <= 1.15, "{acks} s, {ours} s");
     }
     let (acks, ours) = (mean(acks), mean(ours));
     assert!((acks / ours - 1.0).abs() <= 0.05, "{acks} s, {ours} s");
