@@ -34,6 +34,8 @@
 //!     let connection = server.accept().await?.accept().ok()?.await.ok()?;
 //!     let mut stream = connection.accept_uni().await.ok()?;
 //!     println!("{}", String::from_utf8(stream.read_to_end(100).await.ok()?).ok()?);
+//!     // A connection that is dropped is closed: the client ends this one.
+//!     connection.closed().await;
 //!     Some(())
 //! });
 //!

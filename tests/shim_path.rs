@@ -259,7 +259,7 @@ async fn damaged_shims_are_not_believed() {
     bounded(async {
         let weather = Weather {
             drop: 10,
-            corrupt: 100,
+            corrupt: 50,
             reorder: 20,
             duplicate: 20,
             ..WEATHER

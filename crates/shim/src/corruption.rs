@@ -98,7 +98,8 @@ mod tests {
         #[test]
         fn between_the_ends_it_is_within_the_square_root_of_a_step(ppm in 577u32..519_000) {
             let ratio = f64::from(decode(encode(ppm))) / f64::from(ppm);
-            prop_assert!((0.576..1.74).contains(&ratio), "{ratio}");
+            // The widest step is from 0.3 to 1 %: its root is 1.83; one more in 10⁻⁶ for rounding.
+            prop_assert!((0.547..1.83).contains(&ratio), "{ratio}");
         }
     }
 }
