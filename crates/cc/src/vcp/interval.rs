@@ -38,6 +38,10 @@ const START: Duration = Duration::from_secs(1);
 /// Never below this, nor below the time of so many full packets.
 const LEAST: Duration = Duration::from_millis(50);
 const LEAST_BYTES: u64 = 64 * 1500;
+/// Not below this for so long after an interval with less than half of the mean capacity: a link that comes and goes within an interval
+/// would be measured in its pauses alone.
+const LEAST_UNEVEN: Duration = Duration::from_millis(200);
+const UNEVEN_FOR: Duration = Duration::from_secs(2);
 /// Time over which the capacity is averaged for that.
 const CAPACITY_OVER: Duration = Duration::from_secs(10);
 /// It falls by half an octave (√½) in this time at most, and only if the target is a quarter octave away or more.
@@ -159,6 +163,9 @@ struct Auto {
     ceiling: Duration,
     /// Mean capacity in bytes per second.
     capacity: u64,
+    /// The link offered much less than that not long ago: until when that counts.
+    uneven_until: Instant,
+    uneven: bool,
     lowered: Instant,
     /// The port has been idle since nothing was known.
     fresh: bool,
@@ -183,6 +190,8 @@ impl TRho {
                     sketch: Sketch::new(now),
                     ceiling,
                     capacity,
+                    uneven_until: now,
+                    uneven: false,
                     lowered: now,
                     fresh: true,
                 };
@@ -224,6 +233,10 @@ impl TRho {
         let Some(auto) = &mut self.auto else {
             return false;
         };
+        if capacity < auto.capacity / 2 {
+            auto.uneven_until = now + UNEVEN_FOR;
+        }
+        auto.uneven = now < auto.uneven_until;
         let share = micros(elapsed.min(CAPACITY_OVER));
         let over = micros(CAPACITY_OVER);
         let old = mul_div(auto.capacity, over - share, over);
@@ -235,6 +248,10 @@ impl TRho {
         {
             auto.fresh &= auto.sketch.all < auto.idle(self.current);
             self.current = auto.risen(self.current);
+            if auto.uneven {
+                let longer = LEAST_UNEVEN.min(before * 2).min(auto.ceiling);
+                self.current = self.current.max(longer);
+            }
         }
         self.take(before)
     }
@@ -287,7 +304,7 @@ impl Auto {
         let wanted = mul_div(rtt_us.unwrap_or(0), RTT_FACTOR.0, RTT_FACTOR.1);
         let packets = mul_div(LEAST_BYTES, 1_000_000, self.capacity);
         Duration::from_micros(wanted.max(packets))
-            .max(LEAST)
+            .max(if self.uneven { LEAST_UNEVEN } else { LEAST })
             .min(self.ceiling)
     }
 
