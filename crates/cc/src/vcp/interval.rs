@@ -261,6 +261,9 @@ impl TRho {
     pub(crate) fn review(&mut self, now: Instant) -> bool {
         let before = self.current;
         self.follow(now);
+        if self.auto.as_ref().is_some_and(|auto| auto.uneven) {
+            self.current = self.current.max(LEAST_UNEVEN.min(before));
+        }
         self.take(before)
     }
 
@@ -304,7 +307,7 @@ impl Auto {
         let wanted = mul_div(rtt_us.unwrap_or(0), RTT_FACTOR.0, RTT_FACTOR.1);
         let packets = mul_div(LEAST_BYTES, 1_000_000, self.capacity);
         Duration::from_micros(wanted.max(packets))
-            .max(if self.uneven { LEAST_UNEVEN } else { LEAST })
+            .max(LEAST)
             .min(self.ceiling)
     }
 
