@@ -1,7 +1,9 @@
-//! Files on their way in, under temporary names: they appear under their own only when they are whole.
+//! Files on their way in, under temporary names: they appear under their own only when they are
+//! whole.
 //!
-//! A temporary file belongs to whoever holds its lock (flock(2)): only the owner writes, renames or removes it, in
-//! this process or another. The lock ends with the process, so what a killed one leaves can be taken over.
+//! A temporary file belongs to whoever holds its lock (flock(2)): only the owner writes, renames or
+//! removes it, in this process or another. The lock ends with the process, so what a killed one
+//! leaves can be taken over.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -14,13 +16,14 @@ use super::send::{Hash, hash_file};
 /// Files of one name that may be under way at once, each with a temporary name of its own.
 const MAX_AT_ONCE: u32 = 1000;
 
-/// Endings of temporary names, which begin with a dot: bytes of a `get`, which file they are of, bytes of a `put`.
+/// Endings of temporary names, which begin with a dot: bytes of a `get`, which file they are of,
+/// bytes of a `put`.
 const PART: &str = "part";
 const TAG: &str = "tag";
 const INCOMING: &str = "incoming";
 
-/// True for names that unfinished files have, such as `.big.iso.part`. No finished file may have one: it would be
-/// taken for the unfinished one of another name.
+/// True for names that unfinished files have, such as `.big.iso.part`. No finished file may have
+/// one: it would be taken for the unfinished one of another name.
 #[must_use]
 pub fn is_temporary(name: &str) -> bool {
     let ending = name
@@ -355,7 +358,8 @@ mod tests {
         assert_eq!(names(&directory), ["a"]);
     }
 
-    /// Opened before the owner renames it and locked after: the lock is on the finished file, which is not to be touched.
+    /// Opened before the owner renames it and locked after: the lock is on the finished file, which
+    /// is not to be touched.
     #[test]
     fn a_lock_on_a_file_that_was_finished_meanwhile_is_worth_nothing() {
         let directory = TempDir::new().unwrap();
@@ -367,7 +371,8 @@ mod tests {
                     incoming.restart("v").unwrap();
                     let bytes = format!("{turn} {:?}", std::thread::current().id());
                     write(&incoming, bytes.as_bytes());
-                    // Nobody else has touched it if it has its hash under its name, or another has taken the name.
+                    // Nobody else has touched it if it has its hash under its name, or another has
+                    // taken the name.
                     match incoming.keep(&hash(bytes.as_bytes()), Existing::Replace) {
                         Ok(()) | Err(KeepError::Changed) => {}
                         Err(error) => panic!("{error}"),

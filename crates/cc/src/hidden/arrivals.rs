@@ -6,7 +6,8 @@ use crate::{Acked, Duration, Instant};
 
 /// The most that was delivered is remembered over one to two spans of so many round trips.
 const SPAN_ROUNDS: u32 = 8;
-/// While what is delivered grows by more than this part in so many round trips, nothing is overloaded.
+/// While what is delivered grows by more than this part in so many round trips, nothing is
+/// overloaded.
 const GROWTH: u64 = 4;
 const GROWTH_ROUNDS: usize = 4;
 /// A round trip of fewer packets is one of few.

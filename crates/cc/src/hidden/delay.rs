@@ -1,12 +1,14 @@
 //! Queues that no router announces, as delay shows them.
 //!
-//! A queue shows in the delay on the way to the receiver, where the peer tells its clock, else in the RTT. The RTT alone would
-//! take a queue on the way back, which is none of this sender's doing, for one ahead.
+//! A queue shows in the delay on the way to the receiver, where the peer tells its clock, else in
+//! the RTT. The RTT alone would take a queue on the way back, which is none of this sender's doing,
+//! for one ahead.
 
 use crate::arith::{nanos, ns_since};
 use crate::{Acked, Duration, Instant};
 
-/// Delay that counts as queueing: a quarter of the least RTT, and a millisecond more, so that jitter on short paths does not.
+/// Delay that counts as queueing: a quarter of the least RTT, and a millisecond more, so that
+/// jitter on short paths does not.
 const SLACK: Duration = Duration::from_millis(1);
 /// Samples in a row that show a queue before MI stops.
 const QUEUEING_RUN: u8 = 8;
@@ -27,7 +29,8 @@ pub(crate) struct DelayWatch {
     clock_told: bool,
     /// The delay in queues in nanoseconds, smoothed as the RTT is (RFC 9002 §5.3).
     smoothed: Option<u64>,
-    /// How much longer the way back takes than it did once, if that is a queue, and up to the least RTT.
+    /// How much longer the way back takes than it did once, if that is a queue, and up to the least
+    /// RTT.
     behind: Duration,
     /// So many samples in a row show a queue.
     delayed_run: u8,
@@ -91,7 +94,8 @@ impl DelayWatch {
         self.delayed_since
     }
 
-    /// The queue on the way back, which is part of every round trip of this sender's without being its doing.
+    /// The queue on the way back, which is part of every round trip of this sender's without being
+    /// its doing.
     #[inline]
     pub(crate) const fn behind(&self) -> Duration {
         self.behind
@@ -124,8 +128,8 @@ impl DelayWatch {
         (queued.map(nanos), over)
     }
 
-    /// For how long the acknowledged packet queued. A peer that tells its clock does not with every acknowledgement; RTTs in between
-    /// are no substitute.
+    /// For how long the acknowledged packet queued. A peer that tells its clock does not with every
+    /// acknowledgement; RTTs in between are no substitute.
     fn queued(&mut self, acked: &Acked) -> Option<Duration> {
         self.clock_told |= acked.forward_delay.is_some();
         if self.clock_told {

@@ -1,6 +1,7 @@
 //! A trial of delay: does the queue go when we send less?
 //!
-//! A queue that this sender keeps full drains when it sends less. Jitter, a longer route and others' queues do not care.
+//! A queue that this sender keeps full drains when it sends less. Jitter, a longer route and
+//! others' queues do not care.
 
 use crate::arith::{mul_div, nanos};
 use crate::{Duration, Instant};
@@ -9,7 +10,8 @@ use crate::{Duration, Instant};
 const SHARE: (u64, u64) = (85, 100);
 /// The path shows the pace after so many round trips, and is looked at for as many more.
 const SETTLE_ROUNDS: u32 = 2;
-/// A queue of ours drains by 15 % of two round trips until the middle of the look; half of that is proof enough.
+/// A queue of ours drains by 15 % of two round trips until the middle of the look; half of that is
+/// proof enough.
 const PROOF: (u64, u64) = (15, 100);
 /// Samples of a look, and the round trips after which it ends without them.
 const LEAST_SAMPLES: u64 = 4;

@@ -1,7 +1,9 @@
-//! Losses that follow delay: a queue that overflows delays the packets before the one that it drops.
+//! Losses that follow delay: a queue that overflows delays the packets before the one that it
+//! drops.
 //!
-//! Each loss is laid beside the delay of the packet before it. Where losses fall behind packets that took nearly the longest
-//! of late, and clearly more often than chance would have it, a queue overflows. A small queue that merely stands proves nothing.
+//! Each loss is laid beside the delay of the packet before it. Where losses fall behind packets
+//! that took nearly the longest of late, and clearly more often than chance would have it, a queue
+//! overflows. A small queue that merely stands proves nothing.
 
 use crate::arith::{mul_div, nanos, ns_since};
 use crate::{Duration, Instant};
@@ -11,8 +13,8 @@ const SAMPLES: usize = 64;
 /// Losses of one judgement, and delivered packets that they are compared with at least.
 const LOSSES: u32 = 16;
 const LEAST_PACKETS: u64 = 128;
-/// Of these, so many lie behind a long delay by chance at most, by the sixteenths of all packets that do (3.5 standard deviations, and
-/// four of five in any case).
+/// Of these, so many lie behind a long delay by chance at most, by the sixteenths of all packets
+/// that do (3.5 standard deviations, and four of five in any case).
 const MOST_BY_CHANCE: [u32; 10] = [12, 12, 12, 12, 12, 12, 13, 14, 14, 15];
 /// The range of delays must be more than the time of so many packets at the delivered rate …
 const RANGE_PACKETS: u64 = 4;
@@ -131,8 +133,8 @@ impl Following {
             .map(|&(_, delay)| delay)
     }
 
-    /// Packets up to `number` were lost together, while `delivered` bytes per second of packets of `mtu` bytes arrive. True if
-    /// losses follow delay: a queue overflows.
+    /// Packets up to `number` were lost together, while `delivered` bytes per second of packets of
+    /// `mtu` bytes arrive. True if losses follow delay: a queue overflows.
     pub(crate) fn on_loss(&mut self, number: u64, delivered: u64, mtu: u64) -> bool {
         let range = self.range();
         let packets_ns = mul_div(RANGE_PACKETS * mtu, 1_000_000_000, delivered);

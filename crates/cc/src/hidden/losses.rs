@@ -1,7 +1,8 @@
 //! What share of the packets is lost, and how sure that is.
 //!
-//! Outcomes are gathered in groups of 16 packets, in the order in which they become known. How much the losses of groups differ
-//! tells how bursty losses are: a share of 5 % in bursts of five is known far less well than in single losses.
+//! Outcomes are gathered in groups of 16 packets, in the order in which they become known. How much
+//! the losses of groups differ tells how bursty losses are: a share of 5 % in bursts of five is
+//! known far less well than in single losses.
 
 use crate::arith::{mul_div, saturate};
 
@@ -15,7 +16,8 @@ const ONE: u64 = 16;
 const MOST_DISPERSION: u64 = 8 * ONE;
 /// So many packets lost at once are an interruption of the path …
 const INTERRUPTION: u64 = 3 * GROUP as u64;
-/// … unless the one before was fewer delivered packets ago: a hop that takes few of very many does that all the time.
+/// … unless the one before was fewer delivered packets ago: a hop that takes few of very many does
+/// that all the time.
 const APART: u64 = 8 * GROUP as u64;
 
 /// Packets looked at, and those of them that were lost.
@@ -23,7 +25,8 @@ const APART: u64 = 8 * GROUP as u64;
 pub(crate) struct Sample {
     pub(crate) packets: u64,
     pub(crate) lost: u64,
-    /// Variance of the losses per group over that of single independent losses, in sixteenths; 0 if nothing was looked at.
+    /// Variance of the losses per group over that of single independent losses, in sixteenths; 0 if
+    /// nothing was looked at.
     pub(crate) dispersion: u64,
 }
 
@@ -49,8 +52,8 @@ impl Sample {
         }
     }
 
-    /// True if the share of `self` is above that of `other` by at least `z` standard deviations of the difference (two-proportion
-    /// test with the pooled share).
+    /// True if the share of `self` is above that of `other` by at least `z` standard deviations of
+    /// the difference (two-proportion test with the pooled share).
     pub(crate) fn is_above(&self, other: &Self, z: u64) -> bool {
         let pooled = self.and(other);
         let p = pooled.ppm().min(1_000_000);

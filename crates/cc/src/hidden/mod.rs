@@ -43,7 +43,8 @@ use trial::{SLACK_PPM, Trial, Verdict};
 
 /// Packets after which fewer losses than are tolerated lower what is tolerated.
 const LOWER_PACKETS: u64 = 2048;
-/// Where losses are bursty, or some loss is known to be random, a trial has to find a hidden hop twice within so many round trips.
+/// Where losses are bursty, or some loss is known to be random, a trial has to find a hidden hop
+/// twice within so many round trips.
 const TWICE_ROUNDS: u32 = 60;
 /// No trial for so many round trips after a false alarm; each further one doubles that.
 const CALM_ROUNDS: u32 = 10;
@@ -53,9 +54,11 @@ const MOST_DOUBLINGS: u32 = 5;
 
 /// What a trial of delay accepted holds for so many round trips.
 const HOLDS_ROUNDS: u32 = 300;
-/// Where TTLs show a hop that writes nothing, the window is at most a few times what has arrived in a round trip, or so many packets.
+/// Where TTLs show a hop that writes nothing, the window is at most a few times what has arrived in
+/// a round trip, or so many packets.
 const FIRST_WINDOW: u64 = 40;
-/// Where a trial has attested loss, the window grows by this part per round trip at most: others may still be trying.
+/// Where a trial has attested loss, the window grows by this part per round trip at most: others
+/// may still be trying.
 const ATTESTED_STEP: u64 = 4;
 
 /// Windows below this many packets tell nothing about the rate.
@@ -110,7 +113,8 @@ pub(crate) struct HiddenHop {
     before: u64,
     /// The window under trial, in bytes.
     trial_cap: u64,
-    /// Where TTLs show a hop that writes nothing: no more at once than a few times what has arrived in a round trip, in bytes.
+    /// Where TTLs show a hop that writes nothing: no more at once than a few times what has arrived
+    /// in a round trip, in bytes.
     step_cap: u64,
     /// The last time that a router said HIGH or OVER, or took something back.
     raised: Option<Instant>,
@@ -125,8 +129,8 @@ pub(crate) struct HiddenHop {
 }
 
 impl HiddenHop {
-    /// A path of which nothing is known, of datagrams of `mtu` bytes. Where TTLs show a hop that writes nothing the law may have `step` times the
-    /// window at once that has proved to arrive.
+    /// A path of which nothing is known, of datagrams of `mtu` bytes. Where TTLs show a hop that
+    /// writes nothing the law may have `step` times the window at once that has proved to arrive.
     pub(crate) fn new(now: Instant, mtu: u64, step: u64) -> Self {
         Self {
             step,
@@ -170,7 +174,8 @@ impl HiddenHop {
         matches!(self.state, State::Cubic(_))
     }
 
-    /// No larger window, in bytes: while a trial runs, and where it would be many times what has proved to arrive.
+    /// No larger window, in bytes: while a trial runs, and where it would be many times what has
+    /// proved to arrive.
     #[inline]
     pub(crate) fn cap(&self) -> u64 {
         self.trial_cap.min(self.step_cap)
@@ -186,7 +191,8 @@ impl HiddenHop {
         }
     }
 
-    /// True while a trial runs or a queue stands that is not a router's own to announce, as far as one can see yet: no growth then.
+    /// True while a trial runs or a queue stands that is not a router's own to announce, as far as
+    /// one can see yet: no growth then.
     #[inline]
     pub(crate) const fn is_braked(&self) -> bool {
         self.delay.is_queueing() || matches!(self.state, State::Trial(_) | State::DelayTrial(_))
@@ -198,7 +204,8 @@ impl HiddenHop {
         !matches!(self.state, State::Routers(_))
     }
 
-    /// The queue on the way back, which is part of every round trip of this sender's without being its doing.
+    /// The queue on the way back, which is part of every round trip of this sender's without being
+    /// its doing.
     #[inline]
     pub(crate) const fn behind(&self) -> Duration {
         self.delay.behind()
@@ -264,7 +271,8 @@ impl HiddenHop {
         self.over = Some(now);
     }
 
-    /// An acknowledgement came while the window was `window` bytes. Routers take `patience` to say that a queue is theirs.
+    /// An acknowledgement came while the window was `window` bytes. Routers take `patience` to say
+    /// that a queue is theirs.
     #[inline]
     pub(crate) fn on_ack(
         &mut self,
@@ -294,8 +302,9 @@ impl HiddenHop {
         self.look(now, acked, patience, window)
     }
 
-    /// Packets were lost while the window was `window` bytes; what was delivered before `now` has been told. A router whose own queue overflows says
-    /// OVER, for up to `patience`: losses about that time are no hidden hop's.
+    /// Packets were lost while the window was `window` bytes; what was delivered before `now` has
+    /// been told. A router whose own queue overflows says OVER, for up to `patience`: losses about
+    /// that time are no hidden hop's.
     pub(crate) fn on_loss(
         &mut self,
         now: Instant,
@@ -440,7 +449,8 @@ impl HiddenHop {
 
     fn begin_trial(&mut self, now: Instant, trigger: Sample, srtt: Duration, window: u64) {
         let arrived = 1_000_000u64.saturating_sub(trigger.ppm()).max(1);
-        // In a start, what arrived over the last round trip is much less than the path takes: half of what the window and the loss say.
+        // In a start, what arrived over the last round trip is much less than the path takes: half
+        // of what the window and the loss say.
         let half = rate(mul_div(window, arrived, 1_000_000), srtt, 1, 2);
         let arriving = self.arrivals.now(now, srtt).max(half);
         let sent = mul_div(arriving, 1_000_000, arrived);

@@ -1,7 +1,8 @@
 //! Loss below what begins a trial by itself: does it come with the rate?
 //!
-//! A hop that is narrower by a few percent takes little from a sender that fills its marked hop now and then, and much from the others
-//! there. So losses are added up for round trips in which more was sent than usual, and for those in which less was.
+//! A hop that is narrower by a few percent takes little from a sender that fills its marked hop now
+//! and then, and much from the others there. So losses are added up for round trips in which more
+//! was sent than usual, and for those in which less was.
 
 use super::losses::Sample;
 
@@ -10,7 +11,8 @@ const LEAST_PACKETS: u64 = 2000;
 const MOST_PACKETS: u64 = 16_000;
 /// A round trip differs if this part more or less than usual was sent.
 const APART: u64 = 64;
-/// Standard deviations, since they are compared each round trip; and less loss than this, in 10^-6, is no reason.
+/// Standard deviations, since they are compared each round trip; and less loss than this, in 10^-6,
+/// is no reason.
 const SURE: u64 = 4;
 const LEAST_PPM: u64 = 3_000;
 /// The same where TTLs show a hop that writes nothing.
@@ -66,8 +68,9 @@ impl Phases {
         self.lost = self.lost.saturating_add(packets).min(1 << 32);
     }
 
-    /// A round trip is over. `Some`: the losses at higher rates, if they come with the rate. `dispersion` is that of losses, in
-    /// sixteenths; `partly` if TTLs show a hop that writes nothing.
+    /// A round trip is over. `Some`: the losses at higher rates, if they come with the rate.
+    /// `dispersion` is that of losses, in sixteenths; `partly` if TTLs show a hop that writes
+    /// nothing.
     pub(super) fn turn(&mut self, dispersion: u64, partly: bool) -> Option<Sample> {
         let (acked, lost) = (
             core::mem::take(&mut self.acked),

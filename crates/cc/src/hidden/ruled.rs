@@ -4,15 +4,15 @@ use super::losses::LossRecord;
 use crate::arith::mul_div;
 use crate::{Duration, Instant};
 
-/// CUBIC hands back after so many round trips with this share more than the largest window at which a loss came; each relapse
-/// doubles the time, at most so often.
+/// CUBIC hands back after so many round trips with this share more than the largest window at which
+/// a loss came; each relapse doubles the time, at most so often.
 const LEAVE_ROUNDS: u32 = 20;
 const LEAVE_SHARE: (u64, u64) = (5, 4);
 const MOST_DOUBLINGS: u32 = 5;
 /// … or at a router's OVER, if nothing was lost for so many round trips.
 const LOSSLESS_ROUNDS: u32 = 8;
-/// CUBIC's own cuts go on testing: below this share of the window before, with so much of the loss before still there, it is
-/// random.
+/// CUBIC's own cuts go on testing: below this share of the window before, with so much of the loss
+/// before still there, it is random.
 const CUT_SHARE: (u64, u64) = (6, 10);
 const STILL_SHARE: (u64, u64) = (7, 10);
 /// … if so many packets show it; each time twice as many.
@@ -65,7 +65,8 @@ pub(super) struct Ruled {
 }
 
 impl Ruled {
-    /// CUBIC took over at up to `largest` bytes, after a window of `before` bytes and a loss of `ppm`.
+    /// CUBIC took over at up to `largest` bytes, after a window of `before` bytes and a loss of
+    /// `ppm`.
     pub(super) const fn new(now: Instant, before: u64, ppm: u64, largest: u64) -> Self {
         Self {
             since: now,

@@ -6,7 +6,8 @@ use crate::testing::{acked, lost, ms};
 const MTU: u64 = 1500;
 const RTT: Duration = Duration::from_millis(100);
 
-/// A path, a round trip at a time: a sender of `window` packets, a hop that takes `capacity` of them, random loss.
+/// A path, a round trip at a time: a sender of `window` packets, a hop that takes `capacity` of
+/// them, random loss.
 struct Path {
     watch: HiddenHop,
     round: u64,
@@ -240,7 +241,8 @@ fn cubic_hands_back_once_its_window_is_well_beyond_the_last_loss() {
 
 #[test]
 fn losses_behind_the_longest_delays_are_an_overflow_and_others_are_not() {
-    // A queue that fills over 40 packets and then drops one, again and again: one loss in 40, none of them alone a reason for a trial.
+    // A queue that fills over 40 packets and then drops one, again and again: one loss in 40, none
+    // of them alone a reason for a trial.
     for (behind, found) in [(true, true), (false, false)] {
         let mut watch = HiddenHop::new(Instant::ZERO, MTU, 4);
         let mut appeared = false;

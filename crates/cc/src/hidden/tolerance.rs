@@ -3,7 +3,8 @@
 use crate::arith::nanos;
 use crate::{Duration, Instant};
 
-/// Loss above this share is not random without a word of the routers, in 10^-6; and their word alone covers no more.
+/// Loss above this share is not random without a word of the routers, in 10^-6; and their word
+/// alone covers no more.
 pub(crate) const MOST_PPM: u64 = 100_000;
 /// An attestation holds for so many round trips, give or take a quarter.
 const HOLDS_ROUNDS: u64 = 300;
@@ -38,7 +39,8 @@ impl Tolerance {
         MOST_PPM.max(self.declared_ppm)
     }
 
-    /// A trial found that `ppm` are lost whatever the rate. `salt` spreads the ends of flows' attestations.
+    /// A trial found that `ppm` are lost whatever the rate. `salt` spreads the ends of flows'
+    /// attestations.
     pub(crate) fn attest(&mut self, now: Instant, ppm: u64, srtt: Duration, salt: u64) {
         self.attested_ppm = ppm.min(self.most_ppm());
         let spread = salt.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;

@@ -1,8 +1,9 @@
 //! A trial: does the loss go when we send less?
 //!
-//! Random loss takes the same share at any rate; a queue or policer that overflows takes what is too much. So the sender sends less, in
-//! at most two steps, and compares. The pace of a step is set once: following the delivered rate round by round would shrink under random
-//! loss as well, by its share each time.
+//! Random loss takes the same share at any rate; a queue or policer that overflows takes what is
+//! too much. So the sender sends less, in at most two steps, and compares. The pace of a step is
+//! set once: following the delivered rate round by round would shrink under random loss as well, by
+//! its share each time.
 
 use super::losses::{LossRecord, Sample};
 use crate::arith::mul_div;
@@ -21,7 +22,8 @@ const SURE: u64 = 3;
 const LIKELY: u64 = 2;
 /// … and for one that the loss is half or less of what it was, whatever is left of it.
 const CERTAIN: u64 = 5;
-/// So much loss is no chance and no burst. Where a third of it went it came from the rate; others may still send too much.
+/// So much loss is no chance and no burst. Where a third of it went it came from the rate; others
+/// may still send too much.
 const FLOOD_PPM: u64 = 300_000;
 const FLOOD_DISPERSION: u64 = 40;
 const FLOOD_LEFT: (u64, u64) = (2, 3);
@@ -61,7 +63,8 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// A trial begins: of `sent` bytes per second `delivered` arrived while packets were lost as `trigger` tells.
+    /// A trial begins: of `sent` bytes per second `delivered` arrived while packets were lost as
+    /// `trigger` tells.
     pub(crate) fn new(
         now: Instant,
         trigger: Sample,
@@ -105,7 +108,8 @@ impl Trial {
         self.from.is_some_and(|from| number >= from)
     }
 
-    /// Time goes on: packets after `last_sent` may count from now on. True if a fresh record begins.
+    /// Time goes on: packets after `last_sent` may count from now on. True if a fresh record
+    /// begins.
     pub(crate) fn settle(&mut self, now: Instant, last_sent: u64) -> bool {
         let begins = self.from.is_none() && now >= self.settled_at;
         if begins {
@@ -114,9 +118,9 @@ impl Trial {
         begins
     }
 
-    /// Looks at what became of the packets that count; loss up to `limit`, in 10^-6, is no worse than it
-    /// was before, and more than `most` is never random. `None`: it goes on, maybe
-    /// with another pace and a fresh record.
+    /// Looks at what became of the packets that count; loss up to `limit`, in 10^-6, is no worse
+    /// than it was before, and more than `most` is never random. `None`: it goes on, maybe with
+    /// another pace and a fresh record.
     pub(crate) fn judge(
         &mut self,
         now: Instant,
@@ -180,12 +184,14 @@ impl Trial {
     }
 }
 
-/// The loss at a hidden hop, in 10^-6, once the rate was lowered by the second step: p_h = max(0, 1 − (1 − p) / f).
+/// The loss at a hidden hop, in 10^-6, once the rate was lowered by the second step: p_h = max(0, 1
+/// − (1 − p) / f).
 fn hidden_ppm(p: u64) -> u64 {
     1_000_000u64.saturating_sub(mul_div(1_000_000u64.saturating_sub(p), SECOND.1, SECOND.0))
 }
 
-/// Packets that tell p from p_h with 2.5 standard deviations each: 2 · 2.5² · p(1 − p) / (½(p − p_h))².
+/// Packets that tell p from p_h with 2.5 standard deviations each: 2 · 2.5² · p(1 − p) / (½(p −
+/// p_h))².
 fn second_packets(first: &Sample) -> u64 {
     let p = first.ppm().min(1_000_000);
     let half = (p.saturating_sub(hidden_ppm(p)) / 2).max(1);

@@ -2,12 +2,13 @@
 
 use super::losses::{self, LossRecord, Sample};
 
-/// So much loss beyond what is tolerated, in 10^-6, over so many groups, and so many losses in each of them, is neither chance
-/// nor a burst: it begins a trial at any time.
+/// So much loss beyond what is tolerated, in 10^-6, over so many groups, and so many losses in each
+/// of them, is neither chance nor a burst: it begins a trial at any time.
 const FLOOD_PPM: u64 = 350_000;
 const FLOOD_GROUPS: usize = 6;
 const FLOOD_EACH: u8 = 4;
-/// Groups that are looked at, and the standard deviations in halves that the loss must be above the limit by.
+/// Groups that are looked at, and the standard deviations in halves that the loss must be above the
+/// limit by.
 const LOOKS: [(usize, u64); 3] = [(8, 6), (25, 3), (losses::GROUPS, 3)];
 /// The same where few packets are sent, so that so few groups are several round trips.
 const FEW: (usize, u64) = (3, 6);
@@ -34,7 +35,8 @@ pub(super) fn flood(record: &LossRecord, tolerated: u64) -> Option<Sample> {
     (each && seen.ppm() > tolerated + FLOOD_PPM).then_some(seen)
 }
 
-/// Loss above `limit`, in 10^-6, for certain enough to try; `few` packets may be sent per round trip.
+/// Loss above `limit`, in 10^-6, for certain enough to try; `few` packets may be sent per round
+/// trip.
 pub(super) fn above(record: &LossRecord, limit: u64, few: bool) -> Option<Sample> {
     let few = few && record.fewest(FEW.0) >= Some(FEW_EACH);
     few.then_some(&FEW)

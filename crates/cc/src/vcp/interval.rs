@@ -15,7 +15,8 @@ use crate::{Duration, Instant, VcpAnswer};
 
 /// Buckets of RTTs: four to each octave of microseconds, up to 2^32 µs.
 const BUCKETS: usize = 4 * 32;
-/// Bytes count for less by a quarter after each quarter of an interval, but no sooner and no later than this.
+/// Bytes count for less by a quarter after each quarter of an interval, but no sooner and no later
+/// than this.
 const TICK: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
 /// That makes their sum worth this many ticks of traffic.
 const TICKS: u32 = 4;
@@ -23,28 +24,31 @@ const TICKS: u32 = 4;
 const SILENCE: Duration = Duration::from_secs(10);
 /// The share of bytes whose RTTs are too long to be served (the 90th percentile), as a divisor.
 const BEYOND: u64 = 10;
-/// The same for falling, a smaller share: a flow with about a tenth of the bytes does not make the interval swing.
+/// The same for falling, a smaller share: a flow with about a tenth of the bytes does not make the
+/// interval swing.
 const BEYOND_FALLING: u64 = 20;
-/// Bytes are compared with those of so many full packets at least: whoever sends a packet now and then at an idle port does not
-/// lengthen its interval.
+/// Bytes are compared with those of so many full packets at least: whoever sends a packet now and
+/// then at an idle port does not lengthen its interval.
 const WORTH: u64 = 16 * 1500;
-/// A port is idle while less than this part of what the link could carry comes. Its interval follows what does without delay.
+/// A port is idle while less than this part of what the link could carry comes. Its interval
+/// follows what does without delay.
 const IDLE: u64 = 16;
-/// t_ρ = 2.5 × RTT (VCP extensions paper, section V), the RTT taken from the middle of the quarter octave that packets tell:
-/// they tell its upper end, so this is 2.5 · 2^(−1/8).
+/// t_ρ = 2.5 × RTT (VCP extensions paper, section V), the RTT taken from the middle of the quarter
+/// octave that packets tell: they tell its upper end, so this is 2.5 · 2^(−1/8).
 const RTT_FACTOR: (u64, u64) = (2293, 1000);
 /// Where an automatic interval begins.
 const START: Duration = Duration::from_secs(1);
 /// Never below this, nor below the time of so many full packets.
 const LEAST: Duration = Duration::from_millis(50);
 const LEAST_BYTES: u64 = 64 * 1500;
-/// Not below this for so long after an interval with less than half of the mean capacity: a link that comes and goes within an interval
-/// would be measured in its pauses alone.
+/// Not below this for so long after an interval with less than half of the mean capacity: a link
+/// that comes and goes within an interval would be measured in its pauses alone.
 const LEAST_UNEVEN: Duration = Duration::from_millis(200);
 const UNEVEN_FOR: Duration = Duration::from_secs(2);
 /// Time over which the capacity is averaged for that.
 const CAPACITY_OVER: Duration = Duration::from_secs(10);
-/// It falls by half an octave (√½) in this time at most, and only if the target is a quarter octave away or more.
+/// It falls by half an octave (√½) in this time at most, and only if the target is a quarter octave
+/// away or more.
 const LOWER_EVERY: Duration = Duration::from_millis(500);
 const HALF_OCTAVE: (u64, u64) = (707_107, 1_000_000);
 const QUARTER_OCTAVE: (u64, u64) = (840_896, 1_000_000);
@@ -100,7 +104,8 @@ impl Sketch {
         usize::try_from(u64::from(octave) * 4 + quarter).map_or(BUCKETS - 1, |i| i.min(BUCKETS - 1))
     }
 
-    /// Counts a packet's bytes under the RTT that it told. True if none of about this RTT were known.
+    /// Counts a packet's bytes under the RTT that it told. True if none of about this RTT were
+    /// known.
     #[inline]
     fn count(&mut self, now: Instant, bytes: u32, rtt: Option<Duration>) -> bool {
         let bytes = u64::from(bytes);
@@ -122,7 +127,8 @@ impl Sketch {
         new
     }
 
-    /// Lets old bytes count for less; after a long silence nothing is known. An interval is `t_rho` long.
+    /// Lets old bytes count for less; after a long silence nothing is known. An interval is `t_rho`
+    /// long.
     fn age(&mut self, now: Instant, t_rho: Duration) {
         if now - self.last_told > SILENCE {
             *self = Self::new(now);
@@ -138,7 +144,8 @@ impl Sketch {
         }
     }
 
-    /// The longest RTT in µs that is served if those of a share 1 / `beyond` of `all` bytes are not.
+    /// The longest RTT in µs that is served if those of a share 1 / `beyond` of `all` bytes are
+    /// not.
     fn longest(&self, all: u64, beyond: u64) -> Option<u64> {
         let mut above = 0;
         for bucket in self.buckets.iter().rev() {
@@ -217,7 +224,8 @@ impl TRho {
         self.advertised_ms
     }
 
-    /// A packet arrived that may have told its flow's least RTT. True if the interval should be [reviewed](Self::review).
+    /// A packet arrived that may have told its flow's least RTT. True if the interval should be
+    /// [reviewed](Self::review).
     #[inline]
     pub(crate) fn see(&mut self, now: Instant, bytes: u32, rtt: Option<Duration>) -> bool {
         match &mut self.auto {
@@ -226,8 +234,8 @@ impl TRho {
         }
     }
 
-    /// An interval of length `elapsed` has ended, in which the link could carry `capacity` bytes per second. True if the
-    /// next one is of another length.
+    /// An interval of length `elapsed` has ended, in which the link could carry `capacity` bytes
+    /// per second. True if the next one is of another length.
     #[cold]
     pub(crate) fn on_interval(&mut self, now: Instant, elapsed: Duration, capacity: u64) -> bool {
         let Some(auto) = &mut self.auto else {
@@ -256,7 +264,8 @@ impl TRho {
         self.take(before)
     }
 
-    /// Follows the traffic within an interval: downwards only. True if the interval is of another length now.
+    /// Follows the traffic within an interval: downwards only. True if the interval is of another
+    /// length now.
     #[cold]
     pub(crate) fn review(&mut self, now: Instant) -> bool {
         let before = self.current;

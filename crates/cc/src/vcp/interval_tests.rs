@@ -75,7 +75,8 @@ fn the_first_flow_replaces_the_assumption() {
     assert!(t_rho.see(Instant::ZERO, 1500, Some(ms(40))));
     assert!(t_rho.review(Instant::ZERO));
     assert_eq!((t_rho.current(), t_rho.advertised_ms()), (ms(92), 92));
-    // One that takes longer and sends as much is served at once, too, while nothing has been measured.
+    // One that takes longer and sends as much is served at once, too, while nothing has been
+    // measured.
     assert!(t_rho.see(Instant::ZERO, 1500, Some(ms(400))));
     assert!(t_rho.review(Instant::ZERO));
     assert_eq!(t_rho.current(), ms(918));
@@ -104,7 +105,8 @@ fn rises_twofold_per_interval_at_most_and_falls_within_seconds() {
     assert!(port.millis() < 110, "{}", port.millis());
 }
 
-/// Who has a tenth of the bytes is served, if it takes some intervals more; who has a twentieth is not.
+/// Who has a tenth of the bytes is served, if it takes some intervals more; who has a twentieth is
+/// not.
 #[test]
 fn bytes_decide() {
     let mut port = Port::new();
@@ -120,7 +122,8 @@ fn bytes_decide() {
     assert!(port.millis() < 110, "{}", port.millis());
 }
 
-/// One forged packet, one per second, and one as the first of all: classes 80 and 1, small and large.
+/// One forged packet, one per second, and one as the first of all: classes 80 and 1, small and
+/// large.
 #[test]
 fn single_packets_do_not_count() {
     let longest = Duration::from_secs(88);
@@ -159,8 +162,8 @@ fn an_idle_port_is_nobodys() {
     assert_eq!(port.millis(), 184);
 }
 
-/// An outage of the link is no reason to measure for much longer: the floor of so many packets goes by the mean capacity, and what a link that comes
-/// and goes is measured over is short.
+/// An outage of the link is no reason to measure for much longer: the floor of so many packets goes
+/// by the mean capacity, and what a link that comes and goes is measured over is short.
 #[test]
 fn outages_and_slow_links() {
     for (outage, most) in [(300, 200), (5000, 200)] {
@@ -207,7 +210,8 @@ fn a_fixed_interval_stays() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Forgers with less than a share x of the bytes lengthen no interval by more than x, whatever they tell.
+    /// Forgers with less than a share x of the bytes lengthen no interval by more than x, whatever
+    /// they tell.
     #[test]
     fn a_share_of_bytes_moves_it_by_no_more(share in 1u32..50, rtt_ms in 1u64..88_000, honest_ms in 20u64..400) {
         let mut port = Port::new();

@@ -1,19 +1,25 @@
-//! What each flow has had lately, and what it is told in return: an r of its own, and whether OVER is meant for it.
+//! What each flow has had lately, and what it is told in return: an r of its own, and whether OVER
+//! is meant for it.
 //!
-//! Under MI each flow grows in proportion to what it has, so whatever shares the first round trips happened to give would last until many
-//! cuts have evened them out. A port whose r travels in the shim can tell each flow an r of its own: multiplied with the mean of
-//! all flows' bytes over its own, at most twice and at least an eighth, then such that together they grow as with the port's r. Within
-//! those limits all flows grow by equal amounts, as under AI, but as fast as the load allows.
+//! Under MI each flow grows in proportion to what it has, so whatever shares the first round trips
+//! happened to give would last until many cuts have evened them out. A port whose r travels in the
+//! shim can tell each flow an r of its own: multiplied with the mean of all flows' bytes over its
+//! own, at most twice and at least an eighth, then such that together they grow as with the port's
+//! r. Within those limits all flows grow by equal amounts, as under AI, but as fast as the load
+//! allows.
 //!
-//! OVER is meant for flows that have about their share or more. One that has less than seven eighths of the level is told HIGH instead.
-//! Without that, a flow over several bottlenecks would be cut once for each of them and starve beside flows that cross only one. The
-//! level is the mean over bytes, not over flows: what the flow of the average byte has. So many small flows do not lower it.
+//! OVER is meant for flows that have about their share or more. One that has less than seven
+//! eighths of the level is told HIGH instead. Without that, a flow over several bottlenecks would
+//! be cut once for each of them and starve beside flows that cross only one. The level is the mean
+//! over bytes, not over flows: what the flow of the average byte has. So many small flows do not
+//! lower it.
 //!
-//! A flow that has less than a quarter of the level, a short or a young one, need not wait for AI either: unless the port is OVER by
-//! much, it is told LOW with an r that lets it grow as in slow start, as long as all such flows together add little.
+//! A flow that has less than a quarter of the level, a short or a young one, need not wait for AI
+//! either: unless the port is OVER by much, it is told LOW with an r that lets it grow as in slow
+//! start, as long as all such flows together add little.
 //!
-//! Flows are told apart by a hash in a table of fixed size. Two in one slot count as one with the bytes of both: AI and MD still even out
-//! what MI then withholds from them.
+//! Flows are told apart by a hash in a table of fixed size. Two in one slot count as one with the
+//! bytes of both: AI and MD still even out what MI then withholds from them.
 
 use super::params::PPM;
 use crate::arith::{mul_div, saturate};
@@ -25,25 +31,28 @@ const SLOT_BITS: u32 = 10;
 /// A factor of one.
 const ONE_Q8: u16 = 1 << 8;
 
-/// Factors before they are scaled to the same growth together. More than twice would keep a newcomer under MI while AI would help it more.
+/// Factors before they are scaled to the same growth together. More than twice would keep a
+/// newcomer under MI while AI would help it more.
 const LEAST_Q8: u64 = 1 << 5;
 const MOST_Q8: u64 = 1 << 9;
 
-/// Flows with less than this share of the level are spared OVER. A larger share lets flows come closer to each other; near one, noise
-/// in what was counted would decide who is cut.
+/// Flows with less than this share of the level are spared OVER. A larger share lets flows come
+/// closer to each other; near one, noise in what was counted would decide who is cut.
 const SPARED_BELOW: (u64, u64) = (7, 8);
 
 /// Flows with less than one in so many of the level are small.
 const SMALL: u64 = 4;
 
-/// What a small flow may grow by per interval, in 10^-6 of what it has: 2^2.5 − 1, as in slow start over two and a half round trips.
+/// What a small flow may grow by per interval, in 10^-6 of what it has: 2^2.5 − 1, as in slow start
+/// over two and a half round trips.
 const MOST_GROWTH_PPM: u64 = 4_656_854;
 
 /// All small flows together grow by one in so many of all bytes per interval at most.
 const GROWTH_TOGETHER: u64 = 8;
 
-/// What remains of earlier bytes: three quarters. An interval holds two and a half round trips, so one flow's bursts fall into it twice and
-/// another's three times; a mean over some intervals does not see that.
+/// What remains of earlier bytes: three quarters. An interval holds two and a half round trips, so
+/// one flow's bursts fall into it twice and another's three times; a mean over some intervals does
+/// not see that.
 const KEPT: (u64, u64) = (3, 4);
 
 /// No slot counts further, so that sums cannot overflow.
@@ -291,7 +300,8 @@ mod tests {
         // 2^2.5 − 1 over ε, also for one that comes now.
         let most = 30_519;
         assert_eq!([1, 2, 3].map(|flow| shares.lift(flow)), [0, most, most]);
-        // A crowd of them comes: together they grow by an eighth of all bytes. What was before counts by three quarters.
+        // A crowd of them comes: together they grow by an eighth of all bytes. What was before
+        // counts by three quarters.
         let before = 902_000 * 3 / 4;
         let crowd = 200_000;
         for flow in 1000..1100 {
@@ -327,7 +337,8 @@ mod tests {
     }
 
     proptest! {
-        /// Somebody is always told OVER, and whoever has more than one who is told it is told it too.
+        /// Somebody is always told OVER, and whoever has more than one who is told it is told it
+        /// too.
         #[test]
         fn the_largest_are_never_spared(bytes in prop::collection::vec(1u32..100_000_000, 1..40)) {
             let mut shares = Shares::new(10 * PPM);

@@ -1,12 +1,15 @@
-//! The flows of a separated port: which of them carry feedback, and how many are active in each class.
+//! The flows of a separated port: which of them carry feedback, and how many are active in each
+//! class.
 //!
-//! A sender may put its request in front of some of its packets only. The others must not overtake these, nor the other way
-//! round, so a flow stays in one queue: that of feedback, as long as some of its packets carry it.
+//! A sender may put its request in front of some of its packets only. The others must not overtake
+//! these, nor the other way round, so a flow stays in one queue: that of feedback, as long as some
+//! of its packets carry it.
 //!
-//! A class is worth as many flows as carry its bytes: (Σb)² / Σb² over the bytes b of each flow, averaged over seconds, which
-//! is n for n flows of one rate. Whoever forges flows buys no more of it than they pay for in bytes: small flows hardly count,
-//! flows that do not last from one epoch to the next count as one all together, and what a class loses too much of counts as
-//! one flow as well, for nobody in it heeds losses.
+//! A class is worth as many flows as carry its bytes: (Σb)² / Σb² over the bytes b of each flow,
+//! averaged over seconds, which is n for n flows of one rate. Whoever forges flows buys no more of
+//! it than they pay for in bytes: small flows hardly count, flows that do not last from one epoch
+//! to the next count as one all together, and what a class loses too much of counts as one flow as
+//! well, for nobody in it heeds losses.
 
 use pathmark_cc::{Arrival, Carried, Instant};
 
@@ -15,9 +18,11 @@ const SETS: usize = 1 << SET_BITS;
 const SET_BITS: u32 = 9;
 /// Flows per set.
 const WAYS: usize = 4;
-/// A flow is foreign again after this time without feedback. Senders let no round trip pass without a request.
+/// A flow is foreign again after this time without feedback. Senders let no round trip pass without
+/// a request.
 const MEMORY_MS: u32 = 5_000;
-/// Bytes are counted over so long, or over so many full packets' time where that is longer; in ns and bytes.
+/// Bytes are counted over so long, or over so many full packets' time where that is longer; in ns
+/// and bytes.
 const EPOCH_NANOS: u64 = 200_000_000;
 const EPOCH_BYTES: u64 = 64 * 1500;
 const LONGEST_EPOCH_NANOS: u64 = 2_000_000_000;
@@ -25,14 +30,16 @@ const LONGEST_EPOCH_NANOS: u64 = 2_000_000_000;
 const PART: u64 = 8;
 /// After so many epochs without anybody coming by, nothing is known of any flow.
 const FORGOTTEN_AFTER: u64 = 32;
-/// Where all flows of a set are at work, one in so many packets of others takes the place of a flow that was seen in one epoch
-/// only: flows of many packets find a place soon, and single packets seldom.
+/// Where all flows of a set are at work, one in so many packets of others takes the place of a flow
+/// that was seen in one epoch only: flows of many packets find a place soon, and single packets
+/// seldom.
 const CLAIM_EVERY: u8 = 8;
 /// What [`Flows::epochs`] says at most of a flow that was seen in one epoch.
 const SEEN_ONCE: u8 = 2;
 /// A flow of fewer bytes per epoch gives its place away.
 const FADED: u32 = 64;
-/// A class that loses more than an eighth of its bytes is worth less, and from a quarter on one flow. In 2^-16.
+/// A class that loses more than an eighth of its bytes is worth less, and from a quarter on one
+/// flow. In 2^-16.
 const LOSSY_Q16: u64 = 1 << 13;
 const RUINED_Q16: u64 = 1 << 14;
 /// One flow, in 2^-8.
@@ -129,7 +136,8 @@ impl Flows {
         (*self.epochs.get(set)?.get(way)? > 0).then_some(Place { set, way })
     }
 
-    /// A place for a flow that has none: a free one, or now and then that of a flow that was seen in one epoch only.
+    /// A place for a flow that has none: a free one, or now and then that of a flow that was seen
+    /// in one epoch only.
     #[cold]
     fn claim(&mut self, flow_hash: u32) -> Option<Place> {
         let set = set_of(flow_hash);
@@ -205,7 +213,8 @@ impl Flows {
         class.dropped = class.dropped.saturating_add(u64::from(bytes));
     }
 
-    /// What the classes are worth, whenever an epoch has passed at a port of `rate` bytes per second.
+    /// What the classes are worth, whenever an epoch has passed at a port of `rate` bytes per
+    /// second.
     pub(super) fn poll(&mut self, now: Instant, rate: u64) -> Option<Worth> {
         let length =
             u64::try_from(u128::from(EPOCH_BYTES) * 1_000_000_000 / u128::from(rate.max(1)))
@@ -268,8 +277,8 @@ fn lately(now: Instant, heard_ms: u32) -> bool {
     heard_ms != 0 && millis(now).wrapping_sub(heard_ms) < MEMORY_MS
 }
 
-/// An average to which `epochs` were added, the first of them with `fresh` bytes and the others with none. Rounded so that it
-/// ends at 0.
+/// An average to which `epochs` were added, the first of them with `fresh` bytes and the others
+/// with none. Rounded so that it ends at 0.
 fn averaged(mean: u64, fresh: u64, epochs: u64) -> u64 {
     let mut mean = (mean * (PART - 1) + fresh) / PART;
     for _ in 1..epochs {
@@ -337,7 +346,8 @@ mod tests {
         }
     }
 
-    /// What the classes are worth after 10 s in which `arrivals` says what comes in each millisecond.
+    /// What the classes are worth after 10 s in which `arrivals` says what comes in each
+    /// millisecond.
     fn worth(mut arrivals: impl FnMut(u64, &mut Flows)) -> Worth {
         let (mut flows, mut worth) = (Flows::new(), Worth::default());
         for ms in 1..10_000 {

@@ -1,37 +1,44 @@
 //! How long packets queue on their way to the receiver.
 //!
-//! A round trip grows with queues on either way, and only the one to the receiver is the sender's doing. FEEDBACK frames tell the
-//! receiver's clock, so the sender can compare when packets left with when they arrived: the difference of two clocks means nothing,
-//! but how far it is above its least is the time spent in queues on the way there.
+//! A round trip grows with queues on either way, and only the one to the receiver is the sender's
+//! doing. FEEDBACK frames tell the receiver's clock, so the sender can compare when packets left
+//! with when they arrived: the difference of two clocks means nothing, but how far it is above its
+//! least is the time spent in queues on the way there.
 //!
-//! The clock is the peer's word, and held against what the sender measures itself. A packet whose round trip took `excess` longer
-//! than the fastest queued for 0 to `excess` on its way there, so the difference without queues (the *base*) lies between
-//! `difference - excess` and `difference`. Samples whose bounds contradict each other by more than drift, and queues that stood
-//! all the time, can account for mean that the clock stepped.
+//! The clock is the peer's word, and held against what the sender measures itself. A packet whose
+//! round trip took `excess` longer than the fastest queued for 0 to `excess` on its way there, so
+//! the difference without queues (the *base*) lies between `difference - excess` and `difference`.
+//! Samples whose bounds contradict each other by more than drift, and queues that stood all the
+//! time, can account for mean that the clock stepped.
 
 use crate::wire::frame::feedback::TIME_MODULUS;
 use crate::{Duration, Instant};
 
-/// Clocks of honest hosts drift apart by 200 ppm at most: a nanosecond in so many microseconds. The base is raised that fast, so that
-/// drift is not taken for a queue. A standing queue of 20 ms is forgotten in 100 s.
+/// Clocks of honest hosts drift apart by 200 ppm at most: a nanosecond in so many microseconds. The
+/// base is raised that fast, so that drift is not taken for a queue. A standing queue of 20 ms is
+/// forgotten in 100 s.
 const DRIFT: u64 = 5;
 
-/// Nanoseconds by which bounds widen in the same time, which is 1000 ppm: what is beyond is no drift but a step.
+/// Nanoseconds by which bounds widen in the same time, which is 1000 ppm: what is beyond is no
+/// drift but a step.
 const WIDEN: u64 = 5;
 
-/// A queue that stood on one way or the other ever since the path began makes the fastest round trip too long. Bounds may contradict
-/// each other by as much, or by the length of the path, before that is a step …
+/// A queue that stood on one way or the other ever since the path began makes the fastest round
+/// trip too long. Bounds may contradict each other by as much, or by the length of the path, before
+/// that is a step …
 const STANDING: Duration = Duration::from_millis(50);
-/// … once so many round trips were seen; until then, by as much as the way back is believed to hold.
+/// … once so many round trips were seen; until then, by as much as the way back is believed to
+/// hold.
 const SEEN: u32 = 64;
 
 /// A clock that stepped so often …
 const MOST_STEPS: usize = 3;
-/// … within so long is not used any more. (One that was set right, or a machine that was paused, steps once.)
+/// … within so long is not used any more. (One that was set right, or a machine that was paused,
+/// steps once.)
 const STEPS_WITHIN: Duration = Duration::from_secs(600);
 
-/// The way back is believed to hold as much of a round trip as the path is long twice, or this. A round trip that grew by more
-/// than that queues on the way there, whatever the clock says.
+/// The way back is believed to hold as much of a round trip as the path is long twice, or this. A
+/// round trip that grew by more than that queues on the way there, whatever the clock says.
 const MOST_ON_THE_WAY_BACK: Duration = Duration::from_millis(200);
 
 /// A packet that was acknowledged.
@@ -47,10 +54,12 @@ pub struct Sample {
     pub min_rtt: Duration,
 }
 
-/// What is known of the peer's clock. Differences are arrival by the peer's clock less departure by ours, in nanoseconds.
+/// What is known of the peer's clock. Differences are arrival by the peer's clock less departure by
+/// ours, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    /// The latest difference as it came, in microseconds modulo [`TIME_MODULUS`]; and counted on from the first.
+    /// The latest difference as it came, in microseconds modulo [`TIME_MODULUS`]; and counted on
+    /// from the first.
     raw: u32,
     latest: i64,
     /// The least, from which queues are reckoned.
@@ -89,7 +98,8 @@ impl Clock {
         self.floor = self.floor.saturating_sub(widen);
     }
 
-    /// The fastest round trip is another by now: what earlier ones had in excess of it is more, or not known.
+    /// The fastest round trip is another by now: what earlier ones had in excess of it is more, or
+    /// not known.
     fn follow(&mut self, min_rtt: Duration) {
         self.floor = match self.min_rtt.checked_sub(min_rtt) {
             Some(less) => self.floor.saturating_sub(nanos(less)),
@@ -118,8 +128,9 @@ impl OneWayDelay {
         Self::default()
     }
 
-    /// How much longer a packet took to arrive than the fastest: its time in queues, at most what its round trip was longer.
-    /// All of that where the clock is given up. Clocks may differ by anything. `None` where the clock just stepped.
+    /// How much longer a packet took to arrive than the fastest: its time in queues, at most what
+    /// its round trip was longer. All of that where the clock is given up. Clocks may differ by
+    /// anything. `None` where the clock just stepped.
     pub fn on_sample(&mut self, now: Instant, sample: &Sample) -> Option<Duration> {
         let left = sample.sent_at.as_nanos() / 1000 % u64::from(TIME_MODULUS);
         let raw = minus(sample.arrived, u32::try_from(left).unwrap_or(0));
