@@ -14,6 +14,8 @@ pub(crate) const GROUPS: usize = 64;
 const ONE: u64 = 16;
 /// Dispersion beyond this is not believed: eight times that of single losses.
 const MOST_DISPERSION: u64 = 8 * ONE;
+/// Old groups count half from so many on, so that products of sums never overflow.
+const MOST_GROUPS: u64 = 1 << 24;
 /// So many packets lost at once are an interruption of the path …
 const INTERRUPTION: u64 = 3 * GROUP as u64;
 /// … unless the one before was fewer delivered packets ago: a hop that takes few of very many does
@@ -77,13 +79,20 @@ impl Sum {
         self.groups += 1;
         self.lost += lost;
         self.squares += lost * lost;
+        if self.groups >= MOST_GROUPS {
+            self.groups /= 2;
+            self.lost /= 2;
+            self.squares /= 2;
+        }
     }
 
     fn sample(&self) -> Sample {
         let packets = self.groups * u64::from(GROUP);
         // Variance of a group's losses, m(m − 1) times, over that of a binomial distribution.
         let square = u128::from(self.lost) * u128::from(self.lost);
-        let spread = u128::from(self.groups) * u128::from(self.squares) - square;
+        let spread = u128::from(self.groups) * u128::from(self.squares);
+        // Halves were rounded down.
+        let spread = spread.saturating_sub(square);
         let single = mul_div(
             self.lost * (packets - self.lost),
             self.groups.saturating_sub(1),
@@ -247,5 +256,26 @@ impl LossRecord {
             delivered: self.delivered,
             ..Self::default()
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_a_connection_without_end_stay_within_bounds() {
+        let mut sum = Sum::default();
+        for n in 0..3 * MOST_GROUPS {
+            sum.add((n % 17) as u8);
+        }
+        assert!(sum.groups < MOST_GROUPS);
+        let sample = sum.sample();
+        assert!(sample.ppm().abs_diff(500_000) < 1000, "{sample:?}");
+        assert_eq!(
+            sample.dispersion,
+            6 * ONE,
+            "24 where independent losses have 4"
+        );
     }
 }
