@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "these tests run in real time")]
 
 mod bed;
+mod status;
 
 use std::io::{self, Read, Write};
 use std::thread;
@@ -292,7 +293,7 @@ fn no_thread_keeps_a_privilege() {
         }
         assert_eq!(field("NoNewPrivs:"), 1, "{status}");
     }
-    assert_eq!(threads, 4, "packets, status, metrics, record");
+    assert_eq!(threads, 3, "packets, clients, record");
 }
 
 #[test]

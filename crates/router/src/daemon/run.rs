@@ -9,9 +9,12 @@ use std::time::SystemTime;
 use pathmark_cc::{Duration, Instant};
 
 use super::assemble::{AssembleError, apply, router};
-use super::control::{ControlError, Desk, Hint, Request, Socket};
+use super::desk::{self, Desk, Request};
+use super::query::Hint;
 use super::record::Recorder;
+use super::server::{Door, Server};
 use super::snapshot::{Snapshot, seconds};
+use super::socket::{self, ControlError, Socket};
 use crate::config::{Config, ConfigError};
 use crate::tun::sys::{self, Signal, Signals};
 use crate::tun::{Driver, Event, Pace};
@@ -88,14 +91,16 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
     };
     let mut driver = Driver::new(router(&config), Pace::default());
     apply(&mut driver, None, &config)?;
-    let mut desk = Desk::new().map_err(system("make a pair of sockets"))?;
-    let socket = config
-        .control
-        .as_deref()
-        .map(|path| desk.bind(path))
-        .transpose()?;
+    let (desk, counter) = desk::pair().map_err(system("make a pair of sockets"))?;
+    let mut doors = Vec::new();
+    let mut socket = None;
+    if let Some(path) = config.control.as_deref() {
+        let (own, listener) = socket::bind(path)?;
+        socket = Some(own);
+        doors.push(Door::Unix(listener));
+    }
     if let Some(address) = config.metrics {
-        desk.bind_tcp(address)?;
+        doors.push(Door::Tcp(socket::bind_tcp(address)?));
     }
     let record = match &options.record {
         Some(path) => {
@@ -119,7 +124,9 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         .map(|file| Recorder::start(file, epoch))
         .transpose()
         .map_err(system("start a thread"))?;
-    desk.open().map_err(system("start a thread"))?;
+    Server::new(doors, counter)
+        .start()
+        .map_err(system("start a thread"))?;
     let mut daemon = Daemon {
         options,
         config,

@@ -10,7 +10,7 @@ use crate::forward::{Router, RouterPort};
 use crate::law_view::LawView;
 
 /// Everything there is to see.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Snapshot {
     /// Identity in shims.
     pub id: u16,
@@ -25,7 +25,7 @@ pub struct Snapshot {
 }
 
 /// A link. The first eight keys are those of a result's links.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct LinkView {
     /// The port's name.
     pub name: String,

@@ -9,7 +9,9 @@ use std::fs::File;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::ptr;
 
 use pathmark_cc::Duration;
@@ -180,6 +182,49 @@ pub(crate) fn readable(fd: RawFd) -> libc::pollfd {
         events: libc::POLLIN,
         revents: 0,
     }
+}
+
+/// The same for a descriptor that is to be written to.
+pub(crate) fn writable(fd: RawFd) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events: libc::POLLOUT,
+        revents: 0,
+    }
+}
+
+/// Connects to a Unix stream socket without waiting: a listener whose queue is full gives
+/// [`io::ErrorKind::WouldBlock`], a path on which nobody listens [`io::ErrorKind::ConnectionRefused`].
+pub(crate) fn try_connect(path: &Path) -> io::Result<OwnedFd> {
+    // SAFETY: `sockaddr_un` is plain data, for which all zeros is a value.
+    let mut address: libc::sockaddr_un = unsafe { zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: a new descriptor that nobody else owns.
+    let socket = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, kind, 0))?) };
+    // SAFETY: the address outlives the call, and the length is its own.
+    check(unsafe {
+        libc::connect(
+            socket.as_raw_fd(),
+            ptr::from_ref(&address).cast(),
+            size_of::<libc::sockaddr_un>() as libc::socklen_t,
+        )
+    })?;
+    Ok(socket)
+}
+
+/// Sets how many connections may wait to be accepted.
+#[cfg(test)]
+pub(crate) fn set_backlog(listener: &impl AsRawFd, waiting: libc::c_int) -> io::Result<()> {
+    // SAFETY: `listen` takes numbers.
+    check(unsafe { libc::listen(listener.as_raw_fd(), waiting) }).map(drop)
 }
 
 /// Lets this thread wake up on time to a microsecond, instead of the usual 50.

@@ -90,8 +90,7 @@ impl Bed {
         std::fs::write(self.path("router.toml"), text).unwrap();
     }
 
-    /// Starts the router and waits until it is ready.
-    pub(crate) fn start(&mut self) {
+    fn spawn(&self) -> ChildGuard {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vcp-router"));
         command
             .args(["run", "--json", "--config"])
@@ -99,7 +98,22 @@ impl Bed {
         command.arg("--record").arg(self.path("record.csv"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let inherit = self.tuns.each_ref().map(|tun| tun.fd.as_fd());
-        let mut router = self.middle.spawn(command, &inherit).unwrap();
+        self.middle.spawn(command, &inherit).unwrap()
+    }
+
+    /// Starts a router that cannot run: exit code 1, and what it says.
+    pub(crate) fn fails_to_start(&self) -> String {
+        let mut router = self.spawn();
+        let mut text = String::new();
+        let stderr = router.child().stderr.as_mut().unwrap();
+        stderr.read_to_string(&mut text).unwrap();
+        assert_eq!(router.wait().unwrap().code(), Some(1), "{text}");
+        text
+    }
+
+    /// Starts the router and waits until it is ready.
+    pub(crate) fn start(&mut self) {
+        let mut router = self.spawn();
         let mut line = String::new();
         let mut stdout = BufReader::new(router.child().stdout.take().unwrap());
         stdout.read_line(&mut line).unwrap();

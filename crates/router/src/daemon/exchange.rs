@@ -1,0 +1,276 @@
+//! One request and its answer, without I/O.
+
+use std::sync::Arc;
+
+use super::http::{self, Method, Status};
+use super::query::Query;
+
+/// Longest line of the status socket in bytes.
+const LONGEST_LINE: usize = 8 * 1024;
+/// Bytes that may come behind a request and are dropped unread, so that the end of the connection
+/// does not destroy the answer on its way.
+const TRAILING: usize = 256 * 1024;
+
+/// What a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// One line on the status socket.
+    Line,
+    /// HTTP/1.
+    Http,
+}
+
+/// What has to happen after some bytes of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing: more has to come.
+    More,
+    /// The router has to be asked.
+    Ask(Query),
+    /// The client gets this, whatever the router says.
+    Answer(Answer),
+    /// The client has left, or sends what nobody wants.
+    Close,
+}
+
+/// The bytes of an answer. The body is shared by all who ask for the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// What is this client's own.
+    pub head: Vec<u8>,
+    /// The rest.
+    pub body: Arc<str>,
+}
+
+/// One request: from its first byte to its answer.
+#[derive(Debug)]
+pub struct Exchange {
+    protocol: Protocol,
+    input: Vec<u8>,
+    head_only: bool,
+    answered: bool,
+    trailing: usize,
+}
+
+impl Exchange {
+    /// A client that has said nothing yet.
+    #[must_use]
+    pub fn new(protocol: Protocol) -> Self {
+        Self {
+            protocol,
+            input: Vec::new(),
+            head_only: false,
+            answered: false,
+            trailing: 0,
+        }
+    }
+
+    /// The client sent `bytes`; none: it sends no more.
+    pub fn receive(&mut self, bytes: &[u8]) -> Step {
+        if self.answered {
+            self.trailing = self.trailing.saturating_add(bytes.len());
+            return match bytes.is_empty() || self.trailing > TRAILING {
+                true => Step::Close,
+                false => Step::More,
+            };
+        }
+        self.input.extend_from_slice(bytes);
+        let step = match self.protocol {
+            Protocol::Line => self.line(bytes.is_empty()),
+            Protocol::Http => self.http(bytes.is_empty()),
+        };
+        if step != Step::More {
+            self.answered = true;
+            self.input = Vec::new();
+        }
+        step
+    }
+
+    fn line(&self, ended: bool) -> Step {
+        let end = self.input.iter().position(|byte| *byte == b'\n');
+        let line = match end {
+            Some(end) => self.input.get(..end),
+            None if ended => Some(self.input.as_slice()),
+            None if self.input.len() >= LONGEST_LINE => None,
+            None => return Step::More,
+        };
+        let text = line
+            .filter(|line| line.len() <= LONGEST_LINE)
+            .ok_or("a line has at most 8 KiB")
+            .and_then(|line| std::str::from_utf8(line).map_err(|_| "the line is not UTF-8"));
+        match text.map_err(str::to_owned).and_then(str::parse) {
+            Ok(query) => Step::Ask(query),
+            Err(error) => Step::Answer(Answer {
+                head: Vec::new(),
+                body: error_line(&error).into(),
+            }),
+        }
+    }
+
+    fn http(&mut self, ended: bool) -> Step {
+        let status = match http::request(&self.input) {
+            Ok(None) if ended && self.input.is_empty() => return Step::Close,
+            Ok(None) if ended => Status::BadRequest,
+            Ok(None) => return Step::More,
+            Ok(Some(request)) => {
+                self.head_only = request.method == Method::Head;
+                match (request.method, request.path) {
+                    (Method::Other, _) => Status::MethodNotAllowed,
+                    (_, "/metrics" | "/") => return Step::Ask(Query::Metrics),
+                    _ => Status::NotFound,
+                }
+            }
+            Err(status) => status,
+        };
+        Step::Answer(self.frame(status, http::explanation(status).into()))
+    }
+
+    /// The answer that carries what the router said; `None`: it said nothing.
+    #[must_use]
+    pub fn answer(&self, body: Option<Arc<str>>) -> Answer {
+        match (self.protocol, body) {
+            (Protocol::Line, Some(body)) => Answer {
+                head: Vec::new(),
+                body,
+            },
+            (Protocol::Line, None) => Answer {
+                head: Vec::new(),
+                body: error_line("the router does not answer").into(),
+            },
+            (Protocol::Http, Some(body)) => self.frame(Status::Ok, body),
+            (Protocol::Http, None) => {
+                let status = Status::Unavailable;
+                self.frame(status, http::explanation(status).into())
+            }
+        }
+    }
+
+    fn frame(&self, status: Status, body: Arc<str>) -> Answer {
+        let head = http::head(status, body.len());
+        let body = if self.head_only { "".into() } else { body };
+        Answer { head, body }
+    }
+}
+
+/// An error as the status socket tells it.
+pub(super) fn error_line(error: &str) -> String {
+    serde_json::json!({ "error": error }).to_string() + "\n"
+}
+
+impl Answer {
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.head.len() + self.body.len()
+    }
+
+    /// True if there is nothing to say.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What is still to be written after `sent` bytes: of the head, and of the body.
+    #[must_use]
+    pub fn rest(&self, sent: usize) -> [&[u8]; 2] {
+        let head = self.head.get(sent..).unwrap_or_default();
+        let behind = sent.saturating_sub(self.head.len());
+        [head, self.body.as_bytes().get(behind..).unwrap_or_default()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(answer: &Answer) -> String {
+        String::from_utf8([answer.rest(0)[0], answer.rest(0)[1]].concat()).unwrap()
+    }
+
+    #[test]
+    fn a_line_by_bytes_or_without_its_end() {
+        let mut exchange = Exchange::new(Protocol::Line);
+        for byte in b"metrics" {
+            assert_eq!(exchange.receive(&[*byte]), Step::More);
+        }
+        assert_eq!(exchange.receive(b"\nmore"), Step::Ask(Query::Metrics));
+        let mut exchange = Exchange::new(Protocol::Line);
+        assert_eq!(exchange.receive(b"metrics"), Step::More);
+        assert_eq!(exchange.receive(b""), Step::Ask(Query::Metrics));
+        assert_eq!(
+            Exchange::new(Protocol::Line).receive(b""),
+            Step::Ask(Query::Json)
+        );
+    }
+
+    #[test]
+    fn a_line_that_asks_for_nothing_is_told_so() {
+        let long = "a".repeat(LONGEST_LINE);
+        for (line, part) in [
+            ("jsn\n", "ask for json"),
+            (long.as_str(), "at most 8 KiB"),
+            ("capacity a 8parsec\n", "8parsec"),
+        ] {
+            let Step::Answer(answer) = Exchange::new(Protocol::Line).receive(line.as_bytes())
+            else {
+                panic!("{line}");
+            };
+            assert!(text(&answer).contains(part), "{}", text(&answer));
+        }
+        let Step::Answer(answer) = Exchange::new(Protocol::Line).receive(b"\xff\n") else {
+            panic!();
+        };
+        assert!(text(&answer).contains("UTF-8"));
+    }
+
+    #[test]
+    fn a_head_request_gets_the_length_and_no_body() {
+        let mut exchange = Exchange::new(Protocol::Http);
+        let step = exchange.receive(b"HEAD /metrics?a HTTP/1.1\r\n\r\n");
+        assert_eq!(step, Step::Ask(Query::Metrics));
+        let answer = text(&exchange.answer(Some("12345".into())));
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        assert!(answer.contains("Content-Length: 5\r\n"), "{answer}");
+        assert!(answer.ends_with("\r\n\r\n"), "{answer}");
+    }
+
+    #[test]
+    fn each_mistake_has_its_status() {
+        for (request, status) in [
+            ("GET /other HTTP/1.1\r\n\r\n", "404"),
+            (
+                "POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc",
+                "405",
+            ),
+            ("OPTIONS * HTTP/1.1\r\n\r\n", "405"),
+            ("hello\r\n", "400"),
+            ("GET / HTTP/3.0\r\n\r\n", "505"),
+        ] {
+            let Step::Answer(answer) = Exchange::new(Protocol::Http).receive(request.as_bytes())
+            else {
+                panic!("{request}");
+            };
+            let text = text(&answer);
+            assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text}");
+            assert_eq!(text.contains("Allow: GET, HEAD"), status == "405", "{text}");
+        }
+        let mut exchange = Exchange::new(Protocol::Http);
+        assert_eq!(exchange.receive(b"GET / HT"), Step::More);
+        let Step::Answer(answer) = exchange.receive(b"") else {
+            panic!();
+        };
+        assert!(text(&answer).starts_with("HTTP/1.1 400 "));
+        assert_eq!(Exchange::new(Protocol::Http).receive(b""), Step::Close);
+    }
+
+    /// What comes behind a request is dropped, and not without end.
+    #[test]
+    fn trailing_bytes_are_bounded() {
+        let mut exchange = Exchange::new(Protocol::Line);
+        assert_eq!(exchange.receive(b"\n"), Step::Ask(Query::Json));
+        let piece = [0; 1024];
+        let taken = (0..).take_while(|_| exchange.receive(&piece) == Step::More);
+        assert_eq!(taken.count(), TRAILING / piece.len());
+        assert!(exchange.input.is_empty());
+    }
+}

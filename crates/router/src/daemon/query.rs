@@ -1,0 +1,67 @@
+//! What a client of the status socket may ask for: one line.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::config::RateValue;
+
+/// What a client may ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Query {
+    /// The state as JSON.
+    Json,
+    /// Prometheus text.
+    Metrics,
+    /// That a port's control law reckon with another capacity.
+    Capacity(Hint),
+}
+
+/// What a port's control law may reckon with, by the word of someone who sees the link behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hint {
+    /// The port's name.
+    pub port: String,
+    /// The capacity; `None`: what the configuration says.
+    pub rate: Option<RateValue>,
+}
+
+impl fmt::Display for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json => f.write_str("json"),
+            Self::Metrics => f.write_str("metrics"),
+            Self::Capacity(Hint { port, rate }) => match rate {
+                Some(rate) => write!(f, "capacity {port} {}bit", rate.bits),
+                None => write!(f, "capacity {port} none"),
+            },
+        }
+    }
+}
+
+impl FromStr for Query {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Self, String> {
+        let line = line.trim();
+        match line {
+            "json" | "" => return Ok(Self::Json),
+            "metrics" => return Ok(Self::Metrics),
+            _ => {}
+        }
+        // A port's name may have spaces, a rate has none.
+        let hint = line.strip_prefix("capacity ");
+        let Some((port, rate)) = hint.and_then(|hint| hint.trim_start().rsplit_once(' ')) else {
+            return Err("ask for json, metrics or capacity PORT RATE".to_owned());
+        };
+        let rate = match rate {
+            "none" => None,
+            rate => match rate.parse::<RateValue>() {
+                Ok(rate) if rate.bytes() > 0 => Some(rate),
+                Err(error) => return Err(error.to_string()),
+                Ok(_) => return Err("a capacity is at least 8bit, or none".to_owned()),
+            },
+        };
+        let port = port.trim_end().to_owned();
+        Ok(Self::Capacity(Hint { port, rate }))
+    }
+}

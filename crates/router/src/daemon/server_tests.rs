@@ -1,0 +1,103 @@
+//! Clients at a server whose turns the test takes itself.
+
+use super::super::desk::{self, Desk, Request};
+use super::super::snapshot::{LinkView, Snapshot};
+use super::*;
+
+/// Answers every request with a state of `size` bytes until the server is gone.
+fn router(desk: Desk, size: usize) -> std::thread::JoinHandle<usize> {
+    std::thread::spawn(move || {
+        let mut snapshots = 0;
+        let mut fds = vec![sys::readable(desk.bell().as_raw_fd())];
+        while sys::wait(&mut fds, None).is_ok() && fds[0].revents & libc::POLLHUP == 0 {
+            for request in desk.requests() {
+                let Request::Snapshot(reply) = request else {
+                    continue;
+                };
+                snapshots += 1;
+                let link = LinkView {
+                    name: "x".repeat(size),
+                    ..LinkView::default()
+                };
+                let snapshot = Snapshot {
+                    links: vec![link],
+                    ..Snapshot::default()
+                };
+                reply.send(snapshot).unwrap();
+            }
+        }
+        snapshots
+    })
+}
+
+fn connected(server: &mut Server, path: &std::path::Path, count: usize) -> Vec<UnixStream> {
+    let mut streams = Vec::new();
+    for _ in 0..count {
+        streams.push(UnixStream::connect(path).unwrap());
+        server.turn();
+    }
+    streams
+}
+
+fn server(dir: &tempfile::TempDir, size: usize) -> (Server, std::thread::JoinHandle<usize>) {
+    let (desk, counter) = desk::pair().unwrap();
+    let listener = UnixListener::bind(dir.path().join("sock")).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let server = Server::new(vec![Door::Unix(listener)], counter);
+    (server, router(desk, size))
+}
+
+/// Clients that ask and do not read hold no more than the budget; those that came first go.
+#[test]
+fn answers_that_nobody_reads_are_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let size = UNREAD / 8;
+    let (mut server, router) = server(&dir, size);
+    let mut streams = connected(&mut server, &dir.path().join("sock"), 20);
+    for stream in &mut streams {
+        stream.write_all(b"json\n").unwrap();
+        server.turn();
+    }
+    let unread: usize = server.clients.iter().map(Client::unread).sum();
+    assert!(unread <= UNREAD, "{unread}");
+    assert!(
+        (6..=8).contains(&server.clients.len()),
+        "{}",
+        server.clients.len()
+    );
+    drop(server);
+    assert!(router.join().unwrap() >= 20);
+}
+
+/// Those who ask in the same moment cost the router one answer.
+#[test]
+fn one_look_at_the_router_serves_all_who_ask_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut server, router) = server(&dir, 10);
+    let mut streams = connected(&mut server, &dir.path().join("sock"), 40);
+    for (index, stream) in streams.iter_mut().enumerate() {
+        let line: &[u8] = if index % 2 == 0 {
+            b"json\n"
+        } else {
+            b"metrics\n"
+        };
+        stream.write_all(line).unwrap();
+    }
+    server.turn();
+    let mut answers = Vec::new();
+    for mut stream in streams {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        answers.push(text);
+    }
+    drop(server);
+    assert_eq!(router.join().unwrap(), 1);
+    assert!(answers.iter().step_by(2).all(|text| text.starts_with('{')));
+    assert!(
+        answers
+            .iter()
+            .skip(1)
+            .step_by(2)
+            .all(|text| text.starts_with("# HELP"))
+    );
+}

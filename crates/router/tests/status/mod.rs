@@ -1,0 +1,224 @@
+//! The status socket and the metrics address under clients of every kind.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use crate::bed::{Bed, vcp_router};
+
+/// What an operator waits for `show` or a scrape, whoever else is connected.
+const SOON: Duration = Duration::from_secs(1);
+
+fn ask(bed: &Bed, request: &str) -> String {
+    let mut stream = bed.metrics();
+    stream.write_all(request.as_bytes()).unwrap();
+    io::read_to_string(stream).unwrap()
+}
+
+/// One `show --json` and one scrape, each in time.
+fn is_answered_soon(bed: &Bed) {
+    let start = Instant::now();
+    assert!(bed.show()["links"].is_array());
+    assert!(start.elapsed() < SOON, "show: {:?}", start.elapsed());
+    let start = Instant::now();
+    let answer = ask(bed, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(start.elapsed() < SOON, "scrape: {:?}", start.elapsed());
+}
+
+/// 100 clients of either kind that say nothing or send a byte at a time hold up nobody, and go in
+/// the end.
+#[test]
+fn clients_that_stall_or_drip_hold_up_nobody() {
+    let bed = Bed::with("", "rate = \"10Mbit\"");
+    let path = bed.path("control.sock");
+    let start = Instant::now();
+    let mut silent: Vec<_> = (0..50)
+        .map(|_| (UnixStream::connect(&path).unwrap(), bed.metrics()))
+        .collect();
+    let mut dripping: Vec<_> = (0..50)
+        .map(|_| (UnixStream::connect(&path).unwrap(), bed.metrics()))
+        .collect();
+    for byte in b"GET " {
+        for (unix, tcp) in &mut dripping {
+            unix.write_all(&[*byte]).unwrap();
+            tcp.write_all(&[*byte]).unwrap();
+        }
+        is_answered_soon(&bed);
+    }
+    // One deadline for all of a request, however often a byte comes.
+    for (unix, tcp) in silent.iter_mut().chain(&mut dripping) {
+        for stream in [unix as &mut dyn Read, tcp] {
+            let ended = matches!(stream.read(&mut [0; 100]), Ok(0) | Err(_));
+            assert!(ended, "an answer to half a request");
+        }
+    }
+    assert!(
+        start.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        start.elapsed()
+    );
+    is_answered_soon(&bed);
+}
+
+/// More clients than there is room for: those that came first go, and the router keeps its
+/// descriptors.
+#[test]
+fn too_many_clients_make_room_for_the_next() {
+    let mut bed = Bed::with("", "rate = \"10Mbit\"");
+    let path = bed.path("control.sock");
+    let pid = bed.router().id();
+    let descriptors = || {
+        std::fs::read_dir(format!("/proc/{pid}/fd"))
+            .unwrap()
+            .count()
+    };
+    let usual = descriptors();
+    let mut crowd = Vec::new();
+    for _ in 0..600 {
+        crowd.push(UnixStream::connect(&path).unwrap());
+    }
+    is_answered_soon(&bed);
+    let held = descriptors();
+    assert!(
+        (usual + 400..=usual + 512).contains(&held),
+        "{usual}, {held}"
+    );
+    assert_eq!(crowd[0].read(&mut [0]).unwrap(), 0, "the first had to go");
+}
+
+/// Without a descriptor for the next client, the oldest one goes, and nobody burns a processor over
+/// it.
+#[test]
+fn no_descriptor_left() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let mut bed = Bed::with("", "rate = \"10Mbit\"");
+    let path = bed.path("control.sock");
+    let pid = bed.router().id();
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .unwrap()
+        .count() as u64;
+    let limit = Rlimit {
+        current: Some(open + 8),
+        maximum: Some(open + 8),
+    };
+    let id = Pid::from_raw(pid.try_into().unwrap());
+    prlimit(id, Resource::Nofile, limit).unwrap();
+    let mut crowd: Vec<_> = (0..30)
+        .map(|_| UnixStream::connect(&path).unwrap())
+        .collect();
+    is_answered_soon(&bed);
+    assert_eq!(crowd[0].read(&mut [0]).unwrap(), 0, "the first had to go");
+    let ticks = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let fields: Vec<_> = stat
+            .rsplit(')')
+            .next()
+            .unwrap()
+            .split_whitespace()
+            .collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    };
+    // Until the last of the crowd has been sent away the router has nothing to do but wait.
+    let before = ticks();
+    while !matches!(crowd.last_mut().unwrap().read(&mut [0; 10]), Ok(0)) {}
+    assert!(
+        ticks() - before < 100,
+        "{} ticks of 10 ms",
+        ticks() - before
+    );
+    is_answered_soon(&bed);
+}
+
+#[test]
+fn http_as_clients_speak_it() {
+    let bed = Bed::with("", "rate = \"10Mbit\"");
+    let status = |request: &str| {
+        let answer = ask(&bed, request);
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let line = head.lines().next().unwrap().to_owned();
+        (line, head.to_owned(), body.to_owned())
+    };
+    let (line, head, body) = status("HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!((line.as_str(), body.as_str()), ("HTTP/1.1 200 OK", ""));
+    let length = head
+        .lines()
+        .find_map(|l| l.strip_prefix("Content-Length: "));
+    assert!(length.unwrap().parse::<usize>().unwrap() > 1000, "{head}");
+    let (line, _, body) = status("GET /metrics?collect%5B%5D=all HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(line, "HTTP/1.1 200 OK");
+    assert!(body.contains("vcp_router_uptime_seconds"));
+    for (request, expected) in [
+        (
+            "GET /other HTTP/1.1\r\nHost: a\r\n\r\n",
+            "HTTP/1.1 404 Not Found",
+        ),
+        (
+            "DELETE /metrics HTTP/1.1\r\nHost: a\r\n\r\n",
+            "HTTP/1.1 405 Method Not Allowed",
+        ),
+        ("metrics\n", "HTTP/1.1 400 Bad Request"),
+    ] {
+        assert_eq!(status(request).0, expected);
+    }
+    // A request in pieces, each in a segment of its own.
+    let mut stream = bed.metrics();
+    stream.set_nodelay(true).unwrap();
+    for piece in ["GET /met", "rics HTTP", "/1.1\r\nHost: a\r", "\n\r", "\n"] {
+        stream.write_all(piece.as_bytes()).unwrap();
+    }
+    let answer = io::read_to_string(stream).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    // A body that nobody asked for does not destroy the answer.
+    let mut stream = bed.metrics();
+    let head = "POST /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&[b'x'; 100_000]).unwrap();
+    let answer = io::read_to_string(stream).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
+}
+
+#[test]
+fn the_status_socket_as_clients_use_it() {
+    let bed = Bed::with("", "rate = \"10Mbit\"");
+    let say = |pieces: &[&[u8]]| {
+        let mut stream = UnixStream::connect(bed.path("control.sock")).unwrap();
+        for piece in pieces {
+            stream.write_all(piece).unwrap();
+        }
+        stream.shutdown(Shutdown::Write).unwrap();
+        io::read_to_string(stream).unwrap()
+    };
+    assert!(say(&[b"js", b"on", b"\n"]).contains("\"links\""));
+    assert!(say(&[b"metrics"]).contains("vcp_router_uptime_seconds"));
+    assert!(say(&[]).contains("\"links\""));
+    assert!(say(&[b"\xff\xfe\n"]).contains("UTF-8"));
+    assert!(say(&[b"capacity nowhere 1Mbit\n"]).contains("no port is called"));
+}
+
+/// `control` names a place, and what lies there belongs to somebody.
+#[test]
+fn nothing_but_a_dead_socket_is_replaced() {
+    let mut bed = Bed::new();
+    bed.configure("", "");
+    let path = bed.path("control.sock");
+    let config = bed.path("router.toml");
+    std::fs::write(&path, "precious").unwrap();
+    let refused = bed.fails_to_start();
+    assert!(refused.contains("is there and is no socket"), "{refused}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    std::fs::remove_file(&path).unwrap();
+    let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let refused = bed.fails_to_start();
+    assert!(refused.contains("another program listens"), "{refused}");
+    drop(other);
+    // Dead now, and replaced.
+    bed.start();
+    bed.show();
+    assert!(
+        vcp_router(&["check", "--config", config.to_str().unwrap()])
+            .status
+            .success()
+    );
+}
