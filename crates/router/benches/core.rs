@@ -119,18 +119,18 @@ impl Setup {
                 law.controller(Instant::ZERO, shape.rate.unwrap_or(u64::MAX / 16), 1),
             );
         }
-        let side = |port: Port<_>, name: &str| RouterPort {
-            settings: PortSettings {
+        let side = |port: Port<_>, name: &str| {
+            let settings = PortSettings {
                 name: name.to_owned(),
                 mtu: 1500,
-                addresses: Vec::new(),
-                per_packet: false,
-            },
-            link: Link::new(LinkConfig {
+                ..PortSettings::default()
+            };
+            let link = Link::new(LinkConfig {
                 port,
                 wire: WireConfig::default(),
                 schedule: Schedule::default(),
-            }),
+            });
+            RouterPort::new(settings, link)
         };
         let back = Port::new(Instant::ZERO, queue(), Shaper::new(None));
         let mut router = Router::new(RouterConfig {

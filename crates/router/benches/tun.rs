@@ -159,14 +159,13 @@ fn driver(hosts: &Hosts, spec: &LinkSpec) -> Driver {
         name: "bench",
         rtt: None,
     };
-    let ports = ["left", "right"].map(|name| RouterPort {
-        settings: PortSettings {
+    let ports = ["left", "right"].map(|name| {
+        let settings = PortSettings {
             name: name.to_owned(),
             mtu: 1500,
-            addresses: Vec::new(),
-            per_packet: false,
-        },
-        link: build_link(spec, &context).unwrap(),
+            ..PortSettings::default()
+        };
+        RouterPort::new(settings, build_link(spec, &context).unwrap())
     });
     let mut routes = Routes::new();
     routes.insert("10.0.1.0/24".parse().unwrap(), Target::Port(0));

@@ -38,15 +38,13 @@ fn router() -> Router {
             name,
             rtt: None,
         };
-        RouterPort {
-            settings: PortSettings {
-                name: name.to_owned(),
-                mtu: 300,
-                addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
-                per_packet: false,
-            },
-            link: build_link(&spec(link), &context).unwrap(),
-        }
+        let settings = PortSettings {
+            name: name.to_owned(),
+            mtu: 300,
+            addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
+            ..PortSettings::default()
+        };
+        RouterPort::new(settings, build_link(&spec(link), &context).unwrap())
     });
     let mut router = Router::new(RouterConfig {
         id: Identity::new(1),
@@ -109,12 +107,10 @@ fn packet(router: &mut Router, now: &mut Instant, header: &[u8; VNET_LEN], bytes
             }
         }
     }
-    assert!(
-        router
-            .ports()
-            .iter()
-            .all(|port| port.link.port().depth().packets == 0)
-    );
+    for port in router.ports() {
+        assert_eq!(port.link.port().depth().packets, 0);
+        assert_eq!(router.held(port), 0);
+    }
 }
 
 /// The same bytes as a packet that is likely to be forwarded: version, lengths, checksum and virtio-net header put right. The first

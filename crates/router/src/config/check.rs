@@ -50,6 +50,7 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
     let mut ports = Vec::new();
     let mut names = BTreeMap::new();
     let mut interfaces = HashSet::new();
+    let mut buffers = Vec::new();
     for port in file.port {
         let name = port.name.clone();
         if names.insert(name.get_ref().clone(), ports.len()).is_some() {
@@ -58,6 +59,9 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         }
         let place = port.tun.as_ref().map(Spanned::span);
         let place = place.or(port.fd.as_ref().map(Spanned::span));
+        let queue = port.queue.as_ref().map(Spanned::span);
+        let asks = port.reserve.as_ref().map(Spanned::span).or(queue);
+        buffers.push(asks.unwrap_or_else(|| port.name.span()));
         let checked = self::port(source, port)?;
         if !interfaces.insert(format!("{:?}", checked.interface)) {
             return Err(source.fault(place, "two ports share this interface"));
@@ -83,7 +87,7 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         };
         routes.push(RouteSpec { prefix, port });
     }
-    Ok(Config {
+    let config = Config {
         id: file.id.map_or(1, Spanned::into_inner),
         seed: file.seed,
         control: file.control,
@@ -96,7 +100,11 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         icmp: file.icmp,
         ports,
         routes,
-    })
+    };
+    match config.short_of_memory() {
+        Some((port, message)) => Err(source.fault(buffers.get(port).cloned(), message)),
+        None => Ok(config),
+    }
 }
 
 fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
@@ -171,6 +179,7 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
             .into_iter()
             .map(Spanned::into_inner)
             .collect(),
+        reserve: port.reserve.map(Spanned::into_inner),
         link: LinkSpec {
             rate: port.rate.map(Spanned::into_inner),
             capacity: port.capacity.map(Spanned::into_inner),

@@ -10,6 +10,7 @@ mod check;
 mod error;
 mod link;
 mod loss;
+mod memory;
 mod schema;
 mod suggest;
 #[cfg(test)]

@@ -95,6 +95,8 @@ pub struct PortSpec {
     pub mtu: u32,
     /// The router's own addresses here.
     pub addresses: Vec<IpAddr>,
+    /// Bytes of packet buffers that it may always hold; absent: its part of half of `memory`.
+    pub reserve: Option<ByteCount>,
     /// Its link.
     pub link: LinkSpec,
 }
@@ -164,6 +166,7 @@ pub(super) struct FilePort {
     pub(super) mtu: Option<Spanned<u32>>,
     #[serde(default)]
     pub(super) addresses: Vec<Spanned<IpAddr>>,
+    pub(super) reserve: Option<Spanned<ByteCount>>,
     pub(super) rate: Option<Spanned<RateValue>>,
     pub(super) capacity: Option<Spanned<RateValue>>,
     #[serde(default)]

@@ -234,6 +234,48 @@ fn a_law_is_told_the_least_of_rate_and_capacity() {
     assert!(nothing.contains("at least 8bit"), "{nothing}");
 }
 
+/// What a queue and a delay may take at most is held against the memory that there is.
+#[test]
+fn limits_that_memory_cannot_hold() {
+    let with = |memory: &str, lan: &str| {
+        let text = GOOD.replacen("id = 7", &format!("memory = \"{memory}\""), 1);
+        parse(&text.replacen("fd = 5", &format!("fd = 5\n{lan}"), 1))
+    };
+    let config = with("100MiB", "").unwrap();
+    let free = (100 << 20) - crate::forward::WORKING as u64;
+    assert_eq!(config.reserve(&config.ports[0]), free / 4);
+    // 75 MiB for one of two ports, in buffers of 2048 for packets of 1500: some 38,000.
+    assert!(with("100MiB", "queue = { limit = \"38000p\" }").is_ok());
+    let error = with("100MiB", "queue = { limit = \"39000p\" }").unwrap_err();
+    for part in [":19:", "queue", "takes 76.1MiB", "may use 74.8MiB"] {
+        let part = part.replace("takes", "take");
+        assert!(error.contains(&part), "{error}\nlacks {part}");
+    }
+    assert!(with("100MiB", "queue = { limit = \"57MB\" }").is_ok());
+    assert!(with("100MiB", "queue = { limit = \"58MB\" }").is_err());
+    // The same packets under way: 1 Gbit/s for half a second are 62.5 MB.
+    let delay = "rate = \"1Gbit\"\ndelay = \"500ms\"\nqueue = { limit = \"10p\" }";
+    assert!(with("100MiB", delay).is_err());
+    assert!(with("200MiB", delay).is_ok());
+    // A reserve is the port's own, whoever else asks for it.
+    let reserved = "reserve = \"90MiB\"";
+    assert!(
+        with(
+            "100MiB",
+            &format!("{reserved}\nqueue = {{ limit = \"45000p\" }}")
+        )
+        .is_err()
+    );
+    let error = with("100MiB", reserved)
+        .map(|_| ())
+        .and(with("90MiB", reserved))
+        .unwrap_err();
+    assert!(
+        error.contains("reserve") && error.contains("lower `reserve`"),
+        "{error}"
+    );
+}
+
 /// The example that is shipped says what it means, also with every commented key switched on.
 #[test]
 fn the_shipped_example_is_good() {

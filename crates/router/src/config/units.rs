@@ -183,6 +183,22 @@ impl fmt::Display for RateValue {
     }
 }
 
+impl fmt::Display for ByteCount {
+    /// To three digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (factor, unit) in [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
+            if self.0 >= factor {
+                let tenths = u128::from(self.0) * 10 / u128::from(factor);
+                return match tenths {
+                    1000.. => write!(f, "{}{unit}", tenths / 10),
+                    _ => write!(f, "{}.{}{unit}", tenths / 10, tenths % 10),
+                };
+            }
+        }
+        write!(f, "{}B", self.0)
+    }
+}
+
 /// Reads a string by `FromStr`, or a bare number by `from_number`.
 struct Quantity<T> {
     expecting: &'static str,
@@ -305,5 +321,14 @@ mod tests {
         assert_eq!(bytes("64kB"), Some(64_000));
         assert_eq!(bytes("1500"), Some(1500));
         assert_eq!(bytes("64K"), None);
+        for (count, text) in [
+            (1_023, "1023B"),
+            (1 << 10, "1.0KiB"),
+            (1_500_000, "1.4MiB"),
+            (800 << 20, "800MiB"),
+            (u64::MAX, "17179869183GiB"),
+        ] {
+            assert_eq!(ByteCount(count).to_string(), text);
+        }
     }
 }

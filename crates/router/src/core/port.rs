@@ -401,6 +401,13 @@ impl<P> Port<P> {
         self.stats.drops.count(cause);
     }
 
+    /// Counts packets that were to leave here but never arrived.
+    pub fn refuse(&mut self, cause: DropCause, packets: u32) {
+        for _ in 0..packets {
+            self.stats.drops.count(cause);
+        }
+    }
+
     /// True if a control law is in charge.
     #[inline]
     #[must_use]

@@ -22,11 +22,13 @@ pub enum DropCause {
     WireFull,
     /// The port was taken down or its queue replaced.
     Removed,
+    /// The port's packets hold all the memory that they may.
+    NoBuffer,
 }
 
 impl DropCause {
     /// Every cause, in the order of [`Drops`].
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::QueueFull,
         Self::Early,
         Self::PushedOut,
@@ -34,6 +36,7 @@ impl DropCause {
         Self::RandomLoss,
         Self::WireFull,
         Self::Removed,
+        Self::NoBuffer,
     ];
 
     /// Its name in reports.
@@ -47,6 +50,7 @@ impl DropCause {
             Self::RandomLoss => "random_loss",
             Self::WireFull => "wire_full",
             Self::Removed => "removed",
+            Self::NoBuffer => "no_buffer",
         }
     }
 }

@@ -121,17 +121,14 @@ pub(super) fn apply(
                 if let Some((_, old)) = before {
                     adjust(&mut port, old, spec, new, now);
                 }
-                port.settings = settings(spec);
+                port.settings = settings(spec, new);
                 Some(port)
             }
             (link, old_port) => {
                 if let Some(old) = old_port {
                     driver.router_mut().retire(now, old);
                 }
-                link.map(|link| RouterPort {
-                    settings: settings(spec),
-                    link,
-                })
+                link.map(|link| RouterPort::new(settings(spec, new), link))
             }
         };
         next_ports.extend(port);
@@ -195,12 +192,13 @@ fn link(
     })
 }
 
-fn settings(port: &PortSpec) -> PortSettings {
+fn settings(port: &PortSpec, config: &Config) -> PortSettings {
     PortSettings {
         name: port.name.clone(),
         mtu: port.mtu,
         addresses: port.addresses.clone(),
         per_packet: port.link.is_random(),
+        reserve: usize::try_from(config.reserve(port)).unwrap_or(usize::MAX),
     }
 }
 

@@ -9,6 +9,9 @@ mod addresses;
 mod classify;
 mod counters;
 mod frame;
+#[cfg(test)]
+mod memory_tests;
+mod pool;
 mod port;
 mod refuse;
 mod router;
@@ -20,7 +23,8 @@ mod xcp_tests;
 
 pub use classify::{Classifier, EcnRule, write_answer};
 pub use counters::Counters;
-pub use frame::{Carrier, Frame, LARGE, Pool, USUAL};
+pub use frame::{Carrier, Frame};
+pub use pool::{LARGE, Pool, USUAL, WORKING, cost};
 pub use port::{PortSettings, RouterPort};
 pub use router::{Router, RouterConfig, Target};
 pub use xcp_proto::Identity;

@@ -5,13 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::core::Link;
 
 use super::frame::Frame;
+use super::pool::Account;
 
 /// Time that a super-packet may take on the link and still pass as a whole, in microseconds: below what
 /// shaping promises to smooth.
 const WHOLE_MICROS: u64 = 250;
 
 /// What a [`RouterPort`] is made of.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PortSettings {
     /// Its name.
     pub name: String,
@@ -21,6 +22,8 @@ pub struct PortSettings {
     pub addresses: Vec<IpAddr>,
     /// True if packets meet chance one by one (loss, jitter), so that super-packets are always cut.
     pub per_packet: bool,
+    /// Bytes of packet buffers that it may always hold; beyond them it shares what is left with the others.
+    pub reserve: usize,
 }
 
 /// An output port.
@@ -30,9 +33,21 @@ pub struct RouterPort {
     pub settings: PortSettings,
     /// The link behind it.
     pub link: Link<Frame>,
+    /// Once it belongs to a router: who answers for its packets' buffers.
+    pub(super) account: Account,
 }
 
 impl RouterPort {
+    /// A port that belongs to no router yet.
+    #[must_use]
+    pub fn new(settings: PortSettings, link: Link<Frame>) -> Self {
+        Self {
+            settings,
+            link,
+            account: Account::NONE,
+        }
+    }
+
     /// True if a super-packet of `bytes` in all may pass as a whole.
     #[inline]
     #[must_use]

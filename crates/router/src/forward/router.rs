@@ -10,7 +10,8 @@ use xcp_proto::Identity;
 use super::addresses::{is_destination, is_source};
 use super::classify::{Classifier, write_answer};
 use super::counters::Counters;
-use super::frame::{Carrier, Frame, LARGE, Pool};
+use super::frame::{Carrier, Frame};
+use super::pool::{Account, LARGE, Pool};
 use super::port::RouterPort;
 use super::refuse::Refusal;
 use super::shim::tell_alike;
@@ -101,9 +102,16 @@ impl Router {
     /// ports that are dropped should be [`retire`](Self::retire)d first.
     pub fn replace(
         &mut self,
-        ports: Vec<RouterPort>,
+        mut ports: Vec<RouterPort>,
         mut routes: Routes<Target>,
     ) -> Vec<RouterPort> {
+        for port in &mut ports {
+            let (pool, reserve) = (&mut self.yard.pool, port.settings.reserve);
+            match port.account {
+                Account::NONE => port.account = pool.open(reserve),
+                account => pool.set_reserve(account, reserve),
+            }
+        }
         for address in ports.iter().flat_map(|port| &port.settings.addresses) {
             routes.insert((*address).into(), Target::Local);
         }
@@ -126,6 +134,7 @@ impl Router {
     /// Gives the packets of a port that goes away back to the pool.
     pub fn retire(&mut self, now: Instant, mut port: RouterPort) {
         port.link.clear(now, &mut self.yard);
+        self.yard.pool.close(port.account);
     }
 
     /// The ports.
@@ -148,6 +157,18 @@ impl Router {
     /// Counters, for the driver's own events.
     pub fn counters_mut(&mut self) -> &mut Counters {
         &mut self.counters
+    }
+
+    /// Bytes of packet buffers that the packets of a port take.
+    #[must_use]
+    pub fn held(&self, port: &RouterPort) -> usize {
+        self.yard.pool.held(port.account)
+    }
+
+    /// The buffer pool, to look at.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.yard.pool
     }
 
     /// The buffer pool.
@@ -257,7 +278,12 @@ impl Router {
             && port.link.port().takes_whole(now, &arrival, packets)
             && (!port.link.port().has_controller() || tell_alike(bytes, whole))
         {
-            let frame = self.yard.pool.swap(buffer, len, offload);
+            // What waits should not pin more than it needs; what goes straight through costs no copy.
+            let waits = port.link.port().depth().packets > 0;
+            let frame = match waits {
+                true => self.yard.pool.keep(buffer, len, offload),
+                false => self.yard.pool.swap(buffer, len, offload),
+            };
             self.enqueue(now, route.port, frame, arrival, carrier, packets);
         } else {
             self.cut(now, bytes, whole, route);
@@ -397,6 +423,12 @@ fn enqueue(
         yard.pool.give(frame);
         return;
     };
+    if !yard.pool.charge(&mut frame, port.account) {
+        counters.no_buffer += u64::from(packets);
+        port.link.port_mut().refuse(DropCause::NoBuffer, packets);
+        yard.pool.give(frame);
+        return;
+    }
     counters.forwarded += u64::from(packets);
     frame.carrier = carrier;
     port.link.arrive_run(now, arrival, packets, frame, yard);

@@ -50,21 +50,20 @@ fn port(name: &str, mtu: u32, rate: Option<u64>, controller: bool) -> RouterPort
     if controller {
         port = port.with_controller(Instant::ZERO, Box::new(Over));
     }
-    RouterPort {
-        settings: PortSettings {
-            name: name.to_owned(),
-            mtu,
-            addresses: ["10.9.0.1", "fd00:9::1"]
-                .map(|a| a.parse().unwrap())
-                .to_vec(),
-            per_packet: false,
-        },
-        link: Link::new(LinkConfig {
-            port,
-            wire: WireConfig::default(),
-            schedule: Schedule::default(),
-        }),
-    }
+    let settings = PortSettings {
+        name: name.to_owned(),
+        mtu,
+        addresses: ["10.9.0.1", "fd00:9::1"]
+            .map(|a| a.parse().unwrap())
+            .to_vec(),
+        ..PortSettings::default()
+    };
+    let link = Link::new(LinkConfig {
+        port,
+        wire: WireConfig::default(),
+        schedule: Schedule::default(),
+    });
+    RouterPort::new(settings, link)
 }
 
 const BACK: usize = 0;

@@ -110,6 +110,9 @@ impl Driver {
         loop {
             let now = self.now();
             self.flush(now);
+            if self.router.pool_mut().tidy(now) {
+                sys::return_memory();
+            }
             let ready = self.wait(watched, now, until)?;
             if let Some(index) = ready {
                 return Ok(Some(Event::Watched(index)));
@@ -148,10 +151,8 @@ impl Driver {
         self.fds.extend(watched.iter().map(|fd| sys::readable(*fd)));
         // What is due sooner waits a little, to be sent together.
         let links = self.router.deadline().map(|at| at.max(now + self.pace.0));
-        let deadline = match (links, until) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+        let tidy = self.router.pool().tidy_at();
+        let deadline = [links, tidy, until].into_iter().flatten().min();
         let timeout = deadline.map(|at| at.saturating_since(now));
         sys::wait(&mut self.fds, timeout)?;
         let watched = self.fds.get(self.devices.len()..).unwrap_or(&[]);

@@ -227,6 +227,19 @@ pub(crate) fn set_backlog(listener: &impl AsRawFd, waiting: libc::c_int) -> io::
     check(unsafe { libc::listen(listener.as_raw_fd(), waiting) }).map(drop)
 }
 
+/// Has the allocator pass memory that was freed on to the system, in a thread of its own: it may take a while.
+pub(crate) fn return_memory() {
+    #[cfg(target_env = "gnu")]
+    {
+        let trim = || {
+            // SAFETY: `malloc_trim` takes a number and may be called by any thread.
+            let _ = unsafe { libc::malloc_trim(0) };
+        };
+        // Without a thread for it the memory merely comes back later.
+        let _ = std::thread::Builder::new().spawn(trim);
+    }
+}
+
 /// Lets this thread wake up on time to a microsecond, instead of the usual 50.
 pub(crate) fn precise_timers() {
     // SAFETY: PR_SET_TIMERSLACK takes a number. Failure leaves the default, which merely is coarser.

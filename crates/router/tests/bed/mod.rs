@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use pathmark_testbed::{ChildGuard, Node, Testbed, Tun};
 use serde_json::Value;
@@ -37,6 +38,8 @@ pub(crate) struct Bed {
     middle: Node,
     tuns: [Tun; 2],
     pub(crate) dir: TempDir,
+    /// Keys of the router itself, for its configuration.
+    pub(crate) keys: String,
     router: Option<ChildGuard>,
 }
 
@@ -66,6 +69,7 @@ impl Bed {
             right,
             tuns: [left_tun, right_tun],
             dir: tempfile::tempdir().unwrap(),
+            keys: String::new(),
             router: None,
         }
     }
@@ -77,9 +81,9 @@ impl Bed {
     /// Writes the configuration: `left` and `right` are the keys of the ports that lead there.
     pub(crate) fn configure(&self, left: &str, right: &str) {
         let [a, b] = self.tuns.each_ref().map(|tun| tun.fd.as_raw_fd());
-        let control = self.path("control.sock");
+        let (control, keys) = (self.path("control.sock"), &self.keys);
         let text = format!(
-            "control = {control:?}\nmetrics = \"{METRICS}\"\n\
+            "control = {control:?}\nmetrics = \"{METRICS}\"\n{keys}\n\
              [[port]]\nname = \"left\"\nfd = {a}\naddresses = [\"10.0.1.1\", \"fd00:1::1\"]\n{left}\n\
              [[port]]\nname = \"right\"\nfd = {b}\n{right}\n\
              [[route]]\nprefix = \"10.0.1.0/24\"\nport = \"left\"\n\
@@ -205,6 +209,49 @@ impl Bed {
         a.connect(b.local_addr().unwrap()).unwrap();
         b.connect(a.local_addr().unwrap()).unwrap();
         (a, b)
+    }
+}
+
+/// Pings from a host, one after the other.
+pub(crate) struct Pinger {
+    socket: Socket,
+    sequence: u16,
+}
+
+impl Pinger {
+    pub(crate) fn new(from: &Node, to: &str) -> Self {
+        let fd = from
+            .socket(Domain::IPV4.into(), socket2::Type::RAW.into(), 1)
+            .unwrap();
+        let socket = Socket::from(fd);
+        let to = SocketAddr::new(to.parse().unwrap(), 0);
+        socket.connect(&to.into()).unwrap();
+        let patience = Some(Duration::from_secs(2));
+        socket.set_read_timeout(patience).unwrap();
+        Self {
+            socket,
+            sequence: 0,
+        }
+    }
+
+    /// Sends an echo request with `len` bytes of data; the time to its reply, if one comes within two seconds.
+    pub(crate) fn ping(&mut self, len: usize) -> Option<Duration> {
+        self.sequence += 1;
+        let [high, low] = self.sequence.to_be_bytes();
+        let mut request = vec![8, 0, 0, 0, 0x12, 0x34, high, low];
+        request.extend(bytes(len));
+        let sum = pathmark_shim::checksum::Sum::new().bytes(&request).finish();
+        request[2..4].copy_from_slice(&sum.to_be_bytes());
+        let start = Instant::now();
+        self.socket.send(&request).unwrap();
+        let mut buffer = vec![0; 70_000];
+        loop {
+            let len = (&self.socket).read(&mut buffer).ok()?;
+            let reply = &buffer[20..len];
+            if reply[0] == 0 && reply[4..] == request[4..] {
+                return Some(start.elapsed());
+            }
+        }
     }
 }
 

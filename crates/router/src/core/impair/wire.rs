@@ -6,6 +6,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use pathmark_cc::{Duration, Instant};
 
 use super::{Code, Loss, Random};
+use crate::core::queue::release_if_empty;
 use crate::core::{DropCause, Owner};
 
 /// Random extra delay.
@@ -143,7 +144,9 @@ impl<P> Wire<P> {
             return self.shuffled.pop().map(|flying| flying.packet);
         }
         if self.ordered.front().is_some_and(|(at, _)| *at <= now) {
-            return self.ordered.pop_front().map(|(_, packet)| packet);
+            let arrived = self.ordered.pop_front();
+            release_if_empty(&mut self.ordered);
+            return arrived.map(|(_, packet)| packet);
         }
         None
     }

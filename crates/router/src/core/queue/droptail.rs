@@ -7,6 +7,18 @@ use pathmark_cc::Instant;
 use super::{Depth, Limit, Popped, Pushed, Queue, Queued};
 use crate::core::{DropCause, Owner};
 
+/// Elements for which an empty queue keeps room.
+const KEPT: usize = 1 << 14;
+
+/// Releases the room of a queue that is empty, if that is much. Each element pays for a part of it at most once, so the
+/// mean cost of an element stays what it was.
+#[inline]
+pub(in crate::core) fn release_if_empty<T>(items: &mut VecDeque<T>) {
+    if items.is_empty() && items.capacity() > KEPT {
+        *items = VecDeque::new();
+    }
+}
+
 /// A FIFO with a limit in packets or bytes.
 #[derive(Debug)]
 pub struct DropTail<P> {
@@ -16,7 +28,7 @@ pub struct DropTail<P> {
 }
 
 impl<P> DropTail<P> {
-    /// An empty queue. Room is allocated as it is first used and then kept.
+    /// An empty queue. Room is allocated as it is first used; much of it is released once the queue is empty.
     #[must_use]
     pub fn new(limit: Limit) -> Self {
         Self {
@@ -35,6 +47,7 @@ impl<P> DropTail<P> {
     pub(super) fn take(&mut self) -> Option<Queued<P>> {
         let item = self.items.pop_front()?;
         self.forget(&item);
+        release_if_empty(&mut self.items);
         Some(item)
     }
 

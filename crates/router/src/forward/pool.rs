@@ -1,0 +1,477 @@
+//! The pool that packet buffers come from, and who may hold how much of it.
+//!
+//! Each port has an account: bytes of buffers that it may always hold, and beyond them what is left
+//! of the part that all share. So a port whose queue is full takes no buffer that another port was
+//! promised. What counts is the size of the buffers, not that of the packets in them.
+
+use pathmark_cc::{Duration, Instant};
+
+use super::frame::Frame;
+use crate::offload::Offload;
+
+/// Room for any packet that an interface with offloads hands over.
+pub const LARGE: usize = 65_600;
+/// Room for a packet of the usual MTU.
+pub const USUAL: usize = 2_048;
+/// Buffer sizes. A packet takes the smallest that holds it, so that a queue of small packets does
+/// not pin large buffers.
+const CLASSES: [usize; 9] = [256, 512, 1_024, USUAL, 4_096, 10_240, 20_480, 40_960, LARGE];
+/// Bytes of the pool that belong to no port: packets that are being cut, put together or read.
+pub const WORKING: usize = 4 * LARGE;
+
+/// Bytes of unused buffers that are kept whatever happens.
+const SPARE: usize = 1 << 20;
+/// How long the most that was used at once is remembered.
+const LOOK: Duration = Duration::from_secs(1);
+/// Buffers released in one step, and the pause until the next: the thread that does it moves
+/// packets.
+const STEP: usize = 256;
+const PAUSE: Duration = Duration::from_millis(1);
+/// Bytes released after which it is worth to ask the allocator to pass them on.
+const WORTH: usize = 4 << 20;
+
+/// The size of the buffer that a packet of `len` bytes takes; `None` beyond the largest.
+#[must_use]
+pub fn cost(len: usize) -> Option<usize> {
+    CLASSES.get(class_of(len)).copied()
+}
+
+/// The smallest class that holds `len` bytes; beyond the largest, the number of classes.
+#[inline]
+fn class_of(len: usize) -> usize {
+    if len <= USUAL {
+        // 256, 512, 1024, 2048: by the leading bit.
+        let units = len.saturating_sub(1) >> 8;
+        (usize::BITS - units.leading_zeros()) as usize
+    } else {
+        let larger = CLASSES.iter().position(|size| *size >= len);
+        larger.unwrap_or(CLASSES.len())
+    }
+}
+
+/// Names the account of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Account(u32);
+
+impl Account {
+    /// Nobody's.
+    pub(super) const NONE: Self = Self(u32::MAX);
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Holding {
+    held: usize,
+    reserve: usize,
+    open: bool,
+}
+
+impl Holding {
+    fn shared(&self) -> usize {
+        self.held.saturating_sub(self.reserve)
+    }
+}
+
+/// Buffers of a few sizes, allocated on first use up to a limit, and released again some time after
+/// they were last needed.
+#[derive(Debug)]
+pub struct Pool {
+    free: [Vec<Box<[u8]>>; CLASSES.len()],
+    /// Bytes of all buffers.
+    allocated: usize,
+    /// Bytes of those in `free`.
+    spare: usize,
+    limit: usize,
+    holdings: Vec<Holding>,
+    /// Sum of the reserves.
+    reserved: usize,
+    /// Sum of what is held beyond them.
+    shared: usize,
+    /// The most that was in use at once since the last look.
+    peak: usize,
+    /// Bytes that need not be kept, as of the last look, begin here.
+    goal: usize,
+    look_at: Instant,
+    step_at: Instant,
+    released: usize,
+}
+
+impl Pool {
+    /// An empty pool that will hold no more than `limit` bytes.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self {
+            free: Default::default(),
+            allocated: 0,
+            spare: 0,
+            limit,
+            holdings: Vec::new(),
+            reserved: 0,
+            shared: 0,
+            peak: 0,
+            goal: usize::MAX,
+            look_at: Instant::ZERO,
+            step_at: Instant::ZERO,
+            released: 0,
+        }
+    }
+
+    /// A buffer of at least `len` bytes; `None` at the limit, or beyond the largest class.
+    #[inline]
+    pub fn take(&mut self, len: usize) -> Option<Box<[u8]>> {
+        let class = class_of(len);
+        let buffer = match self.free.get_mut(class)?.pop() {
+            Some(buffer) => {
+                self.spare -= buffer.len();
+                buffer
+            }
+            None => self.allocate(*CLASSES.get(class)?)?,
+        };
+        self.peak = self.peak.max(self.allocated - self.spare);
+        Some(buffer)
+    }
+
+    #[cold]
+    fn allocate(&mut self, size: usize) -> Option<Box<[u8]>> {
+        // Spare buffers of other sizes make room, the largest first.
+        while self.allocated + size > self.limit && self.release() {}
+        if self.allocated + size > self.limit {
+            return None;
+        }
+        self.allocated += size;
+        Some(vec![0; size].into_boxed_slice())
+    }
+
+    /// Gives one spare buffer, of the largest there are, back to the allocator.
+    fn release(&mut self) -> bool {
+        let Some(buffer) = self.free.iter_mut().rev().find_map(Vec::pop) else {
+            return false;
+        };
+        self.allocated -= buffer.len();
+        self.spare -= buffer.len();
+        self.released += buffer.len();
+        true
+    }
+
+    /// The packet at the start of `buffer`: in that buffer, which is replaced by another of its
+    /// size, if it has the size that the packet needs, else in a copy. `None` at the limit.
+    #[inline]
+    pub fn keep(&mut self, buffer: &mut Box<[u8]>, len: usize, offload: Offload) -> Option<Frame> {
+        if cost(len)? == buffer.len() {
+            self.swap(buffer, len, offload)
+        } else {
+            self.copy(buffer.get(..len)?, offload)
+        }
+    }
+
+    /// The packet at the start of `buffer` in that buffer, which is replaced by another of its
+    /// size. `None` at the limit.
+    #[inline]
+    pub fn swap(&mut self, buffer: &mut Box<[u8]>, len: usize, offload: Offload) -> Option<Frame> {
+        let other = self.take(buffer.len())?;
+        Some(Frame::new(std::mem::replace(buffer, other), len, offload))
+    }
+
+    /// A copy of a packet; `None` at the limit.
+    #[inline]
+    pub fn copy(&mut self, bytes: &[u8], offload: Offload) -> Option<Frame> {
+        let mut buffer = self.take(bytes.len())?;
+        buffer.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(Frame::new(buffer, bytes.len(), offload))
+    }
+
+    /// Takes a buffer back, from whoever answered for it.
+    #[inline]
+    pub fn give(&mut self, frame: Frame) {
+        if let Some(holding) = self.holdings.get_mut(frame.account.0 as usize) {
+            let before = holding.shared();
+            holding.held -= frame.buffer.len();
+            self.shared -= before - holding.shared();
+        }
+        self.give_buffer(frame.buffer);
+    }
+
+    /// Takes a bare buffer back.
+    #[inline]
+    pub fn give_buffer(&mut self, buffer: Box<[u8]>) {
+        match self.free.get_mut(class_of(buffer.len())) {
+            Some(free) => {
+                self.spare += buffer.len();
+                free.push(buffer);
+            }
+            _ => debug_assert!(false, "a buffer of no class came back"),
+        }
+    }
+
+    /// Bytes held, in use or not.
+    #[must_use]
+    pub fn allocated(&self) -> usize {
+        self.allocated
+    }
+
+    /// Bytes in use.
+    #[must_use]
+    pub fn used(&self) -> usize {
+        self.allocated - self.spare
+    }
+
+    /// Opens an account that may always hold `reserve` bytes.
+    pub(super) fn open(&mut self, reserve: usize) -> Account {
+        let vacant = |holding: &Holding| !holding.open && holding.held == 0;
+        let index = self.holdings.iter().position(vacant);
+        let index = index.unwrap_or_else(|| {
+            self.holdings.push(Holding::default());
+            self.holdings.len() - 1
+        });
+        let account = Account(u32::try_from(index).unwrap_or(u32::MAX));
+        if let Some(holding) = self.holdings.get_mut(index) {
+            holding.open = true;
+        }
+        self.set_reserve(account, reserve);
+        account
+    }
+
+    /// Closes an account. What it still holds it holds on its own.
+    pub(super) fn close(&mut self, account: Account) {
+        self.set_reserve(account, 0);
+        if let Some(holding) = self.holdings.get_mut(account.0 as usize) {
+            holding.open = false;
+        }
+    }
+
+    /// Changes what an account may always hold.
+    pub(super) fn set_reserve(&mut self, account: Account, reserve: usize) {
+        if let Some(holding) = self.holdings.get_mut(account.0 as usize) {
+            self.reserved -= holding.reserve;
+            self.shared -= holding.shared();
+            holding.reserve = reserve;
+            self.reserved += holding.reserve;
+            self.shared += holding.shared();
+        }
+    }
+
+    /// Puts a frame on a port's account. False if the port holds what it may; the frame then stays
+    /// nobody's.
+    #[inline]
+    pub(super) fn charge(&mut self, frame: &mut Frame, account: Account) -> bool {
+        let Some(holding) = self.holdings.get_mut(account.0 as usize) else {
+            return false;
+        };
+        let size = frame.buffer.len();
+        let before = holding.shared();
+        let more = (holding.held + size).saturating_sub(holding.reserve) - before;
+        if more > 0 {
+            let common = self.limit.saturating_sub(self.reserved + WORKING);
+            if self.shared + more > common {
+                return false;
+            }
+        }
+        holding.held += size;
+        self.shared += more;
+        frame.account = account;
+        true
+    }
+
+    /// Bytes of buffers that an account holds.
+    pub(super) fn held(&self, account: Account) -> usize {
+        self.holdings
+            .get(account.0 as usize)
+            .map_or(0, |holding| holding.held)
+    }
+
+    /// When [`tidy`](Self::tidy) has something to do next.
+    #[must_use]
+    pub fn tidy_at(&self) -> Option<Instant> {
+        if self.allocated > self.goal && self.spare > 0 {
+            return Some(self.step_at);
+        }
+        (self.spare > SPARE).then_some(self.look_at)
+    }
+
+    /// Releases, a few at a time, buffers that have not been needed for a while. True if that is
+    /// done, and was enough to ask the allocator to pass the memory on to the system.
+    #[inline]
+    pub fn tidy(&mut self, now: Instant) -> bool {
+        self.tidy_at().is_some_and(|at| at <= now) && self.tidy_now(now)
+    }
+
+    #[cold]
+    fn tidy_now(&mut self, now: Instant) -> bool {
+        if now >= self.look_at {
+            self.goal = self.peak.saturating_add(SPARE);
+            self.peak = self.used();
+            self.look_at = now + LOOK;
+        }
+        for _ in 0..STEP {
+            if self.allocated <= self.goal || !self.release() {
+                break;
+            }
+        }
+        self.step_at = now + PAUSE;
+        let more = self.allocated > self.goal && self.spare > 0;
+        if more || self.released < WORTH {
+            return false;
+        }
+        self.released = 0;
+        for free in &mut self.free {
+            free.shrink_to(free.len() * 2);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_holds_more_than_its_limit() {
+        let mut pool = Pool::new(3 * 2_048);
+        let taken: Vec<_> = std::iter::from_fn(|| pool.take(1500)).collect();
+        assert_eq!(taken.len(), 3);
+        for buffer in taken {
+            pool.give_buffer(buffer);
+        }
+        // Spare buffers make room for other sizes.
+        assert_eq!(std::iter::from_fn(|| pool.take(100)).count(), 24);
+        assert_eq!(pool.allocated(), 24 * 256);
+        assert!(pool.take(LARGE + 1).is_none());
+    }
+
+    #[test]
+    fn a_packet_stays_in_a_buffer_of_its_size() {
+        let mut pool = Pool::new(2 * USUAL + 256);
+        let mut buffer = vec![7; USUAL].into_boxed_slice();
+        let kept = pool.keep(&mut buffer, 1_300, Offload::default()).unwrap();
+        assert_eq!(kept.bytes(), &[7; 1_300]);
+        assert!(buffer[..] == [0; USUAL]);
+        buffer.fill(8);
+        let copied = pool.keep(&mut buffer, 200, Offload::default()).unwrap();
+        assert_eq!(copied.bytes(), &[8; 200]);
+        assert!(buffer[..] == [8; USUAL]);
+        assert_eq!(pool.allocated(), USUAL + 256);
+        pool.give(kept);
+        let again = pool.keep(&mut buffer, 1_400, Offload::default()).unwrap();
+        assert_eq!(again.bytes(), &[8; 1_400]);
+        // At the limit the packet is lost, and the buffer stays.
+        let mut pool = Pool::new(0);
+        buffer.fill(9);
+        assert!(pool.keep(&mut buffer, 1_400, Offload::default()).is_none());
+        assert!(buffer[..] == [9; USUAL]);
+    }
+
+    #[test]
+    fn buffers_are_used_again() {
+        let mut pool = Pool::new(LARGE);
+        let frame = pool.copy(&[7; 1_300], Offload::default()).unwrap();
+        assert_eq!(frame.bytes(), &[7; 1_300]);
+        pool.give(frame);
+        for _ in 0..100 {
+            let frame = pool.copy(&[8; 2_000], Offload::default()).unwrap();
+            pool.give(frame);
+        }
+        assert_eq!(pool.allocated(), 2_048);
+    }
+
+    #[test]
+    fn a_packet_takes_the_smallest_buffer_that_holds_it() {
+        for len in 0..=LARGE {
+            let smallest = CLASSES.iter().copied().find(|size| *size >= len);
+            assert_eq!(cost(len), smallest, "{len}");
+        }
+        assert_eq!(cost(257), Some(512));
+        assert_eq!(cost(LARGE + 1), None);
+    }
+
+    fn frame(pool: &mut Pool, len: usize) -> Frame {
+        pool.copy(&vec![0; len], Offload::default()).unwrap()
+    }
+
+    /// One account takes its reserve and all that is shared; another's reserve is there when it
+    /// comes.
+    #[test]
+    fn a_reserve_is_kept_whatever_others_hold() {
+        let mut pool = Pool::new(WORKING + 100 * USUAL);
+        let (greedy, modest) = (pool.open(10 * USUAL), pool.open(20 * USUAL));
+        let mut held = Vec::new();
+        loop {
+            let mut frame = frame(&mut pool, 1500);
+            if !pool.charge(&mut frame, greedy) {
+                pool.give(frame);
+                break;
+            }
+            held.push(frame);
+        }
+        assert_eq!(held.len(), 80);
+        for count in 0..30 {
+            let mut frame = frame(&mut pool, 1500);
+            let charged = pool.charge(&mut frame, modest);
+            assert_eq!(charged, count < 20);
+            match charged {
+                true => held.push(frame),
+                false => pool.give(frame),
+            }
+        }
+        // What one gives back of the shared part, the other may have; of a reserve, not.
+        pool.give(held.remove(0));
+        let mut late = frame(&mut pool, 1500);
+        assert!(pool.charge(&mut late, modest));
+        pool.give(late);
+        pool.set_reserve(greedy, 80 * USUAL);
+        let mut late = frame(&mut pool, 1500);
+        assert!(!pool.charge(&mut late, modest));
+        pool.give(late);
+        for frame in held {
+            pool.give(frame);
+        }
+        assert_eq!(
+            (pool.shared, pool.held(greedy), pool.held(modest)),
+            (0, 0, 0)
+        );
+        pool.close(greedy);
+        assert_eq!((pool.reserved, pool.open(5)), (20 * USUAL, greedy));
+    }
+
+    /// A burst's memory comes back within seconds, in small steps, and what is in use all the time
+    /// stays.
+    #[test]
+    fn memory_comes_back() {
+        let mut pool = Pool::new(1 << 30);
+        let start = Instant::from_millis(5_000);
+        let mut burst: Vec<_> = (0..50_000).map(|_| frame(&mut pool, 1500)).collect();
+        assert!(!pool.tidy(start), "nothing to spare");
+        let kept = burst.split_off(49_000);
+        for frame in burst {
+            pool.give(frame);
+        }
+        let (mut now, mut steps, mut done) = (start, 0, false);
+        while let Some(at) = pool.tidy_at() {
+            now = now.max(at);
+            let before = pool.allocated();
+            done |= pool.tidy(now);
+            assert!(before - pool.allocated() <= STEP * USUAL);
+            steps += 1;
+            assert!(steps < 1_000, "it has no end");
+        }
+        assert!(
+            done && now - start < Duration::from_secs(4),
+            "{:?}",
+            now - start
+        );
+        assert!(
+            pool.allocated() <= kept.len() * USUAL + SPARE,
+            "{}",
+            pool.allocated()
+        );
+        assert_eq!(pool.used(), kept.len() * USUAL);
+        // A queue that empties and fills all the time keeps its buffers.
+        let mut kept = kept;
+        for turn in 0..5_000u64 {
+            let now = now + Duration::from_millis(turn);
+            match turn % 2 {
+                0 => kept.drain(..).for_each(|frame| pool.give(frame)),
+                _ => kept.extend((0..1_000).map(|_| frame(&mut pool, 1500))),
+            }
+            assert!(!pool.tidy(now));
+        }
+    }
+}

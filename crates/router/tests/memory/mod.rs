@@ -1,0 +1,77 @@
+//! Packet buffers: whose they are, and when they come back.
+
+use std::time::{Duration, Instant};
+
+use crate::bed::{Bed, Pinger, bytes, vcp_router};
+
+const SHAPE: &str = "rate = \"1Mbit\"\nqueue = { limit = \"8MB\" }";
+
+/// A queue of the largest size that `check` allows is full of packets that cost most. A port beside
+/// it still answers every ping at once, and its memory comes back when the queue has drained.
+#[test]
+fn a_full_queue_takes_nothing_that_another_port_was_promised() {
+    let mut bed = Bed::new();
+    bed.keys = "memory = \"16MiB\"\nid = 2".to_owned();
+    let file = bed.path("router.toml");
+    let check = ["check", "--config", file.to_str().unwrap()];
+    bed.configure("", "rate = \"1Mbit\"\nqueue = { limit = \"10MB\" }");
+    let refused = vcp_router(&check);
+    assert_eq!(refused.status.code(), Some(2));
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(text.contains("it may use 11.8MiB"), "{text}");
+    bed.configure("", SHAPE);
+    assert!(vcp_router(&check).status.success());
+    bed.start();
+    let idle = bed.show()["memory_bytes"].as_u64().unwrap();
+    let resident = |bed: &mut Bed| {
+        let path = format!("/proc/{}/status", bed.router().id());
+        let status = std::fs::read_to_string(path).unwrap();
+        let line = status
+            .lines()
+            .find_map(|l| l.strip_prefix("VmRSS:"))
+            .unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    };
+    let before = resident(&mut bed);
+
+    let (a, _b) = bed.udp(false);
+    // 20 + 8 + 229 bytes: one more than fit a buffer of 256.
+    let packet = bytes(229);
+    let dropped = |bed: &Bed| bed.link("right")["drops_by_cause"].clone();
+    let full = |bed: &Bed| {
+        let drops = dropped(bed);
+        drops["queue_full"].as_u64().unwrap() + drops["no_buffer"].as_u64().unwrap() > 0
+    };
+    let start = Instant::now();
+    while !full(&bed) {
+        for _ in 0..2_000 {
+            a.send(&packet).unwrap();
+        }
+        assert!(start.elapsed() < Duration::from_secs(30), "it never fills");
+    }
+    let held = bed.show()["memory_bytes"].as_u64().unwrap();
+    assert!((11 << 20..16 << 20).contains(&held), "{held}");
+
+    let mut pinger = Pinger::new(&bed.left, "10.0.1.1");
+    let times: Vec<_> = (0..50).map(|_| pinger.ping(56)).collect();
+    let answered: Vec<_> = times.iter().flatten().collect();
+    assert_eq!(answered.len(), 50, "{times:?}");
+    assert_eq!(bed.link("left")["drops_by_cause"]["no_buffer"], 0);
+
+    // Drained, it returns what it took: to the pool at once, to the system soon.
+    bed.configure("", "rate = \"10Gbit\"\nqueue = { limit = \"8MB\" }");
+    bed.reload();
+    let start = Instant::now();
+    loop {
+        let memory = bed.show()["memory_bytes"].as_u64().unwrap();
+        let kept = resident(&mut bed).saturating_sub(before);
+        if memory <= idle + (2 << 20) && kept < 6 << 20 {
+            break;
+        }
+        assert!(
+            start.elapsed() < Duration::from_secs(10),
+            "{memory} bytes of buffers, {kept} bytes resident"
+        );
+    }
+    assert_eq!(bed.link("right")["queue_packets"]["now"], 0.0);
+}
