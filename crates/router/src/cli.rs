@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 
 use crate::config::{Config, Span};
 use crate::daemon::{Query, RunError, RunOptions, ask, run};
+use crate::setup::{Direction, SetupError, setup};
 
 const DEFAULT_SOCKET: &str = "/run/vcp-router/control.sock";
 
@@ -45,6 +46,24 @@ enum Command {
         /// Prints one JSON object.
         #[arg(long)]
         json: bool,
+    },
+    /// Makes what the kernel needs around the router: interfaces, routes and rules. Root's, once per boot.
+    Setup {
+        /// The configuration.
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// Prints the commands that are needed, and runs none.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Takes away what `setup` made.
+    Teardown {
+        /// The configuration.
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// Prints the commands that are needed, and runs none.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Shows the state of a running router.
     Show {
@@ -102,6 +121,8 @@ pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             sample: sample.0.max(std::time::Duration::from_millis(1)),
         }),
         Command::Check { config, json } => check_command(&config, json),
+        Command::Setup { config, dry_run } => setup_command(&config, Direction::Up, dry_run),
+        Command::Teardown { config, dry_run } => setup_command(&config, Direction::Down, dry_run),
         Command::Show {
             socket,
             json,
@@ -120,6 +141,14 @@ fn run_command(options: &RunOptions) -> ExitCode {
     match run(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error @ (RunError::Config(_) | RunError::User { .. })) => fail(2, &error),
+        Err(error) => fail(1, &error),
+    }
+}
+
+fn setup_command(path: &std::path::Path, direction: Direction, dry_run: bool) -> ExitCode {
+    match setup(path, direction, dry_run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error @ (SetupError::Config(_) | SetupError::User(_))) => fail(2, &error),
         Err(error) => fail(1, &error),
     }
 }

@@ -11,7 +11,8 @@
 //! - [`crate::core`]: ports and wires, generic over packets, so that an emulator runs the same code under a virtual clock.
 //! - [`forward`]: the whole router on packet buffers; [`ip`] and [`offload`] are its parts.
 //! - `config` (feature `config`): links and routers described in TOML; `law_view`: a control law's state in reports.
-//! - `tun`, `daemon`, `cli` (feature `daemon`): the program `vcp-router`, whose `main` is `cli::main`.
+//! - `tun`, `daemon`, `cli` (feature `daemon`): the program `vcp-router`, whose `main` is `cli::main`; `setup`: its
+//!   interfaces, routes and rules in the kernel.
 //!
 //! Nothing but `tun` and `daemon` reads a clock or touches a descriptor, and no bytes from outside can make it panic or
 //! hold more memory than it was given.
@@ -39,5 +40,7 @@ pub mod ip;
 #[cfg(feature = "config")]
 pub mod law_view;
 pub mod offload;
+#[cfg(feature = "daemon")]
+pub mod setup;
 #[cfg(feature = "daemon")]
 pub mod tun;

@@ -7,6 +7,7 @@ use toml::Spanned;
 use super::error::{ConfigError, Source};
 use super::link::{LimitSpec, LinkSpec, QueueKind};
 use super::schema::{Config, File, FilePort, Interface, PortSpec, RouteSpec};
+use super::steer;
 use super::suggest::nearest;
 use super::units::ByteCount;
 
@@ -15,8 +16,8 @@ const DEFAULT_MTU: u32 = 1500;
 const MTU: std::ops::RangeInclusive<u32> = 68..=65_535;
 const DEFAULT_MEMORY: ByteCount = ByteCount(1 << 30);
 const LEAST_MEMORY: ByteCount = ByteCount(1 << 20);
-/// Longest interface name (IFNAMSIZ, less the terminating zero).
-const INTERFACE_NAME: usize = 15;
+/// Packets: a second of small ones at 1 Gbit/s is more than any router should wait for.
+const TXQUEUELEN: std::ops::RangeInclusive<u32> = 1..=1_000_000;
 
 pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigError> {
     if let Some(id) = &file.id
@@ -87,7 +88,11 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         };
         routes.push(RouteSpec { prefix, port });
     }
+    let steers = steer::steers(source, file.steer, &ports, &names)?;
+    let table = steer::first_table(source, file.table.as_ref())?;
     let config = Config {
+        steers,
+        table,
         id: file.id.map_or(1, Spanned::into_inner),
         seed: file.seed,
         control: file.control,
@@ -112,8 +117,7 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
     let interface = match (&port.tun, &port.fd) {
         (Some(tun), None) => {
             let name = tun.get_ref();
-            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-            if name.is_empty() || name.len() > INTERFACE_NAME || !name.chars().all(plain) {
+            if !steer::is_interface_name(name) {
                 return fail(
                     tun.span(),
                     "an interface name has 1 to 15 letters, digits, '-', '_' or '.'",
@@ -169,6 +173,14 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
     if let Some(spanned) = &port.queue {
         check_queue(source, spanned, &port, mtu)?;
     }
+    if let Some(length) = &port.txqueuelen
+        && !TXQUEUELEN.contains(length.get_ref())
+    {
+        return fail(
+            length.span(),
+            "an interface's queue has 1 to 1000000 packets",
+        );
+    }
     let corruption = port.corruption.as_ref().map(Spanned::span);
     let checked = PortSpec {
         name: port.name.into_inner(),
@@ -192,6 +204,11 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
             loss: port.loss,
             jitter: port.jitter,
             at: port.at,
+        },
+        host: steer::HostSpec {
+            on_stop: port.on_stop,
+            txqueuelen: port.txqueuelen.map(Spanned::into_inner),
+            addresses: steer::host_addresses(source, &port.host_addresses)?,
         },
     };
     match (checked.link.bad_corruption(), corruption) {

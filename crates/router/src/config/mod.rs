@@ -12,6 +12,7 @@ mod link;
 mod loss;
 mod memory;
 mod schema;
+mod steer;
 mod suggest;
 #[cfg(test)]
 mod tests;
@@ -22,5 +23,6 @@ pub use error::{ConfigError, Fault, Source};
 pub use link::{Chance, ChangeSpec, JitterSpec, LimitSpec, LinkSpec, QueueKind, QueueSpec};
 pub use loss::{AntennasText, Decibel, FecSpec, LossSpec, MeanBurst};
 pub use schema::{Config, EcnSpec, IcmpSpec, Interface, PortSpec, RouteSpec};
+pub use steer::{HostSpec, OnStop, SteerSpec};
 pub use suggest::nearest;
 pub use units::{ByteCount, Percent, RateValue, Span, UnitError};

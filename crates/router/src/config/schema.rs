@@ -11,6 +11,7 @@ use super::check;
 use super::error::{ConfigError, Source};
 use super::link::{ChangeSpec, JitterSpec, LinkSpec, QueueSpec};
 use super::loss::LossSpec;
+use super::steer::{FileSteer, HostSpec, OnStop, SteerSpec};
 use super::units::{ByteCount, Percent, RateValue, Span};
 use crate::ip::Prefix;
 
@@ -41,6 +42,10 @@ pub struct Config {
     pub ports: Vec<PortSpec>,
     /// Routes; ports by index.
     pub routes: Vec<RouteSpec>,
+    /// What the kernel steers into ports.
+    pub steers: Vec<SteerSpec>,
+    /// First of the routing tables, one per port, and of the priorities of rules that `setup` makes.
+    pub table: u32,
 }
 
 /// `[[ecn]]`: packets that carry VCP in the ECN field.
@@ -99,6 +104,8 @@ pub struct PortSpec {
     pub reserve: Option<ByteCount>,
     /// Its link.
     pub link: LinkSpec,
+    /// Its interface as the kernel sees it.
+    pub host: HostSpec,
 }
 
 /// `[[route]]`.
@@ -155,6 +162,9 @@ pub(super) struct File {
     pub(super) port: Vec<FilePort>,
     #[serde(default)]
     pub(super) route: Vec<FileRoute>,
+    #[serde(default)]
+    pub(super) steer: Vec<FileSteer>,
+    pub(super) table: Option<Spanned<u32>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -180,6 +190,11 @@ pub(super) struct FilePort {
     pub(super) jitter: Option<JitterSpec>,
     #[serde(default)]
     pub(super) at: Vec<ChangeSpec>,
+    #[serde(default)]
+    pub(super) on_stop: OnStop,
+    pub(super) txqueuelen: Option<Spanned<u32>>,
+    #[serde(default)]
+    pub(super) host_addresses: Vec<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -295,3 +295,45 @@ fn the_shipped_example_is_good() {
     assert_eq!(config.ports[0].link.at.len(), 3);
     assert!(config.metrics.is_some());
 }
+
+#[test]
+fn steering_names_what_exists() {
+    let steer = |keys: &str| parse(&format!("{GOOD}\n[[steer]]\n{keys}\n"));
+    let good = "from = \"eth0\"\nmark = 7\nto = [\"10.0.0.0/8\", \"::/0\"]\nport = \"wan\"";
+    let config = steer(good).unwrap();
+    assert_eq!(config.steers[0].mark, Some(7));
+    assert_eq!((config.steers[0].port, config.table), (0, 11_800));
+    assert_eq!(config.ports[0].host.on_stop, OnStop::Closed);
+    for (keys, expected) in [
+        ("from = \"eth0\"\nport = \"wam\"", "did you mean `wan`"),
+        ("from = \"eth0\"\nport = \"lan\"", "with `tun` only"),
+        ("port = \"wan\"", "say which packets"),
+        ("from = \"a/b\"\nport = \"wan\"", "1 to 15 letters"),
+        ("from = \"vcp0\"\nport = \"wan\"", "round in a circle"),
+        ("mark = 0\nport = \"wan\"", "0 is no mark"),
+        (
+            "mark = 1\nto = [\"10.0.0.1/8\"]\nport = \"wan\"",
+            "did you mean `10.0.0.0/8`",
+        ),
+        (
+            "mark = 1\nfrm = \"eth0\"\nport = \"wan\"",
+            "did you mean `from`",
+        ),
+    ] {
+        let error = steer(keys).unwrap_err();
+        assert!(error.contains(expected), "{keys}: {error}");
+    }
+    let twice = steer(&format!("{good}\n[[steer]]\n{good}")).unwrap_err();
+    assert!(twice.contains("twice"), "{twice}");
+    fails("id = 7", "table = 255", &["256 to 32000"]);
+    fails("fd = 5", "fd = 5\ntxqueuelen = 0", &["1 to 1000000"]);
+    fails("fd = 5", "fd = 5\non_stop = \"shut\"", &["on_stop"]);
+    fails(
+        "fd = 5",
+        "fd = 5\nhost_addresses = [\"10.0.0.1\"]",
+        &["10.9.0.1/30"],
+    );
+    for name in ["..", "-x", "a b"] {
+        fails("\"vcp0\"", &format!("{name:?}"), &["1 to 15 letters"]);
+    }
+}

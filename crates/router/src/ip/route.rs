@@ -56,6 +56,12 @@ impl Prefix {
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address)
     }
+
+    /// The prefix as address and length.
+    #[must_use]
+    pub fn net(&self) -> IpNet {
+        self.0
+    }
 }
 
 impl From<IpAddr> for Prefix {

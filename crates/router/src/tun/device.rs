@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 
-use super::sys::{self, Offloads};
+use super::sys::{self, Offloads, Unfit};
 use crate::config::Interface;
 use crate::offload::{Offload, VNET_LEN};
 
@@ -19,7 +19,7 @@ pub enum DeviceError {
     Missing,
     /// The kernel refuses this user.
     #[error(
-        "not allowed to open the TUN interface {name}: run as root, with CAP_NET_ADMIN, or in a user namespace of your own (unshare -rn)"
+        "not allowed to open the TUN interface {name}: let `vcp-router setup` make it for this user, or run as root, with CAP_NET_ADMIN, or in a user namespace of your own (unshare -rn)"
     )]
     Refused {
         /// The interface.
@@ -30,6 +30,24 @@ pub enum DeviceError {
         "the TUN interface {name} is in use: stop the program that holds it, or choose another name"
     )]
     Busy {
+        /// The interface.
+        name: String,
+    },
+    /// Its MTU is another one, and may not be changed.
+    #[error(
+        "the TUN interface {name} has an MTU of {has}, the configuration says {wanted}: run `vcp-router setup`, or change `mtu`"
+    )]
+    Mtu {
+        /// The interface.
+        name: String,
+        /// Its MTU.
+        has: u32,
+        /// The configuration's.
+        wanted: u32,
+    },
+    /// It is down, and may not be brought up.
+    #[error("the TUN interface {name} is down: run `vcp-router setup`")]
+    Down {
         /// The interface.
         name: String,
     },
@@ -64,7 +82,7 @@ impl Device {
         let (file, name) = match interface {
             Interface::Tun(name) => {
                 let file = sys::open_tun(name).map_err(|source| explain(source, name))?;
-                sys::bring_up(name, mtu).map_err(|source| explain(source, name))?;
+                sys::bring_up(name, mtu).map_err(|unfit| unfit_for(unfit, name, mtu))?;
                 (file, name.clone())
             }
             Interface::Fd(fd) => sys::adopt_tun(*fd).map_err(|source| DeviceError::Failed {
@@ -141,6 +159,15 @@ impl Device {
     #[inline]
     pub fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
         (&self.file).write_vectored(parts).map(drop)
+    }
+}
+
+fn unfit_for(unfit: Unfit, name: &str, wanted: u32) -> DeviceError {
+    let name = name.to_owned();
+    match unfit {
+        Unfit::Mtu(has) => DeviceError::Mtu { name, has, wanted },
+        Unfit::Down => DeviceError::Down { name },
+        Unfit::Failed(source) => explain(source, &name),
     }
 }
 

@@ -127,28 +127,55 @@ pub(crate) fn set_offloads(tun: &File) -> io::Result<Offloads> {
     last
 }
 
-/// Sets an interface's MTU and brings it up.
-pub(crate) fn bring_up(name: &str, mtu: u32) -> io::Result<()> {
+/// What of an interface is not as it should be, and may not be changed by this process.
+#[derive(Debug)]
+pub(crate) enum Unfit {
+    /// It has this MTU.
+    Mtu(u32),
+    /// It is down.
+    Down,
+    /// It cannot even be asked.
+    Failed(io::Error),
+}
+
+/// Sees to it that an interface has this MTU and is up. What is so already takes no capability.
+pub(crate) fn bring_up(name: &str, mtu: u32) -> Result<(), Unfit> {
     // SAFETY: a new descriptor that nobody else owns.
     let socket = unsafe {
-        OwnedFd::from_raw_fd(check(libc::socket(
-            libc::AF_INET,
-            libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
-            0,
-        ))?)
+        OwnedFd::from_raw_fd(
+            check(libc::socket(
+                libc::AF_INET,
+                libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
+                0,
+            ))
+            .map_err(Unfit::Failed)?,
+        )
     };
-    let fd = socket.as_raw_fd();
-    let mut request = ifreq(name)?;
-    request.ifr_ifru.ifru_mtu = mtu as libc::c_int;
-    // SAFETY: this and the two calls below read or write one `ifreq`, which outlives them.
-    check(unsafe { libc::ioctl(fd, libc::SIOCSIFMTU, &mut request) })?;
-    let mut request = ifreq(name)?;
-    // SAFETY: as above.
-    check(unsafe { libc::ioctl(fd, libc::SIOCGIFFLAGS, &mut request) })?;
+    let call = |number: libc::c_ulong, request: &mut libc::ifreq| {
+        // SAFETY: this call reads or writes one `ifreq`, which outlives it.
+        check(unsafe { libc::ioctl(socket.as_raw_fd(), number as _, request) })
+    };
+    let refused = |error: io::Error, unfit: Unfit| match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => unfit,
+        _ => Unfit::Failed(error),
+    };
+    let mut request = ifreq(name).map_err(Unfit::Failed)?;
+    call(libc::SIOCGIFMTU as _, &mut request).map_err(Unfit::Failed)?;
+    // SAFETY: the kernel filled in the MTU.
+    let has = unsafe { request.ifr_ifru.ifru_mtu } as u32;
+    if has != mtu {
+        request.ifr_ifru.ifru_mtu = mtu as libc::c_int;
+        call(libc::SIOCSIFMTU as _, &mut request)
+            .map_err(|error| refused(error, Unfit::Mtu(has)))?;
+    }
+    let mut request = ifreq(name).map_err(Unfit::Failed)?;
+    call(libc::SIOCGIFFLAGS as _, &mut request).map_err(Unfit::Failed)?;
     // SAFETY: the kernel filled in the flags.
-    unsafe { request.ifr_ifru.ifru_flags |= libc::IFF_UP as libc::c_short };
-    // SAFETY: as above.
-    check(unsafe { libc::ioctl(fd, libc::SIOCSIFFLAGS, &mut request) })?;
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    if flags & libc::IFF_UP as libc::c_short == 0 {
+        request.ifr_ifru.ifru_flags = flags | libc::IFF_UP as libc::c_short;
+        call(libc::SIOCSIFFLAGS as _, &mut request).map_err(|error| refused(error, Unfit::Down))?;
+    }
     Ok(())
 }
 
@@ -340,7 +367,12 @@ pub(crate) fn drop_privileges(identity: Option<Identity>) -> io::Result<()> {
     const VERSION_3: u32 = 0x2008_0522;
     // SAFETY: all calls take numbers, or pointers to values that outlive them.
     unsafe {
-        if let Some(Identity { user, group }) = identity {
+        let current = Identity {
+            user: libc::geteuid(),
+            group: libc::getegid(),
+        };
+        // A service manager may have started us as this user already; then there is no right to change it, and no need.
+        if let Some(Identity { user, group }) = identity.filter(|wanted| *wanted != current) {
             check(libc::setgroups(0, ptr::null()))?;
             check(libc::setresgid(group, group, group))?;
             check(libc::setresuid(user, user, user))?;

@@ -1,0 +1,180 @@
+//! What `vcp-router setup` makes on the host: interfaces, and what the kernel steers into them.
+
+use std::collections::BTreeMap;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::error::{ConfigError, Source};
+use super::schema::{Interface, PortSpec};
+use super::suggest::nearest;
+use crate::ip::Prefix;
+
+/// Tables 253 to 255 are the kernel's own; rule 32766 is the one of the main table.
+const TABLES: std::ops::RangeInclusive<u32> = 256..=32_000;
+/// Ports and rules that fit between a first table and the main table's rule.
+const MOST: usize = 256;
+/// The first table unless the file names one.
+const DEFAULT_TABLE: u32 = 11_800;
+
+/// What happens to steered packets while no router runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnStop {
+    /// They are refused (ICMP unreachable): nothing passes by the port.
+    #[default]
+    Closed,
+    /// They take the main table, past the port.
+    Open,
+}
+
+/// A port's interface as the kernel sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostSpec {
+    /// What happens to packets steered into the port while no router runs.
+    pub on_stop: OnStop,
+    /// Packets that wait in the interface for the router to read them; `None`: 500, the kernel's own value.
+    pub txqueuelen: Option<u32>,
+    /// Addresses that the kernel has on the interface, with their prefix length.
+    pub addresses: Vec<IpNet>,
+}
+
+/// `[[steer]]`: packets that the kernel hands to a port instead of forwarding them itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SteerSpec {
+    /// Interface that they come in on.
+    pub from: Option<String>,
+    /// Firewall mark that they bear.
+    pub mark: Option<u32>,
+    /// Their destinations; empty: all, of both IP versions.
+    pub to: Vec<Prefix>,
+    /// Index of the port.
+    pub port: usize,
+}
+
+/// `[[steer]]` as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileSteer {
+    from: Option<Spanned<String>>,
+    mark: Option<Spanned<u32>>,
+    #[serde(default)]
+    to: Vec<Spanned<String>>,
+    port: Spanned<String>,
+}
+
+/// The first of the routing tables that `setup` uses, one per port, and of the rules' priorities.
+pub(super) fn first_table(
+    source: &Source<'_>,
+    given: Option<&Spanned<u32>>,
+) -> Result<u32, ConfigError> {
+    match given {
+        Some(table) if !TABLES.contains(table.get_ref()) => {
+            Err(source.fault(Some(table.span()), "a table has a number from 256 to 32000"))
+        }
+        given => Ok(given.map_or(DEFAULT_TABLE, |table| *table.get_ref())),
+    }
+}
+
+/// True for a name that the kernel takes for an interface, as far as this program lets it be written.
+pub(super) fn is_interface_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    // IFNAMSIZ, less the terminating zero. `.` and `..` are no directories of sysctls.
+    (1..=15).contains(&name.len())
+        && name.chars().all(plain)
+        && !matches!(name, "." | "..")
+        && !name.starts_with('-')
+}
+
+pub(super) fn steers(
+    source: &Source<'_>,
+    written: Vec<FileSteer>,
+    ports: &[PortSpec],
+    names: &BTreeMap<String, usize>,
+) -> Result<Vec<SteerSpec>, ConfigError> {
+    let mut steers = Vec::new();
+    for steer in written {
+        let place = steer.port.span();
+        let fail = |span, message: String| Err(source.fault(Some(span), message));
+        let name = steer.port.get_ref().as_str();
+        let Some((port, spec)) = names
+            .get(name)
+            .and_then(|index| Some((*index, ports.get(*index)?)))
+        else {
+            let meant = nearest(name, names.keys().map(String::as_str));
+            let hint = meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
+            return fail(place, format!("no port is called `{name}`{hint}"));
+        };
+        if matches!(spec.interface, Interface::Fd(_)) {
+            let message = "packets can be steered into a port with `tun` only, not with `fd`";
+            return fail(place, message.to_owned());
+        }
+        if steer.from.is_none() && steer.mark.is_none() {
+            let message = "say which packets: add from = \"INTERFACE\", or mark = NUMBER";
+            return fail(place, message.to_owned());
+        }
+        if let Some(from) = &steer.from {
+            let name = from.get_ref();
+            if !is_interface_name(name) {
+                let message =
+                    "an interface name has 1 to 15 letters, digits, '-', '_' or '.'".to_owned();
+                return fail(from.span(), message);
+            }
+            let own =
+                |port: &PortSpec| matches!(&port.interface, Interface::Tun(tun) if tun == name);
+            if ports.iter().any(own) {
+                let message = "packets that come out of a port would go round in a circle: name the network card";
+                return fail(from.span(), message.to_owned());
+            }
+        }
+        if let Some(mark) = &steer.mark
+            && *mark.get_ref() == 0
+        {
+            return fail(mark.span(), "0 is no mark: choose 1 or more".to_owned());
+        }
+        let mut to = Vec::new();
+        for prefix in &steer.to {
+            match prefix.get_ref().parse() {
+                Ok(prefix) => to.push(prefix),
+                Err(error) => return fail(prefix.span(), format!("{error}")),
+            }
+        }
+        let steer = SteerSpec {
+            from: steer.from.map(Spanned::into_inner),
+            mark: steer.mark.map(Spanned::into_inner),
+            to,
+            port,
+        };
+        if steers.contains(&steer) {
+            return fail(place, "this [[steer]] is there twice".to_owned());
+        }
+        steers.push(steer);
+    }
+    if steers.len().max(ports.len()) > MOST && !steers.is_empty() {
+        let message = format!("more than {MOST} ports or [[steer]] tables");
+        return Err(source.fault(None, message));
+    }
+    Ok(steers)
+}
+
+/// Addresses of the kernel on an interface; host bits stay.
+pub(super) fn host_addresses(
+    source: &Source<'_>,
+    written: &[Spanned<String>],
+) -> Result<Vec<IpNet>, ConfigError> {
+    let mut addresses = Vec::new();
+    for text in written {
+        match text.get_ref().parse() {
+            Ok(address) => addresses.push(address),
+            Err(_) => {
+                let message = format!(
+                    "cannot read `{}`: write ADDRESS/LENGTH, as in 10.9.0.1/30",
+                    text.get_ref()
+                );
+                return Err(source.fault(Some(text.span()), message));
+            }
+        }
+    }
+    Ok(addresses)
+}

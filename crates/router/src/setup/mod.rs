@@ -1,0 +1,138 @@
+//! `vcp-router setup` and `teardown`: what the kernel needs around a router, made and taken away again.
+//!
+//! ```text
+//!   lan0 ─► rule: iif lan0 ─► table of port "lan" ─► vcp-lan ─► router ─► vcp-wan ─► main table ─► wan0
+//! ```
+//!
+//! - Each port with `tun` gets a persistent interface that belongs to `user`, so that `run` needs no capability and the
+//!   interface outlives it.
+//! - Each port that packets are steered into gets a routing table. Its default routes lead into the interface as long as a
+//!   router holds that (the interface has no carrier otherwise, and routes without carrier are ignored). What then follows in
+//!   the table is the port's `on_stop`: refuse, or nothing, so that the main table has its turn.
+//! - Each `[[steer]]` is a rule that leads to the port's table.
+//!
+//! Interfaces bear an alias, rules and routes a protocol number, by which they are known again: whatever is not asked for
+//! any more is removed. A plan is made from the configuration and the kernel's present state ([`plan`]); its steps are
+//! commands of iproute2 and writes of sysctls ([`step`]).
+
+mod plan;
+mod state;
+mod step;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use crate::config::{Config, ConfigError};
+use crate::tun::sys;
+
+pub use step::Step;
+
+/// Whether things are made or taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Make what is missing, remove what is not asked for any more.
+    Up,
+    /// Remove everything.
+    Down,
+}
+
+/// What cannot be set up, and why.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// No such user.
+    #[error("no user `{0}`: create it, or change `user`")]
+    User(String),
+    /// iproute2 is not installed, or another `ip` is.
+    #[error("cannot run `{command}`: {source}; install iproute2")]
+    Missing {
+        /// The command.
+        command: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A command failed.
+    #[error("`{command}` failed: {message}")]
+    Command {
+        /// The command.
+        command: String,
+        /// What it said.
+        message: String,
+    },
+    /// A sysctl cannot be written.
+    #[error("cannot write {}: {source}", .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// What a command printed is not what iproute2 prints.
+    #[error("cannot read what `{command}` printed: {message}")]
+    Output {
+        /// The command.
+        command: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// An interface of this name exists and is something else.
+    #[error("{name} exists and is no TUN interface: choose another name for `tun`")]
+    NotTun {
+        /// The interface.
+        name: String,
+    },
+    /// An interface of this name exists only as long as a program holds it.
+    #[error(
+        "{name} exists and ends with the program that made it: stop that program, then set up again"
+    )]
+    Transient {
+        /// The interface.
+        name: String,
+    },
+    /// A name is somebody else's interface, rule or table.
+    #[error("{0}")]
+    Taken(String),
+    /// Standard output is closed.
+    #[error("cannot print: {0}")]
+    Print(io::Error),
+}
+
+/// Sets up what `path` asks for, or takes it down; with `dry_run` only prints the commands. Each is printed as a shell
+/// would take it, before it runs.
+///
+/// # Errors
+/// [`SetupError`]; what was done until then stays, and the next call goes on from there.
+pub fn setup(
+    path: &std::path::Path,
+    direction: Direction,
+    dry_run: bool,
+) -> Result<(), SetupError> {
+    let config = Config::load(path)?;
+    let owner = config.user.as_deref().unwrap_or("root");
+    let uid = sys::identity(owner, None)
+        .ok_or_else(|| SetupError::User(owner.to_owned()))?
+        .user;
+    let state = state::State::read(&config)?;
+    let steps = match direction {
+        Direction::Up => plan::up(&config, &plan::Owner { name: owner, uid }, &state)?,
+        Direction::Down => plan::down(&config, &state),
+    };
+    let mut stdout = io::stdout().lock();
+    for step in &steps {
+        writeln!(stdout, "{step}").map_err(SetupError::Print)?;
+        if !dry_run {
+            step.run()?;
+        }
+    }
+    if direction == Direction::Up {
+        for warning in plan::warnings(&config, &state) {
+            eprintln!("vcp-router: {warning}");
+        }
+    }
+    Ok(())
+}

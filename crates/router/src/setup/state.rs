@@ -1,0 +1,289 @@
+//! What is there: the kernel's interfaces, rules and routes, as iproute2 tells them in JSON.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use ipnet::IpNet;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::SetupError;
+use super::step::{Step, ip};
+use crate::config::{Config, Interface};
+
+/// Protocol number of our rules and routes: free in iproute2's list of 6.1 (`/etc/iproute2/rt_protos`).
+pub(super) const PROTOCOL: u8 = 118;
+
+/// The main table's number (`RT_TABLE_MAIN`).
+pub(super) const MAIN: u32 = 254;
+
+/// What concerns us of the kernel's state.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    pub(super) links: Vec<Link>,
+    pub(super) rules: Vec<Rule>,
+    pub(super) routes: Vec<Route>,
+    /// Values of sysctls that exist, of the configured interfaces and of the machine.
+    pub(super) sysctls: BTreeMap<PathBuf, String>,
+    /// True if new interfaces have IPv6.
+    pub(super) ipv6: bool,
+}
+
+/// An interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) name: String,
+    pub(super) alias: String,
+    pub(super) up: bool,
+    pub(super) mtu: u32,
+    pub(super) txqueuelen: u32,
+    pub(super) addresses: Vec<IpNet>,
+    pub(super) kind: Kind,
+}
+
+/// What an interface is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    Tun {
+        persistent: bool,
+        owner: String,
+    },
+    #[default]
+    Other,
+}
+
+/// A policy rule that leads to a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rule {
+    pub(super) v6: bool,
+    pub(super) priority: u32,
+    pub(super) from: Option<String>,
+    pub(super) mark: Option<u32>,
+    pub(super) to: Option<IpNet>,
+    pub(super) table: u32,
+    pub(super) ours: bool,
+}
+
+/// A route of ours. `device`: its interface; without one it refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Route {
+    pub(super) v6: bool,
+    pub(super) table: u32,
+    pub(super) to: Option<IpNet>,
+    pub(super) device: Option<String>,
+    pub(super) metric: u32,
+}
+
+impl State {
+    /// Asks `ip`, and reads sysctls.
+    pub(super) fn read(config: &Config) -> Result<Self, SetupError> {
+        let links: Vec<RawLink> = ask("-json -details address show")?;
+        let mut state = Self {
+            links: links.into_iter().map(RawLink::link).collect(),
+            ..Self::default()
+        };
+        state.ipv6 = ["all", "default"].iter().all(|conf| {
+            let file = format!("/proc/sys/net/ipv6/conf/{conf}/disable_ipv6");
+            fs::read_to_string(file).is_ok_and(|value| value.trim() == "0")
+        });
+        let families: &[(bool, &str)] = if state.ipv6 {
+            &[(false, "-4"), (true, "-6")]
+        } else {
+            &[(false, "-4")]
+        };
+        for &(v6, family) in families {
+            let rules: Vec<RawRule> = ask(&format!("-json -N {family} rule show"))?;
+            state
+                .rules
+                .extend(rules.iter().filter_map(|raw| raw.rule(v6)));
+            let command = format!("-json -N {family} route show table all proto {PROTOCOL}");
+            let routes: Vec<RawRoute> = ask(&command)?;
+            state
+                .routes
+                .extend(routes.iter().filter_map(|raw| raw.route(v6)));
+        }
+        let mut files = vec![
+            sysctl("ipv4/ip_forward"),
+            sysctl("ipv6/conf/all/forwarding"),
+        ];
+        for port in &config.ports {
+            if let Interface::Tun(name) = &port.interface {
+                files.extend(super::plan::sysctls(name, true).map(|(path, _)| path));
+            }
+        }
+        for file in files {
+            if let Ok(value) = fs::read_to_string(&file) {
+                state.sysctls.insert(file, value.trim().to_owned());
+            }
+        }
+        Ok(state)
+    }
+
+    pub(super) fn link(&self, name: &str) -> Option<&Link> {
+        self.links.iter().find(|link| link.name == name)
+    }
+}
+
+/// The file of a sysctl under `net`.
+pub(super) fn sysctl(key: &str) -> PathBuf {
+    Path::new("/proc/sys/net").join(key)
+}
+
+fn ask<T: DeserializeOwned>(arguments: &str) -> Result<Vec<T>, SetupError> {
+    let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
+    let output = ip(&arguments)?;
+    parse(&output).map_err(|error| SetupError::Output {
+        command: Step::Ip(arguments).to_string(),
+        message: error.to_string(),
+    })
+}
+
+/// Reads a list; some versions print nothing for an empty one.
+pub(super) fn parse<T: DeserializeOwned>(output: &[u8]) -> Result<Vec<T>, serde_json::Error> {
+    if output.trim_ascii().is_empty() {
+        return Ok(Vec::new());
+    }
+    serde_json::from_slice(output)
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct RawLink {
+    ifname: Option<String>,
+    #[serde(default)]
+    flags: Vec<String>,
+    #[serde(default)]
+    mtu: u32,
+    #[serde(default)]
+    txqlen: u32,
+    #[serde(default)]
+    ifalias: String,
+    #[serde(default)]
+    linkinfo: RawInfo,
+    #[serde(default)]
+    addr_info: Vec<RawAddress>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct RawInfo {
+    #[serde(default)]
+    info_kind: String,
+    #[serde(default)]
+    info_data: RawData,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct RawData {
+    #[serde(default, rename = "type")]
+    kind: String,
+    #[serde(default)]
+    persist: bool,
+    #[serde(default)]
+    user: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct RawAddress {
+    local: Option<IpAddr>,
+    prefixlen: Option<u8>,
+}
+
+impl RawLink {
+    pub(super) fn link(self) -> Link {
+        let RawData {
+            kind,
+            persist,
+            user,
+        } = self.linkinfo.info_data;
+        let address = |raw: &RawAddress| IpNet::new(raw.local?, raw.prefixlen?).ok();
+        Link {
+            name: self.ifname.unwrap_or_default(),
+            alias: self.ifalias,
+            up: self.flags.iter().any(|flag| flag == "UP"),
+            mtu: self.mtu,
+            txqueuelen: self.txqlen,
+            addresses: self.addr_info.iter().filter_map(address).collect(),
+            kind: if self.linkinfo.info_kind == "tun" && kind == "tun" {
+                Kind::Tun {
+                    persistent: persist,
+                    owner: user,
+                }
+            } else {
+                Kind::Other
+            },
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct RawRule {
+    #[serde(default)]
+    priority: u32,
+    iif: Option<String>,
+    fwmark: Option<String>,
+    dst: Option<String>,
+    dstlen: Option<u8>,
+    table: Option<String>,
+    protocol: Option<String>,
+}
+
+impl RawRule {
+    /// `None` for rules that do not lead to a table by its number.
+    pub(super) fn rule(&self, v6: bool) -> Option<Rule> {
+        let mark = self.fwmark.as_ref().map(|mark| {
+            let digits = mark.strip_prefix("0x");
+            digits.map_or_else(|| mark.parse(), |hex| u32::from_str_radix(hex, 16))
+        });
+        Some(Rule {
+            v6,
+            priority: self.priority,
+            from: self.iif.clone(),
+            mark: mark.transpose().ok()?,
+            to: destination(self.dst.as_deref(), self.dstlen)?,
+            table: self.table.as_ref()?.parse().ok()?,
+            ours: self.protocol.as_deref() == Some(PROTOCOL.to_string().as_str()),
+        })
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct RawRoute {
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+    dst: Option<String>,
+    dev: Option<String>,
+    table: Option<String>,
+    #[serde(default)]
+    metric: u32,
+}
+
+impl RawRoute {
+    pub(super) fn route(&self, v6: bool) -> Option<Route> {
+        // RTN_UNREACHABLE by its number or its name; IPv6 puts such routes on `lo`.
+        let refuses = matches!(self.kind.as_deref(), Some("7" | "unreachable"));
+        Some(Route {
+            v6,
+            table: match self.table.as_deref() {
+                None | Some("main") => MAIN,
+                Some(number) => number.parse().ok()?,
+            },
+            to: destination(self.dst.as_deref(), None)?,
+            device: self.dev.clone().filter(|_| !refuses),
+            metric: self.metric,
+        })
+    }
+}
+
+/// `Some(None)` for all destinations, `None` for what is no destination.
+fn destination(text: Option<&str>, length: Option<u8>) -> Option<Option<IpNet>> {
+    let text = match text {
+        None | Some("default" | "all") => return Some(None),
+        Some(text) => text,
+    };
+    match (text.parse::<IpAddr>(), length) {
+        (Ok(address), Some(length)) => IpNet::new(address, length).ok().map(Some),
+        (Ok(address), None) => Some(Some(IpNet::from(address))),
+        (Err(_), _) => text.parse().ok().map(Some),
+    }
+}

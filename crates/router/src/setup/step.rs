@@ -1,0 +1,100 @@
+//! One thing to do: a command of iproute2, or a sysctl to write.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use super::SetupError;
+
+/// One thing to do. Its text is what a shell would run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `ip` with these arguments.
+    Ip(Vec<String>),
+    /// A sysctl, by its file.
+    Sysctl(PathBuf, String),
+}
+
+impl Step {
+    /// `ip`, with the words of `text` as arguments.
+    pub(super) fn ip(text: impl fmt::Display) -> Self {
+        let words = text.to_string();
+        Self::Ip(words.split_whitespace().map(str::to_owned).collect())
+    }
+
+    /// Does it.
+    pub(super) fn run(&self) -> Result<(), SetupError> {
+        match self {
+            Self::Ip(arguments) => ip(arguments).map(drop),
+            Self::Sysctl(path, value) => {
+                std::fs::write(path, value).map_err(|source| SetupError::Write {
+                    path: path.clone(),
+                    source,
+                })
+            }
+        }
+    }
+}
+
+/// Runs `ip` to its end; what it printed.
+pub(super) fn ip(arguments: &[String]) -> Result<Vec<u8>, SetupError> {
+    let mut command = Command::new("ip");
+    // Where it lives is not in everybody's path.
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
+    command.args(arguments).stdin(Stdio::null());
+    let shown = || Step::Ip(arguments.to_vec()).to_string();
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().map_err(|source| SetupError::Missing {
+        command: shown(),
+        source,
+    })?;
+    if status.success() {
+        return Ok(stdout);
+    }
+    let message = String::from_utf8_lossy(&stderr);
+    let message = message.trim().replace('\n', "; ");
+    let hint = if message.contains("not permitted") {
+        " (run as root)"
+    } else {
+        ""
+    };
+    Err(SetupError::Command {
+        command: shown(),
+        message: format!("{message}{hint}"),
+    })
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(arguments) => {
+                f.write_str("ip")?;
+                arguments
+                    .iter()
+                    .try_for_each(|word| write!(f, " {}", Quoted(word)))
+            }
+            Self::Sysctl(path, value) => {
+                let path = path.display().to_string();
+                write!(f, "echo {} > {}", Quoted(value), Quoted(&path))
+            }
+        }
+    }
+}
+
+/// A word as a shell takes it for one.
+struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+        if !self.0.is_empty() && self.0.chars().all(plain) {
+            f.write_str(self.0)
+        } else {
+            write!(f, "'{}'", self.0.replace('\'', r"'\''"))
+        }
+    }
+}

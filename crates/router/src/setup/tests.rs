@@ -1,0 +1,256 @@
+//! Plans for kernels in all states.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::plan::{Owner, down, up};
+use super::state::{Kind, Link, RawLink, RawRoute, RawRule, Route, Rule, State, parse};
+use super::*;
+
+const CONFIG: &str = r#"
+[[port]]
+name = "wan"
+tun = "vcp0"
+mtu = 1400
+txqueuelen = 1000
+on_stop = "open"
+host_addresses = ["10.9.0.1/30", "fd09::1/64"]
+
+[[port]]
+name = "lan"
+tun = "vcp1"
+addresses = ["192.0.2.1", "fe80::1"]
+
+[[port]]
+name = "thin"
+tun = "vcp2"
+mtu = 1000
+
+[[steer]]
+from = "eth1"
+port = "lan"
+
+[[steer]]
+from = "br0"
+mark = 7
+to = ["10.0.0.0/8", "2001:db8::/32"]
+port = "wan"
+"#;
+
+fn config(text: &str) -> Config {
+    Config::parse(Path::new("router.toml"), text).unwrap()
+}
+
+fn plan(text: &str, state: &State) -> Result<Vec<String>, SetupError> {
+    let owner = Owner {
+        name: "vcp-router",
+        uid: 997,
+    };
+    let steps = up(&config(text), &owner, state)?;
+    Ok(steps.iter().map(ToString::to_string).collect())
+}
+
+fn fresh() -> State {
+    State {
+        ipv6: true,
+        ..State::default()
+    }
+}
+
+#[test]
+fn everything_is_made_in_an_order_that_lets_nothing_by() {
+    let steps = plan(CONFIG, &fresh()).unwrap();
+    let expected = "\
+ip -4 route replace unreachable default table 11801 metric 10000 protocol 118
+ip -6 route replace unreachable default table 11801 metric 10000 protocol 118
+ip tuntap add dev vcp0 mode tun user vcp-router vnet_hdr
+echo 2 > /proc/sys/net/ipv4/conf/vcp0/rp_filter
+echo 1 > /proc/sys/net/ipv4/conf/vcp0/ignore_routes_with_linkdown
+echo 1 > /proc/sys/net/ipv6/conf/vcp0/addr_gen_mode
+echo 1 > /proc/sys/net/ipv6/conf/vcp0/ignore_routes_with_linkdown
+ip link set dev vcp0 alias vcp-router:11800 mtu 1400 txqueuelen 1000 up
+ip address replace 10.9.0.1/30 dev vcp0
+ip address replace fd09::1/64 dev vcp0 nodad
+ip tuntap add dev vcp1 mode tun user vcp-router vnet_hdr
+echo 2 > /proc/sys/net/ipv4/conf/vcp1/rp_filter
+echo 1 > /proc/sys/net/ipv4/conf/vcp1/ignore_routes_with_linkdown
+echo 1 > /proc/sys/net/ipv6/conf/vcp1/addr_gen_mode
+echo 1 > /proc/sys/net/ipv6/conf/vcp1/ignore_routes_with_linkdown
+ip link set dev vcp1 alias vcp-router:11800 mtu 1500 txqueuelen 500 up
+ip tuntap add dev vcp2 mode tun user vcp-router vnet_hdr
+echo 2 > /proc/sys/net/ipv4/conf/vcp2/rp_filter
+echo 1 > /proc/sys/net/ipv4/conf/vcp2/ignore_routes_with_linkdown
+ip link set dev vcp2 alias vcp-router:11800 mtu 1000 txqueuelen 500 up
+ip -4 route replace default dev vcp0 table 11800 metric 100 protocol 118
+ip -6 route replace default dev vcp0 table 11800 metric 100 protocol 118
+ip -4 route replace default dev vcp1 table 11801 metric 100 protocol 118
+ip -6 route replace default dev vcp1 table 11801 metric 100 protocol 118
+ip -4 route replace 192.0.2.1/32 dev vcp1 table 254 metric 100 protocol 118
+ip -4 rule add priority 11800 iif eth1 lookup 11801 protocol 118
+ip -6 rule add priority 11800 iif eth1 lookup 11801 protocol 118
+ip -4 rule add priority 11801 iif br0 fwmark 7 to 10.0.0.0/8 lookup 11800 protocol 118
+ip -6 rule add priority 11801 iif br0 fwmark 7 to 2001:db8::/32 lookup 11800 protocol 118";
+    assert_eq!(steps.join("\n"), expected);
+    // Without IPv6, nothing of it.
+    let steps = plan(CONFIG, &State::default()).unwrap();
+    let v6 = |step: &&String| step.contains("-6") || step.contains("ipv6") || step.contains("::");
+    assert!(!steps.iter().any(|step| v6(&step)), "{steps:?}");
+}
+
+/// A port that opens, one that closes, and what is in others' hands.
+#[test]
+fn what_differs_is_changed_and_nothing_else() {
+    let mut state = fresh();
+    let route = |table, device: Option<&str>, metric| Route {
+        v6: false,
+        table,
+        to: None,
+        device: device.map(str::to_owned),
+        metric,
+    };
+    state.routes = vec![
+        route(11_800, None, 10_000),
+        route(11_801, Some("vcp1"), 100),
+        route(9, Some("vcp1"), 100),
+    ];
+    let link = |name: &str, owner: &str, persistent| Link {
+        name: name.to_owned(),
+        alias: "vcp-router:11800".to_owned(),
+        up: true,
+        mtu: 1500,
+        txqueuelen: 500,
+        kind: Kind::Tun {
+            persistent,
+            owner: owner.to_owned(),
+        },
+        ..Link::default()
+    };
+    state.links = vec![link("vcp1", "997", true)];
+    let steps = plan(CONFIG, &state).unwrap();
+    let at = |text: &str| steps.iter().position(|step| step.contains(text));
+    let opened = at("-4 route delete unreachable default table 11800").unwrap();
+    assert_eq!(opened, steps.len() - 1);
+    assert_eq!(
+        at("route replace default dev vcp1 table 11801").map(|at| steps[at].contains("-6")),
+        Some(true)
+    );
+    assert_eq!(at("table 9"), None);
+
+    // Another owner: the interface is made anew, and its routes with it.
+    state.links = vec![link("vcp1", "alice", true), link("old", "997", true)];
+    let steps = plan(CONFIG, &state).unwrap();
+    let at = |text: &str| steps.iter().position(|step| step.contains(text));
+    assert!(at("link delete dev vcp1").unwrap() < at("tuntap add dev vcp1").unwrap());
+    assert!(at("-4 route replace default dev vcp1 table 11801").is_some());
+    assert_eq!(at("link delete dev old").unwrap(), steps.len() - 1);
+    // By number or by name.
+    for owner in ["997", "vcp-router"] {
+        state.links = vec![link("vcp1", owner, true)];
+        let steps = plan(CONFIG, &state).unwrap();
+        assert!(
+            !steps
+                .iter()
+                .any(|step| step.contains("tuntap add dev vcp1"))
+        );
+    }
+    state.links = vec![link("vcp1", "997", false)];
+    let error = plan(CONFIG, &state).unwrap_err().to_string();
+    assert!(error.contains("stop that program"), "{error}");
+    state.links[0].kind = Kind::Other;
+    let error = plan(CONFIG, &state).unwrap_err().to_string();
+    assert!(error.contains("no TUN interface"), "{error}");
+    // What is taken away: what bears our marks.
+    state.links = vec![link("vcp1", "997", true), link("tun9", "997", true)];
+    state.links[1].alias = "vcp-router:20000".to_owned();
+    let rule = |priority, ours| Rule {
+        v6: true,
+        priority,
+        from: Some("eth1".to_owned()),
+        mark: None,
+        to: None,
+        table: 11_801,
+        ours,
+    };
+    state.rules = vec![rule(11_800, true), rule(50, false)];
+    let steps = down(&config(CONFIG), &state);
+    let steps: Vec<_> = steps.iter().map(ToString::to_string).collect();
+    let expected = "\
+ip -6 rule delete priority 11800 iif eth1 lookup 11801 protocol 118
+ip -4 route delete unreachable default table 11800 metric 10000 protocol 118
+ip -4 route delete default dev vcp1 table 11801 metric 100 protocol 118
+ip link delete dev vcp1";
+    assert_eq!(steps.join("\n"), expected);
+}
+
+/// As iproute2 6.1 prints it.
+#[test]
+fn the_kernels_state_is_read() {
+    let links = br#"[{"ifindex":1,"ifname":"lo","flags":["LOOPBACK","UP"],"mtu":65536,"txqlen":1000,
+        "addr_info":[{"family":"inet","local":"127.0.0.1","prefixlen":8}]},
+        {"ifname":"vcp0","flags":["NO-CARRIER","UP"],"mtu":1400,"txqlen":700,"ifalias":"vcp-router:1",
+        "linkinfo":{"info_kind":"tun","info_data":{"type":"tun","pi":false,"vnet_hdr":true,"persist":true,
+        "user":"997"}},"addr_info":[]}, {}]"#;
+    let links: Vec<RawLink> = parse(links).unwrap();
+    let links: Vec<Link> = links.into_iter().map(RawLink::link).collect();
+    assert_eq!(links[0].addresses, ["127.0.0.1/8".parse().unwrap()]);
+    assert_eq!(links[0].kind, Kind::Other);
+    let kind = Kind::Tun {
+        persistent: true,
+        owner: "997".to_owned(),
+    };
+    assert_eq!((&links[1].kind, links[1].txqueuelen), (&kind, 700));
+
+    let rules = br#"[{"priority":0,"src":"all","table":"255"},
+        {"priority":11801,"src":"all","dst":"10.0.0.0","dstlen":8,"fwmark":"0x7","iif":"br0",
+        "table":"11800","protocol":"118"}, {"priority":3,"src":"all","goto":5}]"#;
+    let rules: Vec<RawRule> = parse(rules).unwrap();
+    let rules: Vec<_> = rules.iter().filter_map(|rule| rule.rule(false)).collect();
+    assert_eq!(rules.len(), 2);
+    assert!(!rules[0].ours);
+    assert_eq!(
+        rules[1].to_string(),
+        "priority 11801 iif br0 fwmark 7 to 10.0.0.0/8 lookup 11800 protocol 118"
+    );
+    assert!(rules[1].ours);
+
+    let routes =
+        br#"[{"type":"7","dst":"default","dev":"lo","table":"11800","metric":10000,"flags":[]},
+        {"dst":"192.0.2.1","dev":"vcp0","metric":100,"flags":["linkdown"]}]"#;
+    let routes: Vec<RawRoute> = parse(routes).unwrap();
+    let told: Vec<_> = routes
+        .iter()
+        .filter_map(|route| route.route(false))
+        .map(|route| route.to_string())
+        .collect();
+    let expected = [
+        "unreachable default table 11800 metric 10000 protocol 118",
+        "192.0.2.1/32 dev vcp0 table 254 metric 100 protocol 118",
+    ];
+    assert_eq!(told, expected);
+    assert!(parse::<RawRoute>(b" \n").unwrap().is_empty());
+}
+
+#[test]
+fn a_step_is_what_a_shell_runs() {
+    let step = Step::Ip(
+        ["tuntap", "user", "o'neil; reboot"]
+            .map(str::to_owned)
+            .to_vec(),
+    );
+    assert_eq!(step.to_string(), r"ip tuntap user 'o'\''neil; reboot'");
+    let step = Step::Ip(vec![String::new()]);
+    assert_eq!(step.to_string(), "ip ''");
+}
+
+proptest! {
+    /// Whatever a command prints, it is read or refused.
+    #[test]
+    fn no_output_is_too_strange(text in r#"(\[)?\{"(ifname|dst|dstlen|fwmark|table|metric|type|priority|mtu)":("[0-9a-fx:./]{0,12}"|-?[0-9]{1,12}|null)\}(\])?"#) {
+        let _ = parse::<RawLink>(text.as_bytes()).map(|all| all.into_iter().map(RawLink::link).count());
+        for v6 in [false, true] {
+            let _ = parse::<RawRule>(text.as_bytes()).map(|all| all.iter().filter_map(|raw| raw.rule(v6)).count());
+            let _ = parse::<RawRoute>(text.as_bytes()).map(|all| all.iter().filter_map(|raw| raw.route(v6)).count());
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! A host on either side and between them a box with two network cards, a kernel that forwards, and `vcp-router`:
+//!
+//! ```text
+//!   lan (10.0.1.2) ── lan0 ─ box ─ wan0 ── wan (203.0.113.2)
+//! ```
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pathmark_testbed::{ChildGuard, Node, Testbed};
+use serde_json::Value;
+use socket2::{Domain, Socket, Type};
+use tempfile::TempDir;
+
+pub(crate) const LAN: [&str; 2] = ["10.0.1.2", "fd00:1::2"];
+pub(crate) const WAN: [&str; 2] = ["203.0.113.2", "fd00:2::2"];
+
+pub(crate) struct Cards {
+    pub(crate) lan: Node,
+    pub(crate) kernel: Node,
+    pub(crate) wan: Node,
+    pub(crate) dir: TempDir,
+    router: Option<ChildGuard>,
+}
+
+/// What a command said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Cards {
+    /// Hosts and cards; the box forwards, nothing is steered yet.
+    pub(crate) fn new() -> Self {
+        let bed = Testbed::new().expect(
+            "these tests need user namespaces and /dev/net/tun; allow them, or run as root",
+        );
+        let [lan, kernel, wan] = ["lan", "box", "wan"].map(|name| bed.node(name).unwrap());
+        bed.veth((&lan, "eth0"), (&kernel, "lan0"), 1500).unwrap();
+        bed.veth((&kernel, "wan0"), (&wan, "eth0"), 1500).unwrap();
+        kernel.forward().unwrap();
+        let add = |node: &Node, card: &str, address: &str| {
+            node.add_address(card, address.parse().unwrap()).unwrap();
+        };
+        add(&lan, "eth0", &format!("{}/24", LAN[0]));
+        add(&lan, "eth0", &format!("{}/64", LAN[1]));
+        add(&kernel, "lan0", "10.0.1.1/24");
+        add(&kernel, "lan0", "fd00:1::1/64");
+        add(&kernel, "wan0", "203.0.113.1/24");
+        add(&kernel, "wan0", "fd00:2::1/64");
+        add(&wan, "eth0", &format!("{}/24", WAN[0]));
+        add(&wan, "eth0", &format!("{}/64", WAN[1]));
+        let route = |node: &Node, to: &str, via: &str| {
+            let via = via.parse().unwrap();
+            node.add_route(to.parse().unwrap(), "eth0", Some(via))
+                .unwrap();
+        };
+        for (node, v4, v6) in [
+            (&lan, "10.0.1.1", "fd00:1::1"),
+            (&wan, "203.0.113.1", "fd00:2::1"),
+        ] {
+            route(node, "0.0.0.0/0", v4);
+            route(node, "::/0", v6);
+        }
+        Self {
+            lan,
+            kernel,
+            wan,
+            dir: tempfile::tempdir().unwrap(),
+            router: None,
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn control(&self) -> PathBuf {
+        self.path("control.sock")
+    }
+
+    /// Writes a configuration: `more` are the keys of both ports, `wan` those of the port that leads there.
+    pub(crate) fn configure(&self, more: &str, wan: &str) {
+        let control = self.control();
+        let text = format!(
+            "control = {control:?}\nuser = \"root\"\n\
+             [[port]]\nname = \"wan\"\ntun = \"vcp-wan\"\n{more}\n{wan}\n\
+             [[port]]\nname = \"lan\"\ntun = \"vcp-lan\"\naddresses = [\"192.0.2.1\", \"fd00:9::1\"]\n{more}\n\
+             [[route]]\nprefix = \"0.0.0.0/0\"\nport = \"wan\"\n\
+             [[route]]\nprefix = \"::/0\"\nport = \"wan\"\n\
+             [[route]]\nprefix = \"10.0.1.0/24\"\nport = \"lan\"\n\
+             [[route]]\nprefix = \"fd00:1::/64\"\nport = \"lan\"\n\
+             [[steer]]\nfrom = \"lan0\"\nport = \"lan\"\n\
+             [[steer]]\nfrom = \"wan0\"\nport = \"wan\"\n"
+        );
+        std::fs::write(self.path("router.toml"), text).unwrap();
+    }
+
+    /// `vcp-router COMMAND --config FILE …` on the box.
+    pub(crate) fn tool(&self, command: &str, more: &[&str]) -> Said {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_vcp-router"));
+        program
+            .arg(command)
+            .arg("--config")
+            .arg(self.path("router.toml"));
+        program.args(more);
+        run(&self.kernel, program)
+    }
+
+    /// Sets up; what ran.
+    pub(crate) fn setup(&self) -> String {
+        let said = self.tool("setup", &[]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        said.out
+    }
+
+    /// Starts the router without any capability, and waits until it is ready.
+    pub(crate) fn start(&mut self) {
+        let said = self.try_start();
+        assert!(said.is_ok(), "{said:?}");
+    }
+
+    /// Starts the router without any capability; what it says if it does not get ready.
+    pub(crate) fn try_start(&mut self) -> Result<(), String> {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]);
+        command.arg(env!("CARGO_BIN_EXE_vcp-router"));
+        command.args(["run", "--json", "--config"]);
+        command.arg(self.path("router.toml"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut router = self.kernel.spawn(command, &[]).unwrap();
+        let mut line = String::new();
+        let mut stdout = BufReader::new(router.child().stdout.take().unwrap());
+        stdout.read_line(&mut line).unwrap();
+        if line.is_empty() {
+            let mut stderr = router.child().stderr.take().unwrap();
+            stderr.read_to_string(&mut line).unwrap();
+            return Err(line);
+        }
+        self.router = Some(router);
+        Ok(())
+    }
+
+    /// Ends the router as a crash would.
+    pub(crate) fn kill(&mut self) {
+        self.router.take().unwrap().kill().unwrap();
+    }
+
+    pub(crate) fn show(&self) -> Value {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vcp-router"));
+        command
+            .args(["show", "--json", "--socket"])
+            .arg(self.control());
+        let said = run(&self.kernel, command);
+        serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{said:?}"))
+    }
+
+    pub(crate) fn link(&self, name: &str) -> Value {
+        let state = self.show();
+        let links = state["links"].as_array().unwrap();
+        let link = links.iter().find(|link| link["name"] == name);
+        link.unwrap().clone()
+    }
+
+    /// A listener of the host in the WAN, and where it is.
+    pub(crate) fn listener(&self, v6: bool) -> (TcpListener, SocketAddr) {
+        let listener = self.wan.tcp_listener(address(WAN, v6, 0)).unwrap();
+        let at = listener.local_addr().unwrap();
+        (listener, at)
+    }
+
+    /// A TCP connection from LAN to WAN: both ends.
+    pub(crate) fn tcp(&self, v6: bool) -> (TcpStream, TcpStream) {
+        let (listener, at) = self.listener(v6);
+        let client = self.client(v6);
+        client
+            .connect_timeout(&at.into(), Duration::from_secs(10))
+            .unwrap();
+        (client.into(), listener.accept().unwrap().0)
+    }
+
+    /// A TCP socket of the host in the LAN.
+    pub(crate) fn client(&self, v6: bool) -> Socket {
+        let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
+        let fd = self.lan.socket(domain.into(), Type::STREAM.into(), 0);
+        Socket::from(fd.unwrap())
+    }
+
+    /// UDP from LAN to WAN.
+    pub(crate) fn udp(&self, v6: bool) -> Udp {
+        let [from, to] = [(&self.lan, LAN), (&self.wan, WAN)]
+            .map(|(node, host)| node.udp(address(host, v6, 0)).unwrap());
+        from.connect(to.local_addr().unwrap()).unwrap();
+        to.set_nonblocking(true).unwrap();
+        Udp { from, to, v6 }
+    }
+}
+
+/// A way for datagrams from LAN to WAN.
+pub(crate) struct Udp {
+    pub(crate) from: UdpSocket,
+    pub(crate) to: UdpSocket,
+    v6: bool,
+}
+
+/// What a datagram crosses: the kernel, the router and the kernel again, or the kernel alone. One that may cross
+/// no more than the kernel alone arrives only if it passes by the router.
+const FEW_HOPS: u32 = 3;
+
+impl Udp {
+    /// Sends one datagram that the router would end; refusals (ICMP) are what closed means.
+    pub(crate) fn probe(&self) {
+        self.hops(FEW_HOPS);
+        let _ = self.from.send(b"past");
+    }
+
+    /// Sends one datagram that passes.
+    pub(crate) fn send(&self) {
+        self.hops(64);
+        let _ = self.from.send(b"ok");
+    }
+
+    fn hops(&self, hops: u32) {
+        if self.v6 {
+            let socket = socket2::SockRef::from(&self.from);
+            socket.set_unicast_hops_v6(hops).unwrap();
+        } else {
+            self.from.set_ttl(hops).unwrap();
+        }
+    }
+
+    /// Datagrams that came since the last call: by the router, and past it.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        let (mut through, mut past) = (0, 0);
+        let mut buffer = [0; 16];
+        while let Ok(len) = self.to.recv(&mut buffer) {
+            match &buffer[..len] {
+                b"past" => past += 1,
+                _ => through += 1,
+            }
+        }
+        (through, past)
+    }
+
+    /// Sends until a datagram has arrived past the router.
+    pub(crate) fn until_past(&self) {
+        let start = Instant::now();
+        while self.count().1 == 0 {
+            self.probe();
+            std::thread::sleep(Duration::from_millis(5));
+            assert!(start.elapsed() < Duration::from_secs(10), "not open");
+        }
+    }
+
+    /// Sends until no datagram arrives past the router any more.
+    pub(crate) fn until_not_past(&self) {
+        let start = Instant::now();
+        loop {
+            for _ in 0..20 {
+                self.probe();
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            if self.count().1 == 0 {
+                return;
+            }
+            assert!(start.elapsed() < Duration::from_secs(10), "still open");
+        }
+    }
+
+    /// Sends until a datagram has arrived.
+    pub(crate) fn until_it_passes(&self) -> Duration {
+        let start = Instant::now();
+        loop {
+            self.send();
+            std::thread::sleep(Duration::from_millis(5));
+            if self.count().0 > 0 {
+                return start.elapsed();
+            }
+            assert!(start.elapsed() < Duration::from_secs(10), "nothing passes");
+        }
+    }
+}
+
+pub(crate) fn address(host: [&str; 2], v6: bool, port: u16) -> SocketAddr {
+    let ip: IpAddr = host[usize::from(v6)].parse().unwrap();
+    SocketAddr::new(ip, port)
+}
+
+/// Runs a command on a node to its end.
+pub(crate) fn run(node: &Node, mut command: Command) -> Said {
+    command.stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = node.spawn(command, &[]).unwrap();
+    let mut stderr = child.child().stderr.take().unwrap();
+    let errors = std::thread::spawn(move || {
+        let mut text = String::new();
+        stderr.read_to_string(&mut text).unwrap();
+        text
+    });
+    let mut out = String::new();
+    let mut stdout = child.child().stdout.take().unwrap();
+    stdout.read_to_string(&mut out).unwrap();
+    Said {
+        code: child.wait().unwrap().code(),
+        out,
+        err: errors.join().unwrap(),
+    }
+}
+
+/// Runs a line of shell on a node.
+pub(crate) fn shell(node: &Node, line: &str) -> Said {
+    let mut command = Command::new("sh");
+    command.args(["-euc", line]);
+    run(node, command)
+}
