@@ -327,8 +327,9 @@ fn liars_cost_the_honest_little() {
         assert!(unguarded < 0.8 * had, "{lie:?}: {unguarded} of {had}");
         let (kept, refused) = run(lie, "xcp[police]");
         assert!(kept >= 0.9 * had, "{lie:?}: {kept} of {had}");
-        // The liar's own law takes so many losses for a hop that says nothing, and turns to CUBIC.
-        assert!(refused > 300, "{lie:?}: {refused}");
+        // The liar's own law takes so many losses for a hop that says nothing, and soon turns to
+        // CUBIC.
+        assert!(refused > 100, "{lie:?}: {refused}");
     }
 }
 

@@ -91,6 +91,11 @@ impl Arrivals {
         window_of(self.most[0].max(self.most[1]), srtt)
     }
 
+    /// The path is not what it was.
+    pub(super) const fn forget_most(&mut self) {
+        self.most = [0; 2];
+    }
+
     /// More arrives than some round trips ago.
     pub(super) const fn is_growing(&self) -> bool {
         let [latest, .., oldest] = self.rates;

@@ -4,6 +4,7 @@
 //! law that follows the routers alone would drive it into overload. What losses may mean is asked in this order:
 //!
 //! ```text
+//!   losing.rs      a round trip that loses much: no growth, and no more than arrived
 //!   following.rs   losses that follow delay: a queue overflows                               ─► CUBIC
 //!   tolerance.rs   losses up to what routers declare, or a trial has attested, are random    ─► routers
 //!   trial.rs       more than that, or less if it comes with the rate (phases.rs): send less,
@@ -18,6 +19,7 @@ mod arrivals;
 mod delay;
 mod delay_trial;
 mod following;
+mod losing;
 mod losses;
 mod phases;
 mod ruled;
@@ -35,6 +37,7 @@ use arrivals::Arrivals;
 use delay::DelayWatch;
 use delay_trial::{DelayTrial, DelayVerdict};
 use following::Following;
+use losing::Losing;
 use losses::{LossRecord, Sample};
 use phases::Phases;
 use ruled::{Look, Outcome, Ruled};
@@ -105,6 +108,7 @@ pub(crate) struct HiddenHop {
     tolerance: Tolerance,
     /// TTLs show a hop that writes nothing.
     partly: bool,
+    losing: Losing,
     mtu: u64,
     step: u64,
     last_sent: u64,
@@ -141,6 +145,7 @@ impl HiddenHop {
             phases: Phases::default(),
             tolerance: Tolerance::default(),
             partly: false,
+            losing: Losing::default(),
             mtu,
             last_sent: 0,
             arrivals: Arrivals::new(now),
@@ -178,7 +183,7 @@ impl HiddenHop {
     /// proved to arrive.
     #[inline]
     pub(crate) fn cap(&self) -> u64 {
-        self.trial_cap.min(self.step_cap)
+        self.trial_cap.min(self.step_cap).min(self.losing.cap())
     }
 
     /// While a trial runs: no higher pace, in bytes per second.
@@ -196,6 +201,12 @@ impl HiddenHop {
     #[inline]
     pub(crate) const fn is_braked(&self) -> bool {
         self.delay.is_queueing() || matches!(self.state, State::Trial(_) | State::DelayTrial(_))
+    }
+
+    /// True while so much is lost that nothing may grow, whatever routers say.
+    #[inline]
+    pub(crate) const fn is_losing(&self) -> bool {
+        self.losing.now()
     }
 
     /// True while routers must not be asked for more: a trial runs, or CUBIC rules.
@@ -284,9 +295,13 @@ impl HiddenHop {
         let turned = self.arrivals.on_ack(now, acked);
         if turned {
             self.limit_step(acked.srtt);
+            let arrived = window_of(self.arrivals.delivered(), acked.srtt);
+            self.losing
+                .turn(self.tolerance.ppm(), arrived, window, self.mtu);
             self.compare_phases(now, acked.srtt, window);
         }
         self.phases.on_acked(acked.packets);
+        self.losing.on_acked(acked.packets);
         let (delay, round_over) = self.delay.on_ack(now, acked);
         if let Some(delay) = delay {
             self.following
@@ -321,6 +336,7 @@ impl HiddenHop {
             self.record.on_lost(lost.packets);
         }
         self.phases.on_lost(lost.packets);
+        self.losing.on_lost(lost.packets, self.tolerance.ppm());
         let follows = self
             .following
             .on_loss(lost.largest, self.arrivals.delivered(), self.mtu);
@@ -336,17 +352,9 @@ impl HiddenHop {
             }
             State::Routers(calm) => {
                 let calm = now < *calm;
-                if let Some(trigger) = self.trigger(calm) {
-                    self.begin_trial(now, trigger, lost.srtt, window);
-                }
-                Finding::Clear
+                self.on_trigger(now, calm, lost.srtt, window)
             }
-            State::DelayTrial(_) => {
-                if let Some(trigger) = self.trigger(false) {
-                    self.begin_trial(now, trigger, lost.srtt, window);
-                }
-                Finding::Clear
-            }
+            State::DelayTrial(_) => self.on_trigger(now, false, lost.srtt, window),
             State::Trial(_) => Finding::Clear,
         }
     }
@@ -418,7 +426,7 @@ impl HiddenHop {
                 }
             }
             State::Trial(trial) => {
-                if trial.settle(now, self.last_sent) {
+                if trial.settle(now, self.last_sent, self.arrivals.delivered()) {
                     self.record.clear();
                 }
                 let limit = tolerated + SLACK_PPM;
@@ -447,13 +455,37 @@ impl HiddenHop {
         }
     }
 
-    fn begin_trial(&mut self, now: Instant, trigger: Sample, srtt: Duration, window: u64) {
-        let arrived = 1_000_000u64.saturating_sub(trigger.ppm()).max(1);
+    /// Losses may be worth a trial; soon after a false alarm (`calm`) fewer are.
+    fn on_trigger(&mut self, now: Instant, calm: bool, srtt: Duration, window: u64) -> Finding {
+        match self.trigger(calm) {
+            // More than any trial could attest.
+            Some(Trigger::Flood(seen)) => {
+                let path = window_of(self.arrivals.now(now, srtt), srtt).min(window);
+                // What arrived before was another path.
+                self.arrivals.forget_most();
+                self.appear(now, seen.ppm(), window, path, srtt)
+            }
+            Some(Trigger::Above(seen)) => {
+                self.begin_trial(now, seen, srtt, window);
+                Finding::Clear
+            }
+            None => Finding::Clear,
+        }
+    }
+
+    /// Bytes per second that are sent and that arrive at a window of `window` bytes while losses
+    /// are as `seen`.
+    fn rates(&self, now: Instant, seen: &Sample, srtt: Duration, window: u64) -> (u64, u64) {
+        let arrived = 1_000_000u64.saturating_sub(seen.ppm()).max(1);
         // In a start, what arrived over the last round trip is much less than the path takes: half
         // of what the window and the loss say.
         let half = rate(mul_div(window, arrived, 1_000_000), srtt, 1, 2);
         let arriving = self.arrivals.now(now, srtt).max(half);
-        let sent = mul_div(arriving, 1_000_000, arrived);
+        (mul_div(arriving, 1_000_000, arrived), arriving)
+    }
+
+    fn begin_trial(&mut self, now: Instant, trigger: Sample, srtt: Duration, window: u64) {
+        let (sent, arriving) = self.rates(now, &trigger, srtt, window);
         let trial = Trial::new(now, trigger, sent, arriving, srtt);
         self.trial_cap = cap(trial.pace(), srtt, self.mtu);
         self.before = window;
@@ -514,6 +546,7 @@ impl HiddenHop {
             .max(window);
         self.tolerance.forget();
         self.phases.clear();
+        self.losing.clear();
         self.record.clear();
         self.trial_cap = u64::MAX;
         // Small windows tell nothing about the rate.
@@ -559,16 +592,29 @@ impl HiddenHop {
         Finding::Gone
     }
 
-    /// Loss beyond what is tolerated that is worth a trial, also soon after a false alarm (`calm`).
-    fn trigger(&self, calm: bool) -> Option<Sample> {
+    /// Loss beyond what is tolerated that is worth a trial: much more, soon after one (`calm`) or
+    /// while more arrives than before.
+    fn trigger(&self, calm: bool) -> Option<Trigger> {
         let tolerated = self.tolerance.ppm();
-        let flood = trigger::flood(&self.record, tolerated);
-        if flood.is_some() || calm || self.arrivals.is_growing() {
-            return flood;
+        if let Some(seen) = trigger::flood(&self.record, tolerated) {
+            return Some(Trigger::Flood(seen));
         }
-        let limit = tolerated + SLACK_PPM;
-        trigger::above(&self.record, limit, self.arrivals.are_few())
+        let slack = if calm || self.arrivals.is_growing() {
+            losing::MUCH_PPM
+        } else {
+            SLACK_PPM
+        };
+        trigger::above(&self.record, tolerated + slack, self.arrivals.are_few()).map(Trigger::Above)
     }
+}
+
+/// Losses beyond what is tolerated.
+#[derive(Clone, Copy, Debug)]
+enum Trigger {
+    /// More than chance and bursts explain, and than a trial could attest.
+    Flood(Sample),
+    /// To be tried.
+    Above(Sample),
 }
 
 /// Bytes that `pace` bytes per second are in a round trip.

@@ -20,7 +20,8 @@ pub(crate) const SLACK_PPM: u64 = 20_000;
 const SURE: u64 = 3;
 /// … for that of the second …
 const LIKELY: u64 = 2;
-/// … and for one that the loss is half or less of what it was, whatever is left of it.
+/// … and for one that the loss is half or less of what it was, whatever is left of it; for a
+/// quarter those of the first step do.
 const CERTAIN: u64 = 5;
 /// So much loss is no chance and no burst. Where a third of it went it came from the rate; others
 /// may still send too much.
@@ -109,11 +110,15 @@ impl Trial {
     }
 
     /// Time goes on: packets after `last_sent` may count from now on. True if a fresh record
-    /// begins.
-    pub(crate) fn settle(&mut self, now: Instant, last_sent: u64) -> bool {
+    /// begins. In a start the pace was a guess: of it, no more than the `delivered` bytes per
+    /// second is kept.
+    pub(crate) fn settle(&mut self, now: Instant, last_sent: u64, delivered: u64) -> bool {
         let begins = self.from.is_none() && now >= self.settled_at;
         if begins {
             self.from = Some(last_sent + 1);
+            if self.first.is_none() && delivered > 0 {
+                self.pace = self.pace.min(delivered);
+            }
         }
         begins
     }
@@ -134,21 +139,39 @@ impl Trial {
             return None;
         }
         let Some(seen) = record.all() else {
-            return Some(Verdict::FalseAlarm);
+            // Too little is sent to tell.
+            let least = self
+                .trigger
+                .ppm()
+                .saturating_sub(SURE * self.trigger.sigma_ppm());
+            return Some(if least > most + SLACK_PPM {
+                Verdict::Hidden
+            } else {
+                Verdict::FalseAlarm
+            });
         };
         let Some(first) = self.first else {
             return self.judge_first(now, seen, record, limit, srtt);
         };
         // What the first step lost, if it was too much for a hidden hop, as it would be now.
+        let both = first.and(&seen);
         let p = first.ppm();
         let middle = (p + hidden_ppm(p)) / 2;
-        let pooled = first.and(&seen).ppm();
-        let went = seen.ppm() < middle && first.is_above(&seen, LIKELY);
+        let pooled = both.ppm();
+        let went =
+            (seen.ppm() < middle && first.is_above(&seen, LIKELY)) || self.leaves_little(&both);
         Some(if went || pooled > most + SLACK_PPM {
             Verdict::Hidden
         } else {
             Verdict::Random(pooled)
         })
+    }
+
+    /// Of the loss that began the trial, half or less is left, for certain.
+    fn leaves_little(&self, seen: &Sample) -> bool {
+        let part =
+            |n: u64, z| self.trigger.ppm() >= n * seen.ppm() && self.trigger.is_above(seen, z);
+        part(2, CERTAIN) || part(4, SURE)
     }
 
     fn judge_first(
@@ -159,11 +182,10 @@ impl Trial {
         limit: u64,
         srtt: Duration,
     ) -> Option<Verdict> {
-        let half = self.trigger.ppm() >= 2 * seen.ppm() && self.trigger.is_above(&seen, CERTAIN);
         let flood = self.trigger.ppm() >= FLOOD_PPM
             && self.trigger.dispersion < FLOOD_DISPERSION
             && seen.ppm() <= mul_div(self.trigger.ppm(), FLOOD_LEFT.0, FLOOD_LEFT.1);
-        if half || flood {
+        if self.leaves_little(&seen) || flood {
             return Some(Verdict::Hidden);
         }
         if seen.ppm() <= limit {

@@ -162,7 +162,9 @@ impl<L: LossRule> Controller for VcpSender<L> {
                 now,
                 srtt,
                 mtu: self.mtu,
-                limited: acked.window_limited && self.hidden.pace().is_none(),
+                limited: acked.window_limited
+                    && self.hidden.pace().is_none()
+                    && !self.hidden.is_losing(),
                 braked: self.hidden.is_braked(),
             };
             self.steering.apply(&self.params, moment, feedback);

@@ -309,7 +309,8 @@ impl Controller for XcpSender {
             return;
         }
         // A trial sends less than routers allow, to see what that changes: they are not asked for more.
-        let delta = if self.hidden.pace().is_some() {
+        // Nor do they know of a hop where much is lost.
+        let delta = if self.hidden.pace().is_some() || self.hidden.is_losing() {
             delta.min(0)
         } else {
             delta

@@ -1,0 +1,127 @@
+//! Round trips that lose so much that no router's word is a reason to send more.
+//!
+//! Whether the loss comes from a hidden hop takes a trial to tell. Until then the window must not
+//! grow into it, and what is lost anyway need not be sent: the window is what arrived.
+
+use crate::arith::mul_div;
+
+/// Loss of a round trip beyond what is tolerated, in 10^-6. More is never attested.
+pub(super) const MUCH_PPM: u64 = 100_000;
+/// It must be above that by so many standard deviations …
+const SIGMAS: u64 = 2;
+/// … and be told in so many acknowledgements. An interruption of the path is told in one.
+const EVENTS: u32 = 3;
+/// Afterwards the window returns by this part of what arrives per round trip.
+const RETURN_STEP: u64 = 4;
+/// The window is never held to fewer packets.
+const LEAST_PACKETS: u64 = 4;
+
+/// Watches round trips.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Losing {
+    acked: u64,
+    lost: u64,
+    events: u32,
+    now: bool,
+    /// No larger window, in bytes, since a round trip lost much.
+    held: Option<u64>,
+}
+
+impl Losing {
+    #[inline]
+    pub(super) fn on_acked(&mut self, packets: u64) {
+        self.acked = self.acked.saturating_add(packets).min(1 << 32);
+    }
+
+    /// Packets were lost; so much loss is `tolerated`, in 10^-6.
+    pub(super) fn on_lost(&mut self, packets: u64, tolerated: u64) {
+        self.lost = self.lost.saturating_add(packets).min(1 << 32);
+        self.events = self.events.saturating_add(1);
+        self.now |= self.is_much(tolerated);
+    }
+
+    fn is_much(&self, tolerated: u64) -> bool {
+        let sent = self.acked + self.lost;
+        let least = self.lost.saturating_sub(SIGMAS * self.lost.isqrt());
+        self.events >= EVENTS && least > mul_div(sent, tolerated + MUCH_PPM, 1_000_000)
+    }
+
+    /// A round trip is over, in which `arrived` bytes did; the law's own window is `window` bytes.
+    pub(super) fn turn(&mut self, tolerated: u64, arrived: u64, window: u64, mtu: u64) {
+        self.now = self.is_much(tolerated);
+        (self.acked, self.lost, self.events) = (0, 0, 0);
+        let least = LEAST_PACKETS * mtu;
+        if self.now {
+            self.held = Some(arrived.max(least));
+        } else if self.held.is_some() {
+            let cap = arrived.saturating_add(arrived / RETURN_STEP).max(least);
+            self.held = (cap < window).then_some(cap);
+        }
+    }
+
+    /// Nothing may grow.
+    #[inline]
+    pub(super) const fn now(&self) -> bool {
+        self.now
+    }
+
+    /// No larger window, in bytes.
+    #[inline]
+    pub(super) fn cap(&self) -> u64 {
+        self.held.unwrap_or(u64::MAX)
+    }
+
+    /// Another law rules, or begins anew.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MTU: u64 = 1000;
+
+    fn round(losing: &mut Losing, acked: u64, lost: &[u64], window: u64) {
+        losing.on_acked(acked);
+        for &packets in lost {
+            losing.on_lost(packets, 0);
+        }
+        losing.turn(0, acked * MTU, window * MTU, MTU);
+    }
+
+    #[test]
+    fn a_round_trip_that_loses_much_holds_the_window_to_what_arrived() {
+        let mut losing = Losing::default();
+        round(&mut losing, 60, &[10, 10, 20], 100);
+        assert!(losing.now());
+        assert_eq!(losing.cap(), 60 * MTU);
+        // It returns by a quarter of what arrives.
+        round(&mut losing, 60, &[], 100);
+        assert!(!losing.now());
+        assert_eq!(losing.cap(), 75 * MTU);
+        round(&mut losing, 90, &[1], 100);
+        assert_eq!(losing.cap(), u64::MAX);
+    }
+
+    #[test]
+    fn an_interruption_and_little_loss_hold_nothing() {
+        let mut losing = Losing::default();
+        round(&mut losing, 20, &[80], 100);
+        round(&mut losing, 95, &[2, 2, 1], 100);
+        assert!(!losing.now());
+        assert_eq!(losing.cap(), u64::MAX);
+    }
+
+    #[test]
+    fn in_the_middle_of_a_round_trip_growth_ends_at_once() {
+        let mut losing = Losing::default();
+        losing.on_acked(20);
+        for lost in 1..20 {
+            losing.on_lost(1, 0);
+            assert_eq!(losing.now(), lost >= 7, "{lost}");
+        }
+        assert_eq!(losing.cap(), u64::MAX);
+    }
+}
