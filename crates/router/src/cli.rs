@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 use crate::config::{Config, Span};
 use crate::daemon::{Query, RunError, RunOptions, ask, run};
 use crate::setup::{Direction, SetupError, setup};
+use crate::show;
 
 const DEFAULT_SOCKET: &str = "/run/vcp-router/control.sock";
 
@@ -186,7 +187,7 @@ fn show_command(socket: &std::path::Path, json: bool, metrics: bool) -> ExitCode
         }
         Ok(text) => match serde_json::from_str::<serde_json::Value>(&text) {
             Ok(state) => {
-                print(&table(&state));
+                print(&show::table(&state));
                 ExitCode::SUCCESS
             }
             Err(error) => fail(1, &error),
@@ -222,115 +223,4 @@ fn capacity_command(socket: &std::path::Path, port: &str, rate: &str) -> ExitCod
 /// Prints to stdout; a reader that has gone away is no failure.
 fn print(text: &str) {
     let _ = io::stdout().lock().write_all(text.as_bytes());
-}
-
-/// The state for people.
-fn table(state: &serde_json::Value) -> String {
-    use std::fmt::Write as _;
-    let number = |value: &serde_json::Value| value.as_f64().unwrap_or(0.0);
-    let mut out = format!(
-        "{:<16} {:>10} {:>6} {:>10} {:>10} {:>8} {:>8} {:>6} {:>7} {:<5}\n",
-        "LINK", "RATE", "UTIL", "QUEUE ms", "MEAN ms", "DROPS", "LOST", "LOAD", "T_RHO", "CODE"
-    );
-    for link in state
-        .get("links")
-        .and_then(|links| links.as_array())
-        .into_iter()
-        .flatten()
-    {
-        let field = |pointer: &str| link.pointer(pointer).unwrap_or(&serde_json::Value::Null);
-        let rate = field("/rate_bps").as_f64().map_or_else(
-            || "-".to_owned(),
-            |bits| crate::config::RateValue { bits: bits as u64 }.to_string(),
-        );
-        let percent = |value: &serde_json::Value| {
-            value
-                .as_f64()
-                .map_or_else(|| "-".to_owned(), |v| format!("{:.0}%", v * 100.0))
-        };
-        let interval = field("/controller/interval_ms")
-            .as_f64()
-            .map_or_else(|| "-".to_owned(), |ms| format!("{ms:.0}ms"));
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            out,
-            "{:<16} {:>10} {:>6} {:>10.2} {:>10.2} {:>8} {:>8} {:>6} {:>7} {:<5}",
-            field("/name").as_str().unwrap_or(""),
-            rate,
-            percent(field("/utilization")),
-            number(field("/queue_ms/now")),
-            number(field("/queue_ms/mean")),
-            number(field("/drops")),
-            number(field("/random_losses")),
-            percent(field("/controller/load")),
-            interval,
-            field("/controller/code").as_str().unwrap_or("-"),
-        );
-    }
-    out.push_str(&xcp_table(state));
-    let counters = state
-        .get("counters")
-        .and_then(|counters| counters.as_object());
-    for (name, value) in counters.into_iter().flatten() {
-        if value.as_u64() != Some(0) {
-            let _ = writeln!(out, "{name:<16} {value}");
-        }
-    }
-    out
-}
-
-/// What XCP ports add; nothing if there is none.
-fn xcp_table(state: &serde_json::Value) -> String {
-    use std::fmt::Write as _;
-    let mut out = String::new();
-    let links = state.get("links").and_then(|links| links.as_array());
-    for link in links.into_iter().flatten() {
-        let field = |key: &str| link.pointer(&format!("/controller/{key}"));
-        let number = |key: &str| field(key).and_then(serde_json::Value::as_f64);
-        let Some(mean_rtt) = number("mean_rtt_ms") else {
-            continue;
-        };
-        let rate = |key: &str| {
-            let bits = number(key).unwrap_or(0.0);
-            let sign = if bits < 0.0 { "-" } else { "" };
-            let bits = bits.abs() as u64;
-            format!("{sign}{}", crate::config::RateValue { bits })
-        };
-        if out.is_empty() {
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                out,
-                "{:<16} {:>9} {:>9} {:>11} {:>11} {:>9} {:>11} {:>11} {:>11} {:>9} {:>7}",
-                "XCP",
-                "INTERVAL",
-                "MEAN RTT",
-                "CAPACITY",
-                "SPARE",
-                "QUEUE",
-                "FEEDBACK",
-                "GIVEN",
-                "TAKEN",
-                "STAMPED",
-                "POLICED"
-            );
-        }
-        let _ = writeln!(
-            out,
-            "{:<16} {:>7.0}ms {:>7.0}ms {:>11} {:>11} {:>8.0}B {:>11} {:>11} {:>11} {:>9} {:>7}",
-            link.get("name")
-                .and_then(|name| name.as_str())
-                .unwrap_or(""),
-            number("interval_ms").unwrap_or(0.0),
-            mean_rtt,
-            rate("capacity_bps"),
-            rate("spare_bps"),
-            number("persistent_queue_bytes").unwrap_or(0.0),
-            rate("feedback_bps"),
-            rate("given_bps"),
-            rate("taken_bps"),
-            number("stamped").unwrap_or(0.0),
-            number("policed").unwrap_or(0.0),
-        );
-    }
-    out
 }

@@ -43,4 +43,6 @@ pub mod offload;
 #[cfg(feature = "daemon")]
 pub mod setup;
 #[cfg(feature = "daemon")]
+mod show;
+#[cfg(feature = "daemon")]
 pub mod tun;

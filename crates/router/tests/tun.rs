@@ -4,6 +4,7 @@
 
 mod bed;
 mod memory;
+mod seen;
 mod status;
 
 use std::io::{self, Read, Write};

@@ -72,6 +72,12 @@ impl Drops {
         self.0.get(cause as usize).copied().unwrap_or(0)
     }
 
+    /// All packets that went no further.
+    #[must_use]
+    pub fn all(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
     /// Packets that the queue dropped, for whatever reason of its own.
     #[must_use]
     pub fn by_queue(&self) -> u64 {

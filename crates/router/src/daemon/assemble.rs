@@ -93,8 +93,9 @@ pub(super) fn apply(
     let mut built = Vec::new();
     for port in &new.ports {
         let before = stays.get(port.name.as_str());
+        let lost = |index: usize| driver.devices().get(index).is_none_or(Device::is_lost);
         opened.push(match before {
-            Some((_, old)) if same_device(old, port) => None,
+            Some((index, old)) if same_device(old, port) && !lost(*index) => None,
             _ => Some(open(&port.interface, port)?),
         });
         built.push(match before {

@@ -7,7 +7,7 @@ use super::snapshot::{LinkView, Snapshot};
 type Value = fn(&LinkView) -> Option<f64>;
 
 /// Metrics per link: name, type, help, value.
-const LINK_METRICS: [(&str, &str, &str, Value); 25] = [
+const LINK_METRICS: [(&str, &str, &str, Value); 32] = [
     ("rate_bits_per_second", "gauge", "Rate of the link.", |l| {
         l.rate_bps
     }),
@@ -40,6 +40,51 @@ const LINK_METRICS: [(&str, &str, &str, Value); 25] = [
         "counter",
         "IP bytes that left for the wire.",
         |l| Some(l.sent_bytes as f64),
+    ),
+    (
+        "sent_bits_per_second",
+        "gauge",
+        "IP bits that left for the wire, over the last second.",
+        |l| Some(l.rates.second.sent_bps),
+    ),
+    (
+        "utilization_10s_ratio",
+        "gauge",
+        "Bytes sent over capacity in the last ten seconds.",
+        |l| l.rates.ten_seconds.utilization,
+    ),
+    (
+        "drops_per_second",
+        "gauge",
+        "Packets dropped, over the last second.",
+        |l| Some(l.rates.second.drops_pps),
+    ),
+    (
+        "memory_bytes",
+        "gauge",
+        "Packet buffers that the port's packets take.",
+        |l| Some(l.memory_bytes as f64),
+    ),
+    (
+        "interface_up",
+        "gauge",
+        "1 if the interface is there and up, else 0.",
+        |l| match l.interface_state {
+            "unknown" => None,
+            state => Some(f64::from(u8::from(state == "up"))),
+        },
+    ),
+    (
+        "interface_mtu_bytes",
+        "gauge",
+        "The interface's own MTU.",
+        |l| l.interface_mtu.map(f64::from),
+    ),
+    (
+        "interface_drops_total",
+        "counter",
+        "Packets that the interface dropped before the router could read them.",
+        |l| l.interface_drops.map(|drops| drops as f64),
     ),
     ("queue_packets", "gauge", "Packets that wait.", |l| {
         Some(l.queue_packets.now)
@@ -175,6 +220,37 @@ fn write(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
         "Time since the router started.",
     )?;
     writeln!(out, "vcp_router_uptime_seconds {}", snapshot.uptime_s)?;
+    let build = snapshot.build;
+    head(out, "build_info", "gauge", "The program.")?;
+    writeln!(
+        out,
+        "vcp_router_build_info{{version=\"{}\",target=\"{}\"}} 1",
+        build.version, build.target
+    )?;
+    let reload = &snapshot.reload;
+    for (name, kind, help, value) in [
+        (
+            "config_generation",
+            "gauge",
+            "How often a configuration was put in force.",
+            reload.generation,
+        ),
+        (
+            "reload_failures_total",
+            "counter",
+            "Reloads that failed and changed nothing.",
+            reload.failures,
+        ),
+        (
+            "last_reload_ok",
+            "gauge",
+            "0 if the last reload failed, else 1.",
+            u64::from(reload.ok),
+        ),
+    ] {
+        head(out, name, kind, help)?;
+        writeln!(out, "vcp_router_{name} {value}")?;
+    }
     head(out, "memory_bytes", "gauge", "Bytes of packet buffers.")?;
     writeln!(out, "vcp_router_memory_bytes {}", snapshot.memory_bytes)?;
     head(

@@ -11,13 +11,19 @@ use pathmark_cc::{Duration, Instant};
 use super::assemble::{AssembleError, apply, router};
 use super::desk::{self, Desk, Request};
 use super::query::Hint;
+use super::rates::History;
 use super::record::Recorder;
 use super::server::{Door, Server};
-use super::snapshot::{Snapshot, seconds};
+use super::snapshot::{Reload, Snapshot, Surroundings, seconds};
 use super::socket::{self, ControlError, Socket};
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Interface};
 use crate::tun::sys::{self, Signal, Signals};
-use crate::tun::{Driver, Event, Pace};
+use crate::tun::{Device, DeviceError, Driver, Event, Pace};
+
+/// How long an interface that is gone may stay away.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Time between attempts to open it again.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// What `run` was asked for.
 #[derive(Clone, Debug)]
@@ -60,6 +66,14 @@ pub enum RunError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// An interface is gone.
+    #[error("port {port}: its interface is gone and cannot be opened again: {source}")]
+    Lost {
+        /// The port.
+        port: String,
+        /// Why it cannot be opened.
+        source: DeviceError,
     },
     /// The system refuses something basic.
     #[error("cannot {what}: {source}")]
@@ -127,6 +141,7 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
     Server::new(doors, counter)
         .start()
         .map_err(system("start a thread"))?;
+    let history = History::new(driver.router(), driver.now());
     let mut daemon = Daemon {
         options,
         config,
@@ -134,6 +149,9 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         signals,
         desk,
         recorder,
+        history,
+        reloads: Reload::default(),
+        lost: Vec::new(),
         _socket: socket,
     };
     daemon.announce();
@@ -147,6 +165,10 @@ struct Daemon<'a> {
     signals: Signals,
     desk: Desk,
     recorder: Option<Recorder>,
+    history: History,
+    reloads: Reload,
+    /// Ports whose interface is gone, and until when it is waited for.
+    lost: Vec<(usize, Instant)>,
     _socket: Option<Socket>,
 }
 
@@ -184,20 +206,32 @@ impl Daemon<'_> {
 
     fn serve(&mut self) -> Result<(), RunError> {
         let watched = [self.signals.fd(), self.desk.bell().as_raw_fd()];
-        let mut next_sample = self.driver.now();
+        let start = self.driver.now();
+        let (mut next_sample, mut next_attempt) = (start, start);
         loop {
-            let until = self.recorder.is_some().then_some(next_sample);
-            match self
-                .driver
-                .turn(&watched, until)
-                .map_err(system("wait for packets"))?
-            {
-                None => next_sample = self.sample(next_sample),
+            let sample = self.recorder.is_some().then_some(next_sample);
+            let attempt = (!self.lost.is_empty()).then_some(next_attempt);
+            let until = [sample, attempt, Some(self.history.due())];
+            let until = until.into_iter().flatten().min();
+            let event = self.driver.turn(&watched, until);
+            let now = self.driver.now();
+            if self.history.due() <= now {
+                self.history.sample(self.driver.router(), now);
+            }
+            if sample.is_some_and(|due| due <= now) {
+                next_sample = self.sample(next_sample);
+            }
+            if attempt.is_some_and(|due| due <= now) {
+                self.reopen()?;
+                next_attempt = now + RETRY;
+            }
+            match event.map_err(system("wait for packets"))? {
+                None => {}
                 Some(Event::Lost(port)) => {
                     let name = self.driver.devices().get(port).map_or("?", |d| d.name());
-                    eprintln!(
-                        "vcp-router: interface {name} is gone; its port reads nothing any more"
-                    );
+                    eprintln!("vcp-router: interface {name} is gone; trying to open it again");
+                    self.lost.push((port, now + PATIENCE));
+                    next_attempt = now;
                 }
                 Some(Event::Watched(0)) => match self.signals.next() {
                     Some(Signal::Stop) => return self.stop(),
@@ -212,6 +246,43 @@ impl Daemon<'_> {
                 }
             }
         }
+    }
+
+    /// Opens interfaces that are gone again. One that stays away for a second ends the router, so
+    /// that whoever supervises it knows.
+    fn reopen(&mut self) -> Result<(), RunError> {
+        for (port, until) in std::mem::take(&mut self.lost) {
+            let Some(spec) = self.config.ports.get(port) else {
+                continue;
+            };
+            let opened = match spec.interface {
+                // What was passed on cannot be had again.
+                Interface::Fd(fd) => Err(DeviceError::Failed {
+                    what: "use descriptor",
+                    name: fd.to_string(),
+                    source: io::Error::from_raw_os_error(libc::EBADFD),
+                }),
+                Interface::Tun(_) => Device::open(&spec.interface, spec.mtu),
+            };
+            match opened {
+                Ok(device) => {
+                    eprintln!("vcp-router: interface {} is back", device.name());
+                    self.driver.replace_device(port, device);
+                }
+                Err(_)
+                    if matches!(spec.interface, Interface::Tun(_)) && self.driver.now() < until =>
+                {
+                    self.lost.push((port, until));
+                }
+                Err(source) => {
+                    let port = spec.name.clone();
+                    // What happened until now is on record.
+                    self.stop()?;
+                    return Err(RunError::Lost { port, source });
+                }
+            }
+        }
+        Ok(())
     }
 
     fn answer(&mut self, request: Request) {
@@ -254,26 +325,31 @@ impl Daemon<'_> {
             .iter()
             .map(|port| port.link.controller.as_ref().map(ToString::to_string))
             .collect();
-        let interfaces: Vec<_> = self
-            .driver
-            .devices()
-            .iter()
-            .map(|d| d.name().to_owned())
-            .collect();
-        Snapshot::take(
-            self.driver.router(),
-            self.config.id,
-            self.driver.now(),
-            &laws,
-            &interfaces,
-        )
+        let around = Surroundings {
+            id: self.config.id,
+            laws: &laws,
+            devices: self.driver.devices(),
+            history: &self.history,
+            reload: &self.reloads,
+        };
+        Snapshot::take(self.driver.router(), self.driver.now(), around)
     }
 
     /// Applies the file as it is now, or keeps everything as it was.
     fn reload(&mut self) {
-        match self.try_reload() {
-            Ok(()) => eprintln!("vcp-router: reloaded {}", self.options.config.display()),
-            Err(error) => eprintln!("vcp-router: not reloaded, still running as before: {error}"),
+        let result = self.try_reload();
+        self.reloads.at_s = seconds(self.driver.now());
+        self.reloads.ok = result.is_ok();
+        self.reloads.error = result.as_ref().err().map(ToString::to_string);
+        match result {
+            Ok(()) => {
+                self.reloads.generation += 1;
+                eprintln!("vcp-router: reloaded {}", self.options.config.display());
+            }
+            Err(error) => {
+                self.reloads.failures += 1;
+                eprintln!("vcp-router: not reloaded, still running as before: {error}");
+            }
         }
     }
 
@@ -295,6 +371,9 @@ impl Daemon<'_> {
         }
         apply(&mut self.driver, Some(&self.config), &new)?;
         self.config = new;
+        self.lost.clear();
+        let now = self.driver.now();
+        self.history.clear(self.driver.router(), now);
         Ok(())
     }
 

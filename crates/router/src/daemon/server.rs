@@ -358,7 +358,10 @@ impl Told {
             return Some(text.into());
         }
         if self.snapshot.is_none() {
-            self.snapshot = counter.snapshot();
+            self.snapshot = counter.snapshot().map(|mut snapshot| {
+                snapshot.ask_kernel();
+                snapshot
+            });
         }
         let snapshot = self.snapshot.as_ref()?;
         if query == Query::Metrics {

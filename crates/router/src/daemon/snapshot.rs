@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use pathmark_cc::Instant;
+use pathmark_cc::{Duration, Instant};
 use serde::Serialize;
 
+use super::rates::{History, Rates};
 use crate::core::{DropCause, Summary};
 use crate::forward::{Router, RouterPort};
 use crate::law_view::LawView;
+use crate::tun::{Device, Watch};
 
 /// Everything there is to see.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -22,6 +24,59 @@ pub struct Snapshot {
     pub counters: BTreeMap<&'static str, u64>,
     /// Bytes of packet buffers.
     pub memory_bytes: usize,
+    /// The program.
+    pub build: Build,
+    /// The configuration in force.
+    pub reload: Reload,
+}
+
+/// Which program runs.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Build {
+    /// Its version.
+    pub version: &'static str,
+    /// What it was built for.
+    pub target: &'static str,
+    /// Built with assertions that only developers need.
+    pub debug: bool,
+}
+
+impl Default for Build {
+    fn default() -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            target: std::env::consts::ARCH,
+            debug: cfg!(debug_assertions),
+        }
+    }
+}
+
+/// What became of the configuration since the start.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reload {
+    /// How often it was put in force: 1 from the start on, one more with each reload that did not
+    /// fail.
+    pub generation: u64,
+    /// Reloads that failed, and changed nothing.
+    pub failures: u64,
+    /// True if the last one did not fail.
+    pub ok: bool,
+    /// Why the last one failed, if it did.
+    pub error: Option<String>,
+    /// When the last one was tried, or the start: seconds since the start.
+    pub at_s: f64,
+}
+
+impl Default for Reload {
+    fn default() -> Self {
+        Self {
+            generation: 1,
+            failures: 0,
+            ok: true,
+            error: None,
+            at_s: 0.0,
+        }
+    }
 }
 
 /// A link. The first eight keys are those of a result's links.
@@ -61,6 +116,30 @@ pub struct LinkView {
     pub queue_bytes: u64,
     /// The interface's name when it was opened.
     pub interface: String,
+    /// `up`, `down`, `gone`, or `unknown` where the kernel cannot be asked.
+    pub interface_state: &'static str,
+    /// The interface's own MTU in bytes.
+    pub interface_mtu: Option<u32>,
+    /// Packets that the interface dropped before this router could read them: its queue was full.
+    pub interface_drops: Option<u64>,
+    /// Bytes of packet buffers that the port's packets take.
+    pub memory_bytes: usize,
+    /// What it did lately.
+    pub rates: Lately,
+    /// How to ask about the interface.
+    #[serde(skip)]
+    pub(super) watch: Option<Watch>,
+}
+
+/// Rates over two times.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Lately {
+    /// Over the last second.
+    #[serde(rename = "1s")]
+    pub second: Rates,
+    /// Over the last ten seconds.
+    #[serde(rename = "10s")]
+    pub ten_seconds: Rates,
 }
 
 /// A queue over time.
@@ -78,38 +157,72 @@ pub struct QueueView {
     pub max: f64,
 }
 
+/// What a snapshot takes from beside the router: lists are port by port.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Surroundings<'a> {
+    pub(super) id: u16,
+    pub(super) laws: &'a [Option<String>],
+    pub(super) devices: &'a [Device],
+    pub(super) history: &'a History,
+    pub(super) reload: &'a Reload,
+}
+
 impl Snapshot {
-    /// The state at `now`. `laws` and `interfaces` name what the router itself does not know, port by port.
-    #[must_use]
-    pub fn take(
-        router: &Router,
-        id: u16,
-        now: Instant,
-        laws: &[Option<String>],
-        interfaces: &[String],
-    ) -> Self {
+    /// The state at `now`, but for what the kernel knows: see [`ask_kernel`](Self::ask_kernel).
+    pub(super) fn take(router: &Router, now: Instant, around: Surroundings<'_>) -> Self {
         let links = router.ports().iter().enumerate().map(|(index, port)| {
-            let law = laws.get(index).cloned().flatten();
-            let interface = interfaces.get(index).cloned().unwrap_or_default();
-            LinkView::take(port, now, law, interface)
+            let over = |span| around.history.rates(index, port, now, span);
+            let device = around.devices.get(index);
+            LinkView {
+                interface: device.map_or_else(String::new, |device| device.name().to_owned()),
+                interface_state: match device.is_some_and(Device::is_lost) {
+                    true => "gone",
+                    false => "unknown",
+                },
+                watch: device.and_then(Device::watched),
+                memory_bytes: router.held(port),
+                rates: Lately {
+                    second: over(Duration::from_secs(1)),
+                    ten_seconds: over(Duration::from_secs(10)),
+                },
+                ..LinkView::take(port, now, around.laws.get(index).cloned().flatten())
+            }
         });
         Self {
-            id,
+            id: around.id,
             uptime_s: seconds(now),
             links: links.collect(),
             counters: router.counters().entries().into_iter().collect(),
             memory_bytes: router.memory(),
+            build: Build::default(),
+            reload: around.reload.clone(),
+        }
+    }
+
+    /// Adds what the kernel says of the interfaces. It takes some microseconds for each, so the
+    /// thread that moves packets leaves it to others.
+    pub(super) fn ask_kernel(&mut self) {
+        for link in &mut self.links {
+            let Some(watch) = link.watch.take() else {
+                continue;
+            };
+            match watch.look() {
+                Ok(Some(state)) => {
+                    link.interface_mtu = Some(state.mtu);
+                    link.interface_drops = Some(state.dropped);
+                    if link.interface_state != "gone" {
+                        link.interface_state = if state.up { "up" } else { "down" };
+                    }
+                }
+                Ok(None) => link.interface_state = "gone",
+                Err(_) => {}
+            }
         }
     }
 }
 
 impl LinkView {
-    fn take(
-        router_port: &RouterPort,
-        now: Instant,
-        law: Option<String>,
-        interface: String,
-    ) -> Self {
+    fn take(router_port: &RouterPort, now: Instant, law: Option<String>) -> Self {
         let port = router_port.link.port();
         let stats = port.stats();
         let drops = stats.drops();
@@ -134,7 +247,7 @@ impl LinkView {
             sent_bytes: stats.sent_bytes(),
             in_flight: router_port.link.wire().in_flight(),
             queue_bytes: port.depth().bytes,
-            interface,
+            ..Self::default()
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 
+use super::links::Watch;
 use super::sys::{self, Offloads, Unfit};
 use crate::config::Interface;
 use crate::offload::{Offload, VNET_LEN};
@@ -66,10 +67,11 @@ pub enum DeviceError {
 /// A TUN interface with virtio-net headers, non-blocking.
 #[derive(Debug)]
 pub struct Device {
-    file: File,
-    name: String,
+    pub(super) file: File,
+    pub(super) name: String,
     offloads: Offloads,
     lost: bool,
+    pub(super) watch: Option<Watch>,
 }
 
 impl Device {
@@ -101,6 +103,7 @@ impl Device {
             name,
             offloads,
             lost: false,
+            watch: None,
         })
     }
 
@@ -119,6 +122,12 @@ impl Device {
     /// The descriptor to wait for; a closed interface has none, which waiting passes over.
     pub(super) fn fd(&self) -> RawFd {
         if self.lost { -1 } else { self.file.as_raw_fd() }
+    }
+
+    /// True once the interface has gone.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.lost
     }
 
     /// Stops reading: the interface is gone.

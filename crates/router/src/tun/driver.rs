@@ -9,6 +9,7 @@ use pathmark_cc::{Duration, Instant};
 use super::device::Device;
 use super::egress::Egress;
 use super::ingress::Ingress;
+use super::links::Namespaces;
 use super::sys;
 use crate::forward::Router;
 
@@ -47,6 +48,7 @@ pub struct Driver {
     egress: Vec<Egress>,
     ingress: Ingress,
     fds: Vec<libc::pollfd>,
+    namespaces: Namespaces,
     pace: Pace,
     start: Clock,
 }
@@ -67,6 +69,7 @@ impl Driver {
             egress: Vec::new(),
             ingress: Ingress::new(),
             fds: Vec::new(),
+            namespaces: Namespaces::default(),
             pace,
             start,
         }
@@ -97,9 +100,24 @@ impl Driver {
     }
 
     /// Replaces the interfaces; returns the previous ones.
-    pub fn set_devices(&mut self, devices: Vec<Device>) -> Vec<Device> {
+    pub fn set_devices(&mut self, mut devices: Vec<Device>) -> Vec<Device> {
+        for device in &mut devices {
+            if device.watched().is_none() {
+                device.find(&mut self.namespaces);
+            }
+        }
+        self.namespaces.tidy();
         self.egress.resize_with(devices.len(), Egress::default);
         std::mem::replace(&mut self.devices, devices)
+    }
+
+    /// Puts another interface in the place of one that was lost.
+    pub fn replace_device(&mut self, port: usize, mut device: Device) {
+        device.find(&mut self.namespaces);
+        if let Some(place) = self.devices.get_mut(port) {
+            *place = device;
+        }
+        self.namespaces.tidy();
     }
 
     /// Moves packets until one of the `watched` descriptors is readable, or `until` has come.

@@ -12,8 +12,10 @@ mod device;
 mod driver;
 mod egress;
 mod ingress;
+mod links;
 pub(crate) mod sys;
 
 pub use device::{Device, DeviceError};
 pub use driver::{Driver, Event, Pace};
 pub use egress::Egress;
+pub use links::{LinkState, Namespaces, Watch};

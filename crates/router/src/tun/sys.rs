@@ -254,6 +254,58 @@ pub(crate) fn set_backlog(listener: &impl AsRawFd, waiting: libc::c_int) -> io::
     check(unsafe { libc::listen(listener.as_raw_fd(), waiting) }).map(drop)
 }
 
+/// `_IO(0x89, 0x4C)`: the network namespace of a socket, or of a TUN descriptor's interface.
+const SIOCGSKNS: libc::c_ulong = 0x894c;
+
+/// The network namespace that a TUN descriptor's interface is in. Told to whoever may administer it.
+pub(crate) fn namespace_of(tun: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: SIOCGSKNS takes no argument and gives a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(check(libc::ioctl(tun, SIOCGSKNS as _))?) })
+}
+
+/// A socket to ask about interfaces, in the given network namespace or this thread's own. An answer that does not come is
+/// waited for a second.
+pub(crate) fn route_socket(namespace: Option<OwnedFd>) -> io::Result<OwnedFd> {
+    let Some(namespace) = namespace else {
+        return own_route_socket();
+    };
+    // A thread that ends afterwards enters the namespace, so that no other thread is in a wrong one.
+    let inside = std::thread::spawn(move || {
+        // SAFETY: `setns` takes a descriptor, which is open, and changes this thread alone.
+        check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })?;
+        own_route_socket()
+    });
+    let failed = |_| io::Error::other("the thread that was to open a socket failed");
+    inside.join().map_err(failed)?
+}
+
+fn own_route_socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: a new descriptor that nobody else owns.
+    let socket = unsafe {
+        OwnedFd::from_raw_fd(check(libc::socket(
+            libc::AF_NETLINK,
+            kind,
+            libc::NETLINK_ROUTE,
+        ))?)
+    };
+    let second = libc::timeval {
+        tv_sec: 1,
+        tv_usec: 0,
+    };
+    // SAFETY: the value outlives the call, and the length is its own.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVTIMEO,
+            ptr::from_ref(&second).cast(),
+            size_of::<libc::timeval>() as libc::socklen_t,
+        )
+    })?;
+    Ok(socket)
+}
+
 /// Has the allocator pass memory that was freed on to the system, in a thread of its own: it may take a while.
 pub(crate) fn return_memory() {
     #[cfg(target_env = "gnu")]

@@ -35,7 +35,7 @@ const METRICS: &str = "127.0.0.1:9464";
 pub(crate) struct Bed {
     pub(crate) left: Node,
     pub(crate) right: Node,
-    middle: Node,
+    pub(crate) middle: Node,
     tuns: [Tun; 2],
     pub(crate) dir: TempDir,
     /// Keys of the router itself, for its configuration.
@@ -78,20 +78,26 @@ impl Bed {
         self.dir.path().join(name)
     }
 
+    /// Writes a configuration, but for the `control` and `metrics` in front.
+    pub(crate) fn write(&self, text: &str) {
+        let control = self.path("control.sock");
+        let text = format!("control = {control:?}\nmetrics = \"{METRICS}\"\n{text}");
+        std::fs::write(self.path("router.toml"), text).unwrap();
+    }
+
     /// Writes the configuration: `left` and `right` are the keys of the ports that lead there.
     pub(crate) fn configure(&self, left: &str, right: &str) {
         let [a, b] = self.tuns.each_ref().map(|tun| tun.fd.as_raw_fd());
-        let (control, keys) = (self.path("control.sock"), &self.keys);
-        let text = format!(
-            "control = {control:?}\nmetrics = \"{METRICS}\"\n{keys}\n\
+        let keys = &self.keys;
+        self.write(&format!(
+            "{keys}\n\
              [[port]]\nname = \"left\"\nfd = {a}\naddresses = [\"10.0.1.1\", \"fd00:1::1\"]\n{left}\n\
              [[port]]\nname = \"right\"\nfd = {b}\n{right}\n\
              [[route]]\nprefix = \"10.0.1.0/24\"\nport = \"left\"\n\
              [[route]]\nprefix = \"fd00:1::/64\"\nport = \"left\"\n\
              [[route]]\nprefix = \"10.0.2.0/24\"\nport = \"right\"\n\
              [[route]]\nprefix = \"fd00:2::/64\"\nport = \"right\"\n"
-        );
-        std::fs::write(self.path("router.toml"), text).unwrap();
+        ));
     }
 
     fn spawn(&self) -> ChildGuard {

@@ -1,0 +1,274 @@
+//! What the kernel says of an interface (rtnetlink): whether it is there and up, its MTU, and what
+//! it dropped.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex};
+
+use super::sys;
+
+const RTM_GETLINK: u16 = 18;
+const RTM_NEWLINK: u16 = 16;
+const NLMSG_ERROR: u16 = 2;
+const NLM_F_REQUEST: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_STATS64: u16 = 23;
+const IFF_UP: u32 = 0x1;
+const IFF_LOWER_UP: u32 = 0x1_0000;
+/// Bytes of a message's header, and of the `ifinfomsg` behind it.
+const HEADER: usize = 16;
+const INFO: usize = 16;
+/// Place of `tx_dropped` in `rtnl_link_stats64`.
+const TX_DROPPED: usize = 7;
+
+/// An interface at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkState {
+    /// Its number.
+    pub index: u32,
+    /// It is up, and somebody has it open.
+    pub up: bool,
+    /// Its MTU in bytes.
+    pub mtu: u32,
+    /// Packets towards the router that the interface dropped, because its queue was full.
+    pub dropped: u64,
+}
+
+/// A socket that asks about the interfaces of one network namespace.
+#[derive(Debug)]
+struct Namespace {
+    /// Device and inode of the namespace.
+    identity: (u64, u64),
+    socket: Mutex<(File, u32)>,
+}
+
+impl Namespace {
+    /// Asks for an interface by number, or by name where the number is 0.
+    fn ask(&self, index: u32, name: &str) -> io::Result<LinkState> {
+        let poisoned = |_| io::Error::other("another thread failed while it asked");
+        let mut guard = self.socket.lock().map_err(poisoned)?;
+        let (socket, sequence) = &mut *guard;
+        *sequence = sequence.wrapping_add(1);
+        socket.write_all(&request(*sequence, index, name))?;
+        let mut buffer = vec![0; 32 * 1024];
+        // Answers to requests that were given up may come first.
+        for _ in 0..16 {
+            let len = socket.read(&mut buffer)?;
+            if let Some(answer) = answer(buffer.get(..len).unwrap_or_default(), *sequence) {
+                return answer;
+            }
+        }
+        Err(io::ErrorKind::TimedOut.into())
+    }
+}
+
+/// One interface, to be asked about for as long as it is where it was found.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    namespace: Arc<Namespace>,
+    index: u32,
+}
+
+impl Watch {
+    /// How the interface is now; `None`: it is not there any more.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn look(&self) -> io::Result<Option<LinkState>> {
+        match self.namespace.ask(self.index, "") {
+            Ok(state) => Ok(Some(state)),
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The network namespaces of a router's interfaces, one socket in each.
+#[derive(Debug, Default)]
+pub struct Namespaces(Vec<Arc<Namespace>>);
+
+impl Namespaces {
+    /// Finds the interface `name` of the TUN descriptor `tun`, in whatever namespace it is. `None`
+    /// if it cannot be asked about: it may be in a namespace that this process must not enter.
+    pub(super) fn watch(&mut self, tun: RawFd, name: &str) -> Option<Watch> {
+        // Only whoever may administer a namespace is told which one it is; the own one is a good
+        // guess otherwise.
+        let space = sys::namespace_of(tun).map(File::from).or_else(|_| own());
+        let space = space.ok()?;
+        let identity = identity_of(&space).ok()?;
+        let known = self.0.iter().find(|known| known.identity == identity);
+        let namespace = match known {
+            Some(known) => Arc::clone(known),
+            None => {
+                let own = own().and_then(|own| identity_of(&own)).ok();
+                let inside = (own != Some(identity)).then(|| OwnedFd::from(space));
+                let socket = sys::route_socket(inside).ok()?;
+                let namespace = Arc::new(Namespace {
+                    identity,
+                    socket: Mutex::new((File::from(socket), 0)),
+                });
+                self.0.push(Arc::clone(&namespace));
+                namespace
+            }
+        };
+        let index = namespace.ask(0, name).ok()?.index;
+        Some(Watch { namespace, index })
+    }
+
+    /// Forgets namespaces that no interface is in any more.
+    pub(super) fn tidy(&mut self) {
+        self.0.retain(|namespace| Arc::strong_count(namespace) > 1);
+    }
+}
+
+/// This thread's network namespace.
+fn own() -> io::Result<File> {
+    File::open("/proc/thread-self/ns/net")
+}
+
+/// Device and inode, which tell namespaces apart.
+fn identity_of(namespace: &File) -> io::Result<(u64, u64)> {
+    let found = namespace.metadata()?;
+    Ok((found.dev(), found.ino()))
+}
+
+/// Native byte order, as netlink has it.
+fn request(sequence: u32, index: u32, name: &str) -> Vec<u8> {
+    let mut message = Vec::new();
+    message.extend(0u32.to_ne_bytes());
+    message.extend(RTM_GETLINK.to_ne_bytes());
+    message.extend(NLM_F_REQUEST.to_ne_bytes());
+    message.extend(sequence.to_ne_bytes());
+    message.extend(0u32.to_ne_bytes());
+    // ifinfomsg: family and type, number, flags and their mask.
+    message.extend([0; 4]);
+    message.extend(index.to_ne_bytes());
+    message.extend([0; 8]);
+    if index == 0 {
+        let len = u16::try_from(4 + name.len() + 1).unwrap_or(0);
+        message.extend(len.to_ne_bytes());
+        message.extend(IFLA_IFNAME.to_ne_bytes());
+        message.extend(name.bytes());
+        message.push(0);
+        message.resize(message.len().next_multiple_of(4), 0);
+    }
+    let len = u32::try_from(message.len()).unwrap_or(0);
+    if let Some(field) = message.first_chunk_mut::<4>() {
+        *field = len.to_ne_bytes();
+    }
+    message
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// The answer to request `sequence`, if this is it.
+fn answer(message: &[u8], sequence: u32) -> Option<io::Result<LinkState>> {
+    if u32_at(message, 8)? != sequence {
+        return None;
+    }
+    let len = u32_at(message, 0)? as usize;
+    let body = message.get(HEADER..len.min(message.len()))?;
+    match u16_at(message, 4)? {
+        NLMSG_ERROR => {
+            let code = u32_at(body, 0)?.wrapping_neg();
+            Some(Err(io::Error::from_raw_os_error(i32::try_from(code).ok()?)))
+        }
+        RTM_NEWLINK => Some(link(body).ok_or_else(|| io::ErrorKind::InvalidData.into())),
+        _ => None,
+    }
+}
+
+fn link(body: &[u8]) -> Option<LinkState> {
+    let (index, flags) = (u32_at(body, 4)?, u32_at(body, 8)?);
+    let (mut mtu, mut dropped) = (None, None);
+    let mut rest = body.get(INFO..)?;
+    while let (Some(len), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
+        let value = rest.get(4..usize::from(len))?;
+        match kind {
+            IFLA_MTU => mtu = u32_at(value, 0),
+            IFLA_STATS64 => dropped = u64_at(value, TX_DROPPED * 8),
+            _ => {}
+        }
+        rest = rest
+            .get(usize::from(len).next_multiple_of(4)..)
+            .unwrap_or_default();
+    }
+    Some(LinkState {
+        index,
+        up: flags & (IFF_UP | IFF_LOWER_UP) == IFF_UP | IFF_LOWER_UP,
+        mtu: mtu?,
+        dropped: dropped?,
+    })
+}
+
+impl super::Device {
+    /// How the kernel is to be asked about the interface; `None`: it cannot be.
+    #[must_use]
+    pub fn watched(&self) -> Option<Watch> {
+        self.watch.clone()
+    }
+
+    /// Prepares [`watched`](Self::watched).
+    pub(super) fn find(&mut self, namespaces: &mut Namespaces) {
+        self.watch = namespaces.watch(self.file.as_raw_fd(), &self.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_interface_is_told_of() {
+        let own = own().unwrap();
+        let namespace = Namespace {
+            identity: identity_of(&own).unwrap(),
+            socket: Mutex::new((File::from(sys::route_socket(None).unwrap()), 7)),
+        };
+        let found = namespace.ask(0, "lo").unwrap();
+        assert!(found.mtu >= 1500, "{found:?}");
+        let watch = Watch {
+            namespace: Arc::new(namespace),
+            index: found.index,
+        };
+        assert_eq!(
+            watch.look().unwrap().map(|state| state.index),
+            Some(found.index)
+        );
+        let gone = Watch {
+            index: i32::MAX as u32,
+            ..watch
+        };
+        assert_eq!(gone.look().unwrap(), None);
+    }
+
+    /// Whatever the bytes, no panic, and nothing is made of half a message.
+    #[test]
+    fn a_message_cut_short_is_no_state() {
+        let own = sys::route_socket(None).unwrap();
+        let mut socket = File::from(own);
+        socket.write_all(&request(9, 0, "lo")).unwrap();
+        let mut buffer = vec![0; 32 * 1024];
+        let len = socket.read(&mut buffer).unwrap();
+        let whole = answer(&buffer[..len], 9).unwrap().unwrap();
+        assert!(answer(&buffer[..len], 8).is_none());
+        for end in 0..len {
+            if let Some(Ok(state)) = answer(&buffer[..end], 9) {
+                assert_eq!(state, whole, "{end} of {len} bytes");
+            }
+        }
+    }
+}
