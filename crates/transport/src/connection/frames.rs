@@ -59,6 +59,13 @@ impl Connection {
         let space = found.ty.space();
         let pto = self.pto();
         self.idle.on_received(now, pto, &mut self.timers);
+        if space == SpaceId::Data && self.streams.memory_is_scarce(now) && self.refuses(payload) {
+            // As if it had been lost, but the peer hears that this side lives.
+            self.stats.packets_refused += 1;
+            self.streams.on_refused();
+            of(&mut self.received, space).delay.on_immediate_ack(now);
+            return Ok(());
+        }
         let summary = self.on_frames(now, &at, payload)?;
         if !self.close.is_open() {
             return Ok(());
@@ -96,6 +103,17 @@ impl Connection {
             self.stats.shims_received += u64::from(counted);
         }
         Ok(())
+    }
+
+    /// True if a packet brings data for which there is no memory.
+    fn refuses(&self, payload: &[u8]) -> bool {
+        Frames::new(payload).any(|frame| match frame {
+            Ok(Frame::Stream(frame)) => {
+                self.streams
+                    .refuses(frame.id, frame.offset, frame.data.len())
+            }
+            _ => false,
+        })
     }
 
     fn on_frames(

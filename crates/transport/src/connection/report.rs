@@ -48,6 +48,10 @@ pub struct PathReport {
     pub clock_steps: u64,
     /// False once that clock stepped too often to be used: all that the RTT grows by then counts as a queue on the way there.
     pub clock_used: bool,
+    /// Bytes that the peer may have on its way to this side.
+    pub receive_window: u64,
+    /// That is less than the rate at which the application reads asks for: `max_window` or the endpoint's memory bounds it.
+    pub receive_limited: bool,
     /// State of ECN validation.
     pub ecn: EcnState,
     /// What bounded the sender, as shares of the connection's time.
@@ -92,6 +96,8 @@ impl Connection {
             disbelieved: self.feedback.disbelieved(),
             clock_steps: self.route.one_way.steps(),
             clock_used: !self.route.one_way.given_up(),
+            receive_window: self.streams.receive_window(),
+            receive_limited: self.streams.receive_limited(),
             ecn: self.route.ecn.state(),
             bounded_by: self.bounds.shares(now),
             validated: self.route.limit.is_validated(),

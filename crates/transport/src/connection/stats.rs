@@ -22,6 +22,8 @@ pub struct Stats {
     pub packets_duplicate: u64,
     /// Packets that did not parse or open, or had no keys.
     pub packets_dropped: u64,
+    /// Packets dropped because the endpoint's memory for received data was short; the peer sends them again.
+    pub packets_refused: u64,
     /// Packets declared lost (probes of the path MTU apart).
     pub packets_lost: u64,
     /// Their bytes.

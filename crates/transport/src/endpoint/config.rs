@@ -42,6 +42,10 @@ pub struct EndpointConfig {
     pub new_token_lifetime: Duration,
     /// NEW_TOKEN tokens whose use is remembered per lifetime, 9 bytes each, twice.
     pub remembered_tokens: usize,
+    /// Memory for data that was received and not read yet, of all connections together, bytes. Each may hold what its
+    /// application reads within some round trips; what connections hold beyond that is a sixteenth of this at most, and 32 KiB
+    /// of each. Where it is short, windows grow no more, and packets with data beyond a gap count as lost.
+    pub receive_memory: u64,
     /// Stateless resets, version negotiations and refusals that may be sent per second, each.
     pub answers_per_second: u32,
 }
@@ -60,6 +64,7 @@ impl EndpointConfig {
             retry_token_lifetime: Duration::from_secs(15),
             new_token_lifetime: Duration::from_secs(24 * 3600),
             remembered_tokens: 1 << 16,
+            receive_memory: 512 << 20,
             answers_per_second: 1000,
         }
     }

@@ -87,6 +87,7 @@ impl Endpoint {
                 random: self.random.fork(),
             },
         )?;
+        connection.streams().share_memory(Arc::clone(&self.memory));
         let slot = Slot::Connection { half_open: None };
         let handle = ConnectionHandle(self.slots.insert(slot));
         self.update(now, handle, &mut connection);
@@ -141,6 +142,7 @@ impl Endpoint {
             .map_err(AcceptError::from),
         };
         let mut connection = begun.inspect_err(|_| self.remove(handle))?;
+        connection.streams().share_memory(Arc::clone(&self.memory));
         for (received, mut datagram) in waiting.datagrams {
             connection.handle_datagram(now, received, &mut datagram);
         }

@@ -37,6 +37,7 @@ mod testing;
 mod tests;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use pathmark_shim::demux::Datagram;
 use slab::Slab;
@@ -51,6 +52,7 @@ use crate::cid::LOCAL_ID_LEN;
 use crate::connection::Received;
 use crate::crypto::token::ReplayFilter;
 use crate::crypto::{Random, ResetToken};
+use crate::streams::ReceiveMemory;
 use crate::wire::{PacketType, PartialDecode};
 use crate::{Duration, Instant};
 
@@ -105,6 +107,8 @@ pub struct Endpoint {
     next_serial: u64,
     /// Connections whose drivers have to hear that they are [`Slot::Evicted`].
     evicted: VecDeque<ConnectionHandle>,
+    /// For data that connections received.
+    memory: Arc<ReceiveMemory>,
     retry: RetrySwitch,
     used_tokens: ReplayFilter,
     resets: RateLimit,
@@ -128,6 +132,7 @@ impl Endpoint {
             waiting: VecDeque::new(),
             next_serial: 0,
             evicted: VecDeque::new(),
+            memory: Arc::new(ReceiveMemory::new(config.receive_memory)),
             retry: RetrySwitch::new(config.retry),
             used_tokens: ReplayFilter::new(config.new_token_lifetime, config.remembered_tokens),
             resets: limit(),
@@ -141,8 +146,22 @@ impl Endpoint {
 
     /// Counters since the beginning.
     #[must_use]
-    pub fn stats(&self) -> &EndpointStats {
-        &self.stats
+    pub fn stats(&self) -> EndpointStats {
+        EndpointStats {
+            refused_for_memory: self.memory.refused(),
+            ..self.stats
+        }
+    }
+
+    /// Changes [`EndpointConfig::receive_memory`], for connections that are open too.
+    pub fn set_receive_memory(&self, bytes: u64) {
+        self.memory.set_limit(bytes);
+    }
+
+    /// Bytes of memory that received data takes, over all connections.
+    #[must_use]
+    pub fn receive_memory(&self) -> u64 {
+        self.memory.held()
     }
 
     /// Connections, clients that wait to be accepted among them.

@@ -28,6 +28,9 @@ const CONSUMED_ROUNDS: usize = 4;
 /// Shortest round: over shorter paths, what must be covered is the time until the application is scheduled.
 const LEAST_ROUND: Duration = Duration::from_millis(2);
 
+/// Longest round: the peer can make a round trip as long as it likes by answering late.
+const LONGEST_ROUND: Duration = Duration::from_secs(1);
+
 /// Before the first RTT sample: RFC 9002 §6.2.2.
 const INITIAL_RTT: Duration = Duration::from_millis(333);
 
@@ -112,8 +115,16 @@ pub struct ReceiveWindow {
     received: u64,
     /// Bytes that the application took, or that were discarded.
     consumed: u64,
+    /// Those of them that the application took.
+    read: u64,
     window: u64,
     max: u64,
+    /// What memory allows to promise, bytes.
+    cap: u64,
+    /// What the rate asks for, whatever is allowed.
+    wanted: u64,
+    /// Memory that what the application read over the last rounds is worth.
+    earned: u64,
     /// The peer said that it waits: announce whatever there is.
     peer_waits: bool,
     rate: Rate,
@@ -129,8 +140,12 @@ impl ReceiveWindow {
             promised: initial,
             received: 0,
             consumed: 0,
+            read: 0,
             window: initial,
             max: max.max(initial),
+            cap: u64::MAX,
+            wanted: 0,
+            earned: 0,
             peer_waits: false,
             rate: Rate::default(),
             next_sample: 0,
@@ -147,6 +162,23 @@ impl ReceiveWindow {
     #[must_use]
     pub fn promised(&self) -> u64 {
         self.promised
+    }
+
+    /// Bytes of memory that the application has earned by reading: some round trips' worth.
+    #[must_use]
+    pub fn earned(&self) -> u64 {
+        self.earned
+    }
+
+    /// Memory is short: no more than `cap` bytes beyond what was consumed are promised from now on.
+    pub fn set_cap(&mut self, cap: u64) {
+        self.cap = cap;
+    }
+
+    /// True while the rate asks for a larger window than the configuration or memory allows.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.wanted > self.max.min(self.cap)
     }
 
     /// Received and not consumed yet.
@@ -172,12 +204,18 @@ impl ReceiveWindow {
         self.received = received;
         if received >= self.next_sample {
             self.next_sample = received + self.window / SAMPLE_FRACTION;
-            self.grow(now, rtt);
+            self.measure(now, rtt);
         }
         Ok(())
     }
 
-    /// The application took `bytes`, or they were discarded.
+    /// The application took `bytes`.
+    pub fn on_read(&mut self, bytes: u64) {
+        self.read = self.read.saturating_add(bytes);
+        self.on_consumed(bytes);
+    }
+
+    /// `bytes` are gone: read or discarded. What is discarded makes no window grow.
     pub fn on_consumed(&mut self, bytes: u64) {
         self.consumed = self.consumed.saturating_add(bytes).min(self.received);
     }
@@ -191,12 +229,12 @@ impl ReceiveWindow {
     #[must_use]
     pub fn update_due(&self) -> bool {
         let more = self.next_promise().saturating_sub(self.promised);
-        more > 0 && (self.peer_waits || more >= self.window / UPDATE_FRACTION)
+        more > 0 && (self.peer_waits || more >= self.window.min(self.cap) / UPDATE_FRACTION)
     }
 
     /// The limit to announce now.
     pub fn announce(&mut self, now: Instant, rtt: Option<Duration>) -> u64 {
-        self.grow(now, rtt);
+        self.measure(now, rtt);
         self.promised = self.next_promise();
         self.peer_waits = false;
         self.promised
@@ -204,19 +242,22 @@ impl ReceiveWindow {
 
     fn next_promise(&self) -> u64 {
         // A varint holds 62 bits.
-        let limit = self.consumed.saturating_add(self.window);
+        let limit = self.consumed.saturating_add(self.window.min(self.cap));
         limit.min((1 << 62) - 1).max(self.promised)
     }
 
-    fn grow(&mut self, now: Instant, rtt: Option<Duration>) {
-        let rtt = rtt.unwrap_or(INITIAL_RTT).max(LEAST_ROUND);
-        let bytes = self.rate.sample(now, rtt, self.received, self.consumed);
+    /// Looks at the rate now, and lets the window follow it.
+    pub fn measure(&mut self, now: Instant, rtt: Option<Duration>) {
+        let rtt = rtt.unwrap_or(INITIAL_RTT).clamp(LEAST_ROUND, LONGEST_ROUND);
+        let bytes = self.rate.sample(now, rtt, self.received, self.read);
         let factor = if self.rate.speeds_up() {
             SPEEDING_UP
         } else {
             STEADY
         };
-        self.raise(bytes.saturating_mul(factor));
+        self.earned = bytes.min(self.rate.taken).saturating_mul(SPEEDING_UP);
+        self.wanted = bytes.saturating_mul(factor);
+        self.raise(self.wanted);
     }
 
     fn raise(&mut self, window: u64) {
@@ -232,8 +273,10 @@ struct Rate {
     received: u64,
     /// What arrived in the round before, per RTT.
     previous: u64,
-    /// What was consumed when the last rounds began, latest first.
-    consumed: [u64; CONSUMED_ROUNDS],
+    /// What had been read when the last rounds began, latest first.
+    read: [u64; CONSUMED_ROUNDS],
+    /// What was read since the oldest of them.
+    taken: u64,
     /// The most that a round trip brought, now and when the last two rounds began, latest first.
     peak: u64,
     peaks: [u64; 2],
@@ -242,25 +285,25 @@ struct Rate {
 impl Rate {
     /// The most that was received *and* taken by the application in a round trip so far. An application that does not
     /// read makes no window grow.
-    fn sample(&mut self, now: Instant, rtt: Duration, received: u64, consumed: u64) -> u64 {
+    fn sample(&mut self, now: Instant, rtt: Duration, received: u64, read: u64) -> u64 {
         let rtt = nanos(rtt);
         let elapsed = nanos(now - self.since);
         if elapsed >= rtt {
             self.previous = scale(received.saturating_sub(self.received), rtt, elapsed);
             self.since = now;
             self.received = received;
-            self.consumed.rotate_right(1);
-            if let Some(latest) = self.consumed.first_mut() {
-                *latest = consumed;
+            self.read.rotate_right(1);
+            if let Some(latest) = self.read.first_mut() {
+                *latest = read;
             }
             self.peaks = [self.peak, self.peaks[0]];
         }
         let elapsed = nanos(now - self.since).min(rtt);
         let present = received.saturating_sub(self.received);
         let sliding = present.saturating_add(scale(self.previous, rtt - elapsed, rtt));
-        let oldest = self.consumed.last().copied().unwrap_or(0);
-        let taken = consumed.saturating_sub(oldest);
-        self.peak = self.peak.max(sliding.min(taken));
+        let oldest = self.read.last().copied().unwrap_or(0);
+        self.taken = read.saturating_sub(oldest);
+        self.peak = self.peak.max(sliding.min(self.taken));
         self.peak
     }
 

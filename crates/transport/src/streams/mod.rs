@@ -20,6 +20,7 @@ mod error;
 mod event;
 mod flow;
 mod limits;
+mod memory;
 mod ranges;
 mod reassembly;
 mod receive;
@@ -44,6 +45,7 @@ pub use error::{ClosedStream, FinishError, OpenError, ReadError, WriteError};
 pub use event::StreamEvent;
 pub use flow::{CreditExceeded, ReceiveWindow, SendCredit};
 pub use limits::{LocalStreams, RemoteStreams, StreamLimitExceeded};
+pub use memory::ReceiveMemory;
 pub use reassembly::Reassembly;
 pub use recv::{RecvError, RecvPart, RecvState};
 pub use schedule::Schedule;
@@ -53,6 +55,7 @@ pub use sent::SentFrames;
 pub use transmit::AckedRun;
 
 use account::SendAccount;
+use memory::MemoryAccount;
 use record::Records;
 use sent::ConnectionFrames;
 
@@ -78,6 +81,8 @@ pub struct Streams {
     credit: SendCredit,
     window: ReceiveWindow,
     account: SendAccount,
+    /// Memory of received data.
+    memory: MemoryAccount,
     schedule: Schedule,
     /// The stream whose turn it is to send data, if that is known: it is asked for several times for each packet.
     /// Forgotten whenever a stream's data, its place or the credit changes.
@@ -111,6 +116,7 @@ impl Streams {
             credit: SendCredit::default(),
             window: ReceiveWindow::new(config.initial_connection_window, config.max_window),
             account: SendAccount::new(config.max_send_buffer),
+            memory: MemoryAccount::default(),
             schedule: Schedule::default(),
             ready: None,
             parked: VecDeque::new(),
@@ -227,13 +233,25 @@ impl Streams {
         self.window.window()
     }
 
+    /// True while that window is smaller than the rate at which the application reads asks for: by `max_window`, or for want of
+    /// memory.
+    #[must_use]
+    pub fn receive_limited(&self) -> bool {
+        self.window.is_limited()
+    }
+
+    /// Takes memory for received data out of what connections share. Without it, flow control is the only bound.
+    pub fn share_memory(&mut self, memory: std::sync::Arc<ReceiveMemory>) {
+        self.memory.share(memory);
+    }
+
     /// Bytes that the peer still allows on all streams together.
     #[must_use]
     pub fn peer_credit(&self) -> u64 {
         self.credit.available()
     }
 
-    /// Memory held by received data, bytes. Walks all blocks of all streams.
+    /// Memory held by received data, bytes. Walks all streams.
     #[must_use]
     pub fn receive_memory(&self) -> usize {
         let parts = self.records.values().filter_map(|r| r.recv.as_ref());

@@ -7,14 +7,18 @@
 //!    │ block  │ block      block │ (nothing) │  block   │
 //! ```
 //!
-//! Data is copied once, out of the datagram, into blocks by offset, so neither a tiny nor an overlapping frame can keep a
-//! datagram alive. Blocks exist only where data is. What has arrived ahead of the frontier is one bit per
-//! byte, so a whole window of gaps costs an eighth of the window at most, however the frames are cut, and
-//! an insertion costs the same with one gap as with a million. The only bound needed is flow control.
+//! Data is copied out of the datagram into blocks by offset, so neither a tiny nor an overlapping frame can keep a
+//! datagram alive. Blocks exist only where data is. Little that has arrived ahead of the frontier is kept as [`Pieces`], in
+//! proportion to its bytes; more of it in place, with one bit per byte, so a whole window of gaps costs an eighth of the
+//! window at most, however the frames are cut. An insertion costs about the same with one gap as with a million.
+
+mod pieces;
 
 use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes, BytesMut};
+
+use pieces::Pieces;
 
 /// Bytes of offset space per block.
 const BLOCK: u64 = 32 * 1024;
@@ -23,7 +27,7 @@ const BLOCK: u64 = 32 * 1024;
 const WORDS: usize = (BLOCK / 64) as usize;
 
 /// Least capacity of a block, bytes.
-const FIRST_CAPACITY: usize = 1024;
+const FIRST_CAPACITY: usize = 256;
 
 /// Places for blocks that a stream keeps when nothing is buffered.
 const KEPT_PLACES: usize = 8;
@@ -36,15 +40,17 @@ struct Block {
     /// Offset within the block at which `data` begins: what came before was read.
     skip: usize,
     data: BytesMut,
-    /// Bytes beyond the frontier that are there; `None` while there are none.
+    /// Which bytes of `data` beyond the frontier are there; `None` while none are.
     present: Option<Bits>,
+    /// What else is there beyond the frontier; empty where there are bits.
+    pieces: Pieces,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Reassembly {
     /// Blocks from that of `base` on.
-    blocks: VecDeque<Option<Block>>,
+    blocks: VecDeque<Option<Box<Block>>>,
     /// Number (offset / BLOCK) of the first.
     first: u64,
     base: u64,
@@ -54,6 +60,8 @@ pub struct Reassembly {
     /// their blocks in full, streams of short messages small ones.
     empty_at: u64,
     last_burst: u64,
+    /// Bytes of memory that the blocks hold.
+    held: usize,
 }
 
 impl Reassembly {
@@ -81,17 +89,10 @@ impl Reassembly {
         self.frontier - self.base
     }
 
-    /// Bytes of memory held, bits and bookkeeping included. Walks all blocks.
+    /// Bytes of memory held, bookkeeping included.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let blocks = self.blocks.iter().flatten().map(|block| {
-            block.data.capacity()
-                + block
-                    .present
-                    .as_ref()
-                    .map_or(0, |_| WORDS * size_of::<u64>())
-        });
-        blocks.sum::<usize>() + self.blocks.capacity() * size_of::<Option<Block>>()
+        self.held + self.blocks.capacity() * size_of::<Option<Box<Block>>>()
     }
 
     /// Takes in `data` at `offset`. Bytes that are there already are not taken twice.
@@ -130,39 +131,41 @@ impl Reassembly {
         let Some(place) = self.blocks.get_mut(slot) else {
             return;
         };
-        let burst = self.last_burst.max(at - self.empty_at);
+        let likely = index(self.last_burst.max(at - self.empty_at));
         let base = self.base;
+        let before = place.as_ref().map_or(0, |block| block.memory());
         let block = place.get_or_insert_with(|| {
             let skip = index(base.saturating_sub(at - within as u64));
-            Block::new(
-                skip,
-                (within + data.len()).saturating_sub(skip),
-                index(burst),
-            )
+            Box::new(Block::new(skip))
         });
-        block.write(within, data);
-        if !in_order {
-            block.mark(within, data.len());
+        if in_order {
+            block.write(within, data, likely);
+            if within + data.len() == index(BLOCK) {
+                block.present = None;
+                block.pieces = Pieces::default();
+            }
+        } else {
+            block.insert_island(within, data, likely);
         }
+        self.held = self.held + block.memory() - before;
     }
 
     /// Moves the frontier over islands that it has reached.
     fn close_gap(&mut self) {
         while self.frontier < self.highest {
+            let likely = self.last_burst.max(self.frontier - self.empty_at);
             let slot = index((self.frontier / BLOCK).saturating_sub(self.first));
             let Some(Some(block)) = self.blocks.get_mut(slot) else {
                 return;
             };
             let within = index(self.frontier % BLOCK);
-            let Some(bits) = &block.present else {
-                return;
-            };
-            let run = ones_from(bits, within);
-            self.frontier += run as u64;
-            if within + run < index(BLOCK) && self.frontier < self.highest {
+            self.held -= block.memory();
+            let end = block.follow(within, index(likely));
+            self.held += block.memory();
+            self.frontier += (end - within) as u64;
+            if end < index(BLOCK) {
                 return;
             }
-            block.present = None;
         }
     }
 
@@ -175,12 +178,14 @@ impl Reassembly {
             return None;
         }
         let block = self.blocks.front_mut()?.as_mut()?;
+        self.held -= block.memory();
         // `read` leaves what it has copied in place.
         let read = within.saturating_sub(block.skip).min(block.data.len());
         block.data.advance(read);
         let len = len.min(block.data.len());
         let chunk = block.data.split_to(len).freeze();
         block.skip = within + len;
+        self.held += block.memory();
         self.advance(len);
         Some(chunk)
     }
@@ -225,33 +230,82 @@ impl Reassembly {
             // A stream at rest holds no memory.
             self.blocks.clear();
             self.blocks.shrink_to(KEPT_PLACES);
+            self.held = 0;
             self.first = self.base / BLOCK;
             self.last_burst = self.base - self.empty_at;
             self.empty_at = self.base;
         } else if self.base / BLOCK > self.first {
-            self.blocks.pop_front();
+            let read = self.blocks.pop_front().flatten();
+            self.held -= read.map_or(0, |block| block.memory());
             self.first += 1;
         }
     }
 }
 
 impl Block {
-    /// A block in which nothing will be written before `skip`, `needed` bytes will be now and perhaps `likely` bytes later.
-    fn new(skip: usize, needed: usize, likely: usize) -> Self {
-        let space = index(BLOCK) - skip;
-        let wanted = needed.max(likely.min(index(BLOCK)));
-        let capacity = wanted
-            .next_power_of_two()
-            .clamp(FIRST_CAPACITY, index(BLOCK))
-            .min(space);
+    /// A block in which nothing will be written before `skip`.
+    fn new(skip: usize) -> Self {
         Self {
             skip,
-            data: BytesMut::with_capacity(capacity),
+            data: BytesMut::new(),
             present: None,
+            pieces: Pieces::default(),
         }
     }
 
-    fn write(&mut self, within: usize, data: &[u8]) {
+    fn memory(&self) -> usize {
+        let bits = self.present.as_ref().map_or(0, |bits| size_of_val(&**bits));
+        size_of::<Self>() + self.data.capacity() + bits + self.pieces.memory()
+    }
+
+    /// Data beyond a gap.
+    fn insert_island(&mut self, within: usize, data: &[u8], likely: usize) {
+        if self.present.is_none() {
+            if self.pieces.take(data.len()) {
+                self.pieces.insert(within, data);
+                return;
+            }
+            let mut pieces = core::mem::take(&mut self.pieces);
+            pieces.drain(|at, piece| {
+                self.write(at, piece, likely);
+                self.mark(at, piece.len());
+            });
+        }
+        self.write(within, data, likely);
+        self.mark(within, data.len());
+    }
+
+    /// The end of what is there without a gap from `within` on, where the frontier is. All of it lies in `data` then.
+    fn follow(&mut self, within: usize, likely: usize) -> usize {
+        if let Some(bits) = &self.present {
+            let end = within + ones_from(bits, within);
+            if end >= self.skip + self.data.len() {
+                self.present = None;
+            }
+            return end;
+        }
+        if self.pieces.is_empty() {
+            return within;
+        }
+        let mut pieces = core::mem::take(&mut self.pieces);
+        let mut at = within;
+        let end = pieces.follow(within, |piece| {
+            self.write(at, piece, likely);
+            at += piece.len();
+        });
+        self.pieces = pieces;
+        end
+    }
+
+    /// Copies `data` to its place, with room for `likely` bytes if there is none yet.
+    fn write(&mut self, within: usize, data: &[u8], likely: usize) {
+        if self.data.capacity() == 0 {
+            let space = index(BLOCK) - self.skip;
+            let needed = (within + data.len()).saturating_sub(self.skip);
+            let capacity = needed.max(likely.min(index(BLOCK))).next_power_of_two();
+            let capacity = capacity.max(FIRST_CAPACITY).min(space);
+            self.data = BytesMut::with_capacity(capacity);
+        }
         let from = within.saturating_sub(self.skip);
         let have = self.data.len();
         if from > have {

@@ -27,6 +27,7 @@ impl Streams {
         let Some(recv) = record.recv.as_mut() else {
             return Ok(());
         };
+        let before = recv.memory();
         recv.on_data(
             now,
             rtt,
@@ -36,8 +37,48 @@ impl Streams {
             &mut self.window,
         )
         .map_err(|error| to_transport(error, types::STREAM))?;
+        let after = recv.memory();
+        self.on_memory(before, after);
         self.after_arrival(frame.id);
         Ok(())
+    }
+
+    /// True if memory is so short that a STREAM frame for `len` bytes at `offset` must not be taken, although the peer was
+    /// promised room: its packet is to be dropped as if it had been lost.
+    #[must_use]
+    pub fn refuses(&self, id: StreamId, offset: u64, len: usize) -> bool {
+        let earned = self.window.earned();
+        if len == 0 || !self.memory.is_scarce(earned) {
+            return false;
+        }
+        let Some(record) = self.records.get(&id) else {
+            return offset > 0;
+        };
+        // What the application waits for is always taken, or nothing could ever end the shortage.
+        record.recv.as_ref().is_some_and(|recv| {
+            !recv.is_next(offset) || self.memory.is_out(earned) && !recv.is_awaited(offset)
+        })
+    }
+
+    /// True if [`refuses`](Self::refuses) can be.
+    #[must_use]
+    pub fn memory_is_scarce(&mut self, now: Instant) -> bool {
+        self.memory.is_scarce(self.window.earned()) && {
+            self.window.measure(now, self.rtt);
+            self.memory.is_scarce(self.window.earned())
+        }
+    }
+
+    /// A packet was dropped for that reason.
+    pub fn on_refused(&self) {
+        self.memory.on_refused();
+    }
+
+    /// Data of a stream takes `after` bytes of memory now and took `before`.
+    pub(super) fn on_memory(&mut self, before: usize, after: usize) {
+        let earned = self.window.earned();
+        self.memory.change(before, after, earned);
+        self.window.set_cap(self.memory.allowed(earned));
     }
 
     /// RESET_STREAM.
@@ -57,6 +98,7 @@ impl Streams {
         let Some(recv) = record.and_then(|record| record.recv.as_mut()) else {
             return Ok(());
         };
+        let before = recv.memory();
         recv.on_reset(
             now,
             rtt,
@@ -65,6 +107,8 @@ impl Streams {
             &mut self.window,
         )
         .map_err(|error| to_transport(error, types::RESET_STREAM))?;
+        let after = recv.memory();
+        self.on_memory(before, after);
         self.after_arrival(frame.id);
         Ok(())
     }
@@ -277,7 +321,8 @@ impl Streams {
             record.send = None;
         }
         if record.recv.as_ref().is_some_and(RecvPart::is_done) {
-            record.recv = None;
+            let before = record.recv.take().map_or(0, |recv| recv.memory());
+            self.memory.change(before, 0, self.window.earned());
         }
         if record.send.is_none() && record.recv.is_none() {
             self.records.remove(&id);

@@ -109,7 +109,7 @@ impl RecvPart {
             || self.final_size == Some(self.buffer.base())
     }
 
-    /// Bytes of memory held for data. Walks all blocks.
+    /// Bytes of memory held for data.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.buffer.memory()
@@ -261,8 +261,20 @@ impl RecvPart {
 
     fn on_read(&mut self, len: usize, connection: &mut ReceiveWindow) {
         self.consumed += len as u64;
-        self.window.on_consumed(len as u64);
-        connection.on_consumed(len as u64);
+        self.window.on_read(len as u64);
+        connection.on_read(len as u64);
+    }
+
+    /// True if data at `offset` would close the first gap, or follow what is there.
+    #[must_use]
+    pub fn is_next(&self, offset: u64) -> bool {
+        offset <= self.buffer.frontier()
+    }
+
+    /// True if the application waits for data at `offset`: it has read everything before.
+    #[must_use]
+    pub fn is_awaited(&self, offset: u64) -> bool {
+        self.is_next(offset) && self.buffer.readable() == 0
     }
 
     /// RFC 9000 §4.5: data up to `end` fits the final size, and `end` may be it.

@@ -10,6 +10,7 @@ mod inject;
 mod key_update;
 mod lies;
 mod link;
+mod memory;
 mod mtu;
 mod pair;
 mod paths;

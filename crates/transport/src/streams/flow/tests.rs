@@ -100,7 +100,7 @@ impl Path {
                     .push_back((self.step + self.delay, bytes * consume / 100));
             }
             while let Some((_, bytes)) = self.delayed.pop_front_if(|(at, _)| *at <= self.step) {
-                self.window.on_consumed(bytes);
+                self.window.on_read(bytes);
             }
             if self.window.update_due() {
                 let limit = self.window.announce(now, rtt);
