@@ -105,6 +105,14 @@ impl AckDelay {
         }
     }
 
+    /// An ACK now would be out of proportion: it waits as long as it may, `before` being when it was due before the last packet.
+    #[inline]
+    pub fn postpone(&mut self, now: Instant, before: Option<Instant>) {
+        if self.due(now) {
+            self.due_at = before.or(Some(now + self.max_delay));
+        }
+    }
+
     /// An IMMEDIATE_ACK frame arrived.
     pub const fn on_immediate_ack(&mut self, now: Instant) {
         self.due_at = Some(now);

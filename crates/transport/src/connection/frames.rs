@@ -77,6 +77,7 @@ impl Connection {
             opened.number,
             summary.ack_eliciting,
             carrier.received.ecn,
+            if carrier.first { carrier.bytes } else { 0 },
         );
         if space != SpaceId::Data {
             if space == SpaceId::Initial && self.side.is_server() && summary.ack_eliciting {

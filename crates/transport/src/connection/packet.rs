@@ -8,11 +8,18 @@ use super::control::ControlFrame;
 use super::parameters::ACK_DELAY_EXPONENT;
 use super::transmit::Permit;
 use super::{Connection, of};
+use crate::crypto::Random;
 use crate::recovery::{Probe, Recovery, SentPacket};
 use crate::wire::packet::{Header, MIN_INITIAL_DATAGRAM, TruncatedNumber};
 use crate::wire::{ConnectionId, Frame, SpaceId, Writer};
 use crate::{Ecn, Instant};
 use pathmark_cc::{Feedback, PacketState, Sent};
+
+/// The packet number to be left out after `number`: any of as many as were sent, so that nobody can guess it. Gaps come about
+/// twice as far apart each time: found early, and cost little.
+fn next_skipped(number: u64, random: &mut Random) -> u64 {
+    number + 1 + random.below(number.max(64))
+}
 
 /// A 1-RTT packet that ends this close to its datagram's end is filled up, so that a batch can go on.
 const FILL_UP: usize = 64;
@@ -324,8 +331,7 @@ impl Connection {
         };
         self.stats.packets_sent += 1;
         if space == SpaceId::Data && number > self.skip_number {
-            // Each gap twice the one before: found early, and costs little.
-            self.skip_number = number + number.max(64) + self.random.below(64);
+            self.skip_number = next_skipped(number, &mut self.random);
         }
         let signal =
             shim > 0 || (eliciting && self.feedback.signal().is_some_and(|s| s.ecn().is_some()));
@@ -383,5 +389,34 @@ impl Connection {
             signal,
         };
         self.route.controller.on_sent(now, &sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn left_out_numbers_lie_anywhere_up_to_the_double() {
+        let mut random = Random::from_u64(1);
+        for number in [70, 1000, 1 << 20, 1 << 40] {
+            let mut eighths = [0; 8];
+            for _ in 0..4000 {
+                let next = next_skipped(number, &mut random);
+                assert!(next > number && next <= 2 * number);
+                eighths[((next - number - 1) * 8 / number) as usize] += 1;
+            }
+            assert!(
+                eighths.iter().all(|n| (400..600).contains(n)),
+                "{eighths:?}"
+            );
+        }
+        // Few of them: the logarithm of what is sent.
+        let (mut number, mut count) = (0, 0);
+        while number < 1 << 40 {
+            number = next_skipped(number, &mut random);
+            count += 1;
+        }
+        assert!((40..120).contains(&count), "{count}");
     }
 }

@@ -6,7 +6,7 @@ use super::{Connection, ConnectionError, Received, of};
 use crate::Instant;
 use crate::cid::LOCAL_ID_LEN;
 use crate::crypto::ResetToken;
-use crate::wire::packet::{DecodeError, Protected};
+use crate::wire::packet::{DecodeError, MIN_INITIAL_DATAGRAM, Protected};
 use crate::wire::version::{self, VersionNegotiation};
 use crate::wire::{PacketType, PartialDecode, SpaceId, TransportError, TransportErrorCode};
 
@@ -108,6 +108,14 @@ impl Connection {
         found: &Protected,
         packet: &mut [u8],
     ) -> bool {
+        if self.side.is_server()
+            && found.ty == PacketType::Initial
+            && carrier.bytes < MIN_INITIAL_DATAGRAM.min(self.config.initial_mtu.into())
+        {
+            // RFC 9000 §14.1. The endpoint sees to those that begin connections.
+            self.stats.packets_dropped += 1;
+            return false;
+        }
         match self.open(now, found, packet) {
             Ok(opened) => {
                 self.stats.packets_received += 1;

@@ -76,13 +76,6 @@ pub struct NewlyLost {
     pub persistent_congestion: bool,
 }
 
-/// A packet below the largest acknowledged one, waiting for its acknowledgement or its end.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    /// A packet between this hole and the one before it is acknowledged.
-    follows_ack: bool,
-}
-
 /// One packet number space: its packets in flight, and which of them are lost.
 ///
 /// Packets are sent in the order of their numbers, so those that a threshold condemns are always the oldest
@@ -93,7 +86,8 @@ pub struct LossDetector<F> {
     sent: SentPackets<F>,
     largest_acked: Option<u64>,
     overtaking: Overtaking,
-    pending: Holes<Pending>,
+    /// Packets below the largest acknowledged one, which wait for their acknowledgement or their end.
+    pending: Holes<()>,
     losses: Losses,
     reordering: Reordering,
     run: Run,
@@ -187,7 +181,7 @@ impl<F> LossDetector<F> {
             }
             if first < fresh_from {
                 let (sent, overtaking) = (&mut self.sent, &mut self.overtaking);
-                self.pending.take(&mut pending, first, last, |number, _| {
+                self.pending.take(&mut pending, first, last, |number, ()| {
                     if let Some(packet) = sent.remove(number) {
                         newly.count(number, &packet);
                         overtaking.on_acked(number, &packet);
@@ -209,7 +203,7 @@ impl<F> LossDetector<F> {
             self.add_holes(fresh_from, above, fresh_from, old_largest.is_some());
         }
         self.pending.reverse_from(old_pending);
-        self.pending.close(&pending, |hole| hole.follows_ack = true);
+        self.pending.close(&pending);
         newly.event_undone = self.losses.close(&losses) && newly.spurious > 0;
         Ok(newly)
     }
@@ -227,14 +221,11 @@ impl<F> LossDetector<F> {
                 }
                 Some(_) => {}
             }
-            self.pending.push(number, Pending { follows_ack: false });
+            self.pending.push(number, ());
             found = true;
         }
-        if found
-            && after_ack
-            && let Some(lowest) = self.pending.last_mut()
-        {
-            lowest.follows_ack = true;
+        if found && after_ack {
+            self.pending.mark_last();
         }
     }
 
@@ -258,8 +249,7 @@ impl<F> LossDetector<F> {
         let congested = (rtt.pto_base() + max_ack_delay) * persistent::THRESHOLD;
         let last_sent = self.sent.next_number().saturating_sub(1);
         let mut event = false;
-        while let Some((number, hole)) = self.pending.front() {
-            let follows_ack = hole.follows_ack;
+        while let Some((number, follows_ack, ())) = self.pending.front() {
             let Some((sent_at, shim)) = self.sent.get(number).map(|p| (p.sent_at, p.shim)) else {
                 self.pending.pop();
                 continue;

@@ -102,7 +102,7 @@ impl Losses {
 
     /// Ends the descent of one ACK frame. True if it completed the last loss event: every loss was none.
     pub(super) fn close(&mut self, sweep: &Sweep) -> bool {
-        self.holes.close(sweep, |_| {});
+        self.holes.close(sweep);
         // Losses that follow begin an event of their own.
         self.event.take_if(|e| e.recovered == e.lost).is_some()
     }
@@ -112,7 +112,7 @@ impl Losses {
         while self
             .holes
             .front()
-            .is_some_and(|(_, r)| now - r.declared_at > age)
+            .is_some_and(|(_, _, r)| now - r.declared_at > age)
         {
             self.holes.pop();
         }

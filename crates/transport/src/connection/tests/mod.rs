@@ -1,5 +1,6 @@
 //! Whole connections, two at a time, over links under a virtual clock.
 
+mod acks;
 mod bad_peers;
 mod ecn;
 mod ending;

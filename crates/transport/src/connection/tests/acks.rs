@@ -1,0 +1,65 @@
+//! Acknowledgements out of proportion, asked for and given.
+
+use super::inject::{From, packet, send};
+use super::link::Datagram;
+use super::pair::{Pair, Setup};
+use crate::wire::{Frame, SpaceId};
+use crate::{Duration, Ecn};
+
+/// Thousands of small packets, of whose numbers every second is missing.
+#[test]
+fn gaps_make_no_acknowledgements_larger_than_a_quarter_of_what_came() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(500));
+    let before = pair.server.get().stats().clone();
+    for _ in 0..4000 {
+        // One that nobody gets, one that arrives.
+        let ping = super::inject::frames(&[Frame::Ping]);
+        let now = pair.now;
+        packet(pair.client.get(), now, SpaceId::Data, &ping);
+        send(&mut pair, From::Client, SpaceId::Data, &ping);
+        pair.run(Duration::from_micros(200));
+    }
+    pair.run(Duration::from_millis(30));
+    assert_eq!(pair.server.error(), None);
+    let after = pair.server.get().stats();
+    let received = after.bytes_received - before.bytes_received;
+    let sent = after.bytes_sent - before.bytes_sent;
+    // ACKs wait for 25 ms where they would be more, and what was saved up before comes first.
+    let (least, saved) = (4000 / 125 * 100, 4096);
+    println!("{received} bytes in, {sent} bytes out");
+    assert!(received > 4000 * 28);
+    assert!(sent <= received / 4 + least + saved, "{sent} of {received}");
+}
+
+/// RFC 9000 §14.1: also for Initials of a connection that exists.
+#[test]
+fn servers_drop_initials_in_short_datagrams() {
+    let mut pair = Pair::with(Setup::default());
+    // The client's first flight arrives, and the server's has not yet.
+    pair.run(Duration::from_millis(15));
+    let ping = super::inject::frames(&[Frame::Ping]);
+    let now = pair.now;
+    let mut bytes = packet(pair.client.get(), now, SpaceId::Initial, &ping);
+    let before = pair.server.get().stats().clone();
+    let arrive = |pair: &mut Pair, bytes: Vec<u8>| {
+        let datagram = Datagram {
+            from: pair.client.address,
+            to: pair.server.address,
+            ecn: Ecn::NotEct,
+            bytes,
+        };
+        pair.up.send(now, datagram);
+        pair.run(Duration::from_millis(2));
+        pair.server.get().stats().clone()
+    };
+    pair.up.latency = Duration::from_millis(1);
+    let short = arrive(&mut pair, bytes.clone());
+    assert_eq!(short.packets_dropped, before.packets_dropped + 1);
+    assert_eq!(short.packets_received, before.packets_received);
+    // What stands behind it does not matter, only the datagram's size.
+    bytes.resize(1200, 0);
+    let full = arrive(&mut pair, bytes);
+    assert_eq!(full.packets_received, before.packets_received + 1);
+    pair.connect();
+}
