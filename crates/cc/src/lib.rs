@@ -37,6 +37,7 @@ mod loss_based;
 mod loss_rule;
 mod newreno;
 mod passive;
+mod recent_rtt;
 mod registry;
 mod slow_start;
 #[cfg(test)]

@@ -25,6 +25,8 @@ pub(super) struct Losing {
     now: bool,
     /// No larger window, in bytes, since a round trip lost much.
     held: Option<u64>,
+    /// The window when that began, in bytes.
+    before: u64,
 }
 
 impl Losing {
@@ -46,16 +48,19 @@ impl Losing {
         self.events >= EVENTS && least > mul_div(sent, tolerated + MUCH_PPM, 1_000_000)
     }
 
-    /// A round trip is over, in which `arrived` bytes did; the law's own window is `window` bytes.
+    /// A round trip is over, in which `arrived` bytes did at a window of `window` bytes.
     pub(super) fn turn(&mut self, tolerated: u64, arrived: u64, window: u64, mtu: u64) {
         self.now = self.is_much(tolerated);
         (self.acked, self.lost, self.events) = (0, 0, 0);
         let least = LEAST_PACKETS * mtu;
         if self.now {
+            if self.held.is_none() {
+                self.before = window;
+            }
             self.held = Some(arrived.max(least));
         } else if self.held.is_some() {
             let cap = arrived.saturating_add(arrived / RETURN_STEP).max(least);
-            self.held = (cap < window).then_some(cap);
+            self.held = (cap < self.before).then_some(cap);
         }
     }
 
@@ -98,10 +103,12 @@ mod tests {
         assert!(losing.now());
         assert_eq!(losing.cap(), 60 * MTU);
         // It returns by a quarter of what arrives.
-        round(&mut losing, 60, &[], 100);
+        round(&mut losing, 60, &[], 60);
         assert!(!losing.now());
         assert_eq!(losing.cap(), 75 * MTU);
-        round(&mut losing, 90, &[1], 100);
+        round(&mut losing, 75, &[1], 75);
+        assert_eq!(losing.cap(), 93_750);
+        round(&mut losing, 90, &[1], 93);
         assert_eq!(losing.cap(), u64::MAX);
     }
 

@@ -327,6 +327,7 @@ impl HiddenHop {
         patience: Duration,
         window: u64,
     ) -> Finding {
+        self.losing.on_lost(lost.packets, self.tolerance.ppm());
         let told = patience + lost.srtt;
         let announced = self.over.is_some_and(|at| now - at <= told);
         if announced && matches!(self.state, State::Routers(_)) {
@@ -336,7 +337,6 @@ impl HiddenHop {
             self.record.on_lost(lost.packets);
         }
         self.phases.on_lost(lost.packets);
-        self.losing.on_lost(lost.packets, self.tolerance.ppm());
         let follows = self
             .following
             .on_loss(lost.largest, self.arrivals.delivered(), self.mtu);

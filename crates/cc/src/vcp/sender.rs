@@ -6,6 +6,7 @@ use super::ruler::{Change, Ruler};
 use super::steering::{Latest, Moment, Steering};
 use crate::arith::rate;
 use crate::hidden::{Finding, HiddenHop};
+use crate::recent_rtt::RecentRtt;
 use crate::{
     Acked, Controller, CubicController, Duration, Feedback, Instant, LossRule, LossView, Lost,
     Metrics, PacketState, Phase, Request, Sent, Verdict, window,
@@ -46,6 +47,7 @@ pub struct VcpSender<L> {
     hidden: HiddenHop,
     delivered: Delivered,
     srtt: Option<Duration>,
+    recent: RecentRtt,
     min_rtt: Option<Duration>,
     last_sent: u64,
     /// Feedback came with the acknowledgement that is being told.
@@ -75,6 +77,7 @@ impl<L: LossRule> VcpSender<L> {
             hidden: HiddenHop::new(now, u64::from(mtu.max(1)), STEP),
             delivered: Delivered::default(),
             srtt: None,
+            recent: RecentRtt::new(now),
             min_rtt: None,
             last_sent: 0,
             fed: false,
@@ -141,7 +144,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
         };
         self.fed = true;
         if acked.srtt > Duration::ZERO {
-            self.srtt = Some(acked.srtt);
+            self.srtt = Some(self.recent.bound(acked.srtt));
         }
         let srtt = self.rtt();
         self.steering.hear_t_rho(feedback.t_rho);
@@ -176,7 +179,10 @@ impl<L: LossRule> Controller for VcpSender<L> {
 
     #[inline]
     fn on_ack(&mut self, now: Instant, acked: &Acked) {
-        self.srtt = Some(acked.srtt);
+        if let Some(rtt) = acked.rtt {
+            self.recent.on_sample(now, rtt);
+        }
+        self.srtt = Some(self.recent.bound(acked.srtt));
         self.min_rtt = Some(acked.min_rtt);
         self.delivered.on_ack(now, acked.srtt, acked.bytes);
         // While a hidden bottleneck has given CUBIC the window, most packets ask nothing.

@@ -9,6 +9,7 @@ use super::room::Room;
 use super::steering::Steering;
 use crate::arith::rate;
 use crate::hidden::{Finding, HiddenHop};
+use crate::recent_rtt::RecentRtt;
 use crate::vcp::{Change, Ruler};
 use crate::{
     Acked, Carrier, Controller, CubicController, Duration, Feedback, Instant, Limit, Limits, Lost,
@@ -43,6 +44,7 @@ pub struct XcpSender {
     asked: Asked,
     room: Room,
     srtt: Option<Duration>,
+    recent: RecentRtt,
     last_sent: u64,
     /// Nothing that was granted to packets up to here counts.
     void_until: Option<u64>,
@@ -72,6 +74,7 @@ impl XcpSender {
             asked: Asked::default(),
             room: Room::new(),
             srtt: None,
+            recent: RecentRtt::new(now),
             last_sent: 0,
             void_until: None,
             headed_bytes: 0,
@@ -285,7 +288,7 @@ impl Controller for XcpSender {
         };
         self.fed = true;
         if acked.srtt > Duration::ZERO {
-            self.srtt = Some(acked.srtt);
+            self.srtt = Some(self.recent.bound(acked.srtt));
         }
         let srtt = self.srtt.unwrap_or(acked.srtt);
         let unstamped = feedback.packets.saturating_sub(feedback.stamped);
@@ -330,7 +333,10 @@ impl Controller for XcpSender {
 
     #[inline]
     fn on_ack(&mut self, now: Instant, acked: &Acked) {
-        self.srtt = Some(acked.srtt);
+        if let Some(rtt) = acked.rtt {
+            self.recent.on_sample(now, rtt);
+        }
+        self.srtt = Some(self.recent.bound(acked.srtt));
         if !core::mem::take(&mut self.fed) && acked.packets > 0 {
             let change = self.ruler.on_silence(now, acked.srtt);
             self.obey(now, change);

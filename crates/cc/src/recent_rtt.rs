@@ -1,0 +1,87 @@
+//! Round trips of late, for laws that scale by the smoothed one.
+//!
+//! The smoothed round trip forgets an eighth of itself per sample or more. After an interruption,
+//! whose packets waited for seconds, it stays long for many round trips, and a law that scales by
+//! it grows that much too fast. So it counts for no more than the longest of the latest samples.
+
+use crate::{Duration, Instant};
+
+/// Samples of a span at least; it also lasts for a round trip. The longest sample of the running and
+/// of the last whole span counts.
+const SPAN: u8 = 4;
+
+/// The longest of the latest samples.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecentRtt {
+    most: [Duration; 2],
+    samples: u8,
+    since: Instant,
+}
+
+impl RecentRtt {
+    pub(crate) const fn new(now: Instant) -> Self {
+        Self {
+            most: [Duration::ZERO; 2],
+            samples: 0,
+            since: now,
+        }
+    }
+
+    /// A round trip took `rtt`.
+    #[inline]
+    pub(crate) fn on_sample(&mut self, now: Instant, rtt: Duration) {
+        if self.samples >= SPAN && now - self.since >= rtt {
+            self.samples = 0;
+            self.since = now;
+            self.most = [Duration::ZERO, self.most[0]];
+        }
+        self.samples = self.samples.saturating_add(1);
+        self.most[0] = self.most[0].max(rtt);
+    }
+
+    /// The smoothed round trip, unless all of late were shorter.
+    #[inline]
+    pub(crate) fn bound(&self, srtt: Duration) -> Duration {
+        let longest = self.most[0].max(self.most[1]);
+        if longest.is_zero() {
+            srtt
+        } else {
+            srtt.min(longest)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ms;
+
+    #[test]
+    fn a_smoothed_round_trip_of_an_interruption_is_forgotten_after_two_spans() {
+        let mut now = Instant::ZERO;
+        let mut recent = RecentRtt::new(now);
+        assert_eq!(recent.bound(ms(100)), ms(100));
+        now = now + ms(5000);
+        for _ in 0..10 {
+            recent.on_sample(now, ms(5000));
+        }
+        for n in 0..10 {
+            now = now + ms(5);
+            recent.on_sample(now, ms(20));
+            let forgotten = n >= 7;
+            assert_eq!(recent.bound(ms(1500)) == ms(20), forgotten, "{n}");
+        }
+        assert_eq!(recent.bound(ms(18)), ms(18));
+    }
+
+    #[test]
+    fn jitter_changes_nothing() {
+        let mut now = Instant::ZERO;
+        let mut recent = RecentRtt::new(now);
+        for n in 0..1000 {
+            now = now + ms(1);
+            recent.on_sample(now, ms(40 + n * 7 % 41));
+            assert!(n < 41 || recent.bound(ms(65)) == ms(65), "{n}");
+        }
+    }
+}
