@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::config::{Config, Span};
-use crate::daemon::{Query, RunError, RunOptions, ask, run};
+use crate::daemon::{Query, RunError, RunOptions, ask, missing, probe, run};
 use crate::setup::{Direction, SetupError, setup};
 use crate::show;
 
@@ -39,7 +39,7 @@ enum Command {
         #[arg(long, value_name = "TIME", default_value = "100ms")]
         sample: Span,
     },
-    /// Reads a configuration and says what is wrong with it.
+    /// Says what is wrong with a configuration, and what it lacks on this machine.
     Check {
         /// The configuration.
         #[arg(long, value_name = "FILE")]
@@ -47,6 +47,9 @@ enum Command {
         /// Prints one JSON object.
         #[arg(long)]
         json: bool,
+        /// Tries all that `run` would do before it forwards, with the same rights, and undoes it.
+        #[arg(long)]
+        probe: bool,
     },
     /// Makes what the kernel needs around the router: interfaces, routes and rules. Root's, once per boot.
     Setup {
@@ -121,7 +124,11 @@ pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             record,
             sample: sample.0.max(std::time::Duration::from_millis(1)),
         }),
-        Command::Check { config, json } => check_command(&config, json),
+        Command::Check {
+            config,
+            json,
+            probe,
+        } => check_command(config, json, probe),
         Command::Setup { config, dry_run } => setup_command(&config, Direction::Up, dry_run),
         Command::Teardown { config, dry_run } => setup_command(&config, Direction::Down, dry_run),
         Command::Show {
@@ -141,8 +148,15 @@ fn fail(code: u8, error: &dyn std::error::Error) -> ExitCode {
 fn run_command(options: &RunOptions) -> ExitCode {
     match run(options) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error @ (RunError::Config(_) | RunError::User { .. })) => fail(2, &error),
-        Err(error) => fail(1, &error),
+        Err(error) => fail(run_code(&error), &error),
+    }
+}
+
+/// 2 for what is wrong in the configuration, 1 for all else.
+fn run_code(error: &RunError) -> u8 {
+    match error {
+        RunError::Config(_) | RunError::User { .. } => 2,
+        _ => 1,
     }
 }
 
@@ -154,27 +168,44 @@ fn setup_command(path: &std::path::Path, direction: Direction, dry_run: bool) ->
     }
 }
 
-fn check_command(path: &std::path::Path, json: bool) -> ExitCode {
-    let result = Config::load(path);
-    if json {
-        let error = result.as_ref().err().map(ToString::to_string);
-        let object = serde_json::json!({ "ok": error.is_none(), "error": error });
-        print(&format!("{object}\n"));
-    }
-    match result {
+fn check_command(path: PathBuf, json: bool, try_it: bool) -> ExitCode {
+    let name = path.display().to_string();
+    let (mut code, mut errors, mut good) = (2, Vec::new(), String::new());
+    match Config::load(&path) {
         Ok(config) => {
-            if !json {
-                eprintln!(
-                    "{}: good, {} ports and {} routes",
-                    path.display(),
-                    config.ports.len(),
-                    config.routes.len()
-                );
-            }
-            ExitCode::SUCCESS
+            let (ports, routes) = (config.ports.len(), config.routes.len());
+            good = format!("{name}: good, {ports} ports and {routes} routes");
+            let missing = missing(&config).into_iter();
+            errors.extend(missing.map(|problem| format!("{name}: {problem}")));
         }
-        Err(_) if json => ExitCode::from(2),
-        Err(error) => fail(2, &error),
+        Err(error) => errors.push(error.to_string()),
+    }
+    if errors.is_empty()
+        && try_it
+        && let Err(error) = probe(&RunOptions {
+            config: path,
+            json: false,
+            record: None,
+            sample: std::time::Duration::from_secs(1),
+        })
+    {
+        code = run_code(&error);
+        errors.push(error.to_string());
+    }
+    if json {
+        let (ok, first) = (errors.is_empty(), errors.first());
+        let object = serde_json::json!({ "ok": ok, "error": first, "errors": errors });
+        print(&format!("{object}\n"));
+    } else if errors.is_empty() {
+        eprintln!("{good}{}", if try_it { "; it runs here" } else { "" });
+    } else {
+        for error in &errors {
+            eprintln!("vcp-router: {error}");
+        }
+    }
+    match errors.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(code),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the types of single keys cannot say.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 
 use toml::Spanned;
 
@@ -9,7 +10,7 @@ use super::link::{LimitSpec, LinkSpec, QueueKind};
 use super::schema::{Config, File, FilePort, Interface, PortSpec, RouteSpec};
 use super::steer;
 use super::suggest::nearest;
-use super::units::ByteCount;
+use super::units::{ByteCount, RateValue};
 
 const DEFAULT_MTU: u32 = 1500;
 /// RFC 791 and what IP's length fields can say.
@@ -141,6 +142,20 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
     {
         return fail(given.span(), "an MTU is from 68 to 65535 bytes");
     }
+    for (rate, span) in rates(&port) {
+        if source.is_bare(&span) && rate.bits > 0 {
+            let (bits, meant) = (
+                rate.bits,
+                RateValue {
+                    bits: rate.bits.saturating_mul(1_000_000),
+                },
+            );
+            let message = format!(
+                "{bits} what? a rate has a unit: write \"{bits}bit\" for {bits} bits per second, or \"{meant}\""
+            );
+            return fail(span, &message);
+        }
+    }
     if let Some(rate) = &port.rate
         && rate.get_ref().bytes() == 0
     {
@@ -203,7 +218,7 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
             frame_overhead: port.frame_overhead,
             loss: port.loss,
             jitter: port.jitter,
-            at: port.at,
+            at: port.at.into_iter().map(Spanned::into_inner).collect(),
         },
         host: steer::HostSpec {
             on_stop: port.on_stop,
@@ -215,6 +230,15 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
         (Some(message), Some(span)) => fail(span, message),
         _ => Ok(checked),
     }
+}
+
+/// Every rate of a port, and where it stands: in `at`, the entry that has it.
+fn rates(port: &FilePort) -> Vec<(RateValue, Range<usize>)> {
+    let own = [&port.rate, &port.capacity].into_iter().flatten();
+    let own = own.map(|rate| (*rate.get_ref(), rate.span()));
+    let later = port.at.iter();
+    let later = later.filter_map(|change| Some((change.get_ref().rate?, change.span())));
+    own.chain(later).collect()
 }
 
 fn check_queue(

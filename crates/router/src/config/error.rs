@@ -78,6 +78,20 @@ impl Source<'_> {
         }
     }
 
+    /// True if the value at `span`, or the `rate` of the inline table there, is a number without quotes around it.
+    pub(super) fn is_bare(&self, span: &Range<usize>) -> bool {
+        let text = self.text.get(span.clone()).unwrap_or("");
+        let value = toml::from_str::<toml::Table>(&format!("rate = {text}"))
+            .or_else(|_| toml::from_str::<toml::Table>(text));
+        match value.as_ref().ok().and_then(|table| table.get("rate")) {
+            Some(toml::Value::Integer(_)) => true,
+            Some(toml::Value::Table(inner)) => {
+                matches!(inner.get("rate"), Some(toml::Value::Integer(_)))
+            }
+            _ => false,
+        }
+    }
+
     /// The key on a line in front of `at`: of an inline table the innermost one.
     fn key(&self, line: usize, at: usize) -> Option<String> {
         let text = self.text.lines().nth(line - 1)?.trim();

@@ -189,7 +189,7 @@ pub(super) struct FilePort {
     pub(super) loss: Option<LossSpec>,
     pub(super) jitter: Option<JitterSpec>,
     #[serde(default)]
-    pub(super) at: Vec<ChangeSpec>,
+    pub(super) at: Vec<Spanned<ChangeSpec>>,
     #[serde(default)]
     pub(super) on_stop: OnStop,
     pub(super) txqueuelen: Option<Spanned<u32>>,

@@ -184,6 +184,20 @@ fn values_that_make_no_sense() {
     assert!(parse(&rule).unwrap_err().contains("dscp, port or prefix"));
 }
 
+/// A number without a unit would be bits per second, which nobody means.
+#[test]
+fn rates_have_a_unit() {
+    fails("\"10Mbit\"", "10", &[":8:", "rate", "10bit", "10Mbit"]);
+    fails("fd = 5", "fd = 5\ncapacity = 1_000", &["capacity", "unit"]);
+    fails(
+        "rate = \"5Mbit\"",
+        "rate = 5",
+        &[":14:", "at", "unit", "5Mbit"],
+    );
+    // An outage has none.
+    assert!(GOOD.contains("rate = 0"));
+}
+
 #[test]
 fn an_unreadable_file_is_named() {
     let error = Config::load(Path::new("/nonexistent/router.toml")).unwrap_err();

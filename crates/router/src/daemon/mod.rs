@@ -5,6 +5,7 @@ mod assemble;
 mod desk;
 pub mod exchange;
 pub mod http;
+mod probe;
 mod prometheus;
 mod query;
 mod rates;
@@ -16,6 +17,7 @@ mod socket;
 
 pub use ask::ask;
 pub use assemble::AssembleError;
+pub use probe::{missing, probe};
 pub use query::{Hint, Query};
 pub use rates::Rates;
 pub use run::{RunError, RunOptions, run};

@@ -1,5 +1,6 @@
 //! Start, serve, reload, stop.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::chown;
@@ -9,7 +10,7 @@ use std::time::SystemTime;
 use pathmark_cc::{Duration, Instant};
 
 use super::assemble::{AssembleError, apply, router};
-use super::desk::{self, Desk, Request};
+use super::desk::{self, Counter, Desk, Request};
 use super::query::Hint;
 use super::rates::History;
 use super::record::Recorder;
@@ -89,13 +90,19 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> RunError {
     move |source| RunError::System { what, source }
 }
 
-/// Runs a router until SIGTERM or SIGINT.
-///
-/// # Errors
-/// [`RunError`].
-pub fn run(options: &RunOptions) -> Result<(), RunError> {
-    let config = Config::load(&options.config)?;
-    let signals = Signals::take_over().map_err(system("watch for signals"))?;
+/// A router that is ready to forward, with the rights of whoever started it.
+pub(super) struct Prepared {
+    driver: Driver,
+    desk: Desk,
+    counter: Counter,
+    doors: Vec<Door>,
+    socket: Option<Socket>,
+    record: Option<File>,
+    pub(super) identity: Option<sys::Identity>,
+}
+
+/// Does whatever takes rights, or can fail.
+pub(super) fn prepare(config: &Config, options: &RunOptions) -> Result<Prepared, RunError> {
     let identity = match &config.user {
         Some(user) => Some(
             sys::identity(user, config.group.as_deref())
@@ -103,8 +110,8 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         ),
         None => None,
     };
-    let mut driver = Driver::new(router(&config), Pace::default());
-    apply(&mut driver, None, &config)?;
+    let mut driver = Driver::new(router(config), Pace::default());
+    apply(&mut driver, None, config)?;
     let (desk, counter) = desk::pair().map_err(system("make a pair of sockets"))?;
     let mut doors = Vec::new();
     let mut socket = None;
@@ -131,6 +138,33 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         chown(path, Some(identity.user), Some(identity.group))
             .map_err(system("hand the status socket over"))?;
     }
+    Ok(Prepared {
+        driver,
+        desk,
+        counter,
+        doors,
+        socket,
+        record,
+        identity,
+    })
+}
+
+/// Runs a router until SIGTERM or SIGINT.
+///
+/// # Errors
+/// [`RunError`].
+pub fn run(options: &RunOptions) -> Result<(), RunError> {
+    let config = Config::load(&options.config)?;
+    let signals = Signals::take_over().map_err(system("watch for signals"))?;
+    let Prepared {
+        driver,
+        desk,
+        counter,
+        doors,
+        socket,
+        record,
+        identity,
+    } = prepare(&config, options)?;
     // This thread's own; there is no other yet.
     sys::drop_privileges(identity).map_err(system("give up privileges"))?;
     let epoch = unix_now() - seconds(driver.now());

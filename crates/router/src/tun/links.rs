@@ -15,7 +15,11 @@ const NLMSG_ERROR: u16 = 2;
 const NLM_F_REQUEST: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_LINKINFO: u16 = 18;
 const IFLA_STATS64: u16 = 23;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_TUN_TYPE: u16 = 3;
 const IFF_UP: u32 = 0x1;
 const IFF_LOWER_UP: u32 = 0x1_0000;
 /// Bytes of a message's header, and of the `ifinfomsg` behind it.
@@ -33,8 +37,38 @@ pub struct LinkState {
     pub up: bool,
     /// Its MTU in bytes.
     pub mtu: u32,
+    /// What it is.
+    pub kind: LinkKind,
     /// Packets towards the router that the interface dropped, because its queue was full.
     pub dropped: u64,
+}
+
+/// Kinds of interfaces, as far as a router cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkKind {
+    /// A TUN interface: IP packets.
+    Tun,
+    /// A TAP interface: Ethernet frames.
+    Tap,
+    /// A network card, a bridge, or whatever else.
+    Other,
+}
+
+/// Looks for an interface in this process's own network namespace; `None`: there is none of this
+/// name.
+///
+/// # Errors
+/// Those of asking the kernel.
+pub fn find(name: &str) -> io::Result<Option<LinkState>> {
+    let namespace = Namespace {
+        identity: (0, 0),
+        socket: Mutex::new((File::from(sys::route_socket(None)?), 0)),
+    };
+    match namespace.ask(0, name) {
+        Ok(state) => Ok(Some(state)),
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// A socket that asks about the interfaces of one network namespace.
@@ -191,25 +225,44 @@ fn answer(message: &[u8], sequence: u32) -> Option<io::Result<LinkState>> {
     }
 }
 
+/// Attributes and their values, up to the first that is cut short.
+fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let (len, kind) = (usize::from(u16_at(rest, 0)?), u16_at(rest, 2)?);
+        let value = rest.get(4..len)?;
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+        // The upper bits say how the value is to be read.
+        Some((kind & 0x3FFF, value))
+    })
+}
+
+fn kind_of(info: &[u8]) -> LinkKind {
+    let part = |of, wanted| attributes(of).find(|(part, _)| *part == wanted);
+    let named = part(info, IFLA_INFO_KIND).is_some_and(|(_, name)| name.starts_with(b"tun\0"));
+    let data = part(info, IFLA_INFO_DATA).map_or(&[][..], |(_, data)| data);
+    match part(data, IFLA_TUN_TYPE).and_then(|(_, value)| value.first()) {
+        Some(2) if named => LinkKind::Tap,
+        _ if named => LinkKind::Tun,
+        _ => LinkKind::Other,
+    }
+}
+
 fn link(body: &[u8]) -> Option<LinkState> {
     let (index, flags) = (u32_at(body, 4)?, u32_at(body, 8)?);
-    let (mut mtu, mut dropped) = (None, None);
-    let mut rest = body.get(INFO..)?;
-    while let (Some(len), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
-        let value = rest.get(4..usize::from(len))?;
-        match kind {
+    let (mut mtu, mut dropped, mut kind) = (None, None, LinkKind::Other);
+    for (attribute, value) in attributes(body.get(INFO..)?) {
+        match attribute {
             IFLA_MTU => mtu = u32_at(value, 0),
             IFLA_STATS64 => dropped = u64_at(value, TX_DROPPED * 8),
+            IFLA_LINKINFO => kind = kind_of(value),
             _ => {}
         }
-        rest = rest
-            .get(usize::from(len).next_multiple_of(4)..)
-            .unwrap_or_default();
     }
     Some(LinkState {
         index,
         up: flags & (IFF_UP | IFF_LOWER_UP) == IFF_UP | IFF_LOWER_UP,
         mtu: mtu?,
+        kind,
         dropped: dropped?,
     })
 }
@@ -240,6 +293,7 @@ mod tests {
         };
         let found = namespace.ask(0, "lo").unwrap();
         assert!(found.mtu >= 1500, "{found:?}");
+        assert_eq!(found.kind, LinkKind::Other);
         let watch = Watch {
             namespace: Arc::new(namespace),
             index: found.index,

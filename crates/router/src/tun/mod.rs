@@ -18,4 +18,4 @@ pub(crate) mod sys;
 pub use device::{Device, DeviceError};
 pub use driver::{Driver, Event, Pace};
 pub use egress::Egress;
-pub use links::{LinkState, Namespaces, Watch};
+pub use links::{LinkKind, LinkState, Namespaces, Watch, find};

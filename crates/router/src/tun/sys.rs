@@ -385,20 +385,30 @@ pub(crate) struct Identity {
     pub(crate) group: libc::gid_t,
 }
 
-/// Looks names up in the user database. `None` for a name that is not there.
-pub(crate) fn identity(user: &str, group: Option<&str>) -> Option<Identity> {
-    let name = CString::new(user).ok()?;
+/// What a name of the user database stands for; the other one is a user's own group.
+pub(crate) fn user(name: &str) -> Option<Identity> {
+    let name = CString::new(name).ok()?;
     // SAFETY: the name is a C string; the result points to static memory that is read before any other lookup, and no
     // other thread runs yet.
     let found = unsafe { libc::getpwnam(name.as_ptr()).as_ref() }?;
-    let mut identity = Identity {
+    Some(Identity {
         user: found.pw_uid,
         group: found.pw_gid,
-    };
+    })
+}
+
+/// The number of a group.
+pub(crate) fn group(name: &str) -> Option<libc::gid_t> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: as in `user`.
+    Some(unsafe { libc::getgrnam(name.as_ptr()).as_ref() }?.gr_gid)
+}
+
+/// Looks names up in the user database. `None` for a name that is not there.
+pub(crate) fn identity(user: &str, group: Option<&str>) -> Option<Identity> {
+    let mut identity = self::user(user)?;
     if let Some(group) = group {
-        let name = CString::new(group).ok()?;
-        // SAFETY: as above.
-        identity.group = unsafe { libc::getgrnam(name.as_ptr()).as_ref() }?.gr_gid;
+        identity.group = self::group(group)?;
     }
     Some(identity)
 }

@@ -1,4 +1,5 @@
-//! Two hosts and a `vcp-router` between them, on real TUN interfaces in namespaces of the test's own.
+//! Two hosts and a `vcp-router` between them, on real TUN interfaces in namespaces of the test's
+//! own.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -98,6 +99,24 @@ impl Bed {
              [[route]]\nprefix = \"10.0.2.0/24\"\nport = \"right\"\n\
              [[route]]\nprefix = \"fd00:2::/64\"\nport = \"right\"\n"
         ));
+    }
+
+    /// Runs a program in the router's namespace: exit code, stdout and stderr.
+    pub(crate) fn inside(
+        &self,
+        program: &str,
+        arguments: &[&str],
+    ) -> (Option<i32>, String, String) {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = self.middle.spawn(command, &[]).unwrap();
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        let pipes = child.child();
+        let (out, err) = (pipes.stdout.as_mut().unwrap(), pipes.stderr.as_mut());
+        out.read_to_string(&mut stdout).unwrap();
+        err.unwrap().read_to_string(&mut stderr).unwrap();
+        (child.wait().unwrap().code(), stdout, stderr)
     }
 
     fn spawn(&self) -> ChildGuard {
@@ -240,7 +259,8 @@ impl Pinger {
         }
     }
 
-    /// Sends an echo request with `len` bytes of data; the time to its reply, if one comes within two seconds.
+    /// Sends an echo request with `len` bytes of data; the time to its reply, if one comes within
+    /// two seconds.
     pub(crate) fn ping(&mut self, len: usize) -> Option<Duration> {
         self.sequence += 1;
         let [high, low] = self.sequence.to_be_bytes();

@@ -1,7 +1,6 @@
 //! Nothing fails silently: what is lost, gone or refused is to be seen.
 
 use std::io::Read;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -52,16 +51,7 @@ fn a_deleted_interface_ends_the_router() {
     );
     bed.start();
     assert_eq!(bed.link("wan side")["interface_state"], "up");
-    let mut command = Command::new("ip");
-    command.args(["link", "delete", "gone0"]);
-    assert!(
-        bed.middle
-            .spawn(command, &[])
-            .unwrap()
-            .wait()
-            .unwrap()
-            .success()
-    );
+    assert_eq!(bed.inside("ip", &["link", "delete", "gone0"]).0, Some(0));
     let start = Instant::now();
     assert_eq!(bed.router().wait().unwrap().code(), Some(1));
     assert!(start.elapsed() < Duration::from_secs(5));
@@ -75,6 +65,95 @@ fn a_deleted_interface_ends_the_router() {
     );
     // What was recorded until then is there.
     assert!(bed.path("record.csv").exists());
+}
+
+/// A persistent interface that is made anew is taken up again, with its queue and counters as they
+/// were.
+#[test]
+fn an_interface_that_comes_back_is_opened_again() {
+    let mut bed = Bed::new();
+    let make = "ip tuntap add dev back0 mode tun user 0 vnet_hdr; ip link set back0 up";
+    let run = |bed: &Bed, line: &str| {
+        let (code, _, stderr) = bed.inside("sh", &["-ec", line]);
+        assert_eq!(code, Some(0), "{stderr}");
+    };
+    run(&bed, make);
+    bed.write("[[port]]\nname = \"a\"\ntun = \"back0\"\n");
+    bed.start();
+    for _ in 0..3 {
+        // In one go, so that the attempts of the router find the next one, not a gap.
+        run(&bed, &format!("ip link delete back0; {make}"));
+        let start = Instant::now();
+        while bed.link("a")["interface_state"] != "up" {
+            assert!(
+                start.elapsed() < Duration::from_secs(5),
+                "{}",
+                bed.link("a")
+            );
+        }
+    }
+    bed.reload();
+    assert_eq!(bed.link("a")["interface_state"], "up");
+    bed.router().terminate().unwrap();
+    assert!(bed.router().wait().unwrap().success());
+}
+
+/// What is not there, or not what it is taken for, is found before the start, all of it at once.
+#[test]
+fn check_looks_at_the_machine() {
+    let bed = Bed::new();
+    let router = env!("CARGO_BIN_EXE_vcp-router");
+    let (code, _, stderr) = bed.inside(
+        "sh",
+        &[
+            "-ec",
+            "ip link add eth0 type veth peer name eth1; ip tuntap add dev tap7 mode tap",
+        ],
+    );
+    assert_eq!(code, Some(0), "{stderr}");
+    let file = bed.path("router.toml");
+    let write = |text: &str| std::fs::write(&file, text).unwrap();
+    let check = |more: &[&str]| {
+        let arguments = [&["check", "--config", file.to_str().unwrap()], more].concat();
+        let (code, stdout, stderr) = bed.inside(router, &arguments);
+        (code, stdout + &stderr)
+    };
+    write(
+        "control = \"/nonexistent/run/c.sock\"\nuser = \"nobody-here\"\ngroup = \"no-group\"\n\
+         [[port]]\nname = \"a\"\ntun = \"eth0\"\n[[port]]\nname = \"b\"\ntun = \"tap7\"\n",
+    );
+    let (code, text) = check(&[]);
+    assert_eq!((code, text.lines().count()), (Some(2), 5), "{text}");
+    for part in [
+        "control: there is no directory /nonexistent/run",
+        "user: there is no user `nobody-here`",
+        "group: there is no group `no-group`",
+        "port a: tun: eth0 is there, and is no TUN interface",
+        "port b: tun: tap7 is there, and is a TAP interface",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    let (code, text) = check(&["--json"]);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &json["ok"]), (Some(2), &false.into()));
+    assert_eq!(json["errors"].as_array().unwrap().len(), 5);
+
+    // What runs here runs here, and leaves nothing behind; what does not is told as `run` would.
+    let control = bed.path("control.sock");
+    let good = |metrics: &str| {
+        format!("control = {control:?}\n{metrics}\n[[port]]\nname = \"a\"\ntun = \"probe0\"\n")
+    };
+    write(&good(""));
+    let (code, text) = check(&["--probe"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("it runs here"), "{text}");
+    assert!(!control.exists());
+    assert_ne!(bed.inside("ip", &["link", "show", "probe0"]).0, Some(0));
+    write(&good("metrics = \"192.0.2.7:80\""));
+    let (code, text) = check(&["--probe"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("cannot listen on 192.0.2.7:80"), "{text}");
+    assert_eq!(check(&[]).0, Some(0), "nothing was tried");
 }
 
 #[test]

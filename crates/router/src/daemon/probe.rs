@@ -1,0 +1,74 @@
+//! What a configuration needs of the machine that it is to run on.
+
+use super::run::{RunError, RunOptions, prepare};
+use super::socket::{self, ControlError};
+use crate::config::{Config, Interface};
+use crate::tun::{LinkKind, find, sys};
+
+/// Everything that is plainly not there, or not what the configuration takes it for, one line each.
+/// Nothing is changed.
+#[must_use]
+pub fn missing(config: &Config) -> Vec<String> {
+    let mut found = Vec::new();
+    if let Some(user) = &config.user
+        && sys::user(user).is_none()
+    {
+        found.push(format!(
+            "user: there is no user `{user}`: create it, or change `user`"
+        ));
+    }
+    if let Some(group) = &config.group
+        && sys::group(group).is_none()
+    {
+        found.push(format!(
+            "group: there is no group `{group}`: create it, or change `group`"
+        ));
+    }
+    if let Some(path) = &config.control {
+        match socket::vacant(path) {
+            Err(ControlError::NoDirectory(directory)) => found.push(format!(
+                "control: there is no directory {}: make it (a unit does with `RuntimeDirectory`), or choose another place",
+                directory.display()
+            )),
+            Err(error @ ControlError::NoSocket(_)) => found.push(format!("control: {error}")),
+            // One that is in use is most likely that of the router that runs.
+            _ => {}
+        }
+    }
+    for port in &config.ports {
+        let Interface::Tun(name) = &port.interface else {
+            continue;
+        };
+        // Where the kernel cannot be asked, `run` will tell.
+        let Ok(Some(link)) = find(name) else {
+            continue;
+        };
+        let what = match link.kind {
+            LinkKind::Tun => continue,
+            LinkKind::Tap => "a TAP interface, which carries Ethernet frames",
+            LinkKind::Other => "no TUN interface",
+        };
+        found.push(format!(
+            "port {}: tun: {name} is there, and is {what}: choose a name that is free, and steer packets into it",
+            port.name
+        ));
+    }
+    found
+}
+
+/// Tries all that [`run`](super::run) does before it forwards, and undoes it. Interfaces that are
+/// not there are made and removed again; those that are there are brought up.
+///
+/// # Errors
+/// Those of `run`.
+pub fn probe(options: &RunOptions) -> Result<(), RunError> {
+    let config = Config::load(&options.config)?;
+    let prepared = prepare(&config, options)?;
+    let identity = prepared.identity;
+    // While there is still the right to remove the socket.
+    drop(prepared);
+    sys::drop_privileges(identity).map_err(|source| RunError::System {
+        what: "give up privileges",
+        source,
+    })
+}
