@@ -203,10 +203,11 @@ impl HiddenHop {
         self.delay.is_queueing() || matches!(self.state, State::Trial(_) | State::DelayTrial(_))
     }
 
-    /// True while so much is lost that nothing may grow, whatever routers say.
+    /// True while so much is lost, or was of late, that a window of `window` bytes must not grow,
+    /// whatever routers say.
     #[inline]
-    pub(crate) const fn is_losing(&self) -> bool {
-        self.losing.now()
+    pub(crate) fn holds(&self, window: u64) -> bool {
+        self.losing.now() || window >= self.losing.cap()
     }
 
     /// True while routers must not be asked for more: a trial runs, or CUBIC rules.

@@ -167,7 +167,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
                 mtu: self.mtu,
                 limited: acked.window_limited
                     && self.hidden.pace().is_none()
-                    && !self.hidden.is_losing(),
+                    && !self.hidden.holds(self.steering.bytes()),
                 braked: self.hidden.is_braked(),
             };
             self.steering.apply(&self.params, moment, feedback);

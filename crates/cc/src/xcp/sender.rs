@@ -313,11 +313,8 @@ impl Controller for XcpSender {
         }
         // A trial sends less than routers allow, to see what that changes: they are not asked for more.
         // Nor do they know of a hop where much is lost.
-        let delta = if self.hidden.pace().is_some() || self.hidden.is_losing() {
-            delta.min(0)
-        } else {
-            delta
-        };
+        let held = self.hidden.pace().is_some() || self.hidden.holds(self.steering.bytes());
+        let delta = if held { delta.min(0) } else { delta };
         let (floor, fallback) = (self.floor(), self.fallback.window());
         match &mut self.end_to_end {
             None => self.steering.apply(delta, srtt, floor),
