@@ -149,10 +149,10 @@ fn driver(hosts: &Hosts, spec: &LinkSpec) -> Driver {
         },
         icmp: TokenBucket::new(1000, 50),
     });
-    let mut driver = Driver::new(router, Pace::default());
+    let mut driver = Driver::new(router, Pace::default()).unwrap();
     let fds = hosts.tuns.each_ref().map(|tun| tun.fd.as_raw_fd());
     let devices = fds.map(|fd| Device::open(&Interface::Fd(fd), 1500).unwrap());
-    driver.set_devices(devices.into());
+    driver.set_devices(devices.into()).unwrap();
     let context = LinkContext {
         now: driver.now(),
         seed: 1,

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "these tests run in real time")]
 
 mod bed;
+mod beside;
 mod memory;
 mod seen;
 mod status;

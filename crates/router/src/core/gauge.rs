@@ -107,6 +107,9 @@ impl Gauge {
     }
 
     fn quantile(&self, pending: u64, total: u64, percent: u64) -> u64 {
+        if self.max_until(pending) == 0 {
+            return 0;
+        }
         let wanted = u128::from(total) * u128::from(percent);
         let current = bucket_of(self.value);
         let mut seen = 0u128;

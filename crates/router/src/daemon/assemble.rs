@@ -1,6 +1,7 @@
 //! From a configuration to a running router, and from a running one to the next: all or nothing.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::IpAddr;
 
 use pathmark_cc::Instant;
@@ -9,10 +10,13 @@ use xcp_proto::Identity;
 use crate::config::{
     Config, Interface, LinkContext, PortSpec, build_link, build_schedule, build_wire,
 };
+use crate::core::Link;
 use crate::core::queue::BadRed;
-use crate::forward::{Classifier, EcnRule, PortSettings, Router, RouterConfig, RouterPort, Target};
-use crate::ip::{Routes, TokenBucket};
-use crate::tun::{Device, DeviceError, Driver};
+use crate::forward::{
+    Classifier, EcnRule, Frame, PortSettings, Router, RouterConfig, RouterPort, Target, route_table,
+};
+use crate::ip::{RouteTable, Routes, TokenBucket};
+use crate::tun::{Device, DeviceError, Driver, Namespaces};
 
 /// A configuration that reads well but cannot be put to work.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +49,8 @@ pub(super) fn router(config: &Config) -> Router {
     })
 }
 
-/// How shims name this router: its id, and one address of each version, if a port has one that others can reach.
+/// How shims name this router: its id, and one address of each version, if a port has one that
+/// others can reach.
 fn identity(config: &Config) -> Identity {
     let mut identity = Identity::new(config.id);
     let addresses = config.ports.iter().flat_map(|port| &port.addresses);
@@ -73,45 +78,96 @@ fn classifier(config: &Config) -> Classifier {
     }
 }
 
-/// Puts `new` in place of `old` (`None` at the start). Whatever can fail happens before anything changes: interfaces are
-/// opened, links built. Ports whose name stays keep their interface, and their queue and counters as far as the queue
-/// stays the same kind of queue.
-pub(super) fn apply(
-    driver: &mut Driver,
-    old: Option<&Config>,
-    new: &Config,
-) -> Result<(), AssembleError> {
-    let now = driver.now();
-    let stays: HashMap<&str, (usize, &PortSpec)> = old
-        .into_iter()
-        .flat_map(|old| old.ports.iter().enumerate())
-        .map(|(index, port)| (port.name.as_str(), (index, port)))
-        .collect();
+/// A configuration with all that it takes: what can fail, and what takes time, is done.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) config: Config,
+    /// By port; `None` for one that keeps its interface.
+    opened: Vec<Option<Device>>,
+    /// By port; `None` for one that keeps its queue.
+    built: Vec<Option<Link<Frame>>>,
+    table: RouteTable<Target>,
+}
 
-    // What can fail.
+/// Prepares `new` for being put in place of `old` (`None` at the start): interfaces are opened,
+/// links built, routes packed. Nothing changes yet, and any thread may do it. `lost` says by port
+/// whose interface is gone.
+pub(super) fn plan(
+    old: Option<&Config>,
+    lost: &[bool],
+    new: Config,
+    now: Instant,
+) -> Result<Plan, AssembleError> {
+    let stays = by_name(old);
+    let mut namespaces = Namespaces::default();
     let mut opened = Vec::new();
     let mut built = Vec::new();
     for port in &new.ports {
         let before = stays.get(port.name.as_str());
-        let lost = |index: usize| driver.devices().get(index).is_none_or(Device::is_lost);
+        let lost = |index: usize| lost.get(index).copied().unwrap_or(false);
         opened.push(match before {
             Some((index, old)) if same_device(old, port) && !lost(*index) => None,
-            _ => Some(open(&port.interface, port)?),
+            _ => {
+                let mut device = open(&port.interface, port)?;
+                device.find(&mut namespaces);
+                Some(device)
+            }
         });
         built.push(match before {
             Some((_, old)) if same_queue(old, port) => None,
-            _ => Some(link(port, new, now)?),
+            _ => Some(link(port, &new, now)?),
         });
     }
+    let mut routes = Routes::new();
+    for route in &new.routes {
+        routes.insert(route.prefix, Target::Port(route.port));
+    }
+    let own = new.ports.iter().flat_map(|port| &port.addresses);
+    let table = route_table(routes, own);
+    Ok(Plan {
+        config: new,
+        opened,
+        built,
+        table,
+    })
+}
 
-    // What cannot.
+fn by_name(config: Option<&Config>) -> HashMap<&str, (usize, &PortSpec)> {
+    let ports = config.into_iter().flat_map(|config| config.ports.iter());
+    let named = ports.enumerate();
+    named
+        .map(|(index, port)| (port.name.as_str(), (index, port)))
+        .collect()
+}
+
+/// What a plan has replaced, for a thread with time to drop it.
+pub(super) type Replaced = (RouteTable<Target>, Vec<Option<Device>>);
+
+/// Puts a plan in force. Ports whose name stays keep their interface, and their queue and counters
+/// as far as the queue stays the same kind of queue. Takes no time that grows with the routes.
+///
+/// # Errors
+/// Those of waiting for an interface; everything is in force nevertheless.
+pub(super) fn put_in_force(
+    driver: &mut Driver,
+    old: Option<&Config>,
+    plan: Plan,
+) -> (Config, Replaced, io::Result<()>) {
+    let now = driver.now();
+    let stays = by_name(old);
+    let Plan {
+        config: new,
+        opened,
+        built,
+        table,
+    } = plan;
     let ports = driver.router_mut().take_ports();
     let mut ports: Vec<Option<RouterPort>> = ports.into_iter().map(Some).collect();
-    let mut devices: Vec<Option<Device>> = driver
-        .set_devices(Vec::new())
-        .into_iter()
-        .map(Some)
-        .collect();
+    let (devices, released) = match driver.set_devices(Vec::new()) {
+        Ok(devices) => (devices, Ok(())),
+        Err(error) => (Vec::new(), Err(error)),
+    };
+    let mut devices: Vec<Option<Device>> = devices.into_iter().map(Some).collect();
     let (mut next_ports, mut next_devices) = (Vec::new(), Vec::new());
     for ((spec, device), link) in new.ports.iter().zip(opened).zip(built) {
         let before = stays.get(spec.name.as_str());
@@ -120,37 +176,39 @@ pub(super) fn apply(
         let port = match (link, old_port) {
             (None, Some(mut port)) => {
                 if let Some((_, old)) = before {
-                    adjust(&mut port, old, spec, new, now);
+                    adjust(&mut port, old, spec, &new, now);
                 }
-                port.settings = settings(spec, new);
+                port.settings = settings(spec, &new);
                 Some(port)
             }
             (link, old_port) => {
                 if let Some(old) = old_port {
                     driver.router_mut().retire(now, old);
                 }
-                link.map(|link| RouterPort::new(settings(spec, new), link))
+                link.map(|link| RouterPort::new(settings(spec, &new), link))
             }
         };
         next_ports.extend(port);
-        next_devices.extend(device.or(old_device));
+        match device {
+            Some(device) => {
+                devices.push(old_device);
+                next_devices.push(device);
+            }
+            None => next_devices.extend(old_device),
+        }
     }
     for port in ports.into_iter().flatten() {
         driver.router_mut().retire(now, port);
     }
-    let mut routes = Routes::new();
-    for route in &new.routes {
-        routes.insert(route.prefix, Target::Port(route.port));
-    }
     let router = driver.router_mut();
     router.configure(
-        identity(new),
-        classifier(new),
+        identity(&new),
+        classifier(&new),
         TokenBucket::new(new.icmp.rate, new.icmp.burst),
     );
-    router.replace(next_ports, routes);
-    driver.set_devices(next_devices);
-    Ok(())
+    let (_, table) = router.install(next_ports, table);
+    let set = driver.set_devices(next_devices).map(drop);
+    (new, (table, devices), released.and(set))
 }
 
 fn open(interface: &Interface, port: &PortSpec) -> Result<Device, AssembleError> {

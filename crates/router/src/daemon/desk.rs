@@ -5,7 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Duration;
 
+use super::assemble::Plan;
 use super::query::Hint;
+use super::run::RunError;
 use super::snapshot::Snapshot;
 
 /// How long the thread that moves packets may take for an answer.
@@ -18,6 +20,8 @@ pub(super) enum Request {
     Snapshot(SyncSender<Snapshot>),
     /// To tell a port of a capacity, and whether there is such a port.
     Capacity(Hint, SyncSender<bool>),
+    /// To put a configuration in force, or to say why there is none.
+    Reloaded(Box<Result<Plan, RunError>>),
 }
 
 /// The side of the thread that moves packets: requests, and a descriptor that becomes readable with
@@ -28,7 +32,7 @@ pub(super) struct Desk {
     bell: UnixStream,
 }
 
-/// The side of the thread that talks to clients.
+/// The side of the threads that talk to clients and read configurations.
 #[derive(Debug)]
 pub(super) struct Counter {
     desk: SyncSender<Request>,
@@ -58,6 +62,22 @@ impl Desk {
 }
 
 impl Counter {
+    /// The same for another thread.
+    pub(super) fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self {
+            desk: self.desk.clone(),
+            ringer: self.ringer.try_clone()?,
+        })
+    }
+
+    /// Hands over what became of a configuration.
+    pub(super) fn reloaded(&self, result: Result<Plan, RunError>) {
+        // No one to hand it to: the router has stopped.
+        if self.desk.send(Request::Reloaded(Box::new(result))).is_ok() {
+            let _ = (&self.ringer).write(&[1]);
+        }
+    }
+
     /// `None`: no answer in time, or never.
     fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> Option<T> {
         let (reply, answer) = mpsc::sync_channel(1);

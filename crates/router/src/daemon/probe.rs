@@ -63,7 +63,7 @@ pub fn missing(config: &Config) -> Vec<String> {
 /// Those of `run`.
 pub fn probe(options: &RunOptions) -> Result<(), RunError> {
     let config = Config::load(&options.config)?;
-    let prepared = prepare(&config, options)?;
+    let prepared = prepare(config, options)?;
     let identity = prepared.identity;
     // While there is still the right to remove the socket.
     drop(prepared);

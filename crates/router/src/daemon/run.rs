@@ -5,11 +5,12 @@ use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::chown;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use pathmark_cc::{Duration, Instant};
 
-use super::assemble::{AssembleError, apply, router};
+use super::assemble::{AssembleError, Plan, plan, put_in_force, router};
 use super::desk::{self, Counter, Desk, Request};
 use super::query::Hint;
 use super::rates::History;
@@ -19,7 +20,7 @@ use super::snapshot::{Reload, Snapshot, Surroundings, seconds};
 use super::socket::{self, ControlError, Socket};
 use crate::config::{Config, ConfigError, Interface};
 use crate::tun::sys::{self, Signal, Signals};
-use crate::tun::{Device, DeviceError, Driver, Event, Pace};
+use crate::tun::{Device, DeviceError, Driver, Event, Namespaces, Pace};
 
 /// How long an interface that is gone may stay away.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -92,6 +93,7 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> RunError {
 
 /// A router that is ready to forward, with the rights of whoever started it.
 pub(super) struct Prepared {
+    config: Config,
     driver: Driver,
     desk: Desk,
     counter: Counter,
@@ -102,7 +104,7 @@ pub(super) struct Prepared {
 }
 
 /// Does whatever takes rights, or can fail.
-pub(super) fn prepare(config: &Config, options: &RunOptions) -> Result<Prepared, RunError> {
+pub(super) fn prepare(config: Config, options: &RunOptions) -> Result<Prepared, RunError> {
     let identity = match &config.user {
         Some(user) => Some(
             sys::identity(user, config.group.as_deref())
@@ -110,8 +112,12 @@ pub(super) fn prepare(config: &Config, options: &RunOptions) -> Result<Prepared,
         ),
         None => None,
     };
-    let mut driver = Driver::new(router(config), Pace::default());
-    apply(&mut driver, None, config)?;
+    sys::raise_descriptor_limit();
+    let wait = system("wait for interfaces");
+    let mut driver = Driver::new(router(&config), Pace::default()).map_err(wait)?;
+    let plan = plan(None, &[], config, driver.now())?;
+    let (config, _, waits) = put_in_force(&mut driver, None, plan);
+    waits.map_err(system("wait for interfaces"))?;
     let (desk, counter) = desk::pair().map_err(system("make a pair of sockets"))?;
     let mut doors = Vec::new();
     let mut socket = None;
@@ -139,6 +145,7 @@ pub(super) fn prepare(config: &Config, options: &RunOptions) -> Result<Prepared,
             .map_err(system("hand the status socket over"))?;
     }
     Ok(Prepared {
+        config,
         driver,
         desk,
         counter,
@@ -157,6 +164,7 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
     let config = Config::load(&options.config)?;
     let signals = Signals::take_over().map_err(system("watch for signals"))?;
     let Prepared {
+        config,
         driver,
         desk,
         counter,
@@ -164,7 +172,7 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         socket,
         record,
         identity,
-    } = prepare(&config, options)?;
+    } = prepare(config, options)?;
     // This thread's own; there is no other yet.
     sys::drop_privileges(identity).map_err(system("give up privileges"))?;
     let epoch = unix_now() - seconds(driver.now());
@@ -172,19 +180,22 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         .map(|file| Recorder::start(file, epoch))
         .transpose()
         .map_err(system("start a thread"))?;
+    let reader = counter.try_clone().map_err(system("copy a descriptor"))?;
     Server::new(doors, counter)
         .start()
         .map_err(system("start a thread"))?;
     let history = History::new(driver.router(), driver.now());
     let mut daemon = Daemon {
         options,
-        config,
+        config: Arc::new(config),
         driver,
         signals,
         desk,
         recorder,
         history,
         reloads: Reload::default(),
+        reader,
+        reading: None,
         lost: Vec::new(),
         _socket: socket,
     };
@@ -194,15 +205,19 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
 
 struct Daemon<'a> {
     options: &'a RunOptions,
-    config: Config,
+    config: Arc<Config>,
     driver: Driver,
     signals: Signals,
     desk: Desk,
     recorder: Option<Recorder>,
     history: History,
     reloads: Reload,
+    /// For the thread that reads a configuration.
+    reader: Counter,
+    /// One is being read; true: once more afterwards.
+    reading: Option<bool>,
     /// Ports whose interface is gone, and until when it is waited for.
-    lost: Vec<(usize, Instant)>,
+    lost: Vec<(String, Instant)>,
     _socket: Option<Socket>,
 }
 
@@ -264,7 +279,9 @@ impl Daemon<'_> {
                 Some(Event::Lost(port)) => {
                     let name = self.driver.devices().get(port).map_or("?", |d| d.name());
                     eprintln!("vcp-router: interface {name} is gone; trying to open it again");
-                    self.lost.push((port, now + PATIENCE));
+                    if let Some(spec) = self.config.ports.get(port) {
+                        self.lost.push((spec.name.clone(), now + PATIENCE));
+                    }
                     next_attempt = now;
                 }
                 Some(Event::Watched(0)) => match self.signals.next() {
@@ -285,10 +302,15 @@ impl Daemon<'_> {
     /// Opens interfaces that are gone again. One that stays away for a second ends the router, so
     /// that whoever supervises it knows.
     fn reopen(&mut self) -> Result<(), RunError> {
-        for (port, until) in std::mem::take(&mut self.lost) {
-            let Some(spec) = self.config.ports.get(port) else {
+        let config = Arc::clone(&self.config);
+        for (name, until) in std::mem::take(&mut self.lost) {
+            let mut ports = config.ports.iter().enumerate();
+            let Some((port, spec)) = ports.find(|(_, port)| port.name == name) else {
                 continue;
             };
+            if !self.driver.devices().get(port).is_some_and(Device::is_lost) {
+                continue;
+            }
             let opened = match spec.interface {
                 // What was passed on cannot be had again.
                 Interface::Fd(fd) => Err(DeviceError::Failed {
@@ -299,14 +321,17 @@ impl Daemon<'_> {
                 Interface::Tun(_) => Device::open(&spec.interface, spec.mtu),
             };
             match opened {
-                Ok(device) => {
+                Ok(mut device) => {
                     eprintln!("vcp-router: interface {} is back", device.name());
-                    self.driver.replace_device(port, device);
+                    device.find(&mut Namespaces::default());
+                    self.driver
+                        .replace_device(port, device)
+                        .map_err(system("wait for an interface"))?;
                 }
                 Err(_)
                     if matches!(spec.interface, Interface::Tun(_)) && self.driver.now() < until =>
                 {
-                    self.lost.push((port, until));
+                    self.lost.push((name, until));
                 }
                 Err(source) => {
                     let port = spec.name.clone();
@@ -324,6 +349,7 @@ impl Daemon<'_> {
         match request {
             Request::Snapshot(reply) => drop(reply.try_send(self.snapshot())),
             Request::Capacity(hint, reply) => drop(reply.try_send(self.tell_capacity(&hint))),
+            Request::Reloaded(result) => self.reloaded(*result),
         }
     }
 
@@ -369,9 +395,33 @@ impl Daemon<'_> {
         Snapshot::take(self.driver.router(), self.driver.now(), around)
     }
 
-    /// Applies the file as it is now, or keeps everything as it was.
+    /// Has a thread of its own read the file as it is now, so that packets need not wait for it.
     fn reload(&mut self) {
-        let result = self.try_reload();
+        if self.reading.is_some() {
+            self.reading = Some(true);
+            return;
+        }
+        let path = self.options.config.clone();
+        let (old, now) = (Arc::clone(&self.config), self.driver.now());
+        let lost: Vec<_> = self.driver.devices().iter().map(Device::is_lost).collect();
+        let read = move || {
+            sys::step_back();
+            let new = Config::load(&path)?;
+            Ok(plan(Some(&old), &lost, new, now)?)
+        };
+        let spawned = self.reader.try_clone().and_then(|reader| {
+            let thread = std::thread::Builder::new().name("reload".to_owned());
+            thread.spawn(move || reader.reloaded(read()))
+        });
+        match spawned {
+            Ok(_) => self.reading = Some(false),
+            Err(source) => self.reloaded(Err(system("start a thread")(source))),
+        }
+    }
+
+    /// Puts in force what was read, or keeps everything as it was.
+    fn reloaded(&mut self, result: Result<Plan, RunError>) {
+        let result = result.and_then(|plan| self.change(plan));
         self.reloads.at_s = seconds(self.driver.now());
         self.reloads.ok = result.is_ok();
         self.reloads.error = result.as_ref().err().map(ToString::to_string);
@@ -385,30 +435,35 @@ impl Daemon<'_> {
                 eprintln!("vcp-router: not reloaded, still running as before: {error}");
             }
         }
+        if self.reading.take() == Some(true) {
+            self.reload();
+        }
     }
 
-    fn try_reload(&mut self) -> Result<(), RunError> {
-        let new = Config::load(&self.options.config)?;
+    fn change(&mut self, plan: Plan) -> Result<(), RunError> {
         let fixed = [
-            ("control", new.control != self.config.control),
-            ("metrics", new.metrics != self.config.metrics),
+            ("control", plan.config.control != self.config.control),
+            ("metrics", plan.config.metrics != self.config.metrics),
             (
                 "user",
-                new.user != self.config.user || new.group != self.config.group,
+                plan.config.user != self.config.user || plan.config.group != self.config.group,
             ),
-            ("memory", new.memory != self.config.memory),
+            ("memory", plan.config.memory != self.config.memory),
         ];
         for (key, changed) in fixed {
             if changed {
                 eprintln!("vcp-router: a new `{key}` takes effect at the next start");
             }
         }
-        apply(&mut self.driver, Some(&self.config), &new)?;
-        self.config = new;
-        self.lost.clear();
+        let (config, replaced, waits) = put_in_force(&mut self.driver, Some(&self.config), plan);
+        let before = std::mem::replace(&mut self.config, Arc::new(config));
+        // A hundred thousand routes take a while to drop, too. Without a thread for it, it is done
+        // here.
+        let drop_it = move || drop((before, replaced));
+        let _ = std::thread::Builder::new().spawn(drop_it);
         let now = self.driver.now();
         self.history.clear(self.driver.router(), now);
-        Ok(())
+        waits.map_err(system("wait for an interface"))
     }
 
     fn stop(&mut self) -> Result<(), RunError> {

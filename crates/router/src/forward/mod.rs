@@ -8,7 +8,10 @@
 mod addresses;
 mod classify;
 mod counters;
+mod deadlines;
 mod frame;
+#[cfg(test)]
+mod idle_tests;
 #[cfg(test)]
 mod memory_tests;
 mod pool;
@@ -26,5 +29,5 @@ pub use counters::Counters;
 pub use frame::{Carrier, Frame};
 pub use pool::{LARGE, Pool, USUAL, WORKING, cost};
 pub use port::{PortSettings, RouterPort};
-pub use router::{Router, RouterConfig, Target};
+pub use router::{Router, RouterConfig, Target, route_table};
 pub use xcp_proto::Identity;

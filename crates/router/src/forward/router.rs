@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use pathmark_cc::{Answer, Arrival, Instant};
+use pathmark_cc::{Answer, Arrival, Duration, Instant};
 use pathmark_shim::ip::Layout;
 use vcp_proto::mark::Row;
 use xcp_proto::Identity;
@@ -10,6 +10,7 @@ use xcp_proto::Identity;
 use super::addresses::{is_destination, is_source};
 use super::classify::{Classifier, write_answer};
 use super::counters::Counters;
+use super::deadlines::Deadlines;
 use super::frame::{Carrier, Frame};
 use super::pool::{Account, LARGE, Pool};
 use super::port::RouterPort;
@@ -50,6 +51,7 @@ pub struct Router {
     pub(super) icmp: TokenBucket,
     pub(super) counters: Counters,
     pub(super) yard: Yard,
+    deadlines: Deadlines,
     /// Where replies and segments are put together.
     pub(super) workbench: Box<[u8]>,
 }
@@ -94,17 +96,26 @@ impl Router {
                 id: config.id,
                 row: Row::default(),
             },
+            deadlines: Deadlines::default(),
             workbench: vec![0; LARGE].into_boxed_slice(),
         }
     }
 
-    /// Replaces ports and routes, handing the previous ports out: a reload puts those that stay back in. Packets of
-    /// ports that are dropped should be [`retire`](Self::retire)d first.
-    pub fn replace(
+    /// Replaces ports and routes, handing the previous ports out: a reload puts those that stay
+    /// back in. Packets of ports that are dropped should be [`retire`](Self::retire)d first.
+    pub fn replace(&mut self, ports: Vec<RouterPort>, routes: Routes<Target>) -> Vec<RouterPort> {
+        let own = ports.iter().flat_map(|port| &port.settings.addresses);
+        let table = route_table(routes, own);
+        self.install(ports, table).0
+    }
+
+    /// The same with a table made before. It takes no time that grows with the routes; the previous
+    /// table is handed out, so that dropping it does not either.
+    pub fn install(
         &mut self,
         mut ports: Vec<RouterPort>,
-        mut routes: Routes<Target>,
-    ) -> Vec<RouterPort> {
+        table: RouteTable<Target>,
+    ) -> (Vec<RouterPort>, RouteTable<Target>) {
         for port in &mut ports {
             let (pool, reserve) = (&mut self.yard.pool, port.settings.reserve);
             match port.account {
@@ -112,11 +123,13 @@ impl Router {
                 account => pool.set_reserve(account, reserve),
             }
         }
-        for address in ports.iter().flat_map(|port| &port.settings.addresses) {
-            routes.insert((*address).into(), Target::Local);
-        }
-        self.routes = routes.compile();
-        std::mem::replace(&mut self.ports, ports)
+        let deadlines = ports.iter().map(|port| port.link.deadline());
+        self.deadlines
+            .reset(deadlines.map(|at| at.unwrap_or(Instant::FAR_FUTURE)));
+        (
+            std::mem::replace(&mut self.ports, ports),
+            std::mem::replace(&mut self.routes, table),
+        )
     }
 
     /// Takes the ports out, for a reload that [`replace`](Self::replace)s them.
@@ -145,6 +158,8 @@ impl Router {
 
     /// A port, to change it.
     pub fn port_mut(&mut self, index: usize) -> Option<&mut RouterPort> {
+        // Whatever changes, it is looked at next.
+        self.deadlines.set(index, Instant::ZERO);
         self.ports.get_mut(index)
     }
 
@@ -182,8 +197,8 @@ impl Router {
         self.yard.pool.allocated()
     }
 
-    /// A packet of `len` bytes came in on port `from`, at the start of `buffer`, which the router may keep and replace by
-    /// another one of its size.
+    /// A packet of `len` bytes came in on port `from`, at the start of `buffer`, which the router
+    /// may keep and replace by another one of its size.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -278,7 +293,8 @@ impl Router {
             && port.link.port().takes_whole(now, &arrival, packets)
             && (!port.link.port().has_controller() || tell_alike(bytes, whole))
         {
-            // What waits should not pin more than it needs; what goes straight through costs no copy.
+            // What waits should not pin more than it needs; what goes straight through costs no
+            // copy.
             let waits = port.link.port().depth().packets > 0;
             let frame = match waits {
                 true => self.yard.pool.keep(buffer, len, offload),
@@ -335,6 +351,7 @@ impl Router {
                     };
                     let (arrival, carrier) = self.classifier.classify(part, &layout);
                     let frame = self.yard.pool.copy(part, Offload::default());
+                    self.deadlines.set(port, Instant::ZERO);
                     enqueue(
                         &mut self.ports,
                         &mut self.yard,
@@ -362,6 +379,7 @@ impl Router {
         packets: u32,
     ) {
         let known = (arrival, carrier, packets);
+        self.deadlines.set(port, Instant::ZERO);
         enqueue(
             &mut self.ports,
             &mut self.yard,
@@ -376,16 +394,32 @@ impl Router {
     /// The next packet to be written to the interface of `port`. It goes back by [`Pool::give`].
     #[inline]
     pub fn poll(&mut self, now: Instant, port: usize) -> Option<Frame> {
-        self.ports.get_mut(port)?.link.poll(now, &mut self.yard)
+        let link = &mut self.ports.get_mut(port)?.link;
+        let frame = link.poll(now, &mut self.yard);
+        if frame.is_none() {
+            let at = link.deadline().unwrap_or(Instant::FAR_FUTURE);
+            // Nothing more can happen now, whatever the link says.
+            self.deadlines
+                .set(port, at.max(now + Duration::from_nanos(1)));
+        }
+        frame
+    }
+
+    /// A port that has something to do by `now`. Once it has been [`poll`](Self::poll)ed until
+    /// nothing came, it is another one's turn; ports with nothing to do are never looked at.
+    #[inline]
+    #[must_use]
+    pub fn due(&self, now: Instant) -> Option<usize> {
+        let (port, at) = self.deadlines.first()?;
+        (at <= now).then_some(port)
     }
 
     /// When some port has something to do next.
+    #[inline]
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        self.ports
-            .iter()
-            .filter_map(|port| port.link.deadline())
-            .min()
+        let (_, at) = self.deadlines.first()?;
+        (at < Instant::FAR_FUTURE).then_some(at)
     }
 
     /// Where packets to `destination` go.
@@ -393,6 +427,18 @@ impl Router {
     pub fn route(&self, destination: IpAddr) -> Option<Target> {
         self.routes.lookup(destination).copied()
     }
+}
+
+/// A table of routes that knows the router's own addresses.
+#[must_use]
+pub fn route_table<'a>(
+    mut routes: Routes<Target>,
+    own: impl IntoIterator<Item = &'a IpAddr>,
+) -> RouteTable<Target> {
+    for address in own {
+        routes.insert((*address).into(), Target::Local);
+    }
+    routes.compile()
 }
 
 /// What became known of a packet that may be forwarded.

@@ -44,7 +44,7 @@ impl LinkController for Over {
     }
 }
 
-fn port(name: &str, mtu: u32, rate: Option<u64>, controller: bool) -> RouterPort {
+pub(super) fn port(name: &str, mtu: u32, rate: Option<u64>, controller: bool) -> RouterPort {
     let queue = Box::new(DropTail::new(Limit::Packets(1000)));
     let mut port = Port::new(Instant::ZERO, queue, Shaper::new(rate));
     if controller {

@@ -9,7 +9,7 @@ use pathmark_cc::{Duration, Instant};
 use super::device::Device;
 use super::egress::Egress;
 use super::ingress::Ingress;
-use super::links::Namespaces;
+use super::poller::{Poller, Ready};
 use super::sys;
 use crate::forward::Router;
 
@@ -17,11 +17,12 @@ use crate::forward::Router;
 const BATCH: usize = 64;
 /// Bytes likewise: half a millisecond at 16 Gbit/s.
 const BATCH_BYTES: usize = 1 << 20;
-/// Bytes read before they are written: small packets gather, a super-packet goes on while it is in the cache.
+/// Bytes read before they are written: small packets gather, a super-packet goes on while it is in
+/// the cache.
 const FLUSH_BYTES: usize = 32 * 1024;
 
-/// How often the loop may wake up for links' deadlines: a rate of many packets per wake-up keeps its
-/// average exactly and is smooth to this time.
+/// How often the loop may wake up for links' deadlines: a rate of many packets per wake-up keeps
+/// its average exactly and is smooth to this time.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace(pub Duration);
 
@@ -36,7 +37,8 @@ impl Default for Pace {
 pub enum Event {
     /// The watched descriptor with this index is readable.
     Watched(usize),
-    /// The interface of this port is gone, with its namespace perhaps. Nothing is read from it any more.
+    /// The interface of this port is gone, with its namespace perhaps. Nothing is read from it any
+    /// more.
     Lost(usize),
 }
 
@@ -47,32 +49,33 @@ pub struct Driver {
     devices: Vec<Device>,
     egress: Vec<Egress>,
     ingress: Ingress,
-    fds: Vec<libc::pollfd>,
-    namespaces: Namespaces,
+    poller: Poller,
     pace: Pace,
     start: Clock,
 }
 
 impl Driver {
     /// A driver whose ports are yet to come: see [`Self::set_devices`].
-    #[must_use]
-    pub fn new(router: Router, pace: Pace) -> Self {
+    ///
+    /// # Errors
+    /// Those of making a set of descriptors to wait for.
+    pub fn new(router: Router, pace: Pace) -> io::Result<Self> {
         sys::precise_timers();
+        let poller = Poller::new()?;
         #[expect(
             clippy::disallowed_methods,
             reason = "this driver owns the router's clock"
         )]
         let start = Clock::now();
-        Self {
+        Ok(Self {
             router,
             devices: Vec::new(),
             egress: Vec::new(),
             ingress: Ingress::new(),
-            fds: Vec::new(),
-            namespaces: Namespaces::default(),
+            poller,
             pace,
             start,
-        }
+        })
     }
 
     /// The time now.
@@ -100,24 +103,32 @@ impl Driver {
     }
 
     /// Replaces the interfaces; returns the previous ones.
-    pub fn set_devices(&mut self, mut devices: Vec<Device>) -> Vec<Device> {
-        for device in &mut devices {
-            if device.watched().is_none() {
-                device.find(&mut self.namespaces);
-            }
-        }
-        self.namespaces.tidy();
+    ///
+    /// # Errors
+    /// Those of waiting for one; it then is there, but nothing is read from it.
+    pub fn set_devices(&mut self, devices: Vec<Device>) -> io::Result<Vec<Device>> {
         self.egress.resize_with(devices.len(), Egress::default);
-        std::mem::replace(&mut self.devices, devices)
+        let before = std::mem::replace(&mut self.devices, devices);
+        for device in &before {
+            self.poller.remove(device.fd());
+        }
+        let present = self.devices.iter().enumerate();
+        let mut present = present.filter(|(_, device)| !device.is_lost());
+        present.try_for_each(|(port, device)| self.poller.add(port, device.fd()))?;
+        Ok(before)
     }
 
     /// Puts another interface in the place of one that was lost.
-    pub fn replace_device(&mut self, port: usize, mut device: Device) {
-        device.find(&mut self.namespaces);
+    ///
+    /// # Errors
+    /// Those of waiting for it.
+    pub fn replace_device(&mut self, port: usize, device: Device) -> io::Result<()> {
         if let Some(place) = self.devices.get_mut(port) {
+            self.poller.remove(place.fd());
             *place = device;
+            self.poller.add(port, place.fd())?;
         }
-        self.namespaces.tidy();
+        Ok(())
     }
 
     /// Moves packets until one of the `watched` descriptors is readable, or `until` has come.
@@ -125,22 +136,29 @@ impl Driver {
     /// # Errors
     /// Those of waiting. Errors of single interfaces are counted, and the packets lost.
     pub fn turn(&mut self, watched: &[RawFd], until: Option<Instant>) -> io::Result<Option<Event>> {
+        self.poller.watch(watched)?;
         loop {
             let now = self.now();
             self.flush(now);
             if self.router.pool_mut().tidy(now) {
                 sys::return_memory();
             }
-            let ready = self.wait(watched, now, until)?;
-            if let Some(index) = ready {
-                return Ok(Some(Event::Watched(index)));
-            }
-            for port in 0..self.devices.len() {
-                if self.fds.get(port).is_some_and(|fd| fd.revents != 0)
-                    && let Reading::Lost = self.read(port)
-                {
-                    return Ok(Some(Event::Lost(port)));
+            self.wait(now, until)?;
+            let (mut index, mut event) = (0, None);
+            while let Some(ready) = self.poller.nth(index) {
+                index += 1;
+                match ready {
+                    // The first one; others are ready in the next turn as well.
+                    Ready::Watched(index) => event = event.or(Some(Event::Watched(index))),
+                    Ready::Port(port) => {
+                        if let Reading::Lost = self.read(port) {
+                            return Ok(Some(Event::Lost(port)));
+                        }
+                    }
                 }
+            }
+            if event.is_some() {
+                return Ok(event);
             }
             if until.is_some_and(|until| self.now() >= until) {
                 let now = self.now();
@@ -150,31 +168,28 @@ impl Driver {
         }
     }
 
+    /// Writes what is due; ports with nothing to do are not looked at.
     fn flush(&mut self, now: Instant) {
-        for (port, (egress, device)) in self.egress.iter_mut().zip(&self.devices).enumerate() {
-            egress.flush(now, &mut self.router, port, device);
+        while let Some(port) = self.router.due(now) {
+            match (self.egress.get_mut(port), self.devices.get(port)) {
+                (Some(egress), Some(device)) => egress.flush(now, &mut self.router, port, device),
+                // A port without interface: what it sends goes nowhere.
+                _ => {
+                    while let Some(frame) = self.router.poll(now, port) {
+                        self.router.pool_mut().give(frame);
+                    }
+                }
+            }
         }
     }
 
-    /// Waits; returns the first watched descriptor that is readable.
-    fn wait(
-        &mut self,
-        watched: &[RawFd],
-        now: Instant,
-        until: Option<Instant>,
-    ) -> io::Result<Option<usize>> {
-        self.fds.clear();
-        self.fds
-            .extend(self.devices.iter().map(|device| sys::readable(device.fd())));
-        self.fds.extend(watched.iter().map(|fd| sys::readable(*fd)));
+    fn wait(&mut self, now: Instant, until: Option<Instant>) -> io::Result<()> {
         // What is due sooner waits a little, to be sent together.
         let links = self.router.deadline().map(|at| at.max(now + self.pace.0));
         let tidy = self.router.pool().tidy_at();
         let deadline = [links, tidy, until].into_iter().flatten().min();
         let timeout = deadline.map(|at| at.saturating_since(now));
-        sys::wait(&mut self.fds, timeout)?;
-        let watched = self.fds.get(self.devices.len()..).unwrap_or(&[]);
-        Ok(watched.iter().position(|fd| fd.revents != 0))
+        self.poller.wait(timeout)
     }
 
     fn read(&mut self, port: usize) -> Reading {
@@ -202,6 +217,7 @@ impl Driver {
                     self.router.counters_mut().bad_offload += 1;
                 }
                 Err(_) => {
+                    self.poller.remove(device.fd());
                     device.close();
                     return Reading::Lost;
                 }

@@ -151,11 +151,6 @@ impl Namespaces {
         let index = namespace.ask(0, name).ok()?.index;
         Some(Watch { namespace, index })
     }
-
-    /// Forgets namespaces that no interface is in any more.
-    pub(super) fn tidy(&mut self) {
-        self.0.retain(|namespace| Arc::strong_count(namespace) > 1);
-    }
 }
 
 /// This thread's network namespace.
@@ -275,7 +270,7 @@ impl super::Device {
     }
 
     /// Prepares [`watched`](Self::watched).
-    pub(super) fn find(&mut self, namespaces: &mut Namespaces) {
+    pub fn find(&mut self, namespaces: &mut Namespaces) {
         self.watch = namespaces.watch(self.file.as_raw_fd(), &self.name);
     }
 }

@@ -1,7 +1,7 @@
 //! The router on TUN interfaces: the only part of this crate with system calls.
 //!
 //! ```text
-//!   ppoll ─► Device::read ─► Router::receive … Router::poll ─► Egress ─► Device::write
+//!   epoll ─► Device::read ─► Router::receive … Router::poll ─► Egress ─► Device::write
 //!     └ deadlines of shapers and delay lines, signals, requests of the status socket
 //! ```
 //!
@@ -13,6 +13,7 @@ mod driver;
 mod egress;
 mod ingress;
 mod links;
+mod poller;
 pub(crate) mod sys;
 
 pub use device::{Device, DeviceError};

@@ -164,8 +164,13 @@ impl Bed {
 
     /// SIGHUP, and what the router says to it.
     pub(crate) fn reload(&mut self) -> String {
+        self.router().hang_up().unwrap();
+        self.next_reload()
+    }
+
+    /// What the router says to the next reload.
+    pub(crate) fn next_reload(&mut self) -> String {
         let router = self.router();
-        router.hang_up().unwrap();
         let mut stderr = BufReader::new(router.child().stderr.as_mut().unwrap());
         let mut line = String::new();
         while !line.contains("eloaded") {

@@ -52,6 +52,14 @@ fn a_full_queue_takes_nothing_that_another_port_was_promised() {
     let held = bed.show()["memory_bytes"].as_u64().unwrap();
     assert!((11 << 20..16 << 20).contains(&held), "{held}");
 
+    let socket = bed.path("control.sock");
+    let table = vcp_router(&["show", "--socket", socket.to_str().unwrap()]);
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(
+        table.contains(" queue_full=") || table.contains(" no_buffer="),
+        "{table}"
+    );
+
     let mut pinger = Pinger::new(&bed.left, "10.0.1.1");
     let times: Vec<_> = (0..50).map(|_| pinger.ping(56)).collect();
     let answered: Vec<_> = times.iter().flatten().collect();
