@@ -5,10 +5,17 @@
 mod cards;
 
 use std::io::{Read, Write};
+use std::net::IpAddr;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cards::{Cards, shell};
+use cards::{Cards, LAN, WAN, goodput, shell};
+
+/// The program under test.
+fn vcp_router() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_vcp-router"))
+}
 
 #[test]
 fn setup_is_idempotent_and_teardown_leaves_nothing_behind() {
@@ -127,6 +134,49 @@ fn an_open_port_lets_packets_by_while_no_router_runs() {
         udp.until_not_past();
         udp.until_it_passes();
     }
+}
+
+/// Two network cards, hosts with kernels of their own on both sides: everything passes both ways, at the ports' rates.
+#[test]
+fn between_two_cards_every_packet_takes_the_router() {
+    let mut cards = Cards::new();
+    let down = "rate = \"30Mbit\"\nqueue = { limit = \"64p\" }";
+    let up = "rate = \"15Mbit\"\nqueue = { limit = \"64p\" }";
+    cards.configure("", up);
+    let file = cards.path("router.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lan = "addresses = [\"192.0.2.1\"";
+    std::fs::write(&file, text.replace(lan, &format!("{down}\n{lan}"))).unwrap();
+    cards.setup();
+    cards.start();
+    for v6 in [false, true] {
+        let host = |host: [&str; 2]| -> IpAddr { host[usize::from(v6)].parse().unwrap() };
+        cards.udp(v6).until_it_passes();
+        let before = cards.link("wan")["arrived_packets"].as_u64().unwrap();
+        for (from, to) in [(&cards.lan, WAN), (&cards.wan, LAN)] {
+            Cards::ping(from, host(to));
+        }
+        let after = cards.link("wan")["arrived_packets"].as_u64().unwrap();
+        assert!(after >= before + 2, "pings pass by: {before}, {after}");
+        // The router itself answers, from both sides and from the box.
+        let router: IpAddr = ["192.0.2.1", "fd00:9::1"][usize::from(v6)].parse().unwrap();
+        for from in [&cards.lan, &cards.wan, &cards.kernel] {
+            Cards::ping(from, router);
+        }
+        let time = Duration::from_secs(1);
+        let (a, b) = cards.tcp(v6);
+        let up = goodput(a, b, time);
+        let (a, b) = cards.tcp(v6);
+        let down = goodput(b, a, time);
+        // 1448 of 1500 bytes are data, over IPv6 1428; what is lost and sent again is not.
+        assert!((11e6..14.6e6).contains(&up), "up {up}, IPv6: {v6}");
+        assert!((22e6..29.2e6).contains(&down), "down {down}, IPv6: {v6}");
+        let udp = cards.udp(v6);
+        udp.probe();
+        udp.until_it_passes();
+        assert_eq!(udp.count().1, 0);
+    }
+    assert_eq!(cards.show()["counters"]["no_route"], 0);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //!   lan (10.0.1.2) ── lan0 ─ box ─ wan0 ── wan (203.0.113.2)
 //! ```
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use pathmark_testbed::{ChildGuard, Node, Testbed};
 use serde_json::Value;
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::TempDir;
 
 pub(crate) const LAN: [&str; 2] = ["10.0.1.2", "fd00:1::2"];
@@ -103,7 +103,7 @@ impl Cards {
 
     /// `vcp-router COMMAND --config FILE …` on the box.
     pub(crate) fn tool(&self, command: &str, more: &[&str]) -> Said {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_vcp-router"));
+        let mut program = crate::vcp_router();
         program
             .arg(command)
             .arg("--config")
@@ -129,7 +129,8 @@ impl Cards {
     pub(crate) fn try_start(&mut self) -> Result<(), String> {
         let mut command = Command::new("setpriv");
         command.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]);
-        command.arg(env!("CARGO_BIN_EXE_vcp-router"));
+        let router = crate::vcp_router();
+        command.arg(router.get_program()).args(router.get_args());
         command.args(["run", "--json", "--config"]);
         command.arg(self.path("router.toml"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -152,7 +153,7 @@ impl Cards {
     }
 
     pub(crate) fn show(&self) -> Value {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vcp-router"));
+        let mut command = crate::vcp_router();
         command
             .args(["show", "--json", "--socket"])
             .arg(self.control());
@@ -177,18 +178,47 @@ impl Cards {
     /// A TCP connection from LAN to WAN: both ends.
     pub(crate) fn tcp(&self, v6: bool) -> (TcpStream, TcpStream) {
         let (listener, at) = self.listener(v6);
-        let client = self.client(v6);
+        (self.connect(at), listener.accept().unwrap().0)
+    }
+
+    /// A TCP connection of the host in the LAN.
+    pub(crate) fn connect(&self, to: SocketAddr) -> TcpStream {
+        let client = self.client(to.is_ipv6());
         client
-            .connect_timeout(&at.into(), Duration::from_secs(10))
+            .connect_timeout(&to.into(), Duration::from_secs(10))
             .unwrap();
-        (client.into(), listener.accept().unwrap().0)
+        client.into()
     }
 
     /// A TCP socket of the host in the LAN.
-    pub(crate) fn client(&self, v6: bool) -> Socket {
+    fn client(&self, v6: bool) -> Socket {
         let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
         let fd = self.lan.socket(domain.into(), Type::STREAM.into(), 0);
         Socket::from(fd.unwrap())
+    }
+
+    /// The round trip of a ping from `node` to `to`; panics if none of 20 is answered.
+    pub(crate) fn ping(node: &Node, to: IpAddr) -> Duration {
+        node.sysctl("net.ipv4.ping_group_range", "0 0").unwrap();
+        let (domain, protocol, request) = match to {
+            IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4, 8),
+            IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6, 128),
+        };
+        let fd = node.socket(domain.into(), Type::DGRAM.into(), protocol.into());
+        let mut socket = Socket::from(fd.unwrap());
+        socket.connect(&SocketAddr::new(to, 0).into()).unwrap();
+        let wait = Duration::from_millis(250);
+        socket.set_read_timeout(Some(wait)).unwrap();
+        for _ in 0..20 {
+            let start = Instant::now();
+            // Type, code, checksum and identifier (the kernel's), sequence number, data.
+            let mut packet = [0; 64];
+            packet[0] = request;
+            if socket.send(&packet).is_ok() && socket.read(&mut packet).is_ok() {
+                return start.elapsed();
+            }
+        }
+        panic!("{} gets no answer from {to}", node.name());
     }
 
     /// UDP from LAN to WAN.
@@ -284,6 +314,25 @@ impl Udp {
             assert!(start.elapsed() < Duration::from_secs(10), "nothing passes");
         }
     }
+}
+
+/// Sends for `time` after TCP has got up to speed, and returns the bits per second that arrive.
+pub(crate) fn goodput(mut from: TcpStream, mut to: TcpStream, time: Duration) -> f64 {
+    let sender = std::thread::spawn(move || while from.write_all(&[7; 16_384]).is_ok() {});
+    let mut buffer = vec![0; 1 << 18];
+    let mut receive = |time: Duration| {
+        let start = Instant::now();
+        let mut got = 0;
+        while start.elapsed() < time {
+            got += to.read(&mut buffer).unwrap();
+        }
+        got as f64 * 8.0 / start.elapsed().as_secs_f64()
+    };
+    receive(Duration::from_millis(500));
+    let rate = receive(time);
+    drop(to);
+    sender.join().unwrap();
+    rate
 }
 
 pub(crate) fn address(host: [&str; 2], v6: bool, port: u16) -> SocketAddr {
