@@ -10,7 +10,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cards::{Cards, LAN, WAN, goodput, shell};
+use cards::{Cards, Host, goodput, shell};
 
 /// The program under test.
 fn vcp_router() -> Command {
@@ -150,10 +150,10 @@ fn between_two_cards_every_packet_takes_the_router() {
     cards.setup();
     cards.start();
     for v6 in [false, true] {
-        let host = |host: [&str; 2]| -> IpAddr { host[usize::from(v6)].parse().unwrap() };
+        let host = |host: Host| -> IpAddr { host[usize::from(v6)].parse().unwrap() };
         cards.udp(v6).until_it_passes();
         let before = cards.link("wan")["arrived_packets"].as_u64().unwrap();
-        for (from, to) in [(&cards.lan, WAN), (&cards.wan, LAN)] {
+        for (from, to) in [(&cards.lan, cards.hosts.wan), (&cards.wan, cards.hosts.lan)] {
             Cards::ping(from, host(to));
         }
         let after = cards.link("wan")["arrived_packets"].as_u64().unwrap();
@@ -265,4 +265,29 @@ fn setup_touches_nothing_of_others() {
         !left.out.contains("new-") && !left.out.contains("1180"),
         "{left:?}"
     );
+}
+
+/// systemd finds nothing wrong with the units, where it is installed.
+#[test]
+fn the_units_hold_together() {
+    let units = ["vcp-router.service", "vcp-router-setup.service"];
+    let dir = tempfile::tempdir().unwrap();
+    let mut verify = Command::new("systemd-analyze");
+    verify.args(["verify", "--man=no"]);
+    for unit in units {
+        let text = std::fs::read_to_string(format!("packaging/{unit}")).unwrap();
+        let program = env!("CARGO_BIN_EXE_vcp-router");
+        let text = text.replace("/usr/bin/vcp-router", program);
+        std::fs::write(dir.path().join(unit), text).unwrap();
+        verify.arg(dir.path().join(unit));
+    }
+    match verify.output() {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && said.is_empty(), "{said}");
+        }
+        Err(error) => {
+            eprintln!("systemd-analyze cannot be run ({error}): the units are not verified");
+        }
+    }
 }

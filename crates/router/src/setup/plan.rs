@@ -21,6 +21,9 @@ const TXQUEUELEN: u32 = 500;
 /// Least MTU of IPv6 (RFC 8200, section 5).
 const LEAST_IPV6_MTU: u32 = 1280;
 
+/// Source validation of all interfaces: the larger one of this and their own holds.
+pub(super) const RP_FILTER: &str = "ipv4/conf/all/rp_filter";
+
 /// Whom the interfaces belong to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner<'a> {
@@ -54,9 +57,9 @@ fn tun(port: &PortSpec) -> Option<&str> {
 
 /// Sysctls of an interface, by file, with the value that is needed.
 pub(super) fn sysctls(name: &str, ipv6: bool) -> impl Iterator<Item = (PathBuf, &'static str)> {
-    // Packets come back with sources that live behind a card; routes without carrier are ignored, which is how the
+    // Packets come back with sources that live behind a card, which has validated them; routes without carrier are ignored, which is how the
     // kernel knows that no router runs; no link-local address, so that the kernel sends nothing of its own.
-    let v4 = [("rp_filter", "2"), ("ignore_routes_with_linkdown", "1")];
+    let v4 = [("rp_filter", "0"), ("ignore_routes_with_linkdown", "1")];
     let v6 = [("addr_gen_mode", "1"), ("ignore_routes_with_linkdown", "1")];
     let of = |family: &str, key: &str| sysctl(&format!("{family}/conf/{name}/{key}"));
     let v4 = v4.map(|(key, value)| (of("ipv4", key), value));
@@ -213,6 +216,16 @@ pub(super) fn warnings(config: &Config, state: &State) -> Vec<String> {
                 ));
             }
         }
+    }
+    let all = state.sysctls.get(&sysctl(RP_FILTER));
+    if config.steers.iter().any(|steer| steer.mark.is_some())
+        && all.is_some_and(|value| value != "0")
+    {
+        warnings.push(
+            "net.ipv4.conf.all.rp_filter is not 0: what was steered by mark is dropped when it \
+             comes back; set it to 0, and that of each card to what it shall be"
+                .to_owned(),
+        );
     }
     let cards: BTreeSet<&str> = config
         .steers

@@ -107,6 +107,7 @@ impl State {
         let mut files = vec![
             sysctl("ipv4/ip_forward"),
             sysctl("ipv6/conf/all/forwarding"),
+            sysctl(super::plan::RP_FILTER),
         ];
         for port in &config.ports {
             if let Interface::Tun(name) = &port.interface {

@@ -4,6 +4,8 @@
 //!   lan (10.0.1.2) ── lan0 ─ box ─ wan0 ── wan (203.0.113.2)
 //! ```
 
+#![allow(dead_code, reason = "no test uses all of it")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
@@ -15,15 +17,23 @@ use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::TempDir;
 
-pub(crate) const LAN: [&str; 2] = ["10.0.1.2", "fd00:1::2"];
-pub(crate) const WAN: [&str; 2] = ["203.0.113.2", "fd00:2::2"];
+/// Addresses of a host: IPv4, IPv6.
+pub(crate) type Host = [&'static str; 2];
 
 pub(crate) struct Cards {
     pub(crate) lan: Node,
     pub(crate) kernel: Node,
     pub(crate) wan: Node,
+    pub(crate) hosts: Hosts,
     pub(crate) dir: TempDir,
     router: Option<ChildGuard>,
+}
+
+/// Who is on either side.
+#[derive(Clone, Copy)]
+pub(crate) struct Hosts {
+    pub(crate) lan: Host,
+    pub(crate) wan: Host,
 }
 
 /// What a command said.
@@ -35,44 +45,69 @@ pub(crate) struct Said {
 }
 
 impl Cards {
-    /// Hosts and cards; the box forwards, nothing is steered yet.
+    /// Two networks; the box forwards between them, nothing is steered yet.
     pub(crate) fn new() -> Self {
+        let hosts = Hosts {
+            lan: ["10.0.1.2", "fd00:1::2"],
+            wan: ["203.0.113.2", "fd00:2::2"],
+        };
+        let cards = Self::with(
+            hosts,
+            ["10.0.1.1", "fd00:1::1"],
+            ["203.0.113.1", "fd00:2::1"],
+        );
+        cards.kernel.forward().unwrap();
+        cards.name("lan0", ["10.0.1.1", "fd00:1::1"]);
+        cards.name("wan0", ["203.0.113.1", "fd00:2::1"]);
+        cards
+    }
+
+    /// One network, whose gateway is on the side of the WAN; the box is nothing yet.
+    pub(crate) fn in_one_network() -> Self {
+        let gateway = ["10.0.1.254", "fd00:1::fe"];
+        let hosts = Hosts {
+            lan: ["10.0.1.2", "fd00:1::2"],
+            wan: gateway,
+        };
+        let cards = Self::with(hosts, gateway, ["10.0.1.1", "fd00:1::1"]);
+        cards.kernel.forward().unwrap();
+        cards
+    }
+
+    fn with(hosts: Hosts, lan_gateway: Host, wan_gateway: Host) -> Self {
         let bed = Testbed::new().expect(
             "these tests need user namespaces and /dev/net/tun; allow them, or run as root",
         );
         let [lan, kernel, wan] = ["lan", "box", "wan"].map(|name| bed.node(name).unwrap());
         bed.veth((&lan, "eth0"), (&kernel, "lan0"), 1500).unwrap();
         bed.veth((&kernel, "wan0"), (&wan, "eth0"), 1500).unwrap();
-        kernel.forward().unwrap();
-        let add = |node: &Node, card: &str, address: &str| {
-            node.add_address(card, address.parse().unwrap()).unwrap();
+        let host = |node: &Node, [v4, v6]: Host, gateway: Host| {
+            for address in [format!("{v4}/24"), format!("{v6}/64")] {
+                node.add_address("eth0", address.parse().unwrap()).unwrap();
+            }
+            for (to, via) in ["0.0.0.0/0", "::/0"].into_iter().zip(gateway) {
+                let via = via.parse().unwrap();
+                node.add_route(to.parse().unwrap(), "eth0", Some(via))
+                    .unwrap();
+            }
         };
-        add(&lan, "eth0", &format!("{}/24", LAN[0]));
-        add(&lan, "eth0", &format!("{}/64", LAN[1]));
-        add(&kernel, "lan0", "10.0.1.1/24");
-        add(&kernel, "lan0", "fd00:1::1/64");
-        add(&kernel, "wan0", "203.0.113.1/24");
-        add(&kernel, "wan0", "fd00:2::1/64");
-        add(&wan, "eth0", &format!("{}/24", WAN[0]));
-        add(&wan, "eth0", &format!("{}/64", WAN[1]));
-        let route = |node: &Node, to: &str, via: &str| {
-            let via = via.parse().unwrap();
-            node.add_route(to.parse().unwrap(), "eth0", Some(via))
-                .unwrap();
-        };
-        for (node, v4, v6) in [
-            (&lan, "10.0.1.1", "fd00:1::1"),
-            (&wan, "203.0.113.1", "fd00:2::1"),
-        ] {
-            route(node, "0.0.0.0/0", v4);
-            route(node, "::/0", v6);
-        }
+        host(&lan, hosts.lan, lan_gateway);
+        host(&wan, hosts.wan, wan_gateway);
         Self {
             lan,
             kernel,
             wan,
+            hosts,
             dir: tempfile::tempdir().unwrap(),
             router: None,
+        }
+    }
+
+    fn name(&self, card: &str, [v4, v6]: Host) {
+        for address in [format!("{v4}/24"), format!("{v6}/64")] {
+            self.kernel
+                .add_address(card, address.parse().unwrap())
+                .unwrap();
         }
     }
 
@@ -147,6 +182,19 @@ impl Cards {
         Ok(())
     }
 
+    /// SIGHUP, until the router says that it has reloaded.
+    pub(crate) fn reload(&mut self) {
+        let router = self.router.as_mut().unwrap();
+        router.hang_up().unwrap();
+        let mut stderr = BufReader::new(router.child().stderr.as_mut().unwrap());
+        let mut line = String::new();
+        while !line.contains("eloaded") {
+            line.clear();
+            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the router ended");
+        }
+        assert!(!line.contains("not reloaded"), "{line}");
+    }
+
     /// Ends the router as a crash would.
     pub(crate) fn kill(&mut self) {
         self.router.take().unwrap().kill().unwrap();
@@ -170,7 +218,10 @@ impl Cards {
 
     /// A listener of the host in the WAN, and where it is.
     pub(crate) fn listener(&self, v6: bool) -> (TcpListener, SocketAddr) {
-        let listener = self.wan.tcp_listener(address(WAN, v6, 0)).unwrap();
+        let listener = self
+            .wan
+            .tcp_listener(address(self.hosts.wan, v6, 0))
+            .unwrap();
         let at = listener.local_addr().unwrap();
         (listener, at)
     }
@@ -223,7 +274,7 @@ impl Cards {
 
     /// UDP from LAN to WAN.
     pub(crate) fn udp(&self, v6: bool) -> Udp {
-        let [from, to] = [(&self.lan, LAN), (&self.wan, WAN)]
+        let [from, to] = [(&self.lan, self.hosts.lan), (&self.wan, self.hosts.wan)]
             .map(|(node, host)| node.udp(address(host, v6, 0)).unwrap());
         from.connect(to.local_addr().unwrap()).unwrap();
         to.set_nonblocking(true).unwrap();
@@ -335,7 +386,7 @@ pub(crate) fn goodput(mut from: TcpStream, mut to: TcpStream, time: Duration) ->
     rate
 }
 
-pub(crate) fn address(host: [&str; 2], v6: bool, port: u16) -> SocketAddr {
+fn address(host: Host, v6: bool, port: u16) -> SocketAddr {
     let ip: IpAddr = host[usize::from(v6)].parse().unwrap();
     SocketAddr::new(ip, port)
 }
