@@ -6,6 +6,7 @@ mod cards;
 
 use std::io::{Read, Write};
 use std::net::IpAddr;
+use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -290,4 +291,67 @@ fn the_units_hold_together() {
             eprintln!("systemd-analyze cannot be run ({error}): the units are not verified");
         }
     }
+}
+
+/// sd_notify(3): readiness, signs of life, reloads and their result, the end.
+#[test]
+fn a_service_manager_is_told() {
+    let mut cards = Cards::new();
+    cards.configure("", "rate = \"10Mbit\"");
+    cards.setup();
+    let path = cards.path("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    let patience = Duration::from_secs(10);
+    manager.set_read_timeout(Some(patience)).unwrap();
+    let text = || {
+        let mut buffer = [0; 2000];
+        let len = manager.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..len].to_vec()).unwrap()
+    };
+    cards.environment = vec![
+        ("NOTIFY_SOCKET", path.display().to_string()),
+        ("WATCHDOG_USEC", "200000".to_owned()),
+    ];
+    cards.start();
+    assert_eq!(text(), "READY=1\nSTATUS=2 ports, 4 routes");
+    // Ready means that it answers.
+    assert_eq!(cards.link("wan")["rate_bps"].as_f64(), Some(1e7));
+    let start = Instant::now();
+    let mut gaps = Vec::new();
+    let mut last = None;
+    while start.elapsed() < Duration::from_secs(1) {
+        assert_eq!(text(), "WATCHDOG=1");
+        let now = Instant::now();
+        gaps.extend(last.replace(now).map(|last| now - last));
+    }
+    // Twice in the time that the watchdog allows.
+    gaps.sort();
+    let usual = gaps[gaps.len() / 2];
+    let expected = Duration::from_millis(80)..Duration::from_millis(200);
+    assert!(expected.contains(&usual), "{gaps:?}");
+
+    let next = || loop {
+        let text = text();
+        if text != "WATCHDOG=1" {
+            break text;
+        }
+    };
+    let begun = |text: String| {
+        let micros = text.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
+        assert!(micros.parse::<u64>().unwrap() > 0);
+    };
+    cards.router().hang_up().unwrap();
+    begun(next());
+    assert_eq!(next(), "READY=1\nSTATUS=reloaded, generation 2");
+    std::fs::write(cards.path("router.toml"), "id = 0\n").unwrap();
+    cards.router().hang_up().unwrap();
+    begun(next());
+    let failed = next();
+    assert!(
+        failed.starts_with("READY=1\nSTATUS=not reloaded, still running as before: /"),
+        "{failed}"
+    );
+    cards.router().terminate().unwrap();
+    assert_eq!(next(), "STOPPING=1\nSTATUS=stopping");
+    assert!(cards.router().wait().unwrap().success());
 }

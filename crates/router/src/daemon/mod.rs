@@ -5,6 +5,7 @@ mod assemble;
 mod desk;
 pub mod exchange;
 pub mod http;
+mod notify;
 mod probe;
 mod prometheus;
 mod query;

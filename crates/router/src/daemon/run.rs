@@ -12,6 +12,7 @@ use pathmark_cc::{Duration, Instant};
 
 use super::assemble::{AssembleError, Plan, plan, put_in_force, router};
 use super::desk::{self, Counter, Desk, Request};
+use super::notify::Supervisor;
 use super::query::Hint;
 use super::rates::History;
 use super::record::Recorder;
@@ -185,8 +186,10 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         .start()
         .map_err(system("start a thread"))?;
     let history = History::new(driver.router(), driver.now());
+    let supervisor = Supervisor::from_environment(driver.now());
     let mut daemon = Daemon {
         options,
+        supervisor,
         config: Arc::new(config),
         driver,
         signals,
@@ -205,6 +208,7 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
 
 struct Daemon<'a> {
     options: &'a RunOptions,
+    supervisor: Supervisor,
     config: Arc<Config>,
     driver: Driver,
     signals: Signals,
@@ -246,11 +250,10 @@ impl Daemon<'_> {
             // Whoever does not read stdout does not wait for this line.
             let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
         }
-        eprintln!(
-            "vcp-router: ready with {} ports and {} routes",
-            self.config.ports.len(),
-            self.config.routes.len()
-        );
+        let (ports, routes) = (self.config.ports.len(), self.config.routes.len());
+        self.supervisor
+            .ready(&format_args!("{ports} ports, {routes} routes"));
+        eprintln!("vcp-router: ready with {ports} ports and {routes} routes");
     }
 
     fn serve(&mut self) -> Result<(), RunError> {
@@ -260,10 +263,12 @@ impl Daemon<'_> {
         loop {
             let sample = self.recorder.is_some().then_some(next_sample);
             let attempt = (!self.lost.is_empty()).then_some(next_attempt);
-            let until = [sample, attempt, Some(self.history.due())];
+            let beat = self.supervisor.due();
+            let until = [sample, attempt, beat, Some(self.history.due())];
             let until = until.into_iter().flatten().min();
             let event = self.driver.turn(&watched, until);
             let now = self.driver.now();
+            self.supervisor.beat(now);
             if self.history.due() <= now {
                 self.history.sample(self.driver.router(), now);
             }
@@ -401,6 +406,7 @@ impl Daemon<'_> {
             self.reading = Some(true);
             return;
         }
+        self.supervisor.reloading();
         let path = self.options.config.clone();
         let (old, now) = (Arc::clone(&self.config), self.driver.now());
         let lost: Vec<_> = self.driver.devices().iter().map(Device::is_lost).collect();
@@ -428,11 +434,16 @@ impl Daemon<'_> {
         match result {
             Ok(()) => {
                 self.reloads.generation += 1;
+                let generation = self.reloads.generation;
+                self.supervisor
+                    .ready(&format_args!("reloaded, generation {generation}"));
                 eprintln!("vcp-router: reloaded {}", self.options.config.display());
             }
             Err(error) => {
                 self.reloads.failures += 1;
-                eprintln!("vcp-router: not reloaded, still running as before: {error}");
+                let told = format!("not reloaded, still running as before: {error}");
+                self.supervisor.ready(&told);
+                eprintln!("vcp-router: {told}");
             }
         }
         if self.reading.take() == Some(true) {
@@ -467,6 +478,7 @@ impl Daemon<'_> {
     }
 
     fn stop(&mut self) -> Result<(), RunError> {
+        self.supervisor.stopping(&"stopping");
         if let (Some(recorder), Some(path)) = (self.recorder.take(), &self.options.record) {
             recorder.sample(self.driver.router(), self.driver.now());
             recorder.finish().map_err(|source| RunError::Record {

@@ -415,6 +415,16 @@ pub(crate) fn precise_timers() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong, 0, 0, 0) };
 }
 
+/// CLOCK_MONOTONIC in microseconds, as service managers compare it.
+pub(crate) fn monotonic_micros() -> u64 {
+    // SAFETY: `timespec` is plain data, for which all zeros is a value.
+    let mut time: libc::timespec = unsafe { zeroed() };
+    // SAFETY: writes one `timespec`, which outlives the call; this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    let part = |value: i64| u64::try_from(value).unwrap_or(0);
+    part(time.tv_sec) * 1_000_000 + part(time.tv_nsec) / 1_000
+}
+
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {

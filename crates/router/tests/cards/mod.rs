@@ -26,6 +26,8 @@ pub(crate) struct Cards {
     pub(crate) wan: Node,
     pub(crate) hosts: Hosts,
     pub(crate) dir: TempDir,
+    /// Of the router.
+    pub(crate) environment: Vec<(&'static str, String)>,
     router: Option<ChildGuard>,
 }
 
@@ -99,6 +101,7 @@ impl Cards {
             wan,
             hosts,
             dir: tempfile::tempdir().unwrap(),
+            environment: Vec::new(),
             router: None,
         }
     }
@@ -168,6 +171,7 @@ impl Cards {
         command.arg(router.get_program()).args(router.get_args());
         command.args(["run", "--json", "--config"]);
         command.arg(self.path("router.toml"));
+        command.envs(self.environment.iter().map(|(key, value)| (key, value)));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut router = self.kernel.spawn(command, &[]).unwrap();
         let mut line = String::new();
@@ -182,9 +186,14 @@ impl Cards {
         Ok(())
     }
 
+    /// The running router.
+    pub(crate) fn router(&mut self) -> &mut ChildGuard {
+        self.router.as_mut().unwrap()
+    }
+
     /// SIGHUP, until the router says that it has reloaded.
     pub(crate) fn reload(&mut self) {
-        let router = self.router.as_mut().unwrap();
+        let router = self.router();
         router.hang_up().unwrap();
         let mut stderr = BufReader::new(router.child().stderr.as_mut().unwrap());
         let mut line = String::new();
