@@ -355,3 +355,27 @@ fn a_service_manager_is_told() {
     assert_eq!(next(), "STOPPING=1\nSTATUS=stopping");
     assert!(cards.router().wait().unwrap().success());
 }
+
+/// The packaged configuration, but for places and names that only a host has.
+#[test]
+fn the_example_runs_as_it_is() {
+    let mut cards = Cards::new();
+    let text = include_str!("../packaging/vcp-router.toml");
+    let control = cards.control();
+    let here = text
+        .replace("/run/vcp-router/control.sock", control.to_str().unwrap())
+        .replace("user = \"vcp-router\"", "user = \"root\"");
+    assert_ne!(here, text);
+    std::fs::write(cards.path("router.toml"), here).unwrap();
+    assert!(cards.setup().contains("ip tuntap add dev vcp0 "));
+    cards.start();
+    assert_eq!(cards.link("wan")["rate_bps"].as_f64(), Some(1e7));
+    // Its own address is answered.
+    Cards::ping(&cards.kernel, "198.51.100.1".parse().unwrap());
+    cards.reload();
+    cards.router().terminate().unwrap();
+    assert!(cards.router().wait().unwrap().success());
+    cards.tool("teardown", &[]);
+    let left = shell(&cards.kernel, "ip link; ip route show table all proto 118");
+    assert!(!left.out.contains("vcp"), "{left:?}");
+}
