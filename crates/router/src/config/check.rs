@@ -10,7 +10,9 @@ use super::link::{LimitSpec, LinkSpec, QueueKind};
 use super::schema::{Config, File, FilePort, Interface, PortSpec, RouteSpec};
 use super::steer;
 use super::suggest::nearest;
+use super::trust;
 use super::units::{ByteCount, RateValue};
+use crate::forward::Trust;
 
 const DEFAULT_MTU: u32 = 1500;
 /// RFC 791 and what IP's length fields can say.
@@ -53,6 +55,7 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
     let mut names = BTreeMap::new();
     let mut interfaces = HashSet::new();
     let mut buffers = Vec::new();
+    let mut trusts = Vec::new();
     for port in file.port {
         let name = port.name.clone();
         if names.insert(name.get_ref().clone(), ports.len()).is_some() {
@@ -64,11 +67,18 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         let queue = port.queue.as_ref().map(Spanned::span);
         let asks = port.reserve.as_ref().map(Spanned::span).or(queue);
         buffers.push(asks.unwrap_or_else(|| port.name.span()));
+        trusts.push(port.shims.clone());
         let checked = self::port(source, port)?;
         if !interfaces.insert(format!("{:?}", checked.interface)) {
             return Err(source.fault(place, "two ports share this interface"));
         }
         ports.push(checked);
+    }
+    for (port, trust) in ports.iter_mut().zip(trusts) {
+        if let Some(trust) = trust {
+            port.shims = trust::read(trust.get_ref(), &names)
+                .map_err(|message| source.fault(Some(trust.span()), message))?;
+        }
     }
     let mut routes = Vec::new();
     let mut seen = HashSet::new();
@@ -207,6 +217,7 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
             .map(Spanned::into_inner)
             .collect(),
         reserve: port.reserve.map(Spanned::into_inner),
+        shims: Trust::default(),
         link: LinkSpec {
             rate: port.rate.map(Spanned::into_inner),
             capacity: port.capacity.map(Spanned::into_inner),

@@ -16,6 +16,7 @@ mod steer;
 mod suggest;
 #[cfg(test)]
 mod tests;
+mod trust;
 mod units;
 
 pub use build::{LinkContext, build_link, build_schedule, build_wire};

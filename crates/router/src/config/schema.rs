@@ -13,6 +13,7 @@ use super::link::{ChangeSpec, JitterSpec, LinkSpec, QueueSpec};
 use super::loss::LossSpec;
 use super::steer::{FileSteer, HostSpec, OnStop, SteerSpec};
 use super::units::{ByteCount, Percent, RateValue, Span};
+use crate::forward::Trust;
 use crate::ip::Prefix;
 
 /// A checked configuration.
@@ -102,6 +103,8 @@ pub struct PortSpec {
     pub addresses: Vec<IpAddr>,
     /// Bytes of packet buffers that it may always hold; absent: its part of half of `memory`.
     pub reserve: Option<ByteCount>,
+    /// Whose shims it believes.
+    pub shims: Trust,
     /// Its link.
     pub link: LinkSpec,
     /// Its interface as the kernel sees it.
@@ -177,6 +180,7 @@ pub(super) struct FilePort {
     #[serde(default)]
     pub(super) addresses: Vec<Spanned<IpAddr>>,
     pub(super) reserve: Option<Spanned<ByteCount>>,
+    pub(super) shims: Option<Spanned<toml::Value>>,
     pub(super) rate: Option<Spanned<RateValue>>,
     pub(super) capacity: Option<Spanned<RateValue>>,
     #[serde(default)]

@@ -184,6 +184,40 @@ fn values_that_make_no_sense() {
     assert!(parse(&rule).unwrap_err().contains("dscp, port or prefix"));
 }
 
+#[test]
+fn whose_shims_are_believed() {
+    use crate::forward::Trust;
+    let with = |text: &str| {
+        let text = GOOD.replacen("fd = 5", &format!("fd = 5\n{text}"), 1);
+        parse(&text).map(|config| config.ports[1].shims.clone())
+    };
+    assert_eq!(with(""), Ok(Trust::All));
+    assert_eq!(with("shims = true"), Ok(Trust::All));
+    assert_eq!(with("shims = false"), Ok(Trust::Nobody));
+    let trust = with("shims = { from = [\"10.1.0.0/16\", \"wan\", \"fd00::/8\", \"lan\"] }");
+    let expected = Trust::From {
+        prefixes: ["10.1.0.0/16", "fd00::/8"]
+            .map(|p| p.parse().unwrap())
+            .to_vec(),
+        ports: vec![0, 1],
+    };
+    assert_eq!(trust, Ok(expected));
+    for (bad, part) in [
+        ("shims = 1", "write true, false"),
+        ("shims = { form = [] }", "unknown name `form`"),
+        ("shims = { from = \"wan\" }", "write true, false"),
+        ("shims = { from = [5] }", "write true, false"),
+        ("shims = { from = [\"wann\"] }", "did you mean `wan`"),
+        (
+            "shims = { from = [\"10.1.0.1/16\"] }",
+            "did you mean `10.1.0.0/16`",
+        ),
+    ] {
+        let error = with(bad).unwrap_err();
+        assert!(error.contains(":19:") && error.contains(part), "{error}");
+    }
+}
+
 /// A number without a unit would be bits per second, which nobody means.
 #[test]
 fn rates_have_a_unit() {

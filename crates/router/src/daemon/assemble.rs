@@ -257,6 +257,7 @@ fn settings(port: &PortSpec, config: &Config) -> PortSettings {
         mtu: port.mtu,
         addresses: port.addresses.clone(),
         per_packet: port.link.is_random(),
+        shims: port.shims.clone(),
         reserve: usize::try_from(config.reserve(port)).unwrap_or(usize::MAX),
     }
 }

@@ -7,7 +7,7 @@ use super::snapshot::{LinkView, Snapshot};
 type Value = fn(&LinkView) -> Option<f64>;
 
 /// Metrics per link: name, type, help, value.
-const LINK_METRICS: [(&str, &str, &str, Value); 32] = [
+const LINK_METRICS: [(&str, &str, &str, Value); 33] = [
     ("rate_bits_per_second", "gauge", "Rate of the link.", |l| {
         l.rate_bps
     }),
@@ -64,6 +64,12 @@ const LINK_METRICS: [(&str, &str, &str, Value); 32] = [
         "gauge",
         "Packet buffers that the port's packets take.",
         |l| Some(l.memory_bytes as f64),
+    ),
+    (
+        "shims_not_believed_total",
+        "counter",
+        "Packets whose shim the port did not believe.",
+        |l| Some(l.shims_not_believed as f64),
     ),
     (
         "interface_up",

@@ -122,6 +122,8 @@ pub struct LinkView {
     pub interface_mtu: Option<u32>,
     /// Packets that the interface dropped before this router could read them: its queue was full.
     pub interface_drops: Option<u64>,
+    /// Packets whose shim the port did not believe, and took for plain traffic.
+    pub shims_not_believed: u64,
     /// Bytes of packet buffers that the port's packets take.
     pub memory_bytes: usize,
     /// What it did lately.
@@ -181,6 +183,7 @@ impl Snapshot {
                 },
                 watch: device.and_then(Device::watched),
                 memory_bytes: router.held(port),
+                shims_not_believed: port.not_believed(),
                 rates: Lately {
                     second: over(Duration::from_secs(1)),
                     ten_seconds: over(Duration::from_secs(10)),

@@ -62,6 +62,16 @@ impl Classifier {
         self.classify_first(bytes, layout, layout.len())
     }
 
+    /// What there is to know of a packet whose shim is not believed: as if it bore none.
+    #[must_use]
+    pub fn plain(arrival: Arrival) -> (Arrival, Carrier) {
+        let arrival = Arrival {
+            carried: Carried::Foreign,
+            ..arrival
+        };
+        (arrival, Carrier::None)
+    }
+
     /// The same of the first segment of a super-packet, which is to be an IP packet of `packet` bytes.
     #[inline]
     #[must_use]

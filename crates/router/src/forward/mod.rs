@@ -21,6 +21,9 @@ mod router;
 pub mod shim;
 #[cfg(test)]
 mod tests;
+mod trust;
+#[cfg(test)]
+mod trust_tests;
 #[cfg(test)]
 mod xcp_tests;
 
@@ -30,4 +33,5 @@ pub use frame::{Carrier, Frame};
 pub use pool::{LARGE, Pool, USUAL, WORKING, cost};
 pub use port::{PortSettings, RouterPort};
 pub use router::{Router, RouterConfig, Target, route_table};
+pub use trust::Trust;
 pub use xcp_proto::Identity;

@@ -6,6 +6,7 @@ use crate::core::Link;
 
 use super::frame::Frame;
 use super::pool::Account;
+use super::trust::Trust;
 
 /// Time that a super-packet may take on the link and still pass as a whole, in microseconds: below what
 /// shaping promises to smooth.
@@ -24,6 +25,8 @@ pub struct PortSettings {
     pub per_packet: bool,
     /// Bytes of packet buffers that it may always hold; beyond them it shares what is left with the others.
     pub reserve: usize,
+    /// Whose shims it believes.
+    pub shims: Trust,
 }
 
 /// An output port.
@@ -35,6 +38,7 @@ pub struct RouterPort {
     pub link: Link<Frame>,
     /// Once it belongs to a router: who answers for its packets' buffers.
     pub(super) account: Account,
+    pub(super) not_believed: u64,
 }
 
 impl RouterPort {
@@ -45,6 +49,7 @@ impl RouterPort {
             settings,
             link,
             account: Account::NONE,
+            not_believed: 0,
         }
     }
 

@@ -213,7 +213,7 @@ impl Router {
             return;
         };
         match self.examine(bytes, offload) {
-            Ok(route) => self.dispatch(now, buffer, offload, &route),
+            Ok(route) => self.dispatch(now, from, buffer, offload, &route),
             Err(refusal) => self.refuse(
                 now,
                 from,
@@ -264,24 +264,38 @@ impl Router {
         })
     }
 
-    fn dispatch(&mut self, now: Instant, buffer: &mut Box<[u8]>, offload: Offload, route: &Route) {
+    fn dispatch(
+        &mut self,
+        now: Instant,
+        from: usize,
+        buffer: &mut Box<[u8]>,
+        offload: Offload,
+        route: &Route,
+    ) {
         let len = route.layout.len();
         let Some(bytes) = buffer.get(..len) else {
             return;
         };
         let packet = route.whole.map_or(len, |whole| whole.largest());
-        let (arrival, carrier) = self.classifier.classify_first(bytes, &route.layout, packet);
+        let known = self.classifier.classify_first(bytes, &route.layout, packet);
+        let source = route.layout.source(bytes);
+        let Some(port) = self.ports.get_mut(route.port) else {
+            return;
+        };
+        let believed = source.is_some_and(|source| port.settings.shims.covers(from, source));
         let Some(whole) = &route.whole else {
             if route.fits {
+                let (arrival, carrier) = port.heed(believed, known, 1);
                 let frame = self.yard.pool.keep(buffer, len, offload);
                 self.enqueue(now, route.port, frame, arrival, carrier, 1);
             } else {
-                self.fragment(now, bytes, offload, route.port);
+                self.fragment(now, bytes, offload, route.port, believed);
             }
             return;
         };
-        let Some(port) = self.ports.get(route.port) else {
-            return;
+        let (arrival, carrier) = match believed {
+            true => known,
+            false => Classifier::plain(known.0),
         };
         let packets = u32::try_from(whole.segments()).unwrap_or(u32::MAX);
         let arrival = Arrival {
@@ -296,18 +310,19 @@ impl Router {
             // What waits should not pin more than it needs; what goes straight through costs no
             // copy.
             let waits = port.link.port().depth().packets > 0;
+            port.heed(believed, known, packets);
             let frame = match waits {
                 true => self.yard.pool.keep(buffer, len, offload),
                 false => self.yard.pool.swap(buffer, len, offload),
             };
             self.enqueue(now, route.port, frame, arrival, carrier, packets);
         } else {
-            self.cut(now, bytes, whole, route);
+            self.cut(now, bytes, whole, route, believed);
         }
     }
 
     /// Sends each segment of a super-packet on its own.
-    fn cut(&mut self, now: Instant, bytes: &[u8], whole: &Super, route: &Route) {
+    fn cut(&mut self, now: Instant, bytes: &[u8], whole: &Super, route: &Route, believed: bool) {
         for index in 0..whole.segments() {
             let Some(mut buffer) = self.yard.pool.take(whole.segment_len(index)) else {
                 self.counters.no_buffer += 1;
@@ -319,7 +334,7 @@ impl Router {
             };
             let frame = Frame::new(buffer, len, offload);
             if !route.fits {
-                self.fragment(now, frame.bytes(), offload, route.port);
+                self.fragment(now, frame.bytes(), offload, route.port, believed);
                 self.yard.pool.give(frame);
                 continue;
             }
@@ -327,12 +342,24 @@ impl Router {
                 self.yard.pool.give(frame);
                 continue;
             };
-            let (arrival, carrier) = self.classifier.classify(frame.bytes(), &layout);
+            let known = self.classifier.classify(frame.bytes(), &layout);
+            let Some(port) = self.ports.get_mut(route.port) else {
+                self.yard.pool.give(frame);
+                return;
+            };
+            let (arrival, carrier) = port.heed(believed, known, 1);
             self.enqueue(now, route.port, Some(frame), arrival, carrier, 1);
         }
     }
 
-    fn fragment(&mut self, now: Instant, bytes: &[u8], offload: Offload, port: usize) {
+    fn fragment(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        offload: Offload,
+        port: usize,
+        believed: bool,
+    ) {
         let mtu = self.ports.get(port).map_or(0, |p| p.settings.mtu as usize);
         let Some(mut whole) = self.yard.pool.copy(bytes, Offload::default()) else {
             self.counters.no_buffer += 1;
@@ -349,7 +376,11 @@ impl Router {
                     let Ok(layout) = Layout::walk(part) else {
                         continue;
                     };
-                    let (arrival, carrier) = self.classifier.classify(part, &layout);
+                    let known = self.classifier.classify(part, &layout);
+                    let Some(heeding) = self.ports.get_mut(port) else {
+                        break;
+                    };
+                    let (arrival, carrier) = heeding.heed(believed, known, 1);
                     let frame = self.yard.pool.copy(part, Offload::default());
                     self.deadlines.set(port, Instant::ZERO);
                     enqueue(

@@ -140,7 +140,7 @@ pub(super) fn udp(source: &str, destination: &str, ttl: u8, flags: u16, payload:
     bytes
 }
 
-fn shimmed(tail: usize) -> Vec<u8> {
+pub(super) fn shimmed(tail: usize) -> Vec<u8> {
     let mut payload = Repr::initial(&Request::default(), true).emit().to_vec();
     payload.extend((0..tail).map(|i| i as u8 | 0x40));
     payload

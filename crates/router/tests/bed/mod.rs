@@ -267,7 +267,7 @@ impl Pinger {
     /// Sends an echo request with `len` bytes of data; the time to its reply, if one comes within
     /// two seconds.
     pub(crate) fn ping(&mut self, len: usize) -> Option<Duration> {
-        self.sequence += 1;
+        self.sequence = self.sequence.wrapping_add(1);
         let [high, low] = self.sequence.to_be_bytes();
         let mut request = vec![8, 0, 0, 0, 0x12, 0x34, high, low];
         request.extend(bytes(len));

@@ -1,0 +1,75 @@
+//! Shims that a port believes, and those that it does not.
+
+use super::tests::{DST, OUT, SRC, drain, router, send, shimmed, udp};
+use super::*;
+use crate::offload::{Gso, GsoKind, Offload, Partial};
+
+fn with(trust: Trust) -> Router {
+    let mut router = router(1500, None, true);
+    router.port_mut(OUT).unwrap().settings.shims = trust;
+    router
+}
+
+/// What a port with this trust makes of a packet from `SRC` that came in on port 0: true if it
+/// wrote its answer.
+fn is_believed(trust: Trust) -> bool {
+    let mut router = with(trust);
+    let packet = udp(SRC, DST, 64, 0, &shimmed(100));
+    send(&mut router, &packet, Offload::default());
+    let out = drain(&mut router, OUT).remove(0).0;
+    let shim = 28..44;
+    let believed = out[shim.clone()] != packet[shim];
+    if !believed {
+        assert_eq!(out[20..], packet[20..], "nothing but the TTL has changed");
+    }
+    let counted = router.ports()[OUT].not_believed();
+    assert_eq!(counted, u64::from(!believed));
+    believed
+}
+
+#[test]
+fn by_prefix_or_port_or_not_at_all() {
+    let from = |prefixes: &[&str], ports: &[usize]| Trust::From {
+        prefixes: prefixes.iter().map(|text| text.parse().unwrap()).collect(),
+        ports: ports.to_vec(),
+    };
+    assert!(is_believed(Trust::All));
+    assert!(!is_believed(Trust::Nobody));
+    assert!(is_believed(from(&["10.7.0.0/16", "10.0.0.0/24"], &[])));
+    assert!(!is_believed(from(&["10.7.0.0/16", "fd00::/8"], &[])));
+    assert!(is_believed(from(&[], &[0])));
+    assert!(!is_believed(from(&[], &[1])));
+    assert!(!is_believed(from(&[], &[])));
+}
+
+/// Of a super-packet every packet is counted, and none is written.
+#[test]
+fn super_packets_are_plain_as_well() {
+    for (rate, wholes) in [(None, 1), (Some(1_000_000), 3)] {
+        let mut router = router(1500, rate, true);
+        router.port_mut(OUT).unwrap().settings.shims = Trust::Nobody;
+        let payload = [shimmed(500), shimmed(500), shimmed(500)].concat();
+        let size = (payload.len() / 3) as u16;
+        let packet = udp(SRC, DST, 64, 0, &payload);
+        let offload = Offload {
+            checksum: Some(Partial {
+                start: 20,
+                offset: 6,
+            }),
+            gso: Some(Gso {
+                kind: GsoKind::Udp,
+                size,
+                ecn: false,
+            }),
+        };
+        send(&mut router, &packet, offload);
+        let out = drain(&mut router, OUT);
+        assert_eq!(out.len(), wholes);
+        assert_eq!(router.ports()[OUT].not_believed(), 3);
+        let sent: Vec<u8> = out
+            .iter()
+            .flat_map(|(bytes, _)| bytes[28..].to_vec())
+            .collect();
+        assert_eq!(sent, payload);
+    }
+}
