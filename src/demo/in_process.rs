@@ -49,7 +49,7 @@ impl Owner<Datagram> for Marker {
     fn mark(&mut self, packet: &mut Datagram, answer: &Answer) {
         let bytes = packet.ip_bytes();
         // A datagram without a shim is left alone.
-        let _ = shim::write(&mut packet.bytes, answer, bytes, &ROUTER);
+        let _ = shim::write(&mut packet.bytes, answer, bytes, &ROUTER, 1);
     }
 
     fn dropped(&mut self, _packet: Datagram, _cause: DropCause) {}
@@ -206,7 +206,7 @@ impl Relay {
                     let arrival = Arrival {
                         bytes,
                         flow_hash: u32::from(datagram.client.port()),
-                        carried: shim::read(&datagram.bytes, bytes),
+                        carried: shim::read(&datagram.bytes, bytes, || 0),
                     };
                     let now = self.now();
                     if from_client {

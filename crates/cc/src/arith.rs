@@ -58,6 +58,13 @@ impl Carry {
     }
 }
 
+/// SplitMix64's output function.
+pub(crate) const fn scramble(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
 /// The largest integer whose cube is not above `n`.
 pub(crate) fn cbrt(n: u128) -> u64 {
     let mut root: u128 = 0;

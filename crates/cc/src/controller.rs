@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::{Duration, Feedback, Instant, XcpRequest};
+use crate::{Duration, Feedback, Instant, QuickStartRequest, XcpRequest};
 
 /// What a controller may keep with each packet in flight, handed back on its ACK or loss.
 ///
@@ -138,6 +138,8 @@ pub struct Request {
     pub min_rtt: Option<Duration>,
     /// XCP: what the next packet's header says. `None`: the packet carries no header, or the one that routers skip.
     pub xcp: Option<XcpRequest>,
+    /// Quick-Start: the rate to start with. `None`: the next packet does not ask for one.
+    pub quick_start: Option<QuickStartRequest>,
 }
 
 /// Where a controller stands, for reports. Not for control.
@@ -272,6 +274,17 @@ pub trait Controller: Send + fmt::Debug {
     /// [`on_sent`](Self::on_sent) tells of it.
     fn request(&self) -> Request {
         Request::default()
+    }
+
+    /// True if the next packet that asks for an acknowledgement is to carry a question that is
+    /// asked once, such as [`Request::quick_start`]. Called for each packet: no more than a look.
+    fn asks(&self) -> bool {
+        false
+    }
+
+    /// Random bits for what the law draws, told once before anything else.
+    fn on_seed(&mut self, seed: u64) {
+        let _ = seed;
     }
 
     /// The request rides on each n-th packet that asks for an acknowledgement: 1, the default, is on all of them. The

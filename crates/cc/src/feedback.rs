@@ -1,6 +1,6 @@
 //! What the receiver returned since the last time, as differences of its cumulative counters.
 
-use crate::Duration;
+use crate::{Duration, QuickStartFeedback};
 
 /// One difference between two states of the receiver's counters (see the FEEDBACK frame).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +10,8 @@ pub enum Feedback {
     Vcp(VcpFeedback),
     /// XCP rate changes summed by the receiver.
     Xcp(XcpFeedback),
+    /// A starting rate that routers left of the one asked for.
+    QuickStart(QuickStartFeedback),
 }
 
 /// VCP: packets and bytes that arrived under each code since the previous feedback.
@@ -88,6 +90,7 @@ impl Feedback {
         match self {
             Self::Vcp(vcp) => (sum(&vcp.packets), sum(&vcp.bytes)),
             Self::Xcp(xcp) => (xcp.packets, xcp.bytes),
+            Self::QuickStart(answer) => (answer.packets, answer.bytes),
         }
     }
 }

@@ -37,6 +37,7 @@ mod loss_based;
 mod loss_rule;
 mod newreno;
 mod passive;
+mod quick_start;
 mod recent_rtt;
 mod registry;
 mod slow_start;
@@ -61,6 +62,10 @@ pub use loss_based::{Avoidance, Cause, Growth, LossBased, StartRule};
 pub use loss_rule::{Halving, LossRule, LossView, Verdict};
 pub use newreno::{NewReno, Reno};
 pub use passive::Passive;
+pub use quick_start::{
+    GrantMetrics, QuickStartAnswer, QuickStartCarried, QuickStartFeedback, QuickStartLink,
+    QuickStartRequest,
+};
 pub use registry::{Algorithm, Explicit, LinkAlgorithm, ParseError};
 pub use slow_start::{HyStart, SlowStart};
 pub use time::{Duration, Instant};

@@ -2,7 +2,10 @@
 
 use core::fmt;
 
-use crate::{Duration, Instant, XcpAnswer, XcpCarried, XcpLinkMetrics};
+use crate::{
+    Duration, GrantMetrics, Instant, QuickStartAnswer, QuickStartCarried, XcpAnswer, XcpCarried,
+    XcpLinkMetrics,
+};
 
 /// VCP's two-bit load code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,6 +46,18 @@ pub enum Carried {
     Vcp(VcpCarried),
     /// An XCP header.
     Xcp(XcpCarried),
+    /// A request for a starting rate. Its flow may be of any kind.
+    QuickStart(QuickStartCarried),
+}
+
+impl Carried {
+    /// True if the packet carries feedback of a law, so that its sender heeds what a port tells it.
+    /// A request for a starting rate says nothing of that.
+    #[inline]
+    #[must_use]
+    pub const fn is_feedback(&self) -> bool {
+        matches!(self, Self::Vcp(_) | Self::Xcp(_))
+    }
 }
 
 /// The fields of a VCP packet that the link half reads.
@@ -95,6 +110,8 @@ pub enum Answer {
     Vcp(VcpAnswer),
     /// Stamp an XCP packet.
     Xcp(XcpAnswer),
+    /// Approve a starting rate, or deny it.
+    QuickStart(QuickStartAnswer),
 }
 
 impl Answer {
@@ -102,7 +119,7 @@ impl Answer {
     #[inline]
     pub const fn declare(&mut self, ppm: u32) {
         match self {
-            Self::None => {}
+            Self::None | Self::QuickStart(_) => {}
             Self::Vcp(answer) => answer.corruption_ppm = ppm,
             Self::Xcp(answer) => answer.corruption_ppm = ppm,
         }
@@ -152,6 +169,8 @@ pub struct LinkMetrics {
     pub marked: [u64; 4],
     /// What an XCP port has measured and given, if the port runs XCP.
     pub xcp: Option<XcpLinkMetrics>,
+    /// What the port made of requests for a starting rate, if it looks at them.
+    pub grants: Option<GrantMetrics>,
 }
 
 /// The link half of a control law: told of arrivals, departures, drops and time.

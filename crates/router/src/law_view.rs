@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pathmark_cc::{LinkMetrics, VcpCode, XcpLinkMetrics};
+use pathmark_cc::{GrantMetrics, LinkMetrics, VcpCode, XcpLinkMetrics};
 use serde::Serialize;
 
 /// The state of a port's control law. Everything is absent at a port without one.
@@ -32,6 +32,26 @@ pub struct LawView {
     /// What an XCP port adds.
     #[serde(flatten)]
     pub xcp: Option<XcpView>,
+    /// What the port made of requests for a starting rate, if it looks at them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grants: Option<GrantsView>,
+}
+
+/// What a port made of requests for a starting rate.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct GrantsView {
+    /// Requests that were looked at.
+    pub requests: u64,
+    /// Of these, granted at least in part.
+    pub granted: u64,
+    /// Denied: what is used or granted already leaves nothing.
+    pub denied_busy: u64,
+    /// Denied: too many of one source within a second.
+    pub denied_source: u64,
+    /// Denied: no more grants can be remembered.
+    pub denied_room: u64,
+    /// Rate of all grants whose traffic has not come yet, in bits per second.
+    pub pending_bps: f64,
 }
 
 /// What an XCP port has measured, and what it gave. Rates in bits per second.
@@ -88,6 +108,20 @@ impl LawView {
             persistent_queue_bytes: Some(metrics.persistent_queue),
             marked: marked.map(|(code, n)| (code_name(*code), n)).collect(),
             xcp: metrics.xcp.as_ref().map(XcpView::new),
+            grants: metrics.grants.as_ref().map(GrantsView::new),
+        }
+    }
+}
+
+impl GrantsView {
+    fn new(metrics: &GrantMetrics) -> Self {
+        Self {
+            requests: metrics.requests,
+            granted: metrics.granted,
+            denied_busy: metrics.denied_busy,
+            denied_source: metrics.denied_source,
+            denied_room: metrics.denied_room,
+            pending_bps: metrics.pending as f64 * 8.0,
         }
     }
 }

@@ -434,13 +434,32 @@ impl Layout {
             hash = fold_multiply(hash ^ u64::from_be_bytes(word), 0xA076_1D64_78BD_642F);
         }
         let hash = fold_multiply(hash ^ tail, 0xE703_7ED1_A0B4_28DB);
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "the upper half is mixed in first"
-        )]
-        {
-            (hash ^ hash >> 32) as u32
-        }
+        folded(hash)
+    }
+
+    /// A hash of where the packet says that it comes from: its IPv4 address, or the 64 bits of its
+    /// IPv6 prefix, in which a host may take any address.
+    #[must_use]
+    pub fn source_hash(&self, bytes: &[u8], seed: u64) -> u32 {
+        let at = match self.version {
+            Version::V4 => 12..16,
+            Version::V6 => 8..16,
+        };
+        let address = bytes.get(at).unwrap_or(&[]).iter();
+        let address = address.fold(0, |word, &byte| word << 8 | u64::from(byte));
+        let seed = seed ^ 0x9E37_79B9_7F4A_7C15;
+        folded(fold_multiply(seed ^ address, 0xA076_1D64_78BD_642F))
+    }
+}
+
+#[inline]
+const fn folded(hash: u64) -> u32 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the upper half is mixed in first"
+    )]
+    {
+        (hash ^ hash >> 32) as u32
     }
 }
 

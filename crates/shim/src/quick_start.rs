@@ -3,12 +3,13 @@
 //! ```text
 //!    0 … 3    4    5    6        7                8 … 13    14   15
 //!   ┌────────┬─────────┬────────┬────────────────┬─────────┬─────────┐
-//!   │ prefix │ rate    │ QS TTL │ function, 0000 │ nonce   │ check   │
+//!   │ prefix │ rate    │ QS TTL │ function, RTT  │ nonce   │ check   │
 //!   └────────┴─────────┴────────┴────────────────┴─────────┴─────────┘
 //! ```
 //!
-//! Roles of the fields as in RFC 4782 §3. Its rate code, a power of two times 40 kbit/s, is too coarse (1 Gbit/s is
-//! granted as 655 Mbit/s), so the rate here is a 16-bit float, see [`Rate`].
+//! Roles of the fields as in RFC 4782 §3. Its rate code, a power of two times 40 kbit/s, is too
+//! coarse (1 Gbit/s is granted as 655 Mbit/s), so the rate here is a 16-bit float, see [`Rate`].
+//! The round-trip time is added: a router remembers a grant until its traffic has come.
 
 use crate::frame::{self, FramingError, Kind};
 
@@ -75,6 +76,48 @@ impl Rate {
             exponent => (2048 + mantissa) << (exponent - 1),
         }
     }
+
+    /// So many low bits of a nonce stay as they were sent while the rate is lowered to this one
+    /// (RFC 4782 §3.4).
+    ///
+    /// Each pair of bits belongs to an exponent, from 8 (2 Mbit/s) for the lowest pair to 31 for
+    /// the highest. Who lowers the rate draws all pairs of higher exponents anew, so a receiver
+    /// that says twice the rate that it got has to guess two bits.
+    #[must_use]
+    pub const fn nonce_bits(self) -> u32 {
+        (2 * (self.0 >> 11).saturating_sub(7)) as u32
+    }
+}
+
+/// A round-trip time in 4 bits: 0 unknown, else n for up to 2^(n−1) ms, from 1 ms to 16.384 s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RttOctave(u8);
+
+impl RttOctave {
+    /// The octave of a time, rounded up; the longest for longer ones.
+    #[must_use]
+    pub const fn ceil(micros: u64) -> Self {
+        let millis = micros.div_ceil(1000);
+        if millis > 1 << 14 {
+            return Self(15);
+        }
+        let power = if millis <= 1 {
+            1
+        } else {
+            millis.next_power_of_two()
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "at most 14")]
+        Self(power.trailing_zeros() as u8 + 1)
+    }
+
+    /// Its longest time in microseconds. `None`: unknown.
+    #[must_use]
+    pub const fn micros(self) -> Option<u64> {
+        match self.0 {
+            0 => None,
+            n => Some(1000 << (n - 1)),
+        }
+    }
 }
 
 /// What a Quick-Start shim is for (RFC 4782 §3.1).
@@ -97,6 +140,8 @@ pub struct Repr {
     pub rate: Rate,
     /// Lowered with the IP TTL by each router that takes part, so that the difference tells whether all did.
     pub qs_ttl: u8,
+    /// The sender's round-trip time.
+    pub rtt: RttOctave,
     /// Random; its lower 48 bits are carried.
     pub nonce: u64,
 }
@@ -133,6 +178,7 @@ impl Repr {
             },
             rate: Rate(u16::from_be_bytes([r0, r1])),
             qs_ttl,
+            rtt: RttOctave(function & 0x0F),
             nonce: u64::from_be_bytes([0, 0, n0, n1, n2, n3, n4, n5]),
         })
     }
@@ -155,7 +201,7 @@ impl Repr {
             r0,
             r1,
             self.qs_ttl,
-            function,
+            function | self.rtt.0,
             n0,
             n1,
             n2,
@@ -210,18 +256,50 @@ mod tests {
     }
 
     #[test]
+    fn octaves_hold_their_times() {
+        assert_eq!(RttOctave::default().micros(), None);
+        for (micros, octave, longest) in [
+            (0, 1, 1_000),
+            (1_000, 1, 1_000),
+            (1_001, 2, 2_000),
+            (60_000, 7, 64_000),
+            (64_000, 7, 64_000),
+            (64_001, 8, 128_000),
+            (16_384_000, 15, 16_384_000),
+            (u64::MAX, 15, 16_384_000),
+        ] {
+            assert_eq!(RttOctave::ceil(micros), RttOctave(octave), "{micros}");
+            assert_eq!(RttOctave(octave).micros(), Some(longest));
+        }
+    }
+
+    #[test]
+    fn nonce_bits_follow_the_exponent() {
+        for (rate, bits) in [
+            (0, 0),
+            (2048 << 6, 0),
+            (2048 << 7, 2),
+            (125_000_000, 18),
+            (u64::MAX, 48),
+        ] {
+            assert_eq!(Rate::floor(rate).nonce_bits(), bits, "{rate}");
+        }
+    }
+
+    #[test]
     fn known_shim() {
         let repr = Repr {
             function: Function::Report,
             rate: Rate::from_code(0x1234),
             qs_ttl: 63,
+            rtt: RttOctave::ceil(60_000),
             nonce: 0x0102_0304_0506,
         };
         let shim = repr.emit();
         assert_eq!(
             shim[..14],
             [
-                0x0A, 0x14, 0x7A, 0x3D, 0x12, 0x34, 63, 0x80, 1, 2, 3, 4, 5, 6
+                0x0A, 0x14, 0x7A, 0x3D, 0x12, 0x34, 63, 0x87, 1, 2, 3, 4, 5, 6
             ]
         );
         assert_eq!(Repr::parse(&shim), Ok(repr));
@@ -237,13 +315,20 @@ mod tests {
         }
 
         #[test]
-        fn round_trip(function in 0..16u8, code: u16, qs_ttl: u8, nonce in 0..1u64 << 48) {
+        fn round_trip(
+            function in 0..16u8,
+            code: u16,
+            qs_ttl: u8,
+            rtt in 0..16u8,
+            nonce in 0..1u64 << 48,
+        ) {
             let function = match function {
                 0 => Function::Request,
                 8 => Function::Report,
                 other => Function::Unknown(other),
             };
-            let repr = Repr { function, rate: Rate::from_code(code), qs_ttl, nonce };
+            let rate = Rate::from_code(code);
+            let repr = Repr { function, rate, qs_ttl, rtt: RttOctave(rtt), nonce };
             prop_assert_eq!(Repr::parse(&repr.emit()), Ok(repr));
         }
 

@@ -43,8 +43,7 @@ fn datagram(input: &[u8]) {
         let mut shim = fields;
         frame::seal(Kind::QUICK_START, &mut shim);
         let repr = quick_start::Repr::parse(&shim).expect("it is sealed");
-        assert_eq!(repr.emit()[..7], shim[..7]);
-        assert_eq!(repr.emit()[8..14], shim[8..14]);
+        assert_eq!(repr.emit(), shim);
     }
 }
 

@@ -150,6 +150,13 @@ pub trait Signal: Send + Sync + fmt::Debug {
         None
     }
 
+    /// True if it goes in front of the packets alone for which the controller
+    /// [asks](pathmark_cc::Controller::asks), in place of the signal that goes in front of the
+    /// others.
+    fn asks_once(&self) -> bool {
+        false
+    }
+
     /// Fills the [`shim_len`](Self::shim_len) bytes in front of a datagram from the controller's request.
     fn fill(&self, request: &Request, shim: &mut [u8]);
 

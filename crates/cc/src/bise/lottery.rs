@@ -1,6 +1,7 @@
 //! Which packets stay LOW when r is told by lottery.
 
 use super::params::Draw;
+use crate::arith::scramble;
 
 /// 2^32 / φ: the step whose multiples spread most evenly.
 const GOLDEN_STEP: u32 = 0x9E37_79B9;
@@ -57,11 +58,4 @@ impl Lottery {
             }
         }
     }
-}
-
-/// SplitMix64's output function.
-const fn scramble(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }

@@ -10,7 +10,7 @@ use super::vcp::interval;
 use super::xcp;
 use crate::{
     Bise, BiseParams, Draw, Duration, Instant, Interval, LinkController, Marking, Passive, Plain,
-    QueueFilter, VcpLink, VcpLinkParams, XcpLink, XcpLinkParams,
+    QueueFilter, QuickStartLink, VcpLink, VcpLinkParams, XcpLink, XcpLinkParams,
 };
 
 /// Longest automatic interval unless `t_rho_max` says otherwise.
@@ -27,6 +27,7 @@ enum Law {
     None,
     Vcp(VcpLinkConfig),
     Xcp(XcpLinkParams),
+    QuickStart,
 }
 
 /// A VCP port with or without BISE.
@@ -265,7 +266,7 @@ fn show_bise(config: &VcpLinkConfig, show: impl FnOnce(&BiseParams) -> String) -
 
 impl LinkAlgorithm {
     /// All names, without options.
-    pub const NAMES: &[&str] = &["none", "vcp", "vcp+bise", "xcp"];
+    pub const NAMES: &[&str] = &["none", "vcp", "vcp+bise", "xcp", "quick-start"];
 
     /// Reads a name, with options in brackets.
     ///
@@ -285,6 +286,10 @@ impl LinkAlgorithm {
                 knob::apply("xcp", &[xcp::LINK], &mut params, options)?;
                 Law::Xcp(params)
             }
+            "quick-start" => {
+                knob::apply("quick-start", &[], &mut (), options)?;
+                Law::QuickStart
+            }
             _ => {
                 return Err(ParseError::UnknownName {
                     given: name.to_owned(),
@@ -303,7 +308,14 @@ impl LinkAlgorithm {
             Law::None => "none",
             Law::Vcp(config) => config.name(),
             Law::Xcp(_) => "xcp",
+            Law::QuickStart => "quick-start",
         }
+    }
+
+    /// True if the law gives feedback to flows all the time, so that they keep its queue short.
+    #[must_use]
+    pub const fn has_feedback(&self) -> bool {
+        matches!(self.law, Law::Vcp(_) | Law::Xcp(_))
     }
 
     /// A controller for a port that starts at `now` and sends `bytes_per_second`, net of what the port subtracts itself.
@@ -317,6 +329,7 @@ impl LinkAlgorithm {
     ) -> Box<dyn LinkController> {
         match &self.law {
             Law::None => Box::new(Passive),
+            Law::QuickStart => Box::new(QuickStartLink::new(now, bytes_per_second, seed, Passive)),
             Law::Xcp(params) => Box::new(XcpLink::new(now, bytes_per_second, params.clone())),
             Law::Vcp(config) => {
                 let params = config.params.clone();
@@ -355,7 +368,7 @@ impl FromStr for LinkAlgorithm {
 impl fmt::Display for LinkAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.law {
-            Law::None => f.write_str("none"),
+            Law::None | Law::QuickStart => f.write_str(self.name()),
             Law::Xcp(params) => {
                 let default = XcpLinkParams::default();
                 knob::show(f, self.name(), &[xcp::LINK], params, &default)

@@ -329,7 +329,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         let rtt = match &arrival.carried {
             Carried::Vcp(carried) => carried.min_rtt,
             Carried::Xcp(header) => guests::rtt_class(header),
-            Carried::Foreign => None,
+            Carried::QuickStart(_) | Carried::Foreign => None,
         };
         if self.t_rho.see(now, arrival.bytes, rtt) && self.t_rho.review(now) {
             self.set_full();
@@ -354,7 +354,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         let carried = match &packet.carried {
             Carried::Vcp(carried) => carried,
             Carried::Xcp(header) => return Answer::Xcp(self.answer_xcp(now, packet, header)),
-            Carried::Foreign => return Answer::None,
+            Carried::QuickStart(_) | Carried::Foreign => return Answer::None,
         };
         if carried.code == VcpCode::None {
             return Answer::None;
@@ -410,7 +410,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
             r_q32: self.rule.r_q32(),
             persistent_queue: self.meter.persistent_queue(),
             marked: self.marked,
-            xcp: None,
+            ..LinkMetrics::default()
         }
     }
 }

@@ -461,7 +461,7 @@ proptest! {
                     prop_assert!(rounded < Duration::from_millis(1));
                 }
                 Answer::None => prop_assert_eq!(code, 0),
-                Answer::Xcp(_) => prop_assert!(false, "XCP's answer to a VCP packet"),
+                other => prop_assert!(false, "{other:?} to a VCP packet"),
             }
         }
         prop_assert_eq!(link.metrics().marked.iter().sum::<u64>(), departures);

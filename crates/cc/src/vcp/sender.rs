@@ -302,7 +302,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
             min_rtt: self
                 .min_rtt
                 .map(|least| least + self.hidden.behind() + self.hidden.ahead()),
-            xcp: None,
+            ..Request::default()
         }
     }
 

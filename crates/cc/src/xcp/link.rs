@@ -402,7 +402,7 @@ impl LinkController for XcpLink {
         };
         let header = match &arrival.carried {
             Carried::Xcp(header) => Some(header),
-            Carried::Foreign => None,
+            Carried::QuickStart(_) | Carried::Foreign => None,
             // Its own law's business.
             Carried::Vcp(_) => return true,
         };
@@ -451,7 +451,7 @@ impl LinkController for XcpLink {
                     .count(now, arrival.flow_hash, bytes, &mut self.pools);
                 self.totals.add(net);
             }
-            Carried::Foreign => {}
+            Carried::QuickStart(_) | Carried::Foreign => {}
         }
     }
 
@@ -480,13 +480,13 @@ impl LinkController for XcpLink {
             Carried::Vcp(carried) if carried.code != VcpCode::None => {
                 Answer::Vcp(self.answer_guest(packet.flow_hash, carried))
             }
-            Carried::Vcp(_) | Carried::Foreign => Answer::None,
+            Carried::Vcp(_) | Carried::QuickStart(_) | Carried::Foreign => Answer::None,
         }
     }
 
     /// Nothing is given until an interval without drops has passed; drops of plain traffic say nothing of the flows that feedback reaches.
     fn on_drop(&mut self, _now: Instant, packet: &Arrival) {
-        let ours = !matches!(packet.carried, Carried::Foreign);
+        let ours = !matches!(packet.carried, Carried::QuickStart(_) | Carried::Foreign);
         if self.params.guard && ours {
             self.overflow = Overflow::Now;
             self.pools.give_nothing();

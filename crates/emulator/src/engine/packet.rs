@@ -132,7 +132,8 @@ impl Pool {
         let carried = match (read, packet.label.ecn_is_code) {
             (false, _) => Carried::Foreign,
             (true, true) => from_ecn(packet.label.ecn),
-            (true, false) => shim::read(self.front(id, packet), bytes),
+            // Each flow counts as a source of its own.
+            (true, false) => shim::read(self.front(id, packet), bytes, || packet.label.flow_hash),
         };
         Arrival {
             bytes,
@@ -193,7 +194,9 @@ impl Pool {
         } else {
             packet.head.get_mut(..usize::from(packet.head_len))
         };
-        shim::write(front.unwrap_or(&mut []), answer, bytes, router);
+        // A host sends with the whole TTL; the nodes behind it take one off each.
+        let hops = u8::from(packet.label.hop > 1);
+        shim::write(front.unwrap_or(&mut []), answer, bytes, router, hops);
     }
 
     fn release(&mut self, id: PacketId) {

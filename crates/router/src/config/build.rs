@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pathmark_cc::{Duration, Instant};
+use pathmark_cc::{Duration, Instant, LinkAlgorithm};
 
 use super::link::{JitterSpec, LimitSpec, LinkSpec, QueueKind, QueueSpec};
 use super::loss::LossSpec;
@@ -234,10 +234,12 @@ impl LinkSpec {
     }
 
     /// True if packets with feedback and others have queues of their own: as the queue says, else wherever a control law
-    /// is in charge.
+    /// with feedback is in charge.
     #[must_use]
     pub fn separate(&self) -> bool {
-        self.queue.separate.unwrap_or(self.controller.is_some())
+        let law = self.controller.as_ref();
+        let feedback = law.is_some_and(LinkAlgorithm::has_feedback);
+        self.queue.separate.unwrap_or(feedback)
     }
 
     /// The control law, told the rate or the capacity, whichever is less; `None` without one.

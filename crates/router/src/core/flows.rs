@@ -11,7 +11,7 @@
 //! to the next count as one all together, and what a class loses too much of counts as one flow as
 //! well, for nobody in it heeds losses.
 
-use pathmark_cc::{Arrival, Carried, Instant};
+use pathmark_cc::{Arrival, Instant};
 
 /// Sets of the table; a power of two.
 const SETS: usize = 1 << SET_BITS;
@@ -166,7 +166,7 @@ impl Flows {
     /// A packet arrived. True if its flow carries feedback.
     #[inline]
     pub(super) fn note(&mut self, now: Instant, arrival: &Arrival) -> bool {
-        let carries = arrival.carried != Carried::Foreign;
+        let carries = arrival.carried.is_feedback();
         let place = self
             .find(arrival.flow_hash)
             .or_else(|| self.claim(arrival.flow_hash));
@@ -191,7 +191,7 @@ impl Flows {
     /// True if this packet carries feedback, or others of its flow did lately.
     #[inline]
     pub(super) fn knows(&self, now: Instant, arrival: &Arrival) -> bool {
-        arrival.carried != Carried::Foreign
+        arrival.carried.is_feedback()
             || self
                 .find(arrival.flow_hash)
                 .and_then(|place| self.sets.get(place.set)?.heard_ms.get(place.way).copied())
@@ -325,7 +325,7 @@ impl Class {
 
 #[cfg(test)]
 mod tests {
-    use pathmark_cc::VcpCarried;
+    use pathmark_cc::{Carried, VcpCarried};
     use proptest::prelude::*;
 
     use super::*;

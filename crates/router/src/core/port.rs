@@ -476,7 +476,7 @@ impl<P> Queues<P> {
     /// alone that carry feedback.
     #[inline]
     fn is_feedback(&self, arrival: &Arrival) -> bool {
-        matches!(self, Self::Two(_)) || arrival.carried != Carried::Foreign
+        matches!(self, Self::Two(_)) || arrival.carried.is_feedback()
     }
 
     /// True if it is asked for an answer.

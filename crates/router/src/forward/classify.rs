@@ -96,7 +96,8 @@ impl Classifier {
             && let Some(udp) = Datagram::locate(bytes, layout)
         {
             let packet = u32::try_from(packet).unwrap_or(u32::MAX);
-            let (carried, carrier) = shim::find(bytes, &udp, packet);
+            let source = || layout.source_hash(bytes, self.seed);
+            let (carried, carrier) = shim::find(bytes, &udp, packet, source);
             if carried != Carried::Foreign {
                 return (carried, carrier);
             }
@@ -171,7 +172,7 @@ fn write_shim(
     let _ = match state {
         ChecksumState::Partial => {
             let shim = bytes.get_mut(payload + offset..).unwrap_or(&mut []);
-            shim::write(shim, answer, packet, router)
+            shim::write(shim, answer, packet, router, shim::FORWARDED)
         }
         ChecksumState::Complete => located(bytes)
             .is_some_and(|udp| shim::write_packet(bytes, &udp, offset, answer, packet, router)),

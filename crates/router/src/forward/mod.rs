@@ -16,6 +16,8 @@ mod idle_tests;
 mod memory_tests;
 mod pool;
 mod port;
+#[cfg(test)]
+mod quick_start_tests;
 mod refuse;
 mod router;
 pub mod shim;

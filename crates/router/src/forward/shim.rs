@@ -5,27 +5,37 @@ use pathmark_shim::Kind;
 use pathmark_shim::demux::Datagram as Contents;
 use pathmark_shim::frame::declared_len;
 use pathmark_shim::udp::{ChecksumState, Datagram};
+use qs_proto::answer;
 use vcp_proto::mark::{self, Lifted};
 use xcp_proto::{Identity, stamp};
 
 use super::frame::Carrier;
 use crate::offload::Super;
 
-/// What the shim in front of a UDP payload tells control laws; `packet_bytes` is the length of its IP packet.
-/// [`Carried::Foreign`] if there is none that is known and sound.
+/// What a router takes off the IP TTL.
+pub(super) const FORWARDED: u8 = 1;
+
+/// What the shim in front of a UDP payload tells control laws; `packet_bytes` is the length of its IP packet, `source` hashes its
+/// source address. [`Carried::Foreign`] if there is none that is known and sound.
 #[inline]
 #[must_use]
-pub fn read(payload: &[u8], packet_bytes: u32) -> Carried {
+pub fn read(payload: &[u8], packet_bytes: u32, source: impl FnOnce() -> u32) -> Carried {
     match Contents::classify(payload) {
         Contents::Shim(Kind::VCP) => vcp_proto::carried::from_payload(payload),
         Contents::Shim(Kind::XCP) => xcp_proto::carried::from_payload(payload, packet_bytes),
+        Contents::Shim(Kind::QUICK_START) => qs_proto::carried::from_payload(payload, source()),
         _ => Carried::Foreign,
     }
 }
 
 /// The same for the shim in a UDP datagram inside an IP packet, and where it is.
 #[inline]
-pub(super) fn find(bytes: &[u8], udp: &Datagram, packet_bytes: u32) -> (Carried, Carrier) {
+pub(super) fn find(
+    bytes: &[u8],
+    udp: &Datagram,
+    packet_bytes: u32,
+    source: impl FnOnce() -> u32,
+) -> (Carried, Carrier) {
     let payload = udp.payload(bytes);
     if let Contents::Shim(Kind::VCP) = Contents::classify(payload) {
         return match Lifted::find(bytes, udp) {
@@ -37,7 +47,10 @@ pub(super) fn find(bytes: &[u8], udp: &Datagram, packet_bytes: u32) -> (Carried,
         };
     }
     let at = u16::try_from(udp.payload_offset()).unwrap_or(u16::MAX);
-    (read(payload, packet_bytes), Carrier::Shim { payload: at })
+    (
+        read(payload, packet_bytes, source),
+        Carrier::Shim { payload: at },
+    )
 }
 
 /// True if all packets of a super-packet tell a port the same: none has a shim, or each has one of the same kind, and of XCP the
@@ -62,9 +75,16 @@ pub(super) fn tell_alike(bytes: &[u8], whole: &Super) -> bool {
     (1..whole.segments()).all(|index| told(index) == first)
 }
 
-/// Writes a port's answer into the shim in front of a UDP payload. False, and nothing changed, if there is no such shim.
+/// Writes a port's answer into the shim in front of a UDP payload. `hops` is what the router takes off the IP TTL: 1, or 0 at a
+/// host's own port. False, and nothing changed, if there is no such shim.
 #[inline]
-pub fn write(payload: &mut [u8], answer: &Answer, packet_bytes: u32, router: &Identity) -> bool {
+pub fn write(
+    payload: &mut [u8],
+    answer: &Answer,
+    packet_bytes: u32,
+    router: &Identity,
+    hops: u8,
+) -> bool {
     match answer {
         Answer::Vcp(answer) => {
             mark::mark_payload(payload, answer, router.id) == mark::Outcome::Marked
@@ -72,6 +92,9 @@ pub fn write(payload: &mut [u8], answer: &Answer, packet_bytes: u32, router: &Id
         Answer::Xcp(answer) => {
             let outcome = stamp::stamp_payload(payload, answer, packet_bytes, router);
             outcome == stamp::Outcome::Stamped
+        }
+        Answer::QuickStart(answer) => {
+            answer::answer_payload(payload, answer, hops) == answer::Outcome::Answered
         }
         _ => false,
     }
@@ -97,6 +120,10 @@ pub(super) fn write_packet(
             let outcome =
                 stamp::stamp_packet(bytes, udp, offset, answer, packet_bytes, router, state);
             outcome == stamp::Outcome::Stamped
+        }
+        Answer::QuickStart(answer) => {
+            let outcome = answer::answer_packet(bytes, udp, offset, answer, FORWARDED, state);
+            outcome == answer::Outcome::Answered
         }
         _ => false,
     }

@@ -1,0 +1,23 @@
+//! Quick-Start (RFC 4782): one question for a starting rate, in place of many round trips of slow
+//! start.
+//!
+//! ```text
+//!   sender                     routers                        sender, one RTT later
+//!   request of a rate ──────►  each lowers it to what is  ──► rate × RTT at once, paced over
+//!                              free, and remembers it         one RTT, then its own law
+//! ```
+//!
+//! [`QuickStartLink`] puts a router's part beside any law of a port.
+
+mod approval;
+mod exchange;
+mod link;
+#[cfg(test)]
+mod link_tests;
+mod params;
+mod pending;
+mod sources;
+mod usage;
+
+pub use exchange::{QuickStartAnswer, QuickStartCarried, QuickStartFeedback, QuickStartRequest};
+pub use link::{GrantMetrics, QuickStartLink};

@@ -1,0 +1,129 @@
+use pathmark_cc::Carried;
+use pathmark_shim::quick_start::RttOctave;
+use proptest::prelude::*;
+
+use super::*;
+use crate::carried;
+
+fn request(rate: u64) -> Repr {
+    Repr {
+        function: Function::Request,
+        rate: Rate::ceil(rate),
+        qs_ttl: 200,
+        rtt: RttOctave::ceil(60_000),
+        nonce: 0xAAAA_AAAA_AAAA,
+    }
+}
+
+fn approved(rate: u64) -> QuickStartAnswer {
+    QuickStartAnswer {
+        approved: rate,
+        random: 0x5555_5555_5555_5555,
+    }
+}
+
+fn after(repr: &Repr, answer: &QuickStartAnswer, hops: u8) -> Repr {
+    let mut shim = repr.emit();
+    assert_eq!(answer_payload(&mut shim, answer, hops), Outcome::Answered);
+    Repr::parse(&shim).unwrap()
+}
+
+#[test]
+fn a_rate_that_is_free_passes_unchanged_but_for_the_ttl() {
+    let repr = request(125_000_000);
+    let after = after(&repr, &approved(200_000_000), 1);
+    assert_eq!(
+        after,
+        Repr {
+            qs_ttl: 199,
+            ..repr
+        }
+    );
+    // The QS TTL goes round, as the difference of both does.
+    let last = Repr { qs_ttl: 0, ..repr };
+    assert_eq!(self::after(&last, &approved(u64::MAX), 1).qs_ttl, 255);
+    assert_eq!(self::after(&last, &approved(u64::MAX), 0).qs_ttl, 0);
+}
+
+#[test]
+fn a_lower_rate_spoils_the_nonce_beyond_its_bits() {
+    let after = after(&request(125_000_000), &approved(30_000_000), 1);
+    assert_eq!(after.rate, Rate::floor(30_000_000));
+    let bits = after.rate.nonce_bits();
+    assert_eq!(bits, 14);
+    let kept = (1u64 << bits) - 1;
+    assert_eq!(after.nonce & kept, 0xAAAA_AAAA_AAAA & kept);
+    assert_eq!(after.nonce & !kept, 0x5555_5555_5555 & !kept);
+}
+
+#[test]
+fn a_denial_ends_the_request() {
+    let denied = after(&request(125_000_000), &approved(0), 1);
+    assert_eq!(
+        (denied.rate, denied.qs_ttl, denied.nonce),
+        (Rate::default(), 0, 0)
+    );
+    let mut shim = denied.emit();
+    let before = shim;
+    assert_eq!(
+        answer_payload(&mut shim, &approved(u64::MAX), 1),
+        Outcome::Untouched
+    );
+    assert_eq!(shim, before);
+}
+
+#[test]
+fn reports_and_strangers_are_left_alone() {
+    for function in [Function::Report, Function::Unknown(3)] {
+        let repr = Repr {
+            function,
+            ..request(1_000_000)
+        };
+        let mut shim = repr.emit();
+        assert_eq!(carried::from_payload(&shim, 0), Carried::Foreign);
+        assert_eq!(
+            answer_payload(&mut shim, &approved(1), 1),
+            Outcome::Untouched
+        );
+        assert_eq!(shim, repr.emit());
+    }
+    let mut damaged = request(1_000_000).emit();
+    damaged[5] ^= 1;
+    assert_eq!(
+        answer_payload(&mut damaged, &approved(1), 1),
+        Outcome::Untouched
+    );
+    assert_eq!(
+        answer_payload(&mut [0; 3], &approved(1), 1),
+        Outcome::Untouched
+    );
+}
+
+proptest! {
+    /// Along any path the rate never rises, and the nonce proves it down to its exponent.
+    #[test]
+    fn rates_never_rise(
+        code: u16,
+        nonce in 0..1u64 << 48,
+        path in prop::collection::vec((0..1u64 << 42, any::<u64>()), 1..6),
+    ) {
+        let mut repr = Repr {
+            rate: Rate::from_code(code),
+            nonce,
+            ..request(0)
+        };
+        for (approved, random) in path {
+            let before = repr;
+            let mut shim = repr.emit();
+            let outcome = answer_payload(&mut shim, &QuickStartAnswer { approved, random }, 1);
+            repr = Repr::parse(&shim).unwrap();
+            prop_assert_eq!(outcome == Outcome::Answered, before.rate > Rate::default());
+            prop_assert!(repr.rate <= before.rate);
+            prop_assert!(repr.rate.bytes_per_second() <= approved || repr.rate == before.rate);
+            if repr.rate > Rate::default() {
+                let kept = (1u64 << repr.rate.nonce_bits()) - 1;
+                prop_assert_eq!(repr.nonce & kept, nonce & kept);
+            }
+        }
+    }
+}

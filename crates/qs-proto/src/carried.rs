@@ -1,0 +1,20 @@
+//! What a request tells a port.
+
+use pathmark_cc::{Carried, Duration, QuickStartCarried};
+use pathmark_shim::quick_start::{Function, Repr};
+
+/// Reads the shim in front of a UDP payload; `source` is a hash of its sender's address.
+/// [`Carried::Foreign`] if there is no sound request: routers leave reports and functions that they
+/// do not know alone.
+#[inline]
+#[must_use]
+pub fn from_payload(payload: &[u8], source: u32) -> Carried {
+    match Repr::parse(payload) {
+        Ok(repr) if repr.function == Function::Request => Carried::QuickStart(QuickStartCarried {
+            rate: repr.rate.bytes_per_second(),
+            rtt: repr.rtt.micros().map(Duration::from_micros),
+            source,
+        }),
+        _ => Carried::Foreign,
+    }
+}

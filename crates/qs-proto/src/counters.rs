@@ -1,0 +1,156 @@
+//! What a receiver returns, and how a sender reads it.
+//!
+//! | index | name | meaning |
+//! |---|---|---|
+//! | 0 | packets | that arrived with a request |
+//! | 1 | bytes | of UDP payload of these, shim included |
+//! | 2 | rate | code of the rate that the latest of them brought |
+//! | 3 | ttl | its IP TTL less its QS TTL modulo 256, plus 1; 0: the IP TTL is not known |
+//! | 4 | nonce | its nonce |
+
+use core::{error, fmt};
+
+use pathmark_cc::{Countable, QuickStartFeedback};
+use pathmark_shim::quick_start::{Function, Rate, Repr};
+
+/// How many counters there are.
+pub const LEN: usize = 5;
+
+/// Totals stop here (the largest QUIC varint).
+const CEILING: u64 = (1 << 62) - 1;
+
+/// Counters that cannot be: the sender ignores them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Implausible {
+    /// Not [`LEN`] counters.
+    Count,
+    /// A field is out of its range.
+    Range,
+    /// A total fell.
+    Backwards,
+    /// More requests counted than sent.
+    MorePacketsThanSent,
+    /// Bytes that do not fit the packets.
+    Sum,
+}
+
+impl Implausible {
+    /// One line that says what is wrong.
+    #[must_use]
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::Count => "not 5 Quick-Start counters",
+            Self::Range => "Quick-Start field out of range",
+            Self::Backwards => "Quick-Start total ran backwards",
+            Self::MorePacketsThanSent => "more Quick-Start requests counted than sent",
+            Self::Sum => "Quick-Start bytes do not fit their packets",
+        }
+    }
+}
+
+impl fmt::Display for Implausible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.message())
+    }
+}
+
+impl error::Error for Implausible {}
+
+/// The totals of one path epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    packets: u64,
+    bytes: u64,
+    rate: Rate,
+    ttl_difference: Option<u8>,
+    nonce: u64,
+}
+
+impl Totals {
+    /// Counts a packet of `bytes` of UDP payload that came with this shim. Reports count nothing.
+    pub fn count(&mut self, shim: &Repr, bytes: u64, ttl: Option<u8>) {
+        if shim.function != Function::Request {
+            return;
+        }
+        self.packets = self.packets.saturating_add(1).min(CEILING);
+        self.bytes = self.bytes.saturating_add(bytes).min(CEILING);
+        self.rate = shim.rate;
+        self.ttl_difference = ttl.map(|ttl| ttl.wrapping_sub(shim.qs_ttl));
+        self.nonce = shim.nonce;
+    }
+
+    /// True until something was counted.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.packets == 0
+    }
+
+    /// As they go into a FEEDBACK frame, in the order of the table above.
+    #[must_use]
+    pub fn encode(&self) -> [u64; LEN] {
+        [
+            self.packets,
+            self.bytes,
+            self.rate.code().into(),
+            self.ttl_difference.map_or(0, |ttl| u64::from(ttl) + 1),
+            self.nonce,
+        ]
+    }
+
+    /// Reads counters from a FEEDBACK frame.
+    ///
+    /// # Errors
+    /// [`Implausible::Count`] or [`Implausible::Range`].
+    pub fn decode(counters: &[u64]) -> Result<Self, Implausible> {
+        let &[packets, bytes, rate, ttl, nonce] = counters else {
+            return Err(Implausible::Count);
+        };
+        let range = |_| Implausible::Range;
+        if packets.max(bytes) > CEILING || nonce >> 48 != 0 {
+            return Err(Implausible::Range);
+        }
+        Ok(Self {
+            packets,
+            bytes,
+            rate: Rate::from_code(rate.try_into().map_err(range)?),
+            ttl_difference: match ttl.checked_sub(1) {
+                None => None,
+                Some(ttl) => Some(ttl.try_into().map_err(range)?),
+            },
+            nonce,
+        })
+    }
+
+    /// What `self` adds to `older`, where no more than `most` can have been counted in the epoch so
+    /// far.
+    ///
+    /// # Errors
+    /// [`Implausible`]: the counters contradict `older` or what was sent.
+    pub fn since(&self, older: &Self, most: &Countable) -> Result<QuickStartFeedback, Implausible> {
+        if self.packets > most.packets {
+            return Err(Implausible::MorePacketsThanSent);
+        }
+        let less = |newer: u64, older: u64| newer.checked_sub(older).ok_or(Implausible::Backwards);
+        let packets = less(self.packets, older.packets)?;
+        let bytes = less(self.bytes, older.bytes)?;
+        if self.bytes > most.bytes
+            || bytes < packets
+            || bytes > packets.saturating_mul(most.longest)
+        {
+            return Err(Implausible::Sum);
+        }
+        Ok(QuickStartFeedback {
+            packets,
+            bytes,
+            rate: self.rate.bytes_per_second(),
+            ttl_difference: self.ttl_difference,
+            nonce: self.nonce,
+            nonce_bits: self.rate.nonce_bits(),
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "counters_tests.rs"]
+mod tests;

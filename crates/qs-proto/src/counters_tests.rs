@@ -1,0 +1,74 @@
+use pathmark_shim::quick_start::RttOctave;
+
+use super::*;
+
+fn arrived(rate: u64, qs_ttl: u8) -> Repr {
+    Repr {
+        function: Function::Request,
+        rate: Rate::floor(rate),
+        qs_ttl,
+        rtt: RttOctave::default(),
+        nonce: 77,
+    }
+}
+
+fn sent(packets: u64) -> Countable {
+    Countable {
+        packets,
+        bytes: packets * 1200,
+        longest: 1200,
+    }
+}
+
+#[test]
+fn the_latest_answer_goes_back() {
+    let mut totals = Totals::default();
+    assert!(totals.is_empty());
+    totals.count(&arrived(1 << 20, 250), 1200, Some(4));
+    let first = totals;
+    let answer = first.since(&Totals::default(), &sent(1)).unwrap();
+    assert_eq!((answer.packets, answer.bytes), (1, 1200));
+    assert_eq!(answer.rate, 1 << 20);
+    assert_eq!(answer.ttl_difference, Some(10));
+    assert_eq!((answer.nonce, answer.nonce_bits), (77, 6));
+    totals.count(&arrived(0, 0), 1000, None);
+    let answer = totals.since(&first, &sent(2)).unwrap();
+    assert_eq!((answer.packets, answer.bytes, answer.rate), (1, 1000, 0));
+    assert_eq!(answer.ttl_difference, None);
+    assert_eq!(Totals::decode(&totals.encode()), Ok(totals));
+}
+
+#[test]
+fn a_report_counts_nothing() {
+    let mut totals = Totals::default();
+    let report = Repr {
+        function: Function::Report,
+        ..arrived(1, 1)
+    };
+    totals.count(&report, 1200, Some(60));
+    assert!(totals.is_empty());
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    assert_eq!(Totals::decode(&[1; 4]), Err(Implausible::Count));
+    for bad in [
+        [1, 1200, 1 << 16, 0, 0],
+        [1, 1200, 0, 257, 0],
+        [1, 1200, 0, 0, 1 << 48],
+        [1 << 62, 1200, 0, 0, 0],
+    ] {
+        assert_eq!(Totals::decode(&bad), Err(Implausible::Range), "{bad:?}");
+    }
+    let totals = |packets, bytes| Totals::decode(&[packets, bytes, 9, 1, 0]).unwrap();
+    let none = Totals::default();
+    for (newer, older, why) in [
+        (totals(2, 2400), none, Implausible::MorePacketsThanSent),
+        (totals(1, 1201), none, Implausible::Sum),
+        (totals(1, 0), none, Implausible::Sum),
+        (totals(0, 1), none, Implausible::Sum),
+        (totals(0, 0), totals(1, 100), Implausible::Backwards),
+    ] {
+        assert_eq!(newer.since(&older, &sent(1)), Err(why));
+    }
+}

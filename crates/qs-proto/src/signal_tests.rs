@@ -1,0 +1,84 @@
+use pathmark_cc::{Duration, QuickStartAnswer, QuickStartRequest};
+use pathmark_transport::Ecn;
+
+use super::*;
+use crate::answer::{Outcome, answer_payload};
+
+fn sent(packets: u64) -> Countable {
+    Countable {
+        packets,
+        bytes: packets * 1200,
+        longest: 1200,
+    }
+}
+
+fn arrived(shim: Option<&[u8]>, ttl: u8) -> Arrived<'_> {
+    Arrived {
+        shim,
+        ecn: Ecn::Ect0,
+        ttl: Some(ttl),
+        bytes: 1200,
+    }
+}
+
+fn asking(rate: u64) -> Request {
+    let mut request = Request::default();
+    request.quick_start = Some(QuickStartRequest {
+        rate,
+        report: false,
+        ttl_difference: 9,
+        nonce: 0x1234_5678_9ABC,
+        rtt: Some(Duration::from_millis(60)),
+    });
+    request
+}
+
+#[test]
+fn a_request_goes_round() {
+    let signal = QuickStartSignal::new();
+    let mut shim = [0; LEN];
+    signal.fill(&asking(125_000_000), &mut shim);
+    let answer = QuickStartAnswer {
+        approved: 100_000_000,
+        random: 0,
+    };
+    for _ in 0..2 {
+        assert_eq!(answer_payload(&mut shim, &answer, 1), Outcome::Answered);
+    }
+    let mut meter = signal.meter();
+    meter.on_packet(&arrived(None, 62));
+    assert_eq!(meter.counters(), None, "a packet without a request");
+    meter.on_packet(&arrived(Some(&shim), 62));
+    let counters = meter.counters().unwrap();
+    let Feedback::QuickStart(feedback) = signal.difference(None, &counters, &sent(1)).unwrap()
+    else {
+        panic!("not Quick-Start");
+    };
+    assert_eq!(feedback.ttl_difference, Some(9));
+    assert_eq!(feedback.rate, Rate::floor(100_000_000).bytes_per_second());
+    let kept = (1 << feedback.nonce_bits) - 1;
+    assert_eq!(feedback.nonce & kept, 0x1234_5678_9ABC & kept);
+
+    // A hop that does not know it takes off the IP TTL alone.
+    let mut meter = signal.meter();
+    meter.on_packet(&arrived(Some(&shim), 61));
+    let counters = meter.counters().unwrap();
+    let Feedback::QuickStart(feedback) = signal.difference(None, &counters, &sent(1)).unwrap()
+    else {
+        panic!("not Quick-Start");
+    };
+    assert_eq!(feedback.ttl_difference, Some(8));
+    assert!(signal.difference(None, &counters, &sent(0)).is_err());
+}
+
+#[test]
+fn who_asks_nothing_reports_nothing() {
+    let mut shim = [0; LEN];
+    QuickStartSignal::new().fill(&Request::default(), &mut shim);
+    let repr = Repr::parse(&shim).unwrap();
+    assert_eq!(
+        (repr.function, repr.rate),
+        (Function::Report, Rate::default())
+    );
+    QuickStartSignal::new().fill(&asking(1), &mut [0; 3]);
+}

@@ -1,0 +1,110 @@
+//! Fuzz targets of the answering rule and of the counters.
+//!
+//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a
+//! fuzzer drives the same functions for as long as one likes: `cargo bolero test -p qs-proto shims`
+//! (libFuzzer).
+
+use pathmark_cc::{Carried, Countable, QuickStartAnswer};
+use pathmark_shim::quick_start::{Function, Rate, Repr};
+use pathmark_shim::{Kind, frame};
+use qs_proto::answer::{Outcome, answer_payload};
+use qs_proto::carried;
+use qs_proto::counters::Totals;
+
+/// Random inputs per target in `cargo test`, beside the corpus.
+const ITERATIONS: usize = 200_000;
+/// Longest random input, bytes.
+const MAX_LEN: usize = 256;
+
+/// An answer of 16 bytes, then a datagram: it is answered if and only if it starts with a sound
+/// request that was not denied yet, and then only lowered. The same with prefix and check put right.
+fn shim(input: &[u8]) {
+    let Some((answer, datagram)) = input.split_first_chunk::<16>() else {
+        return;
+    };
+    let numbers = u128::from_be_bytes(*answer);
+    let answer = QuickStartAnswer {
+        approved: (numbers >> 64) as u64 >> (numbers & 63),
+        random: numbers as u64,
+    };
+    answer_one(&answer, datagram);
+    let mut sealed = datagram.to_vec();
+    if let Some(shim) = sealed.first_chunk_mut::<16>() {
+        shim[7] &= 0x8F;
+        frame::seal(Kind::QUICK_START, shim);
+        answer_one(&answer, &sealed);
+    }
+}
+
+fn answer_one(answer: &QuickStartAnswer, datagram: &[u8]) {
+    let mut answered = datagram.to_vec();
+    let outcome = answer_payload(&mut answered, answer, 1);
+    let asked = match carried::from_payload(datagram, 3) {
+        Carried::QuickStart(asked) => asked.rate,
+        _ => 0,
+    };
+    assert_eq!(outcome == Outcome::Answered, asked > 0);
+    if outcome == Outcome::Untouched {
+        assert_eq!(answered, datagram);
+        return;
+    }
+    let before = Repr::parse(datagram).expect("it was answered");
+    let after = Repr::parse(&answered).expect("it was sealed");
+    assert_eq!(answered[16..], datagram[16..]);
+    assert_eq!(after.function, Function::Request);
+    assert_eq!(after.rtt, before.rtt);
+    assert!(after.rate <= before.rate);
+    let got = after.rate.bytes_per_second();
+    assert!(got <= answer.approved || after.rate == before.rate);
+    if after.rate == Rate::default() {
+        assert_eq!((after.qs_ttl, after.nonce), (0, 0));
+    } else {
+        assert_eq!(after.qs_ttl, before.qs_ttl.wrapping_sub(1));
+        let kept = (1u64 << after.rate.nonce_bits()) - 1;
+        assert_eq!(after.nonce & kept, before.nonce & kept);
+    }
+}
+
+/// What was sent at most, then two sets of counters: what is accepted adds up.
+fn feedback(input: &[u8]) {
+    let (numbers, _) = input.as_chunks::<8>();
+    let numbers: Vec<u64> = numbers
+        .iter()
+        .map(|&bytes| u64::from_be_bytes(bytes))
+        .collect();
+    let Some((&[packets, bytes, longest], counters)) = numbers.split_first_chunk() else {
+        return;
+    };
+    let sent = Countable {
+        packets,
+        bytes,
+        longest,
+    };
+    let (older, newer) = counters.split_at(counters.len() / 2);
+    let Ok(newer) = Totals::decode(newer) else {
+        return;
+    };
+    assert_eq!(Totals::decode(&newer.encode()), Ok(newer));
+    let older = Totals::decode(older).unwrap_or_default();
+    if let Ok(feedback) = newer.since(&older, &sent) {
+        assert!(feedback.packets <= packets && feedback.bytes <= bytes);
+        assert!(feedback.bytes <= feedback.packets.saturating_mul(longest));
+        assert!(feedback.nonce < 1 << 48);
+    }
+}
+
+#[test]
+fn shims() {
+    bolero::check!()
+        .with_iterations(ITERATIONS)
+        .with_max_len(MAX_LEN)
+        .for_each(shim);
+}
+
+#[test]
+fn counters() {
+    bolero::check!()
+        .with_iterations(ITERATIONS)
+        .with_max_len(MAX_LEN)
+        .for_each(feedback);
+}

@@ -1,0 +1,85 @@
+//! Requests for a starting rate through a router without interfaces.
+
+use pathmark_cc::{Instant, LinkAlgorithm};
+use pathmark_shim::ip::Layout;
+use pathmark_shim::quick_start::{Function, Rate, Repr, RttOctave};
+use pathmark_shim::udp::Datagram;
+
+use super::Router;
+use super::tests::{DST, OUT, SRC, drain, router, send, udp, udp_checksum_ok};
+use crate::offload::Offload;
+
+/// 100 Mbit/s in bytes per second.
+const RATE: u64 = 12_500_000;
+
+fn granting() -> Router {
+    let mut router = router(1500, Some(RATE), false);
+    let law = LinkAlgorithm::parse("quick-start").unwrap();
+    if let Some(port) = router.port_mut(OUT) {
+        let law = law.controller(Instant::ZERO, RATE, 3);
+        port.link
+            .port_mut()
+            .set_controller(Instant::ZERO, Some(law));
+    }
+    router
+}
+
+fn request(rate: u64, function: Function) -> Vec<u8> {
+    let mut payload = vec![0x55; 600];
+    let shim = Repr {
+        function,
+        rate: Rate::ceil(rate),
+        qs_ttl: 200,
+        rtt: RttOctave::ceil(60_000),
+        nonce: 0x0102_0304_0506,
+    };
+    payload[..16].copy_from_slice(&shim.emit());
+    payload
+}
+
+/// What comes out of the router for one that is sent from `source`.
+fn through(router: &mut Router, source: &str, destination: &str, payload: &[u8]) -> Repr {
+    let sent = udp(source, destination, 64, 0x4000, payload);
+    send(router, &sent, Offload::default());
+    let out = drain(router, OUT);
+    let [(packet, _)] = out.as_slice() else {
+        panic!("{out:?}")
+    };
+    assert!(udp_checksum_ok(packet));
+    let layout = Layout::walk(packet).unwrap();
+    let udp = Datagram::locate(packet, &layout).unwrap();
+    Repr::parse(udp.payload(packet)).unwrap()
+}
+
+#[test]
+fn a_request_is_lowered_over_both_versions_of_ip() {
+    for (source, destination) in [(SRC, DST), ("fd00::1", "fd00:1::2")] {
+        let mut router = granting();
+        let request = request(125_000_000, Function::Request);
+        let got = through(&mut router, source, destination, &request);
+        assert_eq!(got.qs_ttl, 199);
+        let rate = got.rate.bytes_per_second();
+        assert!(
+            (RATE * 84 / 100..=RATE * 85 / 100).contains(&rate),
+            "{rate}"
+        );
+        let kept = (1 << got.rate.nonce_bits()) - 1;
+        assert_eq!(got.nonce & kept, 0x0102_0304_0506 & kept);
+    }
+}
+
+#[test]
+fn the_second_flow_is_denied_and_a_report_passes() {
+    let mut router = granting();
+    let asked = request(125_000_000, Function::Request);
+    let first = through(&mut router, SRC, DST, &asked);
+    assert!(first.rate > Rate::default());
+    let second = through(&mut router, "10.0.0.9", DST, &asked);
+    assert_eq!(
+        (second.rate, second.qs_ttl, second.nonce),
+        (Rate::default(), 0, 0)
+    );
+    let report = request(1000, Function::Report);
+    let passed = through(&mut router, SRC, DST, &report);
+    assert_eq!((passed.rate, passed.qs_ttl), (Rate::ceil(1000), 200));
+}
