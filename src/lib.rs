@@ -57,6 +57,7 @@
 use std::sync::Arc;
 
 use pathmark_cc::{Algorithm, Carrier, Explicit};
+use qs_proto::QuickStartSignal;
 use vcp_proto::{VcpEcnSignal, VcpSignal};
 use xcp_proto::XcpSignal;
 
@@ -90,16 +91,17 @@ pub fn transport_config(algorithm: &Algorithm) -> TransportConfig {
     if let Some(own) = &own
         && own.shim_len() > 0
     {
-        let known: [Arc<dyn Signal>; 2] = [
+        let known: [Arc<dyn Signal>; 3] = [
             Arc::new(VcpSignal::default()),
             Arc::new(XcpSignal::default()),
+            Arc::new(QuickStartSignal::default()),
         ];
         let others = known.into_iter().filter(|other| other.kind() != own.kind());
         config.signals = std::iter::once(Arc::clone(own)).chain(others).collect();
     } else {
         config.signals = own.into_iter().collect();
     }
-    if let Some(Explicit::Xcp(_)) = algorithm.explicit() {
+    if let Some(Explicit::Xcp(_) | Explicit::QuickStart) = algorithm.explicit() {
         config.streams = config.streams.with_room_for_grants();
     }
     config
@@ -125,6 +127,7 @@ pub fn signal(algorithm: &Algorithm) -> Option<Arc<dyn Signal>> {
     Some(match algorithm.explicit()? {
         Explicit::Vcp(Carrier::Shim) => Arc::new(VcpSignal::default()),
         Explicit::Vcp(Carrier::Ecn) => Arc::new(VcpEcnSignal),
+        Explicit::QuickStart => Arc::new(QuickStartSignal::default()),
         Explicit::Xcp(form) => Arc::new(XcpSignal::from(form)),
     })
 }

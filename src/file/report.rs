@@ -53,12 +53,16 @@ pub struct BoundedBy {
     pub router: f64,
 }
 
-/// The explicit feedback that steers the path, by its name.
+/// The explicit feedback that steers the path, or that started it, by its name.
 fn feedback_kind(report: &PathReport) -> Option<&'static str> {
     match report.feedback {
         Some(Feedback::Vcp(_)) if report.controller.explicit => Some("vcp"),
         Some(Feedback::Xcp(_)) if report.controller.explicit => Some("xcp"),
-        _ => None,
+        _ => report
+            .controller
+            .quick_start
+            .filter(|asked| asked.granted > 0)
+            .map(|_| "quick-start"),
     }
 }
 

@@ -144,7 +144,7 @@ fn senders(c: &mut Criterion) {
                         let sign = if number & 2 == 0 { 1 } else { -1 };
                         sender.on_feedback(now, &granted(sign << 30), &acked);
                     }
-                    None => {}
+                    Some(Explicit::QuickStart) | None => {}
                 }
                 sender.on_ack(now, &acked);
                 if sender.window() > 100_000_000 {

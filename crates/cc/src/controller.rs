@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::{Duration, Feedback, Instant, QuickStartRequest, XcpRequest};
+use crate::{Duration, Feedback, Instant, QuickStartMetrics, QuickStartRequest, XcpRequest};
 
 /// What a controller may keep with each packet in flight, handed back on its ACK or loss.
 ///
@@ -181,6 +181,8 @@ pub struct Metrics {
     pub ssthresh: Option<u64>,
     /// True if the path's feedback steers the window; false while the law falls back.
     pub explicit: bool,
+    /// What became of its questions for a starting rate, if the law asks.
+    pub quick_start: Option<QuickStartMetrics>,
 }
 
 impl Metrics {
@@ -193,6 +195,7 @@ impl Metrics {
             window,
             ssthresh: None,
             explicit: false,
+            quick_start: None,
         }
     }
 }
@@ -276,15 +279,18 @@ pub trait Controller: Send + fmt::Debug {
         Request::default()
     }
 
-    /// True if the next packet that asks for an acknowledgement is to carry a question that is
-    /// asked once, such as [`Request::quick_start`]. Called for each packet: no more than a look.
+    /// True if the law would ask routers for a rate to start with, had the sender more to send than
+    /// its window holds. Called for each packet: no more than a look.
     fn asks(&self) -> bool {
         false
     }
 
-    /// Random bits for what the law draws, told once before anything else.
-    fn on_seed(&mut self, seed: u64) {
-        let _ = seed;
+    /// The question for a starting rate that rides on the next packet, in place of the request, and
+    /// of which [`on_sent`](Self::on_sent) tells next. Called only while the law [asks](Self::asks);
+    /// `random` is for what it draws, another one each time. `None`: there is nothing to gain.
+    fn ask(&mut self, now: Instant, random: u64, limits: &Limits) -> Option<QuickStartRequest> {
+        let _ = (now, random, limits);
+        None
     }
 
     /// The request rides on each n-th packet that asks for an acknowledgement: 1, the default, is on all of them. The

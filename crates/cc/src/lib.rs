@@ -26,10 +26,12 @@
     )
 )]
 
+mod ada;
 mod arith;
 mod bise;
 mod controller;
 mod cubic;
+mod cubiq;
 mod feedback;
 mod hidden;
 mod link;
@@ -63,8 +65,8 @@ pub use loss_rule::{Halving, LossRule, LossView, Verdict};
 pub use newreno::{NewReno, Reno};
 pub use passive::Passive;
 pub use quick_start::{
-    GrantMetrics, QuickStartAnswer, QuickStartCarried, QuickStartFeedback, QuickStartLink,
-    QuickStartRequest,
+    AfterGrant, GrantMetrics, QuickStart, QuickStartAnswer, QuickStartCarried, QuickStartFeedback,
+    QuickStartLink, QuickStartMetrics, QuickStartRequest, Startable,
 };
 pub use registry::{Algorithm, Explicit, LinkAlgorithm, ParseError};
 pub use slow_start::{HyStart, SlowStart};

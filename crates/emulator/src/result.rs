@@ -65,6 +65,32 @@ pub struct FlowResult {
     pub rtt_ms: Option<Distribution>,
     /// Congestion window in bytes.
     pub cwnd_bytes: Option<MeanMax>,
+    /// Its questions for a starting rate, if its law asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quick_start: Option<QuickStartResult>,
+}
+
+/// What became of a flow's questions for a starting rate. Rates in bits of IP packets per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct QuickStartResult {
+    /// Questions that left.
+    pub asked: u64,
+    /// The last one's rate.
+    pub wanted_bps: f64,
+    /// What was approved of it and used; 0: nothing.
+    pub granted_bps: f64,
+    /// Questions that were denied, not answered, or answered in a way that proves nothing.
+    pub denied: u64,
+    /// Of these, with more than was asked for.
+    pub above: u64,
+    /// Of these, from a path on which not every hop took part.
+    pub partial: u64,
+    /// Of these, with a wrong nonce.
+    pub forged: u64,
+    /// Answers or uses after their time.
+    pub late: u64,
+    /// Grants that were given up because of a loss.
+    pub revoked: u64,
 }
 
 /// One direction of one link.

@@ -71,8 +71,8 @@ pub struct Chain {
     routers: Vec<Router>,
     program: RouterProgram,
     files: TempDir,
-    /// Nodes between routers; they live as long as the chain.
-    _wires: Vec<Node>,
+    /// Nodes between routers.
+    wires: Vec<Node>,
 }
 
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl Chain {
             routers,
             program,
             files,
-            _wires: wires,
+            wires,
         };
         for (index, hop) in hops.iter().enumerate() {
             let config = chain.config(index, hop, mtu);
@@ -142,6 +142,31 @@ impl Chain {
             chain.start(index)?;
         }
         Ok(chain)
+    }
+
+    /// From now on the wires no longer show in the TTL of what the sender sends, as switches do not: each gives packets the TTL
+    /// that the router before it left of 64. It takes the program `nft`.
+    ///
+    /// # Errors
+    /// [`ChainError`].
+    pub fn hide_wires(&self) -> Result<(), ChainError> {
+        for (index, wire) in self.wires.iter().enumerate() {
+            let rules = format!(
+                "add table ip wire; \
+                 add chain ip wire out {{ type filter hook postrouting priority 0; }}; \
+                 add rule ip wire out oifname \"right\" ip ttl set {}",
+                63 - index.min(62)
+            );
+            let mut nft = Command::new("nft");
+            nft.arg(rules);
+            let mut nft = wire.spawn(nft, &[]).map_err(io_error("cannot run nft"))?;
+            let status = nft.wait().map_err(io_error("cannot run nft"))?;
+            if !status.success() {
+                let refused = io::Error::other("nft refuses the rules");
+                return Err(io_error("cannot run nft")(refused));
+            }
+        }
+        Ok(())
     }
 
     fn file(&self, index: usize, suffix: &str) -> PathBuf {

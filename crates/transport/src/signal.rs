@@ -150,9 +150,9 @@ pub trait Signal: Send + Sync + fmt::Debug {
         None
     }
 
-    /// True if it goes in front of the packets alone for which the controller
-    /// [asks](pathmark_cc::Controller::asks), in place of the signal that goes in front of the
-    /// others.
+    /// True if it goes in front of those packets alone with which the controller
+    /// [asks](pathmark_cc::Controller::ask) for a starting rate, in place of the signal that goes in
+    /// front of the others, if any.
     fn asks_once(&self) -> bool {
         false
     }

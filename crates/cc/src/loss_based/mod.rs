@@ -109,6 +109,25 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
         self.undo = None;
     }
 
+    /// Goes on with `window` bytes, if that is more, in the phase that it is in.
+    pub(crate) fn raise(&mut self, window: u64) {
+        self.window = self.window.max(window).min(MAX_BYTES);
+    }
+
+    /// Begins anew with `window` bytes in slow start up to `threshold`, in a recovery period that lasts until a packet after
+    /// `last_sent` is acknowledged.
+    pub(crate) fn fall_back(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {
+        self.window = window.min(self.window).max(self.floor());
+        self.ssthresh = threshold.max(self.floor());
+        self.avoidance.on_collapse();
+        self.undo = None;
+        self.recovery = Some(Recovery {
+            started: now,
+            last_sent,
+            over: false,
+        });
+    }
+
     fn cut(&mut self, now: Instant, cause: Cause, last_sent: u64) {
         let undo = Undo {
             window: self.window,
@@ -239,18 +258,16 @@ impl<W: Avoidance, S: StartRule> Controller for LossBased<W, S> {
     }
 
     fn metrics(&self) -> Metrics {
+        let phase = if self.in_recovery() {
+            Phase::Recovery
+        } else if self.in_slow_start() {
+            Phase::Startup
+        } else {
+            Phase::Avoidance
+        };
         Metrics {
-            ruling: W::NAME,
-            phase: if self.in_recovery() {
-                Phase::Recovery
-            } else if self.in_slow_start() {
-                Phase::Startup
-            } else {
-                Phase::Avoidance
-            },
-            window: self.window,
             ssthresh: (self.ssthresh != UNSET).then_some(self.ssthresh),
-            explicit: false,
+            ..Metrics::new(W::NAME, phase, self.window)
         }
     }
 }

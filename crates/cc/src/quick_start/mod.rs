@@ -7,7 +7,8 @@
 //!                              free, and remembers it         one RTT, then its own law
 //! ```
 //!
-//! [`QuickStartLink`] puts a router's part beside any law of a port.
+//! [`QuickStartLink`] puts a router's part beside any law of a port, [`QuickStart`] a sender's around
+//! any law that is [`Startable`].
 
 mod approval;
 mod exchange;
@@ -16,8 +17,14 @@ mod link;
 mod link_tests;
 mod params;
 mod pending;
+mod sender;
+#[cfg(test)]
+mod sender_tests;
 mod sources;
+mod startable;
 mod usage;
 
 pub use exchange::{QuickStartAnswer, QuickStartCarried, QuickStartFeedback, QuickStartRequest};
 pub use link::{GrantMetrics, QuickStartLink};
+pub use sender::{QuickStart, QuickStartMetrics};
+pub use startable::{AfterGrant, Startable};

@@ -1,4 +1,4 @@
-//! Constants of a router's approval.
+//! Constants of both parts.
 
 use crate::Duration;
 
@@ -29,3 +29,9 @@ pub(crate) const PER_SOURCE: u16 = 64;
 pub(crate) const SOURCES: usize = 256;
 /// The second.
 pub(crate) const SOURCE_PERIOD: Duration = Duration::from_secs(1);
+
+/// A grant is used within a round-trip time and within 3 s, or not at all (RFC 4782 §4.4).
+pub(crate) const LATEST_START: Duration = Duration::from_secs(3);
+/// A sender waits so many round-trip times for an answer; the receiver may hold its
+/// acknowledgement back.
+pub(crate) const ANSWER_RTTS: u32 = 2;

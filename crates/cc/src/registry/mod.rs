@@ -6,6 +6,7 @@
 mod error;
 mod knob;
 mod link;
+mod quick_start;
 mod sender;
 mod value;
 mod vcp;

@@ -5,12 +5,15 @@ use core::str::FromStr;
 
 use super::error::ParseError;
 use super::knob::{self, Knob};
+use super::quick_start::{ADA, AdaConfig, CUBIQ};
 use super::value;
 use super::vcp::{self, VcpConfig};
 use super::xcp;
+use crate::ada::Ada;
+use crate::cubiq::{Cubiq, CubiqParams};
 use crate::{
-    Carrier, Controller, CubicController, Halving, Instant, NewReno, VcpSender, XcpForm, XcpParams,
-    XcpSender,
+    Carrier, Controller, Cubic, CubicController, Halving, Instant, LossBased, NewReno, SlowStart,
+    VcpSender, XcpForm, XcpParams, XcpSender,
 };
 
 /// Most packets that an initial window may have.
@@ -24,8 +27,10 @@ pub struct Algorithm {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Law {
-    Cubic(LossBasedConfig),
+    Cubic(CubicConfig),
     NewReno(LossBasedConfig),
+    Cubiq(CubiqParams),
+    Ada(AdaConfig),
     Vcp(VcpConfig),
     Xcp(XcpParams),
 }
@@ -37,6 +42,8 @@ pub enum Explicit {
     Vcp(Carrier),
     /// XCP's headers.
     Xcp(XcpForm),
+    /// Quick-Start's, to one question.
+    QuickStart,
 }
 
 /// Options of loss-based laws.
@@ -45,6 +52,49 @@ struct LossBasedConfig {
     /// Initial window in packets; RFC 9002's if `None`.
     initial_window: Option<u32>,
 }
+
+/// Options of CUBIC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct CubicConfig {
+    /// Initial window in packets; RFC 9002's if `None`.
+    initial_window: Option<u32>,
+    /// HyStart++ ends slow start.
+    hystart: bool,
+}
+
+impl Default for CubicConfig {
+    fn default() -> Self {
+        Self {
+            initial_window: None,
+            hystart: true,
+        }
+    }
+}
+
+const CUBIC: &[Knob<CubicConfig>] = &[
+    Knob {
+        key: "iw",
+        expects: INITIAL_WINDOW,
+        set: |config, text| {
+            config.initial_window = initial_window(text)?;
+            Some(())
+        },
+        show: |config| show_initial_window(config.initial_window),
+    },
+    Knob {
+        key: "hystart",
+        expects: HYSTART,
+        set: |config, text| {
+            config.hystart = value::switch(text)?;
+            Some(())
+        },
+        show: |config| value::show_switch(config.hystart),
+    },
+];
+
+/// What `hystart` takes.
+pub(super) const HYSTART: &str =
+    "`yes` (HyStart++ ends slow start before the queue overflows) or `no`";
 
 /// What `iw` takes.
 pub(super) const INITIAL_WINDOW: &str = "a number of packets from 1 to 10000, or `auto`";
@@ -94,6 +144,8 @@ impl Algorithm {
         "xcp",
         "cubic",
         "newreno",
+        "cubiq",
+        "ada",
     ];
 
     /// Reads a name, with options in brackets.
@@ -103,8 +155,22 @@ impl Algorithm {
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let (name, options) = knob::split(text)?;
         let law = match name {
-            "cubic" => Law::Cubic(loss_based("cubic", options)?),
+            "cubic" => {
+                let mut config = CubicConfig::default();
+                knob::apply("cubic", &[CUBIC], &mut config, options)?;
+                Law::Cubic(config)
+            }
             "newreno" => Law::NewReno(loss_based("newreno", options)?),
+            "cubiq" => {
+                let mut params = CubiqParams::default();
+                knob::apply("cubiq", &[CUBIQ], &mut params, options)?;
+                Law::Cubiq(params)
+            }
+            "ada" => {
+                let mut config = AdaConfig::default();
+                knob::apply("ada", &[ADA], &mut config, options)?;
+                Law::Ada(config)
+            }
             "vcp" => Law::Vcp(vcp_family(VcpConfig::new(false, false), options)?),
             "vcp+bise" => Law::Vcp(vcp_family(VcpConfig::new(true, false), options)?),
             "vcp+wlte" => Law::Vcp(vcp_family(VcpConfig::new(false, true), options)?),
@@ -131,6 +197,8 @@ impl Algorithm {
         match &self.law {
             Law::Cubic(_) => "cubic",
             Law::NewReno(_) => "newreno",
+            Law::Cubiq(_) => "cubiq",
+            Law::Ada(_) => "ada",
             Law::Vcp(config) => config.name(),
             Law::Xcp(_) => "xcp",
         }
@@ -141,6 +209,7 @@ impl Algorithm {
     pub const fn explicit(&self) -> Option<Explicit> {
         match &self.law {
             Law::Cubic(_) | Law::NewReno(_) => None,
+            Law::Cubiq(_) | Law::Ada(_) => Some(Explicit::QuickStart),
             Law::Vcp(config) => Some(Explicit::Vcp(config.params.carrier)),
             Law::Xcp(params) => Some(Explicit::Xcp(params.form)),
         }
@@ -151,7 +220,7 @@ impl Algorithm {
     pub const fn carrier(&self) -> Option<Carrier> {
         match self.explicit() {
             Some(Explicit::Vcp(carrier)) => Some(carrier),
-            Some(Explicit::Xcp(_)) | None => None,
+            Some(Explicit::Xcp(_) | Explicit::QuickStart) | None => None,
         }
     }
 
@@ -159,8 +228,16 @@ impl Algorithm {
     #[must_use]
     pub fn controller(&self, now: Instant, mtu: u16) -> Box<dyn Controller> {
         match &self.law {
-            Law::Cubic(config) => Box::new(CubicController::cubic(mtu, config.initial_window)),
+            Law::Cubic(config) if config.hystart => {
+                Box::new(CubicController::cubic(mtu, config.initial_window))
+            }
+            Law::Cubic(config) => {
+                let initial = config.initial_window;
+                Box::new(LossBased::new(mtu, initial, Cubic::default(), SlowStart))
+            }
             Law::NewReno(config) => Box::new(NewReno::newreno(mtu, config.initial_window)),
+            Law::Cubiq(params) => Box::new(Cubiq::cubiq(mtu, params)),
+            Law::Ada(config) => Box::new(Ada::ada(mtu, config.initial_window, config.rate)),
             Law::Vcp(config) => {
                 let params = config.params.clone();
                 match config.wlte {
@@ -210,13 +287,25 @@ impl FromStr for Algorithm {
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.law {
-            Law::Cubic(config) | Law::NewReno(config) => knob::show(
+            Law::Cubic(config) => {
+                let default = CubicConfig::default();
+                knob::show(f, self.name(), &[CUBIC], config, &default)
+            }
+            Law::NewReno(config) => knob::show(
                 f,
                 self.name(),
                 &[LOSS_BASED],
                 config,
                 &LossBasedConfig::default(),
             ),
+            Law::Cubiq(params) => {
+                let default = CubiqParams::default();
+                knob::show(f, self.name(), &[CUBIQ], params, &default)
+            }
+            Law::Ada(config) => {
+                let default = AdaConfig::default();
+                knob::show(f, self.name(), &[ADA], config, &default)
+            }
             Law::Vcp(config) => {
                 let default = VcpConfig::new(
                     config.params.bise_epsilon_ppm.is_some(),

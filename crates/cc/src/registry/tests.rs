@@ -81,6 +81,9 @@ fn options_of_the_vcp_family_survive_a_round_trip() {
         "vcp+bise[iw=2,bise_epsilon=9]",
         "vcp+wlte[pure=yes]",
         "vcp+bise+wlte[alpha=3,ai=8,bise_epsilon=20,pure=yes]",
+        "cubic[iw=2,hystart=no]",
+        "cubiq[iw=2,rate=1Gbit,hystart=no,threshold=yes]",
+        "ada[iw=4,rate=2.5Gbit]",
     ] {
         assert_eq!(Algorithm::parse(text).unwrap().to_string(), text);
     }

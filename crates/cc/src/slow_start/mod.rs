@@ -9,6 +9,32 @@ pub use hystart::HyStart;
 use crate::Acked;
 use crate::loss_based::{Growth, StartRule};
 
+/// Slow start that only a loss ends, or HyStart++ too.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ending {
+    Loss(SlowStart),
+    Early(HyStart),
+}
+
+impl Ending {
+    pub(crate) fn new(early: bool) -> Self {
+        if early {
+            Self::Early(HyStart::default())
+        } else {
+            Self::Loss(SlowStart)
+        }
+    }
+}
+
+impl StartRule for Ending {
+    fn on_ack(&mut self, acked: &Acked, last_sent: u64) -> Growth {
+        match self {
+            Self::Loss(rule) => rule.on_ack(acked, last_sent),
+            Self::Early(rule) => rule.on_ack(acked, last_sent),
+        }
+    }
+}
+
 /// Slow start as in RFC 9002 §7.3.1: the window grows by what is acknowledged, until something is lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SlowStart;

@@ -331,6 +331,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
             window: self.steered(),
             ssthresh: None,
             explicit: true,
+            quick_start: None,
         }
     }
 }

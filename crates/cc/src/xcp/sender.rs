@@ -472,6 +472,7 @@ impl Controller for XcpSender {
             window: self.steered(),
             ssthresh: None,
             explicit: true,
+            quick_start: None,
         }
     }
 }

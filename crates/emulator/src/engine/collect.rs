@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pathmark_cc::{Duration, Instant, LinkMetrics};
+use pathmark_cc::{Duration, Instant, LinkMetrics, QuickStartMetrics};
 use pathmark_router::core::Summary;
 use pathmark_router::law_view::LawView;
 use serde_json::Value;
@@ -11,7 +11,9 @@ use super::Engine;
 use super::endpoint::Endpoint;
 use super::windows::goodput;
 use crate::fairness::jain;
-use crate::result::{Distribution, FlowResult, LinkResult, QueueStats, RunResult};
+use crate::result::{
+    Distribution, FlowResult, LinkResult, QueueStats, QuickStartResult, RunResult,
+};
 
 impl Engine {
     /// What was measured until now.
@@ -81,6 +83,10 @@ impl Engine {
             cwnd_bytes: sender
                 .filter(|s| s.connection().is_some())
                 .map(|s| s.window().summary(completed.unwrap_or(now))),
+            quick_start: sender
+                .and_then(|s| s.connection())
+                .and_then(|c| c.path_report(now).controller.quick_start)
+                .map(|metrics| quick_start(&metrics)),
         }
     }
 
@@ -107,6 +113,20 @@ impl Engine {
                 .map(|(law, metrics)| controller(&law.to_string(), &metrics))
                 .unwrap_or_default(),
         })
+    }
+}
+
+fn quick_start(metrics: &QuickStartMetrics) -> QuickStartResult {
+    QuickStartResult {
+        asked: metrics.asked,
+        wanted_bps: metrics.wanted as f64 * 8.0,
+        granted_bps: metrics.granted as f64 * 8.0,
+        denied: metrics.denied,
+        above: metrics.above,
+        partial: metrics.partial,
+        forged: metrics.forged,
+        late: metrics.late,
+        revoked: metrics.revoked,
     }
 }
 

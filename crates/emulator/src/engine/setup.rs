@@ -8,6 +8,7 @@ use pathmark_router::config::{LinkContext, build_link};
 use pathmark_router::core::impair::Random;
 use pathmark_router::forward::Identity;
 use pathmark_transport::{Signal, TransportConfig};
+use qs_proto::QuickStartSignal;
 use vcp_proto::{VcpEcnSignal, VcpSignal};
 use xcp_proto::XcpSignal;
 
@@ -208,7 +209,7 @@ fn transport(algorithm: &Algorithm, packet: u16) -> TransportConfig {
     let law = algorithm.clone();
     let mut config = TransportConfig::new(Arc::new(move |now, mtu| law.controller(now, mtu)));
     config.signals = signals(algorithm);
-    if let Some(Explicit::Xcp(_)) = algorithm.explicit() {
+    if let Some(Explicit::Xcp(_) | Explicit::QuickStart) = algorithm.explicit() {
         config.streams = config.streams.with_room_for_grants();
     }
     // The largest packet is known, so nothing has to be discovered.
@@ -226,6 +227,7 @@ fn signals(algorithm: &Algorithm) -> Vec<Arc<dyn Signal>> {
         None => Vec::new(),
         Some(Explicit::Vcp(Carrier::Shim)) => vec![Arc::new(VcpSignal::new())],
         Some(Explicit::Vcp(Carrier::Ecn)) => vec![Arc::new(VcpEcnSignal)],
+        Some(Explicit::QuickStart) => vec![Arc::new(QuickStartSignal::new())],
         Some(Explicit::Xcp(form)) => vec![Arc::new(XcpSignal::from(form))],
     }
 }

@@ -92,6 +92,34 @@ pub const BUILT_IN: &[BuiltIn] = &[
         text: include_str!("../../scenarios/xcp-linux-fig11.toml"),
     },
     BuiltIn {
+        name: "xcp-cubic-fig1",
+        text: include_str!("../../scenarios/xcp-cubic-fig1.toml"),
+    },
+    BuiltIn {
+        name: "xcp-cubic-fig2",
+        text: include_str!("../../scenarios/xcp-cubic-fig2.toml"),
+    },
+    BuiltIn {
+        name: "xcp-cubic-fig3",
+        text: include_str!("../../scenarios/xcp-cubic-fig3.toml"),
+    },
+    BuiltIn {
+        name: "xcp-cubic-fig4",
+        text: include_str!("../../scenarios/xcp-cubic-fig4.toml"),
+    },
+    BuiltIn {
+        name: "xcp-cubic-fig5",
+        text: include_str!("../../scenarios/xcp-cubic-fig5.toml"),
+    },
+    BuiltIn {
+        name: "xcp-cubic-fig6",
+        text: include_str!("../../scenarios/xcp-cubic-fig6.toml"),
+    },
+    BuiltIn {
+        name: "xcp-cubic-fig7",
+        text: include_str!("../../scenarios/xcp-cubic-fig7.toml"),
+    },
+    BuiltIn {
         name: "xcp-cubic-startup",
         text: include_str!("../../scenarios/xcp-cubic-startup.toml"),
     },

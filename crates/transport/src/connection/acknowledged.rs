@@ -22,6 +22,8 @@ use crate::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub(super) feedback: Option<Difference>,
+    /// The answer to a question for a starting rate.
+    pub(super) answer: Option<Difference>,
     /// The peer's clock as it wrote the FEEDBACK frame, in microseconds.
     pub(super) peer_time: Option<u32>,
     /// For how long it held the ACK frame back.
@@ -219,13 +221,15 @@ impl Connection {
     pub(super) fn settle(&mut self, now: Instant, space: SpaceId, heard: &mut Heard) {
         let Heard {
             feedback,
+            answer,
             peer_time,
             delay,
             outcome,
             marked,
             turned_plain,
         } = core::mem::take(heard);
-        if space != SpaceId::Data || (feedback.is_none() && outcome.is_none()) {
+        let told = [feedback, answer];
+        if space != SpaceId::Data || (told == [None; 2] && outcome.is_none()) {
             return;
         }
         let mut acked = outcome.and_then(|o| o.acked);
@@ -233,7 +237,7 @@ impl Connection {
             acked.forward_delay = self.forward_delay(now, acked, peer_time, delay);
         }
         let controller = &mut self.route.controller;
-        if let Some(feedback) = feedback {
+        for feedback in told.into_iter().flatten() {
             let nothing = Acked {
                 bytes: 0,
                 packets: 0,
@@ -252,7 +256,9 @@ impl Connection {
                 window_limited: false,
             };
             self.stats.feedback_received += 1;
-            self.last_feedback = Some(feedback);
+            if answer.is_none_or(|answer| answer != feedback) {
+                self.last_feedback = Some(feedback);
+            }
             controller.on_feedback(now, &feedback, acked.as_ref().unwrap_or(&nothing));
         }
         if let Some(acked) = &acked {

@@ -1,6 +1,7 @@
 //! A datagram and a packet while they are being built.
 
 use super::carried::Carried;
+use super::feedback::Rider;
 use super::transmit::Permit;
 use crate::Ecn;
 use crate::wire::packet::Started;
@@ -14,8 +15,8 @@ pub(super) const MIN_PACKET_ROOM: usize = 128;
 pub(super) struct Building<'a> {
     pub(super) w: Writer<'a>,
     pub(super) permit: Permit,
-    /// Bytes of the shim at its front.
-    pub(super) shim: usize,
+    /// The shim at its front.
+    pub(super) shim: Rider,
     /// It has an Initial packet that wants it to be of full size (RFC 9000 §14.1).
     pub(super) initial: bool,
     /// It has a packet with a long header.
@@ -31,7 +32,7 @@ impl<'a> Building<'a> {
         Self {
             w: Writer::new(room),
             permit,
-            shim: 0,
+            shim: Rider::Nothing,
             initial: false,
             long: false,
             eliciting: false,
@@ -62,6 +63,6 @@ pub(super) struct Contents {
     pub(super) padded: bool,
     pub(super) mtu_probe: bool,
     pub(super) off_path: bool,
-    pub(super) shim: usize,
+    pub(super) shim: Rider,
     pub(super) ecn: Ecn,
 }

@@ -60,6 +60,29 @@ struct Incoming {
     counting: Counting,
 }
 
+/// What stands in front of one of our datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Rider {
+    /// Nothing, or the signal in the ECN field.
+    #[default]
+    Nothing,
+    /// The controller's request, in so many bytes.
+    Request(usize),
+    /// Its question for a starting rate, in so many bytes.
+    Question(usize),
+}
+
+impl Rider {
+    /// Bytes of the shim.
+    #[inline]
+    pub(super) const fn len(self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::Request(len) | Self::Question(len) => len,
+        }
+    }
+}
+
 /// Both directions.
 #[derive(Debug, Default)]
 pub(super) struct Feedback {
@@ -67,6 +90,8 @@ pub(super) struct Feedback {
     /// Kinds that the peer reads and fills.
     peer: Vec<u8>,
     outgoing: Option<Outgoing>,
+    /// The signal that asks for a starting rate.
+    asking: Option<Outgoing>,
     /// One per kind of ours that the peer uses.
     incoming: Vec<Incoming>,
 }
@@ -85,15 +110,22 @@ impl Feedback {
         !self.own.is_empty()
     }
 
-    /// The peer reads and fills `kinds`: the first of ours among them goes in front of our data. What the peer
-    /// may send without a shim (in the ECN field) is metered from now on.
+    /// The peer reads and fills `kinds`: the first of ours among them goes in front of our data, and the first that asks once in
+    /// front of what asks. If the one that this side prefers asks once, nothing goes in front of the rest. What the peer may send
+    /// without a shim (in the ECN field) is metered from now on.
     pub(super) fn negotiate(&mut self, kinds: &[u8]) {
         kinds.clone_into(&mut self.peer);
-        let signal = self.own.iter().find(|s| kinds.contains(&s.kind()));
-        self.outgoing = signal.map(|signal| Outgoing {
-            signal: Arc::clone(signal),
-            returned: Returned::new(),
-        });
+        let first = |asks_once: bool| {
+            let fits =
+                |s: &&Arc<dyn Signal>| s.asks_once() == asks_once && kinds.contains(&s.kind());
+            self.own.iter().find(fits).map(|signal| Outgoing {
+                signal: Arc::clone(signal),
+                returned: Returned::new(),
+            })
+        };
+        let alone = self.own.first().is_some_and(|s| s.asks_once());
+        self.asking = first(true);
+        self.outgoing = if alone { None } else { first(false) };
         for signal in self.own.clone() {
             if signal.shim_len() == 0 && kinds.contains(&signal.kind()) {
                 self.counting(signal.kind());
@@ -101,13 +133,19 @@ impl Feedback {
         }
     }
 
-    /// From packet `next` on `signal` goes in front of our data. False, and nothing changed, unless both sides named its kind.
+    /// From packet `next` on `signal` goes in front of our data, of what asks alone if it asks once. False, and nothing changed, unless both sides named its kind.
     pub(super) fn set_signal(&mut self, signal: Arc<dyn Signal>, next: u64) -> bool {
         let kind = signal.kind();
         if !self.peer.contains(&kind) || !self.own.iter().any(|own| own.kind() == kind) {
             return false;
         }
-        match &mut self.outgoing {
+        let slot = if signal.asks_once() {
+            self.outgoing = None;
+            &mut self.asking
+        } else {
+            &mut self.outgoing
+        };
+        match slot {
             Some(outgoing) if outgoing.signal.kind() == kind => outgoing.signal = signal,
             outgoing => {
                 let mut returned = Returned::new();
@@ -124,6 +162,12 @@ impl Feedback {
         self.outgoing.as_ref().map(|o| &*o.signal)
     }
 
+    /// The kind of the signal in front of our data, or of the one that asks for a starting rate if there is no other.
+    pub(super) fn kind(&self) -> Option<u8> {
+        let in_use = self.outgoing.as_ref().or(self.asking.as_ref());
+        in_use.map(|o| o.signal.kind())
+    }
+
     /// Bytes of our shim; 0 without one.
     #[inline]
     pub(super) fn shim_len(&self) -> usize {
@@ -138,10 +182,27 @@ impl Feedback {
         }
     }
 
-    /// Packet `number` left with the signal, in a datagram of `bytes`.
+    /// Bytes of the shim of a question for a starting rate; 0: none can be asked.
     #[inline]
-    pub(super) fn on_sent(&mut self, number: u64, bytes: u64) {
-        if let Some(outgoing) = &mut self.outgoing {
+    pub(super) fn question_len(&self) -> usize {
+        self.asking.as_ref().map_or(0, |o| o.signal.shim_len())
+    }
+
+    /// Fills the room in front of a datagram that asks.
+    pub(super) fn fill_question(&self, request: &Request, shim: &mut [u8]) {
+        if let Some(asking) = &self.asking {
+            asking.signal.fill(request, shim);
+        }
+    }
+
+    /// Packet `number` left with the signal or a question, in a datagram of `bytes`.
+    #[inline]
+    pub(super) fn on_sent(&mut self, rider: Rider, number: u64, bytes: u64) {
+        let outgoing = match rider {
+            Rider::Question(_) => &mut self.asking,
+            Rider::Nothing | Rider::Request(_) => &mut self.outgoing,
+        };
+        if let Some(outgoing) = outgoing {
             outgoing.returned.on_sent(number, bytes);
         }
     }
@@ -203,8 +264,10 @@ impl Feedback {
 
     /// A FEEDBACK frame arrived in packet `number`; what it adds, if it is newer than all before.
     pub(super) fn on_frame(&mut self, number: u64, frame: &Frame<'_>) -> Option<Difference> {
-        let Outgoing { signal, returned } = self.outgoing.as_mut()?;
-        if frame.kind != signal.kind() || frame.epoch > varint::MAX {
+        let of_kind = |outgoing: &&mut Outgoing| outgoing.signal.kind() == frame.kind;
+        let outgoing = [self.outgoing.as_mut(), self.asking.as_mut()];
+        let Outgoing { signal, returned } = outgoing.into_iter().flatten().find(of_kind)?;
+        if frame.epoch > varint::MAX {
             return None;
         }
         returned.on_frame(number, frame.epoch, &frame.counters(), &**signal)
@@ -218,20 +281,23 @@ impl Feedback {
 
     /// FEEDBACK frames that were not believed.
     pub(super) fn disbelieved(&self) -> Disbelieved {
-        let outgoing = self.outgoing.as_ref();
-        outgoing.map_or_else(Disbelieved::default, |o| *o.returned.disbelieved())
+        let outgoing = [self.outgoing.as_ref(), self.asking.as_ref()];
+        let frames = outgoing.into_iter().flatten();
+        frames.fold(Disbelieved::default(), |sum, outgoing| {
+            sum.plus(outgoing.returned.disbelieved())
+        })
     }
 
     /// Our datagrams take another path from packet `next` on.
     pub(super) fn on_new_outgoing_path(&mut self, next: u64) {
-        if let Some(outgoing) = &mut self.outgoing {
+        for outgoing in [&mut self.outgoing, &mut self.asking].into_iter().flatten() {
             outgoing.returned.on_path_change(next);
         }
     }
 
     /// A challenge of our path was sent, at which the peer counts anew.
     pub(super) fn on_challenge_sent(&mut self) {
-        if let Some(outgoing) = &mut self.outgoing {
+        for outgoing in [&mut self.outgoing, &mut self.asking].into_iter().flatten() {
             outgoing.returned.on_challenge();
         }
     }

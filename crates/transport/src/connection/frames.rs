@@ -1,6 +1,7 @@
 //! The frames of an opened packet, each handed to the part that it is for.
 
 use bytes::Bytes;
+use pathmark_cc::Feedback as Difference;
 
 use super::acknowledged::Heard;
 use super::keys::OpenedPacket;
@@ -147,7 +148,11 @@ impl Connection {
                         return Err(Error::unknown(types::FEEDBACK));
                     }
                     let difference = self.feedback.on_frame(at.opened.number, frame);
-                    heard.feedback = heard.feedback.or(difference);
+                    let heard_of = match difference {
+                        Some(Difference::QuickStart(_)) => &mut heard.answer,
+                        _ => &mut heard.feedback,
+                    };
+                    *heard_of = heard_of.or(difference);
                     heard.peer_time = heard.peer_time.or(Some(frame.time));
                 }
                 frame => self.on_frame(now, at, frame)?,

@@ -5,6 +5,7 @@ use core::ops::Range;
 use super::building::{Building, Contents, MIN_PACKET_ROOM, Open};
 use super::carried::Carried;
 use super::control::ControlFrame;
+use super::feedback::Rider;
 use super::parameters::ACK_DELAY_EXPONENT;
 use super::transmit::Permit;
 use super::{Connection, of};
@@ -13,7 +14,7 @@ use crate::recovery::{Probe, Recovery, SentPacket};
 use crate::wire::packet::{Header, MIN_INITIAL_DATAGRAM, TruncatedNumber};
 use crate::wire::{ConnectionId, Frame, SpaceId, Writer};
 use crate::{Ecn, Instant};
-use pathmark_cc::{Feedback, PacketState, Sent};
+use pathmark_cc::{Feedback, PacketState, Request, Sent};
 
 /// The packet number to be left out after `number`: any of as many as were sent, so that nobody can guess it. Gaps come about
 /// twice as far apart each time: found early, and cost little.
@@ -38,7 +39,10 @@ impl Connection {
         let all = building.permit == Permit::All;
         let probe = self.probe_index(space);
         if space == SpaceId::Data && start == 0 && all && self.wants_eliciting(now) {
-            building.shim = self.reserve_shim(now, probe, &mut building.w);
+            building.shim = match self.reserve_question(now, probe, &mut building.w) {
+                Some(question) => question,
+                None => self.reserve_shim(now, probe, &mut building.w),
+            };
         }
         let dcid = self.control.remote_ids.current().id;
         let Some(open) = self.start_packet(space, &dcid, &mut building.w) else {
@@ -52,7 +56,7 @@ impl Connection {
         self.write_acks(now, space, &mut building.w, all, &mut contents);
         if all {
             self.write_eliciting(now, space, &mut building.w, &mut contents);
-            if !contents.eliciting && (probe.is_some() || building.shim > 0) {
+            if !contents.eliciting && (probe.is_some() || building.shim != Rider::Nothing) {
                 contents.eliciting = Frame::Ping.encode(&mut building.w).is_ok();
             }
         }
@@ -92,17 +96,17 @@ impl Connection {
         now: Instant,
         probe: Option<u8>,
         w: &mut Writer<'_>,
-    ) -> usize {
+    ) -> Rider {
         let len = self.feedback.shim_len();
         if len == 0
             || !self.is_complete()
             || !self.route.plain.wants_shim(now, probe)
             || !self.wants_signal(now)
         {
-            return 0;
+            return Rider::Nothing;
         }
         let Ok(room) = w.take(len) else {
-            return 0;
+            return Rider::Nothing;
         };
         let limits = self.streams.limits(self.recovery.bytes_in_flight());
         self.route.controller.on_limits(now, &limits);
@@ -110,7 +114,33 @@ impl Connection {
         // The controller hears of 1-RTT packets alone; the handshake has measured the path before the first of them.
         request.min_rtt = request.min_rtt.or_else(|| self.recovery.rtt().min());
         self.feedback.fill(&request, room);
-        len
+        Rider::Request(len)
+    }
+
+    /// The same for a question for a starting rate, if the controller has one. No probe asks.
+    fn reserve_question(
+        &mut self,
+        now: Instant,
+        probe: Option<u8>,
+        w: &mut Writer<'_>,
+    ) -> Option<Rider> {
+        let len = self.feedback.question_len();
+        if len == 0
+            || probe.is_some()
+            || !self.is_complete()
+            || !self.route.limit.is_validated()
+            || !self.route.controller.asks()
+            || !self.route.plain.wants_shim(now, None)
+        {
+            return None;
+        }
+        let limits = self.streams.limits(self.recovery.bytes_in_flight());
+        let random = self.random.next_u64();
+        let question = self.route.controller.ask(now, random, &limits)?;
+        let mut request = Request::default();
+        request.quick_start = Some(question);
+        self.feedback.fill_question(&request, w.take(len).ok()?);
+        Some(Rider::Question(len))
     }
 
     /// The controller's request is to ride on the next packet.
@@ -266,6 +296,9 @@ impl Connection {
         let full = MIN_INITIAL_DATAGRAM.min(open.end) - open.tag_len;
         let missing = if building.initial || contents.padded {
             full.saturating_sub(w.position())
+        } else if matches!(building.shim, Rider::Question(_)) {
+            // As long as the packets whose rate it asks for.
+            w.remaining()
         } else if open.space == SpaceId::Data
             && w.remaining() <= FILL_UP
             && contents.eliciting
@@ -311,7 +344,8 @@ impl Connection {
             shim,
             ecn,
         } = contents;
-        let size = u16::try_from(len + shim).unwrap_or(u16::MAX);
+        let size = u16::try_from(len + shim.len()).unwrap_or(u16::MAX);
+        let shimmed = shim != Rider::Nothing;
         let in_flight = (eliciting || padded) && !off_path;
         let mut packet = SentPacket {
             sent_at: now,
@@ -319,10 +353,10 @@ impl Connection {
             size,
             ack_eliciting: eliciting,
             in_flight,
-            shim: shim > 0,
+            shim: shimmed,
             probe: match () {
                 () if mtu_probe => Probe::Mtu,
-                () if shim > 0 && self.route.plain.is_tried() => Probe::Shim,
+                () if shimmed && self.route.plain.is_tried() => Probe::Shim,
                 () => Probe::Nothing,
             },
             off_path,
@@ -334,7 +368,7 @@ impl Connection {
             self.skip_number = next_skipped(number, &mut self.random);
         }
         let signal =
-            shim > 0 || (eliciting && self.feedback.signal().is_some_and(|s| s.ecn().is_some()));
+            shimmed || (eliciting && self.feedback.signal().is_some_and(|s| s.ecn().is_some()));
         if in_flight {
             self.route.pacer.on_sent(now, u64::from(size));
             self.route.last_sent = Some(now);
@@ -348,12 +382,12 @@ impl Connection {
                 self.route.cadence.on_sent(now, signal);
             }
             if eliciting && !mtu_probe {
-                self.route.plain.on_sent(number, shim > 0);
+                self.route.plain.on_sent(number, shimmed);
             }
             if signal {
-                self.feedback.on_sent(number, size.into());
+                self.feedback.on_sent(shim, number, size.into());
             }
-            self.stats.shims_sent += u64::from(shim > 0);
+            self.stats.shims_sent += u64::from(shimmed);
         }
         self.recovery.on_sent(space, number, packet);
         if eliciting {

@@ -89,7 +89,7 @@ impl Connection {
             rtt_variation: rtt.variation(),
             min_rtt: rtt.min(),
             mtu: self.route.mtud.mtu(),
-            signal: self.feedback.signal().map(|s| s.kind()),
+            signal: self.feedback.kind(),
             passes_shims: self.route.plain.passes_shims(),
             feedback,
             router,

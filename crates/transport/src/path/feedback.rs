@@ -74,6 +74,18 @@ impl Disbelieved {
         counted + self.unsent_epochs + self.uncalled_epochs
     }
 
+    /// Both together.
+    pub(crate) const fn plus(self, other: &Self) -> Self {
+        Self {
+            form: self.form + other.form,
+            backwards: self.backwards + other.backwards,
+            packets: self.packets + other.packets,
+            sums: self.sums + other.sums,
+            unsent_epochs: self.unsent_epochs + other.unsent_epochs,
+            uncalled_epochs: self.uncalled_epochs + other.uncalled_epochs,
+        }
+    }
+
     const fn count(&mut self, breach: Breach) {
         *match breach {
             Breach::Form => &mut self.form,

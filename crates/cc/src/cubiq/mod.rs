@@ -1,0 +1,46 @@
+//! CUBIQ: CUBIC that starts with a rate which routers granted.
+//!
+//! Welzl, Abfalterer, Gjessing, "XCP vs. CUBIC with Quick-Start", section II. After the granted flight
+//! slow start goes on; the paper found RFC 4782's limited slow start no better. `hystart` lets
+//! HyStart++ end it before the queue overflows, which the paper does not do.
+
+use crate::cubic::Cubic;
+use crate::loss_based::LossBased;
+use crate::quick_start::{AfterGrant, QuickStart};
+use crate::slow_start::Ending;
+
+/// The controller `cubiq`.
+pub(crate) type Cubiq = QuickStart<LossBased<Cubic, Ending>>;
+
+/// What `cubiq` may be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CubiqParams {
+    /// Initial window in packets; RFC 9002's if `None`.
+    pub(crate) initial_window: Option<u32>,
+    /// The rate to ask for, in bytes of IP packets per second; what can be used if `None`.
+    pub(crate) rate: Option<u64>,
+    /// HyStart++ ends slow start.
+    pub(crate) hystart: bool,
+    /// What follows the granted flight.
+    pub(crate) after: AfterGrant,
+}
+
+impl Default for CubiqParams {
+    fn default() -> Self {
+        Self {
+            initial_window: None,
+            rate: None,
+            hystart: true,
+            after: AfterGrant::SlowStart,
+        }
+    }
+}
+
+impl Cubiq {
+    /// CUBIQ over datagrams of `mtu` bytes.
+    pub(crate) fn cubiq(mtu: u16, params: &CubiqParams) -> Self {
+        let ending = Ending::new(params.hystart);
+        let law = LossBased::new(mtu, params.initial_window, Cubic::default(), ending);
+        Self::new("cubiq", mtu, params.rate, params.after, law)
+    }
+}

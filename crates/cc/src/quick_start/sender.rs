@@ -1,0 +1,447 @@
+//! A sender's part, around any law that can start with a window it was granted.
+//!
+//! ```text
+//!   Ready ──ask──► Asked ──approved──► Flight ──first ACK of it──► Landing ──last ACK of it──► Over
+//!     ▲              └──denied, lost, forged, no answer──► Over       │
+//!     └────── after a pause ──────────────────────────────────────────┘   a loss: as if never granted
+//! ```
+
+use super::params::{ANSWER_RTTS, LATEST_START};
+use super::{AfterGrant, QuickStartFeedback, QuickStartRequest, Startable};
+use crate::arith::{mul_div, nanos, rate};
+use crate::{
+    Acked, Controller, Duration, Feedback, Instant, Limits, Lost, Metrics, PacketState, Request,
+    Sent, window,
+};
+
+/// Bytes of IPv4 and UDP headers around a datagram: rates in requests count them, windows do not.
+const HEADERS: u64 = 28;
+
+/// What became of a connection's questions so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QuickStartMetrics {
+    /// Questions that left.
+    pub asked: u64,
+    /// The last one's rate, in bytes of IP packets per second.
+    pub wanted: u64,
+    /// What was approved of it and used; 0: nothing.
+    pub granted: u64,
+    /// Answers that approved a rate.
+    pub approved: u64,
+    /// Questions that were denied or not answered.
+    pub denied: u64,
+    /// Answers after their time, or to no question.
+    pub late: u64,
+    /// Answers with more than was asked for.
+    pub above: u64,
+    /// Answers from a path on which not every hop took part, or whose receiver cannot tell.
+    pub partial: u64,
+    /// Answers with a wrong nonce. After one, nothing is asked any more.
+    pub forged: u64,
+    /// Grants that were given up because of a loss.
+    pub revoked: u64,
+}
+
+/// A question that left.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    request: QuickStartRequest,
+    number: u64,
+    at: Instant,
+}
+
+/// What is sent because of a grant.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    /// Bytes per second and bytes in flight, of UDP payload.
+    pace: u64,
+    window: u64,
+    /// It must have begun by then.
+    until: Instant,
+    /// Its packets so far.
+    packets: Option<(u64, u64)>,
+    started: Instant,
+    bytes: u64,
+}
+
+/// A flight of which the first packet was acknowledged.
+#[derive(Clone, Copy, Debug)]
+struct Landing {
+    packets: (u64, u64),
+    sent: (Instant, Instant),
+    delivered: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// May ask.
+    Ready,
+    /// Says so to a packet that is being built.
+    Asking(QuickStartRequest),
+    Asked(Question),
+    Flight(Flight),
+    Landing(Landing),
+    /// Nothing to ask before a pause.
+    Over,
+    /// Nothing to ask ever again.
+    Never,
+}
+
+/// Starts the law `C` with a rate that routers grant.
+#[derive(Debug)]
+pub struct QuickStart<C> {
+    law: C,
+    name: &'static str,
+    mtu: u64,
+    /// The initial window, to which a loss leads back.
+    initial: u64,
+    /// The rate to ask for at most, in bytes of IP packets per second.
+    wanted: u64,
+    after: AfterGrant,
+    srtt: Option<Duration>,
+    state: State,
+    last_sent: (u64, Instant),
+    metrics: QuickStartMetrics,
+}
+
+impl<C: Startable> QuickStart<C> {
+    /// `law`, called `name`, over datagrams of `mtu` bytes, which asks for `wanted` bytes of IP packets per
+    /// second; `None`: for as much as anything but its window lets it use.
+    #[must_use]
+    pub fn new(
+        name: &'static str,
+        mtu: u16,
+        wanted: Option<u64>,
+        after: AfterGrant,
+        law: C,
+    ) -> Self {
+        Self {
+            initial: law.window(),
+            law,
+            name,
+            mtu: u64::from(mtu.max(1)),
+            wanted: wanted.unwrap_or(u64::MAX),
+            after,
+            srtt: None,
+            state: State::Ready,
+            last_sent: (0, Instant::ZERO),
+            metrics: QuickStartMetrics::default(),
+        }
+    }
+
+    /// A rate of IP packets as one of UDP payload.
+    fn of_payload(&self, rate: u64) -> u64 {
+        mul_div(rate, self.mtu, self.mtu + HEADERS)
+    }
+
+    fn deny(&mut self) {
+        self.metrics.denied += 1;
+        self.state = State::Over;
+    }
+
+    /// Takes an answer for what it can prove (RFC 4782 §4.4).
+    fn on_answer(&mut self, now: Instant, answer: &QuickStartFeedback, acked: &Acked) {
+        let State::Asked(Question { request, at, .. }) = self.state else {
+            self.metrics.late += 1;
+            return;
+        };
+        if now > at + self.patience(acked.srtt) {
+            self.metrics.late += 1;
+            return self.deny();
+        }
+        if answer.rate == 0 {
+            return self.deny();
+        }
+        // The wire rounds what is asked for up by 1/2048 at most.
+        if answer.rate > request.rate.saturating_add(request.rate / 1024 + 1) {
+            self.metrics.above += 1;
+            return self.deny();
+        }
+        if answer.ttl_difference != Some(request.ttl_difference) {
+            self.metrics.partial += 1;
+            return self.deny();
+        }
+        let kept = 1_u64
+            .checked_shl(answer.nonce_bits)
+            .map_or(u64::MAX, |bit| bit - 1);
+        if (answer.nonce ^ request.nonce) & kept != 0 {
+            self.metrics.forged += 1;
+            self.metrics.denied += 1;
+            self.state = State::Never;
+            return;
+        }
+        self.metrics.approved += 1;
+        let granted = answer.rate.min(request.rate);
+        let pace = self.of_payload(granted);
+        let window = mul_div(pace, nanos(acked.min_rtt), 1_000_000_000);
+        if window <= self.law.window() {
+            self.state = State::Over;
+            return;
+        }
+        self.metrics.granted = granted;
+        self.state = State::Flight(Flight {
+            pace,
+            window,
+            until: now + acked.srtt.min(LATEST_START),
+            packets: None,
+            started: now,
+            bytes: 0,
+        });
+    }
+
+    /// How long an answer may take.
+    fn patience(&self, srtt: Duration) -> Duration {
+        let known = self.srtt.map_or(srtt, |known| known.max(srtt));
+        known.saturating_mul(ANSWER_RTTS)
+    }
+
+    /// The first packet of a flight was acknowledged: from now on the law goes on with what was used.
+    fn land(&mut self, now: Instant, flight: &Flight) {
+        let Some(packets) = flight.packets else {
+            return;
+        };
+        let used = flight.window.min(flight.bytes).max(self.initial);
+        self.law.start_with(now, used, self.after);
+        self.state = State::Landing(Landing {
+            packets,
+            sent: (flight.started, self.last_sent.1),
+            delivered: 0,
+        });
+    }
+
+    /// What was granted is not there: as if it had never been (RFC 4782 §4.6).
+    fn revoke(&mut self, now: Instant, last_sent: u64, delivered: u64) {
+        self.metrics.revoked += 1;
+        self.state = State::Never;
+        let threshold = (delivered / 2).max(window::loss_based_floor(self.mtu));
+        self.law.give_up(now, self.initial, threshold, last_sent);
+    }
+
+    /// Bytes of the flight that arrived, if packet `number` or what was sent at `sent_at` is of it.
+    fn of_flight(&self, number: Option<u64>, sent_at: Instant) -> Option<u64> {
+        match &self.state {
+            State::Flight(flight) => {
+                let (first, _) = flight.packets?;
+                let is_of = number.map_or(sent_at >= flight.started, |number| number >= first);
+                is_of.then_some(0)
+            }
+            State::Landing(landing) => {
+                let (first, last) = landing.packets;
+                let (begin, end) = landing.sent;
+                let is_of = number.map_or((begin..=end).contains(&sent_at), |number| {
+                    (first..=last).contains(&number)
+                });
+                is_of.then_some(landing.delivered)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl<C: Startable> Controller for QuickStart<C> {
+    #[inline]
+    fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
+        self.last_sent = (sent.packet_number, now);
+        match &mut self.state {
+            State::Asking(request) if sent.signal => {
+                self.metrics.asked += 1;
+                self.metrics.wanted = request.rate;
+                self.state = State::Asked(Question {
+                    request: *request,
+                    number: sent.packet_number,
+                    at: now,
+                });
+            }
+            State::Asking(_) => self.state = State::Ready,
+            State::Flight(flight) => {
+                if let Some((_, last)) = &mut flight.packets {
+                    *last = sent.packet_number;
+                    flight.bytes = flight.bytes.saturating_add(sent.bytes);
+                } else if now > flight.until {
+                    // What was approved then is not what is free now.
+                    self.metrics.granted = 0;
+                    self.metrics.late += 1;
+                    self.state = State::Over;
+                } else {
+                    flight.packets = Some((sent.packet_number, sent.packet_number));
+                    flight.started = now;
+                    flight.bytes = sent.bytes;
+                }
+            }
+            _ => {}
+        }
+        self.law.on_sent(now, sent)
+    }
+
+    #[inline]
+    fn on_ack(&mut self, now: Instant, acked: &Acked) {
+        self.srtt = Some(acked.srtt);
+        match &mut self.state {
+            State::Asked(question) => {
+                let at = question.at;
+                if now > at + self.patience(acked.srtt) {
+                    self.deny();
+                }
+            }
+            State::Flight(flight) => {
+                let flight = *flight;
+                if flight
+                    .packets
+                    .is_some_and(|(first, _)| acked.largest >= first)
+                {
+                    self.land(now, &flight);
+                }
+            }
+            State::Landing(landing) => {
+                landing.delivered = landing.delivered.saturating_add(acked.bytes);
+                if acked.largest > landing.packets.1 {
+                    self.state = State::Over;
+                }
+            }
+            _ => {}
+        }
+        self.law.on_ack(now, acked);
+    }
+
+    fn on_feedback(&mut self, now: Instant, feedback: &Feedback, acked: &Acked) {
+        match feedback {
+            Feedback::QuickStart(answer) => self.on_answer(now, answer, acked),
+            _ => self.law.on_feedback(now, feedback, acked),
+        }
+    }
+
+    fn on_loss(&mut self, now: Instant, lost: &Lost) {
+        if let State::Asked(question) = &self.state {
+            // Something on the path may drop what it does not know: no sign of congestion.
+            let alone = lost.packets == 1 && lost.largest == question.number;
+            if lost.largest >= question.number {
+                self.deny();
+            }
+            if alone {
+                return;
+            }
+        }
+        match self.of_flight(Some(lost.largest), lost.sent_at) {
+            Some(delivered) => self.revoke(now, lost.last_sent, delivered),
+            None => self.law.on_loss(now, lost),
+        }
+    }
+
+    fn on_congestion_experienced(&mut self, now: Instant, sent_at: Instant, last_sent: u64) {
+        match self.of_flight(None, sent_at) {
+            Some(delivered) => self.revoke(now, last_sent, delivered),
+            None => self.law.on_congestion_experienced(now, sent_at, last_sent),
+        }
+    }
+
+    fn on_probe_timeout(&mut self, now: Instant) {
+        // Nothing came back in time, so nothing is known of what the path carries.
+        if let State::Asked(_) = self.state {
+            self.deny();
+        } else if let State::Flight(_) = self.state {
+            let (last, _) = self.last_sent;
+            self.revoke(now, last, 0);
+        }
+        self.law.on_probe_timeout(now);
+    }
+
+    fn on_persistent_congestion(&mut self, now: Instant) {
+        self.state = State::Never;
+        self.law.on_persistent_congestion(now);
+    }
+
+    fn on_spurious_loss(&mut self, now: Instant) {
+        self.law.on_spurious_loss(now);
+    }
+
+    fn on_restart(&mut self, now: Instant, idle: Duration) {
+        // At most one question per round trip, and what was used before the pause may be taken by now.
+        if let (State::Over | State::Landing(_), Some(srtt)) = (self.state, self.srtt)
+            && idle > srtt
+        {
+            self.state = State::Ready;
+        }
+        self.law.on_restart(now, idle);
+    }
+
+    fn on_mtu(&mut self, mtu: u16) {
+        self.mtu = u64::from(mtu.max(1));
+        self.law.on_mtu(mtu);
+    }
+
+    #[inline]
+    fn window(&self) -> u64 {
+        match &self.state {
+            State::Flight(flight) => flight.window.max(self.law.window()),
+            _ => self.law.window(),
+        }
+    }
+
+    #[inline]
+    fn pacing_rate(&self) -> Option<u64> {
+        match &self.state {
+            State::Flight(flight) => Some(flight.pace),
+            _ => self.law.pacing_rate(),
+        }
+    }
+
+    fn on_handshake_rtt(&mut self, now: Instant, srtt: Duration) {
+        self.srtt = Some(srtt);
+        self.law.on_handshake_rtt(now, srtt);
+    }
+
+    fn on_limits(&mut self, now: Instant, limits: &Limits) {
+        self.law.on_limits(now, limits);
+    }
+
+    #[inline]
+    fn request(&self) -> Request {
+        self.law.request()
+    }
+
+    #[inline]
+    fn signal_every(&self) -> u32 {
+        self.law.signal_every()
+    }
+
+    #[inline]
+    fn asks(&self) -> bool {
+        matches!(self.state, State::Ready | State::Asking(_))
+    }
+
+    fn ask(&mut self, _now: Instant, random: u64, limits: &Limits) -> Option<QuickStartRequest> {
+        let usable = limits.least();
+        if usable <= self.law.window() {
+            return None;
+        }
+        // No more than can be used within a round trip (RFC 4782 §4.1).
+        let most = match (usable, self.srtt) {
+            (u64::MAX, _) | (_, None) => self.wanted,
+            (usable, Some(srtt)) => rate(usable, srtt, self.mtu + HEADERS, self.mtu),
+        };
+        let [difference, _, nonce @ ..] = random.to_be_bytes();
+        let nonce = nonce
+            .iter()
+            .fold(0, |nonce, &byte| nonce << 8 | u64::from(byte));
+        let request = QuickStartRequest {
+            rate: self.wanted.min(most),
+            report: false,
+            ttl_difference: difference,
+            nonce,
+            rtt: self.srtt,
+        };
+        self.state = State::Asking(request);
+        Some(request)
+    }
+
+    fn metrics(&self) -> Metrics {
+        let law = self.law.metrics();
+        Metrics {
+            ruling: self.name,
+            window: self.window(),
+            quick_start: Some(self.metrics),
+            ..law
+        }
+    }
+}

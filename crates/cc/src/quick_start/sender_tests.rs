@@ -1,0 +1,284 @@
+//! What a sender makes of answers.
+
+use super::*;
+use crate::ada::Ada;
+use crate::cubiq::{Cubiq, CubiqParams};
+use crate::testing::{acked, lost, ms, sent};
+use crate::{Acked, Controller, Feedback, Instant, Limits};
+
+const MTU: u16 = 1472;
+/// 1 Gbit/s in bytes per second.
+const GBIT: u64 = 125_000_000;
+const RTT: u64 = 60;
+
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+/// An answer that approves all that was asked for.
+fn answer(request: &QuickStartRequest, rate: u64) -> QuickStartFeedback {
+    QuickStartFeedback {
+        packets: 1,
+        bytes: 1472,
+        rate,
+        ttl_difference: Some(request.ttl_difference),
+        nonce: request.nonce,
+        nonce_bits: 48,
+    }
+}
+
+/// Asks with packet 0 at 0 ms.
+fn ask<C: Startable>(sender: &mut QuickStart<C>) -> QuickStartRequest {
+    sender.on_handshake_rtt(at(0), ms(RTT));
+    assert!(sender.asks());
+    let request = sender.ask(at(0), 0x7700_1234_5678_9ABC, &Limits::NONE);
+    let request = request.unwrap();
+    sender.on_sent(at(0), &sent(0, 1472));
+    for number in 1..10 {
+        sender.on_sent(at(0), &sent(number, 1472));
+    }
+    assert!(!sender.asks());
+    request
+}
+
+fn hear<C: Startable>(sender: &mut QuickStart<C>, millis: u64, answer: QuickStartFeedback) {
+    let acked = acked(0, 1472, ms(RTT));
+    sender.on_feedback(at(millis), &Feedback::QuickStart(answer), &acked);
+}
+
+fn cubiq(rate: Option<u64>) -> Cubiq {
+    Cubiq::cubiq(
+        MTU,
+        &CubiqParams {
+            rate,
+            ..CubiqParams::default()
+        },
+    )
+}
+
+/// Sends packets `first..end` of 1472 bytes from 60 ms on, one per 100 µs.
+fn fly<C: Startable>(sender: &mut QuickStart<C>, first: u64, end: u64) {
+    for number in first..end {
+        let now = Instant::from_micros(60_000 + (number - first) * 100);
+        sender.on_sent(now, &sent(number, 1472));
+    }
+}
+
+fn ack(largest: u64, bytes: u64) -> Acked {
+    acked(largest, bytes, ms(RTT))
+}
+
+#[test]
+fn a_grant_opens_the_window_and_sets_the_pace() {
+    let mut sender = cubiq(Some(GBIT));
+    let request = ask(&mut sender);
+    assert_eq!(request.rate, GBIT);
+    assert_eq!(request.ttl_difference, 0x77);
+    assert_eq!(request.nonce, 0x1234_5678_9ABC);
+    assert_eq!(sender.window(), 14_720);
+    // The paper's reference: 4250 packets of 1500 bytes.
+    hear(&mut sender, 60, answer(&request, GBIT * 85 / 100));
+    assert_eq!(sender.window().div_ceil(1472), 4250);
+    assert_eq!(sender.pacing_rate(), Some(GBIT * 85 / 100 * 1472 / 1500));
+    assert_eq!(
+        sender.metrics().quick_start.unwrap().granted,
+        GBIT * 85 / 100
+    );
+}
+
+#[test]
+fn what_was_not_used_is_not_kept() {
+    for (flown, kept) in [(4250, 4250), (600, 600), (2, 10)] {
+        let mut sender = cubiq(Some(GBIT));
+        let request = ask(&mut sender);
+        hear(&mut sender, 60, answer(&request, GBIT * 85 / 100));
+        fly(&mut sender, 10, 10 + flown);
+        sender.on_ack(
+            at(120),
+            &Acked {
+                window_limited: false,
+                ..ack(10, 1472)
+            },
+        );
+        assert_eq!(sender.window().div_ceil(1472), kept, "{flown}");
+    }
+}
+
+#[test]
+fn cubiq_goes_on_in_slow_start_and_ada_does_not() {
+    let mut sender = cubiq(Some(GBIT));
+    let request = ask(&mut sender);
+    hear(&mut sender, 60, answer(&request, GBIT / 2));
+    fly(&mut sender, 10, 2600);
+    let granted = sender.window();
+    sender.on_ack(at(120), &ack(10, 14_720));
+    assert_eq!(sender.window(), granted + 14_720);
+
+    let mut sender = Ada::ada(MTU, None, Some(GBIT));
+    let request = ask(&mut sender);
+    hear(&mut sender, 60, answer(&request, GBIT / 2));
+    fly(&mut sender, 10, 2600);
+    let granted = sender.window();
+    sender.on_ack(at(120), &ack(10, 14_720));
+    assert!(sender.window() < granted + 100);
+    assert_eq!(sender.metrics().ssthresh, Some(granted));
+}
+
+#[test]
+fn a_loss_of_the_flight_leads_back() {
+    for landed in [false, true] {
+        let mut sender = cubiq(Some(GBIT));
+        let request = ask(&mut sender);
+        hear(&mut sender, 60, answer(&request, GBIT / 2));
+        fly(&mut sender, 10, 2600);
+        if landed {
+            sender.on_ack(at(120), &ack(10, 1472));
+            sender.on_ack(at(125), &ack(410, 400 * 1472));
+        }
+        sender.on_loss(at(126), &lost(500, 2600, ms(RTT)));
+        assert_eq!(sender.window(), 14_720);
+        let half = if landed { 200 * 1472 } else { 2 * 1472 };
+        assert_eq!(sender.metrics().ssthresh, Some(half));
+        assert_eq!(sender.metrics().quick_start.unwrap().revoked, 1);
+        // The rest of the flight's losses are of the same event, and nothing is asked again.
+        sender.on_loss(at(127), &lost(2500, 2600, ms(RTT)));
+        assert_eq!(sender.window(), 14_720);
+        sender.on_restart(at(10_000), ms(5000));
+        assert!(!sender.asks());
+    }
+}
+
+#[test]
+fn marks_of_the_flight_lead_back_too() {
+    let mut sender = cubiq(Some(GBIT));
+    let request = ask(&mut sender);
+    hear(&mut sender, 60, answer(&request, GBIT / 2));
+    fly(&mut sender, 10, 600);
+    sender.on_ack(at(120), &ack(10, 1472));
+    sender.on_congestion_experienced(at(121), at(70), 600);
+    assert_eq!(sender.window(), 14_720);
+}
+
+#[test]
+fn a_loss_behind_the_flight_is_the_laws_own() {
+    let mut sender = cubiq(Some(GBIT));
+    let request = ask(&mut sender);
+    hear(&mut sender, 60, answer(&request, GBIT / 2));
+    fly(&mut sender, 10, 2600);
+    sender.on_ack(at(120), &ack(10, 1472));
+    for number in 2600..2700 {
+        sender.on_sent(at(121), &sent(number, 1472));
+    }
+    sender.on_ack(at(180), &ack(2650, 2600 * 1472));
+    let before = sender.window();
+    sender.on_loss(at(181), &lost(2660, 2700, ms(RTT)));
+    assert_eq!(sender.window(), before * 7 / 10);
+}
+
+#[test]
+fn answers_that_prove_nothing_are_counted_and_change_nothing() {
+    type Bend = fn(&mut QuickStartFeedback);
+    type Count = fn(&QuickStartMetrics) -> u64;
+    let cases: [(Bend, Count, bool); 6] = [
+        (|a| a.rate = 2 * GBIT, |m| m.above, true),
+        (|a| a.ttl_difference = Some(0x76), |m| m.partial, true),
+        (|a| a.ttl_difference = None, |m| m.partial, true),
+        (|a| a.nonce ^= 1, |m| m.forged, false),
+        (|a| a.nonce ^= 1 << 47, |m| m.forged, false),
+        (|a| a.rate = 0, |m| m.denied, true),
+    ];
+    for (index, (bend, count, asks_again)) in cases.into_iter().enumerate() {
+        let mut sender = cubiq(Some(GBIT));
+        let request = ask(&mut sender);
+        let mut answer = answer(&request, GBIT / 2);
+        bend(&mut answer);
+        hear(&mut sender, 60, answer);
+        assert_eq!(sender.window(), 14_720, "{index}");
+        let metrics = sender.metrics().quick_start.unwrap();
+        assert_eq!((count(&metrics), metrics.denied), (1, 1), "{index}");
+        assert_eq!(metrics.granted, 0);
+        sender.on_restart(at(10_000), ms(5000));
+        assert_eq!(sender.asks(), asks_again, "{index}");
+    }
+    // Bits that a lower rate may spoil prove nothing either way.
+    let mut sender = cubiq(Some(GBIT));
+    let request = ask(&mut sender);
+    let mut answer = answer(&request, GBIT / 2);
+    answer.nonce ^= 1 << 47;
+    answer.nonce_bits = 16;
+    hear(&mut sender, 60, answer);
+    assert!(sender.window() > 3_000_000);
+}
+
+#[test]
+fn late_and_uncalled_answers_are_ignored() {
+    let mut sender = cubiq(Some(GBIT));
+    let request = ask(&mut sender);
+    hear(&mut sender, 121, answer(&request, GBIT / 2));
+    assert_eq!(sender.window(), 14_720);
+    hear(&mut sender, 122, answer(&request, GBIT / 2));
+    assert_eq!(sender.window(), 14_720);
+    let metrics = sender.metrics().quick_start.unwrap();
+    assert_eq!((metrics.late, metrics.denied), (2, 1));
+
+    // A second answer to the same question adds nothing.
+    let mut sender = cubiq(Some(GBIT));
+    let request = ask(&mut sender);
+    hear(&mut sender, 60, answer(&request, GBIT / 2));
+    let window = sender.window();
+    hear(&mut sender, 61, answer(&request, GBIT));
+    assert_eq!(sender.window(), window);
+    assert_eq!(sender.metrics().quick_start.unwrap().late, 1);
+}
+
+#[test]
+fn a_grant_that_is_not_used_within_a_round_trip_lapses() {
+    let mut sender = cubiq(Some(GBIT));
+    let request = ask(&mut sender);
+    hear(&mut sender, 60, answer(&request, GBIT / 2));
+    sender.on_sent(at(121), &sent(10, 1472));
+    assert_eq!(sender.window(), 14_720);
+    assert_eq!(sender.metrics().quick_start.unwrap().late, 1);
+}
+
+#[test]
+fn no_answer_is_a_denial_and_no_stall() {
+    let mut sender = cubiq(Some(GBIT));
+    ask(&mut sender);
+    sender.on_ack(at(60), &ack(9, 14_720));
+    assert_eq!(sender.window(), 29_440);
+    sender.on_ack(at(121), &ack(19, 14_720));
+    assert_eq!(sender.metrics().quick_start.unwrap().denied, 1);
+
+    // The packet that asked is lost, and no other: something dropped it for what it carried.
+    let mut sender = cubiq(Some(GBIT));
+    ask(&mut sender);
+    sender.on_loss(at(60), &lost(0, 9, ms(RTT)));
+    assert_eq!(sender.window(), 14_720);
+    sender.on_loss(at(61), &lost(3, 9, ms(RTT)));
+    assert_eq!(sender.window(), 14_720 * 7 / 10);
+}
+
+#[test]
+fn who_has_little_to_send_does_not_ask() {
+    let mut sender = cubiq(None);
+    sender.on_handshake_rtt(at(0), ms(RTT));
+    let mut limits = Limits::NONE;
+    limits.application = 14_720;
+    assert_eq!(sender.ask(at(0), 1, &limits), None);
+    assert!(sender.asks());
+    // And who has more asks for what a round trip can take.
+    limits.application = 147_200;
+    let request = sender.ask(at(0), 1, &limits).unwrap();
+    assert_eq!(request.rate, 147_200 * 1500 / 1472 * 1000 / RTT);
+    // A packet that was not built after all may ask again.
+    assert!(sender.asks());
+    sender.on_sent(
+        at(0),
+        &crate::Sent {
+            signal: false,
+            ..sent(0, 1472)
+        },
+    );
+    assert_eq!(sender.metrics().quick_start.unwrap().asked, 0);
+}

@@ -1,0 +1,37 @@
+//! Laws that can start with a window that routers granted.
+
+use crate::loss_based::{Avoidance, LossBased, StartRule};
+use crate::{Controller, Instant};
+
+/// How a law goes on after a flight that was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterGrant {
+    /// As it would with that window: in slow start, before anything was lost.
+    SlowStart,
+    /// In congestion avoidance: the threshold is what was granted and used.
+    Avoidance,
+}
+
+/// A law that [`QuickStart`](super::QuickStart) can start.
+pub trait Startable: Controller {
+    /// `window` bytes were granted, and are in flight.
+    fn start_with(&mut self, now: Instant, window: u64, after: AfterGrant);
+
+    /// Something of a granted window was lost: begins anew with `window` bytes, and slow start ends at
+    /// `threshold` bytes. Losses of packets up to `last_sent` are of the same event.
+    fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64);
+}
+
+impl<W: Avoidance, S: StartRule> Startable for LossBased<W, S> {
+    fn start_with(&mut self, _now: Instant, window: u64, after: AfterGrant) {
+        match after {
+            AfterGrant::SlowStart => self.raise(window),
+            AfterGrant::Avoidance if window > self.window() => self.take_over(window),
+            AfterGrant::Avoidance => {}
+        }
+    }
+
+    fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {
+        self.fall_back(now, window, threshold, last_sent);
+    }
+}

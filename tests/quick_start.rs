@@ -1,0 +1,121 @@
+//! Granted starts for real: files through `vcp-router` on TUN interfaces, between processes of their own.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use pathmark_testbed::ChildGuard;
+use pathmark_testbed::chain::{Chain, Hop, RouterProgram, SENDER};
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn program() -> RouterProgram {
+    RouterProgram {
+        program: env!("CARGO_BIN_EXE_pathmark").into(),
+        prefix: vec!["vcp-router".to_owned()],
+    }
+}
+
+/// 20 Mbit/s and 50 ms each way.
+fn hop(controller: &str) -> Hop {
+    let port = |controller: &str| {
+        format!(
+            "rate = \"20Mbit\"\ndelay = \"50ms\"\ncontroller = \"{controller}\"\n\
+             queue = {{ kind = \"droptail\", limit = \"1bdp\", rtt = \"200ms\" }}\n"
+        )
+    };
+    Hop {
+        forward: port(controller),
+        reverse: port("none"),
+    }
+}
+
+fn pathmark(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    command
+}
+
+/// What a server says once it accepts connections.
+fn said(process: &mut ChildGuard) -> Value {
+    let mut line = String::new();
+    BufReader::new(process.child().stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    serde_json::from_str(&line).unwrap()
+}
+
+/// Figures of a file of 1 MB that `get --cc` fetched.
+fn fetch(chain: &Chain, cc: &str) -> Value {
+    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    std::fs::write(there.path().join("file"), vec![7; 1_000_000]).unwrap();
+    let listen = format!("{SENDER}:4433");
+    let directory = there.path().to_str().unwrap();
+    let laws = "vcp+bise+wlte,cubiq,ada,cubic";
+    let serve = pathmark(&[
+        "serve", "--listen", &listen, "--dir", directory, "--cc", laws, "--json",
+    ]);
+    let mut server = chain.sender.spawn(serve, &[]).unwrap();
+    let said = said(&mut server);
+    let (pin, out) = (said["pin"].as_str().unwrap(), here.path().to_str().unwrap());
+    let target = format!("{listen}/file");
+    let get = [
+        "get", &target, "-o", out, "--pin", pin, "--cc", cc, "--json",
+    ];
+    let mut client = chain.receiver.spawn(pathmark(&get), &[]).unwrap();
+    let output = client.child().stdout.take().unwrap();
+    let figures: Value = serde_json::from_reader(output).unwrap();
+    assert!(client.wait().unwrap().success());
+    assert_eq!(
+        std::fs::read(here.path().join("file")).unwrap(),
+        vec![7; 1_000_000]
+    );
+    figures
+}
+
+fn grants(chain: &Chain, router: usize) -> Value {
+    let query = pathmark_router::daemon::Query::Json;
+    let state = pathmark_router::daemon::ask(&chain.control(router), &query).unwrap();
+    let state: Value = serde_json::from_str(&state).unwrap();
+    state["links"][0]["controller"]["grants"].clone()
+}
+
+/// 1 MB takes 0.42 s of the wire and 0.2 s of the question; slow start from ten packets over 200 ms takes five round trips more.
+#[test]
+fn two_routers_grant_a_file_its_rate() {
+    let chain = Chain::new(program(), 1500, &[hop("quick-start"), hop("quick-start")]).unwrap();
+    chain.hide_wires().unwrap();
+    let plain = fetch(&chain, "cubic")["seconds"].as_f64().unwrap();
+    for cc in ["cubiq", "ada"] {
+        let figures = fetch(&chain, cc);
+        println!("{cc}: {figures}");
+        assert_eq!(figures["feedback"], "quick-start", "{cc}");
+        assert_eq!(figures["packets_lost"], 0, "{cc}");
+        let seconds = figures["seconds"].as_f64().unwrap();
+        assert!(seconds < 0.75 * plain, "{cc}: {seconds} s, cubic {plain} s");
+    }
+    for router in 0..2 {
+        let grants = grants(&chain, router);
+        assert_eq!(grants["granted"], 2, "{grants}");
+    }
+}
+
+/// A kernel between the routers takes 1 off the IP TTL and knows nothing of Quick-Start.
+#[test]
+fn with_a_plain_router_between_nothing_is_approved_and_nothing_stalls() {
+    let chain = Chain::new(program(), 1500, &[hop("quick-start"), hop("quick-start")]).unwrap();
+    let plain = fetch(&chain, "cubic");
+    let figures = fetch(&chain, "cubiq");
+    println!("{figures}");
+    let seconds = |figures: &Value| figures["seconds"].as_f64().unwrap();
+    assert_eq!(figures["packets_lost"], 0);
+    assert!(
+        (0.8..1.3).contains(&(seconds(&figures) / seconds(&plain))),
+        "{plain} {figures}"
+    );
+    // Both granted: that they are not alone shows at the sender.
+    assert_eq!(grants(&chain, 0)["granted"], 1);
+    assert_eq!(grants(&chain, 1)["granted"], 1);
+}
