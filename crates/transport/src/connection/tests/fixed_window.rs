@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use pathmark_cc::{
-    Acked, Controller, Feedback, Lost, Metrics, PacketState, Phase, Request, Sent, VcpFeedback,
+    Acked, Controller, Feedback, Limits, Lost, Metrics, PacketState, Phase, QuickStartRequest,
+    Request, Sent, VcpFeedback,
 };
 
 use crate::config::ControllerFactory;
@@ -35,6 +36,11 @@ pub(crate) struct Told {
     pub(crate) signals: u64,
     /// What a test wants of them; 0 is 1.
     pub(crate) signal_every: u32,
+    /// A test wants a question asked, once.
+    pub(crate) asks: bool,
+    /// Questions, and answers to them.
+    pub(crate) questions: u64,
+    pub(crate) answers: u64,
 }
 
 #[derive(Debug)]
@@ -92,6 +98,7 @@ impl Controller for FixedWindow {
             }
             told.feedback.router = vcp.router;
         }
+        told.answers += u64::from(matches!(feedback, Feedback::QuickStart(_)));
     }
 
     fn on_loss(&mut self, _: Instant, lost: &Lost) {
@@ -128,6 +135,24 @@ impl Controller for FixedWindow {
 
     fn request(&self) -> Request {
         Request::default()
+    }
+
+    fn asks(&self) -> bool {
+        let told = self.told.lock().unwrap();
+        told.asks && told.questions == 0
+    }
+
+    fn ask(&mut self, _: Instant, random: u64, limits: &Limits) -> Option<QuickStartRequest> {
+        (limits.least() > 10_000).then(|| {
+            self.told.lock().unwrap().questions += 1;
+            QuickStartRequest {
+                rate: 1_000_000,
+                report: false,
+                ttl_difference: 0,
+                nonce: random >> 16,
+                rtt: None,
+            }
+        })
     }
 
     fn signal_every(&self) -> u32 {

@@ -15,6 +15,7 @@ mod memory;
 mod mtu;
 mod pair;
 mod paths;
+mod questions;
 mod recovery;
 mod signal;
 mod soak;

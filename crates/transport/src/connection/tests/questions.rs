@@ -1,0 +1,129 @@
+//! Questions for a starting rate: in front of one packet, beside whatever signal the others carry.
+
+use std::sync::Arc;
+
+use pathmark_cc::{Countable, Feedback, QuickStartFeedback, Request};
+
+use super::pair::{Pair, Setup};
+use super::signal::TestSignal;
+use crate::{BadFeedback, Counters, Duration, Meter, Signal};
+
+/// The tests' signal as one that asks.
+#[derive(Debug)]
+struct Question(TestSignal);
+
+const KIND: u8 = 2;
+
+impl Signal for Question {
+    fn kind(&self) -> u8 {
+        self.0.kind()
+    }
+
+    fn shim_len(&self) -> usize {
+        self.0.shim_len()
+    }
+
+    fn asks_once(&self) -> bool {
+        true
+    }
+
+    fn fill(&self, request: &Request, shim: &mut [u8]) {
+        assert!(request.quick_start.is_some());
+        self.0.fill(request, shim);
+    }
+
+    fn meter(&self) -> Box<dyn Meter> {
+        self.0.meter()
+    }
+
+    fn difference(
+        &self,
+        older: Option<&Counters>,
+        newer: &Counters,
+        sent: &Countable,
+    ) -> Result<Feedback, BadFeedback> {
+        let difference = self.0.difference(older, newer, sent)?;
+        let (packets, bytes) = difference.counted();
+        Ok(Feedback::QuickStart(QuickStartFeedback {
+            packets,
+            bytes,
+            ..QuickStartFeedback::default()
+        }))
+    }
+}
+
+/// Both sides offer the kinds, in this order; `KIND` is the one that asks. The client's controller asks once.
+fn asking(kinds: &[u8]) -> Pair {
+    let signals = || -> Vec<Arc<dyn Signal>> {
+        let signal = |kind: &u8| -> Arc<dyn Signal> {
+            match *kind {
+                KIND => Arc::new(Question(TestSignal::shim(KIND))),
+                kind => Arc::new(TestSignal::shim(kind)),
+            }
+        };
+        kinds.iter().map(signal).collect()
+    };
+    let mut setup = Setup::default();
+    setup.client.signals = signals();
+    setup.server.signals = signals();
+    setup.client_told.lock().unwrap().asks = true;
+    let mut pair = Pair::with(setup);
+    pair.record = true;
+    pair.connect();
+    pair
+}
+
+/// Datagrams of the client's with a shim of this kind, by their lengths.
+fn shims(pair: &Pair, kind: u8) -> Vec<usize> {
+    let sent = pair.client.sent.iter();
+    sent.filter(|datagram| datagram[0] == 8 | kind)
+        .map(Vec::len)
+        .collect()
+}
+
+#[test]
+fn it_rides_alone_in_one_datagram_of_full_length() {
+    let mut pair = asking(&[KIND]);
+    pair.upload(1000, Duration::from_secs(10));
+    assert!(shims(&pair, KIND).is_empty(), "there is too little to send");
+    let mtu = usize::from(pair.client.get().mtu());
+    pair.upload(100_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(200));
+    assert_eq!(shims(&pair, KIND), [mtu]);
+    let told = pair.client.told();
+    assert_eq!((told.questions, told.signals), (1, 1));
+    assert_eq!((told.answers, told.feedbacks), (1, 1));
+    let stats = pair.client.get().stats();
+    assert_eq!((stats.shims_sent, stats.feedback_bad), (1, 0));
+    assert_eq!(pair.server.get().stats().shims_received, 1);
+}
+
+#[test]
+fn it_takes_the_place_of_the_request_in_its_packet() {
+    let mut pair = asking(&[0, KIND]);
+    pair.upload(100_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(200));
+    assert_eq!(shims(&pair, KIND).len(), 1);
+    let requests = shims(&pair, 0);
+    assert!(requests.len() > 60, "{}", requests.len());
+    let told = pair.client.told();
+    assert_eq!(told.answers, 1);
+    // The other signal counts its own packets.
+    let counted: u64 = told.feedback.packets.iter().sum();
+    assert_eq!(counted, requests.len() as u64);
+    assert_eq!(told.signals, counted + 1);
+    assert_eq!(pair.client.get().stats().feedback_bad, 0);
+}
+
+#[test]
+fn it_is_not_asked_of_a_peer_that_does_not_know_it() {
+    let mut setup = Setup::default();
+    setup.client.signals = vec![Arc::new(Question(TestSignal::shim(KIND)))];
+    setup.client_told.lock().unwrap().asks = true;
+    let mut pair = Pair::with(setup);
+    pair.record = true;
+    pair.connect();
+    pair.upload(100_000, Duration::from_secs(10));
+    assert!(shims(&pair, KIND).is_empty());
+    assert_eq!(pair.client.told().questions, 0);
+}
