@@ -61,12 +61,12 @@ mod tests {
         let mut now = Instant::ZERO;
         let mut recent = RecentRtt::new(now);
         assert_eq!(recent.bound(ms(100)), ms(100));
-        now = now + ms(5000);
+        now += ms(5000);
         for _ in 0..10 {
             recent.on_sample(now, ms(5000));
         }
         for n in 0..10 {
-            now = now + ms(5);
+            now += ms(5);
             recent.on_sample(now, ms(20));
             let forgotten = n >= 7;
             assert_eq!(recent.bound(ms(1500)) == ms(20), forgotten, "{n}");
@@ -79,7 +79,7 @@ mod tests {
         let mut now = Instant::ZERO;
         let mut recent = RecentRtt::new(now);
         for n in 0..1000 {
-            now = now + ms(1);
+            now += ms(1);
             recent.on_sample(now, ms(40 + n * 7 % 41));
             assert!(n < 41 || recent.bound(ms(65)) == ms(65), "{n}");
         }
