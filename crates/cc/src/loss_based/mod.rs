@@ -128,6 +128,13 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
         });
     }
 
+    /// While slow start has not begun anew after [`fall_back`](Self::fall_back): it may go on to `threshold` bytes.
+    pub(crate) fn allow(&mut self, threshold: u64) {
+        if self.in_recovery() {
+            self.ssthresh = self.ssthresh.max(threshold);
+        }
+    }
+
     fn cut(&mut self, now: Instant, cause: Cause, last_sent: u64) {
         let undo = Undo {
             window: self.window,

@@ -73,6 +73,13 @@ struct Landing {
     delivered: u64,
 }
 
+/// A flight of which something was lost. Until it is settled what it delivered counts.
+#[derive(Clone, Copy, Debug)]
+struct Falling {
+    last_sent: u64,
+    delivered: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// May ask.
@@ -82,6 +89,7 @@ enum State {
     Asked(Question),
     Flight(Flight),
     Landing(Landing),
+    Falling(Falling),
     /// Nothing to ask before a pause.
     Over,
     /// Nothing to ask ever again.
@@ -197,7 +205,7 @@ impl<C: Startable> QuickStart<C> {
     }
 
     /// The first packet of a flight was acknowledged: from now on the law goes on with what was used.
-    fn land(&mut self, now: Instant, flight: &Flight) {
+    fn land(&mut self, now: Instant, flight: &Flight, delivered: u64) {
         let Some(packets) = flight.packets else {
             return;
         };
@@ -206,14 +214,17 @@ impl<C: Startable> QuickStart<C> {
         self.state = State::Landing(Landing {
             packets,
             sent: (flight.started, self.last_sent.1),
-            delivered: 0,
+            delivered,
         });
     }
 
     /// What was granted is not there: as if it had never been (RFC 4782 §4.6).
     fn revoke(&mut self, now: Instant, last_sent: u64, delivered: u64) {
         self.metrics.revoked += 1;
-        self.state = State::Never;
+        self.state = State::Falling(Falling {
+            last_sent,
+            delivered,
+        });
         let threshold = (delivered / 2).max(window::loss_based_floor(self.mtu));
         self.law.give_up(now, self.initial, threshold, last_sent);
     }
@@ -290,13 +301,21 @@ impl<C: Startable> Controller for QuickStart<C> {
                     .packets
                     .is_some_and(|(first, _)| acked.largest >= first)
                 {
-                    self.land(now, &flight);
+                    self.land(now, &flight, acked.bytes);
                 }
             }
             State::Landing(landing) => {
                 landing.delivered = landing.delivered.saturating_add(acked.bytes);
                 if acked.largest > landing.packets.1 {
                     self.state = State::Over;
+                }
+            }
+            State::Falling(falling) => {
+                if acked.largest > falling.last_sent {
+                    self.state = State::Never;
+                } else {
+                    falling.delivered = falling.delivered.saturating_add(acked.bytes);
+                    self.law.raise_threshold(falling.delivered / 2);
                 }
             }
             _ => {}
@@ -336,12 +355,14 @@ impl<C: Startable> Controller for QuickStart<C> {
     }
 
     fn on_probe_timeout(&mut self, now: Instant) {
-        // Nothing came back in time, so nothing is known of what the path carries.
-        if let State::Asked(_) = self.state {
-            self.deny();
-        } else if let State::Flight(_) = self.state {
-            let (last, _) = self.last_sent;
-            self.revoke(now, last, 0);
+        // Nothing came back in time, so nothing is known of what the path carries. It need not be a loss.
+        match self.state {
+            State::Asked(_) => self.deny(),
+            State::Flight(_) => {
+                self.metrics.revoked += 1;
+                self.state = State::Over;
+            }
+            _ => {}
         }
         self.law.on_probe_timeout(now);
     }

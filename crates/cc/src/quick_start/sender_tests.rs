@@ -137,8 +137,13 @@ fn a_loss_of_the_flight_leads_back() {
         }
         sender.on_loss(at(126), &lost(500, 2600, ms(RTT)));
         assert_eq!(sender.window(), 14_720);
-        let half = if landed { 200 * 1472 } else { 2 * 1472 };
+        let half = if landed { 401 * 1472 / 2 } else { 2 * 1472 };
         assert_eq!(sender.metrics().ssthresh, Some(half));
+        // What arrives of it after that counts too.
+        sender.on_ack(at(130), &ack(2599, 2000 * 1472));
+        let half = if landed { 2401 * 1472 / 2 } else { 1000 * 1472 };
+        assert_eq!(sender.metrics().ssthresh, Some(half));
+        assert_eq!(sender.window(), 14_720);
         assert_eq!(sender.metrics().quick_start.unwrap().revoked, 1);
         // The rest of the flight's losses are of the same event, and nothing is asked again.
         sender.on_loss(at(127), &lost(2500, 2600, ms(RTT)));
@@ -257,6 +262,21 @@ fn no_answer_is_a_denial_and_no_stall() {
     assert_eq!(sender.window(), 14_720);
     sender.on_loss(at(61), &lost(3, 9, ms(RTT)));
     assert_eq!(sender.window(), 14_720 * 7 / 10);
+}
+
+#[test]
+fn silence_during_the_flight_gives_the_window_back() {
+    let mut sender = cubiq(Some(GBIT));
+    let request = ask(&mut sender);
+    hear(&mut sender, 60, answer(&request, GBIT / 2));
+    fly(&mut sender, 10, 600);
+    sender.on_probe_timeout(at(200));
+    assert_eq!(sender.window(), 14_720);
+    assert_eq!(sender.metrics().ssthresh, None);
+    assert_eq!(sender.metrics().quick_start.unwrap().revoked, 1);
+    // It was the way back after all: the law goes on by itself.
+    sender.on_ack(at(201), &ack(599, 590 * 1472));
+    assert!(sender.window() > 14_720);
 }
 
 #[test]

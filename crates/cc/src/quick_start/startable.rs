@@ -20,6 +20,9 @@ pub trait Startable: Controller {
     /// Something of a granted window was lost: begins anew with `window` bytes, and slow start ends at
     /// `threshold` bytes. Losses of packets up to `last_sent` are of the same event.
     fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64);
+
+    /// More of what was given up arrived: slow start may go on to `threshold` bytes.
+    fn raise_threshold(&mut self, threshold: u64);
 }
 
 impl<W: Avoidance, S: StartRule> Startable for LossBased<W, S> {
@@ -33,5 +36,9 @@ impl<W: Avoidance, S: StartRule> Startable for LossBased<W, S> {
 
     fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {
         self.fall_back(now, window, threshold, last_sent);
+    }
+
+    fn raise_threshold(&mut self, threshold: u64) {
+        self.allow(threshold);
     }
 }
