@@ -223,6 +223,25 @@ impl RemoteIds {
         Some(id)
     }
 
+    /// True if the id is still there to be used: the current one, or one given out by [`allot`](Self::allot).
+    #[must_use]
+    pub fn is_held(&self, sequence: u64) -> bool {
+        core::iter::once(&self.current)
+            .chain(&self.allotted)
+            .any(|held| held.sequence == sequence)
+    }
+
+    /// At a client: the id that came with the server's preferred address has sequence number 1 (RFC 9000 §5.1.1).
+    pub fn set_preferred(&mut self, id: ConnectionId, token: ResetToken) {
+        if !self.current.id.is_empty() && self.note_seen(1) == Ok(true) {
+            self.spare.push(RemoteId {
+                sequence: 1,
+                id,
+                token: Some(token),
+            });
+        }
+    }
+
     /// The path with this allotted id becomes the current one; the former id is retired. False if the id is
     /// not there any more.
     pub fn adopt(&mut self, sequence: u64) -> bool {

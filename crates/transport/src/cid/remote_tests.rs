@@ -204,3 +204,32 @@ proptest! {
         }
     }
 }
+
+/// The id of a preferred address has sequence number 1, which no NEW_CONNECTION_ID frame brings.
+#[test]
+fn ids_go_on_beside_that_of_a_preferred_address() {
+    let id = |n: u64| ConnectionId::new(&n.to_be_bytes()).unwrap();
+    let token = |n: u64| ResetToken::new([n as u8; 16]);
+    for preferred in [false, true] {
+        let mut ids = RemoteIds::new(id(0), 4);
+        if preferred {
+            ids.set_preferred(id(1), token(1));
+            assert!(ids.has_spare());
+        }
+        let outcome: Result<Vec<_>, _> = (2..200)
+            .map(|sequence| {
+                let new = RemoteId {
+                    sequence,
+                    id: id(sequence),
+                    token: Some(token(sequence)),
+                };
+                let result = ids.on_new(sequence - 1, &new);
+                while let Some(retired) = ids.next_retirement() {
+                    ids.on_retirement_acked(retired);
+                }
+                result
+            })
+            .collect();
+        assert_eq!(outcome.is_ok(), preferred);
+    }
+}

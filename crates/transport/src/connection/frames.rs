@@ -177,8 +177,14 @@ impl Connection {
             Frame::Crypto(frame) => {
                 self.on_crypto(now, at.ty.space(), frame.offset, frame.data)?;
             }
-            Frame::ResetStream(frame) => self.streams.on_reset_stream(now, frame)?,
-            Frame::StopSending(frame) => self.streams.on_stop_sending(frame)?,
+            Frame::ResetStream(frame) => {
+                self.stats.streams_given_up += 1;
+                self.streams.on_reset_stream(now, frame)?;
+            }
+            Frame::StopSending(frame) => {
+                self.stats.streams_given_up += 1;
+                self.streams.on_stop_sending(frame)?;
+            }
             Frame::MaxData(max) => self.streams.on_max_data(*max),
             Frame::MaxStreamData(frame) => self.streams.on_max_stream_data(frame)?,
             Frame::MaxStreams(frame) => self.streams.on_max_streams(frame.dir, frame.max),
@@ -195,6 +201,7 @@ impl Connection {
                 }
             }
             Frame::NewConnectionId(frame) => {
+                self.stats.id_frames += 1;
                 let new = RemoteId {
                     sequence: frame.sequence,
                     id: frame.id,
@@ -206,6 +213,7 @@ impl Connection {
                     .map_err(|e| e.in_frame(types::NEW_CONNECTION_ID))?;
             }
             Frame::RetireConnectionId(sequence) => {
+                self.stats.id_frames += 1;
                 let retired = self
                     .control
                     .local_ids
@@ -216,7 +224,9 @@ impl Connection {
                     self.issue_ids();
                 }
             }
-            Frame::PathChallenge(data) => self.on_path_challenge(&at.carrier.received, *data),
+            Frame::PathChallenge(data) => {
+                self.on_path_challenge(&at.carrier.received, *data, at.carrier.bytes);
+            }
             Frame::PathResponse(data) => self.on_path_response(now, *data),
             Frame::ConnectionClose(frame) => {
                 let error = TransportError {

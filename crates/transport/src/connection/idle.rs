@@ -22,6 +22,11 @@ impl Idle {
         }
     }
 
+    /// Silence after which the connection ends.
+    pub(super) const fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
     /// The peer's `max_idle_timeout`; zero: it has none.
     pub(super) fn on_peer_timeout(&mut self, peer: Duration) {
         if !peer.is_zero() {

@@ -56,6 +56,7 @@ impl Connection {
         };
         self.streams.set_peer_limits(parameters::peer_limits(peer));
         self.idle.on_peer_timeout(peer.max_idle_timeout);
+        self.recovery.set_idle_timeout(self.idle.timeout());
         self.route.mtud.set_peer_limit(peer.max_udp_payload_size);
         self.ack_request = AckRequest::new(peer.max_ack_delay, peer.min_ack_delay);
         self.recovery.set_max_ack_delay(peer.max_ack_delay);
@@ -66,6 +67,12 @@ impl Connection {
             self.control
                 .remote_ids
                 .set_first_token(ResetToken::new(token));
+        }
+        if let Some(preferred) = &peer.preferred_address {
+            let token = ResetToken::new(preferred.reset_token);
+            self.control
+                .remote_ids
+                .set_preferred(preferred.connection_id, token);
         }
         if self.feedback.offered()
             && let Some(kinds) = &peer.explicit_feedback

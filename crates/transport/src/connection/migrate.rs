@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::building::{Building, Contents};
-use super::route::{OffPath, Route};
+use super::route::{OffPath, OldPath, Route};
 use super::transmit::Permit;
 use super::{Connection, Event, Received, Transmit};
 use crate::path::{AmplificationLimit, PathResponses, PathValidation};
@@ -11,6 +11,9 @@ use crate::recovery::INITIAL_RTT;
 use crate::wire::packet::MIN_INITIAL_DATAGRAM;
 use crate::wire::{ConnectionId, Frame, SpaceId, Writer};
 use crate::{Ecn, Instant};
+
+/// Size of a datagram with a response to a challenge that did not fill its own.
+const SMALL: usize = 64;
 
 impl Connection {
     /// Client: from now on datagrams leave from another address of ours (the driver has rebound its socket).
@@ -57,12 +60,18 @@ impl Connection {
         {
             return;
         }
-        if self.local_id_in_use != *dcid {
-            // The peer moved on purpose; answer with another id of its too (RFC 9000 §9.5).
+        let on_purpose = self.local_id_in_use != *dcid;
+        if on_purpose {
             self.local_id_in_use = *dcid;
-            self.control.remote_ids.switch();
             // A peer whose NAT rebinds knows of no other path, and its totals go on.
             self.feedback.on_new_incoming_path();
+        }
+        if self.return_to_old_path(now, received, on_purpose) {
+            return;
+        }
+        if on_purpose {
+            // Answer with another id of the peer's too (RFC 9000 §9.5).
+            self.control.remote_ids.switch();
         }
         let mut route = Route::new(now, received.remote, received.local, false, &self.config);
         match self.off_path.take() {
@@ -77,10 +86,53 @@ impl Connection {
             }
         }
         route.validation = Some(self.validation(now));
-        let old = self.change_route(now, route);
-        if old.limit.is_validated() {
-            self.fallback = Some(old);
+        let left = self.change_route(now, route);
+        self.leave(now, left, on_purpose);
+    }
+
+    /// True if the peer is back on the path that it left a while ago: that goes on where it stood.
+    fn return_to_old_path(&mut self, now: Instant, received: &Received, on_purpose: bool) -> bool {
+        let there = self
+            .fallback
+            .take_if(|old| old.is_known(now) && old.route.is(received.remote, received.local));
+        let Some(old) = there else {
+            return false;
+        };
+        match old.id {
+            Some(id) if self.control.remote_ids.adopt(id.sequence) => {}
+            _ if on_purpose => {
+                self.control.remote_ids.switch();
+            }
+            _ => {}
         }
+        let probed = self.off_path.take_if(|off| off.remote == received.remote);
+        if let Some(off) = probed {
+            self.control.remote_ids.give_up(off.id.sequence);
+        }
+        let left = self.change_route(now, old.route);
+        self.leave(now, left, on_purpose);
+        true
+    }
+
+    /// The path `left` was the current one. If it worked it is kept, and challenged: where the packet that moved the connection
+    /// was a stranger's copy, the peer answers from there (RFC 9000 §9.3.3).
+    fn leave(&mut self, now: Instant, mut left: Route, on_purpose: bool) {
+        if !left.limit.is_validated() {
+            return;
+        }
+        if let Some(id) = self.fallback.take().and_then(|older| older.id) {
+            self.control.remote_ids.give_up(id.sequence);
+        }
+        let id = match on_purpose {
+            true => self.control.remote_ids.allot(),
+            false => None,
+        };
+        left.validation = (!on_purpose || id.is_some()).then(|| self.validation(now));
+        self.fallback = Some(OldPath {
+            route: left,
+            id,
+            left_at: now,
+        });
     }
 
     /// Moves to `route`; the old one is returned.
@@ -89,8 +141,12 @@ impl Connection {
             route.mtud.set_peer_limit(peer.max_udp_payload_size);
         }
         route.ecn.follow(&self.route.ecn);
+        route
+            .validation
+            .take_if(|_| route.limit.is_validated() && self.side.is_server());
         let old = core::mem::replace(&mut self.route, route);
         self.recovery.on_path_change(now);
+        self.recovery.set_amplification_blocked(now, false);
         let next = self.recovery.space(SpaceId::Data).sent().next_number();
         self.feedback.on_new_outgoing_path(next);
         self.route.on_mtu_change(now);
@@ -143,9 +199,12 @@ impl Connection {
         limit
     }
 
-    pub(super) fn on_path_challenge(&mut self, received: &Received, data: [u8; 8]) {
+    /// A PATH_CHALLENGE arrived, in a datagram of `bytes`.
+    pub(super) fn on_path_challenge(&mut self, received: &Received, data: [u8; 8], bytes: usize) {
+        self.stats.path_challenges += 1;
+        let full_size = bytes >= MIN_INITIAL_DATAGRAM;
         if self.route.is(received.remote, received.local) {
-            self.route.responses.on_challenge(data);
+            self.route.responses.on_challenge(data, full_size);
             // Whoever sends by a new path challenges it: from here on its shims tell of that one.
             self.feedback.on_new_incoming_path();
             return;
@@ -170,20 +229,25 @@ impl Connection {
             });
         }
         if let Some(off) = &mut self.off_path {
-            off.responses.on_challenge(data);
+            off.responses.on_challenge(data, full_size);
         }
     }
 
     pub(super) fn on_path_response(&mut self, now: Instant, data: [u8; 8]) {
-        let Some(validation) = &self.route.validation else {
-            return;
+        let answered = |route: &Route| {
+            let validation = route.validation.as_ref();
+            validation.and_then(|validation| validation.on_response(now, data))
         };
-        let Some(validated) = validation.on_response(now, data) else {
+        let Some(validated) = answered(&self.route) else {
+            if let Some(old) = &mut self.fallback
+                && answered(&old.route).is_some()
+            {
+                old.route.validation = None;
+            }
             return;
         };
         self.route.limit.validate();
         self.recovery.set_amplification_blocked(now, false);
-        self.fallback = None;
         // Too small a challenge proves the address, but not that the path carries QUIC (RFC 9000 §8.2.1).
         self.route.validation = (!validated.full_size).then(|| self.validation(now));
         if validated.full_size {
@@ -202,19 +266,62 @@ impl Connection {
             return;
         }
         self.route.validation = None;
-        if let Some(fallback) = self.fallback.take() {
-            self.change_route(now, fallback);
+        if self.route.limit.is_validated() {
+            return;
         }
+        if let Some(old) = self.fallback.take() {
+            if let Some(id) = old.id {
+                self.control.remote_ids.adopt(id.sequence);
+            }
+            self.change_route(now, old.route);
+        }
+    }
+
+    /// A PATH_CHALLENGE over the path that was left.
+    pub(super) fn transmit_old_path(
+        &mut self,
+        now: Instant,
+        buffer: &mut [u8],
+    ) -> Option<Transmit> {
+        let old = self.fallback.as_ref()?;
+        let validation = old.route.validation.as_ref()?;
+        if !validation.wants_challenge(now) || !self.keys.has(SpaceId::Data) {
+            return None;
+        }
+        let (remote, local, id) = (old.route.remote, old.route.local, old.id);
+        let remote_ids = &self.control.remote_ids;
+        let dcid = match id {
+            None => remote_ids.current().id,
+            Some(id) if remote_ids.is_held(id.sequence) => id.id,
+            // The peer asked for it back.
+            Some(_) => {
+                let fallback = self.fallback.as_mut()?;
+                fallback.route.validation = None;
+                return None;
+            }
+        };
+        let data = self.random.bytes();
+        let challenge = Frame::PathChallenge(data);
+        let transmit = self.transmit_probe(now, buffer, MIN_INITIAL_DATAGRAM, &dcid, &challenge)?;
+        if let Some(validation) = self.fallback.as_mut()?.route.validation.as_mut() {
+            validation.on_challenge_sent(now, data, true);
+        }
+        Some(Transmit {
+            remote,
+            local,
+            ..transmit
+        })
     }
 
     /// PATH_CHALLENGE and PATH_RESPONSE of the current path. True if the datagram must be of full size
     /// (RFC 9000 §8.2.1, §8.2.2).
     pub(super) fn write_path_frames(&mut self, now: Instant, w: &mut Writer<'_>) -> bool {
-        let start = w.position();
+        let mut pads = false;
         while w.remaining() >= 9
-            && let Some(data) = self.route.responses.pop()
+            && let Some(owed) = self.route.responses.pop()
         {
-            let _ = Frame::PathResponse(data).encode(w);
+            pads |= owed.full_size;
+            let _ = Frame::PathResponse(owed.data).encode(w);
         }
         let full_size = w.limit() + 16 >= MIN_INITIAL_DATAGRAM;
         if let Some(validation) = &mut self.route.validation
@@ -223,10 +330,11 @@ impl Connection {
             let data = self.random.bytes();
             if Frame::PathChallenge(data).encode(w).is_ok() {
                 validation.on_challenge_sent(now, data, full_size);
+                pads = true;
                 self.feedback.on_challenge_sent();
             }
         }
-        full_size && w.position() > start
+        full_size && pads
     }
 
     /// A response over another path than the current one.
@@ -236,18 +344,51 @@ impl Connection {
         buffer: &mut [u8],
     ) -> Option<Transmit> {
         let off = self.off_path.as_mut()?;
-        let size = usize::try_from(off.limit.available())
-            .unwrap_or(usize::MAX)
-            .min(MIN_INITIAL_DATAGRAM);
-        if off.responses.is_empty() || size < 64 || !self.keys.has(SpaceId::Data) {
+        let available = usize::try_from(off.limit.available()).unwrap_or(usize::MAX);
+        if off.responses.is_empty() || available < SMALL || !self.keys.has(SpaceId::Data) {
             return None;
         }
+        if !self.control.remote_ids.is_held(off.id.sequence) {
+            // The peer asked for that id back.
+            let Some(id) = self.control.remote_ids.allot() else {
+                self.off_path = None;
+                return None;
+            };
+            off.id = id;
+        }
         let (remote, local, dcid) = (off.remote, off.local, off.id.id);
-        let data = off.responses.pop()?;
+        let owed = off.responses.pop()?;
+        let full = if owed.full_size {
+            MIN_INITIAL_DATAGRAM
+        } else {
+            SMALL
+        };
+        let size = full.min(available);
+        let response = Frame::PathResponse(owed.data);
+        let transmit = self.transmit_probe(now, buffer, size, &dcid, &response)?;
+        if let Some(off) = &mut self.off_path {
+            off.limit.on_sent(transmit.len as u64);
+        }
+        Some(Transmit {
+            remote,
+            local,
+            ..transmit
+        })
+    }
+
+    /// A datagram of `size` bytes with `frame` and padding, for another path than the current one.
+    fn transmit_probe(
+        &mut self,
+        now: Instant,
+        buffer: &mut [u8],
+        size: usize,
+        dcid: &ConnectionId,
+        frame: &Frame<'_>,
+    ) -> Option<Transmit> {
         let room = buffer.get_mut(..size)?;
         let mut building = Building::new(room, Permit::All);
-        let open = self.start_packet(SpaceId::Data, &dcid, &mut building.w)?;
-        Frame::PathResponse(data).encode(&mut building.w).ok()?;
+        let open = self.start_packet(SpaceId::Data, dcid, &mut building.w)?;
+        frame.encode(&mut building.w).ok()?;
         let rest = building.w.remaining();
         building.w.put_zeros(rest).ok()?;
         let contents = Contents {
@@ -258,14 +399,11 @@ impl Connection {
         };
         self.finish_packet(now, &open, contents, &mut building.w)?;
         let len = building.len();
-        if let Some(off) = &mut self.off_path {
-            off.limit.on_sent(len as u64);
-        }
         self.stats.datagrams_sent += 1;
         self.stats.bytes_sent += len as u64;
         Some(Transmit {
-            remote,
-            local,
+            remote: self.route.remote,
+            local: self.route.local,
             ecn: Ecn::NotEct,
             len,
             segment_size: len,

@@ -82,7 +82,7 @@ use handshake::Handshake;
 use idle::Idle;
 use keys::LevelKeys;
 use parameters::Parameters;
-use route::{OffPath, Route};
+use route::{OffPath, OldPath, Route};
 use timers::{Timer, Timers};
 
 /// What came with a datagram.
@@ -142,8 +142,8 @@ pub struct Connection {
     control: Control,
     feedback: Feedback,
     route: Route,
-    /// The last path that worked, while the current one is being validated.
-    fallback: Option<Route>,
+    /// The last path that worked.
+    fallback: Option<OldPath>,
     /// Another path, over which the peer probes.
     off_path: Option<OffPath>,
     /// The last datagram from an address that is on neither: who sent it, and its bytes.

@@ -22,7 +22,7 @@ impl Connection {
         let window = self.route.controller.window();
         let in_flight = self.recovery.bytes_in_flight();
         let size = self.route.mtud.poll_probe(now)?;
-        if in_flight + u64::from(size) > window {
+        if in_flight + u64::from(size) > window || u64::from(size) > self.route.limit.available() {
             return None;
         }
         let room = buffer.get_mut(..usize::from(size))?;

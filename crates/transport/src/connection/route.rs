@@ -11,7 +11,7 @@ use crate::path::{
     PlainPath,
 };
 use crate::recovery::Pacer;
-use crate::{Ecn, Instant, Signal};
+use crate::{Duration, Ecn, Instant, Signal};
 
 /// The current path. A change of path begins with a new one.
 #[derive(Debug)]
@@ -87,6 +87,32 @@ impl Route {
     #[inline]
     pub(super) fn is(&self, remote: SocketAddr, local: Option<IpAddr>) -> bool {
         self.remote == remote && (self.local.is_none() || local.is_none() || self.local == local)
+    }
+}
+
+/// How long a path that was left counts as known: its address is the peer's, and what was learnt of it holds
+/// (RFC 9000 §9.3, §9.4).
+const KNOWN: Duration = Duration::from_secs(60);
+
+/// The last path that worked. It is challenged when it is left, since the peer may still be there (RFC 9000 §9.3.3).
+#[derive(Debug)]
+pub(super) struct OldPath {
+    pub(super) route: Route,
+    /// The peer's id that our packets over it carry, if not the current one.
+    pub(super) id: Option<RemoteId>,
+    pub(super) left_at: Instant,
+}
+
+impl OldPath {
+    /// True if the peer may come back to it as if it had never left.
+    pub(super) fn is_known(&self, now: Instant) -> bool {
+        now.saturating_since(self.left_at) < KNOWN
+    }
+
+    /// When a challenge is due.
+    pub(super) fn challenge_at(&self) -> Option<Instant> {
+        let validation = self.route.validation.as_ref();
+        validation.and_then(PathValidation::next_challenge)
     }
 }
 

@@ -204,13 +204,15 @@ impl Connection {
         let mut timers = Timers::default();
         timers.set(Timer::Handshake, now + config.handshake_timeout);
         let route = Route::new(now, parts.remote, parts.local, parts.validated, &config);
+        let mut recovery = Recovery::new(side.is_client(), now);
+        recovery.set_idle_timeout(config.max_idle_timeout);
         Self {
             side,
             handshake: Handshake::new(parts.session),
             initial_crypto: parts.initial,
             keys,
             parameters: parts.parameters,
-            recovery: Recovery::new(side.is_client(), now),
+            recovery,
             received: SpaceId::ALL.map(|space| Received::new(space, max_ack_delay)),
             // Until its parameters are known, the peer may delay by the default (RFC 9000 §18.2).
             ack_request: AckRequest::new(Duration::from_millis(25), None),

@@ -52,6 +52,12 @@ pub struct Stats {
     pub key_updates: u64,
     /// Changes of path that were validated.
     pub migrations: u64,
+    /// PATH_CHALLENGE frames received.
+    pub path_challenges: u64,
+    /// NEW_CONNECTION_ID and RETIRE_CONNECTION_ID frames received.
+    pub id_frames: u64,
+    /// RESET_STREAM and STOP_SENDING frames received.
+    pub streams_given_up: u64,
     /// Path MTU probes lost.
     pub mtu_probes_lost: u64,
     /// Times that the path stopped carrying datagrams of the size found before.

@@ -26,12 +26,17 @@ impl Connection {
         if !self.close.is_open() {
             return;
         }
-        // Each pass moves the deadline: losses by time are taken out, a probe timeout backs off.
+        // Losses by time are taken out, space by space. A probe timeout asks for packets; the next one counts from those, also
+        // where it has backed off as far as it may.
         for _ in 0..8 {
             if self.recovery.deadline().is_none_or(|at| at > now) {
                 break;
             }
+            let probes = self.recovery.pto_count();
             self.on_recovery_timeout(now);
+            if self.recovery.pto_count() != probes {
+                break;
+            }
         }
         self.check_validation(now);
         if let Some(keys) = &mut self.keys.one_rtt {
@@ -53,11 +58,16 @@ impl Connection {
                 .then(|| self.received(space).delay.deadline())
                 .flatten()
         });
-        let validation = self.route.validation.as_ref().map(|v| v.deadline());
+        let old = self.fallback.as_ref().and_then(|old| old.challenge_at());
+        let validation = self.route.validation.as_ref();
+        let challenge = validation.and_then(|v| v.next_challenge());
+        let ends = validation.map(|v| v.deadline());
         let mtu = self.route.mtud.deadline();
-        acks.chain(validation)
+        acks.chain(challenge)
+            .chain(old)
             .chain(mtu)
             .filter(later)
+            .chain(ends)
             .chain(self.recovery.deadline())
             .chain(self.timers.next())
             .min()

@@ -48,6 +48,9 @@ impl Connection {
         if let Some(transmit) = self.transmit_off_path(now, buffer) {
             return Some(transmit);
         }
+        if let Some(transmit) = self.transmit_old_path(now, buffer) {
+            return Some(transmit);
+        }
         self.prepare(now);
         if let Some(transmit) = self.transmit_mtu_probe(now, buffer) {
             return Some(transmit);

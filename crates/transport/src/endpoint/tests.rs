@@ -216,15 +216,32 @@ fn token_for_a_later_connection_counts_once() {
 }
 
 #[test]
-fn a_host_that_begins_and_never_ends_keeps_nobody_else_out() {
+fn hosts_that_begin_and_never_end_keep_nobody_else_out() {
+    for hosts in [1, 2, 4] {
+        few_hosts_keep_nobody_else_out(hosts);
+    }
+}
+
+fn few_hosts_keep_nobody_else_out(hosts: u8) {
     let mut config = config(true);
     config.max_half_open = 16;
     config.retry = RetryPolicy::Never;
     let mut endpoint = Endpoint::new(config, Random::from_u64(1));
+    let greedy_from = |n: u64| Received {
+        remote: SocketAddr::from(([198, 51, 100, (n % u64::from(hosts)) as u8], 1)),
+        ..from(1)
+    };
+    let mut answer = Vec::new();
+    let mut begin = |endpoint: &mut Endpoint, n| {
+        endpoint.handle(NOW, &greedy_from(n), &hello(n, &[]), &mut answer)
+    };
     let mut greedy: Vec<_> = (0..16)
-        .map(|n| incoming(&mut endpoint, 1, &hello(n, &[])))
+        .map(|n| match begin(&mut endpoint, n) {
+            DatagramEvent::Incoming(incoming) => incoming,
+            other => panic!("{other:?}"),
+        })
         .collect();
-    nothing(&mut endpoint, 1, &hello(16, &[]));
+    assert!(matches!(begin(&mut endpoint, 16), DatagramEvent::Nothing));
     assert_eq!(endpoint.stats().dropped_full, 1);
     let other = |port| Received {
         remote: SocketAddr::from(([192, 0, 2, 8], port)),

@@ -34,25 +34,28 @@ pub struct PathValidation {
     sent: usize,
     next_at: Instant,
     period: Duration,
+    /// The end, whether or not challenges could be sent.
+    ends_at: Instant,
 }
 
 impl PathValidation {
     /// Starts now. `pto` is the larger of the current probe timeout and that of an unknown path
     /// (RFC 9000 §8.2.4).
     #[must_use]
-    pub const fn new(now: Instant, pto: Duration) -> Self {
+    pub fn new(now: Instant, pto: Duration) -> Self {
         Self {
             challenges: [None; ATTEMPTS],
             sent: 0,
             next_at: now,
             period: pto,
+            ends_at: now + pto * 3,
         }
     }
 
     /// True if a PATH_CHALLENGE with fresh random data should be sent.
     #[must_use]
     pub fn wants_challenge(&self, now: Instant) -> bool {
-        self.sent < ATTEMPTS && now >= self.next_at
+        self.sent < ATTEMPTS && now >= self.next_at && !self.failed(now)
     }
 
     /// A PATH_CHALLENGE with `data`, drawn at random for it, was sent.
@@ -78,23 +81,40 @@ impl PathValidation {
         })
     }
 
-    /// When to look again: for the next challenge, or for the end.
+    /// When to look again for the next challenge, while there is one.
     #[must_use]
-    pub const fn deadline(&self) -> Instant {
-        self.next_at
+    pub fn next_challenge(&self) -> Option<Instant> {
+        (self.sent < ATTEMPTS && self.next_at < self.ends_at).then_some(self.next_at)
     }
 
-    /// True if nobody answered: the path is not usable.
+    /// When [`failed`](Self::failed) becomes true.
+    #[must_use]
+    pub const fn deadline(&self) -> Instant {
+        self.ends_at
+    }
+
+    /// True if nobody answered for three periods (RFC 9000 §8.2.4): the path is not usable. Also if no challenge could be sent:
+    /// an address that sent next to nothing gets next to nothing.
     #[must_use]
     pub fn failed(&self, now: Instant) -> bool {
-        self.sent == ATTEMPTS && now >= self.next_at
+        now >= self.ends_at
     }
+}
+
+/// A PATH_RESPONSE to send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owed {
+    /// What the challenge held.
+    pub data: Data,
+    /// The challenge filled a datagram of 1200 bytes, and so shall the response (RFC 9000 §8.2.2). Others are answered in kind, so
+    /// that small challenges cause no flood of large responses.
+    pub full_size: bool,
 }
 
 /// PATH_RESPONSEs owed to one path; the oldest give way.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PathResponses {
-    owed: [Data; MAX_RESPONSES],
+    owed: [Owed; MAX_RESPONSES],
     len: usize,
 }
 
@@ -103,14 +123,17 @@ impl PathResponses {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            owed: [[0; 8]; MAX_RESPONSES],
+            owed: [Owed {
+                data: [0; 8],
+                full_size: false,
+            }; MAX_RESPONSES],
             len: 0,
         }
     }
 
     /// A PATH_CHALLENGE arrived.
-    pub fn on_challenge(&mut self, data: Data) {
-        if self.owed.iter().take(self.len).any(|&d| d == data) {
+    pub fn on_challenge(&mut self, data: Data, full_size: bool) {
+        if self.owed.iter().take(self.len).any(|d| d.data == data) {
             return;
         }
         if self.len == MAX_RESPONSES {
@@ -118,20 +141,20 @@ impl PathResponses {
             self.len -= 1;
         }
         if let Some(slot) = self.owed.get_mut(self.len) {
-            *slot = data;
+            *slot = Owed { data, full_size };
             self.len += 1;
         }
     }
 
     /// The next response to send, on the path that the challenge came by. Sent once: the peer repeats itself.
-    pub fn pop(&mut self) -> Option<Data> {
+    pub fn pop(&mut self) -> Option<Owed> {
         if self.len == 0 {
             return None;
         }
-        let [data, ..] = self.owed;
+        let [owed, ..] = self.owed;
         self.owed.rotate_left(1);
         self.len -= 1;
-        Some(data)
+        Some(owed)
     }
 
     /// True if nothing is owed.
@@ -154,10 +177,12 @@ mod tests {
         v.on_challenge_sent(at(0), [1; 8], false);
         assert!(!v.wants_challenge(at(0)));
         for n in 1..3u8 {
-            assert!(v.wants_challenge(v.deadline()) && !v.failed(v.deadline()));
-            v.on_challenge_sent(v.deadline(), [n + 1; 8], true);
+            let next = v.next_challenge().unwrap();
+            assert!(v.wants_challenge(next) && !v.failed(next));
+            v.on_challenge_sent(next, [n + 1; 8], true);
         }
-        assert!(!v.wants_challenge(at(9)));
+        assert_eq!(v.next_challenge(), None);
+        assert!(!v.wants_challenge(at(2)));
         assert_eq!(v.on_response(at(2), [9; 8]), None);
         assert_eq!(
             v.on_response(at(2), [1; 8]),
@@ -171,13 +196,23 @@ mod tests {
     }
 
     #[test]
+    fn it_ends_although_nothing_could_be_sent() {
+        let v = PathValidation::new(Instant::ZERO, Duration::from_secs(1));
+        assert!(v.wants_challenge(Instant::from_millis(2999)));
+        assert_eq!(v.deadline(), Instant::from_millis(3000));
+        assert!(v.failed(v.deadline()) && !v.wants_challenge(v.deadline()));
+    }
+
+    #[test]
     fn a_flood_of_challenges_is_bounded() {
         let mut owed = PathResponses::new();
         for n in 0..100 {
-            owed.on_challenge([n; 8]);
-            owed.on_challenge([n; 8]);
+            owed.on_challenge([n; 8], true);
+            owed.on_challenge([n; 8], false);
         }
-        let sent: Vec<u8> = core::iter::from_fn(|| owed.pop()).map(|d| d[0]).collect();
+        let sent: Vec<u8> = core::iter::from_fn(|| owed.pop())
+            .map(|o| o.data[0])
+            .collect();
         assert_eq!(sent, [96, 97, 98, 99]);
         assert!(owed.is_empty());
     }

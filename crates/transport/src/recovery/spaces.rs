@@ -113,6 +113,11 @@ impl<F> Recovery<F> {
         self.peer_validated = true;
     }
 
+    /// The connection ends after so long of silence (`None`: never): probes are sent several times within it.
+    pub fn set_idle_timeout(&mut self, timeout: Option<Duration>) {
+        self.pto.set_idle_timeout(timeout);
+    }
+
     /// Server: the amplification limit forbids sending (true), or no longer does.
     pub fn set_amplification_blocked(&mut self, now: Instant, blocked: bool) {
         if self.amplification_blocked && !blocked {

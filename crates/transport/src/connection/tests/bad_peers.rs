@@ -1,7 +1,7 @@
 //! Peers that break the rules: each breach ends the connection with the code that RFC 9000 gives it, on both
 //! sides.
 
-use super::inject::{From, frames, send};
+use super::inject::{From, frames, packet_with_bits, send};
 use super::pair::{Pair, Setup};
 use crate::Duration;
 use crate::connection::ConnectionError;
@@ -321,19 +321,33 @@ fn reserved_bits() {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(200));
     let now = pair.now;
-    pair.tap = None;
-    // The null cipher does not mask headers but covers them: set the bits before sealing by flipping and
-    // sealing anew is not possible from outside, so a packet with them set must fail authentication instead.
-    let mut bytes = super::inject::packet(pair.client.get(), now, SpaceId::Data, &[1, 0, 0, 0]);
-    bytes[0] |= 0x18;
-    let dropped = pair.server.get().stats().packets_dropped;
+    // Set before the packet is sealed: it opens, and only then can the bits be seen (RFC 9000 §17.3.1).
+    let client = pair.client.get();
+    let bytes = packet_with_bits(client, now, SpaceId::Data, &[1, 0, 0, 0], 0x18);
     let datagram = super::link::Datagram {
         from: pair.client.address,
         to: pair.server.address,
         ecn: crate::Ecn::NotEct,
-        bytes,
+        bytes: bytes.clone(),
     };
-    pair.up.send(now, datagram);
+    let dropped = pair.server.get().stats().packets_dropped;
+    pair.up.send(now, datagram.clone());
+    pair.run(Duration::from_millis(50));
+    assert_eq!(pair.server.get().stats().packets_dropped, dropped);
+    match pair.server.error() {
+        Some(ConnectionError::Transport(error)) => {
+            assert_eq!(error.code, Code::PROTOCOL_VIOLATION, "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+    // Set on the way, they are damage like any other.
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(200));
+    let mut bytes = super::inject::packet(pair.client.get(), now, SpaceId::Data, &[1, 0, 0, 0]);
+    bytes[0] |= 0x18;
+    let dropped = pair.server.get().stats().packets_dropped;
+    pair.up
+        .send(now, super::link::Datagram { bytes, ..datagram });
     pair.run(Duration::from_millis(50));
     assert!(pair.server.error().is_none());
     assert_eq!(pair.server.get().stats().packets_dropped, dropped + 1);

@@ -22,12 +22,24 @@ pub(crate) fn packet(
     space: SpaceId,
     payload: &[u8],
 ) -> Vec<u8> {
+    packet_with_bits(connection, now, space, payload, 0)
+}
+
+/// The same with `bits` set in the first byte, as if they belonged there.
+pub(crate) fn packet_with_bits(
+    connection: &mut Connection,
+    now: crate::Instant,
+    space: SpaceId,
+    payload: &[u8],
+    bits: u8,
+) -> Vec<u8> {
     let mut room = [0; 1400];
     let mut building = Building::new(&mut room, Permit::All);
     let dcid = connection.control.remote_ids.current().id;
     let open = connection
         .start_packet(space, &dcid, &mut building.w)
         .unwrap();
+    building.w.range_mut(0..1).unwrap()[0] |= bits;
     building.w.put_slice(payload).unwrap();
     let contents = Contents {
         eliciting: true,

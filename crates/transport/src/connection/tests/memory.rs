@@ -107,8 +107,8 @@ fn data_without_memory_waits_for_the_application_and_the_connection_lives() {
     client.on_congestion_window(8 << 20);
     assert_eq!(client.write(stream, &data), Ok(data.len()));
     client.finish(stream).unwrap();
-    // The application sleeps.
-    pair.run(Duration::from_secs(20));
+    // The application sleeps for longer than the idle timeout.
+    pair.run(Duration::from_secs(70));
     assert_eq!((pair.client.error(), pair.server.error()), (None, None));
     assert!(pair.server.get().stats().packets_refused > 0);
     assert!(memory.held() < 1 << 20, "{}", memory.held());

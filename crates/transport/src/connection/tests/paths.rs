@@ -112,6 +112,126 @@ fn a_forged_address_gets_little_and_the_connection_comes_back() {
     pair.upload(20_000, Duration::from_secs(5));
 }
 
+/// The next datagram of the client's comes from where nobody is.
+fn forge_next(pair: &mut Pair) {
+    let mut forged = false;
+    pair.tap = Some(Box::new(move |_, datagram| {
+        if !forged && datagram.from.port() == 1000 {
+            forged = true;
+            datagram.from = "192.0.2.1:9".parse().unwrap();
+        }
+    }));
+}
+
+fn home() -> std::net::SocketAddr {
+    "10.0.0.1:1000".parse().unwrap()
+}
+
+/// RFC 9000 §9.3.3: the server challenges the path that it left, and the client's answer brings it back, to the same
+/// controller, in a round trip. The client's probe timeout would come later.
+#[test]
+fn the_old_path_is_challenged_and_the_return_is_warm() {
+    let mut pair = Pair::connected(Setup {
+        latency: Duration::from_millis(50),
+        ..Setup::default()
+    });
+    pair.upload(50_000, Duration::from_secs(5));
+    pair.run(Duration::from_secs(1));
+    let built = pair.server.told().built;
+    forge_next(&mut pair);
+    pair.client.get().ping();
+    pair.run(Duration::from_millis(60));
+    assert_ne!(pair.server.get().remote_address(), home());
+    let timeouts = pair.client.get().stats().probe_timeouts;
+    pair.run(Duration::from_millis(100));
+    assert_eq!(pair.server.get().remote_address(), home());
+    assert_eq!(pair.client.get().stats().probe_timeouts, timeouts);
+    assert_eq!(
+        pair.server.told().built,
+        built + 1,
+        "for the forged path alone"
+    );
+    let now = pair.now;
+    let report = pair.server.get().path_report(now);
+    assert!(report.validated && pair.server.get().route.validation.is_none());
+    pair.upload(50_000, Duration::from_secs(5));
+}
+
+/// A forged packet of a few bytes leaves no room for a challenge, and the client is not heard: validation ends all the same.
+#[test]
+fn validation_ends_although_no_challenge_could_be_sent() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(500));
+    forge_next(&mut pair);
+    // An acknowledgement alone: fewer than 48 bytes, and the client does not ask whether it arrived.
+    pair.server.get().ping();
+    pair.run(Duration::from_millis(40));
+    let remote = pair.server.get().remote_address();
+    assert_ne!(remote, home());
+    assert!(pair.server.get().route.limit.available() < 3 * 48);
+    pair.up.faults.loss = 1_000_000;
+    pair.run(Duration::from_secs(4));
+    assert_eq!(pair.server.get().remote_address(), home());
+    let now = pair.now;
+    assert!(pair.server.get().path_report(now).validated);
+    let to_forged: usize = pair
+        .server
+        .batches
+        .iter()
+        .filter(|b| b.remote.port() == 9)
+        .map(|b| b.len)
+        .sum();
+    assert!(to_forged <= 3 * 48, "{to_forged}");
+    // The limit of the forged address holds nothing up here.
+    pair.up.faults.loss = 0;
+    pair.upload(50_000, Duration::from_secs(20));
+}
+
+#[test]
+fn mtu_probes_keep_to_the_amplification_limit() {
+    let mut pair = Pair::connected(Setup::default());
+    let sent = pair.server.batches.len();
+    let server = pair.server.get();
+    assert_eq!(server.mtu(), 1200);
+    server.route.limit = crate::path::AmplificationLimit::new();
+    server.route.limit.on_received(400);
+    pair.flush();
+    let out: usize = pair.server.batches[sent..].iter().map(|b| b.len).sum();
+    assert!(out <= 1200, "{out}");
+}
+
+/// Ids that the peer asks back are not used over other paths either (RFC 9000 §5.1.2).
+#[test]
+fn a_probed_path_gets_another_id_when_its_own_is_asked_back() {
+    use crate::wire::{Frame, SpaceId};
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(500));
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let tapped = std::sync::Arc::clone(&seen);
+    pair.tap = Some(Box::new(move |_, datagram| {
+        if datagram.to.port() == 77 {
+            tapped.lock().unwrap().push(datagram.bytes[1..9].to_vec());
+        }
+    }));
+    let probe = |pair: &mut Pair, data| {
+        rebind(pair, "10.0.0.1:77");
+        let frames = super::inject::frames(&[Frame::PathChallenge(data)]);
+        super::inject::send(pair, super::inject::From::Client, SpaceId::Data, &frames);
+        rebind(pair, "10.0.0.1:1000");
+        pair.run(Duration::from_millis(100));
+    };
+    probe(&mut pair, [1; 8]);
+    // The client asks back all that it gave, and gives others.
+    let client = pair.client.get();
+    client.control.local_ids.rotate();
+    client.issue_ids();
+    pair.run(Duration::from_millis(100));
+    probe(&mut pair, [2; 8]);
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), 2, "{:?}", pair.server.error());
+    assert_ne!(seen[0], seen[1]);
+}
+
 #[test]
 fn a_server_that_forbids_migration_is_obeyed() {
     let mut setup = Setup::default();

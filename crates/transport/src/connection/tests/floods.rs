@@ -1,0 +1,131 @@
+//! Floods of frames that a peer may send, but not so many: what they cost is in proportion, and counted.
+
+use super::inject::{From, frames, send};
+use super::pair::{Pair, Setup};
+use crate::Duration;
+use crate::connection::{ConnectionError, Stats};
+use crate::wire::frame::{ResetStream, StopSending};
+use crate::wire::{Dir, Frame, Side, SpaceId, StreamId, TransportErrorCode as Code};
+
+/// The client floods the server with what `flood` makes for each packet. Returns what the server counted meanwhile; a
+/// transfer of the same connection goes on.
+fn flood(packets: u64, mut flood: impl FnMut(&mut Pair, u64) -> Vec<u8>) -> (Stats, Stats) {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(500));
+    let before = pair.server.get().stats();
+    for n in 0..packets {
+        let payload = flood(&mut pair, n);
+        send(&mut pair, From::Client, SpaceId::Data, &payload);
+        // Several in a round trip.
+        pair.run(Duration::from_millis(3));
+        let server = pair.server.get();
+        assert!(server.events.len() <= 300 && server.routing.len() <= 32);
+        while server.streams().accept(Dir::Bi).is_some() {}
+    }
+    pair.run(Duration::from_millis(100));
+    let after = pair.server.get().stats();
+    assert_eq!((pair.client.error(), pair.server.error()), (None, None));
+    pair.upload(50_000, Duration::from_secs(10));
+    (before, after)
+}
+
+/// The server sends at most `factor` times what it got in the flood.
+fn in_proportion((before, after): &(Stats, Stats), factor: u64) {
+    let received = after.bytes_received - before.bytes_received;
+    let sent = after.bytes_sent - before.bytes_sent;
+    assert!(sent <= factor * received, "{sent} for {received}");
+}
+
+#[test]
+fn small_challenges_get_small_responses() {
+    let flooded = flood(1000, |_, n| {
+        frames(&[Frame::PathChallenge(n.to_be_bytes())])
+    });
+    assert_eq!(flooded.1.path_challenges - flooded.0.path_challenges, 1000);
+    in_proportion(&flooded, 2);
+    // Many in one packet: the latest four are answered.
+    let flooded = flood(100, |_, n| {
+        let all: Vec<_> = (0..100)
+            .map(|i| Frame::PathChallenge((n * 100 + i).to_be_bytes()))
+            .collect();
+        frames(&all)
+    });
+    in_proportion(&flooded, 1);
+}
+
+#[test]
+fn ids_that_come_and_go_cost_a_frame_each() {
+    let flooded = flood(500, |pair, _| {
+        // The client asks back all that it has given, and gives others.
+        let client = pair.client.get();
+        client.control.local_ids.rotate();
+        client.issue_ids();
+        frames(&[Frame::Ping])
+    });
+    let frames = flooded.1.id_frames - flooded.0.id_frames;
+    assert!(frames >= 200, "{frames}");
+    in_proportion(&flooded, 2);
+}
+
+#[test]
+fn ids_that_were_not_sent_cannot_be_retired() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(500));
+    // Each makes room for the next, which is issued at once, but in no packet yet.
+    let all: Vec<_> = (1..200).map(Frame::RetireConnectionId).collect();
+    send(&mut pair, From::Client, SpaceId::Data, &frames(&all));
+    pair.run(Duration::from_millis(50));
+    match pair.server.error() {
+        Some(ConnectionError::Transport(error)) => {
+            assert_eq!(error.code, Code::PROTOCOL_VIOLATION);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn streams_opened_and_given_up_leave_nothing() {
+    let id = |index| StreamId::new(Side::Client, Dir::Bi, index).unwrap();
+    let flooded = flood(600, |pair, n| {
+        let server = pair.server.get();
+        // The application reads what came of the last ones.
+        for index in (n.saturating_sub(12) * 8)..n * 8 {
+            let _ = server.streams().read(id(index), &mut [0; 8]);
+        }
+        assert!(server.streams().open_streams() <= 140);
+        let each = |index: u64| {
+            let reset = ResetStream {
+                id: id(index),
+                error_code: 1,
+                final_size: 0,
+            };
+            let stop = StopSending {
+                id: id(index),
+                error_code: 1,
+            };
+            // So that the client knows them.
+            [Frame::ResetStream(reset), Frame::StopSending(stop)]
+        };
+        while pair.client.get().streams().open(Dir::Bi).is_ok() {}
+        let all: Vec<_> = (n * 8..(n + 1) * 8).flat_map(each).collect();
+        frames(&all)
+    });
+    let given_up = flooded.1.streams_given_up - flooded.0.streams_given_up;
+    assert_eq!(given_up, 600 * 16);
+    in_proportion(&flooded, 2);
+}
+
+#[test]
+fn key_updates_without_end() {
+    let mut updates = 0;
+    let flooded = flood(1000, |pair, _| {
+        let now = pair.now;
+        updates += u64::from(pair.client.get().update_keys(now));
+        frames(&[Frame::Ping])
+    });
+    // One needs an acknowledgement of the one before.
+    let counted = flooded.1.key_updates - flooded.0.key_updates;
+    assert!(updates > 10 && counted == updates, "{updates} {counted}");
+    assert!(updates < 1000, "{updates}");
+    in_proportion(&flooded, 2);
+}
