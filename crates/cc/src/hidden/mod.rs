@@ -24,6 +24,7 @@ mod losses;
 mod phases;
 mod ruled;
 mod tolerance;
+mod train;
 mod trial;
 mod trigger;
 
@@ -42,6 +43,7 @@ use losses::{LossRecord, Sample};
 use phases::Phases;
 use ruled::{Look, Outcome, Ruled};
 use tolerance::Tolerance;
+use train::Trains;
 use trial::{SLACK_PPM, Trial, Verdict};
 
 /// Packets after which fewer losses than are tolerated lower what is tolerated.
@@ -60,12 +62,24 @@ const HOLDS_ROUNDS: u32 = 300;
 /// Where TTLs show a hop that writes nothing, the window is at most a few times what has arrived in
 /// a round trip, or so many packets.
 const FIRST_WINDOW: u64 = 40;
+/// Packets of a first window.
+const INITIAL_WINDOW: u64 = 10;
 /// Where a trial has attested loss, the window grows by this part per round trip at most: others
 /// may still be trying.
 const ATTESTED_STEP: u64 = 4;
 
 /// Windows below this many packets tell nothing about the rate.
 const LEAST_WINDOW: u64 = 20;
+
+/// How many times what has arrived in a round trip a law may send in the next one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    /// Where TTLs show a hop that writes nothing.
+    pub(crate) partly: u64,
+    /// Elsewhere, unless packets sent at once show that the path carries more. `None`: whatever
+    /// routers allow.
+    pub(crate) unknown: Option<u64>,
+}
 
 /// What the watch says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +124,8 @@ pub(crate) struct HiddenHop {
     partly: bool,
     losing: Losing,
     mtu: u64,
-    step: u64,
+    step: Step,
+    trains: Trains,
     last_sent: u64,
     arrivals: Arrivals,
     /// The window before the trial, in bytes.
@@ -133,11 +148,12 @@ pub(crate) struct HiddenHop {
 }
 
 impl HiddenHop {
-    /// A path of which nothing is known, of datagrams of `mtu` bytes. Where TTLs show a hop that
-    /// writes nothing the law may have `step` times the window at once that has proved to arrive.
-    pub(crate) fn new(now: Instant, mtu: u64, step: u64) -> Self {
+    /// A path of which nothing is known, of datagrams of `mtu` bytes, for a law that may have
+    /// `step` times the window at once that has proved to arrive.
+    pub(crate) fn new(now: Instant, mtu: u64, step: Step) -> Self {
         Self {
             step,
+            trains: Trains::default(),
             state: State::Routers(now),
             delay: DelayWatch::new(now),
             following: Following::new(now),
@@ -254,7 +270,13 @@ impl HiddenHop {
             let sent = mul_div(arrived, 1_000_000, 1_000_000 - random.min(900_000));
             sent.saturating_add(sent / ATTESTED_STEP).max(least)
         } else if self.partly {
-            arrived.saturating_mul(self.step).max(least)
+            arrived.saturating_mul(self.step.partly).max(least)
+        } else if let Some(step) = self.step.unknown {
+            // A hop that shows nowhere may be the narrow one.
+            arrived
+                .saturating_mul(step)
+                .max(step * INITIAL_WINDOW * self.mtu)
+                .max(window_of(self.trains.rate(), srtt))
         } else {
             u64::MAX
         };
@@ -294,8 +316,12 @@ impl HiddenHop {
         window: u64,
     ) -> Finding {
         let turned = self.arrivals.on_ack(now, acked);
-        if turned {
+        let told = self.trains.on_ack(acked);
+        if turned || told {
             self.limit_step(acked.srtt);
+        }
+        if turned {
+            self.trains.turn();
             let arrived = window_of(self.arrivals.delivered(), acked.srtt);
             self.losing
                 .turn(self.tolerance.ppm(), arrived, window, self.mtu);

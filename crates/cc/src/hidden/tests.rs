@@ -3,6 +3,10 @@
 use super::*;
 use crate::testing::{acked, lost, ms};
 
+const STEP: Step = Step {
+    partly: 4,
+    unknown: None,
+};
 const MTU: u64 = 1500;
 const RTT: Duration = Duration::from_millis(100);
 
@@ -29,7 +33,7 @@ struct Path {
 impl Path {
     fn new(window: u64, seed: u64) -> Self {
         Self {
-            watch: HiddenHop::new(Instant::ZERO, MTU, 4),
+            watch: HiddenHop::new(Instant::ZERO, MTU, STEP),
             round: 0,
             number: 0,
             window,
@@ -245,7 +249,7 @@ fn losses_behind_the_longest_delays_are_an_overflow_and_others_are_not() {
     // A queue that fills over 40 packets and then drops one, again and again: one loss in 40, none
     // of them alone a reason for a trial.
     for (behind, found) in [(true, true), (false, false)] {
-        let mut watch = HiddenHop::new(Instant::ZERO, MTU, 4);
+        let mut watch = HiddenHop::new(Instant::ZERO, MTU, STEP);
         let mut appeared = false;
         for n in 1..4000u64 {
             let now = Instant::from_micros(n * 1000);

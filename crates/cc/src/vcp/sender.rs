@@ -5,7 +5,7 @@ use super::params::{TYPICAL_RTT, VcpParams};
 use super::ruler::{Change, Ruler};
 use super::steering::{Latest, Moment, Steering};
 use crate::arith::rate;
-use crate::hidden::{Finding, HiddenHop};
+use crate::hidden::{Finding, HiddenHop, Step};
 use crate::recent_rtt::RecentRtt;
 use crate::{
     Acked, Controller, CubicController, Duration, Feedback, Instant, LossRule, LossView, Lost,
@@ -20,7 +20,10 @@ const CE_SHARE_PPM: u64 = 700_000;
 const ASK_IN_VAIN: u64 = 64;
 
 /// Under LOW windows grow 2.6-fold in a round trip at ε = 10, and what arrives is known a round trip later.
-const STEP: u64 = 8;
+const STEP: Step = Step {
+    partly: 8,
+    unknown: None,
+};
 
 /// A loss that halved the window.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use super::request::Wish;
 use super::room::Room;
 use super::steering::Steering;
 use crate::arith::rate;
-use crate::hidden::{Finding, HiddenHop};
+use crate::hidden::{Finding, HiddenHop, Step};
 use crate::recent_rtt::RecentRtt;
 use crate::vcp::{Change, Ruler};
 use crate::{
@@ -20,6 +20,8 @@ use crate::{
 const PATIENCE_ROUNDS: u32 = 4;
 /// The first grant may be all of a fast link, with a slow one behind it.
 const STEP: u64 = 4;
+/// … and it may be twice that where packets sent at once do not spread.
+const UNKNOWN_STEP: u64 = 8;
 /// In a window of fewer packets, the part of a packet counts.
 const FEW_PACKETS: u64 = 8;
 /// A limit within this part of the window above it is near.
@@ -64,13 +66,17 @@ impl XcpSender {
     #[must_use]
     pub fn new(now: Instant, mtu: u16, params: XcpParams) -> Self {
         let fallback = CubicController::cubic(mtu, params.initial_window);
+        let step = Step {
+            partly: STEP,
+            unknown: (!params.naive).then_some(UNKNOWN_STEP),
+        };
         Self {
             mtu: u64::from(mtu.max(1)),
             steering: Steering::new(now, fallback.window()),
             fallback,
             ruler: Ruler::new(now, Carrier::Shim),
             end_to_end: None,
-            hidden: HiddenHop::new(now, u64::from(mtu.max(1)), STEP),
+            hidden: HiddenHop::new(now, u64::from(mtu.max(1)), step),
             asked: Asked::default(),
             room: Room::new(),
             srtt: None,

@@ -1,0 +1,128 @@
+//! How fast packets that were sent at once arrive: no faster than the narrowest hop sends them.
+//!
+//! A sender that begins with ten packets at once learns from how they spread on the way what the
+//! path can carry, before it has filled it. Other traffic, jitter and receivers that take packets
+//! in batches disturb that, so it only widens a bound and narrows none.
+
+use crate::arith::{nanos, ns_since};
+use crate::{Acked, Duration, Instant};
+
+/// Packets of a train, the first acknowledgement's apart.
+const LEAST_PACKETS: u64 = 5;
+/// They were sent within this part of a round trip.
+const TOGETHER: u64 = 16;
+/// The most of one to two spans of so many round trips counts.
+const SPAN_ROUNDS: u8 = 8;
+
+/// Trains of packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Trains {
+    /// When the first packet of the running train was sent.
+    began: Option<Instant>,
+    /// Arrival of the first and of the last one, on a clock of its own, in ns.
+    first: u64,
+    last: u64,
+    bytes: u64,
+    packets: u64,
+    /// Bytes per second, the most of the running and of the last span.
+    most: [u64; 2],
+    rounds: u8,
+}
+
+impl Trains {
+    /// An acknowledgement came. True if a train is over and has told something.
+    #[inline]
+    pub(super) fn on_ack(&mut self, acked: &Acked) -> bool {
+        let Some(rtt) = acked.rtt else {
+            return false;
+        };
+        let queued = acked
+            .forward_delay
+            .unwrap_or_else(|| rtt.saturating_sub(acked.min_rtt));
+        let arrived = ns_since(acked.sent_at, Instant::ZERO).saturating_add(nanos(queued));
+        if let Some(began) = self.began
+            && acked.sent_at >= began
+            && ns_since(acked.sent_at, began) <= nanos(acked.srtt) / TOGETHER
+        {
+            self.last = self.last.max(arrived);
+            self.bytes = self.bytes.saturating_add(acked.bytes);
+            self.packets = self.packets.saturating_add(acked.packets);
+            return self.packets >= LEAST_PACKETS && self.tell();
+        }
+        self.began = Some(acked.sent_at);
+        (self.first, self.last) = (arrived, arrived);
+        (self.bytes, self.packets) = (0, 0);
+        false
+    }
+
+    fn tell(&mut self) -> bool {
+        let spread = self.last.saturating_sub(self.first);
+        if spread == 0 {
+            return false;
+        }
+        let rate = crate::arith::rate(self.bytes, Duration::from_nanos(spread), 1, 1);
+        self.began = None;
+        self.most[0] = self.most[0].max(rate);
+        true
+    }
+
+    /// A round trip is over.
+    pub(super) fn turn(&mut self) {
+        self.rounds += 1;
+        if self.rounds >= SPAN_ROUNDS {
+            self.rounds = 0;
+            self.most = [0, self.most[0]];
+        }
+    }
+
+    /// What the path carries, as far as trains tell, in bytes per second. 0: they told nothing.
+    pub(super) fn rate(&self) -> u64 {
+        self.most[0].max(self.most[1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{acked, ms};
+
+    /// Ten packets of 1000 bytes, sent at once, of which each queues `gap_us` longer than the one
+    /// before.
+    fn train(trains: &mut Trains, sent: Instant, gap_us: u64) {
+        for n in 0..10 {
+            let queued = Duration::from_micros(n * gap_us);
+            let mut ack = acked(n, 1000, ms(100) + queued);
+            (ack.min_rtt, ack.srtt, ack.sent_at) = (ms(100), ms(100), sent);
+            ack.forward_delay = Some(queued);
+            trains.on_ack(&ack);
+        }
+    }
+
+    #[test]
+    fn packets_sent_at_once_spread_to_the_rate_of_the_narrowest_hop() {
+        let mut trains = Trains::default();
+        assert_eq!(trains.rate(), 0);
+        train(&mut trains, Instant::from_micros(5000), 2000);
+        assert_eq!(trains.rate(), 500_000);
+        train(&mut trains, Instant::from_micros(200_000), 1000);
+        assert_eq!(trains.rate(), 1_000_000);
+        for n in 1..=16 {
+            train(&mut trains, Instant::from_micros(200_000 * n), 4000);
+            trains.turn();
+        }
+        train(&mut trains, Instant::from_micros(4_000_000), 4000);
+        assert_eq!(trains.rate(), 250_000, "the path has changed");
+    }
+
+    #[test]
+    fn packets_that_arrive_together_or_were_sent_apart_tell_nothing() {
+        let mut trains = Trains::default();
+        train(&mut trains, Instant::from_micros(5000), 0);
+        for n in 0..50 {
+            let mut ack = acked(n, 1000, ms(100));
+            ack.sent_at = Instant::from_micros(10_000 * n);
+            trains.on_ack(&ack);
+        }
+        assert_eq!(trains.rate(), 0);
+    }
+}
