@@ -60,7 +60,9 @@ fn four_flows_of_figure_5() {
 
 #[test]
 fn start_up_over_a_gigabit() {
-    for (algorithm, most) in [("xcp", 4.0), ("xcp[iw=2]", 5.0)] {
+    // Two packets sent at once tell nothing about the path: the window then grows eightfold at most
+    // per round trip.
+    for (algorithm, most) in [("xcp", 4.0), ("xcp[iw=2]", 6.0)] {
         let result = run(
             "xcp-cubic-startup",
             &with(&[("flow.f.algorithm", algorithm), ("duration", "1s")]),
