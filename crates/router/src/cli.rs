@@ -5,12 +5,14 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::config::{Config, Span};
 use crate::daemon::{Query, RunError, RunOptions, ask, missing, probe, run};
 use crate::setup::{Direction, SetupError, setup};
 use crate::show;
+
+mod pages;
 
 const DEFAULT_SOCKET: &str = "/run/vcp-router/control.sock";
 
@@ -68,6 +70,12 @@ enum Command {
         /// Prints the commands that are needed, and runs none.
         #[arg(long)]
         dry_run: bool,
+    },
+    /// Writes manual pages and completions for shells, for packages.
+    #[command(hide = true)]
+    Pages {
+        /// Where to.
+        directory: PathBuf,
     },
     /// Shows the state of a running router.
     Show {
@@ -129,6 +137,10 @@ pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             json,
             probe,
         } => check_command(config, json, probe),
+        Command::Pages { directory } => match pages::write(&directory, Arguments::command()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(1, &error),
+        },
         Command::Setup { config, dry_run } => setup_command(&config, Direction::Up, dry_run),
         Command::Teardown { config, dry_run } => setup_command(&config, Direction::Down, dry_run),
         Command::Show {
