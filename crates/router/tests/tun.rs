@@ -138,6 +138,22 @@ fn no_route_is_told_at_once() {
     }
 }
 
+/// The host cuts what is larger than its link; the router puts it together, answers, and cuts the answer.
+#[test]
+fn pings_of_every_size_are_answered() {
+    let bed = Bed::with("", "");
+    let mut pinger = bed::Pinger::new(&bed.left, "10.0.1.1");
+    for len in [0, 56, 1_472, 1_473, 3_000, 20_000, 65_507] {
+        assert!(pinger.ping(len).is_some(), "{len} bytes");
+    }
+    let (a, _) = bed.udp(false);
+    a.connect("10.0.1.1:9").unwrap();
+    a.send(b"x").unwrap();
+    a.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let error = a.recv(&mut [0; 10]).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+}
+
 #[test]
 fn reload_changes_what_it_names_or_nothing() {
     let mut bed = Bed::with("", "rate = \"2Mbit\"\nqueue = { limit = \"1MB\" }");

@@ -68,7 +68,9 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         let asks = port.reserve.as_ref().map(Spanned::span).or(queue);
         buffers.push(asks.unwrap_or_else(|| port.name.span()));
         trusts.push(port.shims.clone());
-        let checked = self::port(source, port)?;
+        let source_check = port.source_check.unwrap_or(file.source_check);
+        let mut checked = self::port(source, port)?;
+        checked.source_check = source_check;
         if !interfaces.insert(format!("{:?}", checked.interface)) {
             return Err(source.fault(place, "two ports share this interface"));
         }
@@ -218,6 +220,7 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
             .collect(),
         reserve: port.reserve.map(Spanned::into_inner),
         shims: Trust::default(),
+        source_check: false,
         link: LinkSpec {
             rate: port.rate.map(Spanned::into_inner),
             capacity: port.capacity.map(Spanned::into_inner),

@@ -105,6 +105,8 @@ pub struct PortSpec {
     pub reserve: Option<ByteCount>,
     /// Whose shims it believes.
     pub shims: Trust,
+    /// Packets that come in here must have a source that routes back here.
+    pub source_check: bool,
     /// Its link.
     pub link: LinkSpec,
     /// Its interface as the kernel sees it.
@@ -158,6 +160,8 @@ pub(super) struct File {
     pub(super) memory: Option<Spanned<ByteCount>>,
     pub(super) shims: Option<bool>,
     #[serde(default)]
+    pub(super) source_check: bool,
+    #[serde(default)]
     pub(super) ecn: Vec<Spanned<EcnSpec>>,
     #[serde(default)]
     pub(super) icmp: IcmpSpec,
@@ -181,6 +185,7 @@ pub(super) struct FilePort {
     pub(super) addresses: Vec<Spanned<IpAddr>>,
     pub(super) reserve: Option<Spanned<ByteCount>>,
     pub(super) shims: Option<Spanned<toml::Value>>,
+    pub(super) source_check: Option<bool>,
     pub(super) rate: Option<Spanned<RateValue>>,
     pub(super) capacity: Option<Spanned<RateValue>>,
     #[serde(default)]

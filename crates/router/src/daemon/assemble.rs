@@ -258,6 +258,7 @@ fn settings(port: &PortSpec, config: &Config) -> PortSettings {
         addresses: port.addresses.clone(),
         per_packet: port.link.is_random(),
         shims: port.shims.clone(),
+        source_check: port.source_check,
         reserve: usize::try_from(config.reserve(port)).unwrap_or(usize::MAX),
     }
 }

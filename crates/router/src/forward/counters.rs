@@ -33,6 +33,14 @@ counters! {
     bad_offload,
     /// Multicast, broadcast, link-local, loopback or unspecified addresses: not for routers to forward.
     not_forwardable,
+    /// IPv6 jumbograms, whose length no header here can say.
+    jumbogram,
+    /// From one of the router's own addresses, which nobody else may use.
+    spoofed_own,
+    /// From a source that does not route back to the port that they came in on, where that is checked.
+    source_check,
+    /// ICMP messages for the router with a wrong checksum.
+    bad_icmp_checksum,
     /// No route to their destination.
     no_route,
     /// TTL or hop limit ran out.

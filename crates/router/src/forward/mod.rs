@@ -9,6 +9,8 @@ mod addresses;
 mod classify;
 mod counters;
 mod deadlines;
+#[cfg(test)]
+mod duty_tests;
 mod frame;
 #[cfg(test)]
 mod idle_tests;

@@ -27,6 +27,8 @@ pub struct PortSettings {
     pub reserve: usize,
     /// Whose shims it believes.
     pub shims: Trust,
+    /// Packets that come in here must have a source that routes back here (RFC 3704 §2.2).
+    pub source_check: bool,
 }
 
 /// An output port.

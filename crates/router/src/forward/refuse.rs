@@ -3,11 +3,13 @@
 use std::net::IpAddr;
 
 use pathmark_cc::Instant;
-use pathmark_shim::ip::Layout;
+use pathmark_shim::checksum::Sum;
+use pathmark_shim::ip::{Fragment, Layout, Version, protocol};
 
 use super::frame::Frame;
 use super::router::{Router, Target};
-use crate::ip::{IcmpError, echo_reply, icmp_error};
+use crate::field::put;
+use crate::ip::{IcmpError, checksum_holds, cut_v6, echo_reply, icmp_error};
 use crate::offload::{Offload, Super};
 
 /// Why a packet is not forwarded.
@@ -21,6 +23,12 @@ pub(super) enum Refusal {
     BadOffload,
     /// Addresses that no router forwards between.
     NotForwardable,
+    /// An IPv6 jumbogram.
+    Jumbogram,
+    /// From one of the router's own addresses.
+    SpoofedOwn,
+    /// From where its source does not route back to.
+    SourceCheck,
     /// For the router itself.
     Local,
     /// Its sender should be told.
@@ -42,30 +50,57 @@ impl Router {
             Refusal::BadChecksum => self.counters.bad_checksum += 1,
             Refusal::BadOffload => self.counters.bad_offload += 1,
             Refusal::NotForwardable => self.counters.not_forwardable += 1,
-            Refusal::Local => self.answer_local(now, bytes, offload),
+            Refusal::Jumbogram => self.counters.jumbogram += 1,
+            Refusal::SpoofedOwn => self.counters.spoofed_own += 1,
+            Refusal::SourceCheck => self.counters.source_check += 1,
+            Refusal::Local => {
+                self.counters.local += 1;
+                match Layout::walk(bytes).map(|layout| layout.fragment()) {
+                    Ok(Fragment::Whole) => self.answer_local(now, from, bytes, offload),
+                    Ok(_) => {
+                        if let Some(whole) = self.reassembly.insert(now, bytes) {
+                            self.answer_local(now, from, &whole, Offload::default());
+                        }
+                    }
+                    Err(_) => {}
+                }
+            }
             Refusal::Icmp(what) => {
                 match what {
                     IcmpError::TimeExceeded => self.counters.ttl_exceeded += 1,
                     IcmpError::NoRoute => self.counters.no_route += 1,
                     IcmpError::TooBig(_) => self.counters.too_big += 1,
+                    IcmpError::PortUnreachable => {}
                 }
                 self.complain(now, from, bytes, offload, what);
             }
         }
     }
 
-    fn answer_local(&mut self, now: Instant, bytes: &[u8], offload: Offload) {
-        self.counters.local += 1;
-        // An echo request comes with a complete checksum; anything else is not for this router to understand.
-        if offload.checksum.is_some() {
+    fn answer_local(&mut self, now: Instant, from: usize, bytes: &[u8], offload: Offload) {
+        let Ok(layout) = Layout::walk(bytes) else {
             return;
-        }
-        let length = Layout::walk(bytes).ok().and_then(|layout| {
-            let room = self.room_towards(layout.source(bytes)?)?;
-            echo_reply(bytes, &layout, self.workbench.get_mut(..room)?)
-        });
-        if let Some(len) = length {
-            self.originate(now, len);
+        };
+        match (layout.version(), layout.protocol()) {
+            (_, protocol::UDP) => {
+                self.complain(now, from, bytes, offload, IcmpError::PortUnreachable);
+            }
+            (Version::V4, protocol::ICMP) | (Version::V6, protocol::ICMPV6) => {
+                // An echo request comes with a complete checksum.
+                if offload.checksum.is_none() && !checksum_holds(bytes, &layout) {
+                    self.counters.bad_icmp_checksum += 1;
+                    return;
+                }
+                let Some(len) = echo_reply(bytes, &layout, &mut self.workbench) else {
+                    return;
+                };
+                match offload.checksum.is_none() && self.icmp.take(now) {
+                    true => self.originate(now, len),
+                    false => self.counters.icmp_suppressed += 1,
+                }
+            }
+            // Anything else is not for this router to understand.
+            _ => {}
         }
     }
 
@@ -114,7 +149,7 @@ impl Router {
         }
     }
 
-    /// Sends the packet of `len` bytes on the workbench.
+    /// Sends the packet of `len` bytes on the workbench, in pieces if need be.
     fn originate(&mut self, now: Instant, len: usize) {
         let bytes = self.workbench.get(..len).unwrap_or(&[]);
         let Ok(layout) = Layout::walk(bytes) else {
@@ -123,10 +158,43 @@ impl Router {
         let target = layout
             .destination(bytes)
             .and_then(|to| self.routes.lookup(to));
-        if let Some(&Target::Port(port)) = target {
-            let (arrival, carrier) = self.classifier.classify(bytes, &layout);
-            let frame = self.yard.pool.copy(bytes, Offload::default());
-            self.counters.icmp_sent += 1;
+        let Some(&Target::Port(port)) = target else {
+            return;
+        };
+        self.counters.icmp_sent += 1;
+        let mtu = self.ports.get(port).map_or(0, |p| p.settings.mtu as usize);
+        if len > mtu {
+            let whole = bytes.to_vec();
+            self.originate_in_pieces(now, port, whole, mtu);
+            return;
+        }
+        let (arrival, carrier) = self.classifier.classify(bytes, &layout);
+        let frame = self.yard.pool.copy(bytes, Offload::default());
+        self.enqueue(now, port, frame, arrival, carrier, 1);
+    }
+
+    fn originate_in_pieces(&mut self, now: Instant, port: usize, mut whole: Vec<u8>, mtu: usize) {
+        self.next_id = self.next_id.wrapping_add(1);
+        if whole.first().is_some_and(|first| first >> 4 == 4) {
+            // Without DF, and with a number that its pieces have in common.
+            put(&mut whole, 4, self.next_id);
+            put(&mut whole, 6, 0);
+            put(&mut whole, 10, 0);
+            let sum = Sum::new().bytes(whole.get(..20).unwrap_or(&[])).finish();
+            put(&mut whole, 10, sum);
+            self.fragment(now, &whole, Offload::default(), port, true);
+            return;
+        }
+        let mut pieces = Vec::new();
+        cut_v6(&whole, mtu, self.next_id.into(), |piece| {
+            pieces.push(piece.to_vec());
+        });
+        for piece in pieces {
+            let Ok(layout) = Layout::walk(&piece) else {
+                continue;
+            };
+            let (arrival, carrier) = self.classifier.classify(&piece, &layout);
+            let frame = self.yard.pool.copy(&piece, Offload::default());
             self.enqueue(now, port, frame, arrival, carrier, 1);
         }
     }

@@ -17,7 +17,7 @@ use super::port::RouterPort;
 use super::refuse::Refusal;
 use super::shim::tell_alike;
 use crate::core::{DropCause, Owner};
-use crate::ip::{Fragments, IcmpError, RouteTable, Routes, TokenBucket, complete};
+use crate::ip::{Fragments, IcmpError, Reassembly, RouteTable, Routes, TokenBucket, complete};
 use crate::offload::{Offload, Super};
 
 /// Where a route leads.
@@ -52,6 +52,11 @@ pub struct Router {
     pub(super) counters: Counters,
     pub(super) yard: Yard,
     deadlines: Deadlines,
+    /// The router's own addresses, in order.
+    own: Vec<IpAddr>,
+    pub(super) reassembly: Reassembly,
+    /// Identification of the next packet that the router itself cuts.
+    pub(super) next_id: u16,
     /// Where replies and segments are put together.
     pub(super) workbench: Box<[u8]>,
 }
@@ -97,6 +102,9 @@ impl Router {
                 row: Row::default(),
             },
             deadlines: Deadlines::default(),
+            own: Vec::new(),
+            reassembly: Reassembly::default(),
+            next_id: 0,
             workbench: vec![0; LARGE].into_boxed_slice(),
         }
     }
@@ -123,6 +131,9 @@ impl Router {
                 account => pool.set_reserve(account, reserve),
             }
         }
+        let own = ports.iter().flat_map(|port| &port.settings.addresses);
+        self.own = own.copied().collect();
+        self.own.sort_unstable();
         let deadlines = ports.iter().map(|port| port.link.deadline());
         self.deadlines
             .reset(deadlines.map(|at| at.unwrap_or(Instant::FAR_FUTURE)));
@@ -212,7 +223,7 @@ impl Router {
             self.counters.malformed += 1;
             return;
         };
-        match self.examine(bytes, offload) {
+        match self.examine(from, bytes, offload) {
             Ok(route) => self.dispatch(now, from, buffer, offload, &route),
             Err(refusal) => self.refuse(
                 now,
@@ -226,7 +237,12 @@ impl Router {
 
     /// Checks a packet, finds its port and takes one off its TTL.
     #[inline]
-    fn examine(&mut self, bytes: &mut [u8], offload: Offload) -> Result<Route, Refusal> {
+    fn examine(
+        &mut self,
+        from: usize,
+        bytes: &mut [u8],
+        offload: Offload,
+    ) -> Result<Route, Refusal> {
         let layout = Layout::walk(bytes).map_err(|_| Refusal::Malformed)?;
         if !layout.header_checksum_ok(bytes) {
             return Err(Refusal::BadChecksum);
@@ -235,6 +251,19 @@ impl Router {
         else {
             return Err(Refusal::Malformed);
         };
+        // A length of 0 in front of hop-by-hop options means that these say a larger one (RFC 2675).
+        if let [0x60..=0x6F, _, _, _, 0, 0, 0, ..] = bytes {
+            return Err(Refusal::Jumbogram);
+        }
+        if self.is_own(source) {
+            return Err(Refusal::SpoofedOwn);
+        }
+        let checks = |port: &RouterPort| port.settings.source_check;
+        if self.ports.get(from).is_some_and(checks)
+            && self.routes.lookup(source) != Some(&Target::Port(from))
+        {
+            return Err(Refusal::SourceCheck);
+        }
         let port = match self.routes.lookup(destination) {
             Some(Target::Local) => return Err(Refusal::Local),
             _ if !is_source(source) || !is_destination(destination) => {
@@ -262,6 +291,15 @@ impl Router {
             whole,
             fits,
         })
+    }
+
+    /// True for one of the router's own addresses.
+    #[inline]
+    fn is_own(&self, address: IpAddr) -> bool {
+        match self.own.len() {
+            0..=8 => self.own.contains(&address),
+            _ => self.own.binary_search(&address).is_ok(),
+        }
     }
 
     fn dispatch(
@@ -352,7 +390,7 @@ impl Router {
         }
     }
 
-    fn fragment(
+    pub(super) fn fragment(
         &mut self,
         now: Instant,
         bytes: &[u8],

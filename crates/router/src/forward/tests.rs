@@ -66,7 +66,7 @@ pub(super) fn port(name: &str, mtu: u32, rate: Option<u64>, controller: bool) ->
     RouterPort::new(settings, link)
 }
 
-const BACK: usize = 0;
+pub(super) const BACK: usize = 0;
 pub(super) const OUT: usize = 1;
 
 /// Port 0 leads back to the senders, port 1 to everything else that is routed.
@@ -469,6 +469,11 @@ fn the_router_answers_echo_requests() {
         .bytes(&bytes[..20])
         .finish();
     bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+    bytes[22..24].fill(0);
+    let sum = pathmark_shim::checksum::Sum::new()
+        .bytes(&bytes[20..])
+        .finish();
+    bytes[22..24].copy_from_slice(&sum.to_be_bytes());
     send(&mut router, &bytes, Offload::default());
     assert_eq!(icmp_of(&mut router).map(|(kind, _)| kind), Some(0));
     assert_eq!(router.counters().local, 1);

@@ -19,6 +19,8 @@ pub enum IcmpError {
     TimeExceeded,
     /// No route leads to its destination.
     NoRoute,
+    /// It is for this router, which listens on no UDP port.
+    PortUnreachable,
     /// It is larger than the next link's MTU in bytes, and must not be fragmented.
     TooBig(u32),
 }
@@ -29,6 +31,7 @@ impl IcmpError {
         match self {
             Self::TimeExceeded => (11, 0, 0),
             Self::NoRoute => (3, 0, 0),
+            Self::PortUnreachable => (3, 3, 0),
             // RFC 1191 §4: the MTU in the lower half.
             Self::TooBig(mtu) => (3, 4, mtu.min(0xFFFF)),
         }
@@ -38,6 +41,7 @@ impl IcmpError {
         match self {
             Self::TimeExceeded => (3, 0, 0),
             Self::NoRoute => (1, 0, 0),
+            Self::PortUnreachable => (1, 4, 0),
             Self::TooBig(mtu) => (2, 0, mtu),
         }
     }
@@ -128,6 +132,20 @@ pub fn echo_reply(packet: &[u8], layout: &Layout, out: &mut [u8]) -> Option<usiz
         }
         _ => None,
     }
+}
+
+/// True if the checksum of an ICMP message is right; `false` for what is too short to have one.
+#[must_use]
+pub fn checksum_holds(packet: &[u8], layout: &Layout) -> bool {
+    let message = layout.upper(packet);
+    let sum = match layout.version() {
+        Version::V4 => Sum::new(),
+        Version::V6 => {
+            let length = u32::try_from(message.len()).unwrap_or(0);
+            layout.pseudo_header(packet, length)
+        }
+    };
+    message.len() >= 8 && sum.bytes(message).finish() == 0
 }
 
 fn message(kind: u8, code: u8, rest: u32, quoted: &[u8], out: &mut [u8]) -> Option<usize> {

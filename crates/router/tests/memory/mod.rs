@@ -11,7 +11,7 @@ const SHAPE: &str = "rate = \"1Mbit\"\nqueue = { limit = \"8MB\" }";
 #[test]
 fn a_full_queue_takes_nothing_that_another_port_was_promised() {
     let mut bed = Bed::new();
-    bed.keys = "memory = \"16MiB\"\nid = 2".to_owned();
+    bed.keys = "memory = \"16MiB\"\n[icmp]\nburst = 200".to_owned();
     let file = bed.path("router.toml");
     let check = ["check", "--config", file.to_str().unwrap()];
     bed.configure("", "rate = \"1Mbit\"\nqueue = { limit = \"10MB\" }");

@@ -1,0 +1,162 @@
+//! What a router owes its neighbours (RFC 1812, RFC 4443), and what it must not do.
+
+use pathmark_cc::Instant;
+use pathmark_shim::checksum::Sum;
+use pathmark_shim::ip::Layout;
+
+use super::tests::{BACK, DST, OUT, SRC, drain, router, send, udp};
+use super::*;
+use crate::ip::{Fragments, Reassembly, checksum_holds, cut_v6};
+use crate::offload::Offload;
+
+const SRC6: &str = "fd00::1";
+const OWN: &str = "10.9.0.1";
+const OWN6: &str = "fd00:9::1";
+
+/// An echo request with `len` bytes of data.
+fn echo(source: &str, destination: &str, len: usize) -> Vec<u8> {
+    let mut packet = udp(source, destination, 64, 0, &vec![7; len]);
+    let sixth = packet[0] >> 4 == 6;
+    let (at, protocol) = if sixth { (40, 58) } else { (20, 1) };
+    packet[if sixth { 6 } else { 9 }] = protocol;
+    packet[at..at + 8].copy_from_slice(&[if sixth { 128 } else { 8 }, 0, 0, 0, 1, 2, 3, 4]);
+    if !sixth {
+        packet[10..12].fill(0);
+        let sum = Sum::new().bytes(&packet[..20]).finish();
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+    let layout = Layout::walk(&packet).unwrap();
+    let upper = packet.len() - at;
+    let start = if sixth {
+        layout.pseudo_header(&packet, upper as u32)
+    } else {
+        Sum::new()
+    };
+    let sum = start.bytes(&packet[at..]).finish();
+    packet[at + 2..at + 4].copy_from_slice(&sum.to_be_bytes());
+    assert!(checksum_holds(&packet, &Layout::walk(&packet).unwrap()));
+    packet
+}
+
+fn replies(router: &mut Router) -> Vec<Vec<u8>> {
+    drain(router, BACK)
+        .into_iter()
+        .map(|(bytes, _)| bytes)
+        .collect()
+}
+
+#[test]
+fn echo_replies_are_limited_as_well() {
+    let mut router = router(1500, None, false);
+    for _ in 0..50 {
+        send(&mut router, &echo(SRC, OWN, 56), Offload::default());
+    }
+    assert_eq!(replies(&mut router).len(), 5);
+    assert_eq!(router.counters().icmp_suppressed, 45);
+}
+
+#[test]
+fn udp_for_the_router_is_unreachable() {
+    let mut router = router(1500, None, false);
+    for (source, own, at, expected) in [(SRC, OWN, 20, [3, 3]), (SRC6, OWN6, 40, [1, 4])] {
+        let packet = udp(source, own, 64, 0, b"anybody there?");
+        send(&mut router, &packet, Offload::default());
+        let reply = replies(&mut router).remove(0);
+        assert_eq!(reply[at..at + 2], expected);
+        assert_eq!(reply[at + 8..], packet, "it quotes the packet");
+        assert!(checksum_holds(&reply, &Layout::walk(&reply).unwrap()));
+    }
+    assert_eq!(router.counters().icmp_sent, 2);
+}
+
+#[test]
+fn a_wrong_checksum_gets_no_answer() {
+    let mut router = router(1500, None, false);
+    for (source, own) in [(SRC, OWN), (SRC6, OWN6)] {
+        let mut packet = echo(source, own, 56);
+        send(&mut router, &packet, Offload::default());
+        assert_eq!(replies(&mut router).len(), 1);
+        *packet.last_mut().unwrap() ^= 1;
+        send(&mut router, &packet, Offload::default());
+        assert!(replies(&mut router).is_empty());
+    }
+    assert_eq!(router.counters().bad_icmp_checksum, 2);
+}
+
+/// A length of 0 with hop-by-hop options: what follows would be cut off.
+#[test]
+fn jumbograms_are_dropped_whole() {
+    let mut router = router(1500, None, false);
+    let mut packet = udp(SRC6, "fd00:1::2", 64, 0, &[7; 100]);
+    send(&mut router, &packet, Offload::default());
+    assert_eq!(drain(&mut router, OUT).len(), 1);
+    packet[4..7].fill(0);
+    send(&mut router, &packet, Offload::default());
+    assert!(drain(&mut router, OUT).is_empty());
+    assert_eq!(router.counters().jumbogram, 1);
+}
+
+#[test]
+fn nobody_else_sends_from_the_routers_own_addresses() {
+    let mut router = router(1500, None, false);
+    for (source, destination) in [(OWN, DST), (OWN6, "fd00:1::2"), (OWN, OWN)] {
+        let packet = udp(source, destination, 64, 0, &[7; 10]);
+        send(&mut router, &packet, Offload::default());
+    }
+    send(&mut router, &echo(OWN, OWN, 56), Offload::default());
+    assert!(drain(&mut router, OUT).is_empty() && replies(&mut router).is_empty());
+    assert_eq!(router.counters().spoofed_own, 4);
+}
+
+/// Sources must route back to where their packets came in, where that is asked for.
+#[test]
+fn sources_route_back() {
+    let mut router = router(1500, None, false);
+    let foreign = udp("10.3.0.1", DST, 64, 0, &[7; 10]);
+    let nowhere = udp("192.0.2.1", DST, 64, 0, &[7; 10]);
+    for (checks, passed) in [(false, 3), (true, 1)] {
+        router.port_mut(BACK).unwrap().settings.source_check = checks;
+        // A port that was changed is looked at once.
+        assert!(replies(&mut router).is_empty());
+        for packet in [&foreign, &nowhere, &udp(SRC, DST, 64, 0, &[7; 10])] {
+            send(&mut router, packet, Offload::default());
+        }
+        assert_eq!(drain(&mut router, OUT).len(), passed);
+    }
+    assert_eq!(router.counters().source_check, 2);
+}
+
+/// A ping in pieces is answered, in pieces that fit, as the whole would be.
+#[test]
+fn a_fragmented_ping_is_answered() {
+    for (source, own, at) in [(SRC, OWN, 20), (SRC6, OWN6, 40)] {
+        let mut router = router(1500, None, false);
+        let request = echo(source, own, 4_000);
+        let mut pieces = Vec::new();
+        if at == 20 {
+            let mut fragments = Fragments::new(&request, 1_500).unwrap();
+            let mut out = [0; 1_500];
+            while let Some(len) = fragments.next_into(&mut out) {
+                pieces.push(out[..len].to_vec());
+            }
+        } else {
+            cut_v6(&request, 1_500, 9, |piece| pieces.push(piece.to_vec()));
+        }
+        assert_eq!(pieces.len(), 3);
+        for piece in pieces.iter().rev() {
+            send(&mut router, piece, Offload::default());
+        }
+        let answer = replies(&mut router);
+        assert_eq!(answer.len(), 3);
+        let mut reassembly = Reassembly::default();
+        let mut whole = None;
+        for piece in answer {
+            assert!(piece.len() <= 1_500);
+            whole = reassembly.insert(Instant::ZERO, &piece);
+        }
+        let whole = whole.expect("the pieces make a packet");
+        assert!(checksum_holds(&whole, &Layout::walk(&whole).unwrap()));
+        assert_eq!(whole[at + 4..], request[at + 4..]);
+        assert_eq!(router.reassembly.held(), 0);
+    }
+}
