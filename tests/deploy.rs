@@ -1,7 +1,8 @@
 //! `docs/deploy.md`, run from its own text: every block of commands, between hosts in namespaces.
 //!
-//! What stands in for the system is here: paths lead into a directory of the test's own, `systemctl` starts what the
-//! packaged units would start, and the user is the one that namespaces without root have.
+//! What stands in for the system is here: paths lead into a directory of the test's own,
+//! `systemctl` starts what the packaged units would start, and the user is the one that namespaces
+//! without root have.
 
 #![expect(clippy::disallowed_methods, reason = "these tests run in real time")]
 

@@ -14,8 +14,8 @@
 //! - `tun`, `daemon`, `cli` (feature `daemon`): the program `vcp-router`, whose `main` is `cli::main`; `setup`: its
 //!   interfaces, routes and rules in the kernel.
 //!
-//! Nothing but `tun` and `daemon` reads a clock or touches a descriptor, and no bytes from outside can make it panic or
-//! hold more memory than it was given.
+//! Nothing but `tun`, `daemon` and `setup` reads a clock, touches a descriptor or runs a command,
+//! and no bytes from outside can make it panic or hold more memory than it was given.
 
 #![cfg_attr(
     not(test),

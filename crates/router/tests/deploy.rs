@@ -137,7 +137,8 @@ fn an_open_port_lets_packets_by_while_no_router_runs() {
     }
 }
 
-/// Two network cards, hosts with kernels of their own on both sides: everything passes both ways, at the ports' rates.
+/// Two network cards, hosts with kernels of their own on both sides: everything passes both ways,
+/// at the ports' rates.
 #[test]
 fn between_two_cards_every_packet_takes_the_router() {
     let mut cards = Cards::new();

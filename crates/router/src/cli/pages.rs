@@ -7,7 +7,8 @@ use std::path::Path;
 use clap::Command;
 use clap_complete::{Shell, generate_to};
 
-/// Writes a page per command (`vcp-router.1`, `vcp-router-setup.1`, …) and completions for bash, zsh and fish.
+/// Writes a page per command (`vcp-router.1`, `vcp-router-setup.1`, …) and completions for bash,
+/// zsh and fish.
 ///
 /// # Errors
 /// Those of writing.

@@ -34,7 +34,8 @@ pub enum OnStop {
 pub struct HostSpec {
     /// What happens to packets steered into the port while no router runs.
     pub on_stop: OnStop,
-    /// Packets that wait in the interface for the router to read them; `None`: 500, the kernel's own value.
+    /// Packets that wait in the interface for the router to read them; `None`: 500, the kernel's
+    /// own value.
     pub txqueuelen: Option<u32>,
     /// Addresses that the kernel has on the interface, with their prefix length.
     pub addresses: Vec<IpNet>,
@@ -77,7 +78,8 @@ pub(super) fn first_table(
     }
 }
 
-/// True for a name that the kernel takes for an interface, as far as this program lets it be written.
+/// True for a name that the kernel takes for an interface, as far as this program lets it be
+/// written.
 pub(super) fn is_interface_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     // IFNAMSIZ, less the terminating zero. `.` and `..` are no directories of sysctls.

@@ -1,5 +1,5 @@
-//! What a service manager is told: readiness, reloads, the watchdog. The protocol is sd_notify(3)'s: lines of text in one
-//! datagram to the socket that `$NOTIFY_SOCKET` names.
+//! What a service manager is told: readiness, reloads, the watchdog. The protocol is
+//! sd_notify(3)'s: lines of text in one datagram to the socket that `$NOTIFY_SOCKET` names.
 
 use std::env;
 use std::ffi::OsStr;
@@ -69,7 +69,8 @@ impl Supervisor {
         self.interval.map(|_| self.due)
     }
 
-    /// Tells the watchdog that this thread, which moves the packets, is alive; does nothing before it is due.
+    /// Tells the watchdog that this thread, which moves the packets, is alive; does nothing before
+    /// it is due.
     pub(super) fn beat(&mut self, now: Instant) {
         if let Some(interval) = self.interval
             && now >= self.due

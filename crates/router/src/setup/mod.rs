@@ -1,19 +1,22 @@
-//! `vcp-router setup` and `teardown`: what the kernel needs around a router, made and taken away again.
+//! `vcp-router setup` and `teardown`: what the kernel needs around a router, made and taken away
+//! again.
 //!
 //! ```text
 //!   lan0 ─► rule: iif lan0 ─► table of port "lan" ─► vcp-lan ─► router ─► vcp-wan ─► main table ─► wan0
 //! ```
 //!
-//! - Each port with `tun` gets a persistent interface that belongs to `user`, so that `run` needs no capability and the
-//!   interface outlives it.
-//! - Each port that packets are steered into gets a routing table. Its default routes lead into the interface as long as a
-//!   router holds that (the interface has no carrier otherwise, and routes without carrier are ignored). What then follows in
-//!   the table is the port's `on_stop`: refuse, or nothing, so that the main table has its turn.
+//! - Each port with `tun` gets a persistent interface that belongs to `user`, so that `run` needs
+//!   no capability and the interface outlives it.
+//! - Each port that packets are steered into gets a routing table. Its default routes lead into the
+//!   interface as long as a router holds that (the interface has no carrier otherwise, and routes
+//!   without carrier are ignored). What then follows in the table is the port's `on_stop`: refuse,
+//!   or nothing, so that the main table has its turn.
 //! - Each `[[steer]]` is a rule that leads to the port's table.
 //!
-//! Interfaces bear an alias, rules and routes a protocol number, by which they are known again: whatever is not asked for
-//! any more is removed. A plan is made from the configuration and the kernel's present state ([`plan`]); its steps are
-//! commands of iproute2 and writes of sysctls ([`step`]).
+//! Interfaces bear an alias, rules and routes a protocol number, by which they are known again:
+//! whatever is not asked for any more is removed. A plan is made from the configuration and the
+//! kernel's present state (`plan`); its steps are commands of iproute2 and writes of sysctls
+//! (`step`).
 
 mod plan;
 mod state;
@@ -102,8 +105,8 @@ pub enum SetupError {
     Print(io::Error),
 }
 
-/// Sets up what `path` asks for, or takes it down; with `dry_run` only prints the commands. Each is printed as a shell
-/// would take it, before it runs.
+/// Sets up what `path` asks for, or takes it down; with `dry_run` only prints the commands. Each is
+/// printed as a shell would take it, before it runs.
 ///
 /// # Errors
 /// [`SetupError`]; what was done until then stays, and the next call goes on from there.

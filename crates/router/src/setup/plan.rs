@@ -57,8 +57,9 @@ fn tun(port: &PortSpec) -> Option<&str> {
 
 /// Sysctls of an interface, by file, with the value that is needed.
 pub(super) fn sysctls(name: &str, ipv6: bool) -> impl Iterator<Item = (PathBuf, &'static str)> {
-    // Packets come back with sources that live behind a card, which has validated them; routes without carrier are ignored, which is how the
-    // kernel knows that no router runs; no link-local address, so that the kernel sends nothing of its own.
+    // Packets come back with sources that live behind a card, which has validated them; routes
+    // without carrier are ignored, which is how the kernel knows that no router runs; no link-local
+    // address, so that the kernel sends nothing of its own.
     let v4 = [("rp_filter", "0"), ("ignore_routes_with_linkdown", "1")];
     let v6 = [("addr_gen_mode", "1"), ("ignore_routes_with_linkdown", "1")];
     let of = |family: &str, key: &str| sysctl(&format!("{family}/conf/{name}/{key}"));
@@ -135,8 +136,9 @@ fn wanted(config: &Config, ipv6: bool) -> Wanted {
     Wanted { rules, routes }
 }
 
-/// Steps to what `config` asks for. Refusing routes come first and rules last, and nothing is removed before what takes
-/// its place is there: at no time does a packet for a closed port find the main table.
+/// Steps to what `config` asks for. Refusing routes come first and rules last, and nothing is
+/// removed before what takes its place is there: at no time does a packet for a closed port find
+/// the main table.
 pub(super) fn up(
     config: &Config,
     owner: &Owner<'_>,
@@ -362,7 +364,8 @@ fn remove(config: &Config, state: &State, wanted: &Wanted) -> Vec<Step> {
             || route.table == MAIN && device.is_some_and(|device| ours.contains(device))
     };
     let stale = |route: &&Route| {
-        // Those of an interface that is removed end with it, and a wanted one may have taken its place.
+        // Those of an interface that is removed end with it, and a wanted one may have taken its
+        // place.
         let ends = |device: &str| ours.contains(device) && !named.contains(device);
         !wanted.routes.iter().any(|other| other.replaces(route))
             && !route.device.as_deref().is_some_and(ends)

@@ -13,7 +13,8 @@ use super::SetupError;
 use super::step::{Step, ip};
 use crate::config::{Config, Interface};
 
-/// Protocol number of our rules and routes: free in iproute2's list of 6.1 (`/etc/iproute2/rt_protos`).
+/// Protocol number of our rules and routes: free in iproute2's list of 6.1
+/// (`/etc/iproute2/rt_protos`).
 pub(super) const PROTOCOL: u8 = 118;
 
 /// The main table's number (`RT_TABLE_MAIN`).

@@ -1,4 +1,5 @@
-//! A host on either side and between them a box with two network cards, a kernel that forwards, and `vcp-router`:
+//! A host on either side and between them a box with two network cards, a kernel that forwards, and
+//! `vcp-router`:
 //!
 //! ```text
 //!   lan (10.0.1.2) ── lan0 ─ box ─ wan0 ── wan (203.0.113.2)
@@ -122,7 +123,8 @@ impl Cards {
         self.path("control.sock")
     }
 
-    /// Writes a configuration: `more` are the keys of both ports, `wan` those of the port that leads there.
+    /// Writes a configuration: `more` are the keys of both ports, `wan` those of the port that
+    /// leads there.
     pub(crate) fn configure(&self, more: &str, wan: &str) {
         let control = self.control();
         let text = format!(
@@ -298,8 +300,8 @@ pub(crate) struct Udp {
     v6: bool,
 }
 
-/// What a datagram crosses: the kernel, the router and the kernel again, or the kernel alone. One that may cross
-/// no more than the kernel alone arrives only if it passes by the router.
+/// What a datagram crosses: the kernel, the router and the kernel again, or the kernel alone. One
+/// that may cross no more than the kernel alone arrives only if it passes by the router.
 const FEW_HOPS: u32 = 3;
 
 impl Udp {
