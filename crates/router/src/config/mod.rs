@@ -7,6 +7,8 @@
 
 mod build;
 mod check;
+#[cfg(test)]
+mod edge_tests;
 mod error;
 mod link;
 mod loss;

@@ -2,6 +2,9 @@
 
 use pathmark_cc::Instant;
 
+/// Ports among which a look at each is cheaper than keeping order.
+const FEW: usize = 8;
+
 /// A time for each of some ports; the earliest is at hand. A binary heap that knows where each port
 /// is.
 #[derive(Debug, Default)]
@@ -25,6 +28,12 @@ impl Deadlines {
     /// The earliest: port and time.
     #[inline]
     pub(super) fn first(&self) -> Option<(usize, Instant)> {
+        if self.ports.len() <= FEW {
+            let times = self.ports.iter().enumerate();
+            return times
+                .map(|(port, (_, at))| (port, *at))
+                .min_by_key(|(_, at)| *at);
+        }
         let port = *self.heap.first()?;
         Some((port, self.ports.get(port)?.1))
     }
@@ -36,6 +45,9 @@ impl Deadlines {
             return;
         };
         let (place, before) = (*place, std::mem::replace(known, at));
+        if self.ports.len() <= FEW {
+            return;
+        }
         if at < before {
             self.rise(place);
         } else if at > before {

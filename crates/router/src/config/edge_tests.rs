@@ -1,0 +1,142 @@
+//! Configurations with every value at its edges: refused in one line, or a router that works.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pathmark_cc::{Arrival, Carried, Duration, Instant};
+use proptest::prelude::*;
+
+use super::*;
+use crate::core::testing::Log;
+
+/// Quantities at and beyond what they may be.
+const RATES: [&str; 9] = [
+    "0",
+    "1",
+    "\"1bit\"",
+    "\"8bit\"",
+    "\"10Mbit\"",
+    "\"1000Gbit\"",
+    "\"18446744073709551615bit\"",
+    "\"18446744Tbit\"",
+    "-1",
+];
+const TIMES: [&str; 7] = [
+    "0",
+    "\"1ns\"",
+    "\"50ms\"",
+    "\"1h\"",
+    "\"18446744073s\"",
+    "\"5000000h\"",
+    "\"1ms\"",
+];
+const LIMITS: [&str; 9] = [
+    "\"0p\"",
+    "\"1p\"",
+    "\"100p\"",
+    "\"1500B\"",
+    "\"0.001bdp\"",
+    "\"1bdp\"",
+    "\"64KiB\"",
+    "\"18446744073709551615p\"",
+    "\"17179869183GiB\"",
+];
+const MTUS: [&str; 6] = ["67", "68", "1280", "1500", "65535", "65536"];
+const LAWS: [&str; 5] = [
+    "none",
+    "vcp",
+    "vcp+bise",
+    "xcp",
+    "xcp[capacity=auto,police=yes]",
+];
+const KINDS: [&str; 3] = ["droptail", "red", "codel"];
+const SHARES: [&str; 5] = ["\"0%\"", "\"0.0001%\"", "\"30%\"", "\"100%\"", "\"101%\""];
+const SIZES: [&str; 5] = [
+    "0",
+    "\"1MiB\"",
+    "\"16MiB\"",
+    "\"1GiB\"",
+    "18446744073709551615",
+];
+
+fn one<const N: usize>(of: [&'static str; N]) -> impl Strategy<Value = Option<&'static str>> {
+    // Mostly absent, so that enough files hold together.
+    prop::option::weighted(0.3, (0..N).prop_map(move |index| of[index]))
+}
+
+fn key(text: &mut String, name: &str, value: Option<&str>) {
+    if let Some(value) = value {
+        text.push_str(&format!("{name} = {value}\n"));
+    }
+}
+
+/// Files that held together.
+static ACCEPTED: AtomicU32 = AtomicU32::new(0);
+
+#[test]
+fn a_file_is_refused_or_works() {
+    each_is_refused_or_works();
+    let accepted = ACCEPTED.load(Ordering::Relaxed);
+    assert!((200..1_800).contains(&accepted), "{accepted} of 2000");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    fn each_is_refused_or_works(
+        (rate, capacity, later) in (one(RATES), one(RATES), one(RATES)),
+        (delay, jitter, rtt, at) in (one(TIMES), one(TIMES), one(TIMES), one(TIMES)),
+        (limit, kind, mtu) in (one(LIMITS), one(KINDS), one(MTUS)),
+        (law, corruption) in (one(LAWS), one(SHARES)),
+        (memory, reserve, overhead) in (one(SIZES), one(SIZES), prop::option::of(prop_oneof![Just(0u32), Just(u32::MAX)])),
+    ) {
+        let mut text = String::new();
+        key(&mut text, "memory", memory);
+        text.push_str("[[port]]\nname = \"a\"\ntun = \"a0\"\n");
+        key(&mut text, "rate", rate);
+        key(&mut text, "capacity", capacity);
+        key(&mut text, "delay", delay);
+        key(&mut text, "jitter", jitter);
+        key(&mut text, "mtu", mtu);
+        key(&mut text, "reserve", reserve);
+        key(&mut text, "corruption", corruption);
+        key(&mut text, "controller", law.map(|law| format!("\"{law}\"")).as_deref());
+        key(&mut text, "frame_overhead", overhead.map(|bytes| bytes.to_string()).as_deref());
+        let mut queue = Vec::new();
+        queue.extend(limit.map(|limit| format!("limit = {limit}")));
+        queue.extend(kind.map(|kind| format!("kind = \"{kind}\"")));
+        queue.extend(rtt.map(|rtt| format!("rtt = {rtt}")));
+        text.push_str(&format!("queue = {{ {} }}\n", queue.join(", ")));
+        if let (Some(at), Some(later)) = (at, later) {
+            text.push_str(&format!("at = [ {{ t = {at}, rate = {later} }} ]\n"));
+        }
+        let config = match Config::parse(Path::new("router.toml"), &text) {
+            Ok(config) => config,
+            Err(error) => {
+                prop_assert!(!error.to_string().contains('\n'), "{error}");
+                return Ok(());
+            }
+        };
+        let port = &config.ports[0];
+        prop_assert!(config.reserve(port) <= config.memory.0);
+        ACCEPTED.fetch_add(1, Ordering::Relaxed);
+        let mut now = Instant::from_millis(1);
+        let context = LinkContext { now, seed: 1, name: "a", rtt: None };
+        let Ok(mut link) = build_link::<u32>(&port.link, &context) else {
+            return Ok(());
+        };
+        // What comes in goes out, or is dropped, however far apart the steps are.
+        let mut log = Log::default();
+        let (mut sent, mut got) = (0u32, 0usize);
+        for step in 0..40u32 {
+            let arrival = Arrival { bytes: 40 + step * 37, flow_hash: step % 3, carried: Carried::Foreign };
+            link.arrive(now, arrival, step, &mut log);
+            sent += 1;
+            while link.poll(now, &mut log).is_some() {
+                got += 1;
+            }
+            now = now + Duration::from_millis(u64::from(step) * 7);
+        }
+        link.clear(now, &mut log);
+        prop_assert_eq!(got + log.drops.len(), sent as usize);
+    }
+}
