@@ -134,7 +134,7 @@ proptest! {
             while link.poll(now, &mut log).is_some() {
                 got += 1;
             }
-            now = now + Duration::from_millis(u64::from(step) * 7);
+            now += Duration::from_millis(u64::from(step) * 7);
         }
         link.clear(now, &mut log);
         prop_assert_eq!(got + log.drops.len(), sent as usize);

@@ -16,6 +16,7 @@ use super::pool::{Account, LARGE, Pool};
 use super::port::RouterPort;
 use super::refuse::Refusal;
 use super::shim::tell_alike;
+use super::trust::Trust;
 use crate::core::{DropCause, Owner};
 use crate::ip::{Fragments, IcmpError, Reassembly, RouteTable, Routes, TokenBucket, complete};
 use crate::offload::{Offload, Super};
@@ -315,25 +316,31 @@ impl Router {
             return;
         };
         let packet = route.whole.map_or(len, |whole| whole.largest());
-        let known = self.classifier.classify_first(bytes, &route.layout, packet);
-        let source = route.layout.source(bytes);
         let Some(port) = self.ports.get_mut(route.port) else {
             return;
         };
-        let believed = source.is_some_and(|source| port.settings.shims.covers(from, source));
+        let believed = match port.settings.shims {
+            Trust::All => true,
+            ref shims => route
+                .layout
+                .source(bytes)
+                .is_some_and(|source| shims.covers(from, source)),
+        };
+        let (mut arrival, mut carrier) =
+            self.classifier.classify_first(bytes, &route.layout, packet);
+        let shim = !believed && matches!(carrier, Carrier::Vcp(_) | Carrier::Shim { .. });
+        if shim {
+            (arrival, carrier) = Classifier::plain(arrival);
+        }
         let Some(whole) = &route.whole else {
             if route.fits {
-                let (arrival, carrier) = port.heed(believed, known, 1);
+                port.not_believed += u64::from(shim);
                 let frame = self.yard.pool.keep(buffer, len, offload);
                 self.enqueue(now, route.port, frame, arrival, carrier, 1);
             } else {
                 self.fragment(now, bytes, offload, route.port, believed);
             }
             return;
-        };
-        let (arrival, carrier) = match believed {
-            true => known,
-            false => Classifier::plain(known.0),
         };
         let packets = u32::try_from(whole.segments()).unwrap_or(u32::MAX);
         let arrival = Arrival {
@@ -348,7 +355,7 @@ impl Router {
             // What waits should not pin more than it needs; what goes straight through costs no
             // copy.
             let waits = port.link.port().depth().packets > 0;
-            port.heed(believed, known, packets);
+            port.not_believed += if shim { u64::from(packets) } else { 0 };
             let frame = match waits {
                 true => self.yard.pool.keep(buffer, len, offload),
                 false => self.yard.pool.swap(buffer, len, offload),
