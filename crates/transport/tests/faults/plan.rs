@@ -1,0 +1,126 @@
+//! What a seed draws: a path with its faults, and what is transferred over it.
+
+use pathmark_transport::Duration;
+use pathmark_transport::crypto::Random;
+
+/// One in a million times this.
+type Ppm = u64;
+
+/// An event that happens to one end or to the path, a while after the beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Incident {
+    /// The client's address changes.
+    Rebinding,
+    /// The path carries nothing for so long.
+    Outage(Duration),
+    /// An end (0: client, 1: server) stands still for so long: its clock jumps.
+    Sleep(usize, Duration),
+    /// An end is gone for good.
+    Death(usize),
+    /// The server forgets its connections, but knows its key.
+    Restart,
+}
+
+/// What one seed stands for.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) tls: bool,
+    pub(crate) latency: Duration,
+    pub(crate) loss: Ppm,
+    pub(crate) duplication: Ppm,
+    pub(crate) reordering: Ppm,
+    pub(crate) corruption: Ppm,
+    pub(crate) truncation: Ppm,
+    pub(crate) incidents: Vec<(Duration, Incident)>,
+    /// Bytes up and down of each stream.
+    pub(crate) streams: Vec<[u64; 2]>,
+    /// Streams of which a direction is reset half-way: stream, end that sends.
+    pub(crate) resets: Vec<(usize, usize)>,
+    /// The same for readers that stop: stream, end that reads.
+    pub(crate) stops: Vec<(usize, usize)>,
+    /// 1-RTT packets after which keys are updated.
+    pub(crate) key_update_after: u64,
+}
+
+impl Plan {
+    /// Draws a plan. Each kind of fault is left out of every second plan.
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = Random::from_u64(seed ^ 0x5eed_0000_0000);
+        let below = |random: &mut Random, n| random.below(n);
+        let mut rate = |most| match random.below(2) {
+            0 => 0,
+            _ => 1 + random.below(most),
+        };
+        let [loss, duplication, reordering, corruption, truncation] =
+            [150_000, 100_000, 200_000, 30_000, 30_000].map(&mut rate);
+        let ms = |n| Duration::from_millis(n);
+        let mut incidents = Vec::new();
+        if below(&mut random, 4) == 0 {
+            for _ in 0..=below(&mut random, 3) {
+                incidents.push((ms(below(&mut random, 2000)), Incident::Rebinding));
+            }
+        }
+        if below(&mut random, 4) == 0 {
+            let time = ms(100 + below(&mut random, 19_900));
+            incidents.push((ms(below(&mut random, 1000)), Incident::Outage(time)));
+        }
+        if below(&mut random, 4) == 0 {
+            let end = below(&mut random, 2) as usize;
+            let time = ms(100 + below(&mut random, 9_900));
+            incidents.push((ms(below(&mut random, 1000)), Incident::Sleep(end, time)));
+        }
+        if below(&mut random, 8) == 0 {
+            let incident = match below(&mut random, 3) {
+                2 => Incident::Restart,
+                end => Incident::Death(end as usize),
+            };
+            incidents.push((ms(below(&mut random, 1000)), incident));
+        }
+        incidents.sort_by_key(|(at, _)| *at);
+        let count = 1 + below(&mut random, 6) as usize;
+        let size = |random: &mut Random| match random.below(4) {
+            0 => 0,
+            1 => random.below(1000),
+            _ => random.below(60_000),
+        };
+        let streams: Vec<_> = (0..count)
+            .map(|_| [size(&mut random), size(&mut random)])
+            .collect();
+        let mut some = || -> Vec<(usize, usize)> {
+            let all = (0..count).flat_map(|stream| [(stream, 0), (stream, 1)]);
+            all.filter(|_| random.below(16) == 0).collect()
+        };
+        let (resets, stops) = (some(), some());
+        Self {
+            seed,
+            tls: seed % 10 == 9,
+            latency: ms(1 + below(&mut random, 150)),
+            loss,
+            duplication,
+            reordering,
+            corruption,
+            truncation,
+            incidents,
+            streams,
+            resets,
+            stops,
+            key_update_after: match below(&mut random, 4) {
+                0 => 1 + below(&mut random, 60),
+                _ => u64::MAX,
+            },
+        }
+    }
+
+    /// True if nothing may be heard for a while.
+    pub(crate) fn is_dark(&self) -> bool {
+        let dark = |i: &Incident| matches!(i, Incident::Outage(_) | Incident::Sleep(..));
+        self.incidents.iter().any(|(_, incident)| dark(incident))
+    }
+
+    /// True if an end goes for good, so that the transfer need not be completed.
+    pub(crate) fn is_fatal(&self) -> bool {
+        let fatal = |i: &Incident| matches!(i, Incident::Death(_) | Incident::Restart);
+        self.incidents.iter().any(|(_, incident)| fatal(incident))
+    }
+}

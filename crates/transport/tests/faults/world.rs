@@ -1,0 +1,470 @@
+//! Two endpoints, the path between them, and time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use pathmark_cc::Algorithm;
+use pathmark_transport::connection::{Connection, ConnectionError, Event, Received};
+use pathmark_transport::crypto::null::{NullCrypto, NullEndpointKey};
+use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
+use pathmark_transport::crypto::{ClientCrypto, Random, ServerCrypto};
+use pathmark_transport::endpoint::{
+    Connect, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, ServerConfig,
+};
+use pathmark_transport::{Duration, Ecn, Instant, TransportConfig};
+
+use super::applications::{Application, CLIENT, SERVER};
+use super::plan::{Incident, Plan};
+
+/// Longer than any transfer may take: three outages and what the worst loss costs.
+const LIMIT: Duration = Duration::from_secs(600);
+/// Steps without progress of time that no sane connection takes.
+const STILL: u32 = 2000;
+
+/// An end that is gone after its idle timeout may answer the other's next packet with a reset.
+fn timed_out(error: &Option<ConnectionError>) -> bool {
+    let gone = [ConnectionError::TimedOut, ConnectionError::Reset];
+    error.as_ref().is_some_and(|error| gone.contains(error))
+}
+
+/// How a simulation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// All arrived, and both ends closed.
+    Complete,
+    /// An end was gone, and the other noticed.
+    Noticed,
+    /// The path was dark or an end stood still, and nothing got through before the idle timeout.
+    TimedOut,
+}
+
+/// What every simulation of a process shares.
+pub(crate) struct Crypto {
+    null: Arc<NullCrypto>,
+    tls: (Arc<TlsClientConfig>, Arc<TlsServerConfig>),
+}
+
+impl Crypto {
+    pub(crate) fn new() -> Self {
+        let made = rcgen::generate_simple_self_signed(["server.test".to_owned()]).expect("made");
+        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let server = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[b"faults"]);
+        let client = TlsClientConfig::new(Trust::Anyone, &[b"faults"]);
+        Self {
+            null: Arc::new(NullCrypto::new(&[b"faults"])),
+            tls: (
+                Arc::new(client.expect("usable")),
+                Arc::new(server.expect("usable")),
+            ),
+        }
+    }
+
+    fn client(&self, tls: bool) -> Arc<dyn ClientCrypto> {
+        match tls {
+            true => self.tls.0.clone(),
+            false => self.null.clone(),
+        }
+    }
+
+    fn server(&self, tls: bool) -> Arc<dyn ServerCrypto> {
+        match tls {
+            true => self.tls.1.clone(),
+            false => self.null.clone(),
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Flying {
+    at: Instant,
+    order: u64,
+    to: usize,
+    from: SocketAddr,
+    address: SocketAddr,
+    bytes: Vec<u8>,
+}
+
+struct End {
+    endpoint: Endpoint,
+    connection: Option<(ConnectionHandle, Connection)>,
+    application: Application,
+    error: Option<ConnectionError>,
+    asleep_until: Option<Instant>,
+    dead: bool,
+    /// Its clock is ahead of the other's by so much.
+    ahead: Duration,
+}
+
+pub(crate) struct World {
+    plan: Plan,
+    now: Instant,
+    ends: [End; 2],
+    /// The client's address.
+    address: SocketAddr,
+    server: SocketAddr,
+    flying: BinaryHeap<Reverse<Flying>>,
+    /// Arrived while an end slept.
+    kept: Vec<Flying>,
+    order: u64,
+    random: Random,
+    dark_until: Instant,
+    incidents: Vec<(Duration, Incident)>,
+    /// When the handshake was over: incidents are counted from here.
+    begun: Option<Instant>,
+    buffer: Vec<u8>,
+    config: EndpointConfig,
+    /// Print what happens.
+    trace: bool,
+}
+
+impl World {
+    pub(crate) fn new(crypto: &Crypto, plan: Plan, trace: bool) -> Self {
+        let mut transport = TransportConfig::new({
+            let law = Algorithm::parse("newreno").expect("known");
+            Arc::new(move |now, mtu| law.controller(now, mtu))
+        });
+        transport.key_update_after = plan.key_update_after;
+        let mut patient = transport.clone();
+        // A client that only waits has nothing to tell the server of its new address by.
+        patient.keep_alive = Some(Duration::from_secs(3));
+        let transport = Arc::new(transport);
+        let mut random = Random::from_u64(plan.seed);
+        let key = Arc::new(NullEndpointKey::new(random.next_u64()));
+        let config = |server: bool| {
+            let mut config = EndpointConfig::new(key.clone(), Duration::from_secs(1));
+            config.server = server.then(|| ServerConfig {
+                transport: Arc::clone(&transport),
+                crypto: crypto.server(plan.tls),
+            });
+            config
+        };
+        let server: SocketAddr = "10.0.0.2:443".parse().expect("an address");
+        let now = Instant::from_millis(1);
+        let ahead = [0, 1].map(|_| Duration::from_micros(random.below(10_000_000_000)));
+        let mut client = Endpoint::new(config(false), random.fork());
+        let connect = Connect {
+            config: Arc::new(patient),
+            crypto: crypto.client(plan.tls),
+            server_name: "server.test".into(),
+            remote: server,
+            local: None,
+            token: Vec::new(),
+        };
+        let connection = client.connect(now + ahead[0], connect).expect("begun");
+        let end = |endpoint, connection, side: usize| End {
+            endpoint,
+            connection,
+            application: Application::new(&plan, side),
+            error: None,
+            asleep_until: None,
+            dead: false,
+            ahead: ahead[side],
+        };
+        let ends = [
+            end(client, Some(connection), CLIENT),
+            end(Endpoint::new(config(true), random.fork()), None, SERVER),
+        ];
+        Self {
+            now,
+            ends,
+            address: "10.0.0.1:1000".parse().expect("an address"),
+            server,
+            flying: BinaryHeap::new(),
+            kept: Vec::new(),
+            order: 0,
+            dark_until: now,
+            incidents: plan.incidents.clone(),
+            begun: None,
+            buffer: vec![0; 65_536],
+            config: config(true),
+            random,
+            plan,
+            trace,
+        }
+    }
+
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// What went wrong, for people.
+    pub(crate) fn run(&mut self) -> Result<Outcome, String> {
+        let end = self.now + LIMIT;
+        let mut still = 0;
+        loop {
+            self.happen();
+            for side in [CLIENT, SERVER] {
+                self.drive(side)?;
+            }
+            if self.is_over() {
+                return self.judge();
+            }
+            let Some(next) = self.next() else {
+                return Err(format!("stuck at {:?}: nothing will happen", self.now));
+            };
+            still = if next > self.now { 0 } else { still + 1 };
+            if still > STILL {
+                return Err(format!("time stands still at {:?}", self.now));
+            }
+            self.now = self.now.max(next);
+            if self.now > end {
+                let state = self.ends.each_ref().map(|end| end.application.state());
+                return Err(format!("not done in time: {state:?}"));
+            }
+            self.arrive();
+        }
+    }
+
+    /// Both ends are over and forgotten, or gone.
+    fn is_over(&self) -> bool {
+        self.ends
+            .iter()
+            .all(|end| end.dead || end.error.is_some() && end.connection.is_none())
+    }
+
+    fn judge(&self) -> Result<Outcome, String> {
+        let done = self.ends.iter().all(|end| end.application.is_done());
+        let errors = self.ends.each_ref().map(|end| end.error.clone());
+        match (done, self.plan.is_fatal()) {
+            (true, _) => Ok(Outcome::Complete),
+            (false, true) => Ok(Outcome::Noticed),
+            (false, false) if self.plan.is_dark() && errors.iter().all(timed_out) => {
+                Ok(Outcome::TimedOut)
+            }
+            (false, false) => Err(format!("ended early: {errors:?}")),
+        }
+    }
+
+    /// Incidents whose time has come.
+    fn happen(&mut self) {
+        let established = self.ends[CLIENT]
+            .connection
+            .as_ref()
+            .is_some_and(|(_, connection)| connection.is_confirmed());
+        if established && self.begun.is_none() {
+            self.begun = Some(self.now);
+        }
+        let Some(begun) = self.begun else {
+            return;
+        };
+        while let Some((after, incident)) = self.incidents.first().copied()
+            && begun + after <= self.now
+        {
+            self.incidents.remove(0);
+            self.trace(format_args!("{incident:?}"));
+            match incident {
+                Incident::Rebinding => {
+                    let port = 1000 + self.random.below(60_000) as u16;
+                    self.address.set_port(port);
+                }
+                Incident::Outage(time) => self.dark_until = self.now + time,
+                Incident::Sleep(side, time) => {
+                    self.ends[side].asleep_until = Some(self.now + time);
+                }
+                Incident::Death(side) => self.ends[side].dead = true,
+                Incident::Restart => {
+                    let end = &mut self.ends[SERVER];
+                    end.endpoint = Endpoint::new(self.config.clone(), self.random.fork());
+                    end.connection = None;
+                    end.error = Some(ConnectionError::Reset);
+                }
+            }
+        }
+    }
+
+    fn is_awake(&self, side: usize) -> bool {
+        !self.ends[side].dead && self.ends[side].asleep_until.is_none()
+    }
+
+    fn next(&self) -> Option<Instant> {
+        let flying = self.flying.peek().map(|Reverse(datagram)| datagram.at);
+        let ends = self.ends.iter().filter(|end| !end.dead).filter_map(|end| {
+            if end.asleep_until.is_some() {
+                return end.asleep_until;
+            }
+            let (_, connection) = end.connection.as_ref()?;
+            let due = connection
+                .deadline()?
+                .saturating_since(Instant::ZERO + end.ahead);
+            Some(Instant::ZERO + due)
+        });
+        let incident = self.incidents.first();
+        let incident = incident.and_then(|(after, _)| Some(self.begun? + *after));
+        ends.chain(flying).chain(incident).min()
+    }
+
+    /// Timers, the application, and all that is to be sent.
+    fn drive(&mut self, side: usize) -> Result<(), String> {
+        let end = &mut self.ends[side];
+        if end.asleep_until.is_some_and(|at| at <= self.now) {
+            end.asleep_until = None;
+            let kept = core::mem::take(&mut self.kept);
+            for datagram in kept {
+                self.deliver(datagram);
+            }
+        }
+        if !self.is_awake(side) {
+            return Ok(());
+        }
+        let end = &mut self.ends[side];
+        let now = self.now + end.ahead;
+        let Some((handle, connection)) = &mut end.connection else {
+            return Ok(());
+        };
+        if connection.deadline().is_some_and(|at| at <= now) {
+            connection.handle_timeout(now);
+        }
+        while let Some(event) = connection.poll_event() {
+            if let Event::Lost(error) = event {
+                let state = connection.stats();
+                if self.trace {
+                    println!("{side}: {error}, {state:?}");
+                }
+                end.error = Some(error);
+            }
+        }
+        if connection.is_established() {
+            end.application.run(connection.streams())?;
+            // The client knows when both have everything: what it sent is acknowledged, what it wanted was read.
+            let open = connection.streams().open_streams();
+            if side == CLIENT && end.application.is_done() && open == 0 {
+                connection.close(now, 0, bytes::Bytes::new());
+            }
+        }
+        end.endpoint.route(now, *handle, connection);
+        let mut out = Vec::new();
+        while let Some(sent) = connection.poll_transmit(now, &mut self.buffer, 8) {
+            let datagrams = self.buffer[..sent.len].chunks(sent.segment_size);
+            out.extend(datagrams.map(|bytes| (sent.remote, bytes.to_vec())));
+            if out.len() > 10_000 {
+                return Err(format!("{side} sends without end"));
+            }
+        }
+        if let Some(error) = connection.error() {
+            end.error.get_or_insert(error.clone());
+        }
+        if !end.endpoint.update(now, *handle, connection) {
+            end.connection = None;
+        }
+        for (to, bytes) in out {
+            self.send(side, to, bytes);
+        }
+        Ok(())
+    }
+
+    fn trace(&self, what: impl core::fmt::Display) {
+        if self.trace {
+            println!("{:10.6} {what}", self.now.as_nanos() as f64 * 1e-9);
+        }
+    }
+
+    fn chance(&mut self, ppm: u64) -> bool {
+        ppm > 0 && self.random.below(1_000_000) < ppm
+    }
+
+    /// A datagram meets its fate.
+    fn send(&mut self, side: usize, address: SocketAddr, mut bytes: Vec<u8>) {
+        let plan = &self.plan;
+        let (latency, duplication, reordering) = (plan.latency, plan.duplication, plan.reordering);
+        let (loss, corruption, truncation) = (plan.loss, plan.corruption, plan.truncation);
+        let lost = self.now < self.dark_until || self.chance(loss);
+        let fate = if lost { " lost" } else { "" };
+        self.trace(format_args!(
+            "{side} sends {} to {address}{fate}",
+            bytes.len()
+        ));
+        if lost {
+            return;
+        }
+        if self.chance(corruption) {
+            let at = self.random.below(bytes.len() as u64) as usize;
+            bytes[at] ^= 1 << self.random.below(8);
+        }
+        if self.chance(truncation) {
+            bytes.truncate(self.random.below(bytes.len() as u64) as usize);
+        }
+        let copies = 1 + u32::from(self.chance(duplication));
+        let from = if side == CLIENT {
+            self.address
+        } else {
+            self.server
+        };
+        for _ in 0..copies {
+            let late = match self.chance(reordering) {
+                true => latency / 4 + latency.mul_f64(self.random.below(100) as f64 / 50.0),
+                false => Duration::ZERO,
+            };
+            self.order += 1;
+            self.flying.push(Reverse(Flying {
+                at: self.now + latency + late,
+                order: self.order,
+                to: 1 - side,
+                from,
+                address,
+                bytes: bytes.clone(),
+            }));
+        }
+    }
+
+    fn arrive(&mut self) {
+        while let Some(Reverse(datagram)) = self.flying.peek()
+            && datagram.at <= self.now
+        {
+            let Some(Reverse(datagram)) = self.flying.pop() else {
+                return;
+            };
+            let to = datagram.to;
+            // What is sent to an address that the client has left arrives nowhere.
+            let reaches = to == SERVER || datagram.address == self.address;
+            if self.ends[to].dead || !reaches {
+                continue;
+            }
+            if self.ends[to].asleep_until.is_some() {
+                // A socket's buffer.
+                if self.kept.len() < 200 {
+                    self.kept.push(datagram);
+                }
+                continue;
+            }
+            self.deliver(datagram);
+        }
+    }
+
+    fn deliver(&mut self, mut datagram: Flying) {
+        let side = datagram.to;
+        let (len, from) = (datagram.bytes.len(), datagram.from);
+        self.trace(format_args!("{side} gets {len} from {from}"));
+        let end = &mut self.ends[side];
+        let now = self.now + end.ahead;
+        let received = Received {
+            remote: datagram.from,
+            local: None,
+            ecn: Ecn::NotEct,
+            ttl: None,
+        };
+        let mut answer = Vec::new();
+        let event = end
+            .endpoint
+            .handle(now, &received, &datagram.bytes, &mut answer);
+        match event {
+            DatagramEvent::Connection(handle) => {
+                if let Some((known, connection)) = &mut end.connection
+                    && *known == handle
+                {
+                    connection.handle_datagram(now, received, &mut datagram.bytes);
+                    end.endpoint.route(now, handle, connection);
+                }
+            }
+            // The first one is the client's. Others begin with its first packet again, late, or after a restart.
+            DatagramEvent::Incoming(incoming)
+                if end.connection.is_none() && end.error.is_none() =>
+            {
+                end.connection = end.endpoint.accept(now, incoming).ok();
+            }
+            DatagramEvent::Incoming(incoming) => end.endpoint.ignore(incoming),
+            DatagramEvent::Respond => self.send(side, datagram.from, answer),
+            DatagramEvent::Nothing => {}
+        }
+    }
+}
