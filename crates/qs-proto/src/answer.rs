@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | rate | the router's, rounded down, if lower; never raised | 0 |
 //! | QS TTL | less by what this router takes off the IP TTL, modulo 256 | 0 |
+//! | function | 1: a router has answered | 1 |
 //! | nonce | if the rate is lowered, random beyond the bits that belong to it | 0 |
 //!
 //! Everything else stays as it is. Reports, functions that are not known and requests that were
@@ -64,7 +65,8 @@ pub fn answer_packet(
 
 fn answered(shim: &[u8; LEN], answer: &QuickStartAnswer, hops: u8) -> Option<[u8; LEN]> {
     let mut repr = Repr::parse(shim).ok()?;
-    if repr.function != Function::Request || repr.rate == Rate::default() {
+    let asks = matches!(repr.function, Function::Request | Function::Answered);
+    if !asks || repr.rate == Rate::default() {
         return None;
     }
     let rate = repr.rate.min(Rate::floor(answer.approved));
@@ -79,6 +81,7 @@ fn answered(shim: &[u8; LEN], answer: &QuickStartAnswer, hops: u8) -> Option<[u8
         }
     }
     repr.rate = rate;
+    repr.function = Function::Answered;
     Some(repr.emit())
 }
 

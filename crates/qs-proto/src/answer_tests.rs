@@ -36,6 +36,7 @@ fn a_rate_that_is_free_passes_unchanged_but_for_the_ttl() {
         after,
         Repr {
             qs_ttl: 199,
+            function: Function::Answered,
             ..repr
         }
     );

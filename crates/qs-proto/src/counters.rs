@@ -5,7 +5,7 @@
 //! | 0 | packets | that arrived with a request |
 //! | 1 | bytes | of UDP payload of these, shim included |
 //! | 2 | rate | code of the rate that the latest of them brought |
-//! | 3 | ttl | its IP TTL less its QS TTL modulo 256, plus 1; 0: the IP TTL is not known |
+//! | 3 | ttl | its IP TTL less its QS TTL modulo 256, plus 1; 0: the IP TTL is not known; 512 more if a router has answered |
 //! | 4 | nonce | its nonce |
 
 use core::{error, fmt};
@@ -15,6 +15,9 @@ use pathmark_shim::quick_start::{Function, Rate, Repr};
 
 /// How many counters there are.
 pub const LEN: usize = 5;
+
+/// Added to a TTL difference if a router has answered.
+const ANSWERED: u64 = 512;
 
 /// Totals stop here (the largest QUIC varint).
 const CEILING: u64 = (1 << 62) - 1;
@@ -64,19 +67,21 @@ pub struct Totals {
     bytes: u64,
     rate: Rate,
     ttl_difference: Option<u8>,
+    answered: bool,
     nonce: u64,
 }
 
 impl Totals {
     /// Counts a packet of `bytes` of UDP payload that came with this shim. Reports count nothing.
     pub fn count(&mut self, shim: &Repr, bytes: u64, ttl: Option<u8>) {
-        if shim.function != Function::Request {
+        if !matches!(shim.function, Function::Request | Function::Answered) {
             return;
         }
         self.packets = self.packets.saturating_add(1).min(CEILING);
         self.bytes = self.bytes.saturating_add(bytes).min(CEILING);
         self.rate = shim.rate;
         self.ttl_difference = ttl.map(|ttl| ttl.wrapping_sub(shim.qs_ttl));
+        self.answered = shim.function == Function::Answered;
         self.nonce = shim.nonce;
     }
 
@@ -93,7 +98,8 @@ impl Totals {
             self.packets,
             self.bytes,
             self.rate.code().into(),
-            self.ttl_difference.map_or(0, |ttl| u64::from(ttl) + 1),
+            self.ttl_difference.map_or(0, |ttl| u64::from(ttl) + 1)
+                | if self.answered { ANSWERED } else { 0 },
             self.nonce,
         ]
     }
@@ -114,7 +120,8 @@ impl Totals {
             packets,
             bytes,
             rate: Rate::from_code(rate.try_into().map_err(range)?),
-            ttl_difference: match ttl.checked_sub(1) {
+            answered: ttl & ANSWERED != 0,
+            ttl_difference: match (ttl & !ANSWERED).checked_sub(1) {
                 None => None,
                 Some(ttl) => Some(ttl.try_into().map_err(range)?),
             },
@@ -145,6 +152,7 @@ impl Totals {
             bytes,
             rate: self.rate.bytes_per_second(),
             ttl_difference: self.ttl_difference,
+            answered: self.answered,
             nonce: self.nonce,
             nonce_bits: self.rate.nonce_bits(),
         })

@@ -51,7 +51,7 @@ fn answer_one(answer: &QuickStartAnswer, datagram: &[u8]) {
     let before = Repr::parse(datagram).expect("it was answered");
     let after = Repr::parse(&answered).expect("it was sealed");
     assert_eq!(answered[16..], datagram[16..]);
-    assert_eq!(after.function, Function::Request);
+    assert_eq!(after.function, Function::Answered);
     assert_eq!(after.rtt, before.rtt);
     assert!(after.rate <= before.rate);
     let got = after.rate.bytes_per_second();

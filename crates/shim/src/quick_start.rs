@@ -123,8 +123,10 @@ impl RttOctave {
 /// What a Quick-Start shim is for (RFC 4782 §3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
-    /// A request that routers lower.
+    /// A request that routers lower, before any has answered it.
     Request,
+    /// The same after one.
+    Answered,
     /// The sender reports the rate that was approved.
     Report,
     /// A number that this crate does not know: routers leave the shim alone.
@@ -173,6 +175,7 @@ impl Repr {
         Ok(Self {
             function: match function >> 4 {
                 0 => Function::Request,
+                1 => Function::Answered,
                 8 => Function::Report,
                 other => Function::Unknown(other),
             },
@@ -189,6 +192,7 @@ impl Repr {
         let [r0, r1] = self.rate.0.to_be_bytes();
         let function = match self.function {
             Function::Request => 0,
+            Function::Answered => 1 << 4,
             Function::Report => 8 << 4,
             Function::Unknown(other) => other << 4,
         };
@@ -324,6 +328,7 @@ mod tests {
         ) {
             let function = match function {
                 0 => Function::Request,
+                1 => Function::Answered,
                 8 => Function::Report,
                 other => Function::Unknown(other),
             };

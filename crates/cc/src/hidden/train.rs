@@ -11,6 +11,8 @@ use crate::{Acked, Duration, Instant};
 const LEAST_PACKETS: u64 = 5;
 /// They were sent within this part of a round trip.
 const TOGETHER: u64 = 16;
+/// Less spread is the receiver's own batches, or its word that cannot be checked.
+const LEAST_SPREAD: Duration = Duration::from_micros(40);
 /// The most of one to two spans of so many round trips counts.
 const SPAN_ROUNDS: u8 = 8;
 
@@ -57,7 +59,7 @@ impl Trains {
 
     fn tell(&mut self) -> bool {
         let spread = self.last.saturating_sub(self.first);
-        if spread == 0 {
+        if spread < nanos(LEAST_SPREAD) {
             return false;
         }
         let rate = crate::arith::rate(self.bytes, Duration::from_nanos(spread), 1, 1);

@@ -50,6 +50,8 @@ pub struct QuickStartFeedback {
     /// IP TTL less QS TTL, modulo 256, of that packet as it arrived. `None`: the receiver cannot
     /// read TTLs.
     pub ttl_difference: Option<u8>,
+    /// A router has answered it: a rate that nobody lowered is no approval.
+    pub answered: bool,
     /// Its nonce.
     pub nonce: u64,
     /// So many low bits of a nonce stay as sent down to this rate.

@@ -166,7 +166,8 @@ impl<C: Startable> QuickStart<C> {
             self.metrics.above += 1;
             return self.deny();
         }
-        if answer.ttl_difference != Some(request.ttl_difference) {
+        // Of hops that do not show in the TTL, none may have been asked.
+        if answer.ttl_difference != Some(request.ttl_difference) || !answer.answered {
             self.metrics.partial += 1;
             return self.deny();
         }

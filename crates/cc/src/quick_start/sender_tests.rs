@@ -22,6 +22,7 @@ fn answer(request: &QuickStartRequest, rate: u64) -> QuickStartFeedback {
         bytes: 1472,
         rate,
         ttl_difference: Some(request.ttl_difference),
+        answered: true,
         nonce: request.nonce,
         nonce_bits: 48,
     }
@@ -184,10 +185,11 @@ fn a_loss_behind_the_flight_is_the_laws_own() {
 fn answers_that_prove_nothing_are_counted_and_change_nothing() {
     type Bend = fn(&mut QuickStartFeedback);
     type Count = fn(&QuickStartMetrics) -> u64;
-    let cases: [(Bend, Count, bool); 6] = [
+    let cases: [(Bend, Count, bool); 7] = [
         (|a| a.rate = 2 * GBIT, |m| m.above, true),
         (|a| a.ttl_difference = Some(0x76), |m| m.partial, true),
         (|a| a.ttl_difference = None, |m| m.partial, true),
+        (|a| a.answered = false, |m| m.partial, true),
         (|a| a.nonce ^= 1, |m| m.forged, false),
         (|a| a.nonce ^= 1 << 47, |m| m.forged, false),
         (|a| a.rate = 0, |m| m.denied, true),

@@ -100,6 +100,15 @@ pub enum SetupError {
     /// A name is somebody else's interface, rule or table.
     #[error("{0}")]
     Taken(String),
+    /// An interface of this name belongs to somebody else.
+    #[error(
+        "interface {name} belongs to another user and was not made by set-up: choose another name, \
+         or delete it with \"ip link delete dev {name}\" if nobody needs it"
+    )]
+    Foreign {
+        /// Its name.
+        name: String,
+    },
     /// Standard output is closed.
     #[error("cannot print: {0}")]
     Print(io::Error),

@@ -293,6 +293,12 @@ fn interface(
         }
     };
     if let (Some(found), None) = (found, keeps) {
+        // Somebody else's: only what set-up has made is made anew.
+        if found.alias != alias(config) {
+            return Err(SetupError::Foreign {
+                name: name.to_owned(),
+            });
+        }
         steps.push(delete(found));
     }
     if keeps.is_none() {

@@ -40,8 +40,13 @@ impl Step {
 pub(super) fn ip(arguments: &[String]) -> Result<Vec<u8>, SetupError> {
     let mut command = Command::new("ip");
     // Where it lives is not in everybody's path.
-    let path = std::env::var("PATH").unwrap_or_default();
-    command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
+    // An empty element would be the current directory.
+    const PLACES: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+    let path = match std::env::var("PATH") {
+        Ok(path) if !path.is_empty() => format!("{path}:{PLACES}"),
+        _ => PLACES.to_owned(),
+    };
+    command.env("PATH", path);
     command.args(arguments).stdin(Stdio::null());
     let shown = || Step::Ip(arguments.to_vec()).to_string();
     let Output {

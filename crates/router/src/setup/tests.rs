@@ -139,6 +139,12 @@ fn what_differs_is_changed_and_nothing_else() {
 
     // Another owner: the interface is made anew, and its routes with it.
     state.links = vec![link("vcp1", "alice", true), link("old", "997", true)];
+    state.links[0].alias = String::new();
+    assert!(
+        plan(CONFIG, &state).is_err(),
+        "set-up did not make alice's interface"
+    );
+    state.links[0].alias = "vcp-router:11800".to_owned();
     let steps = plan(CONFIG, &state).unwrap();
     let at = |text: &str| steps.iter().position(|step| step.contains(text));
     assert!(at("link delete dev vcp1").unwrap() < at("tuntap add dev vcp1").unwrap());
