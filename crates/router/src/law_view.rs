@@ -50,8 +50,12 @@ pub struct GrantsView {
     pub denied_source: u64,
     /// Denied: no more grants can be remembered.
     pub denied_room: u64,
-    /// Rate of all grants whose traffic has not come yet, in bits per second.
+    /// Grants whose traffic did not come in time.
+    pub unused: u64,
+    /// Rate of all grants that count as approved, in bits per second.
     pub pending_bps: f64,
+    /// Of these, those whose traffic has not come yet.
+    pub outstanding_bps: f64,
 }
 
 /// What an XCP port has measured, and what it gave. Rates in bits per second.
@@ -121,7 +125,9 @@ impl GrantsView {
             denied_busy: metrics.denied_busy,
             denied_source: metrics.denied_source,
             denied_room: metrics.denied_room,
+            unused: metrics.unused,
             pending_bps: metrics.pending as f64 * 8.0,
+            outstanding_bps: metrics.outstanding as f64 * 8.0,
         }
     }
 }

@@ -18,12 +18,16 @@ pub struct GrantMetrics {
     pub granted: u64,
     /// Denied: what is used or granted already leaves nothing.
     pub denied_busy: u64,
-    /// Denied: too many of one source within a second.
+    /// Denied: too many of one source within a second, or of one that left grants unused.
     pub denied_source: u64,
     /// Denied: no more grants can be remembered.
     pub denied_room: u64,
-    /// Rate of all grants that are remembered, in bytes per second.
+    /// Grants whose traffic did not come in time.
+    pub unused: u64,
+    /// Rate of all grants that count as approved, in bytes per second.
     pub pending: u64,
+    /// Of these, those whose traffic has not come yet.
+    pub outstanding: u64,
 }
 
 /// Grants starting rates at a port with the law `L`.
@@ -63,21 +67,61 @@ impl<L: LinkController> QuickStartLink<L> {
             approved: 0,
             random: self.draw(),
         };
-        let others = self.pending.others(now, flow);
+        self.settle(now);
         if !self.sources.admit(now, asked.source) {
             self.metrics.denied_source += 1;
-        } else if !self.pending.has_room(flow) {
+            return Answer::QuickStart(answer);
+        }
+        // It asks for a total, not for more.
+        if let Some(before) = self.pending.take(flow) {
+            self.sources.on_settled(now, &before, self.capacity);
+        }
+        if !self.pending.has_room(flow) {
             self.metrics.denied_room += 1;
+            return Answer::QuickStart(answer);
+        }
+        let most = self.sources.most(now, asked.source);
+        let most = most.saturating_sub(self.pending.of_source(asked.source));
+        if most == 0 {
+            self.metrics.denied_source += 1;
+            return Answer::QuickStart(answer);
+        }
+        let wanted = asked.rate.min(most);
+        let used = self.usage.peak(now);
+        answer.approved = approve(self.capacity, used, self.pending.counting(), wanted);
+        if answer.approved > 0 {
+            self.metrics.granted += 1;
+            self.pending
+                .put(now, flow, asked.source, answer.approved, asked.rtt);
         } else {
-            answer.approved = approve(self.capacity, self.usage.peak(now), others, asked.rate);
-            if answer.approved > 0 {
-                self.metrics.granted += 1;
-                self.pending.put(now, flow, answer.approved, asked.rtt);
-            } else {
-                self.metrics.denied_busy += 1;
-            }
+            self.metrics.denied_busy += 1;
         }
         Answer::QuickStart(answer)
+    }
+
+    /// Ends grants whose time is over.
+    #[inline]
+    fn settle(&mut self, now: Instant) {
+        if self.pending.is_due(now) {
+            self.settle_due(now);
+        }
+    }
+
+    #[cold]
+    fn settle_due(&mut self, now: Instant) {
+        let (sources, metrics, capacity) = (&mut self.sources, &mut self.metrics, self.capacity);
+        self.pending.settle(now, |settled| {
+            metrics.unused += u64::from(settled.shown == 0);
+            sources.on_settled(now, &settled, capacity);
+        });
+    }
+
+    /// `bytes` of `flow` came.
+    #[inline]
+    fn count(&mut self, now: Instant, flow: u32, bytes: u32) {
+        self.settle(now);
+        self.usage.add(now, bytes.into());
+        self.pending.on_bytes(now, flow, bytes.into());
     }
 
     /// The next number of a sequence (SplitMix64).
@@ -100,13 +144,13 @@ impl<L: LinkController> LinkController for QuickStartLink<L> {
 
     #[inline]
     fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64) {
-        self.usage.add(now, arrival.bytes.into());
+        self.count(now, arrival.flow_hash, arrival.bytes);
         self.law.on_arrival(now, arrival, queue);
     }
 
     #[inline]
     fn on_arrivals(&mut self, now: Instant, run: &Arrival, packets: u32, queue: u64) {
-        self.usage.add(now, run.bytes.into());
+        self.count(now, run.flow_hash, run.bytes);
         self.law.on_arrivals(now, run, packets, queue);
     }
 
@@ -142,7 +186,8 @@ impl<L: LinkController> LinkController for QuickStartLink<L> {
     fn metrics(&self) -> LinkMetrics {
         LinkMetrics {
             grants: Some(GrantMetrics {
-                pending: self.pending.total(),
+                pending: self.pending.counting(),
+                outstanding: self.pending.outstanding(),
                 ..self.metrics
             }),
             ..self.law.metrics()

@@ -50,8 +50,8 @@ fn an_idle_port_grants_85_percent_once() {
     // The request's own 1500 bytes are in use: 7500 B/s over 200 ms.
     assert_eq!(got, all - 7500);
     // Nothing is left for a second flow until the first one's traffic must have come.
-    assert_eq!(ask(&mut port, 399, &request(2, GBIT, 100)), 0);
-    assert!(ask(&mut port, 401, &request(3, GBIT, 100)) > all - 30_000);
+    assert_eq!(ask(&mut port, 149, &request(2, GBIT, 100)), 0);
+    assert!(ask(&mut port, 151, &request(3, GBIT, 100)) > all - 30_000);
     let metrics = port.metrics().grants.unwrap();
     assert_eq!(
         (metrics.requests, metrics.granted, metrics.denied_busy),
@@ -59,21 +59,116 @@ fn an_idle_port_grants_85_percent_once() {
     );
 }
 
+/// A packet of flow `flow` at `at` milliseconds.
+fn packet(port: &mut QuickStartLink<Passive>, at: u64, flow: u32, bytes: u32) {
+    let arrival = Arrival {
+        flow_hash: flow,
+        ..foreign(bytes)
+    };
+    port.on_arrival(Instant::from_millis(at), &arrival, 0);
+}
+
+fn metrics(port: &QuickStartLink<Passive>) -> GrantMetrics {
+    port.metrics().grants.unwrap()
+}
+
 #[test]
-fn a_grant_is_remembered_for_one_and_a_half_round_trips() {
+fn a_grant_without_traffic_is_waited_for_a_round_trip_and_a_quarter() {
     let mut port = port();
     assert!(ask(&mut port, 0, &request(1, GBIT, 1000)) > 0);
-    assert_eq!(ask(&mut port, 1499, &request(2, GBIT, 1000)), 0);
-    assert!(ask(&mut port, 1501, &request(2, GBIT, 1000)) > 0);
+    assert_eq!(ask(&mut port, 1249, &request(2, GBIT, 1000)), 0);
+    assert_eq!(metrics(&port).unused, 0);
+    assert!(ask(&mut port, 1251, &request(2, GBIT, 1000)) > GBIT * 8 / 10);
+    assert_eq!(metrics(&port).unused, 1);
+}
+
+#[test]
+fn a_grant_counts_until_its_traffic_shows_in_what_is_used() {
+    let mut port = port();
+    assert!(ask(&mut port, 0, &request(1, GBIT, 1000)) > 0);
+    // The first window, and the flight's first packet.
+    packet(&mut port, 1, 1, 15_000);
+    packet(&mut port, 1000, 1, 1500);
+    assert_eq!(ask(&mut port, 1399, &request(2, GBIT, 1000)), 0);
+    assert_eq!(metrics(&port).pending, GBIT * 85 / 100 - 7500);
+    packet(&mut port, 1399, 1, 1500);
+    assert!(ask(&mut port, 1401, &request(2, GBIT, 1000)) > GBIT * 8 / 10);
+}
+
+#[test]
+fn one_packet_of_a_stranger_holds_the_port_for_little_more_than_a_second() {
+    let mut port = port();
+    assert!(ask(&mut port, 0, &request(1, u64::MAX, 16_384)) > 0);
+    assert_eq!(ask(&mut port, 1000, &request(2, GBIT, 100)), 0);
+    assert!(ask(&mut port, 1300, &request(3, GBIT, 100)) > GBIT * 8 / 10);
+}
+
+#[test]
+fn a_stranger_who_asks_on_and_on_is_granted_little() {
+    // From one flow and from many, which claim RTTs of all lengths.
+    for flows in [1, 1000] {
+        for told in [1, 100, 1024, 16_384] {
+            let mut port = port();
+            let (mut sum, mut count) = (0, 0);
+            for at in (0..60_000).step_by(50) {
+                let mut arrival = request(10 + u32::try_from(at).unwrap() % flows, u64::MAX, told);
+                if let Carried::QuickStart(asked) = &mut arrival.carried {
+                    asked.source = 7;
+                }
+                ask(&mut port, at, &arrival);
+                sum += metrics(&port).pending;
+                count += 1;
+            }
+            let mean = sum / count;
+            assert!(mean < GBIT / 5, "{flows} flows, {told} ms: {mean}");
+        }
+    }
+}
+
+#[test]
+fn flights_show_the_round_trips_that_are_believed() {
+    let mut port = port();
+    for n in 0..4 {
+        let start = 10_000 * n;
+        let flow = u32::try_from(n).unwrap();
+        assert!(ask(&mut port, start, &request(flow, GBIT / 8, 2048)) > 0);
+        for at in 0..10 {
+            // More than an eighth of the grant.
+            packet(&mut port, start + 1900 + at, flow, 1_000_000);
+        }
+    }
+    assert_eq!(metrics(&port).unused, 1, "it was not believed at first");
+    // By now it is: 2048 ms are.
+    ask(&mut port, 50_000, &request(9, GBIT, 2048));
+    assert_eq!(ask(&mut port, 52_500, &request(10, GBIT, 100)), 0);
+    assert!(ask(&mut port, 52_600, &request(11, GBIT, 100)) > 0);
+}
+
+#[test]
+fn a_source_behind_a_narrower_hop_is_granted_again() {
+    let mut port = port();
+    for n in 0..20 {
+        let flow = u32::try_from(n).unwrap();
+        let mut arrival = request(flow, GBIT / 2, 100);
+        if let Carried::QuickStart(asked) = &mut arrival.carried {
+            asked.source = 7;
+        }
+        // A fifth of it is what it makes use of.
+        assert_eq!(ask(&mut port, 3000 * n, &arrival), GBIT / 2);
+        for at in 90..190 {
+            packet(&mut port, 3000 * n + at, flow, 12_500);
+        }
+    }
 }
 
 #[test]
 fn who_asks_again_takes_the_place_of_the_former_grant() {
     let mut port = port();
     assert!(ask(&mut port, 0, &request(1, GBIT, 1000)) > 0);
-    assert_eq!(ask(&mut port, 100, &request(1, GBIT / 2, 1000)), GBIT / 2);
-    let pending = port.metrics().grants.unwrap().pending;
-    assert_eq!(pending, GBIT / 2);
+    // Nothing has come of it: an eighth of that is what it gets.
+    let got = ask(&mut port, 100, &request(1, GBIT / 2, 1000));
+    assert_eq!(got, (GBIT * 85 / 100 - 7500) / 8);
+    assert_eq!(metrics(&port).pending, got);
 }
 
 #[test]
@@ -129,8 +224,8 @@ fn a_thousand_sources_fill_the_table_and_no_more() {
     assert_eq!(granted, GRANTS);
     let metrics = port.metrics().grants.unwrap();
     assert_eq!(metrics.denied_room, 1000 - GRANTS as u64);
-    // The longest deadline clears it.
-    assert_eq!(ask(&mut port, 24_006, &request(1, 1000, 100)), 1000);
+    // Grants that count no longer make room, whatever RTT was told.
+    assert_eq!(ask(&mut port, 1500, &request(1, 1000, 100)), 1000);
     assert_eq!(port.metrics().grants.unwrap().pending, 1000);
 }
 

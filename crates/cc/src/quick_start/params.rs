@@ -19,8 +19,22 @@ pub(crate) const MEMORY_RTTS: (u32, u32) = (3, 2);
 /// Memory for a sender that told no round-trip time: of one with 1 s.
 pub(crate) const UNKNOWN_RTT: Duration = Duration::from_secs(1);
 
-/// Grants that a port remembers. While all are in use, nothing is approved.
+/// A flight that has not begun after so many round-trip times, and so long after the first, does not
+/// come: the asker's acknowledgement may be late by its delay and a scheduling step.
+pub(crate) const PATIENCE_RTTS: (u32, u32) = (5, 4);
+pub(crate) const LEAST_PATIENCE: Duration = Duration::from_millis(50);
+/// An asker is believed a round-trip time of so much, or of twice the mean that granted flights have
+/// shown.
+pub(crate) const TRUSTED_RTT: Duration = Duration::from_secs(1);
+/// A flight shows its round-trip time if this part of what was granted came …
+pub(crate) const SHOWN_PART: u64 = 8;
+/// … and counts for this part of the mean.
+pub(crate) const MEAN_PART: u64 = 8;
+
+/// Grants that a port remembers, and how many of them for each hash of a flow. While all those are
+/// in use, nothing is approved.
 pub(crate) const GRANTS: usize = 256;
+pub(crate) const WAYS: usize = 8;
 
 /// Requests of one source that are looked at within a second; further ones are denied.
 pub(crate) const PER_SOURCE: u16 = 64;
@@ -29,6 +43,13 @@ pub(crate) const PER_SOURCE: u16 = 64;
 pub(crate) const SOURCES: usize = 256;
 /// The second.
 pub(crate) const SOURCE_PERIOD: Duration = Duration::from_secs(1);
+/// A source that made use of less than this part of a grant has no more than so many times that, or
+/// this part of what it was granted then, all its flows together …
+pub(crate) const REUSE: u64 = 8;
+/// … but this part of the capacity in any case. A grant that is used doubles the bound, and so does
+/// each such time.
+pub(crate) const LEAST_PART: u64 = 64;
+pub(crate) const FORGIVEN_AFTER: Duration = Duration::from_secs(8);
 
 /// A grant is used within a round-trip time and within 3 s, or not at all (RFC 4782 §4.4).
 pub(crate) const LATEST_START: Duration = Duration::from_secs(3);

@@ -1,60 +1,277 @@
-//! Grants whose traffic has not come yet.
+//! Grants whose traffic has not come yet, or has only just come.
+//!
+//! ```text
+//!   request ───── flight expected ──────────── counts no longer ───── forgotten
+//!   0             RTT / 2        5/4 of it     3/2 of it, or 400 ms   3/2 of what was told
+//!                                without       after the flight's
+//!                                a packet      first packet
+//! ```
+//!
+//! The RTT is the asker's word. It is taken for no more than a second, or twice the mean that flights
+//! have shown here, if that is more.
 
-use super::params::{GRANTS, LEAST_MEMORY, MEMORY_RTTS, UNKNOWN_RTT};
+use super::params::{
+    GRANTS, LEAST_MEMORY, LEAST_PATIENCE, MEAN_PART, MEMORY_RTTS, PATIENCE_RTTS, SHOWN_PART,
+    TRUSTED_RTT, UNKNOWN_RTT, WAYS,
+};
+use crate::arith::{mul_div, nanos, ns_since};
 use crate::{Duration, Instant};
 
 /// What a flow was granted.
 #[derive(Clone, Copy, Debug)]
 struct Grant {
     flow: u32,
+    source: u32,
+    /// Bytes per second.
     rate: u64,
+    at: Instant,
+    /// As it was told.
+    rtt: Duration,
+    /// The first packet that can be of the granted flight, and the bytes within a round trip from there
+    /// on.
+    first: Option<Instant>,
+    bytes: u64,
+    /// Counts as approved.
+    counts: bool,
+    /// If it is not used until then it counts no longer.
+    patience: Instant,
+    counts_until: Instant,
     until: Instant,
 }
 
-/// A bounded table of grants; each leaves at its deadline.
+impl Grant {
+    /// Approved, and nothing of it has come.
+    const fn is_outstanding(&self) -> bool {
+        self.counts && self.first.is_none()
+    }
+
+    /// When something about it changes without a packet.
+    fn next(&self) -> Instant {
+        match (self.counts, self.first) {
+            (false, _) => self.until,
+            (true, None) => self.patience.min(self.counts_until),
+            (true, Some(_)) => self.counts_until,
+        }
+    }
+
+    /// What came of it so far. A round trip is as long as it was told.
+    fn settled(&self) -> Settled {
+        Settled {
+            source: self.source,
+            granted: self.rate,
+            shown: mul_div(self.bytes, 1_000_000_000, nanos(self.rtt).max(1)),
+        }
+    }
+}
+
+/// What came of a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settled {
+    pub(crate) source: u32,
+    /// What was granted, and what was made use of; in bytes per second.
+    pub(crate) granted: u64,
+    pub(crate) shown: u64,
+}
+
+/// A bounded table of grants, a few places for each hash of a flow.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    grants: Vec<Grant>,
+    grants: Box<[Option<Grant>]>,
+    /// Places in use.
+    used: usize,
+    /// Rates of those that count, and of those whose traffic has not come; in bytes per second.
+    counting: u64,
+    outstanding: u64,
+    /// When something changes without a packet.
+    next: Instant,
+    /// Mean of the RTTs that flights have shown; 0: none yet.
+    mean_ns: u64,
 }
 
 impl Pending {
     pub(crate) fn new() -> Self {
         Self {
-            grants: Vec::with_capacity(GRANTS),
+            grants: vec![None; GRANTS].into_boxed_slice(),
+            used: 0,
+            counting: 0,
+            outstanding: 0,
+            next: Instant::FAR_FUTURE,
+            mean_ns: 0,
         }
     }
 
-    /// Rates of all grants but `flow`'s own, which a new one replaces; in bytes per second.
-    pub(crate) fn others(&mut self, now: Instant, flow: u32) -> u64 {
-        self.grants.retain(|grant| grant.until > now);
-        let others = self.grants.iter().filter(|grant| grant.flow != flow);
-        others.fold(0, |sum, grant| sum.saturating_add(grant.rate))
+    fn places(&mut self, flow: u32) -> &mut [Option<Grant>] {
+        let sets = GRANTS / WAYS;
+        let set = (flow.wrapping_mul(0x9E37_79B1) >> 16) as usize % sets;
+        self.grants
+            .get_mut(set * WAYS..(set + 1) * WAYS)
+            .unwrap_or_default()
     }
 
-    /// True if a grant to `flow` can be remembered. Call [`others`](Self::others) before.
-    pub(crate) fn has_room(&self, flow: u32) -> bool {
-        self.grants.len() < GRANTS || self.grants.iter().any(|grant| grant.flow == flow)
+    /// The place for a grant to `flow`: a free one, or one that counts no longer.
+    fn place(&mut self, flow: u32) -> Option<&mut Option<Grant>> {
+        let rank = |place: &Option<Grant>| match place {
+            None => 0,
+            Some(grant) if !grant.counts => 1,
+            Some(_) => 2,
+        };
+        let best = self.places(flow).iter_mut().min_by_key(|place| rank(place));
+        best.filter(|place| rank(place) < 2)
     }
 
-    /// Remembers a grant to `flow`, in place of an earlier one.
-    pub(crate) fn put(&mut self, now: Instant, flow: u32, rate: u64, rtt: Option<Duration>) {
-        let (num, den) = MEMORY_RTTS;
-        let memory = rtt.unwrap_or(UNKNOWN_RTT).saturating_mul(num) / den;
+    /// True if a grant to `flow` can be remembered.
+    pub(crate) fn has_room(&mut self, flow: u32) -> bool {
+        self.place(flow).is_some()
+    }
+
+    /// The longest RTT that is believed.
+    fn most_rtt(&self) -> Duration {
+        TRUSTED_RTT.max(Duration::from_nanos(self.mean_ns.saturating_mul(2)))
+    }
+
+    /// Forgets what `flow` was granted, since it asks anew.
+    pub(crate) fn take(&mut self, flow: u32) -> Option<Settled> {
+        let mut places = self.places(flow).iter_mut();
+        let own = places.find(|place| place.is_some_and(|grant| grant.flow == flow))?;
+        let grant = own.take()?;
+        self.add_up();
+        Some(grant.settled())
+    }
+
+    /// Remembers a grant of `rate` to `flow`, which has none.
+    pub(crate) fn put(
+        &mut self,
+        now: Instant,
+        flow: u32,
+        source: u32,
+        rate: u64,
+        rtt: Option<Duration>,
+    ) {
+        let told = rtt.unwrap_or(UNKNOWN_RTT);
+        let believed = told.min(self.most_rtt());
+        let memory = |rtt: Duration| times(rtt, MEMORY_RTTS).max(LEAST_MEMORY);
+        let patience = times(believed, PATIENCE_RTTS).max(believed + LEAST_PATIENCE);
         let grant = Grant {
             flow,
+            source,
             rate,
-            until: now + memory.max(LEAST_MEMORY),
+            at: now,
+            rtt: told,
+            first: None,
+            bytes: 0,
+            counts: true,
+            patience: now + patience,
+            counts_until: now + memory(believed),
+            until: now + memory(told),
         };
-        if let Some(known) = self.grants.iter_mut().find(|grant| grant.flow == flow) {
-            *known = grant;
-        } else if self.grants.len() < GRANTS {
-            self.grants.push(grant);
+        if let Some(place) = self.place(flow) {
+            *place = Some(grant);
+        }
+        self.add_up();
+    }
+
+    /// `bytes` of `flow` came. True if that was the first of a granted flight.
+    #[inline]
+    pub(crate) fn on_bytes(&mut self, now: Instant, flow: u32, bytes: u64) -> bool {
+        self.used > 0 && self.count(now, flow, bytes)
+    }
+
+    fn count(&mut self, now: Instant, flow: u32, bytes: u64) -> bool {
+        let own = self.places(flow).iter_mut().flatten();
+        let Some(grant) = own.into_iter().find(|grant| grant.flow == flow) else {
+            return false;
+        };
+        // A told RTT is rounded up to at most twice what it is; what comes earlier is of the first
+        // window.
+        if now < grant.at + grant.rtt / 2 {
+            return false;
+        }
+        let begins = grant.first.is_none();
+        let first = *grant.first.get_or_insert(now);
+        if now <= first + grant.rtt {
+            grant.bytes = grant.bytes.saturating_add(bytes);
+        }
+        if !begins {
+            return false;
+        }
+        grant.counts_until = grant.counts_until.min(now + LEAST_MEMORY);
+        self.add_up();
+        true
+    }
+
+    /// True if [`settle`](Self::settle) has something to do.
+    #[inline]
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        now >= self.next
+    }
+
+    /// Ends what is over; `over` is told of grants that were not used in time, and of what came of the
+    /// others.
+    #[cold]
+    pub(crate) fn settle(&mut self, now: Instant, mut over: impl FnMut(Settled)) {
+        let mut mean = self.mean_ns;
+        for place in &mut self.grants {
+            let Some(grant) = place else { continue };
+            let waits = grant.first.is_some() || now < grant.patience;
+            if grant.counts && (now >= grant.counts_until || !waits) {
+                grant.counts = false;
+                if grant.first.is_none() {
+                    over(grant.settled());
+                }
+            }
+            if now >= grant.until {
+                if let Some(first) = grant.first {
+                    let settled = grant.settled();
+                    over(settled);
+                    if settled.shown >= grant.rate / SHOWN_PART {
+                        let sample = ns_since(first, grant.at);
+                        mean = match mean {
+                            0 => sample,
+                            mean => mean - mean / MEAN_PART + sample / MEAN_PART,
+                        };
+                    }
+                }
+                *place = None;
+            }
+        }
+        self.mean_ns = mean;
+        self.add_up();
+    }
+
+    /// Sums and the next deadline anew.
+    fn add_up(&mut self) {
+        (self.used, self.counting, self.outstanding) = (0, 0, 0);
+        self.next = Instant::FAR_FUTURE;
+        for grant in self.grants.iter().flatten() {
+            self.used += 1;
+            self.next = self.next.min(grant.next());
+            if grant.counts {
+                self.counting = self.counting.saturating_add(grant.rate);
+            }
+            if grant.is_outstanding() {
+                self.outstanding = self.outstanding.saturating_add(grant.rate);
+            }
         }
     }
 
-    /// Rates of all grants, in bytes per second.
-    pub(crate) fn total(&self) -> u64 {
-        let rates = self.grants.iter();
-        rates.fold(0, |sum, grant| sum.saturating_add(grant.rate))
+    /// Rates of all grants that count, in bytes per second.
+    pub(crate) const fn counting(&self) -> u64 {
+        self.counting
     }
+
+    /// Of these, those to `source`.
+    pub(crate) fn of_source(&self, source: u32) -> u64 {
+        let own = self.grants.iter().flatten();
+        let own = own.filter(|grant| grant.counts && grant.source == source);
+        own.fold(0, |sum, grant| sum.saturating_add(grant.rate))
+    }
+
+    /// Of all, what has not come yet.
+    pub(crate) const fn outstanding(&self) -> u64 {
+        self.outstanding
+    }
+}
+
+fn times(rtt: Duration, (num, den): (u32, u32)) -> Duration {
+    rtt.saturating_mul(num) / den
 }

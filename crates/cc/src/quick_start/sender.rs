@@ -31,7 +31,7 @@ pub struct QuickStartMetrics {
     pub approved: u64,
     /// Questions that were denied or not answered.
     pub denied: u64,
-    /// Answers after their time, or to no question.
+    /// Answers after their time, to an earlier question or to none.
     pub late: u64,
     /// Answers with more than was asked for.
     pub above: u64,
@@ -43,12 +43,19 @@ pub struct QuickStartMetrics {
     pub revoked: u64,
 }
 
+/// The low `bits` of a nonce.
+fn kept(bits: u32) -> u64 {
+    1_u64.checked_shl(bits).map_or(u64::MAX, |bit| bit - 1)
+}
+
 /// A question that left.
 #[derive(Clone, Copy, Debug)]
 struct Question {
     request: QuickStartRequest,
     number: u64,
     at: Instant,
+    /// Its packet was acknowledged.
+    arrived: bool,
 }
 
 /// What is sent because of a grant.
@@ -109,6 +116,9 @@ pub struct QuickStart<C> {
     after: AfterGrant,
     srtt: Option<Duration>,
     state: State,
+    /// Nonces of the latest question and of the one before.
+    nonce: Option<u64>,
+    earlier: Option<u64>,
     last_sent: (u64, Instant),
     metrics: QuickStartMetrics,
 }
@@ -133,6 +143,8 @@ impl<C: Startable> QuickStart<C> {
             after,
             srtt: None,
             state: State::Ready,
+            nonce: None,
+            earlier: None,
             last_sent: (0, Instant::ZERO),
             metrics: QuickStartMetrics::default(),
         }
@@ -150,10 +162,21 @@ impl<C: Startable> QuickStart<C> {
 
     /// Takes an answer for what it can prove (RFC 4782 §4.4).
     fn on_answer(&mut self, now: Instant, answer: &QuickStartFeedback, acked: &Acked) {
-        let State::Asked(Question { request, at, .. }) = self.state else {
+        let State::Asked(question) = self.state else {
             self.metrics.late += 1;
             return;
         };
+        let Question { request, at, .. } = question;
+        // Counters that count no further request, come before the packet that asked has arrived, or
+        // show the request before, answer an earlier one.
+        let arrived = question.arrived || acked.largest >= question.number;
+        let differs = |nonce| (answer.nonce ^ nonce) & kept(answer.nonce_bits) != 0;
+        let forged = differs(request.nonce);
+        let earlier = forged && self.earlier.is_some_and(|nonce| !differs(nonce));
+        if answer.packets == 0 || !arrived || earlier {
+            self.metrics.late += 1;
+            return;
+        }
         if now > at + self.patience(acked.srtt) {
             self.metrics.late += 1;
             return self.deny();
@@ -171,10 +194,7 @@ impl<C: Startable> QuickStart<C> {
             self.metrics.partial += 1;
             return self.deny();
         }
-        let kept = 1_u64
-            .checked_shl(answer.nonce_bits)
-            .map_or(u64::MAX, |bit| bit - 1);
-        if (answer.nonce ^ request.nonce) & kept != 0 {
+        if forged {
             self.metrics.forged += 1;
             self.metrics.denied += 1;
             self.state = State::Never;
@@ -263,6 +283,7 @@ impl<C: Startable> Controller for QuickStart<C> {
                     request: *request,
                     number: sent.packet_number,
                     at: now,
+                    arrived: false,
                 });
             }
             State::Asking(_) => self.state = State::Ready,
@@ -291,6 +312,7 @@ impl<C: Startable> Controller for QuickStart<C> {
         self.srtt = Some(acked.srtt);
         match &mut self.state {
             State::Asked(question) => {
+                question.arrived |= acked.largest >= question.number;
                 let at = question.at;
                 if now > at + self.patience(acked.srtt) {
                     self.deny();
@@ -446,6 +468,7 @@ impl<C: Startable> Controller for QuickStart<C> {
         let nonce = nonce
             .iter()
             .fold(0, |nonce, &byte| nonce << 8 | u64::from(byte));
+        self.earlier = self.nonce.replace(nonce);
         let request = QuickStartRequest {
             rate: self.wanted.min(most),
             report: false,

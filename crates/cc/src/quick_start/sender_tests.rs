@@ -239,6 +239,50 @@ fn late_and_uncalled_answers_are_ignored() {
 }
 
 #[test]
+fn an_answer_to_an_earlier_question_is_none_to_the_one_in_flight() {
+    let mut sender = cubiq(Some(GBIT));
+    let first = ask(&mut sender);
+    hear(
+        &mut sender,
+        60,
+        QuickStartFeedback {
+            rate: 0,
+            ..answer(&first, 0)
+        },
+    );
+    sender.on_ack(at(60), &ack(9, 14_720));
+    sender.on_restart(at(1000), ms(900));
+    let second = sender.ask(at(1000), 0x3300_9999_5678_9ABC, &Limits::NONE);
+    let second = second.unwrap();
+    for number in 20..30 {
+        sender.on_sent(at(1000), &sent(number, 1472));
+    }
+    let hear = |sender: &mut Cubiq, largest, answer| {
+        let acked = ack(largest, 1472);
+        sender.on_feedback(at(1060), &Feedback::QuickStart(answer), &acked);
+    };
+    // Counted totals that were told again: all of it as it should be, but for the count.
+    let good = answer(&second, GBIT / 2);
+    let repeated = QuickStartFeedback {
+        packets: 0,
+        bytes: 0,
+        ..good
+    };
+    hear(&mut sender, 20, repeated);
+    // Before the packet that asks has arrived.
+    hear(&mut sender, 19, good);
+    // The first question's, denied or not.
+    hear(&mut sender, 20, answer(&first, GBIT / 2));
+    let metrics = sender.metrics().quick_start.unwrap();
+    assert_eq!((metrics.late, metrics.forged, metrics.denied), (3, 0, 1));
+    assert_eq!(metrics.granted, 0);
+    // The real one still counts, also behind the acknowledgement of its packet.
+    sender.on_ack(at(1060), &ack(20, 1472));
+    hear(&mut sender, 0, good);
+    assert_eq!(sender.metrics().quick_start.unwrap().granted, GBIT / 2);
+}
+
+#[test]
 fn a_grant_that_is_not_used_within_a_round_trip_lapses() {
     let mut sender = cubiq(Some(GBIT));
     let request = ask(&mut sender);

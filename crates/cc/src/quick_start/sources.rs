@@ -1,38 +1,88 @@
-//! Who asks how often.
+//! Who asks how often, and what becomes of what they are granted.
 
-use super::params::{PER_SOURCE, SOURCE_PERIOD, SOURCES};
+use super::params::{FORGIVEN_AFTER, LEAST_PART, PER_SOURCE, REUSE, SOURCE_PERIOD, SOURCES};
+use super::pending::Settled;
 use crate::Instant;
 use crate::arith::{nanos, ns_since};
 
-/// Requests of the running second, by a hash of their source.
+/// One source, or several of the same hash.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    /// Requests of the running second.
+    asked: u16,
+    /// The most that it is granted, in bytes per second.
+    bound: u64,
+    bound_at: Instant,
+}
+
+/// Sources by a hash of their address.
 #[derive(Debug)]
 pub(crate) struct Sources {
     started: Instant,
-    asked: Box<[u16; SOURCES]>,
+    sources: Box<[Source; SOURCES]>,
 }
 
 impl Sources {
     pub(crate) fn new(now: Instant) -> Self {
+        let source = Source {
+            asked: 0,
+            bound: u64::MAX,
+            bound_at: now,
+        };
         Self {
             started: now,
-            asked: Box::new([0; SOURCES]),
+            sources: Box::new([source; SOURCES]),
         }
+    }
+
+    fn source(&mut self, source: u32) -> Option<&mut Source> {
+        // The hash may be weak in some bits: fold all of them in.
+        let place = source.wrapping_mul(0x9E37_79B1) as usize >> 8;
+        self.sources.get_mut(place % SOURCES)
     }
 
     /// `source` asks. False: too often.
     pub(crate) fn admit(&mut self, now: Instant, source: u32) -> bool {
         if ns_since(now, self.started) >= nanos(SOURCE_PERIOD) {
             self.started = now;
-            self.asked.fill(0);
+            for source in self.sources.iter_mut() {
+                source.asked = 0;
+            }
         }
-        // The hash may be weak in some bits: fold all of them in.
-        let place = source.wrapping_mul(0x9E37_79B1) as usize >> 8;
-        match self.asked.get_mut(place % SOURCES) {
-            Some(asked) if *asked < PER_SOURCE => {
-                *asked += 1;
+        match self.source(source) {
+            Some(source) if source.asked < PER_SOURCE => {
+                source.asked += 1;
                 true
             }
             _ => false,
+        }
+    }
+
+    /// The most that `source` may be granted, in bytes per second.
+    pub(crate) fn most(&mut self, now: Instant, source: u32) -> u64 {
+        let Some(source) = self.source(source) else {
+            return 0;
+        };
+        let doublings = ns_since(now, source.bound_at) / nanos(FORGIVEN_AFTER);
+        u32::try_from(doublings)
+            .ok()
+            .filter(|&doublings| doublings <= source.bound.leading_zeros())
+            .map_or(u64::MAX, |doublings| source.bound << doublings)
+    }
+
+    /// A grant at a port of `capacity` bytes per second is over.
+    pub(crate) fn on_settled(&mut self, now: Instant, settled: &Settled, capacity: u64) {
+        let before = self.most(now, settled.source);
+        let shown = settled.shown.saturating_mul(REUSE);
+        let bound = if shown >= settled.granted {
+            before.max(settled.granted.saturating_mul(2))
+        } else {
+            let part = shown.max(settled.granted / REUSE);
+            before.min(part.max(capacity / LEAST_PART))
+        };
+        if let Some(source) = self.source(settled.source) {
+            source.bound = bound;
+            source.bound_at = now;
         }
     }
 }
