@@ -212,7 +212,7 @@ fn row(name: &str, nanos: f64, copy: f64) {
     );
 }
 
-fn forward(copy: f64) {
+fn forward(copy: f64, only: Option<&str>) {
     let plain = Shape {
         law: None,
         rate: None,
@@ -265,6 +265,9 @@ fn forward(copy: f64) {
         ),
     ];
     for (name, shape) in shapes {
+        if only.is_some_and(|only| only != name) {
+            continue;
+        }
         let mut setup = Setup::new(&shape);
         row(name, measure(|| setup.packet()), copy);
         let port = setup.router.ports()[1].link.port();
@@ -313,6 +316,10 @@ fn main() {
     let (from, mut to) = (template(true), vec![0; PACKET]);
     let copy = measure(|| black_box(&mut to).copy_from_slice(black_box(&from)));
     row("copying the packet", copy, copy);
-    forward(copy);
-    lookup(copy);
+    // `-- NAME` measures the packets of that name alone, for a profiler.
+    let only = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    forward(copy, only.as_deref());
+    if only.is_none() {
+        lookup(copy);
+    }
 }

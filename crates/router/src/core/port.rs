@@ -218,11 +218,11 @@ impl<P> Port<P> {
         let finished = self.shaper.transmit(now, since, arrival.bytes);
         if self.queues.answers(&arrival) {
             let queue = self.queues.heard_bytes();
-            for (index, one) in (0..).zip(arrival.each(packets)) {
-                let mut answer = self.law.on_departure(now, &one, queue);
-                answer.declare(self.corruption_ppm);
-                if answer != Answer::None {
-                    owner.mark_one(&mut packet, index, &answer);
+            if packets == 1 {
+                self.answer(now, &arrival, queue, &mut packet, 0, owner);
+            } else {
+                for (index, one) in (0..).zip(arrival.each(packets)) {
+                    self.answer(now, &one, queue, &mut packet, index, owner);
                 }
             }
         }
@@ -238,34 +238,49 @@ impl<P> Port<P> {
         })
     }
 
+    /// Has the control law answer one of the packets of a run.
+    #[inline]
+    fn answer(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        queue: u64,
+        run: &mut P,
+        index: u32,
+        owner: &mut dyn Owner<P>,
+    ) {
+        let mut answer = self.law.on_departure(now, arrival, queue);
+        answer.declare(self.corruption_ppm);
+        if answer != Answer::None {
+            owner.mark_one(run, index, &answer);
+        }
+    }
+
     /// Bytes of packets with what the link adds to each.
     #[inline]
     fn frame(&self, bytes: u32, packets: u32) -> u32 {
         bytes.saturating_add(self.overhead.saturating_mul(packets))
     }
 
-    /// The same after coding. Packets of a run are all of one size but for the last.
-    #[inline]
+    /// The same after coding.
+    #[inline(always)]
     fn on_wire(&self, frame: u32, packets: u32) -> u32 {
-        let Some(code) = &self.code else {
-            return frame;
-        };
-        let size = frame / packets.max(1);
-        let last = frame - size * packets.saturating_sub(1);
-        code.coded(size)
-            .saturating_mul(packets.saturating_sub(1))
-            .saturating_add(code.coded(last))
+        match &self.code {
+            None => frame,
+            Some(code) => coded(code, frame, packets),
+        }
     }
 
     /// Runs what is due without sending anything.
-    #[inline]
+    #[inline(always)]
     pub fn advance(&mut self, now: Instant) {
         while let Some((at, rate)) = self.shaper.turn(now) {
             self.stats.on_rate(at, Some(rate));
             self.law.on_capacity(now, Some(rate));
         }
-        if let (Queues::Two(separation), Some(rate)) =
-            (&mut self.queues, told(self.shaper.rate(), self.hint))
+        if let Queues::Two(separation) = &mut self.queues
+            && separation.window_is_over(now)
+            && let Some(rate) = told(self.shaper.rate(), self.hint)
             && let Some(capacity) = separation.capacity(now, rate)
         {
             self.law.on_capacity(now, Some(capacity));
@@ -428,7 +443,7 @@ impl<P> Port<P> {
         self.law.controller.as_ref().map(|c| c.metrics())
     }
 
-    #[inline]
+    #[inline(always)]
     fn measure(&mut self, now: Instant) {
         let depth = self.queues.depth();
         self.stats.queue_packets.set(now, depth.packets);
@@ -444,6 +459,15 @@ impl<P> core::fmt::Debug for Port<P> {
             .field("controller", &self.law.controller)
             .finish_non_exhaustive()
     }
+}
+
+/// Bytes of packets after coding; they are all of one size but for the last.
+fn coded(code: &Code, frame: u32, packets: u32) -> u32 {
+    let size = frame / packets.max(1);
+    let last = frame - size * packets.saturating_sub(1);
+    code.coded(size)
+        .saturating_mul(packets.saturating_sub(1))
+        .saturating_add(code.coded(last))
 }
 
 /// The capacity that a control law is told.

@@ -192,8 +192,14 @@ impl<P> Separation<P> {
         popped
     }
 
-    /// The capacity that is left to the heard class, whenever a window has passed.
+    /// True if it is time to ask for the [`capacity`](Self::capacity).
     #[inline]
+    pub(super) fn window_is_over(&self, now: Instant) -> bool {
+        self.window.elapsed(now) >= WINDOW_NANOS
+    }
+
+    /// The capacity that is left to the heard class, whenever a window has passed.
+    #[cold]
     pub(super) fn capacity(&mut self, now: Instant, rate: u64) -> Option<u64> {
         self.window.poll(now).then(|| self.review(now, rate))
     }
@@ -275,10 +281,16 @@ struct Window {
 }
 
 impl Window {
+    /// Nanoseconds since its start.
+    #[inline]
+    fn elapsed(&self, now: Instant) -> u64 {
+        now.as_nanos().saturating_sub(self.start.as_nanos())
+    }
+
     /// True if a window has passed: the average is a new one.
     #[inline]
     fn poll(&mut self, now: Instant) -> bool {
-        let elapsed = now.as_nanos().saturating_sub(self.start.as_nanos());
+        let elapsed = self.elapsed(now);
         if elapsed >= WINDOW_NANOS {
             self.turn(now, elapsed);
             return true;

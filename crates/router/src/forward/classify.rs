@@ -63,6 +63,7 @@ impl Classifier {
     }
 
     /// What there is to know of a packet whose shim is not believed: as if it bore none.
+    #[cold]
     #[must_use]
     pub fn plain(arrival: Arrival) -> (Arrival, Carrier) {
         let arrival = Arrival {

@@ -58,16 +58,20 @@ impl Account {
     pub(super) const NONE: Self = Self(u32::MAX);
 }
 
+/// What an account holds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Holding {
-    held: usize,
     reserve: usize,
+    /// Bytes held of the reserve.
+    own: usize,
+    /// Bytes held beyond it.
+    shared: usize,
     open: bool,
 }
 
 impl Holding {
-    fn shared(&self) -> usize {
-        self.held.saturating_sub(self.reserve)
+    fn held(&self) -> usize {
+        self.own + self.shared
     }
 }
 
@@ -78,8 +82,8 @@ pub struct Pool {
     free: [Vec<Box<[u8]>>; CLASSES.len()],
     /// Bytes of all buffers.
     allocated: usize,
-    /// Bytes of those in `free`.
-    spare: usize,
+    /// Bytes of those that are not in `free`.
+    used: usize,
     limit: usize,
     holdings: Vec<Holding>,
     /// Sum of the reserves.
@@ -102,7 +106,7 @@ impl Pool {
         Self {
             free: Default::default(),
             allocated: 0,
-            spare: 0,
+            used: 0,
             limit,
             holdings: Vec::new(),
             reserved: 0,
@@ -118,15 +122,17 @@ impl Pool {
     /// A buffer of at least `len` bytes; `None` at the limit, or beyond the largest class.
     #[inline]
     pub fn take(&mut self, len: usize) -> Option<Box<[u8]>> {
-        let class = class_of(len);
+        self.take_of(class_of(len))
+    }
+
+    #[inline]
+    fn take_of(&mut self, class: usize) -> Option<Box<[u8]>> {
         let buffer = match self.free.get_mut(class)?.pop() {
-            Some(buffer) => {
-                self.spare -= buffer.len();
-                buffer
-            }
+            Some(buffer) => buffer,
             None => self.allocate(*CLASSES.get(class)?)?,
         };
-        self.peak = self.peak.max(self.allocated - self.spare);
+        self.used += buffer.len();
+        self.peak = self.peak.max(self.used);
         Some(buffer)
     }
 
@@ -147,17 +153,18 @@ impl Pool {
             return false;
         };
         self.allocated -= buffer.len();
-        self.spare -= buffer.len();
         self.released += buffer.len();
         true
     }
 
     /// The packet at the start of `buffer`: in that buffer, which is replaced by another of its
     /// size, if it has the size that the packet needs, else in a copy. `None` at the limit.
-    #[inline]
+    #[inline(always)]
     pub fn keep(&mut self, buffer: &mut Box<[u8]>, len: usize, offload: Offload) -> Option<Frame> {
-        if cost(len)? == buffer.len() {
-            self.swap(buffer, len, offload)
+        let class = class_of(len);
+        if *CLASSES.get(class)? == buffer.len() {
+            let other = self.take_of(class)?;
+            Some(Frame::new(std::mem::replace(buffer, other), len, offload))
         } else {
             self.copy(buffer.get(..len)?, offload)
         }
@@ -180,12 +187,15 @@ impl Pool {
     }
 
     /// Takes a buffer back, from whoever answered for it.
-    #[inline]
+    #[inline(always)]
     pub fn give(&mut self, frame: Frame) {
         if let Some(holding) = self.holdings.get_mut(frame.account.0 as usize) {
-            let before = holding.shared();
-            holding.held -= frame.buffer.len();
-            self.shared -= before - holding.shared();
+            // What was taken last, of the shared part, comes back first.
+            let size = frame.buffer.len();
+            let shared = size.min(holding.shared);
+            holding.shared -= shared;
+            holding.own -= size - shared;
+            self.shared -= shared;
         }
         self.give_buffer(frame.buffer);
     }
@@ -195,7 +205,7 @@ impl Pool {
     pub fn give_buffer(&mut self, buffer: Box<[u8]>) {
         match self.free.get_mut(class_of(buffer.len())) {
             Some(free) => {
-                self.spare += buffer.len();
+                self.used -= buffer.len();
                 free.push(buffer);
             }
             _ => debug_assert!(false, "a buffer of no class came back"),
@@ -211,12 +221,18 @@ impl Pool {
     /// Bytes in use.
     #[must_use]
     pub fn used(&self) -> usize {
-        self.allocated - self.spare
+        self.used
+    }
+
+    /// Bytes of unused buffers.
+    #[inline]
+    fn spare(&self) -> usize {
+        self.allocated - self.used
     }
 
     /// Opens an account that may always hold `reserve` bytes.
     pub(super) fn open(&mut self, reserve: usize) -> Account {
-        let vacant = |holding: &Holding| !holding.open && holding.held == 0;
+        let vacant = |holding: &Holding| !holding.open && holding.held() == 0;
         let index = self.holdings.iter().position(vacant);
         let index = index.unwrap_or_else(|| {
             self.holdings.push(Holding::default());
@@ -242,10 +258,13 @@ impl Pool {
     pub(super) fn set_reserve(&mut self, account: Account, reserve: usize) {
         if let Some(holding) = self.holdings.get_mut(account.0 as usize) {
             self.reserved -= holding.reserve;
-            self.shared -= holding.shared();
+            self.shared -= holding.shared;
+            let held = holding.held();
             holding.reserve = reserve;
+            holding.own = held.min(reserve);
+            holding.shared = held - holding.own;
             self.reserved += holding.reserve;
-            self.shared += holding.shared();
+            self.shared += holding.shared;
         }
     }
 
@@ -257,16 +276,17 @@ impl Pool {
             return false;
         };
         let size = frame.buffer.len();
-        let before = holding.shared();
-        let more = (holding.held + size).saturating_sub(holding.reserve) - before;
+        let own = size.min(holding.reserve - holding.own);
+        let more = size - own;
         if more > 0 {
             let common = self.limit.saturating_sub(self.reserved + WORKING);
             if self.shared + more > common {
                 return false;
             }
+            holding.shared += more;
+            self.shared += more;
         }
-        holding.held += size;
-        self.shared += more;
+        holding.own += own;
         frame.account = account;
         true
     }
@@ -275,16 +295,16 @@ impl Pool {
     pub(super) fn held(&self, account: Account) -> usize {
         self.holdings
             .get(account.0 as usize)
-            .map_or(0, |holding| holding.held)
+            .map_or(0, Holding::held)
     }
 
     /// When [`tidy`](Self::tidy) has something to do next.
     #[must_use]
     pub fn tidy_at(&self) -> Option<Instant> {
-        if self.allocated > self.goal && self.spare > 0 {
+        if self.allocated > self.goal && self.spare() > 0 {
             return Some(self.step_at);
         }
-        (self.spare > SPARE).then_some(self.look_at)
+        (self.spare() > SPARE).then_some(self.look_at)
     }
 
     /// Releases, a few at a time, buffers that have not been needed for a while. True if that is
@@ -307,7 +327,7 @@ impl Pool {
             }
         }
         self.step_at = now + PAUSE;
-        let more = self.allocated > self.goal && self.spare > 0;
+        let more = self.allocated > self.goal && self.spare() > 0;
         if more || self.released < WORTH {
             return false;
         }
@@ -321,6 +341,8 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -429,6 +451,41 @@ mod tests {
         );
         pool.close(greedy);
         assert_eq!((pool.reserved, pool.open(5)), (20 * USUAL, greedy));
+    }
+
+    proptest! {
+        /// Whatever comes and goes: what an account holds beyond its reserve is shared, and only
+        /// that.
+        #[test]
+        fn what_exceeds_reserves_is_shared(
+            steps in prop::collection::vec((0usize..3, 0usize..4, 1usize..5_000), 1..200),
+        ) {
+            let mut pool = Pool::new(WORKING + 64 * USUAL);
+            let accounts = [0, 1, 2].map(|number| pool.open(number * 8 * USUAL));
+            let mut frames: [Vec<Frame>; 3] = Default::default();
+            for (who, what, size) in steps {
+                match what {
+                    0 => _ = frames[who].pop().map(|frame| pool.give(frame)),
+                    1 => pool.set_reserve(accounts[who], size),
+                    _ => {
+                        let mut frame = frame(&mut pool, size);
+                        match pool.charge(&mut frame, accounts[who]) {
+                            true => frames[who].push(frame),
+                            false => pool.give(frame),
+                        }
+                    }
+                }
+                let held = |frames: &Vec<Frame>| frames.iter().map(|f| f.buffer.len()).sum::<usize>();
+                let reserves = accounts.map(|account| pool.holdings[account.0 as usize].reserve);
+                let beyond = frames.iter().zip(reserves);
+                let beyond = beyond.map(|(frames, reserve)| held(frames).saturating_sub(reserve));
+                prop_assert_eq!(pool.shared, beyond.sum::<usize>());
+                prop_assert_eq!(pool.used(), frames.iter().map(held).sum::<usize>());
+                for (account, frames) in accounts.iter().zip(&frames) {
+                    prop_assert_eq!(pool.held(*account), held(frames));
+                }
+            }
+        }
     }
 
     /// A burst's memory comes back within seconds, in small steps, and what is in use all the time

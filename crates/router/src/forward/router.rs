@@ -17,9 +17,12 @@ use super::port::RouterPort;
 use super::refuse::Refusal;
 use super::shim::tell_alike;
 use super::trust::Trust;
-use crate::core::{DropCause, Owner};
+use crate::core::{DropCause, Link, Owner};
 use crate::ip::{Fragments, IcmpError, Reassembly, RouteTable, Routes, TokenBucket, complete};
 use crate::offload::{Offload, Super};
+
+/// The least step of time.
+const TICK: Duration = Duration::from_nanos(1);
 
 /// Where a route leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +56,8 @@ pub struct Router {
     pub(super) counters: Counters,
     pub(super) yard: Yard,
     deadlines: Deadlines,
+    /// A port that was polled until nothing came, and when. Its deadline is not known yet.
+    resting: Option<(usize, Instant)>,
     /// The router's own addresses, in order.
     own: Vec<IpAddr>,
     pub(super) reassembly: Reassembly,
@@ -103,6 +108,7 @@ impl Router {
                 row: Row::default(),
             },
             deadlines: Deadlines::default(),
+            resting: None,
             own: Vec::new(),
             reassembly: Reassembly::default(),
             next_id: 0,
@@ -135,6 +141,7 @@ impl Router {
         let own = ports.iter().flat_map(|port| &port.settings.addresses);
         self.own = own.copied().collect();
         self.own.sort_unstable();
+        self.resting = None;
         let deadlines = ports.iter().map(|port| port.link.deadline());
         self.deadlines
             .reset(deadlines.map(|at| at.unwrap_or(Instant::FAR_FUTURE)));
@@ -171,7 +178,7 @@ impl Router {
     /// A port, to change it.
     pub fn port_mut(&mut self, index: usize) -> Option<&mut RouterPort> {
         // Whatever changes, it is looked at next.
-        self.deadlines.set(index, Instant::ZERO);
+        self.wake(index);
         self.ports.get_mut(index)
     }
 
@@ -326,12 +333,12 @@ impl Router {
                 .source(bytes)
                 .is_some_and(|source| shims.covers(from, source)),
         };
-        let (mut arrival, mut carrier) =
-            self.classifier.classify_first(bytes, &route.layout, packet);
-        let shim = !believed && matches!(carrier, Carrier::Vcp(_) | Carrier::Shim { .. });
-        if shim {
-            (arrival, carrier) = Classifier::plain(arrival);
-        }
+        let known = self.classifier.classify_first(bytes, &route.layout, packet);
+        let shim = !believed && matches!(known.1, Carrier::Vcp(_) | Carrier::Shim { .. });
+        let (arrival, carrier) = match shim {
+            false => known,
+            true => Classifier::plain(known.0),
+        };
         let Some(whole) = &route.whole else {
             if route.fits {
                 port.not_believed += u64::from(shim);
@@ -427,7 +434,7 @@ impl Router {
                     };
                     let (arrival, carrier) = heeding.heed(believed, known, 1);
                     let frame = self.yard.pool.copy(part, Offload::default());
-                    self.deadlines.set(port, Instant::ZERO);
+                    self.wake(port);
                     enqueue(
                         &mut self.ports,
                         &mut self.yard,
@@ -455,7 +462,7 @@ impl Router {
         packets: u32,
     ) {
         let known = (arrival, carrier, packets);
-        self.deadlines.set(port, Instant::ZERO);
+        self.wake(port);
         enqueue(
             &mut self.ports,
             &mut self.yard,
@@ -473,19 +480,48 @@ impl Router {
         let link = &mut self.ports.get_mut(port)?.link;
         let frame = link.poll(now, &mut self.yard);
         if frame.is_none() {
-            let at = link.deadline().unwrap_or(Instant::FAR_FUTURE);
-            // Nothing more can happen now, whatever the link says.
-            self.deadlines
-                .set(port, at.max(now + Duration::from_nanos(1)));
+            self.rest(now, port);
         }
         frame
+    }
+
+    /// A port has nothing more to do at `now`. When it has next is only asked for once it matters:
+    /// most often more packets come first.
+    #[inline]
+    fn rest(&mut self, now: Instant, port: usize) {
+        if self.resting.is_some_and(|(other, _)| other != port) {
+            self.settle();
+        }
+        self.resting = Some((port, now));
+    }
+
+    /// Takes the deadline of the port that was polled last.
+    fn settle(&mut self) {
+        let Some((port, polled)) = self.resting.take() else {
+            return;
+        };
+        let link = self.ports.get(port).map(|port| &port.link);
+        let at = link.and_then(Link::deadline);
+        // Nothing more can happen at the moment of the poll, whatever the link says.
+        let at = at.unwrap_or(Instant::FAR_FUTURE).max(polled + TICK);
+        self.deadlines.set(port, at);
+    }
+
+    /// A port has something to do now.
+    #[inline]
+    fn wake(&mut self, port: usize) {
+        if self.resting.is_some_and(|(resting, _)| resting == port) {
+            self.resting = None;
+        }
+        self.deadlines.set(port, Instant::ZERO);
     }
 
     /// A port that has something to do by `now`. Once it has been [`poll`](Self::poll)ed until
     /// nothing came, it is another one's turn; ports with nothing to do are never looked at.
     #[inline]
     #[must_use]
-    pub fn due(&self, now: Instant) -> Option<usize> {
+    pub fn due(&mut self, now: Instant) -> Option<usize> {
+        self.settle();
         let (port, at) = self.deadlines.first()?;
         (at <= now).then_some(port)
     }
@@ -493,7 +529,8 @@ impl Router {
     /// When some port has something to do next.
     #[inline]
     #[must_use]
-    pub fn deadline(&self) -> Option<Instant> {
+    pub fn deadline(&mut self) -> Option<Instant> {
+        self.settle();
         let (_, at) = self.deadlines.first()?;
         (at < Instant::FAR_FUTURE).then_some(at)
     }

@@ -37,20 +37,22 @@ pub(super) fn find(
     source: impl FnOnce() -> u32,
 ) -> (Carried, Carrier) {
     let payload = udp.payload(bytes);
-    if let Contents::Shim(Kind::VCP) = Contents::classify(payload) {
-        return match Lifted::find(bytes, udp) {
-            Ok(lifted) => (
-                vcp_proto::carried::from_packet(&lifted.packet()),
-                Carrier::Vcp(lifted),
-            ),
-            Err(_) => (Carried::Foreign, Carrier::None),
-        };
-    }
-    let at = u16::try_from(udp.payload_offset()).unwrap_or(u16::MAX);
-    (
-        read(payload, packet_bytes, source),
-        Carrier::Shim { payload: at },
-    )
+    let carried = match Contents::classify(payload) {
+        Contents::Shim(Kind::VCP) => {
+            return match Lifted::find(bytes, udp) {
+                Ok(lifted) => (
+                    vcp_proto::carried::from_packet(&lifted.packet()),
+                    Carrier::Vcp(lifted),
+                ),
+                Err(_) => (Carried::Foreign, Carrier::None),
+            };
+        }
+        Contents::Shim(Kind::XCP) => xcp_proto::carried::from_payload(payload, packet_bytes),
+        Contents::Shim(Kind::QUICK_START) => qs_proto::carried::from_payload(payload, source()),
+        _ => return (Carried::Foreign, Carrier::None),
+    };
+    let payload = u16::try_from(udp.payload_offset()).unwrap_or(u16::MAX);
+    (carried, Carrier::Shim { payload })
 }
 
 /// True if all packets of a super-packet tell a port the same: none has a shim, or each has one of the same kind, and of XCP the

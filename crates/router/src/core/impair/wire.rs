@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use pathmark_cc::{Duration, Instant};
 
 use super::{Code, Loss, Random};
-use crate::core::queue::release_if_empty;
+use crate::core::queue::release_before_last;
 use crate::core::{DropCause, Owner};
 
 /// Random extra delay.
@@ -138,15 +138,22 @@ impl<P> Wire<P> {
     }
 
     /// The next packet that has arrived by `now`.
+    #[inline]
     pub fn poll(&mut self, now: Instant) -> Option<P> {
+        match self.in_flight() {
+            0 => None,
+            _ => self.land(now),
+        }
+    }
+
+    fn land(&mut self, now: Instant) -> Option<P> {
         // Both hold packets only for a while after reordering was switched on or off.
         if self.shuffled.peek().is_some_and(|flying| flying.at <= now) {
             return self.shuffled.pop().map(|flying| flying.packet);
         }
         if self.ordered.front().is_some_and(|(at, _)| *at <= now) {
-            let arrived = self.ordered.pop_front();
-            release_if_empty(&mut self.ordered);
-            return arrived.map(|(_, packet)| packet);
+            release_before_last(&mut self.ordered);
+            return self.ordered.pop_front().map(|(_, packet)| packet);
         }
         None
     }

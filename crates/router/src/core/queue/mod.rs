@@ -10,7 +10,7 @@ use pathmark_cc::{Arrival, Instant};
 
 pub use codel::{CoDel, CoDelConfig};
 pub use droptail::DropTail;
-pub(super) use droptail::release_if_empty;
+pub(super) use droptail::release_before_last;
 pub use red::{BadRed, Red, RedConfig};
 
 use super::Owner;
