@@ -1,7 +1,8 @@
 //! Round trips that lose so much that no router's word is a reason to send more.
 //!
 //! Whether the loss comes from a hidden hop takes a trial to tell. Until then the window must not
-//! grow into it, and what is lost anyway need not be sent: the window is what arrived.
+//! grow into it, and what is lost anyway need not be sent: the window is what arrived. That says
+//! something where the window was the limit: what an application that paused has sent is no bound.
 
 use crate::arith::mul_div;
 
@@ -13,6 +14,9 @@ const SIGMAS: u64 = 2;
 const EVENTS: u32 = 3;
 /// Afterwards the window returns by this part of what arrives per round trip.
 const RETURN_STEP: u64 = 4;
+/// A round trip tells what the path carries if at most this part of its packets was acknowledged
+/// while something besides the window was the limit.
+const OTHERWISE: u64 = 8;
 /// The window is never held to fewer packets.
 const LEAST_PACKETS: u64 = 4;
 
@@ -20,6 +24,10 @@ const LEAST_PACKETS: u64 = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Losing {
     acked: u64,
+    /// Of these, while something besides the window was the limit.
+    otherwise: u64,
+    /// That was so in the round trip before, whose packets arrive in this one.
+    paused: bool,
     lost: u64,
     events: u32,
     now: bool,
@@ -30,9 +38,13 @@ pub(super) struct Losing {
 }
 
 impl Losing {
+    /// Packets arrived; `limited` if the window kept the sender from sending more.
     #[inline]
-    pub(super) fn on_acked(&mut self, packets: u64) {
+    pub(super) fn on_acked(&mut self, packets: u64, limited: bool) {
         self.acked = self.acked.saturating_add(packets).min(1 << 32);
+        if !limited {
+            self.otherwise = self.otherwise.saturating_add(packets).min(1 << 32);
+        }
     }
 
     /// Packets were lost; so much loss is `tolerated`, in 10^-6.
@@ -51,7 +63,12 @@ impl Losing {
     /// A round trip is over, in which `arrived` bytes did at a window of `window` bytes.
     pub(super) fn turn(&mut self, tolerated: u64, arrived: u64, window: u64, mtu: u64) {
         self.now = self.is_much(tolerated);
-        (self.acked, self.lost, self.events) = (0, 0, 0);
+        let pauses = self.acked == 0 || self.otherwise > self.acked / OTHERWISE;
+        let paused = core::mem::replace(&mut self.paused, pauses);
+        (self.acked, self.otherwise, self.lost, self.events) = (0, 0, 0, 0);
+        if pauses || paused {
+            return;
+        }
         let least = LEAST_PACKETS * mtu;
         if self.now {
             if self.held.is_none() {
@@ -89,7 +106,13 @@ mod tests {
     const MTU: u64 = 1000;
 
     fn round(losing: &mut Losing, acked: u64, lost: &[u64], window: u64) {
-        losing.on_acked(acked);
+        ended(losing, acked, 0, lost, window);
+    }
+
+    /// Of `acked` packets `otherwise` arrived while the application had no more.
+    fn ended(losing: &mut Losing, acked: u64, otherwise: u64, lost: &[u64], window: u64) {
+        losing.on_acked(acked - otherwise, true);
+        losing.on_acked(otherwise, false);
         for &packets in lost {
             losing.on_lost(packets, 0);
         }
@@ -113,6 +136,25 @@ mod tests {
     }
 
     #[test]
+    fn what_arrives_while_the_application_pauses_is_no_bound() {
+        let mut losing = Losing::default();
+        round(&mut losing, 60, &[10, 10, 20], 100);
+        // The application has less, then nothing, then as much as goes: what it sent before that
+        // arrives a round trip later.
+        ended(&mut losing, 30, 30, &[], 60);
+        ended(&mut losing, 0, 0, &[], 60);
+        ended(&mut losing, 2, 0, &[], 60);
+        assert_eq!(losing.cap(), 60 * MTU);
+        round(&mut losing, 60, &[], 60);
+        assert_eq!(losing.cap(), 75 * MTU);
+        // Nor is it where much of it is lost: growth ends, and that is all.
+        let mut losing = Losing::default();
+        ended(&mut losing, 10, 10, &[3, 3, 4], 100);
+        assert!(losing.now());
+        assert_eq!(losing.cap(), u64::MAX);
+    }
+
+    #[test]
     fn an_interruption_and_little_loss_hold_nothing() {
         let mut losing = Losing::default();
         round(&mut losing, 20, &[80], 100);
@@ -124,7 +166,7 @@ mod tests {
     #[test]
     fn in_the_middle_of_a_round_trip_growth_ends_at_once() {
         let mut losing = Losing::default();
-        losing.on_acked(20);
+        losing.on_acked(20, true);
         for lost in 1..20 {
             losing.on_lost(1, 0);
             assert_eq!(losing.now(), lost >= 7, "{lost}");

@@ -187,6 +187,12 @@ impl HiddenHop {
         self.began = now;
         self.raised = None;
         self.trial_cap = u64::MAX;
+        self.losing.clear();
+    }
+
+    /// The sender was idle: what arrived before that holds no window.
+    pub(crate) fn on_idle(&mut self) {
+        self.losing.clear();
     }
 
     /// True while CUBIC rules because of it.
@@ -328,7 +334,7 @@ impl HiddenHop {
             self.compare_phases(now, acked.srtt, window);
         }
         self.phases.on_acked(acked.packets);
-        self.losing.on_acked(acked.packets);
+        self.losing.on_acked(acked.packets, acked.window_limited);
         let (delay, round_over) = self.delay.on_ack(now, acked);
         if let Some(delay) = delay {
             self.following

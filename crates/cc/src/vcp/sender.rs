@@ -261,6 +261,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
 
     fn on_restart(&mut self, now: Instant, idle: Duration) {
         self.fallback.on_restart(now, idle);
+        self.hidden.on_idle();
         // What other flows left of the path is unknown after more than about a retransmission timeout.
         if self.explicit() && idle > self.rtt().saturating_mul(2) {
             let initial = window::initial(self.mtu, self.params.initial_window);

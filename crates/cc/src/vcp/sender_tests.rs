@@ -321,6 +321,40 @@ fn an_over_is_obeyed_while_cubic_rules_for_a_hidden_bottleneck() {
 }
 
 #[test]
+fn an_application_that_pauses_after_much_loss_keeps_its_window() {
+    let mut sender = sender(Wlte { pure: false });
+    let mut now = 100;
+    // A round trip of some packets, under HIGH.
+    let mut round = |sender: &mut VcpSender<Wlte>, packets: u64, lossy: bool| {
+        for n in 0..packets {
+            let mut ack = acked(2 * now + n, MTU, RTT);
+            ack.window_limited = packets > 3;
+            let time = at(now + n * 100 / packets);
+            sender.on_feedback(time, &codes([0, 0, 1, 0]), &ack);
+            sender.on_ack(time, &ack);
+            if lossy {
+                sender.on_loss(time, &lost(2 * now + n, 2 * now + 100, RTT));
+            }
+        }
+        now += 100;
+    };
+    for _ in 0..5 {
+        round(&mut sender, 80, false);
+    }
+    let full = sender.window();
+    round(&mut sender, 20, true);
+    round(&mut sender, 80, false);
+    let held = sender.window();
+    assert!(held < full, "{held} of {full}");
+    for _ in 0..5 {
+        round(&mut sender, 3, false);
+    }
+    assert!(sender.window() >= held, "{} of {held}", sender.window());
+    sender.on_restart(at(2000), ms(150));
+    assert!(sender.window() > held, "{} of {held}", sender.window());
+}
+
+#[test]
 fn few_packets_ask_where_nobody_answers_and_all_do_again_at_the_first_mark() {
     let mut sender = sender(Wlte { pure: false });
     assert_eq!(sender.signal_every(), 1);

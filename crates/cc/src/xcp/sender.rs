@@ -411,6 +411,7 @@ impl Controller for XcpSender {
 
     fn on_restart(&mut self, now: Instant, idle: Duration) {
         self.fallback.on_restart(now, idle);
+        self.hidden.on_idle();
         if self.explicit() && !self.params.naive {
             let srtt = self.srtt.unwrap_or(idle);
             let floor = self.initial();

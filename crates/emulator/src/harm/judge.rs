@@ -86,6 +86,8 @@ pub struct Compared {
     pub beyond: f64,
     /// It does harm.
     pub harm: bool,
+    /// It is beyond its bound, and excused: the least flow has clearly more than with `cubic`.
+    pub excused: bool,
 }
 
 /// Lays a law's run beside `cubic`'s run of the same scenario. Figures that neither of them has are left out.
@@ -110,13 +112,14 @@ pub fn judge(law: &RunResult, cubic: &RunResult) -> Vec<Compared> {
             } else {
                 beyond.min(MOST)
             };
-            let excused = condition == Condition::Goodput && excused;
+            let excused = beyond > 1.0 && condition == Condition::Goodput && excused;
             all.push(Compared {
                 condition,
                 law,
                 cubic,
                 beyond,
                 harm: beyond > 1.0 && !excused,
+                excused,
             });
         }
     };
@@ -241,6 +244,12 @@ mod tests {
         harmed.map(|c| c.condition).collect()
     }
 
+    fn excused(law: &RunResult, cubic: &RunResult) -> Vec<Condition> {
+        let all = judge(law, cubic);
+        let excused = all.into_iter().filter(|c| c.excused);
+        excused.map(|c| c.condition).collect()
+    }
+
     #[test]
     fn a_law_that_does_as_cubic_does_no_harm() {
         let cubic = run(vec![
@@ -249,6 +258,7 @@ mod tests {
             flow("tcp0", 3.0),
         ]);
         assert_eq!(harm(&cubic, &cubic), []);
+        assert_eq!(excused(&cubic, &cubic), []);
         assert_eq!(judge(&cubic, &cubic).len(), 5, "no file, no completion");
     }
 
@@ -271,12 +281,15 @@ mod tests {
             flow("tcp0", 3.0),
         ]);
         assert_eq!(harm(&shared, &cubic), [], "cubic starved the TCP beside");
+        assert_eq!(excused(&shared, &cubic), [Condition::Goodput]);
         let fairer = run(vec![
             flow("ours0", 3.0),
             flow("ours1", 2.6),
             flow("tcp0", 9.0),
         ]);
         assert_eq!(harm(&fairer, &cubic), []);
+        assert_eq!(excused(&fairer, &cubic), [Condition::Goodput]);
+        assert_eq!(excused(&less, &cubic), [], "beyond its bound, and harm");
         let nothing = run(vec![
             flow("ours0", 0.0),
             flow("ours1", 0.0),

@@ -6,7 +6,6 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::Context;
-use pathmark_emulator::harm::Condition;
 
 use super::report::{Report, Summary};
 use super::table;
@@ -55,14 +54,11 @@ fn chapter(report: &Report, laws: &str) -> String {
         "{HEADING}\nWhere laws do worse than `cubic` in their place: {} scenarios drawn by a seed, each run with every law and with `cubic` at the same \
          ports. [emulate.md](emulate.md#harm) says what counts as harm and how a cell's name reads. This chapter is what\n\n```\npathmark emulate --harm \
          --seed {} --laws '{laws}' --results docs\n```\n\nwrites. A number under a figure's name says how many cells are beyond its bound; `worst` is the one \
-         farthest beyond.\n\n",
+         farthest beyond. `excused` counts cells with less than 0.9 of `cubic`'s goodput that are no harm, because the least flow has at least 1.3 times more; \
+         `worst excused` is the worst of these.\n\n",
         report.cells, report.seed
     );
-    let mut header: Vec<String> = ["group", "law", "cells", "harmed"]
-        .map(str::to_owned)
-        .into();
-    header.extend(Condition::ALL.map(|condition| condition.name().to_owned()));
-    header.push("worst".to_owned());
+    let header = table::header();
     let _ = writeln!(text, "| {} |", header.join(" | "));
     let _ = writeln!(text, "|{}", "---|".repeat(header.len()));
     for summary in &report.summary {

@@ -37,6 +37,10 @@ pub(super) struct Summary {
     pub(super) conditions: BTreeMap<Condition, usize>,
     /// The figure farthest beyond its bound, if any is beyond it.
     pub(super) worst: Option<Worst>,
+    /// Cells that it does not harm only because the least flow has more than with `cubic`.
+    pub(super) excused: usize,
+    /// The figure farthest beyond its bound in these.
+    pub(super) worst_excused: Option<Worst>,
 }
 
 /// A figure and where it is from.
@@ -63,7 +67,13 @@ pub(super) struct Judged {
 }
 
 impl Judged {
-    /// The figures that are beyond their bounds.
+    /// A figure that is beyond its bound, where that is excused and all others are within theirs.
+    fn excused(&self) -> Option<&Compared> {
+        let excused = self.figures.iter().find(|figure| figure.excused);
+        excused.filter(|_| !self.harm)
+    }
+
+    /// The figures that are beyond their bounds, and are not excused.
     pub(super) fn harmful(&self) -> impl Iterator<Item = &Compared> {
         self.figures.iter().filter(|figure| figure.harm)
     }
@@ -147,21 +157,33 @@ impl Summary {
             harmed: 0,
             conditions: BTreeMap::new(),
             worst: None,
+            excused: 0,
+            worst_excused: None,
         };
         for judged in results.iter().filter(mine) {
             summary.cells += 1;
             summary.harmed += usize::from(judged.harm);
             for figure in judged.harmful() {
                 *summary.conditions.entry(figure.condition).or_default() += 1;
-                let worst = summary.worst.as_ref();
-                if worst.is_none_or(|worst| worst.figure.beyond < figure.beyond) {
-                    summary.worst = Some(Worst {
-                        cell: judged.cell.clone(),
-                        figure: *figure,
-                    });
-                }
+                summary.worst = worse(summary.worst.take(), judged, figure);
+            }
+            if let Some(figure) = judged.excused() {
+                summary.excused += 1;
+                summary.worst_excused = worse(summary.worst_excused.take(), judged, figure);
             }
         }
         summary
     }
+}
+
+/// The worse one of the worst so far and a figure of a cell.
+fn worse(worst: Option<Worst>, judged: &Judged, figure: &Compared) -> Option<Worst> {
+    worst
+        .filter(|worst| worst.figure.beyond >= figure.beyond)
+        .or_else(|| {
+            Some(Worst {
+                cell: judged.cell.clone(),
+                figure: *figure,
+            })
+        })
 }

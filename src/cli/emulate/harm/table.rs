@@ -10,11 +10,7 @@ use super::report::{Report, Summary};
 
 pub(super) fn text(report: &Report) -> String {
     let mut text = format!("seed {}, {} cells\n\n", report.seed, report.cells);
-    let mut header: Vec<String> = ["group", "law", "cells", "harmed"]
-        .map(str::to_owned)
-        .into();
-    header.extend(Condition::ALL.map(|condition| condition.name().to_owned()));
-    header.push("worst".to_owned());
+    let header = header();
     let rows: Vec<_> = report.summary.iter().map(row).collect();
     text += &aligned(&header, &rows);
     let harmed = harmed(report);
@@ -45,6 +41,16 @@ pub(super) fn harmed(report: &Report) -> String {
     text
 }
 
+/// What the columns of [`row`] are.
+pub(super) fn header() -> Vec<String> {
+    let conditions = Condition::ALL.map(Condition::name);
+    let first = ["group", "law", "cells", "harmed", "excused"];
+    let all = first.into_iter().chain(conditions);
+    all.chain(["worst", "worst excused"])
+        .map(str::to_owned)
+        .collect()
+}
+
 /// A group and law.
 pub(super) fn row(summary: &Summary) -> Vec<String> {
     let mut row = vec![
@@ -52,20 +58,22 @@ pub(super) fn row(summary: &Summary) -> Vec<String> {
         summary.law.clone(),
         summary.cells.to_string(),
         summary.harmed.to_string(),
+        summary.excused.to_string(),
     ];
     row.extend(Condition::ALL.map(|condition| {
         let count = summary.conditions.get(&condition);
         count.map_or_else(dash, ToString::to_string)
     }));
-    let worst = summary.worst.as_ref();
-    row.push(worst.map_or_else(dash, |worst| {
-        format!(
-            "{} {} in {}",
-            worst.figure.condition,
-            times(&worst.figure),
-            worst.cell
-        )
-    }));
+    for worst in [&summary.worst, &summary.worst_excused] {
+        row.push(worst.as_ref().map_or_else(dash, |worst| {
+            format!(
+                "{} {} in {}",
+                worst.figure.condition,
+                times(&worst.figure),
+                worst.cell
+            )
+        }));
+    }
     row
 }
 
