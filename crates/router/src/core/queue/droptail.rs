@@ -23,7 +23,7 @@ pub(in crate::core) fn release_before_last<T>(items: &mut VecDeque<T>) {
 #[cold]
 #[inline(never)]
 fn release<T>(items: &mut VecDeque<T>) {
-    *items = items.drain(..).collect();
+    items.shrink_to_fit();
 }
 
 /// A FIFO with a limit in packets or bytes.
