@@ -113,6 +113,7 @@ pub async fn run(scenario: &Scenario, program: RouterProgram) -> Result<RunResul
         packets: 0,
         events: 0,
         jain: jain(flows.iter().map(|flow| flow.goodput_bps)),
+        jain_windows: None,
         flows,
         links,
         windows: Vec::new(),

@@ -161,6 +161,7 @@ impl Run {
             packets: 0,
             events: 0,
             jain: jain(flows.iter().map(|flow| flow.goodput_bps)),
+            jain_windows: None,
             flows,
             links,
             windows: Vec::new(),

@@ -1,5 +1,7 @@
 //! Line charts as SVG and PNG, with a font of their own so that they look the same on every machine.
 
+mod clip;
+
 use std::path::Path;
 use std::sync::Once;
 
@@ -60,6 +62,11 @@ pub struct Line {
     pub expected_of: Option<usize>,
     /// Its points are marked.
     pub marked: bool,
+    /// Error bars: at which x, from where, to where.
+    pub bars: Vec<(f64, f64, f64)>,
+    /// Which colour it has; by default the next one. Lines of different panels that show the same
+    /// thing are given the same number.
+    pub colour: Option<usize>,
 }
 
 const PANEL: (u32, u32) = (560, 300);
@@ -129,13 +136,19 @@ impl Panel {
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let least_x = points().map(|p| p.0).fold(f64::INFINITY, f64::min);
+        let bars = || {
+            self.lines
+                .iter()
+                .flat_map(|line| &line.bars)
+                .map(|bar| bar.2)
+        };
         let most = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
         let x_max = self
             .x_max
             .unwrap_or_else(|| most(&mut points().map(|p| p.0)));
         let y_max = self
             .y_max
-            .unwrap_or_else(|| 1.05 * most(&mut points().map(|p| p.1)));
+            .unwrap_or_else(|| 1.05 * most(&mut points().map(|p| p.1).chain(bars())));
         // An axis needs an extent, also of a run in which nothing happened.
         let (x_max, y_max) = (positive(x_max), positive(y_max));
         let legend = self.legend(area.dim_in_pixel().0);
@@ -153,20 +166,23 @@ impl Panel {
             .y_label_area_size(60);
         if !self.categories.is_empty() {
             let last = self.categories.len() as f64 - 0.5;
+            let x_max = last;
             let mut chart = builder.build_cartesian_2d(-0.5..last, 0.0..y_max)?;
-            self.draw_on(&mut chart)
+            self.draw_on(&mut chart, x_max, y_max)
         } else if self.log_x && least_x > 0.0 && least_x < x_max {
             let mut chart = builder.build_cartesian_2d((least_x..x_max).log_scale(), 0.0..y_max)?;
-            self.draw_on(&mut chart)
+            self.draw_on(&mut chart, x_max, y_max)
         } else {
             let mut chart = builder.build_cartesian_2d(0.0..x_max, 0.0..y_max)?;
-            self.draw_on(&mut chart)
+            self.draw_on(&mut chart, x_max, y_max)
         }
     }
 
     fn draw_on<'a, B, X>(
         &self,
         chart: &mut ChartContext<'a, B, Cartesian2d<X, plotters::coord::types::RangedCoordf64>>,
+        x_max: f64,
+        y_max: f64,
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>>
     where
         B: DrawingBackend + 'a,
@@ -194,34 +210,64 @@ impl Panel {
                 .disable_x_mesh();
         }
         mesh.draw()?;
-        let mut colours = COLOURS.iter().cycle();
-        let mut used = Vec::new();
+        let colours: Vec<RGBColor> = self.drawn().map(|(_, colour)| colour).collect();
+        let mut next = colours.iter();
         for line in &self.lines {
-            let points = line.points.iter().copied();
-            let as_line = line.expected_of.and_then(|index| used.get(index)).copied();
+            let clipped = clip::clip(&line.points, x_max, y_max);
             if line.reference || line.expected_of.is_some() {
-                let style = as_line.unwrap_or(BLACK).mix(0.6).stroke_width(1);
-                chart.draw_series(DashedLineSeries::new(points, 5, 4, style))?;
+                let colour = line.expected_of.and_then(|index| colours.get(index));
+                let style = colour.copied().unwrap_or(BLACK).mix(0.6).stroke_width(1);
+                for part in clipped.parts {
+                    chart.draw_series(DashedLineSeries::new(part, 5, 4, style))?;
+                }
                 continue;
             }
-            let colour = colours.next().copied().unwrap_or(BLACK);
-            used.push(colour);
-            let dots = if line.marked { 3 } else { 0 };
-            let series = LineSeries::new(points, colour.stroke_width(2)).point_size(dots);
-            chart.draw_series(series)?;
+            let colour = next.next().copied().unwrap_or(BLACK);
+            for part in clipped.parts {
+                let series = LineSeries::new(part, colour.stroke_width(2));
+                chart.draw_series(series)?;
+            }
+            if line.marked {
+                let within = |(x, y): &&(f64, f64)| *x <= x_max && *y <= y_max;
+                let dots = line.points.iter().filter(within);
+                chart.draw_series(dots.map(|&at| Circle::new(at, 3, colour.stroke_width(2))))?;
+            }
+            let bars = line
+                .bars
+                .iter()
+                .filter(|(x, low, _)| *x <= x_max && *low <= y_max);
+            chart.draw_series(bars.map(|&(x, low, high)| {
+                let ends = vec![(x, low), (x, high.min(y_max))];
+                PathElement::new(ends, colour.stroke_width(1))
+            }))?;
+            // Where the line leaves the axes, how high it goes: the highest few.
+            let mut above = clipped.above;
+            above.sort_by(|a, b| b.1.total_cmp(&a.1));
+            above.truncate(MOST_ABOVE);
+            chart.draw_series(above.into_iter().map(|(x, y)| {
+                let style = ("sans-serif", 11).into_font().color(&colour);
+                let text = format!("▲{}", short(three_digits(y)));
+                EmptyElement::at((x, y_max)) + Text::new(text, (-6, 1), style)
+            }))?;
         }
         Ok(())
     }
 
+    /// The lines that have a colour of their own, each with it.
+    fn drawn(&self) -> impl Iterator<Item = (&Line, RGBColor)> {
+        let own = |line: &&Line| !line.reference && line.expected_of.is_none();
+        let lines = self.lines.iter().filter(own).enumerate();
+        lines.map(|(place, line)| {
+            let number = line.colour.unwrap_or(place) % COLOURS.len();
+            (line, COLOURS.get(number).copied().unwrap_or(BLACK))
+        })
+    }
+
     /// Where each labelled line stands in the rows above the chart.
     fn legend(&self, width: u32) -> Vec<Entry<'_>> {
-        let drawn = self
-            .lines
-            .iter()
-            .filter(|l| !l.reference && l.expected_of.is_none());
         let mut entries = Vec::new();
         let (mut x, mut row) = (LEGEND_LEFT, 0);
-        for (line, colour) in drawn.zip(COLOURS.iter().cycle()) {
+        for (line, colour) in self.drawn() {
             let Some(label) = &line.label else {
                 continue;
             };
@@ -232,7 +278,7 @@ impl Panel {
             }
             entries.push(Entry {
                 label,
-                colour: *colour,
+                colour,
                 x,
                 row,
             });
@@ -246,6 +292,9 @@ impl Panel {
 const LEGEND_ROW: u32 = 17;
 const LEGEND_LEFT: u32 = 60;
 const LEGEND_LETTER: u32 = 7;
+
+/// Most labels of a line for what lies above the axis.
+const MOST_ABOVE: usize = 3;
 
 /// A line's name in the legend.
 struct Entry<'a> {
@@ -287,6 +336,12 @@ fn short(value: f64) -> String {
     }
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// As much of a number as a plot can tell.
+fn three_digits(value: f64) -> f64 {
+    let unit = 10f64.powf(value.abs().max(1e-300).log10().floor() - 2.0);
+    (value / unit).round() * unit
 }
 
 fn positive(value: f64) -> f64 {

@@ -19,8 +19,12 @@ pub struct RunResult {
     pub packets: u64,
     /// Events that the engine handled; 0 for a run in real time.
     pub events: u64,
-    /// Jain's index over the goodputs of the flows active.
+    /// Jain's index over the goodputs of the flows active, each over its own lifetime.
     pub jain: f64,
+    /// Mean of Jain's index over windows of 20 of the longest round trips (1 s at least), each over
+    /// the connections active all through it; `None` if no window had two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jain_windows: Option<f64>,
     /// The flows in the order of the scenario.
     pub flows: Vec<FlowResult>,
     /// The links in the order of the scenario.

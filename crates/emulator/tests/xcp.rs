@@ -129,6 +129,29 @@ fn a_contended_hub_whose_capacity_is_measured() {
     assert_eq!(auto.links[0].drops, 0);
 }
 
+/// The paper's sender takes no loss for congestion; a plain hop behind the bottleneck is nothing to it.
+#[test]
+fn the_papers_sender_fills_a_link_before_a_plain_hop() {
+    let hub = |medium: &[(&str, &str)]| {
+        let paper = [
+            ("link.bottleneck.controller", "xcp[paper,capacity=10Mbit]"),
+            ("flow.f.algorithm", "xcp[iw=2,loss=ignore]"),
+            ("measure", r#"[["15s", "30s"]]"#),
+            ("flow.udp.start", "29s"),
+            ("flow.more.start", "29s"),
+            ("duration", "30s"),
+        ];
+        let result = run("xcp-linux-fig10", &[&paper[..], medium].concat());
+        let link = &result.windows[0].links[0];
+        (link.utilization.unwrap(), link.queue_packets.max)
+    };
+    let (used, _) = hub(&[]);
+    assert!(used >= 0.9, "{used}");
+    // Half of a hub is not the 10 Mbit/s that the port believes in.
+    let (used, queue) = hub(&[("link.bottleneck.medium", "hub")]);
+    assert!(used >= 0.85 && queue >= 100.0, "{used} {queue}");
+}
+
 #[test]
 fn a_buffer_of_a_twentieth() {
     let result = run(

@@ -1,10 +1,14 @@
 //! What a run, or several that differ in their seeds, comes down to.
 
-use pathmark_emulator::result::{LinkResult, RunResult};
+use pathmark_emulator::fairness::jain;
+use pathmark_emulator::result::{FlowResult, LinkResult, RunResult};
 use pathmark_emulator::scenario::Metric;
 
 use super::super::output;
 use super::table::dash;
+
+/// What results call the law of flows without one.
+const UDP: &str = "udp";
 
 /// What a run comes down to in one row.
 #[derive(Clone, Debug)]
@@ -13,7 +17,9 @@ pub(super) struct Summary {
     pub(super) completed: usize,
     /// Mean over the flows that completed, seconds.
     pub(super) completion_s: Option<f64>,
+    /// Bytes that all flows delivered over the time from the first start to the last byte.
     pub(super) goodput_bps: f64,
+    /// Window by window where two flows and more ran at a time, else over lifetimes.
     pub(super) jain: f64,
     pub(super) packets_lost: u64,
     /// The link used best.
@@ -35,11 +41,38 @@ impl Summary {
             completed: times.len(),
             completion_s: (!times.is_empty())
                 .then(|| times.iter().sum::<f64>() / times.len() as f64),
-            goodput_bps: result.flows.iter().map(|flow| flow.goodput_bps).sum(),
-            jain: result.jain,
+            goodput_bps: together(result),
+            jain: result.jain_windows.unwrap_or(result.jain),
             packets_lost: result.flows.iter().filter_map(|f| f.packets_lost).sum(),
             link: busiest.cloned(),
         }
+    }
+}
+
+/// Bits per second of all flows together: what they delivered, over the time from the first start to
+/// the last end. Rates over lifetimes do not add up where flows do not run at the same time.
+///
+/// UDP beside connections is what they have to live with, often the other way: it is no goodput.
+fn together(result: &RunResult) -> f64 {
+    let alone = result.flows.iter().all(|flow| flow.algorithm == UDP);
+    let flows = || {
+        let counted = result.flows.iter();
+        counted.filter(move |flow| alone || flow.algorithm != UDP)
+    };
+    let bytes: u64 = flows().map(|flow| flow.bytes_delivered).sum();
+    let end = |flow: &FlowResult| {
+        let ended = flow.completion_s.map(|seconds| flow.start_s + seconds);
+        ended.unwrap_or(result.simulated_s)
+    };
+    let last = flows().map(end).fold(0.0, f64::max);
+    let first = flows()
+        .map(|flow| flow.start_s)
+        .fold(f64::INFINITY, f64::min);
+    let seconds = last - first;
+    if seconds > 0.0 {
+        bytes as f64 * 8.0 / seconds
+    } else {
+        0.0
     }
 }
 
@@ -61,21 +94,28 @@ fn first_start(result: &RunResult) -> f64 {
     first.unwrap_or(0.0)
 }
 
-/// A metric of one run; `flow` as in a scenario's `[[paper]]`. `None`: there is none, as of files that did not arrive.
-pub(super) fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> Option<f64> {
-    let flows = match flow {
-        None => result.flows.clone(),
-        Some(name) => {
-            let numbered = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
-            let wanted = |known: &str| known.strip_prefix(name).is_some_and(numbered);
-            let flows = result.flows.iter().filter(|flow| wanted(&flow.name));
-            flows.cloned().collect()
-        }
-    };
-    let summary = Summary::new(&RunResult {
+/// The run as if it had the flow of this name alone, or those numbered under it.
+fn only(result: &RunResult, name: &str) -> RunResult {
+    let numbered = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
+    let wanted = |known: &str| known.strip_prefix(name).is_some_and(numbered);
+    let flows = result.flows.iter().filter(|flow| wanted(&flow.name));
+    let flows: Vec<FlowResult> = flows.cloned().collect();
+    let begun = flows
+        .iter()
+        .filter(|flow| flow.start_s < result.simulated_s);
+    RunResult {
+        jain: jain(begun.map(|flow| flow.goodput_bps)),
+        // Windows are of all flows.
+        jain_windows: None,
         flows,
         ..result.clone()
-    });
+    }
+}
+
+/// A metric of one run; `flow` as in a scenario's `[[paper]]`. `None`: there is none, as of files that did not arrive.
+pub(super) fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> Option<f64> {
+    let own = flow.map(|name| only(result, name));
+    let summary = Summary::new(own.as_ref().unwrap_or(result));
     let link = summary.link.as_ref();
     match metric {
         Metric::Completion if summary.completed < summary.flows => None,
@@ -91,15 +131,37 @@ pub(super) fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> O
         Metric::Queue => link.map(|l| l.queue_packets.mean),
         Metric::QueueNonempty => link.map(|l| l.queue_packets.mean_nonempty),
         Metric::QueueMax => link.map(|l| l.queue_packets.max),
+        Metric::WindowMax => {
+            own.as_ref()
+                .unwrap_or(result)
+                .flows
+                .iter()
+                .fold(None, |most, flow| {
+                    let window = flow.cwnd_bytes.map(|window| window.max);
+                    most.into_iter().chain(window).reduce(f64::max)
+                })
+        }
         _ => None,
     }
 }
 
 /// Its mean over runs that differ in their seeds; `None` if one has none.
-pub(super) fn mean(results: &[&RunResult], metric: Metric, flow: Option<&str>) -> Option<f64> {
+fn mean(results: &[&RunResult], metric: Metric, flow: Option<&str>) -> Option<f64> {
+    spread(results, metric, flow).map(|(_, mean, _)| mean)
+}
+
+/// Its least, mean and greatest over runs that differ in their seeds; `None` if one has none.
+pub(super) fn spread(
+    results: &[&RunResult],
+    metric: Metric,
+    flow: Option<&str>,
+) -> Option<(f64, f64, f64)> {
     let values: Option<Vec<f64>> = results.iter().map(|r| value(r, metric, flow)).collect();
     let values = values.filter(|values| !values.is_empty())?;
-    Some(values.iter().sum::<f64>() / values.len() as f64)
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    Some((least, mean, most))
 }
 
 /// The same for people.
@@ -125,6 +187,7 @@ pub(super) fn shown(value: f64, metric: Metric) -> String {
         Metric::Jain => format!("{value:.4}"),
         Metric::Utilization | Metric::LateUtilization => format!("{value:.3}"),
         Metric::Queue | Metric::QueueNonempty => format!("{value:.1}"),
+        Metric::WindowMax => format!("{:.0} kB", value / 1e3),
         _ => format!("{value:.0}"),
     }
 }
@@ -143,6 +206,7 @@ pub(super) const fn names(metric: Metric) -> (&'static str, &'static str) {
         Metric::Queue => ("queue mean", "mean queue [packets]"),
         Metric::QueueNonempty => ("queue while not empty", "mean queue [packets]"),
         Metric::QueueMax => ("queue max", "longest queue [packets]"),
+        Metric::WindowMax => ("window max", "largest window [bytes]"),
         _ => ("", ""),
     }
 }
@@ -161,6 +225,81 @@ pub(super) const fn title(metric: Metric) -> &'static str {
         Metric::Queue => "Mean queue",
         Metric::QueueNonempty => "Mean queue while it is not empty",
         Metric::QueueMax => "Longest queue",
+        Metric::WindowMax => "Largest window",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(name: &str, start_s: f64, megabytes: u64, completion_s: Option<f64>) -> FlowResult {
+        let seconds = completion_s.unwrap_or(20.0 - start_s);
+        FlowResult {
+            name: name.to_owned(),
+            start_s,
+            bytes_delivered: megabytes * 1_000_000,
+            completion_s,
+            goodput_bps: megabytes as f64 * 8e6 / seconds,
+            ..FlowResult::default()
+        }
+    }
+
+    fn run(flows: Vec<FlowResult>) -> RunResult {
+        RunResult {
+            simulated_s: 20.0,
+            jain: 0.5,
+            flows,
+            ..RunResult::default()
+        }
+    }
+
+    /// Two flows, one after the other, carry what the link carries, not twice of it.
+    #[test]
+    fn goodput_of_all_is_bytes_over_time() {
+        let one_by_one = run(vec![
+            flow("a", 0.0, 10, Some(10.0)),
+            flow("b", 10.0, 10, None),
+        ]);
+        assert_eq!(value(&one_by_one, Metric::Goodput, None), Some(8e6));
+        assert_eq!(value(&one_by_one, Metric::Goodput, Some("b")), Some(8e6));
+        assert_eq!(value(&run(Vec::new()), Metric::Goodput, None), Some(0.0));
+        let udp = FlowResult {
+            algorithm: UDP.to_owned(),
+            ..flow("udp", 0.0, 30, None)
+        };
+        let mut beside = one_by_one;
+        beside.flows.push(udp.clone());
+        assert_eq!(value(&beside, Metric::Goodput, None), Some(8e6));
+        assert_eq!(value(&run(vec![udp]), Metric::Goodput, None), Some(12e6));
+    }
+
+    /// A row about some flows says nothing of others: UDP beside does not make TCPs unfair.
+    #[test]
+    fn fairness_is_of_the_flows_that_a_row_names() {
+        let flows = vec![
+            flow("f1", 0.0, 10, None),
+            flow("f2", 0.0, 10, None),
+            flow("udp", 0.0, 30, None),
+        ];
+        let result = run(flows);
+        assert_eq!(value(&result, Metric::Jain, Some("f")), Some(1.0));
+        assert_eq!(value(&result, Metric::Jain, None), Some(0.5));
+        let windows = RunResult {
+            jain_windows: Some(0.75),
+            ..result
+        };
+        assert_eq!(value(&windows, Metric::Jain, None), Some(0.75));
+        assert_eq!(value(&windows, Metric::Jain, Some("f")), Some(1.0));
+    }
+
+    #[test]
+    fn spread_is_from_the_least_to_the_greatest() {
+        let runs = [2, 4, 9].map(|megabytes| run(vec![flow("a", 0.0, megabytes, Some(8.0))]));
+        let runs: Vec<&RunResult> = runs.iter().collect();
+        let found = spread(&runs, Metric::Goodput, None);
+        assert_eq!(found, Some((2e6, 5e6, 9e6)));
+        assert_eq!(spread(&[], Metric::Goodput, None), None);
     }
 }

@@ -185,9 +185,12 @@ pub(super) fn paper(runs: &[CaseResult], references: &[Reference]) -> String {
             continue;
         };
         let about = |run: &&CaseResult| {
-            reference.variant.is_none() || reference.variant == run.case.variant
+            let variant = reference.variant.is_none() || reference.variant == run.case.variant;
+            let mut only = reference.only.iter();
+            variant && only.all(|(key, value)| run.case.set.get(key) == Some(value))
         };
-        if reference.value.is_none() && reference.flow.is_none() && has_column(metric) {
+        let all = reference.flow.is_none() && reference.only.is_empty();
+        if reference.value.is_none() && all && has_column(metric) {
             let row = [&reference.says, value, "see above", "all"];
             rows.push(row.map(str::to_owned).into());
             continue;
@@ -206,7 +209,10 @@ pub(super) fn paper(runs: &[CaseResult], references: &[Reference]) -> String {
 
 /// True if the table of runs shows it already.
 fn has_column(metric: Metric) -> bool {
-    !matches!(metric, Metric::QueueNonempty | Metric::LateUtilization)
+    !matches!(
+        metric,
+        Metric::QueueNonempty | Metric::LateUtilization | Metric::WindowMax
+    )
 }
 
 pub(super) fn dash() -> String {

@@ -188,6 +188,12 @@ impl XcpSender {
         }
     }
 
+    /// True while hops that are no routers of ours are looked for. Who takes no loss for congestion
+    /// does not, and then nothing that only the search would lift may bound the window.
+    fn watches(&self) -> bool {
+        self.params.loss != XcpLoss::Ignore
+    }
+
     fn follow(&mut self, now: Instant, finding: Finding) {
         match finding {
             Finding::Clear => {}
@@ -302,9 +308,11 @@ impl Controller for XcpSender {
             .ruler
             .on_codes(now, srtt, &[unstamped, feedback.stamped, 0, 0]);
         self.obey(now, change);
-        self.hidden
-            .set_partly(feedback.unmarked_hop == Some(true), srtt);
-        self.hidden.declare(feedback.corruption_ppm.into());
+        if self.watches() {
+            self.hidden
+                .set_partly(feedback.unmarked_hop == Some(true), srtt);
+            self.hidden.declare(feedback.corruption_ppm.into());
+        }
         let delta = self.granted(feedback, acked);
         if !self.ruler.routers() || feedback.stamped == 0 {
             return;
@@ -344,7 +352,7 @@ impl Controller for XcpSender {
             let change = self.ruler.on_silence(now, acked.srtt);
             self.obey(now, change);
         }
-        if self.ruler.routers() && self.params.loss != XcpLoss::Ignore {
+        if self.ruler.routers() && self.watches() {
             let patience = acked.srtt.saturating_mul(PATIENCE_ROUNDS);
             let finding = self.hidden.on_ack(now, acked, patience, self.own_window());
             self.follow(now, finding);

@@ -229,6 +229,40 @@ fn losses_mean_what_the_policy_says() {
     }
 }
 
+/// What a search for hidden hops would lift bounds nobody who does not search.
+#[test]
+fn who_ignores_loss_uses_what_is_granted_past_a_hop_that_is_no_router() {
+    let mut windows = Vec::new();
+    for unmarked_hop in [false, true] {
+        let mut sender = sender(XcpParams {
+            loss: XcpLoss::Ignore,
+            ..XcpParams::default()
+        });
+        for number in 0..40 {
+            let state = sender.on_sent(Instant::from_millis(100 * number), &sent(number, 1500));
+            let now = Instant::from_millis(100 * (number + 1));
+            let acked = Acked {
+                state,
+                window_limited: true,
+                ..acked(number, 1500, ms(100))
+            };
+            let feedback = Feedback::Xcp(XcpFeedback {
+                delta: 1 << 32,
+                packets: 1,
+                stamped: 1,
+                bytes: 1500,
+                unmarked_hop: Some(unmarked_hop),
+                ..XcpFeedback::default()
+            });
+            sender.on_feedback(now, &feedback, &acked);
+            sender.on_ack(now, &acked);
+        }
+        windows.push(sender.window());
+    }
+    assert!(windows[0] > 100 * 1500, "{windows:?}");
+    assert_eq!(windows[0], windows[1]);
+}
+
 #[test]
 fn standard_control_rules_until_routers_would_leave_less() {
     let mut sender = sender(XcpParams {

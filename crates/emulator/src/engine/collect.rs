@@ -20,6 +20,7 @@ impl Engine {
     pub(super) fn collect(mut self) -> RunResult {
         let now = self.now;
         self.turn_windows(now, true);
+        self.turn_shares(now);
         let flows: Vec<FlowResult> = (0..self.flows.len()).map(|f| self.flow_result(f)).collect();
         let active = flows.iter().filter(|flow| flow.start_s < seconds(now));
         RunResult {
@@ -30,6 +31,7 @@ impl Engine {
             packets: self.pool.entered(),
             events: self.events,
             jain: jain(active.map(|flow| flow.goodput_bps)),
+            jain_windows: self.shares.mean(),
             links: (0..self.links.len())
                 .filter_map(|link| self.link_result(link))
                 .collect(),

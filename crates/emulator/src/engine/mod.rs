@@ -22,6 +22,7 @@ mod pattern;
 mod ramp;
 mod sampler;
 mod setup;
+mod shares;
 mod sink;
 mod source;
 mod udp;
@@ -40,6 +41,7 @@ use link::MeasuredLink;
 use medium::Medium;
 use packet::{Label, PacketId, Pool};
 use sampler::Sampler;
+use shares::Shares;
 use windows::Windows;
 
 pub(crate) use own::{Own, OwnLaw};
@@ -146,6 +148,7 @@ struct Engine {
     unfinished: u32,
     pool: Pool,
     windows: Windows,
+    shares: Shares,
     sampler: Sampler,
     /// Where datagrams are built.
     outgoing: Box<[u8]>,
@@ -192,6 +195,7 @@ impl Engine {
                 CLOCK => {
                     self.catch_up(self.now);
                     self.turn_windows(self.now, false);
+                    self.turn_shares(self.now);
                     self.take_sample(self.now, false, observer);
                     self.note_clock();
                 }
@@ -240,7 +244,11 @@ impl Engine {
     }
 
     fn note_clock(&mut self) {
-        let at = [self.windows.deadline(), self.sampler.deadline()];
+        let at = [
+            self.windows.deadline(),
+            self.shares.deadline(),
+            self.sampler.deadline(),
+        ];
         self.agenda.set(CLOCK, at.into_iter().flatten().min());
     }
 

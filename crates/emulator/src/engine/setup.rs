@@ -21,6 +21,7 @@ use super::packet::{IP_UDP_HEADER, Label, Pool};
 use super::pattern::Ticks;
 use super::ramp::Ramp;
 use super::sampler::Sampler;
+use super::shares::Shares;
 use super::sink::Sink;
 use super::source::Source;
 use super::udp::Emitter;
@@ -87,6 +88,7 @@ impl Engine {
             unfinished: 0,
             pool: Pool::default(),
             windows: Windows::new(&scenario.measure),
+            shares: Shares::new(scenario),
             sampler: Sampler::new(observer.wants_samples().then_some(scenario.sample)),
             outgoing: vec![0; BUFFER].into_boxed_slice(),
             incoming: vec![0; BUFFER].into_boxed_slice(),

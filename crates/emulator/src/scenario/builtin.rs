@@ -92,6 +92,10 @@ pub const BUILT_IN: &[BuiltIn] = &[
         text: include_str!("../../scenarios/xcp-linux-fig11.toml"),
     },
     BuiltIn {
+        name: "xcp-linux-eq5",
+        text: include_str!("../../scenarios/xcp-linux-eq5.toml"),
+    },
+    BuiltIn {
         name: "xcp-cubic-fig1",
         text: include_str!("../../scenarios/xcp-cubic-fig1.toml"),
     },

@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::sweep::Settings;
+
 /// One thing that a paper says.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -16,6 +18,9 @@ pub struct Reference {
     pub variant: Option<String>,
     /// The flows that it is about: this one, or those numbered under this name; absent: all.
     pub flow: Option<String>,
+    /// Only runs with these values of the sweeps; absent: all, from the least to the greatest.
+    #[serde(default, rename = "where")]
+    pub only: Settings,
     /// Points (x, y) of a curve that follows from the paper's equations, drawn beside ours in the plots.
     pub curve: Option<Vec<(f64, f64)>>,
     /// The plot that the curve belongs in, by what it shows; absent: the first.
@@ -50,4 +55,6 @@ pub enum Metric {
     QueueNonempty,
     /// Longest queue, packets.
     QueueMax,
+    /// Largest congestion window of a flow, bytes.
+    WindowMax,
 }

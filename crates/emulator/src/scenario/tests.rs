@@ -445,6 +445,9 @@ fn built_in_scenarios_are_right_and_unknown_names_are_told() {
         assert_eq!(scenario.id(), known.name);
         let runs = crate::sweep::cases(&scenario, &[], &[]).unwrap();
         assert!(runs.len() >= scenario.variants.len());
+        // Readers of the results are told what to make of them.
+        let note = scenario.note.as_deref().unwrap_or("");
+        assert!(note.len() > 80, "{}: {note}", known.name);
     }
     let error = Scenario::load("five-file").unwrap_err().to_string();
     assert!(error.contains("did you mean `five-files`"), "{error}");
@@ -485,6 +488,25 @@ show = "windows"
         )
     };
     assert_eq!((of(0), of(1)), (("2x2", 1, 2), ("1x1", 3, 4)));
+}
+
+#[test]
+fn a_where_names_a_sweep_and_one_of_its_values() {
+    let sweep = "[sweep]\nseed = [3, 4]\n";
+    let tried = |what: &str, only: &str| {
+        let text = format!("{GOOD}{sweep}[[{what}]]\n{only}\n");
+        parse(&text).map(|_| ()).unwrap_err()
+    };
+    let plot = "show = \"goodput\"\nwhere";
+    let paper = "says = \"x\"\nmetric = \"goodput\"\nwhere";
+    for (what, keys) in [("plot", plot), ("paper", paper)] {
+        let error = tried(what, &format!("{keys} = {{ seeds = \"3\" }}"));
+        assert!(error.contains("no sweep of `seeds`"), "{error}");
+        let error = tried(what, &format!("{keys} = {{ seed = \"5\" }}"));
+        assert!(error.contains("no value `5`"), "{error}");
+        let good = format!("{GOOD}{sweep}[[{what}]]\n{keys} = {{ seed = \"4\" }}\n");
+        parse(&good).unwrap();
+    }
 }
 
 #[test]

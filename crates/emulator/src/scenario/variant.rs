@@ -9,7 +9,7 @@ use toml::{Spanned, Table, Value};
 use super::paper::Reference;
 use super::plot::Plot;
 use super::schema::File;
-use crate::sweep::{Axis, Change, Point};
+use crate::sweep::{Axis, Change, Point, Settings};
 
 /// Most seeds that a scenario may be repeated with.
 const MOST_SEEDS: u32 = 10_000;
@@ -102,6 +102,14 @@ impl Several {
             {
                 return fail(given.span(), "there is no variant of that name");
             }
+            if let Some(message) = unknown(&given.get_ref().only, &sweeps) {
+                return fail(given.span(), &message);
+            }
+        }
+        for plot in &file.plot {
+            if let Some(message) = unknown(&plot.only, &sweeps) {
+                return Err(source.locate(None, format!("plot: {message}")));
+            }
         }
         Ok(Self {
             variants,
@@ -112,6 +120,17 @@ impl Several {
             note: file.note.clone(),
         })
     }
+}
+
+/// What is wrong with a `where`: runs have the keys and values of the sweeps, and no others.
+fn unknown(only: &Settings, sweeps: &[Axis]) -> Option<String> {
+    only.iter().find_map(|(key, value)| {
+        let Some(axis) = sweeps.iter().find(|axis| axis.key == *key) else {
+            return Some(format!("where: there is no sweep of `{key}`"));
+        };
+        let known = axis.points.iter().any(|point| point.name == *value);
+        (!known).then(|| format!("where: the sweep of `{key}` has no value `{value}`"))
+    })
 }
 
 fn changes(set: &Table) -> impl Iterator<Item = Change> {

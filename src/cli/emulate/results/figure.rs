@@ -17,16 +17,43 @@ pub(super) fn figure(chapter: &Chapter) -> Figure {
     } else {
         Vec::new()
     };
-    let panels: Vec<Panel> = own
+    let mut panels: Vec<Panel> = own
         .iter()
         .chain(&default)
         .enumerate()
         .flat_map(|(index, plot)| panels(chapter, plot, index == 0))
         .collect();
+    colour(&mut panels);
+    let barred = panels
+        .iter()
+        .flat_map(|p| &p.lines)
+        .any(|l| !l.bars.is_empty());
+    let over_time = panels.iter().flat_map(|p| &p.lines).any(|l| !l.marked);
+    let name = &chapter.scenario.name;
     Figure {
-        title: chapter.scenario.name.clone(),
+        title: match (chapter.seeds, barred, over_time) {
+            (0 | 1, ..) => name.clone(),
+            (seeds, true, _) => format!("{name} (means, least and most of {seeds} seeds)"),
+            (_, false, true) => format!("{name} (seed 1)"),
+            (seeds, false, false) => format!("{name} (means of {seeds} seeds)"),
+        },
         columns: panels.len().clamp(1, 2),
         panels,
+    }
+}
+
+/// Gives lines of one name one colour in all panels.
+fn colour(panels: &mut [Panel]) {
+    let mut known: Vec<String> = Vec::new();
+    for line in panels.iter_mut().flat_map(|panel| &mut panel.lines) {
+        let Some(label) = &line.label else {
+            continue;
+        };
+        let place = known.iter().position(|name| name == label);
+        line.colour = place.or(Some(known.len()));
+        if place.is_none() {
+            known.push(label.clone());
+        }
     }
 }
 
@@ -117,23 +144,25 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
             .as_ref()
             .and_then(|n| n.get(index).copied())
             .unwrap_or(index as f64);
-        let Some(y) = metric::mean(&group.results(), metric, None) else {
+        let Some((least, y, most)) = metric::spread(&group.results(), metric, None) else {
             continue;
         };
-        let y = if metric == Metric::Goodput {
-            y / 1e6
-        } else {
-            y
-        };
+        let unit = if metric == Metric::Goodput { 1e6 } else { 1.0 };
+        let (bar, y) = ((x, least / unit, most / unit), y / unit);
+        let bars = if bar.1 < bar.2 { vec![bar] } else { Vec::new() };
         let label = label(chapter, group, plot, Some(&axis.key));
         match lines
             .iter_mut()
             .find(|line| line.label.as_ref() == Some(&label))
         {
-            Some(line) => line.points.push((x, y)),
+            Some(line) => {
+                line.points.push((x, y));
+                line.bars.extend(bars);
+            }
             None => lines.push(Line {
                 label: Some(label),
                 points: vec![(x, y)],
+                bars,
                 marked: true,
                 ..Line::default()
             }),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use pathmark_emulator::scenario::{Metric, Reference};
 
-use super::super::metric::{here, names};
+use super::super::metric::{here, names, spread};
 use super::{Chapter, Group};
 
 /// What was found wrong in the papers, or left open by them.
@@ -24,6 +24,19 @@ const COLUMNS: [Metric; 10] = [
     Metric::Lost,
 ];
 
+const ABOUT: &str = "The papers' experiments, run by the code that runs in production: this library's \
+connections and router ports under a virtual clock. This page, tables and pictures included, is what";
+
+const READING: &str = "writes; numbers come out the same on every machine. `--paper-scale` takes as many \
+seeds as the papers did, and longer. What a scenario pins, and why, stands in its file under \
+`crates/emulator/scenarios`; [emulate.md](emulate.md) says how to run one alone. *plot only*: the \
+paper's text gives no number, and none was read off a plot. Goodput is what all flows together \
+delivered, over the time from the first start to the last byte. Jain's index is the mean over \
+windows of 20 round trips (1 s at least), each over the flows that were active all through it; where \
+no window had two, over lifetimes. Queues are in packets, those of the link that is used most. \
+Where a scenario is run with several seeds, figures are means over them, and bars in plots go from \
+the least to the greatest; a curve over time is that of seed 1.";
+
 /// The whole page.
 pub(super) fn page(chapters: &[Chapter], paper_scale: bool) -> String {
     let command = if paper_scale {
@@ -32,13 +45,9 @@ pub(super) fn page(chapters: &[Chapter], paper_scale: bool) -> String {
         "pathmark emulate --results docs"
     };
     let mut text = format!(
-        "# Results\n\n\
-         The papers' experiments, run by the code that runs in production: this library's connections and router ports under a virtual \
-         clock. This page, tables and pictures included, is what\n\n```\n{command}\n```\n\n\
-         writes; numbers come out the same on every machine. `--paper-scale` takes as many seeds as the papers did, and longer. What a \
-         scenario pins, and why, stands in its file under `crates/emulator/scenarios`; [emulate.md](emulate.md) says how to run one alone. \
-         *plot only*: the paper's text gives no number, and none was read off a plot. Queues are in packets; where a scenario is run with \
-         several seeds, figures are means over them.\n\n## Paper and here\n\n"
+        "# Results\n\n{}\n\n```\n{command}\n```\n\n{}\n\n## Paper and here\n\n",
+        wrapped(ABOUT),
+        wrapped(READING)
     );
     text += "| scenario | the paper says | paper | here |\n|---|---|---|---|\n";
     for chapter in chapters {
@@ -56,17 +65,25 @@ pub(super) fn page(chapters: &[Chapter], paper_scale: bool) -> String {
 
 fn about<'a>(chapter: &'a Chapter, says: &'a Reference) -> impl Iterator<Item = &'a Group> {
     let groups = chapter.groups.iter();
-    groups.filter(|group| says.variant.is_none() || says.variant == group.variant)
+    groups.filter(|group| {
+        let variant = says.variant.is_none() || says.variant == group.variant;
+        let mut only = says.only.iter();
+        variant && only.all(|(key, value)| group.set.get(key) == Some(value))
+    })
 }
 
 /// Groups that differ in a sweep share a cell: the span from the least to the greatest value.
 fn summary_row(text: &mut String, chapter: &Chapter, says: &Reference) {
     let id = chapter.scenario.id();
     let paper = says.value.as_deref().unwrap_or("*plot only*");
-    let mut cells: Vec<(Option<&String>, Vec<String>)> = Vec::new();
+    let mut cells: Vec<(Option<&String>, Vec<(f64, String)>)> = Vec::new();
     if let Some(metric) = says.metric {
         for group in about(chapter, says) {
-            let value = here(&group.results(), metric, says.flow.as_deref());
+            let results = group.results();
+            let shown = here(&results, metric, says.flow.as_deref());
+            let mean = spread(&results, metric, says.flow.as_deref()).map(|(_, mean, _)| mean);
+            // What never came is beyond every value.
+            let value = (mean.unwrap_or(f64::INFINITY), shown);
             match cells
                 .iter_mut()
                 .find(|(variant, _)| *variant == group.variant.as_ref())
@@ -78,11 +95,14 @@ fn summary_row(text: &mut String, chapter: &Chapter, says: &Reference) {
     }
     let named = cells.len() > 1;
     let shown: Vec<String> = cells
-        .iter()
+        .iter_mut()
         .map(|(variant, values)| {
+            values.sort_by(|a, b| a.0.total_cmp(&b.0));
             let values = match values.as_slice() {
-                [first, .., last] => format!("{first} … {last}"),
-                _ => values.concat(),
+                [(_, least), .., (_, most)] if least == most => least.clone(),
+                [(_, least), .., (_, most)] => format!("{least} … {most}"),
+                [(_, only)] => only.clone(),
+                [] => String::new(),
             };
             match variant {
                 Some(name) if named => format!("{name}: {values}"),
@@ -118,7 +138,9 @@ fn chapter(text: &mut String, chapter: &Chapter) {
         let _ = write!(text, "\n![{}](results/{id}.svg)\n", chapter.scenario.name);
     }
     if let Some(note) = &chapter.scenario.note {
-        let _ = write!(text, "\n{}\n", note.trim());
+        for paragraph in note.trim().split("\n\n") {
+            let _ = write!(text, "\n{}\n", wrapped(paragraph));
+        }
     }
 }
 
@@ -152,6 +174,25 @@ fn table(text: &mut String, chapter: &Chapter) {
     }
 }
 
+/// A paragraph in lines of at most 100 columns; words that are longer stand alone.
+pub(super) fn wrapped(paragraph: &str) -> String {
+    let mut text = String::new();
+    let mut column = 0;
+    for word in paragraph.split_whitespace() {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > 100 {
+            text.push('\n');
+            column = 0;
+        } else if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text += word;
+        column += length;
+    }
+    text
+}
+
 /// Not a column of dashes, nor the completion of flows without an end, nor the fairness of one.
 fn says_something(group: &Group, metric: Metric) -> bool {
     let Some(result) = group.results.first() else {
@@ -164,5 +205,21 @@ fn says_something(group: &Group, metric: Metric) -> bool {
             .any(|flow| flow.bytes_requested.is_some()),
         Metric::Jain => result.flows.len() > 1,
         _ => here(&group.results(), metric, None) != super::super::table::dash(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paragraphs_are_wrapped_at_100_columns() {
+        let text = format!("{}end", "word ".repeat(50));
+        let lines: Vec<String> = wrapped(&text).lines().map(str::to_owned).collect();
+        assert_eq!(lines.len(), 3);
+        assert!(lines.iter().all(|line| line.len() <= 100));
+        assert_eq!(lines.join(" "), text.trim());
+        assert_eq!(wrapped(&"x".repeat(200)), "x".repeat(200));
+        assert_eq!(wrapped("  "), "");
     }
 }
