@@ -72,11 +72,14 @@ fn about<'a>(chapter: &'a Chapter, says: &'a Reference) -> impl Iterator<Item = 
     })
 }
 
+/// A value to order cells by, and the same for people.
+type Cell = (f64, String);
+
 /// Groups that differ in a sweep share a cell: the span from the least to the greatest value.
 fn summary_row(text: &mut String, chapter: &Chapter, says: &Reference) {
     let id = chapter.scenario.id();
     let paper = says.value.as_deref().unwrap_or("*plot only*");
-    let mut cells: Vec<(Option<&String>, Vec<(f64, String)>)> = Vec::new();
+    let mut cells: Vec<(Option<&String>, Vec<Cell>)> = Vec::new();
     if let Some(metric) = says.metric {
         for group in about(chapter, says) {
             let results = group.results();
