@@ -76,7 +76,7 @@ fn durations_have_units() {
 #[test]
 fn options_of_the_vcp_family_survive_a_round_trip() {
     for text in [
-        "vcp[epsilon=0.1,alpha=2.5,beta=0.9,t_rho=1.25s,ai=constant,ai_base=100ms,ai_clamp=no,freeze_all=yes]",
+        "vcp[epsilon=0.1,alpha=2.5,beta=0.9,t_rho=1.25s,ai=constant,ai_base=100ms,ai_clamp=no,mi_cap=no,freeze_all=yes]",
         "vcp[carrier=ecn]",
         "vcp+bise[iw=2,bise_epsilon=9]",
         "vcp+wlte[pure=yes]",
@@ -111,7 +111,7 @@ fn paper_spells_out_what_it_means() {
     let sender = Algorithm::parse("vcp+bise+wlte[paper,pure]").unwrap();
     assert_eq!(
         sender.to_string(),
-        "vcp+bise+wlte[beta=0.875,ai=constant,pure=yes]"
+        "vcp+bise+wlte[beta=0.875,ai=constant,ai_clamp=no,mi_cap=no,pure=yes]"
     );
     let link = LinkAlgorithm::parse("vcp+bise[paper,t_rho=1.25s]").unwrap();
     assert_eq!(

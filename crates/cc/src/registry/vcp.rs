@@ -149,6 +149,15 @@ pub(super) const COMMON: &[Knob<VcpConfig>] = &[
         show: |config| show_switch(config.params.ai_clamp),
     },
     Knob {
+        key: "mi_cap",
+        expects: "`yes` or `no`",
+        set: |config, text| {
+            config.params.mi_cap = switch(text)?;
+            Some(())
+        },
+        show: |config| show_switch(config.params.mi_cap),
+    },
+    Knob {
         key: "freeze_all",
         expects: "`yes` or `no`",
         set: |config, text| {

@@ -72,6 +72,9 @@ pub struct VcpParams {
     pub ai_base: AiBase,
     /// Scale AI linearly beyond [five bases](AiBase), not by the square.
     pub ai_clamp: bool,
+    /// Use the gain of 2.5 intervals at most in one round trip, with ε above 1 of one. The papers'
+    /// equation 5 has no such bound.
+    pub mi_cap: bool,
     /// How AI develops while no OVER comes.
     pub ai_growth: AiGrowth,
     /// For experiments: ignore every code, not only OVER, while a cut works its way round.
@@ -93,6 +96,7 @@ impl Default for VcpParams {
             t_rho: Duration::from_millis(200),
             ai_base: AiBase::TRho,
             ai_clamp: true,
+            mi_cap: true,
             ai_growth: AiGrowth::Doubling { intervals: 1 },
             freeze_all: false,
             carrier: Carrier::Shim,
@@ -116,6 +120,8 @@ impl VcpParams {
     /// The same with the papers' own rules wherever the defaults depart from them.
     pub fn as_published(&mut self) {
         self.ai_growth = AiGrowth::Constant;
+        self.ai_clamp = false;
+        self.mi_cap = false;
         self.beta_ppm = 875_000;
         self.beta_again_ppm = 875_000;
     }

@@ -39,10 +39,10 @@ struct Epsilon {
 }
 
 impl Epsilon {
-    fn new(ppm: u64) -> Self {
+    fn new(ppm: u64, capped: bool) -> Self {
         Self {
             log2_gain: log2_gain(ppm),
-            cap: cap(ppm),
+            cap: if capped { cap(ppm) } else { f64::INFINITY },
         }
     }
 }
@@ -50,8 +50,10 @@ impl Epsilon {
 impl Scaling {
     pub(crate) fn new(params: &VcpParams) -> Self {
         let mut scaling = Self {
-            mild: Epsilon::new(params.epsilon_ppm),
-            steep: params.bise_epsilon_ppm.map(Epsilon::new),
+            mild: Epsilon::new(params.epsilon_ppm, params.mi_cap),
+            steep: params
+                .bise_epsilon_ppm
+                .map(|ppm| Epsilon::new(ppm, params.mi_cap)),
             rtt_us: 0,
             t_rho: Duration::ZERO,
             gains: Gains::default(),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::oracle;
 use super::params::{AiBase, AiGrowth, VcpParams};
-use super::scale::{Clamp, alpha_q16, epsilon_q32, log2_gain};
+use super::scale::{Clamp, Scaling, alpha_q16, epsilon_q32, log2_gain};
 use super::steering::{Moment, Steering};
 use super::window::Window;
 use crate::testing::ms;
@@ -124,6 +124,31 @@ fn steep_scaling_gives_the_known_answers() {
         epsilon_q32(steep, 3_000_000, 1_250_000, 1.0) >> 32,
         epsilon_q32(steep, 1_250_000, 1_250_000, 1.0) >> 32
     );
+}
+
+/// Five intervals per round trip: equation 5 has 1.0625^5 − 1, equation 6 α · 25. The bounds are the
+/// authors' simulator's and the library's, not the paper's form's.
+#[test]
+fn the_papers_form_has_no_bounds_on_its_gains() {
+    let (rtt, t_rho) = (Duration::from_millis(1000), Duration::from_millis(200));
+    let ours = VcpParams::default();
+    let mut paper = VcpParams::default();
+    paper.as_published();
+    let growth = |params: &VcpParams| {
+        let gains = Scaling::new(params).gains(params, rtt, t_rho);
+        (
+            gains.mild_q32 as f64 / 4_294_967_296.0,
+            gains.alpha_q16 >> 16,
+        )
+    };
+    let (epsilon, alpha) = growth(&paper);
+    assert!((epsilon - 0.354_081_15).abs() < 1e-6, "{epsilon}");
+    assert_eq!(alpha, 25);
+    let (epsilon, _) = growth(&ours);
+    assert!((epsilon - 0.163_649_93).abs() < 1e-6, "{epsilon}");
+    // A window times a thousand per round trip is the end of it for anybody.
+    let far = Scaling::new(&paper).gains(&paper, Duration::from_secs(1000), t_rho);
+    assert_eq!(far.mild_q32, 1000 << 32);
 }
 
 #[test]
