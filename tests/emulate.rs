@@ -285,3 +285,37 @@ fn an_interrupt_ends_a_run_and_keeps_what_was_measured() {
     let simulated = result["simulated_s"].as_f64().unwrap();
     assert!(simulated > 0.0 && simulated < 1e6, "{simulated}");
 }
+
+#[test]
+fn a_variant_is_run_alone_by_its_name() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("two.toml");
+    let variants = "[[variant]]\nname = \"a, slow\"\nset = { \"link.hop.rate\" = \"2Mbit\" }\n\
+        [[variant]]\nname = \"b\"\nset = { \"link.hop.rate\" = \"9Mbit\" }\n";
+    fs::write(&path, format!("{SCENARIO}{variants}")).unwrap();
+    let path = path.to_str().unwrap();
+    let rates = |arguments: &[&str]| {
+        let value = json(&run(&[&["emulate", path, "--json"], arguments].concat()));
+        let runs = value.get("runs").and_then(Value::as_array).cloned();
+        // One run stands alone, several in a list.
+        let results: Vec<Value> = match runs {
+            Some(runs) => runs.iter().map(|run| run["result"].clone()).collect(),
+            None => vec![value],
+        };
+        let rate = |result: &Value| result["links"][0]["rate_bps"].as_f64().unwrap() / 1e6;
+        results.iter().map(rate).collect::<Vec<_>>()
+    };
+    assert_eq!(rates(&[]), [2.0, 9.0]);
+    assert_eq!(rates(&["--variant", "a, slow"]), [2.0]);
+    assert_eq!(
+        rates(&["--variant", "b", "--variant", "a, slow"]),
+        [2.0, 9.0]
+    );
+    let wrong = run(&["emulate", path, "--variant", "c"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let stderr = String::from_utf8_lossy(&wrong.stderr);
+    assert!(
+        stderr.contains("no variant `c`: it has `a, slow`, `b`"),
+        "{stderr}"
+    );
+}

@@ -35,6 +35,9 @@ pub(super) struct Args {
     /// Run once for each value: seed=1..100, link.bottleneck.rate=10Mbit,1Gbit; several make all combinations
     #[arg(long, value_name = "KEY=V1,V2,…")]
     sweep: Vec<Sweep>,
+    /// Only this variant of the scenario; may be given several times
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["harm", "results"])]
+    variant: Vec<String>,
     /// Only every Nth run of a sweep, from the Ith, counted from 0; `merge` joins the parts
     #[arg(long, value_name = "I/N", requires = "out")]
     shard: Option<Shard>,
@@ -92,7 +95,8 @@ pub(super) fn emulate(args: &Args) -> Outcome {
     let Some(name) = &args.scenario else {
         return list();
     };
-    let scenario = Scenario::load(name).map_err(Failure::usage)?;
+    let mut scenario = Scenario::load(name).map_err(Failure::usage)?;
+    only_variants(&mut scenario, &args.variant).map_err(Failure::Usage)?;
     let mut changes = args.set.clone();
     changes.extend(args.seed.map(|seed| Change {
         key: "seed".to_owned(),
@@ -126,6 +130,27 @@ pub(super) fn emulate(args: &Args) -> Outcome {
             "interrupted: {whole} of {wanted} runs went to their end; what the others measured until then is kept"
         )
         .into());
+    }
+    Ok(())
+}
+
+/// Leaves out all other variants, if any are named.
+fn only_variants(scenario: &mut Scenario, wanted: &[String]) -> anyhow::Result<()> {
+    let known: Vec<&str> = scenario.variants.iter().map(|v| v.name.as_str()).collect();
+    if let Some(name) = wanted.iter().find(|name| !known.contains(&name.as_str())) {
+        let names = match known.as_slice() {
+            [] => "it has none".to_owned(),
+            names => format!("it has `{}`", names.join("`, `")),
+        };
+        return Err(anyhow!(
+            "{} has no variant `{name}`: {names}",
+            scenario.id()
+        ));
+    }
+    if !wanted.is_empty() {
+        scenario
+            .variants
+            .retain(|variant| wanted.contains(&variant.name));
     }
     Ok(())
 }
