@@ -9,6 +9,7 @@ use super::receive::Carrier;
 use super::{Connection, ConnectionError, Event, of};
 use crate::cid::RemoteId;
 use crate::crypto::ResetToken;
+use crate::streams::Arrival;
 use crate::wire::frame::{Frames, types};
 use crate::wire::packet::Protected;
 use crate::wire::{Frame, PacketType, SpaceId, TransportError, TransportErrorCode as Code};
@@ -23,6 +24,10 @@ struct Summary {
     ack_eliciting: bool,
     /// Only frames that probe a path (RFC 9000 §9.1).
     probing: bool,
+    /// There was no memory for some of its data.
+    refused: bool,
+    /// It is to be acknowledged at once.
+    immediate_ack: bool,
 }
 
 /// Where a frame stands.
@@ -60,15 +65,17 @@ impl Connection {
         let space = found.ty.space();
         let pto = self.pto();
         self.idle.on_received(now, pto, &mut self.timers);
-        if space == SpaceId::Data && self.streams.memory_is_scarce(now) && self.refuses(payload) {
-            // As if it had been lost, but the peer hears that this side lives.
-            self.stats.packets_refused += 1;
-            self.streams.on_refused();
-            of(&mut self.received, space).delay.on_immediate_ack(now);
-            return Ok(());
-        }
         let summary = self.on_frames(now, &at, payload)?;
         if !self.close.is_open() {
+            return Ok(());
+        }
+        let bytes = if carrier.first { carrier.bytes } else { 0 };
+        if summary.refused {
+            // The peer has to send it again: it is not acknowledged. All its other frames were dealt with, as frames
+            // may arrive more than once (RFC 9000 §13.3), and the peer hears that this side lives.
+            self.stats.packets_refused += 1;
+            self.streams.on_refused();
+            of(&mut self.received, space).on_refused(now, bytes);
             return Ok(());
         }
         let newest = opened.number >= of(&mut self.received, space).expected();
@@ -78,8 +85,11 @@ impl Connection {
             opened.number,
             summary.ack_eliciting,
             carrier.received.ecn,
-            if carrier.first { carrier.bytes } else { 0 },
+            bytes,
         );
+        if summary.immediate_ack {
+            received.on_immediate_ack(now);
+        }
         if space != SpaceId::Data {
             if space == SpaceId::Initial && self.side.is_server() && summary.ack_eliciting {
                 self.repeat_first_flight(now);
@@ -107,17 +117,6 @@ impl Connection {
         Ok(())
     }
 
-    /// True if a packet brings data for which there is no memory.
-    fn refuses(&self, payload: &[u8]) -> bool {
-        Frames::new(payload).any(|frame| match frame {
-            Ok(Frame::Stream(frame)) => {
-                self.streams
-                    .refuses(frame.id, frame.offset, frame.data.len())
-            }
-            _ => false,
-        })
-    }
-
     fn on_frames(
         &mut self,
         now: Instant,
@@ -125,8 +124,8 @@ impl Connection {
         payload: &[u8],
     ) -> Result<Summary, TransportError> {
         let mut summary = Summary {
-            ack_eliciting: false,
             probing: true,
+            ..Summary::default()
         };
         let mut heard = Heard::default();
         for frame in Frames::new(payload) {
@@ -155,6 +154,10 @@ impl Connection {
                     *heard_of = heard_of.or(difference);
                     heard.peer_time = heard.peer_time.or(Some(frame.time));
                 }
+                Frame::ImmediateAck => summary.immediate_ack = true,
+                Frame::Stream(frame) => {
+                    summary.refused |= self.streams.on_stream(now, frame)? == Arrival::Refused;
+                }
                 frame => self.on_frame(now, at, frame)?,
             }
             if !self.close.is_open() {
@@ -172,8 +175,13 @@ impl Connection {
         frame: &Frame<'_>,
     ) -> Result<(), TransportError> {
         match frame {
-            Frame::Stream(frame) => self.streams.on_stream(now, frame)?,
-            Frame::Padding(_) | Frame::Ping | Frame::Ack(_) | Frame::Feedback(_) => {}
+            // All but the first two are dealt with by the caller.
+            Frame::Padding(_)
+            | Frame::Ping
+            | Frame::ImmediateAck
+            | Frame::Ack(_)
+            | Frame::Feedback(_)
+            | Frame::Stream(_) => {}
             Frame::Crypto(frame) => {
                 self.on_crypto(now, at.ty.space(), frame.offset, frame.data)?;
             }
@@ -257,11 +265,6 @@ impl Connection {
                 of(&mut self.received, SpaceId::Data)
                     .delay
                     .on_ack_frequency(now, frame);
-            }
-            Frame::ImmediateAck => {
-                of(&mut self.received, SpaceId::Data)
-                    .delay
-                    .on_immediate_ack(now);
             }
         }
         Ok(())

@@ -358,6 +358,7 @@ impl Connection {
     pub fn stats(&self) -> Stats {
         Stats {
             bytes_retransmitted: self.streams.retransmitted(),
+            acks_postponed: self.received(SpaceId::Data).postponed(),
             feedback_bad: self.feedback.disbelieved().total(),
             ..self.stats.clone()
         }

@@ -12,8 +12,9 @@ const RANGES: usize = 64;
 const REPEATS: usize = 4;
 /// Of the bytes received, so many times as many are acknowledged for each that ACK frames take.
 const SHARE: usize = 4;
-/// Bytes that an ACK frame may take in any case: a few ranges.
-const LEAST: usize = 32;
+/// Bytes that an ACK frame may take in any case: one range, with every field as long as it can be (RFC 9000 §19.3).
+/// Seven fields of 8 bytes, type and count of ranges.
+const LEAST: usize = 7 * 8 + 2;
 /// What an ACK takes besides, if it is sent alone: IP, UDP and QUIC headers and the tag.
 const OVERHEAD: usize = 64;
 /// Bytes for ACKs that can be saved up.
@@ -31,6 +32,7 @@ pub(super) struct Received {
     credit: usize,
     /// True for the space in which the peer may go on for ever.
     bounded: bool,
+    postponed: u64,
 }
 
 impl Received {
@@ -46,6 +48,7 @@ impl Received {
             begun: 0,
             credit: MAX_CREDIT / 16,
             bounded: space == SpaceId::Data,
+            postponed: 0,
         }
     }
 
@@ -79,10 +82,39 @@ impl Received {
             let due = self.delay.deadline();
             self.delay
                 .on_packet(now, number, ack_eliciting, ce, &self.ranges);
-            if self.bounded && self.credit < LEAST + OVERHEAD {
-                self.delay.postpone(now, due);
-            }
+            self.keep_proportion(now, due);
         }
+    }
+
+    /// The packet counted last had an IMMEDIATE_ACK frame. The bound on the bytes of ACKs holds for what is asked for, too.
+    pub(super) fn on_immediate_ack(&mut self, now: Instant) {
+        let due = self.delay.deadline();
+        self.delay.on_immediate_ack(now);
+        self.keep_proportion(now, due);
+    }
+
+    /// A packet opened that is not acknowledged, because there was no memory for its data. `bytes` as for
+    /// [`on_packet`](Self::on_packet).
+    pub(super) fn on_refused(&mut self, now: Instant, bytes: usize) {
+        self.credit = (self.credit + bytes / SHARE).min(MAX_CREDIT);
+        if self.ranges.largest().is_some() {
+            self.delay.on_unacknowledged(now);
+        }
+    }
+
+    /// Where ACKs would take more than their share, none leaves at once; `due` is when one was due before.
+    #[inline]
+    fn keep_proportion(&mut self, now: Instant, due: Option<Instant>) {
+        let news = self.delay.due(now) && due.is_none_or(|at| at > now);
+        if self.bounded && news && self.credit < LEAST + OVERHEAD {
+            self.postponed += 1;
+            self.delay.postpone(now, due);
+        }
+    }
+
+    /// Times that an ACK had to wait, for ACKs would have taken more than their share of the bytes received.
+    pub(super) const fn postponed(&self) -> u64 {
+        self.postponed
     }
 
     /// The peer acknowledged a packet whose ACK frame went up to `number`.
@@ -91,8 +123,8 @@ impl Received {
         self.ranges.prune(number);
     }
 
-    /// Writes an ACK frame of at most `limit` bytes, and no more than a quarter of what was received warrants; the largest number in it. `None`: nothing to say, or
-    /// no room.
+    /// Writes an ACK frame of at most `limit` bytes, and no more than a quarter of what was received
+    /// warrants; the largest number in it. `None`: nothing to say, or no room.
     #[inline]
     pub(super) fn write_ack(
         &mut self,
@@ -112,12 +144,37 @@ impl Received {
             (usize::MAX, limit)
         };
         let start = w.position();
-        let ranges = self.ranges.descending().take(most);
+        // Where the peer knows of all that arrived, the largest says that this side lives.
+        let last = self.ranges.is_empty().then_some(largest..=largest);
+        let ranges = self.ranges.descending().take(most).chain(last);
         ack::encode(w, ranges, delay, ecn, limit).ok()?;
         let written = w.position() - start;
         self.credit = self.credit.saturating_sub(written + OVERHEAD);
         self.begun = 0;
         self.delay.on_ack_sent(largest);
         Some(largest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every field as long as it can be.
+    #[test]
+    fn an_acknowledgement_of_very_large_counts_fits_what_is_left_in_any_case() {
+        let mut received = Received::new(SpaceId::Data, Duration::from_millis(25));
+        received.credit = 0;
+        let far = (1 << 62) - 10;
+        received.ranges.insert(1);
+        received.ranges.insert(far);
+        received
+            .delay
+            .on_packet(Instant::ZERO, far, true, false, &received.ranges);
+        received.ecn = EcnReceived::with_counts(1 << 40);
+        let mut room = [0; 1200];
+        let mut w = Writer::new(&mut room);
+        let late = Instant::ZERO + Duration::from_secs(1 << 40);
+        assert_eq!(received.write_ack(late, &mut w, 0, 600), Some(far));
     }
 }

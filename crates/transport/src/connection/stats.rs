@@ -22,8 +22,10 @@ pub struct Stats {
     pub packets_duplicate: u64,
     /// Packets that did not parse or open, or had no keys.
     pub packets_dropped: u64,
-    /// Packets dropped because the endpoint's memory for received data was short; the peer sends them again.
+    /// Packets not acknowledged because there was no memory for some of their data; the peer sends them again.
     pub packets_refused: u64,
+    /// Acknowledgements that had to wait: they would have taken more than a quarter of the bytes received.
+    pub acks_postponed: u64,
     /// Packets declared lost (probes of the path MTU apart).
     pub packets_lost: u64,
     /// Their bytes.

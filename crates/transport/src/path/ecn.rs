@@ -20,6 +20,17 @@ impl EcnReceived {
         }
     }
 
+    /// `each` packets of every mark.
+    #[cfg(test)]
+    pub(crate) fn with_counts(each: u64) -> Self {
+        let counts = EcnCounts {
+            ect0: each,
+            ect1: each,
+            ce: each,
+        };
+        Self { counts }
+    }
+
     /// What to report; `None` while no packet carried a mark.
     #[must_use]
     #[inline]

@@ -121,10 +121,10 @@ impl Streams {
     pub fn read(&mut self, id: StreamId, out: &mut [u8]) -> Result<Option<usize>, ReadError> {
         let record = self.records.get_mut(&id).ok_or(ReadError::Closed)?;
         let recv = record.recv.as_mut().ok_or(ReadError::Closed)?;
-        let before = recv.memory();
+        let before = recv.kept();
         let result = recv.read(out, &mut self.window);
-        let after = recv.memory();
-        self.on_memory(before, after);
+        let after = recv.kept();
+        self.on_kept(before, after);
         self.after_read(id, result)
     }
 
@@ -136,10 +136,10 @@ impl Streams {
     pub fn read_chunk(&mut self, id: StreamId, max: usize) -> Result<Option<Bytes>, ReadError> {
         let record = self.records.get_mut(&id).ok_or(ReadError::Closed)?;
         let recv = record.recv.as_mut().ok_or(ReadError::Closed)?;
-        let before = recv.memory();
+        let before = recv.kept();
         let result = recv.read_chunk(max, &mut self.window);
-        let after = recv.memory();
-        self.on_memory(before, after);
+        let after = recv.kept();
+        self.on_kept(before, after);
         self.after_read(id, result)
     }
 
@@ -150,10 +150,10 @@ impl Streams {
     pub fn stop(&mut self, id: StreamId, code: u64) -> Result<(), ClosedStream> {
         let record = self.records.get_mut(&id).ok_or(ClosedStream)?;
         let recv = record.recv.as_mut().ok_or(ClosedStream)?;
-        let before = recv.memory();
+        let before = recv.kept();
         record.due.stop = recv.stop(code, &mut self.window)?;
-        let after = recv.memory();
-        self.on_memory(before, after);
+        let after = recv.kept();
+        self.on_kept(before, after);
         self.queue_control(id);
         self.forget_if_done(id);
         Ok(())
@@ -196,6 +196,7 @@ impl Streams {
             Err(ReadError::Blocked) => {
                 if let Some(record) = self.records.get_mut(&id) {
                     record.reader_waits = true;
+                    record.read_blocked = true;
                 }
             }
             Err(_) => {}

@@ -47,6 +47,7 @@ pub use flow::{CreditExceeded, ReceiveWindow, SendCredit};
 pub use limits::{LocalStreams, RemoteStreams, StreamLimitExceeded};
 pub use memory::ReceiveMemory;
 pub use reassembly::Reassembly;
+pub use receive::Arrival;
 pub use recv::{RecvError, RecvPart, RecvState};
 pub use schedule::Schedule;
 pub use send::{Piece, SendPart, SendState};
@@ -83,6 +84,8 @@ pub struct Streams {
     account: SendAccount,
     /// Memory of received data.
     memory: MemoryAccount,
+    /// Bytes that the application could read now, of all streams.
+    readable: u64,
     schedule: Schedule,
     /// The stream whose turn it is to send data, if that is known: it is asked for several times for each packet.
     /// Forgotten whenever a stream's data, its place or the credit changes.
@@ -117,6 +120,7 @@ impl Streams {
             window: ReceiveWindow::new(config.initial_connection_window, config.max_window),
             account: SendAccount::new(config.max_send_buffer),
             memory: MemoryAccount::default(),
+            readable: 0,
             schedule: Schedule::default(),
             ready: None,
             parked: VecDeque::new(),
@@ -255,7 +259,7 @@ impl Streams {
     #[must_use]
     pub fn receive_memory(&self) -> usize {
         let parts = self.records.values().filter_map(|r| r.recv.as_ref());
-        parts.map(RecvPart::memory).sum()
+        parts.map(|part| part.kept().memory).sum()
     }
 }
 

@@ -4,30 +4,48 @@ use pathmark_cc::Instant;
 
 use super::{
     Dir, ReceiveWindow, RecvError, RecvPart, SendPart, StreamEvent, StreamId, Streams,
-    account::STREAM_FLOOR, record::Record, record::Turn, slot,
+    account::STREAM_FLOOR, record::Record, record::Turn, recv::Kept, slot,
 };
 use crate::wire::{
     TransportError, TransportErrorCode as Code,
     frame::{FrameType, MaxStreamData, ResetStream, StopSending, Stream, StreamDataBlocked, types},
 };
 
+/// What became of a STREAM frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Arrival {
+    /// It was taken in.
+    Taken,
+    /// There was no memory for it.
+    Refused,
+}
+
 impl Streams {
-    /// STREAM.
+    /// STREAM. [`Arrival::Refused`] if memory is so short that its data must not be kept, although the peer was promised
+    /// room: its packet must not be acknowledged, so that the peer sends it again.
     ///
     /// # Errors
     /// The error that ends the connection: flow control, final size, stream limit or stream state.
-    pub fn on_stream(&mut self, now: Instant, frame: &Stream<'_>) -> Result<(), TransportError> {
+    pub fn on_stream(
+        &mut self,
+        now: Instant,
+        frame: &Stream<'_>,
+    ) -> Result<Arrival, TransportError> {
         if !self.resolve_recv(frame.id, types::STREAM)? {
-            return Ok(());
+            return Ok(Arrival::Taken);
+        }
+        if self.memory_is_scarce(now) && self.refuses(frame) {
+            return Ok(Arrival::Refused);
         }
         let rtt = self.rtt;
         let Some(record) = self.records.get_mut(&frame.id) else {
-            return Ok(());
+            return Ok(Arrival::Taken);
         };
         let Some(recv) = record.recv.as_mut() else {
-            return Ok(());
+            return Ok(Arrival::Taken);
         };
-        let before = recv.memory();
+        let before = recv.kept();
         recv.on_data(
             now,
             rtt,
@@ -37,47 +55,46 @@ impl Streams {
             &mut self.window,
         )
         .map_err(|error| to_transport(error, types::STREAM))?;
-        let after = recv.memory();
-        self.on_memory(before, after);
+        let after = recv.kept();
+        self.on_kept(before, after);
         self.after_arrival(frame.id);
-        Ok(())
+        Ok(Arrival::Taken)
     }
 
-    /// True if memory is so short that a STREAM frame for `len` bytes at `offset` must not be taken, although the peer was
-    /// promised room: its packet is to be dropped as if it had been lost.
-    #[must_use]
-    pub fn refuses(&self, id: StreamId, offset: u64, len: usize) -> bool {
-        let earned = self.window.earned();
-        if len == 0 || !self.memory.is_scarce(earned) {
+    /// True if a frame's data is not to be kept while memory is scarce.
+    fn refuses(&self, frame: &Stream<'_>) -> bool {
+        let Some(record) = self.records.get(&frame.id) else {
             return false;
-        }
-        let Some(record) = self.records.get(&id) else {
-            return offset > 0;
         };
-        // What the application waits for is always taken, or nothing could ever end the shortage.
         record.recv.as_ref().is_some_and(|recv| {
-            !recv.is_next(offset) || self.memory.is_out(earned) && !recv.is_awaited(offset)
+            if !recv.keeps(frame.offset, frame.data.len()) {
+                return false;
+            }
+            // What the application waits for is always taken, or nothing could ever end the shortage: the next bytes
+            // of streams that it tried to read, and of any stream while there is nothing to read at all.
+            let waits = (record.read_blocked && recv.kept().readable == 0) || self.readable == 0;
+            !recv.is_next(frame.offset) || (self.memory.is_out(self.window.earned()) && !waits)
         })
     }
 
-    /// True if [`refuses`](Self::refuses) can be.
-    #[must_use]
-    pub fn memory_is_scarce(&mut self, now: Instant) -> bool {
+    /// True if [`refuses`](Self::refuses) is to be asked.
+    fn memory_is_scarce(&mut self, now: Instant) -> bool {
         self.memory.is_scarce(self.window.earned()) && {
             self.window.measure(now, self.rtt);
             self.memory.is_scarce(self.window.earned())
         }
     }
 
-    /// A packet was dropped for that reason.
+    /// A packet was not acknowledged for that reason.
     pub fn on_refused(&self) {
         self.memory.on_refused();
     }
 
-    /// Data of a stream takes `after` bytes of memory now and took `before`.
-    pub(super) fn on_memory(&mut self, before: usize, after: usize) {
+    /// A stream keeps `after` now and kept `before`.
+    pub(super) fn on_kept(&mut self, before: Kept, after: Kept) {
         let earned = self.window.earned();
-        self.memory.change(before, after, earned);
+        self.readable = (self.readable + after.readable).saturating_sub(before.readable);
+        self.memory.change(before.memory, after.memory, earned);
         self.window.set_cap(self.memory.allowed(earned));
     }
 
@@ -98,7 +115,7 @@ impl Streams {
         let Some(recv) = record.and_then(|record| record.recv.as_mut()) else {
             return Ok(());
         };
-        let before = recv.memory();
+        let before = recv.kept();
         recv.on_reset(
             now,
             rtt,
@@ -107,8 +124,8 @@ impl Streams {
             &mut self.window,
         )
         .map_err(|error| to_transport(error, types::RESET_STREAM))?;
-        let after = recv.memory();
-        self.on_memory(before, after);
+        let after = recv.kept();
+        self.on_kept(before, after);
         self.after_arrival(frame.id);
         Ok(())
     }
@@ -305,6 +322,7 @@ impl Streams {
             && record.recv.as_ref().is_some_and(RecvPart::is_readable)
         {
             record.reader_waits = false;
+            record.read_blocked = false;
             self.events.push_back(StreamEvent::Readable(id));
         }
         self.offer_stream_credit(id);
@@ -321,8 +339,9 @@ impl Streams {
             record.send = None;
         }
         if record.recv.as_ref().is_some_and(RecvPart::is_done) {
-            let before = record.recv.take().map_or(0, |recv| recv.memory());
-            self.memory.change(before, 0, self.window.earned());
+            let before = record.recv.take().map_or(Kept::default(), |r| r.kept());
+            self.readable = self.readable.saturating_sub(before.readable);
+            self.memory.change(before.memory, 0, self.window.earned());
         }
         if record.send.is_none() && record.recv.is_none() {
             self.records.remove(&id);

@@ -44,6 +44,8 @@ pub(super) struct Record {
     /// The application waits to write (or to read) and has not been told that it can.
     pub(super) writer_waits: bool,
     pub(super) reader_waits: bool,
+    /// It has tried to read, and there was nothing.
+    pub(super) read_blocked: bool,
     /// Whether it stands in the queue of those whose writers wait for room.
     pub(super) in_waiting: bool,
     /// Counted among the streams that wait for the peer's credit.
@@ -62,6 +64,7 @@ impl Record {
             in_waiting: false,
             // The first data is news even if nobody has tried to read.
             reader_waits: true,
+            read_blocked: false,
             stalled: false,
         }
     }

@@ -48,6 +48,15 @@ enum Reader {
     KnowsReset,
 }
 
+/// What a part keeps of received data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Kept {
+    /// Bytes of memory, bookkeeping included.
+    pub(super) memory: usize,
+    /// Bytes that can be read.
+    pub(super) readable: u64,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct RecvPart {
@@ -109,10 +118,12 @@ impl RecvPart {
             || self.final_size == Some(self.buffer.base())
     }
 
-    /// Bytes of memory held for data.
-    #[must_use]
-    pub fn memory(&self) -> usize {
-        self.buffer.memory()
+    /// What is kept of received data.
+    pub(super) fn kept(&self) -> Kept {
+        Kept {
+            memory: self.buffer.memory(),
+            readable: self.buffer.readable(),
+        }
     }
 
     /// The stream's flow control window.
@@ -271,10 +282,14 @@ impl RecvPart {
         offset <= self.buffer.frontier()
     }
 
-    /// True if the application waits for data at `offset`: it has read everything before.
+    /// True if some of `len` bytes at `offset` would be kept: somebody reads, and they are not all there already.
     #[must_use]
-    pub fn is_awaited(&self, offset: u64) -> bool {
-        self.is_next(offset) && self.buffer.readable() == 0
+    pub fn keeps(&self, offset: u64, len: usize) -> bool {
+        let end = offset.saturating_add(len as u64);
+        self.reader == Reader::Reading
+            && self.reset.is_none()
+            && len > 0
+            && end > self.buffer.frontier()
     }
 
     /// RFC 9000 §4.5: data up to `end` fits the final size, and `end` may be it.

@@ -1,9 +1,13 @@
 //! Acknowledgements out of proportion, asked for and given.
 
+use std::sync::Arc;
+
 use super::inject::{From, packet, send};
 use super::link::Datagram;
 use super::pair::{Pair, Setup};
-use crate::wire::{Frame, SpaceId};
+use crate::streams::ReceiveMemory;
+use crate::wire::frame::Stream;
+use crate::wire::{Dir, Frame, Side, SpaceId, StreamId};
 use crate::{Duration, Ecn};
 
 /// Thousands of small packets, of whose numbers every second is missing.
@@ -29,6 +33,61 @@ fn gaps_make_no_acknowledgements_larger_than_a_quarter_of_what_came() {
     let (least, saved) = (4000 / 125 * 100, 4096);
     println!("{received} bytes in, {sent} bytes out");
     assert!(received > 4000 * 28);
+    assert!(sent <= received / 4 + least + saved, "{sent} of {received}");
+}
+
+/// What the server receives and sends while `packets` of the client arrive, 200 µs apart.
+fn answers_to(pair: &mut Pair, packets: u64, payload: impl Fn(u64) -> Vec<u8>) -> (u64, u64) {
+    pair.run(Duration::from_millis(500));
+    let before = pair.server.get().stats().clone();
+    for n in 0..packets {
+        send(pair, From::Client, SpaceId::Data, &payload(n));
+        pair.run(Duration::from_micros(200));
+    }
+    pair.run(Duration::from_millis(30));
+    assert_eq!(pair.server.error(), None);
+    let after = pair.server.get().stats();
+    let received = after.bytes_received - before.bytes_received;
+    (received, after.bytes_sent - before.bytes_sent)
+}
+
+#[test]
+fn asking_for_acknowledgements_at_once_makes_them_no_more() {
+    let mut pair = Pair::connected(Setup::default());
+    let ask = super::inject::frames(&[Frame::Ping, Frame::ImmediateAck]);
+    let (received, sent) = answers_to(&mut pair, 4000, |_| ask.clone());
+    assert!(pair.server.get().stats().acks_postponed > 1000);
+    println!("{received} bytes in, {sent} bytes out");
+    let (least, saved) = (4000 / 125 * 100, 4096);
+    assert!(sent <= received / 4 + least + saved, "{sent} of {received}");
+}
+
+/// No memory, and islands of one byte in the smallest of packets.
+#[test]
+fn refused_packets_force_no_acknowledgements() {
+    let memory = Arc::new(ReceiveMemory::new(0));
+    let mut pair = Pair::connected(Setup::default());
+    pair.server.get().streams().share_memory(memory);
+    let id = StreamId::new(Side::Client, Dir::Uni, 0).unwrap();
+    let island = |n: u64| {
+        super::inject::frames(&[Frame::Stream(Stream {
+            id,
+            offset: 200_000 + 2 * n,
+            fin: false,
+            data: b"x",
+        })])
+    };
+    // They take the memory that there is.
+    for n in 0..4000 {
+        send(&mut pair, From::Client, SpaceId::Data, &island(n));
+    }
+    pair.run(Duration::from_millis(500));
+    let before = pair.server.get().stats().packets_refused;
+    let (received, sent) = answers_to(&mut pair, 4000, |n| island(9000 + n));
+    let refused = pair.server.get().stats().packets_refused - before;
+    println!("{received} bytes in, {sent} bytes out, {refused} refused");
+    assert!(refused >= 3900, "{refused}");
+    let (least, saved) = (4000 / 125 * 100, 4096);
     assert!(sent <= received / 4 + least + saved, "{sent} of {received}");
 }
 

@@ -155,3 +155,142 @@ fn a_flow_that_memory_limits_says_so() {
     let shares = pair.client.get().path_report(pair.now).bounded_by;
     assert!(shares.peer > 0.2, "{shares:?}");
 }
+
+/// Packets with one frame for each of `ids`, `len` bytes from the beginning.
+fn beginnings(pair: &mut Pair, ids: impl Iterator<Item = u64>, len: usize) {
+    let data = vec![b'x'; len];
+    let ids: Vec<u64> = ids.collect();
+    for some in ids.chunks((1000 / (len + 4)).max(1)) {
+        let begin = |index: &u64| {
+            Frame::Stream(Stream {
+                id: id(*index),
+                offset: 0,
+                fin: false,
+                data: &data,
+            })
+        };
+        let all: Vec<_> = some.iter().map(begin).collect();
+        send(pair, From::Client, SpaceId::Data, &frames(&all));
+        pair.run(Duration::from_millis(5));
+    }
+    pair.run(Duration::from_millis(10));
+}
+
+/// A server with no memory but what every connection may hold, and a client that may open `streams`.
+fn without_memory(streams: u64) -> (Pair, Arc<ReceiveMemory>) {
+    let memory = Arc::new(ReceiveMemory::new(0));
+    let mut setup = setup(11, 1 << 20);
+    setup.server.streams.max_uni_streams = streams;
+    let mut pair = sharing(setup, &memory);
+    // What the client is told of them must not surprise it.
+    while pair.client.get().streams().open(Dir::Uni).is_ok() {}
+    (pair, memory)
+}
+
+#[test]
+fn what_streams_begin_with_counts_although_nobody_reads() {
+    for len in [1, 20, 990] {
+        let (mut pair, memory) = without_memory(256);
+        beginnings(&mut pair, 0..256, len);
+        assert_eq!((pair.client.error(), pair.server.error()), (None, None));
+        // Twice what a connection may hold in any case, and one frame.
+        let held = memory.held();
+        assert!(held <= (32 << 10) + 2048, "{len} bytes each: {held}");
+        // Whoever reads gets it all, one after the other.
+        for index in 0..256 {
+            let got = pair.server.get().streams().read(id(index), &mut [0; 2048]);
+            if got != Ok(Some(len)) {
+                beginnings(&mut pair, index..=index, len);
+                let got = pair.server.get().streams().read(id(index), &mut [0; 2048]);
+                assert_eq!(got, Ok(Some(len)), "stream {index}");
+            }
+        }
+        assert!(memory.held() <= 16 << 10, "{}", memory.held());
+    }
+}
+
+#[test]
+fn what_is_waited_for_passes_beside_data_that_is_refused() {
+    let (mut pair, memory) = without_memory(64);
+    beginnings(&mut pair, 0..60, 990);
+    assert!(pair.server.get().stats().packets_refused > 0);
+    while pair.server.get().streams().accept(Dir::Uni).is_some() {}
+    let waits = pair.server.get().streams().read(id(63), &mut [0; 9]);
+    assert!(waits.is_err());
+    // The last stream is opened, and waited for.
+    let open = Frame::Stream(Stream {
+        id: id(63),
+        offset: 0,
+        fin: false,
+        data: b"",
+    });
+    send(&mut pair, From::Client, SpaceId::Data, &frames(&[open]));
+    pair.run(Duration::from_millis(15));
+    let waits = pair.server.get().streams().read(id(63), &mut [0; 9]);
+    assert_eq!(waits, Err(crate::streams::ReadError::Blocked));
+    let piece = |index: u64, data: &'static [u8]| {
+        Frame::Stream(Stream {
+            id: id(index),
+            offset: 0,
+            fin: false,
+            data,
+        })
+    };
+    let held = memory.held();
+    let refused = memory.refused();
+    let more = frames(&[
+        piece(61, &[b'x'; 500]),
+        piece(63, b"waited"),
+        piece(62, &[b'x'; 500]),
+        Frame::MaxData(1 << 40),
+    ]);
+    send(&mut pair, From::Client, SpaceId::Data, &more);
+    pair.run(Duration::from_millis(15));
+    let mut got = [0; 9];
+    let read = pair.server.get().streams().read(id(63), &mut got);
+    assert_eq!((read, &got[..6]), (Ok(Some(6)), &b"waited"[..]));
+    // A stream at rest keeps a few places for blocks.
+    assert!(memory.held() <= held + 64, "{} {held}", memory.held());
+    assert_eq!(memory.refused(), refused + 1);
+}
+
+#[test]
+fn data_that_takes_no_memory_is_not_refused() {
+    let (mut pair, memory) = without_memory(64);
+    // One stream is read to its end, one is given up, one has begun.
+    let whole = |index: u64, fin: bool| {
+        Frame::Stream(Stream {
+            id: id(index),
+            offset: 0,
+            fin,
+            data: b"all of it",
+        })
+    };
+    let all = frames(&[whole(0, true), whole(1, false), whole(2, false)]);
+    send(&mut pair, From::Client, SpaceId::Data, &all);
+    pair.run(Duration::from_millis(15));
+    let server = pair.server.get().streams();
+    while server.accept(Dir::Uni).is_some() {}
+    assert_eq!(server.read(id(0), &mut [0; 99]), Ok(Some(9)));
+    assert_eq!(server.read(id(0), &mut [0; 99]), Ok(None));
+    let reset = Frame::ResetStream(ResetStream {
+        id: id(1),
+        error_code: 1,
+        final_size: 1000,
+    });
+    send(&mut pair, From::Client, SpaceId::Data, &frames(&[reset]));
+    beginnings(&mut pair, 3..60, 990);
+    let refused = memory.refused();
+    assert!(refused > 0);
+    let more = Frame::Stream(Stream {
+        id: id(1),
+        offset: 9,
+        fin: false,
+        data: b"too late",
+    });
+    let again = frames(&[whole(0, true), whole(2, false), more]);
+    send(&mut pair, From::Client, SpaceId::Data, &again);
+    pair.run(Duration::from_millis(15));
+    assert_eq!(memory.refused(), refused);
+    assert_eq!((pair.client.error(), pair.server.error()), (None, None));
+}

@@ -85,7 +85,7 @@ fn states() {
         assert_eq!(&got, states, "{steps:?}");
         if part.is_done() {
             assert_eq!(conn.pending(), 0, "{steps:?}: all credit is given back");
-            assert!(part.memory() <= 1024);
+            assert!(part.kept().memory <= 1024);
         }
     }
 }
@@ -133,7 +133,7 @@ fn what_is_discarded_gives_its_credit_back_at_once() {
     assert_eq!(conn.pending(), 0);
     assert_eq!(part.stop_frame(), Some(3));
     apply(&mut part, &mut conn, Step::Data(600, 200, false)).unwrap();
-    assert_eq!((conn.pending(), part.memory()), (0, 0));
+    assert_eq!((conn.pending(), part.kept().memory), (0, 0));
     apply(&mut part, &mut conn, Step::Reset(900)).unwrap();
     assert_eq!((conn.pending(), part.stop_frame()), (0, None));
     assert_eq!(part.stop(4, &mut conn), Err(ClosedStream));

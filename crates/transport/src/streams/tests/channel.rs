@@ -71,7 +71,7 @@ pub(super) fn on_frame(
     frame: &Frame<'_>,
 ) -> Result<(), TransportError> {
     match frame {
-        Frame::Stream(f) => to.on_stream(now, f),
+        Frame::Stream(f) => to.on_stream(now, f).map(|_| ()),
         Frame::ResetStream(f) => to.on_reset_stream(now, f),
         Frame::StopSending(f) => to.on_stop_sending(f),
         Frame::MaxStreamData(f) => to.on_max_stream_data(f),
