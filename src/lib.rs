@@ -82,7 +82,7 @@ pub use pathmark_transport::{ControllerFactory, Signal, TransportConfig};
 /// Transport settings for a named law: its controllers, and the signal that it listens to.
 ///
 /// `"vcp+bise+wlte".parse()` is the library's choice: it obeys routers where they answer and runs CUBIC where none
-/// does. With `cubic` or `newreno` not one byte differs from plain QUIC. Other signals that travel in shims are
+/// does. With `cubic`, `bbr` or `newreno` not one byte differs from plain QUIC. Other signals that travel in shims are
 /// offered too, so that each side sends by its own law and [`Connection::set_signal`] may change it.
 #[must_use]
 pub fn transport_config(algorithm: &Algorithm) -> TransportConfig {

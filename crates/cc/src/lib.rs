@@ -28,6 +28,7 @@
 
 mod ada;
 mod arith;
+mod bbr;
 mod bise;
 mod controller;
 mod cubic;
@@ -51,6 +52,7 @@ mod window;
 mod wlte;
 mod xcp;
 
+pub use bbr::Bbr;
 pub use bise::{Bise, BiseParams, Draw, Marking};
 pub use controller::{
     Acked, Controller, Limit, Limits, Lost, Metrics, PacketState, Phase, Request, Sent,

@@ -29,3 +29,54 @@ fn cubic_leaves_slow_start_before_the_queue_overflows() {
         met.unwrap_or_else(|missed| panic!("{queue}: {missed}"));
     }
 }
+
+/// Linux's BBR, version 1, carries 87, 85 and 79 Mbit/s over such a real path with no loss, 0.1 and 1 %.
+#[test]
+fn bbr_fills_a_long_path_with_and_without_loss() {
+    for (loss, goodput) in [(0.0, 86e6), (1e-3, 83e6), (1e-2, 76e6)] {
+        let path = long_fat().loss(loss);
+        let figures = alone(&path, "bbr", 60);
+        let met = figures
+            .expect()
+            .goodput_at_least("f", goodput)
+            .queue_at_most_bdp("bottleneck", 0.35)
+            .met();
+        met.unwrap_or_else(|missed| panic!("{loss}: {missed}"));
+    }
+}
+
+/// Neither starves the other, from a fifth of a BDP of buffer to four.
+#[test]
+fn bbr_and_cubic_share_a_queue() {
+    for queue in ["0.2bdp", "1bdp", "4bdp"] {
+        let path = Path::new("50Mbit", Duration::from_millis(40)).queue(queue);
+        let flows = [
+            Flow::new("model").algorithm("bbr"),
+            Flow::new("loss").algorithm("cubic"),
+        ];
+        let trial = Trial::over(&path, &flows, Duration::from_secs(60)).unwrap();
+        let figures = trial.run().unwrap();
+        let met = figures
+            .expect()
+            .goodput_at_least("model", 12e6)
+            .goodput_at_least("loss", 12e6)
+            .utilization_at_least("bottleneck", 0.93)
+            .met();
+        met.unwrap_or_else(|missed| panic!("{queue}: {missed}"));
+    }
+}
+
+#[test]
+fn bbr_flows_share_a_path() {
+    let path = Path::new("50Mbit", Duration::from_millis(40));
+    let flows = [Flow::new("f").algorithm("bbr").count(10)];
+    let trial = Trial::over(&path, &flows, Duration::from_secs(60)).unwrap();
+    let figures = trial.run().unwrap();
+    let met = figures
+        .expect()
+        .jain_at_least(0.95)
+        .utilization_at_least("bottleneck", 0.95)
+        .losses_at_most("f", 0.03)
+        .met();
+    met.unwrap_or_else(|missed| panic!("{missed}"));
+}

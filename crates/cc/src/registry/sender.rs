@@ -12,8 +12,8 @@ use super::xcp;
 use crate::ada::Ada;
 use crate::cubiq::{Cubiq, CubiqParams};
 use crate::{
-    Carrier, Controller, Cubic, CubicController, Halving, Instant, LossBased, NewReno, SlowStart,
-    VcpSender, XcpForm, XcpParams, XcpSender,
+    Bbr, Carrier, Controller, Cubic, CubicController, Halving, Instant, LossBased, NewReno,
+    SlowStart, VcpSender, XcpForm, XcpParams, XcpSender,
 };
 
 /// Most packets that an initial window may have.
@@ -28,7 +28,8 @@ pub struct Algorithm {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Law {
     Cubic(CubicConfig),
-    NewReno(LossBasedConfig),
+    Bbr(InitialConfig),
+    NewReno(InitialConfig),
     Cubiq(CubiqParams),
     Ada(AdaConfig),
     Vcp(VcpConfig),
@@ -46,9 +47,9 @@ pub enum Explicit {
     QuickStart,
 }
 
-/// Options of loss-based laws.
+/// Options of laws that have no others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct LossBasedConfig {
+struct InitialConfig {
     /// Initial window in packets; RFC 9002's if `None`.
     initial_window: Option<u32>,
 }
@@ -99,7 +100,7 @@ pub(super) const HYSTART: &str =
 /// What `iw` takes.
 pub(super) const INITIAL_WINDOW: &str = "a number of packets from 1 to 10000, or `auto`";
 
-const LOSS_BASED: &[Knob<LossBasedConfig>] = &[Knob {
+const INITIAL: &[Knob<InitialConfig>] = &[Knob {
     key: "iw",
     expects: INITIAL_WINDOW,
     set: |config, text| {
@@ -143,6 +144,7 @@ impl Algorithm {
         "vcp+wlte",
         "xcp",
         "cubic",
+        "bbr",
         "newreno",
         "cubiq",
         "ada",
@@ -160,7 +162,8 @@ impl Algorithm {
                 knob::apply("cubic", &[CUBIC], &mut config, options)?;
                 Law::Cubic(config)
             }
-            "newreno" => Law::NewReno(loss_based("newreno", options)?),
+            "bbr" => Law::Bbr(initial_only("bbr", options)?),
+            "newreno" => Law::NewReno(initial_only("newreno", options)?),
             "cubiq" => {
                 let mut params = CubiqParams::default();
                 knob::apply("cubiq", &[CUBIQ], &mut params, options)?;
@@ -196,6 +199,7 @@ impl Algorithm {
     pub fn name(&self) -> &'static str {
         match &self.law {
             Law::Cubic(_) => "cubic",
+            Law::Bbr(_) => "bbr",
             Law::NewReno(_) => "newreno",
             Law::Cubiq(_) => "cubiq",
             Law::Ada(_) => "ada",
@@ -208,7 +212,7 @@ impl Algorithm {
     #[must_use]
     pub const fn explicit(&self) -> Option<Explicit> {
         match &self.law {
-            Law::Cubic(_) | Law::NewReno(_) => None,
+            Law::Cubic(_) | Law::Bbr(_) | Law::NewReno(_) => None,
             Law::Cubiq(_) | Law::Ada(_) => Some(Explicit::QuickStart),
             Law::Vcp(config) => Some(Explicit::Vcp(config.params.carrier)),
             Law::Xcp(params) => Some(Explicit::Xcp(params.form)),
@@ -235,6 +239,7 @@ impl Algorithm {
                 let initial = config.initial_window;
                 Box::new(LossBased::new(mtu, initial, Cubic::default(), SlowStart))
             }
+            Law::Bbr(config) => Box::new(Bbr::new(now, mtu, config.initial_window)),
             Law::NewReno(config) => Box::new(NewReno::newreno(mtu, config.initial_window)),
             Law::Cubiq(params) => Box::new(Cubiq::cubiq(mtu, params)),
             Law::Ada(config) => Box::new(Ada::ada(mtu, config.initial_window, config.rate)),
@@ -250,9 +255,9 @@ impl Algorithm {
     }
 }
 
-fn loss_based(name: &'static str, options: Option<&str>) -> Result<LossBasedConfig, ParseError> {
-    let mut config = LossBasedConfig::default();
-    knob::apply(name, &[LOSS_BASED], &mut config, options)?;
+fn initial_only(name: &'static str, options: Option<&str>) -> Result<InitialConfig, ParseError> {
+    let mut config = InitialConfig::default();
+    knob::apply(name, &[INITIAL], &mut config, options)?;
     Ok(config)
 }
 
@@ -291,12 +296,12 @@ impl fmt::Display for Algorithm {
                 let default = CubicConfig::default();
                 knob::show(f, self.name(), &[CUBIC], config, &default)
             }
-            Law::NewReno(config) => knob::show(
+            Law::Bbr(config) | Law::NewReno(config) => knob::show(
                 f,
                 self.name(),
-                &[LOSS_BASED],
+                &[INITIAL],
                 config,
-                &LossBasedConfig::default(),
+                &InitialConfig::default(),
             ),
             Law::Cubiq(params) => {
                 let default = CubiqParams::default();

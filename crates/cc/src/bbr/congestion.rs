@@ -1,0 +1,134 @@
+//! What losses change, and the way back from one that was none (draft-ietf-ccwg-bbr, "Updating the Model Upon Packet Loss").
+
+use super::bounds::{Bounds, Latest, NONE, in_flight_at_loss, too_high};
+use super::cycle::State;
+use super::params::{BETA, STARTUP_LOSS_EVENTS, UNIT};
+use super::rate::RateSample;
+use super::sender::Bbr;
+use crate::arith::mul_div;
+use crate::{Instant, Lost};
+
+/// The round trip as losses count it, and what to go back to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Losses {
+    /// `BBR.loss_round_delivered`.
+    ends_at: u64,
+    /// `BBR.loss_round_start`.
+    started: bool,
+    /// `BBR.is_loss_in_round`.
+    lossy: bool,
+    /// Acknowledgements with news of losses in the running round trip.
+    events: u32,
+    /// Before the first loss of the round trip.
+    bounds: Bounds,
+    /// `BBR.undo_state`: the state that losses have ended since.
+    state: Option<State>,
+}
+
+impl Bbr {
+    /// `UpdateLatestDeliverySignals`, `UpdateCongestionSignals`.
+    pub(super) fn note_delivery(&mut self, sample: &RateSample) {
+        self.latest.add(sample);
+        self.losses.started = sample.prior_delivered >= self.losses.ends_at;
+        if sample.rate > 0 && (sample.rate >= self.max_bw.max() || !sample.app_limited) {
+            self.max_bw.add(sample.rate);
+        }
+        if !self.losses.started {
+            return;
+        }
+        self.losses.ends_at = self.sampler.delivered();
+        if self.losses.lossy && !self.state.accelerates() {
+            self.bounds
+                .lower(self.max_bw.max(), self.window, &self.latest);
+        }
+        self.check_startup_losses(sample);
+        self.losses.lossy = false;
+        self.losses.events = 0;
+    }
+
+    /// `AdvanceLatestDeliverySignals`.
+    pub(super) fn end_delivery_round(&mut self, sample: &RateSample) {
+        if self.losses.started {
+            self.latest = Latest::default();
+            self.latest.add(sample);
+        }
+    }
+
+    /// `ResetCongestionSignals`.
+    pub(super) fn reset_congestion(&mut self) {
+        self.losses.lossy = false;
+        self.latest = Latest::default();
+    }
+
+    /// `CheckStartupHighLoss`, at the end of a round trip.
+    fn check_startup_losses(&mut self, sample: &RateSample) {
+        if self.full.reached
+            || self.recovery_end.is_none()
+            || self.losses.events < STARTUP_LOSS_EVENTS
+            || !too_high(sample)
+        {
+            return;
+        }
+        self.losses.state = Some(State::Startup);
+        self.full.reached = true;
+        self.full.now = true;
+        self.bounds.long = self.bdp().max(self.latest.delivered);
+    }
+
+    /// `NoteLoss`, `HandleLostPacket`.
+    pub(super) fn note_loss(&mut self, now: Instant, lost: &Lost) {
+        if !self.losses.lossy {
+            self.losses.ends_at = self.sampler.delivered();
+            self.save_window();
+            self.losses.bounds = self.bounds;
+            self.losses.state = None;
+        }
+        self.losses.lossy = true;
+        self.losses.events = self.losses.events.saturating_add(1);
+        self.recovery_end.get_or_insert(lost.last_sent);
+        let Some(mut sample) = self.sampler.on_loss(lost) else {
+            return;
+        };
+        if !self.probe.sampling || !too_high(&sample) {
+            return;
+        }
+        sample.tx_in_flight = in_flight_at_loss(&sample, lost.bytes);
+        self.too_much(now, &sample);
+    }
+
+    /// `HandleInflightTooHigh`.
+    fn too_much(&mut self, now: Instant, sample: &RateSample) {
+        self.probe.too_high = true;
+        self.probe.sampling = false;
+        if !sample.app_limited {
+            let least = mul_div(self.target(), BETA, UNIT);
+            self.bounds.long = sample.tx_in_flight.max(least);
+        }
+        if self.state == State::Up {
+            self.losses.state = Some(State::Up);
+            self.start_down(now);
+        }
+    }
+
+    /// `HandleSpuriousLossDetection`.
+    pub(super) fn undo_loss(&mut self) {
+        self.restore_window();
+        self.losses.lossy = false;
+        self.full.reset(0);
+        let before = self.losses.bounds;
+        self.bounds.restore(&before);
+        match self.losses.state.take() {
+            Some(State::Startup) if self.state != State::Startup => {
+                self.full.reached = false;
+                self.bounds.long = NONE;
+                if self.state != State::ProbeRtt {
+                    self.state = State::Startup;
+                }
+            }
+            Some(State::Up) if !matches!(self.state, State::Up | State::ProbeRtt) => {
+                self.start_refill();
+            }
+            _ => {}
+        }
+    }
+}

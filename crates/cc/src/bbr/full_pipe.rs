@@ -1,0 +1,39 @@
+//! Whether the rate still grows (draft-ietf-ccwg-bbr, "Exiting Acceleration Based on Bandwidth Plateau").
+
+use super::params::{FULL_GROWTH, FULL_ROUNDS, UNIT};
+
+/// The estimator of a full pipe.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FullPipe {
+    /// `BBR.full_bw_reached`: it was full once.
+    pub(super) reached: bool,
+    /// `BBR.full_bw_now`: it is, since the estimator was last reset.
+    pub(super) now: bool,
+    baseline: u64,
+    rounds: u32,
+}
+
+impl FullPipe {
+    /// Looks for a plateau anew, from a rate of `baseline` on.
+    pub(super) const fn reset(&mut self, baseline: u64) {
+        self.now = false;
+        self.baseline = baseline;
+        self.rounds = 0;
+    }
+
+    /// A round trip has ended in which the application was not the limit.
+    pub(super) fn on_round(&mut self, rate: u64) {
+        if self.now {
+            return;
+        }
+        let grown = u128::from(rate) * u128::from(UNIT)
+            >= u128::from(self.baseline) * u128::from(FULL_GROWTH);
+        if grown {
+            self.reset(rate);
+            return;
+        }
+        self.rounds += 1;
+        self.now = self.rounds >= FULL_ROUNDS;
+        self.reached |= self.now;
+    }
+}

@@ -1,0 +1,6 @@
+//! BBR against the draft's known answers, a slow oracle, and paths that its model leaves out.
+
+mod answers;
+mod path;
+mod paths;
+mod sampling;
