@@ -91,18 +91,17 @@ impl Bbr {
         if !self.full.reached || self.adapt_long_term(sample) {
             return;
         }
+        if self.state == State::Up && self.is_time_to_go_down(sample) {
+            self.probe.too_high = false;
+            self.start_down(now);
+            return;
+        }
         match self.state {
             State::Down | State::Cruise if self.is_time_to_probe(now) => self.start_refill(),
             State::Down if self.is_time_to_cruise() => self.state = State::Cruise,
             State::Refill if self.rounds.started => {
                 self.probe.sampling = true;
                 self.start_up(sample);
-            }
-            State::Up => {
-                if self.is_time_to_go_down(sample) {
-                    self.probe.too_high = false;
-                    self.start_down(now);
-                }
             }
             _ => {}
         }

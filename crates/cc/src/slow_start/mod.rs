@@ -11,6 +11,10 @@ use crate::loss_based::{Growth, StartRule};
 
 /// Slow start that only a loss ends, or HyStart++ too.
 #[derive(Clone, Copy, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one per connection, where it is used"
+)]
 pub(crate) enum Ending {
     Loss(SlowStart),
     Early(HyStart),
