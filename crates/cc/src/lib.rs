@@ -33,6 +33,7 @@ mod bise;
 mod controller;
 mod cubic;
 mod cubiq;
+mod fallback;
 mod feedback;
 mod hidden;
 mod link;
@@ -58,6 +59,7 @@ pub use controller::{
     Acked, Controller, Limit, Limits, Lost, Metrics, PacketState, Phase, Request, Sent,
 };
 pub use cubic::{Cubic, CubicController};
+pub use fallback::FallbackLaw;
 pub use feedback::{Countable, Feedback, VcpFeedback, XcpFeedback};
 pub use link::{
     Answer, Arrival, Carried, LinkController, LinkMetrics, VcpAnswer, VcpCarried, VcpCode,

@@ -80,3 +80,22 @@ fn bbr_flows_share_a_path() {
         .met();
     met.unwrap_or_else(|missed| panic!("{missed}"));
 }
+
+/// Where no router answers the fallback is what it is by itself, but for the shims that ask.
+#[test]
+fn vcp_falls_back_to_bbr_if_told_to() {
+    let path = long_fat().loss(1e-2);
+    let figures = alone(&path, "vcp+bise+wlte[fallback=bbr]", 60);
+    let met = figures.expect().goodput_at_least("f", 76e6).met();
+    met.unwrap_or_else(|missed| panic!("{missed}"));
+    // And where one answers, it is the routers' window that counts.
+    let path = long_fat().port("vcp+bise");
+    let figures = alone(&path, "vcp+bise+wlte[fallback=bbr]", 60);
+    let met = figures
+        .expect()
+        .utilization_at_least("bottleneck", 0.9)
+        .queue_at_most_bdp("bottleneck", 0.1)
+        .drops_at_most("bottleneck", 0)
+        .met();
+    met.unwrap_or_else(|missed| panic!("{missed}"));
+}

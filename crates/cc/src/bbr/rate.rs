@@ -89,6 +89,14 @@ impl Sampler {
         }
     }
 
+    /// A sampler for which packets in flight give no sample.
+    pub(super) fn restarted(&self, now: Instant) -> Self {
+        let mut sampler = Self::new(now);
+        sampler.latest = self.latest.wrapping_add(RING as u64);
+        sampler.take(now);
+        sampler
+    }
+
     /// `C.delivered`.
     pub(super) const fn delivered(&self) -> u64 {
         self.delivered

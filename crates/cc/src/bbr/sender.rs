@@ -128,6 +128,29 @@ impl Bbr {
         }
     }
 
+    /// Goes on at `now` with `window` bytes per round trip of `srtt`, which another law has found the path to carry; `least` is its
+    /// least RTT. It is in ProbeBW, so a probe follows within three seconds. What was measured before counts no more.
+    pub(crate) fn take_over(&mut self, now: Instant, window: u64, least: Duration, srtt: Duration) {
+        let window = window.clamp(self.floor(), MAX_BYTES);
+        *self = Self {
+            mtu: self.mtu,
+            initial: self.initial,
+            sampler: self.sampler.restarted(now),
+            last_sent: self.last_sent,
+            in_flight: self.in_flight,
+            window,
+            srtt,
+            ..Self::new(now, 1, None)
+        };
+        self.min_rtt.start(now, least);
+        self.full.reached = true;
+        self.bw = rate(window, srtt, 1, 1);
+        self.max_bw.add(self.bw);
+        self.start_down(now);
+        self.state = State::Cruise;
+        self.set_pace(UNIT);
+    }
+
     /// `BBR.MinPipeCwnd`, in bytes.
     pub(super) const fn floor(&self) -> u64 {
         self.mtu.saturating_mul(MIN_PIPE_PACKETS)

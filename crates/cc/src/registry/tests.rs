@@ -79,6 +79,8 @@ fn options_of_the_vcp_family_survive_a_round_trip() {
         "vcp[epsilon=0.1,alpha=2.5,beta=0.9,t_rho=1.25s,ai=constant,ai_base=100ms,ai_clamp=no,mi_cap=no,freeze_all=yes]",
         "vcp[carrier=ecn]",
         "vcp+bise[iw=2,bise_epsilon=9]",
+        "vcp+bise+wlte[fallback=bbr]",
+        "bbr[iw=4]",
         "vcp+wlte[pure=yes]",
         "vcp+bise+wlte[alpha=3,ai=8,bise_epsilon=20,pure=yes]",
         "cubic[iw=2,hystart=no]",

@@ -5,7 +5,7 @@ use super::sender::{INITIAL_WINDOW, initial_window, show_initial_window};
 use super::value::{
     decimal, duration, ppm, show_decimal, show_duration, show_ppm, show_switch, switch,
 };
-use crate::{AiBase, AiGrowth, Carrier, Duration, VcpParams, Wlte};
+use crate::{AiBase, AiGrowth, Carrier, Duration, FallbackLaw, VcpParams, Wlte};
 
 /// A VCP sender with or without its extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +57,25 @@ pub(super) const COMMON: &[Knob<VcpConfig>] = &[
             Some(())
         },
         show: |config| show_initial_window(config.params.initial_window),
+    },
+    Knob {
+        key: "fallback",
+        expects: "`cubic` or `bbr`: who rules where no router answers",
+        set: |config, text| {
+            config.params.fallback = match text {
+                "cubic" => FallbackLaw::Cubic,
+                "bbr" => FallbackLaw::Bbr,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |config| {
+            match config.params.fallback {
+                FallbackLaw::Cubic => "cubic",
+                FallbackLaw::Bbr => "bbr",
+            }
+            .to_owned()
+        },
     },
     Knob {
         key: "epsilon",

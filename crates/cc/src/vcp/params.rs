@@ -1,7 +1,7 @@
 //! VCP's parameters, with units and sources. "VCP" is Xia et al., "One More Bit Is Enough" (SIGCOMM 2005), as the VCP
 //! extensions paper (Ikeda et al.) restates it; times and shares are integers.
 
-use crate::Duration;
+use crate::{Duration, FallbackLaw};
 
 /// Load from which a port says HIGH, as a share of its usable capacity: 0.8 (VCP, table I).
 pub(crate) const HIGH_LOAD: (u64, u64) = (4, 5);
@@ -81,6 +81,8 @@ pub struct VcpParams {
     pub freeze_all: bool,
     /// Where the code travels.
     pub carrier: Carrier,
+    /// Who rules where no router answers.
+    pub fallback: FallbackLaw,
     /// BISE's ε in 10^-6, if the sender follows it where all routers run it.
     pub bise_epsilon_ppm: Option<u64>,
 }
@@ -100,6 +102,7 @@ impl Default for VcpParams {
             ai_growth: AiGrowth::Doubling { intervals: 1 },
             freeze_all: false,
             carrier: Carrier::Shim,
+            fallback: FallbackLaw::Cubic,
             bise_epsilon_ppm: None,
         }
     }

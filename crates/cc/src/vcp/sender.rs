@@ -5,11 +5,12 @@ use super::params::{TYPICAL_RTT, VcpParams};
 use super::ruler::{Change, Ruler};
 use super::steering::{Latest, Moment, Steering};
 use crate::arith::rate;
+use crate::fallback::Fallback;
 use crate::hidden::{Finding, HiddenHop, Step};
 use crate::recent_rtt::RecentRtt;
 use crate::{
-    Acked, Controller, CubicController, Duration, Feedback, Instant, LossRule, LossView, Lost,
-    Metrics, PacketState, Phase, Request, Sent, Verdict, window,
+    Acked, Controller, Duration, Feedback, Instant, LossRule, LossView, Lost, Metrics, PacketState,
+    Phase, Request, Sent, Verdict, window,
 };
 
 /// What CE in the IP header leaves: β of RFC 9438.
@@ -45,7 +46,7 @@ pub struct VcpSender<L> {
     loss_rule: L,
     mtu: u64,
     steering: Steering,
-    fallback: CubicController,
+    fallback: Fallback,
     ruler: Ruler,
     hidden: HiddenHop,
     delivered: Delivered,
@@ -69,7 +70,7 @@ impl<L: LossRule> VcpSender<L> {
         params: VcpParams,
         loss_rule: L,
     ) -> Self {
-        let fallback = CubicController::cubic(mtu, params.initial_window);
+        let fallback = Fallback::new(params.fallback, now, mtu, params.initial_window);
         Self {
             name,
             loss_rule,
@@ -110,7 +111,9 @@ impl<L: LossRule> VcpSender<L> {
             // A hidden bottleneck has given CUBIC the window already.
             Change::ToFallback if self.hidden.rules() => self.hidden.restart(now),
             Change::ToFallback => {
-                self.fallback.take_over(self.steered());
+                let srtt = self.rtt();
+                let least = self.min_rtt.unwrap_or(srtt);
+                self.fallback.take_over(now, self.steered(), least, srtt);
                 self.hidden.restart(now);
             }
         }
@@ -268,6 +271,10 @@ impl<L: LossRule> Controller for VcpSender<L> {
             let proven = self.delivered.per_round().saturating_mul(2);
             self.steering.cap(initial.max(proven));
         }
+    }
+
+    fn on_handshake_rtt(&mut self, now: Instant, srtt: Duration) {
+        self.fallback.on_handshake_rtt(now, srtt);
     }
 
     fn on_mtu(&mut self, mtu: u16) {

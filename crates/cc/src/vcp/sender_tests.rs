@@ -74,6 +74,55 @@ fn cubic_rules_until_the_first_mark() {
     assert!(sender.metrics().explicit);
 }
 
+/// BBR in the routers' place: as `bbr` by itself until the first mark, and with the routers' window after them.
+#[test]
+fn bbr_rules_where_it_is_the_fallback() {
+    let algorithm = |text: &str| Algorithm::parse(text).unwrap().controller(at(0), 1500);
+    let mut sender = algorithm("vcp+bise+wlte[fallback=bbr,iw=100]");
+    let mut bbr = algorithm("bbr[iw=100]");
+    for law in [&mut sender, &mut bbr] {
+        law.on_handshake_rtt(at(0), RTT);
+    }
+    assert_eq!(sender.pacing_rate(), bbr.pacing_rate());
+    for now in 100..300 {
+        for law in [&mut sender, &mut bbr] {
+            let state = law.on_sent(at(now), &sent(now, MTU));
+            let mut ack = plain_ack(now);
+            ack.state = state;
+            ack.sent_at = at(now - 100);
+            law.on_ack(at(now), &ack);
+        }
+        assert_eq!(sender.window(), bbr.window());
+        assert_eq!(sender.pacing_rate(), bbr.pacing_rate());
+    }
+    assert_eq!(sender.metrics().ruling, "bbr");
+    let ack = |sender: &mut dyn Controller, now: u64, packets: [u64; 4]| {
+        let mut ack = acked(now, 2 * MTU, RTT);
+        ack.packets = 2;
+        sender.on_feedback(at(now), &codes(packets), &ack);
+        sender.on_ack(at(now), &ack);
+    };
+    ack(&mut *sender, 300, [0, 2, 0, 0]);
+    assert_eq!(sender.metrics().ruling, "vcp+bise+wlte");
+    let mut now = 310;
+    while sender.metrics().explicit {
+        let window = sender.window();
+        ack(&mut *sender, now, [2, 0, 0, 0]);
+        now += 10;
+        if !sender.metrics().explicit {
+            assert_eq!(sender.metrics().ruling, "bbr");
+            assert!(sender.window() <= window + 2 * MTU);
+            // 99 % of a window per round trip.
+            let pace = sender.pacing_rate().unwrap();
+            assert!(
+                pace <= window * 11 && pace >= window * 8,
+                "{pace} of {window}"
+            );
+        }
+        assert!(now < 600);
+    }
+}
+
 #[test]
 fn unmarked_acks_for_a_round_trip_bring_cubic_back_and_two_of_marks_end_it() {
     let mut sender = sender(Halving);
