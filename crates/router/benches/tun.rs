@@ -152,7 +152,8 @@ fn driver(hosts: &Hosts, spec: &LinkSpec) -> Driver {
     let mut driver = Driver::new(router, Pace::default()).unwrap();
     let fds = hosts.tuns.each_ref().map(|tun| tun.fd.as_raw_fd());
     let devices = fds.map(|fd| Device::open(&Interface::Fd(fd), 1500).unwrap());
-    driver.set_devices(devices.into()).unwrap();
+    let (_, deaf) = driver.set_devices(devices.into());
+    assert!(deaf.is_empty(), "{deaf:?}");
     let context = LinkContext {
         now: driver.now(),
         seed: 1,

@@ -1,7 +1,6 @@
 //! From a configuration to a running router, and from a running one to the next: all or nothing.
 
 use std::collections::HashMap;
-use std::io;
 use std::net::IpAddr;
 
 use pathmark_cc::Instant;
@@ -16,7 +15,7 @@ use crate::forward::{
     Classifier, EcnRule, Frame, PortSettings, Router, RouterConfig, RouterPort, Target, route_table,
 };
 use crate::ip::{RouteTable, Routes, TokenBucket};
-use crate::tun::{Device, DeviceError, Driver, Namespaces};
+use crate::tun::{Deaf, Device, DeviceError, Driver, Namespaces};
 
 /// A configuration that reads well but cannot be put to work.
 #[derive(Debug, thiserror::Error)]
@@ -144,15 +143,13 @@ fn by_name(config: Option<&Config>) -> HashMap<&str, (usize, &PortSpec)> {
 pub(super) type Replaced = (RouteTable<Target>, Vec<Option<Device>>);
 
 /// Puts a plan in force. Ports whose name stays keep their interface, and their queue and counters
-/// as far as the queue stays the same kind of queue. Takes no time that grows with the routes.
-///
-/// # Errors
-/// Those of waiting for an interface; everything is in force nevertheless.
+/// as far as the queue stays the same kind of queue. Takes no time that grows with the routes. It
+/// cannot fail any more, but interfaces may turn out to be deaf.
 pub(super) fn put_in_force(
     driver: &mut Driver,
     old: Option<&Config>,
     plan: Plan,
-) -> (Config, Replaced, io::Result<()>) {
+) -> (Config, Replaced, Vec<Deaf>) {
     let now = driver.now();
     let stays = by_name(old);
     let Plan {
@@ -163,10 +160,7 @@ pub(super) fn put_in_force(
     } = plan;
     let ports = driver.router_mut().take_ports();
     let mut ports: Vec<Option<RouterPort>> = ports.into_iter().map(Some).collect();
-    let (devices, released) = match driver.set_devices(Vec::new()) {
-        Ok(devices) => (devices, Ok(())),
-        Err(error) => (Vec::new(), Err(error)),
-    };
+    let (devices, _) = driver.set_devices(Vec::new());
     let mut devices: Vec<Option<Device>> = devices.into_iter().map(Some).collect();
     let (mut next_ports, mut next_devices) = (Vec::new(), Vec::new());
     for ((spec, device), link) in new.ports.iter().zip(opened).zip(built) {
@@ -207,8 +201,8 @@ pub(super) fn put_in_force(
         TokenBucket::new(new.icmp.rate, new.icmp.burst),
     );
     let (_, table) = router.install(next_ports, table);
-    let set = driver.set_devices(next_devices).map(drop);
-    (new, (table, devices), released.and(set))
+    let (_, deaf) = driver.set_devices(next_devices);
+    (new, (table, devices), deaf)
 }
 
 fn open(interface: &Interface, port: &PortSpec) -> Result<Device, AssembleError> {

@@ -3,15 +3,11 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::time::Duration;
 
 use super::assemble::Plan;
 use super::query::Hint;
 use super::run::RunError;
 use super::snapshot::Snapshot;
-
-/// How long the thread that moves packets may take for an answer.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What the thread that moves packets is asked to do.
 #[derive(Debug)]
@@ -25,7 +21,7 @@ pub(super) enum Request {
 }
 
 /// The side of the thread that moves packets: requests, and a descriptor that becomes readable with
-/// each.
+/// each. Written to, it wakes the other side.
 #[derive(Debug)]
 pub(super) struct Desk {
     requests: Receiver<Request>,
@@ -59,6 +55,12 @@ impl Desk {
         while matches!((&self.bell).read(&mut rings), Ok(1..)) {}
         self.requests.try_iter()
     }
+
+    /// Says that something was answered.
+    pub(super) fn answered(&self) {
+        // A bell that cannot be rung any more has been rung often enough.
+        let _ = (&self.bell).write(&[1]);
+    }
 }
 
 impl Counter {
@@ -71,28 +73,79 @@ impl Counter {
     }
 
     /// Hands over what became of a configuration.
-    pub(super) fn reloaded(&self, result: Result<Plan, RunError>) {
+    fn reloaded(&self, result: Result<Plan, RunError>) {
         // No one to hand it to: the router has stopped.
         if self.desk.send(Request::Reloaded(Box::new(result))).is_ok() {
             let _ = (&self.ringer).write(&[1]);
         }
     }
 
-    /// `None`: no answer in time, or never.
-    fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> Option<T> {
+    /// Where the answer will be, once the [`bell`](Self::bell) rings; nobody waits for it here.
+    /// `None`: too many questions are open.
+    fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> Option<Receiver<T>> {
         let (reply, answer) = mpsc::sync_channel(1);
         self.desk.try_send(request(reply)).ok()?;
         // A bell that cannot be rung any more has been rung often enough.
         let _ = (&self.ringer).write(&[1]);
-        answer.recv_timeout(PATIENCE).ok()
+        Some(answer)
     }
 
-    pub(super) fn snapshot(&self) -> Option<Snapshot> {
+    pub(super) fn snapshot(&self) -> Option<Receiver<Snapshot>> {
         self.ask(Request::Snapshot)
     }
 
-    /// True if there is a port of this name.
-    pub(super) fn capacity(&self, hint: Hint) -> Option<bool> {
+    /// The answer is true if there is a port of this name.
+    pub(super) fn capacity(&self, hint: Hint) -> Option<Receiver<bool>> {
         self.ask(|reply| Request::Capacity(hint, reply))
+    }
+
+    /// Becomes readable when something was answered.
+    pub(super) fn bell(&self) -> &UnixStream {
+        &self.ringer
+    }
+
+    /// Takes notice of the bell.
+    pub(super) fn hear(&self) {
+        let mut rings = [0; 16];
+        while matches!((&self.ringer).read(&mut rings), Ok(1..)) {}
+    }
+
+    /// Reads a configuration by `read` and hands over what becomes of it, also if reading panics.
+    pub(super) fn read(self, read: impl FnOnce() -> Result<Plan, RunError>) {
+        let mut untold = Untold(Some(self));
+        let result = read();
+        if let Some(counter) = untold.0.take() {
+            counter.reloaded(result);
+        }
+    }
+}
+
+/// Says, if it is dropped full, that a configuration was not read to its end.
+struct Untold(Option<Counter>);
+
+impl Drop for Untold {
+    fn drop(&mut self) {
+        if let Some(counter) = self.0.take() {
+            counter.reloaded(Err(RunError::Unread));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The router would else take a reload for still running, and never do another.
+    #[test]
+    fn a_reload_that_panics_is_told_of() {
+        let (desk, counter) = pair().unwrap();
+        let reader = std::thread::spawn(move || counter.read(|| panic!("a defect")));
+        assert!(reader.join().is_err());
+        let told: Vec<_> = desk.requests().collect();
+        assert!(
+            matches!(told.as_slice(), [Request::Reloaded(result)]
+                if matches!(**result, Err(RunError::Unread))),
+            "{told:?}"
+        );
     }
 }

@@ -9,6 +9,7 @@ mod notify;
 mod probe;
 mod prometheus;
 mod query;
+mod questions;
 mod rates;
 mod record;
 mod run;

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::mpsc::{self, SyncSender};
 use std::thread::JoinHandle;
@@ -31,9 +32,26 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Makes the file, for [`start`](Self::start).
+    /// Makes the file, for [`start`](Self::start). One that is there is replaced; a symbolic link,
+    /// or a file that has other names, is not: root may write anywhere, and whoever owns the
+    /// directory shall not choose where.
     pub(super) fn create(path: &Path) -> io::Result<File> {
-        let mut file = File::create(path)?;
+        let mut options = File::options();
+        options.write(true).create(true);
+        options.custom_flags(libc::O_NOFOLLOW);
+        let mut file = options
+            .open(path)
+            .map_err(|error| match error.raw_os_error() {
+                Some(libc::ELOOP) => io::Error::other("it is a symbolic link"),
+                _ => error,
+            })?;
+        let found = file.metadata()?;
+        if found.is_file() {
+            if found.nlink() > 1 {
+                return Err(io::Error::other("the file has other names"));
+            }
+            file.set_len(0)?;
+        }
         file.write_all(HEADER.as_bytes())?;
         Ok(file)
     }
@@ -109,5 +127,33 @@ fn quoted(text: &str) -> String {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
         text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn nothing_behind_a_link_is_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("record.csv"), dir.path().join("other"));
+        fs::write(&other, "precious").unwrap();
+        symlink(&other, &path).unwrap();
+        let error = Recorder::create(&path).unwrap_err();
+        assert_eq!(error.to_string(), "it is a symbolic link");
+        fs::remove_file(&path).unwrap();
+        fs::hard_link(&other, &path).unwrap();
+        let error = Recorder::create(&path).unwrap_err();
+        assert_eq!(error.to_string(), "the file has other names");
+        assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
+        fs::remove_file(&path).unwrap();
+        // A record of a former run is replaced.
+        fs::write(&path, "x".repeat(2 * HEADER.len())).unwrap();
+        drop(Recorder::create(&path).unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), HEADER);
     }
 }

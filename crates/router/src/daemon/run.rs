@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::chown;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -21,7 +20,7 @@ use super::snapshot::{Reload, Snapshot, Surroundings, seconds};
 use super::socket::{self, ControlError, Socket};
 use crate::config::{Config, ConfigError, Interface};
 use crate::tun::sys::{self, Signal, Signals};
-use crate::tun::{Device, DeviceError, Driver, Event, Namespaces, Pace};
+use crate::tun::{Deaf, Device, DeviceError, Driver, Event, Namespaces, Pace};
 
 /// How long an interface that is gone may stay away.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -78,6 +77,9 @@ pub enum RunError {
         /// Why it cannot be opened.
         source: DeviceError,
     },
+    /// The thread that read a configuration did not get to its end.
+    #[error("reading the configuration ended early: this is a defect of the program")]
+    Unread,
     /// The system refuses something basic.
     #[error("cannot {what}: {source}")]
     System {
@@ -117,8 +119,10 @@ pub(super) fn prepare(config: Config, options: &RunOptions) -> Result<Prepared, 
     let wait = system("wait for interfaces");
     let mut driver = Driver::new(router(&config), Pace::default()).map_err(wait)?;
     let plan = plan(None, &[], config, driver.now())?;
-    let (config, _, waits) = put_in_force(&mut driver, None, plan);
-    waits.map_err(system("wait for interfaces"))?;
+    let (config, _, deaf) = put_in_force(&mut driver, None, plan);
+    if let Some(Deaf { source, .. }) = deaf.into_iter().next() {
+        return Err(system("wait for interfaces")(source));
+    }
     let (desk, counter) = desk::pair().map_err(system("make a pair of sockets"))?;
     let mut doors = Vec::new();
     let mut socket = None;
@@ -140,9 +144,10 @@ pub(super) fn prepare(config: Config, options: &RunOptions) -> Result<Prepared, 
         }
         None => None,
     };
-    if let (Some(path), Some(identity)) = (&config.control, &identity) {
+    if let (Some(socket), Some(identity)) = (&socket, &identity) {
         // Whom the configuration names may ask, and remove the socket at the end.
-        chown(path, Some(identity.user), Some(identity.group))
+        socket
+            .give_to(*identity)
             .map_err(system("hand the status socket over"))?;
     }
     Ok(Prepared {
@@ -299,6 +304,7 @@ impl Daemon<'_> {
                     for request in requests {
                         self.answer(request);
                     }
+                    self.desk.answered();
                 }
             }
         }
@@ -325,14 +331,20 @@ impl Daemon<'_> {
                 }),
                 Interface::Tun(_) => Device::open(&spec.interface, spec.mtu),
             };
+            let opened = opened.and_then(|mut device| {
+                device.find(&mut Namespaces::default());
+                let name = device.name().to_owned();
+                let placed = self.driver.replace_device(port, device);
+                placed
+                    .map(|()| name.clone())
+                    .map_err(|source| DeviceError::Failed {
+                        what: "wait for",
+                        name,
+                        source,
+                    })
+            });
             match opened {
-                Ok(mut device) => {
-                    eprintln!("vcp-router: interface {} is back", device.name());
-                    device.find(&mut Namespaces::default());
-                    self.driver
-                        .replace_device(port, device)
-                        .map_err(system("wait for an interface"))?;
-                }
+                Ok(name) => eprintln!("vcp-router: interface {name} is back"),
                 Err(_)
                     if matches!(spec.interface, Interface::Tun(_)) && self.driver.now() < until =>
                 {
@@ -417,7 +429,7 @@ impl Daemon<'_> {
         };
         let spawned = self.reader.try_clone().and_then(|reader| {
             let thread = std::thread::Builder::new().name("reload".to_owned());
-            thread.spawn(move || reader.reloaded(read()))
+            thread.spawn(move || reader.read(read))
         });
         match spawned {
             Ok(_) => self.reading = Some(false),
@@ -427,31 +439,18 @@ impl Daemon<'_> {
 
     /// Puts in force what was read, or keeps everything as it was.
     fn reloaded(&mut self, result: Result<Plan, RunError>) {
-        let result = result.and_then(|plan| self.change(plan));
-        self.reloads.at_s = seconds(self.driver.now());
-        self.reloads.ok = result.is_ok();
-        self.reloads.error = result.as_ref().err().map(ToString::to_string);
-        match result {
-            Ok(()) => {
-                self.reloads.generation += 1;
-                let generation = self.reloads.generation;
-                self.supervisor
-                    .ready(&format_args!("reloaded, generation {generation}"));
-                eprintln!("vcp-router: reloaded {}", self.options.config.display());
-            }
-            Err(error) => {
-                self.reloads.failures += 1;
-                let told = format!("not reloaded, still running as before: {error}");
-                self.supervisor.ready(&told);
-                eprintln!("vcp-router: {told}");
-            }
-        }
+        let result = result.map(|plan| self.change(plan));
+        let result = result.map_err(|error| error.to_string());
+        let told = self.reloads.note(seconds(self.driver.now()), result);
+        self.supervisor.ready(&told);
+        eprintln!("vcp-router: {told} ({})", self.options.config.display());
         if self.reading.take() == Some(true) {
             self.reload();
         }
     }
 
-    fn change(&mut self, plan: Plan) -> Result<(), RunError> {
+    /// Puts a plan in force; returns what is wrong with it nevertheless.
+    fn change(&mut self, plan: Plan) -> Vec<String> {
         let fixed = [
             ("control", plan.config.control != self.config.control),
             ("metrics", plan.config.metrics != self.config.metrics),
@@ -466,7 +465,7 @@ impl Daemon<'_> {
                 eprintln!("vcp-router: a new `{key}` takes effect at the next start");
             }
         }
-        let (config, replaced, waits) = put_in_force(&mut self.driver, Some(&self.config), plan);
+        let (config, replaced, deaf) = put_in_force(&mut self.driver, Some(&self.config), plan);
         let before = std::mem::replace(&mut self.config, Arc::new(config));
         // A hundred thousand routes take a while to drop, too. Without a thread for it, it is done
         // here.
@@ -474,7 +473,15 @@ impl Daemon<'_> {
         let _ = std::thread::Builder::new().spawn(drop_it);
         let now = self.driver.now();
         self.history.clear(self.driver.router(), now);
-        waits.map_err(system("wait for an interface"))
+        // As with interfaces that are gone: they are opened again, or the router ends.
+        let config = Arc::clone(&self.config);
+        let named = deaf.into_iter().filter_map(|Deaf { port, source }| {
+            let name = config.ports.get(port)?.name.clone();
+            let trouble = format!("port {name}: cannot wait for its interface: {source}");
+            self.lost.push((name, now + PATIENCE));
+            Some(trouble)
+        });
+        named.collect()
     }
 
     fn stop(&mut self) -> Result<(), RunError> {

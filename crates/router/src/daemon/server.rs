@@ -1,6 +1,7 @@
 //! The thread that talks to clients: status socket and metrics address, all clients at once.
 //!
-//! No client waits for another. Each has one deadline from its first moment to the last byte of its
+//! No client waits for another, and none for the thread that moves packets but those who asked for
+//! what it alone knows. Each has one deadline from its first moment to the last byte of its
 //! answer; when there are too many, or no descriptor is left, the one that has been there longest
 //! goes.
 
@@ -8,13 +9,12 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::desk::Counter;
-use super::exchange::{Answer, Exchange, Protocol, Step, error_line};
-use super::prometheus;
+use super::exchange::{Answer, Exchange, Protocol, Step};
 use super::query::Query;
+use super::questions::Questions;
 use crate::tun::sys;
 
 /// Clients at once.
@@ -23,7 +23,8 @@ const CLIENTS: usize = 512;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of answers that may wait for their readers, all together.
 const UNREAD: usize = 64 << 20;
-/// Pause before the next client is let in when there is no descriptor for it and none to free.
+/// Pause before the next client is let in when there is no descriptor for it and none to free, and
+/// before the next attempt to wait when that has failed.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket on which clients knock.
@@ -96,10 +97,14 @@ impl Stream {
 
 #[derive(Debug)]
 struct Client {
+    /// Larger for each that comes later.
+    id: u64,
     stream: Stream,
     exchange: Exchange,
     /// When it has to be done.
     until: Instant,
+    /// The router has been asked.
+    waits: bool,
     answer: Option<Answer>,
     sent: usize,
     closed: bool,
@@ -114,6 +119,9 @@ impl Client {
 
     fn poll(&self) -> libc::pollfd {
         match self.writes() {
+            // One that has no more to say may end its side already: only if it leaves altogether is
+            // that of interest.
+            _ if self.waits => sys::hung_up(self.stream.fd()),
             true => sys::writable(self.stream.fd()),
             false => sys::readable(self.stream.fd()),
         }
@@ -183,7 +191,9 @@ impl Client {
 #[derive(Debug)]
 pub(super) struct Server {
     doors: Vec<Door>,
-    counter: Counter,
+    questions: Questions,
+    /// The next client's.
+    id: u64,
     /// Those that came first in front.
     clients: Vec<Client>,
     fds: Vec<libc::pollfd>,
@@ -195,7 +205,8 @@ impl Server {
     pub(super) fn new(doors: Vec<Door>, counter: Counter) -> Self {
         Self {
             doors,
-            counter,
+            questions: Questions::new(counter),
+            id: 0,
             clients: Vec::new(),
             fds: Vec::new(),
             shut_until: None,
@@ -210,7 +221,11 @@ impl Server {
         }
         let serve = move || {
             loop {
-                self.turn();
+                if self.turn().is_err() {
+                    // No memory, perhaps: fewer clients need less. Nothing was waited for.
+                    self.evict();
+                    pause();
+                }
             }
         };
         std::thread::Builder::new()
@@ -219,39 +234,43 @@ impl Server {
             .map(drop)
     }
 
-    fn turn(&mut self) {
+    /// Waits until there is something to do, and does it.
+    fn turn(&mut self) -> io::Result<()> {
         let start = now();
         let shut = self.shut_until.is_some_and(|until| until > start);
         let clients = self.clients.iter().map(Client::poll);
         self.fds.clear();
         self.fds.extend(clients);
+        self.fds.push(sys::readable(self.questions.bell()));
         if !shut {
             let doors = self.doors.iter().map(|door| sys::readable(door.fd()));
             self.fds.extend(doors);
         }
         let deadlines = self.clients.iter().map(|client| client.until);
-        let deadline = deadlines.chain(self.shut_until.filter(|_| shut)).min();
+        let others = [self.shut_until.filter(|_| shut), self.questions.deadline()];
+        let deadline = deadlines.chain(others.into_iter().flatten()).min();
         let timeout = deadline.map(|until| until.saturating_duration_since(start));
-        if sys::wait(&mut self.fds, timeout).is_err() {
-            // No memory, perhaps: fewer clients need less.
-            self.evict();
-            self.shut_until = Some(now() + PAUSE);
-            return;
-        }
+        sys::wait(&mut self.fds, timeout)?;
         let known = self.clients.len();
-        let mut asked = Vec::new();
+        let begin = now();
         for index in 0..known {
             if self.is_ready(index)
                 && let Some(client) = self.clients.get_mut(index)
             {
                 match client.writes() {
+                    _ if client.waits => client.closed = true,
                     true => client.write(),
-                    false => asked.extend(client.read().map(|query| (index, query))),
+                    false => {
+                        if let Some(query) = client.read() {
+                            client.waits = true;
+                            self.questions.ask(client.id, query, begin);
+                        }
+                    }
                 }
             }
         }
-        self.answer(asked);
-        let knocks = (0..self.doors.len()).filter(|door| self.is_ready(known + door));
+        self.answer(begin);
+        let knocks = (0..self.doors.len()).filter(|door| self.is_ready(known + 1 + door));
         let knocks: Vec<_> = knocks.collect();
         let end = now();
         self.clients
@@ -259,6 +278,7 @@ impl Server {
         for door in knocks {
             self.admit(door, end);
         }
+        Ok(())
     }
 
     fn is_ready(&self, index: usize) -> bool {
@@ -276,10 +296,13 @@ impl Server {
                     if self.clients.len() >= CLIENTS {
                         self.evict();
                     }
+                    self.id += 1;
                     self.clients.push(Client {
+                        id: self.id,
                         stream,
                         exchange: Exchange::new(protocol),
                         until: now + PATIENCE,
+                        waits: false,
                         answer: None,
                         sent: 0,
                         closed: false,
@@ -308,19 +331,13 @@ impl Server {
         found
     }
 
-    /// Asks the router once for all who want to know the same.
-    fn answer(&mut self, asked: Vec<(usize, Query)>) {
-        if asked.is_empty() {
-            return;
-        }
-        let mut told = Told::default();
-        // First what changes something, so that whoever asks in the same moment is told of it.
-        let (changes, questions): (Vec<_>, Vec<_>) = asked
-            .into_iter()
-            .partition(|(_, query)| matches!(query, Query::Capacity(_)));
-        for (index, query) in changes.into_iter().chain(questions) {
-            let body = told.text(&self.counter, query);
-            if let Some(client) = self.clients.get_mut(index) {
+    /// Puts what was asked to the router, and gives out what it has answered meanwhile.
+    fn answer(&mut self, now: Instant) {
+        for (id, body) in self.questions.settle(now) {
+            let place = self.clients.binary_search_by_key(&id, |client| client.id);
+            // Who has left in the meantime needs no answer.
+            if let Some(client) = place.ok().and_then(|place| self.clients.get_mut(place)) {
+                client.waits = false;
                 let answer = client.exchange.answer(body);
                 client.give(answer);
             }
@@ -337,45 +354,12 @@ impl Server {
     }
 }
 
-/// The router's answers of one turn.
-#[derive(Debug, Default)]
-struct Told {
-    snapshot: Option<super::snapshot::Snapshot>,
-    json: Option<Arc<str>>,
-    metrics: Option<Arc<str>>,
-}
-
-impl Told {
-    fn text(&mut self, counter: &Counter, query: Query) -> Option<Arc<str>> {
-        if let Query::Capacity(hint) = query {
-            let (port, bits) = (hint.port.clone(), hint.rate.map(|rate| rate.bits));
-            let text = match counter.capacity(hint)? {
-                true => {
-                    serde_json::json!({ "port": port, "capacity_bps": bits }).to_string() + "\n"
-                }
-                false => error_line(&format!("no port is called `{port}`")),
-            };
-            return Some(text.into());
-        }
-        if self.snapshot.is_none() {
-            self.snapshot = counter.snapshot().map(|mut snapshot| {
-                snapshot.ask_kernel();
-                snapshot
-            });
-        }
-        let snapshot = self.snapshot.as_ref()?;
-        if query == Query::Metrics {
-            let text = self
-                .metrics
-                .get_or_insert_with(|| prometheus::render(snapshot).into());
-            return Some(Arc::clone(text));
-        }
-        if self.json.is_none() {
-            let text = serde_json::to_string(snapshot).ok()?;
-            self.json = Some((text + "\n").into());
-        }
-        self.json.clone()
-    }
+fn pause() {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "waiting for descriptors has failed: there is nothing else to wait for"
+    )]
+    std::thread::sleep(PAUSE);
 }
 
 fn now() -> Instant {

@@ -25,6 +25,7 @@ fn router(desk: Desk, size: usize) -> std::thread::JoinHandle<usize> {
                 };
                 reply.send(snapshot).unwrap();
             }
+            desk.answered();
         }
         snapshots
     })
@@ -34,9 +35,17 @@ fn connected(server: &mut Server, path: &std::path::Path, count: usize) -> Vec<U
     let mut streams = Vec::new();
     for _ in 0..count {
         streams.push(UnixStream::connect(path).unwrap());
-        server.turn();
+        server.turn().unwrap();
     }
     streams
+}
+
+/// Takes turns until nobody waits for the router any more.
+fn turn_until_answered(server: &mut Server) {
+    server.turn().unwrap();
+    while server.clients.iter().any(|client| client.waits) {
+        server.turn().unwrap();
+    }
 }
 
 fn server(dir: &tempfile::TempDir, size: usize) -> (Server, std::thread::JoinHandle<usize>) {
@@ -56,7 +65,7 @@ fn answers_that_nobody_reads_are_bounded() {
     let mut streams = connected(&mut server, &dir.path().join("sock"), 20);
     for stream in &mut streams {
         stream.write_all(b"json\n").unwrap();
-        server.turn();
+        turn_until_answered(&mut server);
     }
     let unread: usize = server.clients.iter().map(Client::unread).sum();
     assert!(unread <= UNREAD, "{unread}");
@@ -83,7 +92,7 @@ fn one_look_at_the_router_serves_all_who_ask_at_once() {
         };
         stream.write_all(line).unwrap();
     }
-    server.turn();
+    turn_until_answered(&mut server);
     let mut answers = Vec::new();
     for mut stream in streams {
         let mut text = String::new();
@@ -99,5 +108,62 @@ fn one_look_at_the_router_serves_all_who_ask_at_once() {
             .skip(1)
             .step_by(2)
             .all(|text| text.starts_with("# HELP"))
+    );
+}
+
+/// While the thread that moves packets is stalled, whoever does not need it is served, whoever does
+/// is told so after a second, and all who asked meanwhile are told at once, not one after the other.
+#[test]
+fn a_router_that_does_not_answer_holds_up_nobody_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let (desk, counter) = desk::pair().unwrap();
+    let listener = UnixListener::bind(dir.path().join("sock")).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let mut server = Server::new(vec![Door::Unix(listener)], counter);
+    let mut streams = connected(&mut server, &dir.path().join("sock"), 12);
+    let (wrong, asking) = streams.split_first_mut().unwrap();
+    let start = now();
+    for (index, stream) in asking.iter_mut().enumerate() {
+        let line: &[u8] = [&b"json\n"[..], b"metrics\n", b"capacity wan 8Mbit\n"][index % 3];
+        stream.write_all(line).unwrap();
+        // The other side may say that no more comes.
+        stream.shutdown(Shutdown::Write).unwrap();
+        server.turn().unwrap();
+    }
+    wrong.write_all(b"nonsense\n").unwrap();
+    server.turn().unwrap();
+    let soon = now() - start;
+    assert!(soon < Duration::from_millis(900), "{soon:?}");
+    let mut text = [0; 1000];
+    let len = wrong.read(&mut text).unwrap();
+    assert!(text[..len].starts_with(b"{\"error\""));
+    turn_until_answered(&mut server);
+    let took = now() - start;
+    assert!(
+        (Duration::from_secs(1)..Duration::from_secs(2)).contains(&took),
+        "{took:?}"
+    );
+    for stream in asking {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "{\"error\":\"the router does not answer\"}\n");
+    }
+    // Once it moves again it answers.
+    drop(desk.requests().collect::<Vec<_>>());
+    let mut late = connected(&mut server, &dir.path().join("sock"), 1);
+    late[0].write_all(b"json\n").unwrap();
+    server.turn().unwrap();
+    for request in desk.requests() {
+        if let Request::Snapshot(reply) = request {
+            reply.send(Snapshot::default()).unwrap();
+        }
+    }
+    desk.answered();
+    turn_until_answered(&mut server);
+    let mut text = String::new();
+    late[0].read_to_string(&mut text).unwrap();
+    assert!(
+        text.starts_with("{\"") && !text.contains("error\":\"the"),
+        "{text}"
     );
 }

@@ -61,7 +61,7 @@ pub struct Reload {
     pub failures: u64,
     /// True if the last one did not fail.
     pub ok: bool,
-    /// Why the last one failed, if it did.
+    /// Why the last one failed, if it did; or what does not work although it is in force.
     pub error: Option<String>,
     /// When the last one was tried, or the start: seconds since the start.
     pub at_s: f64,
@@ -75,6 +75,34 @@ impl Default for Reload {
             ok: true,
             error: None,
             at_s: 0.0,
+        }
+    }
+}
+
+impl Reload {
+    /// Takes note of the last reload: what does not work although it is in force, or why it is not.
+    /// Returns what to tell people.
+    pub(super) fn note(&mut self, at_s: f64, result: Result<Vec<String>, String>) -> String {
+        self.at_s = at_s;
+        self.ok = result.is_ok();
+        match result {
+            Ok(troubles) => {
+                self.generation += 1;
+                let generation = self.generation;
+                let told = format!("reloaded, generation {generation}");
+                let joined = troubles.join("; ");
+                self.error = (!joined.is_empty()).then_some(joined);
+                match &self.error {
+                    Some(error) => format!("{told}, in force but for: {error}"),
+                    None => told,
+                }
+            }
+            Err(error) => {
+                self.failures += 1;
+                let told = format!("not reloaded, still running as before: {error}");
+                self.error = Some(error);
+                told
+            }
         }
     }
 }
@@ -270,4 +298,33 @@ impl QueueView {
 /// Seconds since the driver's epoch.
 pub(super) fn seconds(now: Instant) -> f64 {
     now.as_nanos() as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who asks is never told that all is as before when it is not.
+    #[test]
+    fn what_is_in_force_is_not_called_refused() {
+        let mut reload = Reload::default();
+        let told = reload.note(1.0, Ok(vec!["port a: deaf".to_owned()]));
+        assert_eq!(
+            told,
+            "reloaded, generation 2, in force but for: port a: deaf"
+        );
+        assert_eq!(
+            (reload.generation, reload.failures, reload.ok),
+            (2, 0, true)
+        );
+        assert_eq!(reload.error.as_deref(), Some("port a: deaf"));
+        let told = reload.note(2.0, Err("line 3".to_owned()));
+        assert_eq!(told, "not reloaded, still running as before: line 3");
+        assert_eq!(
+            (reload.generation, reload.failures, reload.ok),
+            (2, 1, false)
+        );
+        assert_eq!(reload.note(3.0, Ok(Vec::new())), "reloaded, generation 3");
+        assert_eq!((reload.error, reload.at_s), (None, 3.0));
+    }
 }

@@ -1,9 +1,9 @@
 //! The sockets on which clients ask, and whose they are.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -95,13 +95,27 @@ pub(super) fn bind(path: &Path) -> Result<(Socket, UnixListener), ControlError> 
     }
     let listener = UnixListener::bind(path).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o660)).map_err(failed)?;
-    let found = fs::symlink_metadata(path).map_err(failed)?;
+    let place = hold(path).map_err(failed)?;
+    sys::set_mode(&place, 0o660).map_err(failed)?;
+    let found = place.metadata().map_err(failed)?;
     let socket = Socket {
         path: path.to_owned(),
         inode: (found.dev(), found.ino()),
+        place,
     };
     Ok((socket, listener))
+}
+
+/// Takes hold of the socket that was just bound to `path`. Who may write to the directory may have
+/// put something else there meanwhile: a link, or another name of somebody's socket.
+fn hold(path: &Path) -> io::Result<File> {
+    let place = sys::place(path)?;
+    let found = place.metadata()?;
+    let own = found.uid() == sys::effective_user() && found.nlink() == 1;
+    match found.file_type().is_socket() && own {
+        true => Ok(place),
+        false => Err(io::Error::other("something else was put in its place")),
+    }
 }
 
 /// Binds a socket for Prometheus text over HTTP.
@@ -120,6 +134,15 @@ pub(super) struct Socket {
     path: PathBuf,
     /// Device and inode, which tell it from one that was put in its place.
     inode: (u64, u64),
+    /// The socket itself, wherever its path leads by now.
+    place: File,
+}
+
+impl Socket {
+    /// Makes it another user's.
+    pub(super) fn give_to(&self, identity: sys::Identity) -> io::Result<()> {
+        sys::give_to(&self.place, identity)
+    }
 }
 
 impl Drop for Socket {
@@ -165,6 +188,34 @@ mod tests {
         drop(other);
         let (_socket, _listener) = bind(&path).unwrap();
         UnixStream::connect(&path).unwrap();
+    }
+
+    /// What is put in the socket's place before it is handed over keeps its mode and its owner.
+    #[test]
+    fn only_the_socket_itself_is_handed_over() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+
+        let dir = tempfile::tempdir().unwrap();
+        let (path, secret) = (dir.path().join("control.sock"), dir.path().join("secret"));
+        fs::write(&secret, "").unwrap();
+        fs::set_permissions(&secret, PermissionsExt::from_mode(0o600)).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        symlink(&secret, &path).unwrap();
+        assert!(hold(&path).is_err());
+        fs::remove_file(&path).unwrap();
+        fs::hard_link(&secret, &path).unwrap();
+        assert!(hold(&path).is_err());
+        fs::remove_file(&path).unwrap();
+        let (socket, _listener) = bind(&path).unwrap();
+        assert_eq!(mode(&path), 0o660);
+        let moved = dir.path().join("moved");
+        fs::rename(&path, &moved).unwrap();
+        symlink(&secret, &path).unwrap();
+        sys::set_mode(&socket.place, 0o640).unwrap();
+        let own = fs::metadata(&secret).unwrap();
+        let (user, group) = (own.uid(), own.gid());
+        socket.give_to(sys::Identity { user, group }).unwrap();
+        assert_eq!((mode(&moved), mode(&secret)), (0o640, 0o600));
     }
 
     /// A process that does not accept has a queue that is full in the end: it lives all the same.

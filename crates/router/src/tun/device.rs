@@ -107,6 +107,18 @@ impl Device {
         })
     }
 
+    /// Anything that can be read and written.
+    #[cfg(test)]
+    pub(super) fn of_file(file: File) -> Self {
+        Self {
+            file,
+            name: String::new(),
+            offloads: Offloads::default(),
+            lost: false,
+            watch: None,
+        }
+    }
+
     /// The interface's name when it was opened.
     #[must_use]
     pub fn name(&self) -> &str {

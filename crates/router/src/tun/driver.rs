@@ -42,6 +42,15 @@ pub enum Event {
     Lost(usize),
 }
 
+/// An interface that cannot be waited for: nothing will be read from it, as if it were gone.
+#[derive(Debug)]
+pub struct Deaf {
+    /// Its port.
+    pub port: usize,
+    /// Why.
+    pub source: io::Error,
+}
+
 /// A router and its interfaces, port by port.
 #[derive(Debug)]
 pub struct Driver {
@@ -102,31 +111,38 @@ impl Driver {
         &self.devices
     }
 
-    /// Replaces the interfaces; returns the previous ones.
-    ///
-    /// # Errors
-    /// Those of waiting for one; it then is there, but nothing is read from it.
-    pub fn set_devices(&mut self, devices: Vec<Device>) -> io::Result<Vec<Device>> {
+    /// Replaces the interfaces; returns the previous ones, and which of the new ones cannot be waited
+    /// for. Those count as lost.
+    pub fn set_devices(&mut self, devices: Vec<Device>) -> (Vec<Device>, Vec<Deaf>) {
         self.egress.resize_with(devices.len(), Egress::default);
         let before = std::mem::replace(&mut self.devices, devices);
         for device in &before {
             self.poller.remove(device.fd());
         }
-        let present = self.devices.iter().enumerate();
-        let mut present = present.filter(|(_, device)| !device.is_lost());
-        present.try_for_each(|(port, device)| self.poller.add(port, device.fd()))?;
-        Ok(before)
+        let mut deaf = Vec::new();
+        for (port, device) in self.devices.iter_mut().enumerate() {
+            if !device.is_lost()
+                && let Err(source) = self.poller.add(port, device.fd())
+            {
+                device.close();
+                deaf.push(Deaf { port, source });
+            }
+        }
+        (before, deaf)
     }
 
     /// Puts another interface in the place of one that was lost.
     ///
     /// # Errors
-    /// Those of waiting for it.
+    /// Those of waiting for it; it then counts as lost, too.
     pub fn replace_device(&mut self, port: usize, device: Device) -> io::Result<()> {
         if let Some(place) = self.devices.get_mut(port) {
             self.poller.remove(place.fd());
             *place = device;
-            self.poller.add(port, place.fd())?;
+            if let Err(error) = self.poller.add(port, place.fd()) {
+                place.close();
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -240,4 +256,50 @@ fn since(start: Clock) -> Instant {
 enum Reading {
     Done,
     Lost,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::forward::{Classifier, Identity, RouterConfig};
+    use crate::ip::TokenBucket;
+
+    /// One interface that the kernel does not wait for (a file stands for it) makes no other deaf.
+    #[test]
+    fn who_cannot_be_waited_for_is_told_and_the_others_are() {
+        let config = RouterConfig {
+            id: Identity::new(1),
+            memory: 1 << 24,
+            classifier: Classifier::default(),
+            icmp: TokenBucket::new(0, 0),
+        };
+        let mut driver = Driver::new(Router::new(config), Pace::default()).unwrap();
+        let (end, mut other) = UnixStream::pair().unwrap();
+        end.set_nonblocking(true).unwrap();
+        let devices = vec![
+            Device::of_file(tempfile::tempfile().unwrap()),
+            Device::of_file(File::from(OwnedFd::from(end))),
+        ];
+        let (before, deaf) = driver.set_devices(devices);
+        assert!(before.is_empty());
+        let ports: Vec<_> = deaf.iter().map(|deaf| deaf.port).collect();
+        assert_eq!(ports, [0]);
+        assert_eq!(deaf[0].source.raw_os_error(), Some(libc::EPERM));
+        let lost: Vec<_> = driver.devices().iter().map(Device::is_lost).collect();
+        assert_eq!(lost, [true, false]);
+        // A packet too short for its header, which is counted.
+        other.write_all(&[0xFF; 10]).unwrap();
+        let soon = driver.now() + Duration::from_millis(10);
+        driver.turn(&[], Some(soon)).unwrap();
+        let counters = driver.router().counters();
+        assert_eq!(counters.bad_offload + counters.malformed, 1);
+        let again = Device::of_file(tempfile::tempfile().unwrap());
+        assert!(driver.replace_device(1, again).is_err());
+        assert!(driver.devices()[1].is_lost());
+    }
 }

@@ -17,6 +17,6 @@ mod poller;
 pub(crate) mod sys;
 
 pub use device::{Device, DeviceError};
-pub use driver::{Driver, Event, Pace};
+pub use driver::{Deaf, Driver, Event, Pace};
 pub use egress::Egress;
 pub use links::{LinkKind, LinkState, Namespaces, Watch, find};

@@ -10,7 +10,8 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::ptr;
 
@@ -310,9 +311,43 @@ pub(crate) fn writable(fd: RawFd) -> libc::pollfd {
     }
 }
 
+/// An entry that is ready only once the other side has left altogether.
+pub(crate) fn hung_up(fd: RawFd) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events: 0,
+        revents: 0,
+    }
+}
+
 /// Connects to a Unix stream socket without waiting: a listener whose queue is full gives
 /// [`io::ErrorKind::WouldBlock`], a path on which nobody listens [`io::ErrorKind::ConnectionRefused`].
 pub(crate) fn try_connect(path: &Path) -> io::Result<OwnedFd> {
+    let socket = unix_socket(libc::SOCK_NONBLOCK)?;
+    connect(&socket, path)?;
+    Ok(socket)
+}
+
+/// Connects to a Unix stream socket, waiting at most so long (more than nothing) for a listener whose
+/// queue is full: then [`io::ErrorKind::TimedOut`].
+pub(crate) fn connect_within(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let socket = UnixStream::from(unix_socket(0)?);
+    // A connect waits as long as a write may (unix(7), SO_SNDTIMEO).
+    socket.set_write_timeout(Some(patience))?;
+    connect(&socket, path).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+        _ => error,
+    })?;
+    Ok(socket)
+}
+
+fn unix_socket(flags: libc::c_int) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | flags;
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, kind, 0))?) })
+}
+
+fn connect(socket: &impl AsRawFd, path: &Path) -> io::Result<()> {
     // SAFETY: `sockaddr_un` is plain data, for which all zeros is a value.
     let mut address: libc::sockaddr_un = unsafe { zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
@@ -323,9 +358,6 @@ pub(crate) fn try_connect(path: &Path) -> io::Result<OwnedFd> {
     for (to, from) in address.sun_path.iter_mut().zip(bytes) {
         *to = *from as libc::c_char;
     }
-    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: a new descriptor that nobody else owns.
-    let socket = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, kind, 0))?) };
     // SAFETY: the address outlives the call, and the length is its own.
     check(unsafe {
         libc::connect(
@@ -333,8 +365,46 @@ pub(crate) fn try_connect(path: &Path) -> io::Result<OwnedFd> {
             ptr::from_ref(&address).cast(),
             size_of::<libc::sockaddr_un>() as libc::socklen_t,
         )
-    })?;
-    Ok(socket)
+    })
+    .map(drop)
+}
+
+/// What lies at `path` itself, to be looked at and handed over, whatever is put in its place
+/// meanwhile. A symbolic link is not followed.
+pub(crate) fn place(path: &Path) -> io::Result<File> {
+    File::options()
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_NOFOLLOW)
+        .open(path)
+}
+
+/// Changes the mode of a [`place`].
+pub(crate) fn set_mode(place: &File, mode: u32) -> io::Result<()> {
+    // The descriptor's own name, for fchmod(2) does not take such a descriptor.
+    let name = format!("/proc/self/fd/{}", place.as_raw_fd());
+    std::fs::set_permissions(name, std::fs::Permissions::from_mode(mode))
+}
+
+/// Makes a [`place`] another user's.
+pub(crate) fn give_to(place: &File, identity: Identity) -> io::Result<()> {
+    let Identity { user, group } = identity;
+    // SAFETY: the empty path is a C string and means the descriptor, which is open.
+    check(unsafe {
+        libc::fchownat(
+            place.as_raw_fd(),
+            c"".as_ptr(),
+            user,
+            group,
+            libc::AT_EMPTY_PATH,
+        )
+    })
+    .map(drop)
+}
+
+/// The user that this process acts as.
+pub(crate) fn effective_user() -> libc::uid_t {
+    // SAFETY: the call takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
 }
 
 /// Sets how many connections may wait to be accepted.
@@ -360,11 +430,12 @@ pub(crate) fn route_socket(namespace: Option<OwnedFd>) -> io::Result<OwnedFd> {
         return own_route_socket();
     };
     // A thread that ends afterwards enters the namespace, so that no other thread is in a wrong one.
-    let inside = std::thread::spawn(move || {
+    let thread = std::thread::Builder::new().name("namespace".to_owned());
+    let inside = thread.spawn(move || {
         // SAFETY: `setns` takes a descriptor, which is open, and changes this thread alone.
         check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })?;
         own_route_socket()
-    });
+    })?;
     let failed = |_| io::Error::other("the thread that was to open a socket failed");
     inside.join().map_err(failed)?
 }

@@ -1,0 +1,209 @@
+//! What clients want to know of the router, asked so that nobody waits but they themselves.
+//!
+//! One question at a time is open at the thread that moves packets: a change, or a look at the
+//! state for all who had asked for one when it began. Who comes later is told a later state. An
+//! answer that does not come within a second is no answer.
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
+
+use super::desk::Counter;
+use super::exchange::error_line;
+use super::prometheus;
+use super::query::{Hint, Query};
+use super::snapshot::Snapshot;
+
+/// How long the thread that moves packets may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A client that waits.
+#[derive(Debug)]
+struct Asker {
+    client: u64,
+    query: Query,
+    until: Instant,
+}
+
+/// Where the answer to the open question will be.
+#[derive(Debug)]
+enum Open {
+    State(Receiver<Snapshot>),
+    Change(Hint, Receiver<bool>),
+}
+
+/// Questions, and who waits for their answers.
+#[derive(Debug)]
+pub(super) struct Questions {
+    counter: Counter,
+    open: Option<Open>,
+    /// Who waits for the open question's answer.
+    told: Vec<Asker>,
+    /// Who waits for the next one, in the order in which they asked.
+    waiting: Vec<Asker>,
+}
+
+/// An answer for a client; `None`: the router does not answer.
+pub(super) type Told = (u64, Option<Arc<str>>);
+
+impl Questions {
+    pub(super) fn new(counter: Counter) -> Self {
+        Self {
+            counter,
+            open: None,
+            told: Vec::new(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// A client asks. What becomes of it [`settle`](Self::settle) says.
+    pub(super) fn ask(&mut self, client: u64, query: Query, now: Instant) {
+        let until = now + PATIENCE;
+        self.waiting.push(Asker {
+            client,
+            query,
+            until,
+        });
+    }
+
+    /// Becomes readable when there is an answer.
+    pub(super) fn bell(&self) -> RawFd {
+        self.counter.bell().as_raw_fd()
+    }
+
+    /// When somebody's patience ends.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let all = self.told.iter().chain(&self.waiting);
+        all.map(|asker| asker.until).min()
+    }
+
+    /// Takes answers that have come, gives up those that have not come in time, and puts the next
+    /// question. Never waits.
+    pub(super) fn settle(&mut self, now: Instant) -> Vec<Told> {
+        self.counter.hear();
+        let mut told = Vec::new();
+        loop {
+            if let Some(open) = self.open.take() {
+                match open.answer() {
+                    Answered::Yet(open) => self.open = Some(open),
+                    Answered::With(answer) => answer.tell(&mut self.told, &mut told),
+                }
+            }
+            if self.open.is_some() || !self.put() {
+                break;
+            }
+        }
+        for askers in [&mut self.told, &mut self.waiting] {
+            let late = askers.extract_if(.., |asker| asker.until <= now);
+            told.extend(late.map(|asker| (asker.client, None)));
+        }
+        if self.told.is_empty() {
+            // An answer that still comes is nobody's.
+            self.open = None;
+        }
+        told
+    }
+
+    /// Puts the next question. False if there is none, or the router has too many to answer.
+    fn put(&mut self) -> bool {
+        // First what changes something, so that whoever asks in the same moment is told of it.
+        let change = |asker: &Asker| match &asker.query {
+            Query::Capacity(hint) => Some(hint.clone()),
+            _ => None,
+        };
+        let changes = self.waiting.iter().enumerate();
+        let next = changes.filter_map(|(index, asker)| Some((index, change(asker)?)));
+        if let Some((index, hint)) = { next }.next() {
+            let Some(answer) = self.counter.capacity(hint.clone()) else {
+                return false;
+            };
+            self.open = Some(Open::Change(hint, answer));
+            self.told.push(self.waiting.remove(index));
+            return true;
+        }
+        if self.waiting.is_empty() {
+            return false;
+        }
+        let Some(answer) = self.counter.snapshot() else {
+            return false;
+        };
+        self.open = Some(Open::State(answer));
+        self.told.append(&mut self.waiting);
+        true
+    }
+}
+
+/// What has become of a question.
+enum Answered {
+    /// Nothing yet.
+    Yet(Open),
+    With(Answer),
+}
+
+enum Answer {
+    State(Box<Snapshot>),
+    Line(String),
+    Nothing,
+}
+
+impl Open {
+    fn answer(self) -> Answered {
+        match self {
+            Self::State(answer) => match answer.try_recv() {
+                Ok(snapshot) => Answered::With(Answer::State(Box::new(snapshot))),
+                Err(TryRecvError::Empty) => Answered::Yet(Self::State(answer)),
+                Err(TryRecvError::Disconnected) => Answered::With(Answer::Nothing),
+            },
+            Self::Change(hint, answer) => match answer.try_recv() {
+                Ok(known) => Answered::With(Answer::Line(changed(&hint, known))),
+                Err(TryRecvError::Empty) => Answered::Yet(Self::Change(hint, answer)),
+                Err(TryRecvError::Disconnected) => Answered::With(Answer::Nothing),
+            },
+        }
+    }
+}
+
+fn changed(hint: &Hint, known: bool) -> String {
+    let (port, bits) = (&hint.port, hint.rate.map(|rate| rate.bits));
+    match known {
+        true => serde_json::json!({ "port": port, "capacity_bps": bits }).to_string() + "\n",
+        false => error_line(&format!("no port is called `{port}`")),
+    }
+}
+
+impl Answer {
+    /// Gives everybody the text that they asked for; each is made once.
+    fn tell(self, askers: &mut Vec<Asker>, told: &mut Vec<Told>) {
+        let (mut json, mut metrics) = (None::<Arc<str>>, None::<Arc<str>>);
+        let snapshot = match self {
+            Self::State(mut snapshot) => {
+                snapshot.ask_kernel();
+                snapshot
+            }
+            Self::Line(line) => {
+                let line: Arc<str> = line.into();
+                let all = askers.drain(..);
+                told.extend(all.map(|asker| (asker.client, Some(Arc::clone(&line)))));
+                return;
+            }
+            Self::Nothing => {
+                told.extend(askers.drain(..).map(|asker| (asker.client, None)));
+                return;
+            }
+        };
+        for asker in askers.drain(..) {
+            let text = match asker.query {
+                Query::Metrics => {
+                    metrics.get_or_insert_with(|| prometheus::render(&snapshot).into())
+                }
+                _ => json.get_or_insert_with(|| {
+                    let text = serde_json::to_string(&snapshot);
+                    text.map_or_else(|error| error_line(&error.to_string()), |text| text + "\n")
+                        .into()
+                }),
+            };
+            told.push((asker.client, Some(Arc::clone(text))));
+        }
+    }
+}
