@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::config::{Config, Span};
 use crate::daemon::{Query, RunError, RunOptions, ask, missing, probe, run};
-use crate::setup::{Direction, SetupError, setup};
+use crate::setup::{SetupError, Whose, setup, teardown};
 use crate::show;
 
 mod pages;
@@ -62,11 +62,15 @@ enum Command {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Takes away what `setup` made.
+    /// Takes away what `setup` made, by the marks that it bears: of all configurations, unless one is
+    /// named.
     Teardown {
-        /// The configuration.
+        /// The configuration. It need not hold together any more.
         #[arg(long, value_name = "FILE")]
-        config: PathBuf,
+        config: Option<PathBuf>,
+        /// The configuration's `table`, where there is no file any more.
+        #[arg(long, value_name = "NUMBER", conflicts_with = "config")]
+        table: Option<u32>,
         /// Prints the commands that are needed, and runs none.
         #[arg(long)]
         dry_run: bool,
@@ -141,8 +145,19 @@ pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(1, &error),
         },
-        Command::Setup { config, dry_run } => setup_command(&config, Direction::Up, dry_run),
-        Command::Teardown { config, dry_run } => setup_command(&config, Direction::Down, dry_run),
+        Command::Setup { config, dry_run } => setup_command(setup(&config, dry_run)),
+        Command::Teardown {
+            config,
+            table,
+            dry_run,
+        } => {
+            let whose = match (&config, table) {
+                (Some(file), _) => Whose::File(file),
+                (None, Some(table)) => Whose::Table(table),
+                (None, None) => Whose::Everybody,
+            };
+            setup_command(teardown(whose, dry_run))
+        }
         Command::Show {
             socket,
             json,
@@ -172,8 +187,8 @@ fn run_code(error: &RunError) -> u8 {
     }
 }
 
-fn setup_command(path: &std::path::Path, direction: Direction, dry_run: bool) -> ExitCode {
-    match setup(path, direction, dry_run) {
+fn setup_command(result: Result<(), SetupError>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error @ (SetupError::Config(_) | SetupError::User(_))) => fail(2, &error),
         Err(error) => fail(1, &error),

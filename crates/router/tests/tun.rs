@@ -7,6 +7,7 @@ mod beside;
 mod memory;
 mod seen;
 mod status;
+mod want;
 
 use std::io::{self, Read, Write};
 use std::thread;

@@ -26,6 +26,7 @@ pub use error::{ConfigError, Fault, Source};
 pub use link::{Chance, ChangeSpec, JitterSpec, LimitSpec, LinkSpec, QueueKind, QueueSpec};
 pub use loss::{AntennasText, Decibel, FecSpec, LossSpec, MeanBurst};
 pub use schema::{Config, EcnSpec, IcmpSpec, Interface, PortSpec, RouteSpec};
+pub(crate) use steer::DEFAULT_TABLE;
 pub use steer::{HostSpec, OnStop, SteerSpec};
 pub use suggest::nearest;
 pub use units::{ByteCount, Percent, RateValue, Span, UnitError};

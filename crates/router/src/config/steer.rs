@@ -16,7 +16,7 @@ const TABLES: std::ops::RangeInclusive<u32> = 256..=32_000;
 /// Ports and rules that fit between a first table and the main table's rule.
 const MOST: usize = 256;
 /// The first table unless the file names one.
-const DEFAULT_TABLE: u32 = 11_800;
+pub(crate) const DEFAULT_TABLE: u32 = 11_800;
 
 /// What happens to steered packets while no router runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -14,31 +14,35 @@
 //! - Each `[[steer]]` is a rule that leads to the port's table.
 //!
 //! Interfaces bear an alias, rules and routes a protocol number, by which they are known again:
-//! whatever is not asked for any more is removed. A plan is made from the configuration and the
+//! whatever is not asked for any more is removed, and [`teardown`] needs nothing else (`marks`). A plan is made from the configuration and the
 //! kernel's present state (`plan`); its steps are commands of iproute2 and writes of sysctls
 //! (`step`).
 
+mod marks;
 mod plan;
 mod state;
 mod step;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::config::{Config, ConfigError};
 use crate::tun::sys;
 
 pub use step::Step;
 
-/// Whether things are made or taken away.
+/// Whose things are taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Make what is missing, remove what is not asked for any more.
-    Up,
-    /// Remove everything.
-    Down,
+pub enum Whose<'a> {
+    /// Those of this configuration, which need not hold together any more.
+    File(&'a Path),
+    /// Those of the configuration with this `table`.
+    Table(u32),
+    /// Those of all that have left marks.
+    Everybody,
 }
 
 /// What cannot be set up, and why.
@@ -109,41 +113,69 @@ pub enum SetupError {
         /// Its name.
         name: String,
     },
+    /// It cannot be told what is to be taken away.
+    #[error(
+        "cannot read {}: {message}; there are things of configurations with `table` {tables}: \
+         name one by --table, or name no configuration to take all of them away", .path.display()
+    )]
+    Unclear {
+        /// The configuration.
+        path: PathBuf,
+        /// Why it cannot be read.
+        message: String,
+        /// What there is.
+        tables: String,
+    },
     /// Standard output is closed.
     #[error("cannot print: {0}")]
     Print(io::Error),
 }
 
-/// Sets up what `path` asks for, or takes it down; with `dry_run` only prints the commands. Each is
-/// printed as a shell would take it, before it runs.
+/// Sets up what `path` asks for, and removes what it does not ask for any more; with `dry_run` only
+/// prints the commands. Each is printed as a shell would take it, before it runs.
 ///
 /// # Errors
 /// [`SetupError`]; what was done until then stays, and the next call goes on from there.
-pub fn setup(
-    path: &std::path::Path,
-    direction: Direction,
-    dry_run: bool,
-) -> Result<(), SetupError> {
+pub fn setup(path: &Path, dry_run: bool) -> Result<(), SetupError> {
     let config = Config::load(path)?;
     let owner = config.user.as_deref().unwrap_or("root");
     let uid = sys::identity(owner, None)
         .ok_or_else(|| SetupError::User(owner.to_owned()))?
         .user;
-    let state = state::State::read(&config)?;
-    let steps = match direction {
-        Direction::Up => plan::up(&config, &plan::Owner { name: owner, uid }, &state)?,
-        Direction::Down => plan::down(&config, &state),
+    let mut state = state::State::read(&plan::named(&config))?;
+    state.foreign = state::foreign(&plan::routes(&config, state.ipv6))?;
+    let steps = plan::up(&config, &plan::Owner { name: owner, uid }, &state)?;
+    run(&steps, dry_run)?;
+    for warning in plan::warnings(&config, &state) {
+        eprintln!("vcp-router: {warning}");
+    }
+    Ok(())
+}
+
+/// Takes away what [`setup`] made, by the marks that it bears, in the same way.
+///
+/// # Errors
+/// As for [`setup`].
+pub fn teardown(whose: Whose<'_>, dry_run: bool) -> Result<(), SetupError> {
+    let state = state::State::read(&BTreeSet::new())?;
+    let tables = match whose {
+        Whose::File(path) => marks::tables_for(path, &state)?,
+        Whose::Table(table) => BTreeSet::from([table]),
+        Whose::Everybody => marks::tables(&state),
     };
+    let steps: Vec<_> = tables
+        .into_iter()
+        .flat_map(|table| plan::down(table, &state))
+        .collect();
+    run(&steps, dry_run)
+}
+
+fn run(steps: &[Step], dry_run: bool) -> Result<(), SetupError> {
     let mut stdout = io::stdout().lock();
-    for step in &steps {
+    for step in steps {
         writeln!(stdout, "{step}").map_err(SetupError::Print)?;
         if !dry_run {
             step.run()?;
-        }
-    }
-    if direction == Direction::Up {
-        for warning in plan::warnings(&config, &state) {
-            eprintln!("vcp-router: {warning}");
         }
     }
     Ok(())

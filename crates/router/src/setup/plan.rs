@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 
 use super::SetupError;
+use super::marks::{alias, former, table_of};
 use super::state::{Kind, Link, MAIN, PROTOCOL, Route, Rule, State, sysctl};
 use super::step::Step;
 use crate::config::{Config, Interface, OnStop, PortSpec};
 
 /// Tables and priorities that belong to one configuration, from its first on.
-const SPAN: u32 = 256;
+pub(super) const SPAN: u32 = 256;
 /// Metrics: the interface first, then refusing.
 const METRIC: u32 = 100;
 const METRIC_REFUSE: u32 = 10_000;
@@ -43,16 +44,21 @@ struct Wanted {
     routes: Vec<Route>,
 }
 
-/// The alias by which an interface is known again.
-fn alias(config: &Config) -> String {
-    format!("vcp-router:{}", config.table)
-}
-
 fn tun(port: &PortSpec) -> Option<&str> {
     match &port.interface {
         Interface::Tun(name) => Some(name),
         Interface::Fd(_) => None,
     }
+}
+
+/// The interfaces that a configuration names.
+pub(super) fn named(config: &Config) -> BTreeSet<&str> {
+    config.ports.iter().filter_map(tun).collect()
+}
+
+/// The routes that it asks for.
+pub(super) fn routes(config: &Config, ipv6: bool) -> Vec<Route> {
+    wanted(config, ipv6).routes
 }
 
 /// Sysctls of an interface, by file, with the value that is needed.
@@ -145,7 +151,7 @@ pub(super) fn up(
     state: &State,
 ) -> Result<Vec<Step>, SetupError> {
     let wanted = wanted(config, state.ipv6);
-    taken(config, state)?;
+    taken(config, state, &wanted)?;
     let mut steps = Vec::new();
     // Routes of an interface end with it.
     let mut gone = BTreeSet::new();
@@ -181,23 +187,24 @@ pub(super) fn up(
             .filter(|rule| !state.rules.contains(rule))
             .map(Rule::add),
     );
-    steps.extend(remove(config, state, &wanted));
+    let named = named(config);
+    steps.extend(remove(config.table, &named, state, &wanted));
+    // What the configuration had made before its `table` was changed.
+    for table in former(state, config.table, &named) {
+        let before = remove(table, &named, state, &wanted);
+        let new: Vec<_> = before.filter(|step| !steps.contains(step)).collect();
+        steps.extend(new);
+    }
     Ok(steps)
 }
 
-/// Steps to nothing.
-pub(super) fn down(config: &Config, state: &State) -> Vec<Step> {
+/// Steps to nothing of what was made for the configuration with this `table`.
+pub(super) fn down(table: u32, state: &State) -> Vec<Step> {
     let nothing = Wanted {
         rules: Vec::new(),
         routes: Vec::new(),
     };
-    let mut steps = remove(config, state, &nothing);
-    let left = |link: &&Link| {
-        let named = |port: &PortSpec| tun(port) == Some(link.name.as_str());
-        link.alias == alias(config) && config.ports.iter().any(named)
-    };
-    steps.extend(state.links.iter().filter(left).map(delete));
-    steps
+    remove(table, &BTreeSet::new(), state, &nothing).collect()
 }
 
 /// What the operator should know besides.
@@ -244,14 +251,25 @@ pub(super) fn warnings(config: &Config, state: &State) -> Vec<String> {
     warnings
 }
 
-fn in_span(config: &Config, number: u32) -> bool {
-    (config.table..config.table + SPAN).contains(&number)
+fn in_span(table: u32, number: u32) -> bool {
+    (table..table.saturating_add(SPAN)).contains(&number)
 }
 
-/// Fails if a rule of somebody else's has one of our priorities or leads to one of our tables.
-fn taken(config: &Config, state: &State) -> Result<(), SetupError> {
+/// Fails if a rule of somebody else's has one of our priorities or leads to one of our tables, or
+/// if a route of somebody else's is where one of ours is to be.
+fn taken(config: &Config, state: &State, wanted: &Wanted) -> Result<(), SetupError> {
+    let occupied = |route: &&Route| wanted.routes.iter().any(|own| own.replaces(route));
+    if let Some(route) = state.foreign.iter().find(occupied) {
+        let to = route.to.map_or("default".to_owned(), |to| to.to_string());
+        let Route { table, metric, .. } = route;
+        return Err(SetupError::Taken(format!(
+            "the route to {to} with metric {metric} in table {table} is not this program's: remove \
+             it, or choose another `table` or other `addresses`"
+        )));
+    }
     let ours = |rule: &&Rule| {
-        !rule.ours && (in_span(config, rule.priority) || in_span(config, rule.table))
+        let ours = |number| in_span(config.table, number);
+        !rule.ours && (ours(rule.priority) || ours(rule.table))
     };
     if config.steers.is_empty() {
         return Ok(());
@@ -292,9 +310,18 @@ fn interface(
             });
         }
     };
+    if let Some(shown) = found.and_then(|link| table_of(&link.alias))
+        && shown != config.table
+        && !former(state, config.table, &named(config)).contains(&shown)
+    {
+        return Err(SetupError::Taken(format!(
+            "{name} belongs to a configuration with `table = {shown}`, which has more: choose another \
+             name, or take those away first (vcp-router teardown --table {shown})"
+        )));
+    }
     if let (Some(found), None) = (found, keeps) {
         // Somebody else's: only what set-up has made is made anew.
-        if found.alias != alias(config) {
+        if table_of(&found.alias).is_none() {
             return Err(SetupError::Foreign {
                 name: name.to_owned(),
             });
@@ -315,7 +342,7 @@ fn interface(
         }
     }
     let length = port.host.txqueuelen.unwrap_or(TXQUEUELEN);
-    let alias = alias(config);
+    let alias = alias(config.table);
     let same = |link: &Link| {
         (link.mtu, link.txqueuelen, link.up, &link.alias) == (port.mtu, length, true, &alias)
     };
@@ -346,11 +373,16 @@ fn interface(
     Ok(keeps.is_none())
 }
 
-/// Steps that remove what bears our marks and is not wanted.
-fn remove(config: &Config, state: &State, wanted: &Wanted) -> Vec<Step> {
+/// Steps that remove what bears the marks of the configuration with this `table` and is not wanted;
+/// of its interfaces those that are `named` stay.
+fn remove(
+    table: u32,
+    named: &BTreeSet<&str>,
+    state: &State,
+    wanted: &Wanted,
+) -> impl Iterator<Item = Step> + use<> {
     let mut steps = Vec::new();
-    let named: BTreeSet<&str> = config.ports.iter().filter_map(tun).collect();
-    let alias = alias(config);
+    let alias = alias(table);
     let ours: BTreeSet<&str> = state
         .links
         .iter()
@@ -358,7 +390,7 @@ fn remove(config: &Config, state: &State, wanted: &Wanted) -> Vec<Step> {
         .map(|link| link.name.as_str())
         .collect();
     let rules = state.rules.iter();
-    let rules = rules.filter(|rule| rule.ours && in_span(config, rule.table));
+    let rules = rules.filter(|rule| rule.ours && in_span(table, rule.table));
     steps.extend(
         rules
             .filter(|rule| !wanted.rules.contains(rule))
@@ -366,7 +398,7 @@ fn remove(config: &Config, state: &State, wanted: &Wanted) -> Vec<Step> {
     );
     let mine = |route: &&Route| {
         let device = route.device.as_deref();
-        in_span(config, route.table)
+        in_span(table, route.table)
             || route.table == MAIN && device.is_some_and(|device| ours.contains(device))
     };
     let stale = |route: &&Route| {
@@ -386,7 +418,7 @@ fn remove(config: &Config, state: &State, wanted: &Wanted) -> Vec<Step> {
     );
     let stale = |link: &&Link| link.alias == alias && !named.contains(link.name.as_str());
     steps.extend(state.links.iter().filter(stale).map(delete));
-    steps
+    steps.into_iter()
 }
 
 fn delete(link: &Link) -> Step {

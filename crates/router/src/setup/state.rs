@@ -1,6 +1,6 @@
 //! What is there: the kernel's interfaces, rules and routes, as iproute2 tells them in JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,6 @@ use serde::de::DeserializeOwned;
 
 use super::SetupError;
 use super::step::{Step, ip};
-use crate::config::{Config, Interface};
 
 /// Protocol number of our rules and routes: free in iproute2's list of 6.1
 /// (`/etc/iproute2/rt_protos`).
@@ -26,6 +25,8 @@ pub(super) struct State {
     pub(super) links: Vec<Link>,
     pub(super) rules: Vec<Rule>,
     pub(super) routes: Vec<Route>,
+    /// Routes of others' where ours are to be: see [`foreign`].
+    pub(super) foreign: Vec<Route>,
     /// Values of sysctls that exist, of the configured interfaces and of the machine.
     pub(super) sysctls: BTreeMap<PathBuf, String>,
     /// True if new interfaces have IPv6.
@@ -78,8 +79,8 @@ pub(super) struct Route {
 }
 
 impl State {
-    /// Asks `ip`, and reads sysctls.
-    pub(super) fn read(config: &Config) -> Result<Self, SetupError> {
+    /// Asks `ip`, and reads sysctls: the machine's and those of the interfaces that are `named`.
+    pub(super) fn read(named: &BTreeSet<&str>) -> Result<Self, SetupError> {
         let links: Vec<RawLink> = ask("-json -details address show")?;
         let mut state = Self {
             links: links.into_iter().map(RawLink::link).collect(),
@@ -110,10 +111,8 @@ impl State {
             sysctl("ipv6/conf/all/forwarding"),
             sysctl(super::plan::RP_FILTER),
         ];
-        for port in &config.ports {
-            if let Interface::Tun(name) = &port.interface {
-                files.extend(super::plan::sysctls(name, true).map(|(path, _)| path));
-            }
+        for name in named {
+            files.extend(super::plan::sysctls(name, true).map(|(path, _)| path));
         }
         for file in files {
             if let Ok(value) = fs::read_to_string(&file) {
@@ -126,6 +125,31 @@ impl State {
     pub(super) fn link(&self, name: &str) -> Option<&Link> {
         self.links.iter().find(|link| link.name == name)
     }
+}
+
+/// Routes of others' with the destinations of `wanted` in the same tables. Each is asked for by
+/// itself, for the main table may be long.
+pub(super) fn foreign(wanted: &[Route]) -> Result<Vec<Route>, SetupError> {
+    let mut found = Vec::new();
+    let keys = wanted.iter().map(|route| (route.v6, route.table, route.to));
+    for (v6, table, to) in keys.collect::<BTreeSet<_>>() {
+        let family = if v6 { "-6" } else { "-4" };
+        let to = to.map_or("default".to_owned(), |to| to.to_string());
+        let command = format!("-json -N {family} route show table {table} exact {to}");
+        let routes: Vec<RawRoute> = match ask(&command) {
+            // A table without routes is none to the kernel.
+            Err(SetupError::Command { message, .. }) if message.contains("does not exist") => {
+                continue;
+            }
+            routes => routes?,
+        };
+        let others = routes.iter().filter(|raw| !raw.is_ours());
+        found.extend(others.filter_map(|raw| {
+            let route = raw.route(v6)?;
+            Some(Route { table, ..route })
+        }));
+    }
+    Ok(found)
 }
 
 /// The file of a sysctl under `net`.
@@ -258,9 +282,14 @@ pub(super) struct RawRoute {
     table: Option<String>,
     #[serde(default)]
     metric: u32,
+    protocol: Option<String>,
 }
 
 impl RawRoute {
+    fn is_ours(&self) -> bool {
+        self.protocol.as_deref() == Some(PROTOCOL.to_string().as_str())
+    }
+
     pub(super) fn route(&self, v6: bool) -> Option<Route> {
         // RTN_UNREACHABLE by its number or its name; IPv6 puts such routes on `lo`.
         let refuses = matches!(self.kind.as_deref(), Some("7" | "unreachable"));

@@ -179,14 +179,139 @@ fn what_differs_is_changed_and_nothing_else() {
         ours,
     };
     state.rules = vec![rule(11_800, true), rule(50, false)];
-    let steps = down(&config(CONFIG), &state);
+    let steps = down(11_800, &state);
     let steps: Vec<_> = steps.iter().map(ToString::to_string).collect();
     let expected = "\
 ip -6 rule delete priority 11800 iif eth1 lookup 11801 protocol 118
 ip -4 route delete unreachable default table 11800 metric 10000 protocol 118
-ip -4 route delete default dev vcp1 table 11801 metric 100 protocol 118
 ip link delete dev vcp1";
     assert_eq!(steps.join("\n"), expected);
+}
+
+fn tun(name: &str, table: u32) -> Link {
+    Link {
+        name: name.to_owned(),
+        alias: marks::alias(table),
+        up: true,
+        mtu: 1500,
+        txqueuelen: 500,
+        kind: Kind::Tun {
+            persistent: true,
+            owner: "997".to_owned(),
+        },
+        ..Link::default()
+    }
+}
+
+fn rule(table: u32, from: &str) -> Rule {
+    Rule {
+        v6: false,
+        priority: table,
+        from: Some(from.to_owned()),
+        mark: None,
+        to: None,
+        table,
+        ours: true,
+    }
+}
+
+/// A configuration with another `table` takes the old one's things away, unless they may be
+/// another configuration's.
+#[test]
+fn a_changed_table_leaves_nothing_behind() {
+    let mut state = fresh();
+    state.links = vec![tun("vcp1", 20_000)];
+    state.rules = vec![rule(20_001, "eth1")];
+    state.routes = vec![Route {
+        v6: false,
+        table: 20_001,
+        to: None,
+        device: None,
+        metric: 10_000,
+    }];
+    let steps = plan(CONFIG, &state).unwrap();
+    let at = |text: &str| steps.iter().position(|step| step.contains(text));
+    let gone = at("rule delete priority 20001 iif eth1 lookup 20001").unwrap();
+    assert!(at("rule add priority 11800 iif eth1").unwrap() < gone);
+    assert!(at("route delete unreachable default table 20001").unwrap() > gone);
+    assert!(at("link set dev vcp1 alias vcp-router:11800").is_some());
+    assert_eq!(at("link delete"), None);
+    // Somebody else may still be using it.
+    state.links.push(tun("other0", 20_000));
+    let error = plan(CONFIG, &state).unwrap_err().to_string();
+    assert!(
+        error.starts_with("vcp1 belongs to a configuration with `table = 20000`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn marks_tell_whose_things_there_are() {
+    let mut state = fresh();
+    assert!(marks::tables(&state).is_empty());
+    state.links = vec![tun("a", 11_800), tun("b", 11_800), Link::default()];
+    state.rules = vec![
+        rule(11_801, "eth0"),
+        rule(20_003, "eth1"),
+        rule(20_004, "eth2"),
+    ];
+    state.rules.push(Rule {
+        ours: false,
+        ..rule(9, "eth3")
+    });
+    let tables: Vec<_> = marks::tables(&state).into_iter().collect();
+    assert_eq!(tables, [11_800, 20_003]);
+    let all: Vec<_> = tables
+        .iter()
+        .flat_map(|table| down(*table, &state))
+        .collect();
+    assert_eq!(all.len(), 5);
+
+    // A file that does not hold together tells its own; one that cannot be read, the only ones.
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("router.toml");
+    let whose = |text: &str, state: &State| {
+        std::fs::write(&file, text).unwrap();
+        let tables = marks::tables_for(&file, state)?;
+        Ok::<_, SetupError>(tables.into_iter().collect::<Vec<_>>())
+    };
+    let wrong = "table = 20000\nuser = 7\nnonsense = true\n[[port]]\nrate = \"x\"\ntun = \"a\"";
+    // Its interface shows what the table was before; another one there is not its own.
+    assert_eq!(whose(wrong, &state).unwrap(), [20_000]);
+    let both = format!("{wrong}\n[[port]]\ntun = \"b\"");
+    assert_eq!(whose(&both, &state).unwrap(), [11_800, 20_000]);
+    assert_eq!(whose("", &state).unwrap(), [11_800]);
+    let error = whose("table = [", &state).unwrap_err().to_string();
+    assert!(error.contains("`table` 11800, 20003: name one"), "{error}");
+    state.rules.clear();
+    assert_eq!(whose("table = [", &state).unwrap(), [11_800]);
+}
+
+/// A route of somebody else's is neither replaced nor removed later.
+#[test]
+fn a_route_of_others_is_not_replaced() {
+    let mut state = fresh();
+    let own = Route {
+        v6: false,
+        table: state::MAIN,
+        to: Some("192.0.2.1/32".parse().unwrap()),
+        device: Some("eth5".to_owned()),
+        metric: 100,
+    };
+    state.foreign = vec![Route {
+        metric: 0,
+        ..own.clone()
+    }];
+    assert!(
+        plan(CONFIG, &state).is_ok(),
+        "another metric stays beside ours"
+    );
+    state.foreign = vec![own];
+    let error = plan(CONFIG, &state).unwrap_err().to_string();
+    assert!(
+        error.starts_with("the route to 192.0.2.1/32 with metric 100 in table 254 is not"),
+        "{error}"
+    );
 }
 
 #[test]

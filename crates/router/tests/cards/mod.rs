@@ -303,6 +303,10 @@ pub(crate) struct Udp {
 /// What a datagram crosses: the kernel, the router and the kernel again, or the kernel alone. One
 /// that may cross no more than the kernel alone arrives only if it passes by the router.
 const FEW_HOPS: u32 = 3;
+/// What is sent until it arrives is sent again after this time.
+const AGAIN: Duration = Duration::from_millis(5);
+/// What does not happen within this time does not happen.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Udp {
     /// Sends one datagram that the router would end; refusals (ICMP) are what closed means.
@@ -339,28 +343,43 @@ impl Udp {
         (through, past)
     }
 
+    /// The next datagram, if one comes within `patience`: true if it came past the router.
+    pub(crate) fn next(&self, patience: Duration) -> Option<bool> {
+        self.to.set_nonblocking(false).unwrap();
+        self.to.set_read_timeout(Some(patience)).unwrap();
+        let mut buffer = [0; 16];
+        let got = self.to.recv(&mut buffer).ok();
+        self.to.set_nonblocking(true).unwrap();
+        got.map(|len| &buffer[..len] == b"past")
+    }
+
     /// Sends until a datagram has arrived past the router.
     pub(crate) fn until_past(&self) {
         let start = Instant::now();
-        while self.count().1 == 0 {
+        loop {
             self.probe();
-            std::thread::sleep(Duration::from_millis(5));
-            assert!(start.elapsed() < Duration::from_secs(10), "not open");
+            if self.next(AGAIN) == Some(true) {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "not open");
         }
     }
 
-    /// Sends until no datagram arrives past the router any more.
+    /// Sends until no datagram arrives past the router any more: five times another that was sent
+    /// behind it comes alone.
     pub(crate) fn until_not_past(&self) {
         let start = Instant::now();
-        loop {
-            for _ in 0..20 {
-                self.probe();
-                std::thread::sleep(Duration::from_millis(5));
+        let mut alone = 0;
+        while alone < 5 {
+            self.count();
+            self.probe();
+            self.send();
+            match self.next(AGAIN) {
+                Some(true) => alone = 0,
+                Some(false) => alone += 1,
+                None => {}
             }
-            if self.count().1 == 0 {
-                return;
-            }
-            assert!(start.elapsed() < Duration::from_secs(10), "still open");
+            assert!(start.elapsed() < PATIENCE, "still open");
         }
     }
 
@@ -369,11 +388,10 @@ impl Udp {
         let start = Instant::now();
         loop {
             self.send();
-            std::thread::sleep(Duration::from_millis(5));
-            if self.count().0 > 0 {
+            if self.next(AGAIN) == Some(false) {
                 return start.elapsed();
             }
-            assert!(start.elapsed() < Duration::from_secs(10), "nothing passes");
+            assert!(start.elapsed() < PATIENCE, "nothing passes");
         }
     }
 }
