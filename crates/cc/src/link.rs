@@ -210,6 +210,12 @@ pub trait LinkController: Send + fmt::Debug {
         let _ = (now, packet);
     }
 
+    /// Flows whose packets the law was told of send on whatever they are told, and from now on it is not told of them any more: what
+    /// they said of themselves is to count no longer.
+    fn on_set_aside(&mut self, now: Instant) {
+        let _ = now;
+    }
+
     /// Runs what is due; called at or after [`deadline`](Self::deadline) and before other calls.
     fn on_timer(&mut self, now: Instant, queue: u64);
 

@@ -117,9 +117,20 @@ pub struct LinkResult {
     pub drops: u64,
     /// Packets lost at random on the wire.
     pub random_losses: u64,
+    /// How often flows were set aside because they went on with more than their share of a queue that overflowed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub times_set_aside: u64,
     /// The link controller's state.
     #[serde(default)]
     pub controller: BTreeMap<String, serde_json::Value>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A queue over time.

@@ -4,6 +4,7 @@
 
 mod bed;
 mod beside;
+mod floods;
 mod memory;
 mod seen;
 mod status;

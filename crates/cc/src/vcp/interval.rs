@@ -276,6 +276,17 @@ impl TRho {
         self.take(before)
     }
 
+    /// What packets told so far says nothing of those to come: as if the port had been silent.
+    pub(crate) fn forget(&mut self, now: Instant) {
+        let before = self.current;
+        if let Some(auto) = &mut self.auto {
+            auto.sketch = Sketch::new(now);
+            auto.fresh = true;
+            self.current = auto.start().min(before);
+        }
+        self.take(before);
+    }
+
     /// What is measured is what is advertised.
     fn take(&mut self, before: Duration) -> bool {
         if self.current == before {

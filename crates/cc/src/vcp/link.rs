@@ -380,6 +380,11 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         self.over_until = now + self.t_rho.current();
     }
 
+    fn on_set_aside(&mut self, now: Instant) {
+        self.t_rho.forget(now);
+        self.set_full();
+    }
+
     fn on_timer(&mut self, now: Instant, queue: u64) {
         self.meter.sample(now, queue);
         if now - self.meter.started() >= self.t_rho.current() {

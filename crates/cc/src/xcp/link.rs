@@ -204,6 +204,7 @@ impl XcpLink {
     /// The mean RTT that the interval showed, as far as it is believed at once. False: it rises by more.
     fn learn_mean_rtt(&mut self) -> bool {
         let Some(mean) = self.sums.mean_rtt_us() else {
+            self.forget_mean_rtt();
             return true;
         };
         let most = if self.params.guard {
@@ -214,6 +215,14 @@ impl XcpLink {
         };
         self.mean_rtt_us = mean.min(most);
         mean <= most
+    }
+
+    /// Nobody told an RTT for a whole interval: what others did before they left says less and less of those that are there.
+    fn forget_mean_rtt(&mut self) {
+        if self.params.guard {
+            let least = self.mean_rtt_us.min(micros(INITIAL_INTERVAL));
+            self.mean_rtt_us = (self.mean_rtt_us / 2).max(least);
+        }
     }
 
     /// The interval is over.
@@ -490,6 +499,17 @@ impl LinkController for XcpLink {
         if self.params.guard && ours {
             self.overflow = Overflow::Now;
             self.pools.give_nothing();
+        }
+    }
+
+    /// The mean RTT and what it led to begin anew; the traffic goes on.
+    fn on_set_aside(&mut self, now: Instant) {
+        if self.params.guard {
+            self.mean_rtt_us = micros(INITIAL_INTERVAL);
+            self.sums = Sums::new(Some(self.mean_rtt_us));
+            self.told_us = 0;
+            self.overflow = Overflow::No;
+            self.begin(now);
         }
     }
 

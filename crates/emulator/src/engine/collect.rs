@@ -107,6 +107,7 @@ impl Engine {
                 .map(|_| queue_stats(&stats.queue_micros(now), 1e3)),
             drops: link.drops(),
             random_losses: link.losses(),
+            times_set_aside: port.times_set_aside(),
             controller: setup
                 .spec
                 .controller

@@ -212,6 +212,15 @@ impl Endpoint {
         self.connection.as_mut()?.poll_transmit(now, buffer, BATCH)
     }
 
+    /// The hash of the flow that packets which leave now claim to be of; `own` is that of its first ones.
+    #[inline]
+    pub(super) fn flow_hash(&self, now: Instant, own: u32) -> u32 {
+        match &self.application {
+            Application::Emitter(emitter) => emitter.flow_hash(now, own),
+            _ => own,
+        }
+    }
+
     /// Everything that could be sent is: takes down what is measured over time.
     #[inline]
     pub(super) fn settle(&mut self, now: Instant) {

@@ -14,6 +14,7 @@ mod average;
 mod capture;
 mod collect;
 mod endpoint;
+mod forged;
 mod link;
 mod medium;
 mod own;
@@ -408,6 +409,10 @@ impl Engine {
         while let Some(endpoint) = self.endpoints.get_mut(index as usize)
             && let Some(transmit) = endpoint.poll_transmit(self.now, &mut self.outgoing)
         {
+            let label = Label {
+                flow_hash: endpoint.flow_hash(self.now, label.flow_hash),
+                ..label
+            };
             let batch = self.outgoing.get(..transmit.len).unwrap_or(&[]);
             for datagram in batch.chunks(transmit.segment_size.max(1)) {
                 let label = Label {

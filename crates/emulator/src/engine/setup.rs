@@ -15,6 +15,7 @@ use xcp_proto::XcpSignal;
 use super::agenda::Agenda;
 use super::capture::Frame;
 use super::endpoint::{Application, Endpoint, Setup};
+use super::forged::Forger;
 use super::link::MeasuredLink;
 use super::medium::Medium;
 use super::packet::{IP_UDP_HEADER, Label, Pool};
@@ -134,9 +135,12 @@ impl Engine {
         let ticks = flow
             .source
             .map(|pattern| Ticks::new(pattern, unit, start, generator()));
+        let forger = flow.forge.zip(flow.source);
+        let forger =
+            forger.map(|(forge, source)| Forger::new(&forge, flow.packet, source.rate, start));
         let (sending, receiving_end) = match ticks {
             Some(ticks) if udp => (
-                Application::Emitter(Emitter::new(ticks, payload, stop)),
+                Application::Emitter(Emitter::new(ticks, payload, stop).with_shims(forger)),
                 Application::Counter(0),
             ),
             ticks => (

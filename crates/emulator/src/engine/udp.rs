@@ -6,6 +6,7 @@ use pathmark_cc::Instant;
 use pathmark_transport::Ecn;
 use pathmark_transport::connection::Transmit;
 
+use super::forged::Forger;
 use super::pattern::Ticks;
 
 /// Sends packets of one size.
@@ -15,6 +16,7 @@ pub(super) struct Emitter {
     /// UDP payload of each packet.
     payload: u16,
     stop: Option<Instant>,
+    forger: Option<Forger>,
     due: u64,
     sent: u64,
     over: bool,
@@ -26,10 +28,23 @@ impl Emitter {
             ticks,
             payload,
             stop,
+            forger: None,
             due: 0,
             sent: 0,
             over: false,
         }
+    }
+
+    /// Puts a shim in front of each packet.
+    pub(super) fn with_shims(mut self, forger: Option<Forger>) -> Self {
+        self.forger = forger;
+        self
+    }
+
+    /// The hash of the flow that packets of now claim to be of.
+    pub(super) fn flow_hash(&self, now: Instant, own: u32) -> u32 {
+        let forger = self.forger.as_ref();
+        forger.map_or(own, |forger| forger.flow_hash(now, own))
     }
 
     /// When [`on_time`](Self::on_time) is to be called.
@@ -47,7 +62,7 @@ impl Emitter {
         }
     }
 
-    /// Packets to send now: zeros, which no router takes for a shim.
+    /// Packets to send now: zeros, which no router takes for a shim, behind a forged one if there is one.
     pub(super) fn poll_transmit(
         &mut self,
         remote: SocketAddr,
@@ -65,7 +80,13 @@ impl Emitter {
         self.due -= count as u64;
         self.sent += count as u64;
         let len = count * segment;
-        buffer.get_mut(..len)?.fill(0);
+        let batch = buffer.get_mut(..len)?;
+        batch.fill(0);
+        if let Some(forger) = &self.forger {
+            for datagram in batch.chunks_mut(segment) {
+                forger.write(datagram);
+            }
+        }
         Some(Transmit {
             remote,
             local: None,

@@ -19,6 +19,7 @@ use std::path::Path;
 
 use pathmark_cc::{Algorithm, Duration};
 use pathmark_router::config::LinkSpec;
+use serde::Deserialize;
 
 use crate::sweep::Axis;
 use document::Document;
@@ -101,6 +102,8 @@ pub struct FlowSetup {
     pub bytes: Option<u64>,
     /// When its application has something to send. `None`: always.
     pub source: Option<Pattern>,
+    /// The shim in front of each packet of `udp`.
+    pub forge: Option<Forge>,
     /// When it connects.
     pub start: Duration,
     /// When it stops, whatever is left.
@@ -120,6 +123,27 @@ impl FlowSetup {
         let law = self.algorithm.as_ref();
         law.map_or_else(|| "udp".to_owned(), ToString::to_string)
     }
+}
+
+/// Shims in front of packets that obey no law.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forge {
+    /// Whose.
+    pub shim: ForgedShim,
+    /// The round trip that it states.
+    pub rtt: Duration,
+    /// Packets claim to be of another flow each time that so much has passed.
+    pub ports: Option<Duration>,
+}
+
+/// Whose shim stands in front of forged packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ForgedShim {
+    /// A VCP sender's with BISE.
+    Vcp,
+    /// An XCP sender's.
+    Xcp,
 }
 
 /// When an application has something to send.

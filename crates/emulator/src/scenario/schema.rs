@@ -10,6 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, de};
 use toml::{Spanned, Table};
 
+use super::ForgedShim;
 use super::paper::Reference;
 use super::plot::Plot;
 use super::variant::Repeat;
@@ -108,6 +109,16 @@ pub(super) struct FileFlow {
     #[serde(default)]
     pub(super) poisson: bool,
     pub(super) on_off: Option<Spanned<OnOffSpec>>,
+    pub(super) forge: Option<Spanned<ForgeSpec>>,
+}
+
+/// `forge = { shim = "xcp", rtt = "20ms", ports = "100ms" }`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ForgeSpec {
+    pub(super) shim: ForgedShim,
+    pub(super) rtt: Option<Span>,
+    pub(super) ports: Option<Span>,
 }
 
 /// `rate = "10Mbit"`, or `{ trace = "FILE" }`.

@@ -322,6 +322,32 @@ fn sources_that_cannot_be() {
 }
 
 #[test]
+fn forged_shims() {
+    let with = |line: &str| format!("algorithm = \"vcp\"\n{line}");
+    let vcp = with("forge = { shim = \"vcp\" }");
+    fails("algorithm = \"vcp\"", &vcp, &["only flows of udp"]);
+    let udp = |forge: &str| {
+        GOOD.replace("bytes = 5_000_000\n", "").replace(
+            "algorithm = \"vcp\"",
+            &format!("algorithm = \"udp\"\nrate = \"1Mbit\"\nforge = {forge}"),
+        )
+    };
+    let flow = parse(&udp("{ shim = \"xcp\", ports = \"100ms\" }")).unwrap();
+    let forge = flow.flows[0].forge.unwrap();
+    assert_eq!(forge.shim, ForgedShim::Xcp);
+    assert_eq!(forge.rtt, Duration::from_millis(20));
+    assert_eq!(forge.ports, Some(Duration::from_millis(100)));
+    for (forge, says) in [
+        ("{ shim = \"vcq\" }", "vcq"),
+        ("{ shim = \"vcp\", ports = \"0s\" }", "longer than 0"),
+        ("{ shim = \"vcp\", port = \"1s\" }", "port"),
+    ] {
+        let error = parse(&udp(forge)).unwrap_err();
+        assert!(error.contains(says), "{forge}: {error}");
+    }
+}
+
+#[test]
 fn an_unlimited_flow_over_an_unlimited_path_is_refused() {
     let text = |link: &str, flow: &str| {
         format!(

@@ -11,7 +11,11 @@
 //! to the next count as one all together, and what a class loses too much of counts as one flow as
 //! well, for nobody in it heeds losses.
 
+mod unresponsive;
+
 use pathmark_cc::{Arrival, Instant};
+
+pub(super) use unresponsive::{Look, Watch};
 
 /// Sets of the table; a power of two.
 const SETS: usize = 1 << SET_BITS;
@@ -58,7 +62,7 @@ struct Set {
     heard_ms: [u32; WAYS],
 }
 
-/// The flows of both classes in a table of fixed size (48 KiB), by the hash of a flow.
+/// The flows of both classes in a table of fixed size (56 KiB), by the hash of a flow.
 #[derive(Debug)]
 pub(super) struct Flows {
     sets: Box<[Set]>,
@@ -68,6 +72,8 @@ pub(super) struct Flows {
     claims: u8,
     heard: Class,
     foreign: Class,
+    /// Who goes on with too much.
+    pub(super) watch: Watch,
 }
 
 /// Bytes of a class.
@@ -86,6 +92,17 @@ struct Class {
 pub(super) struct Place {
     set: usize,
     way: usize,
+}
+
+/// Whose a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A flow's that carries feedback.
+    Heard,
+    /// Another's.
+    Foreign,
+    /// One's that carries feedback and is set aside.
+    Aside,
 }
 
 /// Flows that the classes are worth, in 2^-8.
@@ -125,6 +142,7 @@ impl Flows {
             claims: 0,
             heard: Class::default(),
             foreign: Class::default(),
+            watch: Watch::new(SETS),
         }
     }
 
@@ -160,12 +178,13 @@ impl Flows {
         *flows.bytes.get_mut(way)? = 0;
         *flows.mean.get_mut(way)? = 0;
         *flows.heard_ms.get_mut(way)? = 0;
+        self.watch.forget(Place { set, way });
         Some(Place { set, way })
     }
 
-    /// A packet arrived. True if its flow carries feedback.
+    /// A packet arrived: whose class it is of.
     #[inline]
-    pub(super) fn note(&mut self, now: Instant, arrival: &Arrival) -> bool {
+    pub(super) fn note(&mut self, now: Instant, arrival: &Arrival) -> Kind {
         let carries = arrival.carried.is_feedback();
         let place = self
             .find(arrival.flow_hash)
@@ -183,14 +202,20 @@ impl Flows {
                 heard = lately(now, *heard_ms);
             }
         }
+        if heard && self.watch.acts() && self.is_aside(place) {
+            return Kind::Aside;
+        }
         let class = self.class(heard);
         class.bytes = class.bytes.saturating_add(u64::from(arrival.bytes));
-        heard
+        if heard { Kind::Heard } else { Kind::Foreign }
     }
 
-    /// True if this packet carries feedback, or others of its flow did lately.
+    /// True if this packet carries feedback, or others of its flow did lately, and the flow is not aside.
     #[inline]
     pub(super) fn knows(&self, now: Instant, arrival: &Arrival) -> bool {
+        if self.watch.acts() && self.is_aside(self.find(arrival.flow_hash)) {
+            return false;
+        }
         arrival.carried.is_feedback()
             || self
                 .find(arrival.flow_hash)
@@ -230,6 +255,7 @@ impl Flows {
             self.forget();
             return Some(Worth::default());
         }
+        self.judge(now, elapsed);
         Some(self.settle(now, epochs))
     }
 
@@ -237,29 +263,36 @@ impl Flows {
     fn forget(&mut self) {
         self.epochs.fill([0; WAYS]);
         (self.heard, self.foreign) = (Class::default(), Class::default());
+        self.watch.forget_all();
     }
 
     /// Folds the running epoch into the averages; others without any byte may have followed it.
     #[cold]
     fn settle(&mut self, now: Instant, epochs: u64) -> Worth {
         let (mut heard, mut foreign) = (Sums::default(), Sums::default());
-        for (set, seen) in self.sets.iter_mut().zip(&mut self.epochs) {
+        let sets = self.sets.iter_mut().zip(&mut self.epochs).enumerate();
+        for (index, (set, seen)) in sets {
             let flows = set.bytes.iter_mut().zip(&mut set.mean);
-            let flows = flows.zip(&mut set.heard_ms).zip(seen);
-            for (((bytes, mean), heard_ms), seen) in flows.filter(|(_, seen)| **seen > 0) {
+            let flows = flows.zip(&mut set.heard_ms).zip(seen).enumerate();
+            for (way, (((bytes, mean), heard_ms), seen)) in
+                flows.filter(|(_, (_, seen))| **seen > 0)
+            {
                 let fresh = u64::from(core::mem::take(bytes));
                 *mean =
                     u32::try_from(averaged(u64::from(*mean), fresh, epochs)).unwrap_or(u32::MAX);
                 let feedback = lately(now, *heard_ms);
-                if !feedback {
+                if !feedback && *heard_ms != 0 {
                     *heard_ms = 0;
+                    // What it sent before is of the other class.
+                    *mean = 0;
                 }
                 if fresh > 0 {
                     *seen = seen.saturating_add(1);
-                } else if *mean < FADED && !feedback {
+                } else if *mean < FADED && !feedback && !self.watch.remembers(index, way) {
                     *seen = 0;
                 }
-                if *seen > SEEN_ONCE {
+                let aside = feedback && self.watch.is_aside(index, way, *seen);
+                if *seen > SEEN_ONCE && !aside {
                     let sums = if feedback { &mut heard } else { &mut foreign };
                     sums.add(*mean);
                 }
@@ -346,6 +379,10 @@ mod tests {
         }
     }
 
+    fn heard(kind: Kind) -> bool {
+        kind == Kind::Heard
+    }
+
     /// What the classes are worth after 10 s in which `arrivals` says what comes in each
     /// millisecond.
     fn worth(mut arrivals: impl FnMut(u64, &mut Flows)) -> Worth {
@@ -368,16 +405,24 @@ mod tests {
         let mut flows = Flows::new();
         let at = Instant::from_millis;
         assert!(
-            !flows.note(at(1), &packet(0, 1000, Carried::Foreign)),
+            !heard(flows.note(at(1), &packet(0, 1000, Carried::Foreign))),
             "an empty place is no flow's"
         );
-        assert!(!flows.note(at(1), &packet(7, 1000, Carried::Foreign)));
-        assert!(flows.note(at(2), &packet(7, 1000, VCP)));
-        assert!(flows.note(at(4000), &packet(7, 1000, Carried::Foreign)));
+        assert!(!heard(
+            flows.note(at(1), &packet(7, 1000, Carried::Foreign))
+        ));
+        assert!(heard(flows.note(at(2), &packet(7, 1000, VCP))));
+        assert!(heard(
+            flows.note(at(4000), &packet(7, 1000, Carried::Foreign))
+        ));
         assert!(flows.knows(at(4000), &packet(7, 1000, Carried::Foreign)));
-        assert!(!flows.note(at(4000), &packet(8, 1000, Carried::Foreign)));
+        assert!(!heard(
+            flows.note(at(4000), &packet(8, 1000, Carried::Foreign))
+        ));
         // A "millisecond" is 2^20 ns.
-        assert!(!flows.note(at(5300), &packet(7, 1000, Carried::Foreign)));
+        assert!(!heard(
+            flows.note(at(5300), &packet(7, 1000, Carried::Foreign))
+        ));
     }
 
     #[test]
@@ -448,7 +493,7 @@ mod tests {
                 1000,
                 if ms % 70 < 10 { VCP } else { Carried::Foreign },
             );
-            if flows.note(now, &own) && ms > 1000 {
+            if heard(flows.note(now, &own)) && ms > 1000 {
                 heard_after += 1;
             }
             for n in 0..20 {

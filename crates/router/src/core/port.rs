@@ -145,7 +145,11 @@ impl<P> Port<P> {
         self.stats.arrived_bytes += u64::from(arrival.bytes);
         let frame = self.frame(arrival.bytes, packets);
         arrival.bytes = self.on_wire(frame, packets);
-        let hears = self.queues.hears(now, &arrival);
+        let Some(hears) = self.queues.hears(now, &mut arrival) else {
+            self.refuse(DropCause::Policed, packets);
+            owner.dropped(packet, DropCause::Policed);
+            return;
+        };
         if hears {
             if !self.law.admits(now, &arrival, packets) {
                 for _ in 0..packets {
@@ -283,6 +287,12 @@ impl<P> Port<P> {
             && let Some(rate) = told(self.shaper.rate(), self.hint)
             && let Some(capacity) = separation.capacity(now, rate)
         {
+            if let Some(law) = &self.law.controller {
+                separation.set_interval(law.metrics().interval);
+            }
+            if separation.has_set_aside() {
+                self.law.on_set_aside(now);
+            }
             self.law.on_capacity(now, Some(capacity));
         }
         if self.law.timer <= now {
@@ -437,6 +447,16 @@ impl<P> Port<P> {
         self.has_controller() || matches!(self.queues, Queues::Two(_))
     }
 
+    /// How often flows were set aside because they went on with more than their fair share while the queue of feedback
+    /// overflowed; newcomers that are set aside together count once.
+    #[must_use]
+    pub fn times_set_aside(&self) -> u64 {
+        match &self.queues {
+            Queues::One(..) => 0,
+            Queues::Two(separation) => separation.watch().times(),
+        }
+    }
+
     /// The control law's state; `None` without one.
     #[must_use]
     pub fn metrics(&self) -> Option<LinkMetrics> {
@@ -487,11 +507,12 @@ impl<P> Queues<P> {
         }
     }
 
-    /// True if the control law is told of this packet's arrival: of all in a common queue, else of its own class.
+    /// True if the control law is told of this packet's arrival: of all in a common queue, else of its own class. `None`: the
+    /// packet goes no further.
     #[inline]
-    fn hears(&mut self, now: Instant, arrival: &Arrival) -> bool {
+    fn hears(&mut self, now: Instant, arrival: &mut Arrival) -> Option<bool> {
         match self {
-            Self::One(..) => true,
+            Self::One(..) => Some(true),
             Self::Two(separation) => separation.hears(now, arrival),
         }
     }
@@ -574,6 +595,14 @@ impl Law {
         if let Some(controller) = &mut self.controller {
             controller.on_drop(now, arrival);
         }
+    }
+
+    #[cold]
+    fn on_set_aside(&mut self, now: Instant) {
+        if let Some(controller) = &mut self.controller {
+            controller.on_set_aside(now);
+        }
+        self.refresh();
     }
 
     fn on_timer(&mut self, now: Instant, queue: u64) {

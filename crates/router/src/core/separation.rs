@@ -6,9 +6,9 @@
 //! is in the first class with all of them. The control law of the
 //! port sees its own class only, and as capacity what the others leave, but never less than that half.
 
-use pathmark_cc::{Arrival, Instant};
+use pathmark_cc::{Arrival, Carried, Duration, Instant};
 
-use super::flows::{Flows, Worth};
+use super::flows::{Flows, Kind, Look, Watch, Worth};
 use super::queue::{Depth, FULL_PACKET, Limit, Popped, Pushed, Queue, Queued};
 use super::{DropCause, Owner};
 
@@ -66,9 +66,41 @@ impl<P> Separation<P> {
     }
 
     /// A packet arrived. True if it belongs to the class that the control law hears.
+    /// `None`: it goes no further. Packets of flows that are aside are made plain ones.
     #[inline]
-    pub(super) fn hears(&mut self, now: Instant, arrival: &Arrival) -> bool {
-        self.flows.note(now, arrival)
+    pub(super) fn hears(&mut self, now: Instant, arrival: &mut Arrival) -> Option<bool> {
+        match self.flows.note(now, arrival) {
+            Kind::Heard => Some(true),
+            Kind::Foreign => {
+                self.window.plain += u64::from(arrival.bytes);
+                Some(false)
+            }
+            Kind::Aside => self.admits_aside(now, arrival).then_some(false),
+        }
+    }
+
+    /// A packet of a flow that is aside passes as a plain one, if there is room and nobody else's use left.
+    #[cold]
+    fn admits_aside(&mut self, now: Instant, arrival: &mut Arrival) -> bool {
+        arrival.carried = Carried::Foreign;
+        let fits = self.foreign.room.admits(self.foreign.depth, arrival.bytes)
+            && self.limit.admits(self.depth(), arrival.bytes);
+        self.flows.watch.passes(now, arrival.bytes, fits)
+    }
+
+    /// Who is watched, and set aside.
+    pub(super) const fn watch(&self) -> &Watch {
+        &self.flows.watch
+    }
+
+    /// True, once, if flows were set aside that the law heard of until now.
+    pub(super) fn has_set_aside(&mut self) -> bool {
+        self.flows.watch.has_set_aside()
+    }
+
+    /// The control law's interval: how fast those that obey can.
+    pub(super) fn set_interval(&mut self, interval: Duration) {
+        self.flows.watch.set_interval(interval);
     }
 
     #[inline]
@@ -211,13 +243,26 @@ impl<P> Separation<P> {
         }
         self.divide();
         let owed = u128::from(rate) * u128::from(self.share_q16) / u128::from(WHOLE_Q16);
-        let left = rate.saturating_sub(self.window.average.foreign);
-        left.max(u64::try_from(owed).unwrap_or(u64::MAX))
+        let Rates {
+            heard,
+            foreign,
+            plain,
+        } = self.window.average;
+        let left = rate.saturating_sub(foreign);
+        let capacity = left.max(u64::try_from(owed).unwrap_or(u64::MAX));
+        let look = Look {
+            capacity,
+            left: rate.saturating_sub(heard.saturating_add(plain)),
+            rate,
+            room: self.heard.room.bytes(),
+        };
+        self.flows.watch.look(now, look);
+        capacity
     }
 
     /// Gives each class its part of the buffer: twice what it is owed or uses of the link, and all of it from a half on.
     fn divide(&mut self) {
-        let Rates { heard, foreign } = self.window.average;
+        let Rates { heard, foreign, .. } = self.window.average;
         let used = u128::from(heard) * u128::from(WHOLE_Q16) / u128::from((heard + foreign).max(1));
         let used = match heard + foreign {
             0 => WHOLE_Q16 / 2,
@@ -268,6 +313,8 @@ impl<P> core::fmt::Debug for Separation<P> {
 struct Rates {
     heard: u64,
     foreign: u64,
+    /// What arrives for the foreign class, without flows that are aside.
+    plain: u64,
 }
 
 /// What each class sends.
@@ -277,6 +324,8 @@ struct Window {
     /// Bytes since then.
     heard: u64,
     foreign: u64,
+    /// Bytes that arrived since then.
+    plain: u64,
     average: Rates,
 }
 
@@ -316,7 +365,8 @@ impl Window {
         };
         step(&mut self.average.heard, self.heard);
         step(&mut self.average.foreign, self.foreign);
-        (self.heard, self.foreign) = (0, 0);
+        step(&mut self.average.plain, self.plain);
+        (self.heard, self.foreign, self.plain) = (0, 0, 0);
         self.start = now;
     }
 }

@@ -7,7 +7,7 @@ use super::snapshot::{LinkView, Snapshot};
 type Value = fn(&LinkView) -> Option<f64>;
 
 /// Metrics per link: name, type, help, value.
-const LINK_METRICS: [(&str, &str, &str, Value); 33] = [
+const LINK_METRICS: [(&str, &str, &str, Value); 34] = [
     ("rate_bits_per_second", "gauge", "Rate of the link.", |l| {
         l.rate_bps
     }),
@@ -70,6 +70,12 @@ const LINK_METRICS: [(&str, &str, &str, Value); 33] = [
         "counter",
         "Packets whose shim the port did not believe.",
         |l| Some(l.shims_not_believed as f64),
+    ),
+    (
+        "flows_set_aside_total",
+        "counter",
+        "Times that flows were set aside because they went on with more than their share of a queue that overflowed.",
+        |l| Some(l.times_set_aside as f64),
     ),
     (
         "interface_up",

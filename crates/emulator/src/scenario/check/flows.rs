@@ -10,12 +10,14 @@ use toml::Spanned;
 
 use super::super::route::route;
 use super::super::schema::{FileFlow, OnOffSpec, Starts};
-use super::super::{FlowSetup, LinkSetup, OnOff, Pattern};
+use super::super::{FlowSetup, Forge, LinkSetup, OnOff, Pattern};
 use super::{Check, PACKET};
 
 const DEFAULT_ALGORITHM: &str = "vcp+bise+wlte";
 /// Packets without a connection or a law.
 const UDP: &str = "udp";
+/// The round trip that forged shims state, unless they are to state another.
+const FORGED_RTT: Duration = Duration::from_millis(20);
 const MAX_FLOWS: u32 = 1 << 16;
 /// Bytes that a flow without a rate on its path may move: memory is bounded by what is under way at once.
 const MOST_UNPACED: u64 = 1 << 28;
@@ -55,6 +57,7 @@ impl Check<'_> {
         let starts = self.starts(file)?;
         let algorithm = self.algorithm(file)?;
         let source = self.pattern(file, algorithm.is_none())?;
+        let forge = self.forge(file, algorithm.is_none())?;
         let stop = file.stop.as_ref().map(|stop| stop.get_ref().0);
         let packet = self.flow_packet(file)?;
         let name = file.name.get_ref();
@@ -77,6 +80,7 @@ impl Check<'_> {
                 algorithm: algorithm.clone(),
                 bytes: file.bytes.as_ref().map(|bytes| bytes.get_ref().0),
                 source,
+                forge,
                 start,
                 stop,
                 receive_window: file
@@ -168,6 +172,28 @@ impl Check<'_> {
             rate: rate.get_ref().bytes(),
             poisson: file.poisson,
             on_off,
+        }))
+    }
+
+    /// The shims of packets without a law.
+    fn forge(&self, file: &FileFlow, udp: bool) -> Result<Option<Forge>, Fault> {
+        let Some(given) = &file.forge else {
+            return Ok(None);
+        };
+        let spec = given.get_ref();
+        if !udp {
+            let message = "only flows of udp forge shims: a law writes its own";
+            return Err(self.fault(given.span(), message));
+        }
+        let ports = spec.ports.map(|ports| ports.0);
+        if ports.is_some_and(|ports| ports.is_zero()) {
+            let message = "`ports` must be longer than 0";
+            return Err(self.fault(given.span(), message));
+        }
+        Ok(Some(Forge {
+            shim: spec.shim,
+            rtt: spec.rtt.map_or(FORGED_RTT, |rtt| rtt.0),
+            ports,
         }))
     }
 

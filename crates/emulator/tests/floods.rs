@@ -1,0 +1,196 @@
+//! Floods behind forged shims at a port of 20 Mbit/s, beside flows that obey.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use pathmark_emulator::Scenario;
+use pathmark_emulator::result::RunResult;
+
+/// A port of 20 Mbit/s with a round trip of 40 ms, the last half of `seconds` measured.
+fn port(controller: &str, seconds: u32, flows: &str) -> String {
+    let half = seconds / 2;
+    format!(
+        r#"duration = "{seconds}s"
+measure = [["{half}s", "{seconds}s"]]
+[[link]]
+name = "port"
+from = "A"
+to = "B"
+duplex = true
+rate = "20Mbit"
+delay = "20ms"
+controller = "{controller}"
+queue = {{ limit = "1bdp", rtt = "200ms" }}
+{flows}"#
+    )
+}
+
+/// Flows of a law.
+fn honest(name: &str, algorithm: &str, count: u32) -> String {
+    format!(
+        "[[flow]]\nname = \"{name}\"\nfrom = \"A\"\nto = \"B\"\nalgorithm = \"{algorithm}\"\ncount = {count}\nstart_spread = \"1s\"\n"
+    )
+}
+
+/// A flood of 30 Mbit/s from 5 s on, in `count` flows; `forge` is the scenario's key.
+fn flood(forge: &str, count: u32) -> String {
+    let rate = 30_000_000 / count;
+    format!(
+        "[[flow]]\nname = \"flood\"\nfrom = \"A\"\nto = \"B\"\nalgorithm = \"udp\"\nrate = \"{rate}bit\"\ncount = {count}\nstart = \"5s\"\nstart_spread = \"100ms\"\n{forge}\n"
+    )
+}
+
+fn run(text: &str) -> RunResult {
+    let scenario = Scenario::parse(Path::new("test.toml"), text).unwrap();
+    scenario.run(|_| ControlFlow::Continue(())).unwrap()
+}
+
+/// What flows whose names begin so get together in the measured half, in Mbit/s.
+fn goodput(result: &RunResult, name: &str) -> f64 {
+    let flows = result.windows.last().unwrap().flows.iter();
+    let own = flows.filter(|flow| flow.name.starts_with(name));
+    own.map(|flow| flow.goodput_bps / 1e6).sum()
+}
+
+/// Floods by name: the scenario's key, and in how many flows.
+const FLOODS: [(&str, &str, u32); 8] = [
+    ("plain", "", 1),
+    ("VCP", r#"forge = { shim = "vcp" }"#, 1),
+    ("XCP, 20 ms", r#"forge = { shim = "xcp" }"#, 1),
+    ("XCP, 2 s", r#"forge = { shim = "xcp", rtt = "2s" }"#, 1),
+    ("ten of VCP", r#"forge = { shim = "vcp" }"#, 10),
+    (
+        "ten of XCP, 2 s",
+        r#"forge = { shim = "xcp", rtt = "2s" }"#,
+        10,
+    ),
+    (
+        "VCP, new port each 100 ms",
+        r#"forge = { shim = "vcp", ports = "100ms" }"#,
+        1,
+    ),
+    (
+        "XCP, new port each 100 ms",
+        r#"forge = { shim = "xcp", ports = "100ms" }"#,
+        1,
+    ),
+];
+const PORTS: [&str; 2] = ["vcp+bise", "xcp"];
+const LAWS: [&str; 3] = ["vcp+bise+wlte", "xcp", "cubic"];
+
+/// The table of docs/router.md.
+#[test]
+#[ignore = "a table: run it alone, with --nocapture"]
+fn table() {
+    for controller in PORTS {
+        for (name, forge, count) in FLOODS {
+            let alone = LAWS.map(|law| {
+                let flows = honest("honest", law, 1) + &flood(forge, count);
+                goodput(&run(&port(controller, 40, &flows)), "honest")
+            });
+            let flows = honest("a", LAWS[0], 1)
+                + &honest("b", LAWS[1], 1)
+                + &honest("c", LAWS[2], 1)
+                + &flood(forge, count);
+            let result = run(&port(controller, 40, &flows));
+            let beside = ["a", "b", "c"].map(|name| goodput(&result, name));
+            println!("| `{controller}` | {name} | {alone:5.2?} | {beside:5.2?} |");
+        }
+    }
+}
+
+/// A shim in front of a flood buys nothing: who obeys keeps at least what a plain flood of the same
+/// rate leaves, less 3 %.
+#[test]
+fn a_flood_behind_shims_takes_no_more_than_a_plain_one() {
+    for (controller, law) in [(PORTS[0], LAWS[0]), (PORTS[1], LAWS[1])] {
+        let left = |forge: &str, count| {
+            let flows = honest("honest", law, 1) + &flood(forge, count);
+            run(&port(controller, 30, &flows))
+        };
+        let (_, plain, one) = FLOODS[0];
+        let least = goodput(&left(plain, one), "honest");
+        assert!(least > 8.5, "{controller}: {least}");
+        for (name, forge, count) in &FLOODS[1..] {
+            let result = left(forge, *count);
+            let kept = goodput(&result, "honest");
+            assert!(
+                kept >= 0.97 * least,
+                "{controller}, {name}: {kept} of {least}"
+            );
+            assert!(result.links[0].times_set_aside > 0);
+        }
+    }
+}
+
+/// Cells in which everybody obeys: at ports of both kinds, laws alone and together, over round
+/// trips from 4 ms to 800 ms, with rates that fall and come back, joins, mice, pauses, floods of
+/// plain traffic.
+fn honest_cells() -> Vec<(String, String)> {
+    let mut cells = Vec::new();
+    let mut add = |name: &str, text: String| cells.push((name.to_owned(), text));
+    for controller in PORTS {
+        let own = if controller == "xcp" { "xcp" } else { LAWS[0] };
+        let both = honest("a", LAWS[0], 3) + &honest("b", LAWS[1], 3);
+        let named = |what: &str| format!("{controller}: {what}");
+        for (rtt, delay) in [("4ms", "2ms"), ("100ms", "50ms"), ("800ms", "400ms")] {
+            for count in [1, 20] {
+                let text = port(controller, 60, &honest("own", own, count));
+                let text = text.replace("20ms", delay);
+                add(&named(&format!("{count} over {rtt}")), text);
+            }
+        }
+        for (count, buffer) in [(3, "1bdp"), (3, "0.1bdp"), (30, "8p")] {
+            let text = port(controller, 40, &honest("own", own, count));
+            let text = text.replace("1bdp", buffer);
+            add(&named(&format!("{count}, buffer {buffer}")), text);
+        }
+        for fall in [
+            r#"{ t = "10s", rate = "5Mbit" }"#,
+            r#"{ t = "10s", rate = 0 }, { t = "13s", rate = "5Mbit" }"#,
+            r#"{ t = "10s", rate = 0 }, { t = "25s", rate = "2Mbit" }"#,
+            r#"{ t = "10s", rate = "5Mbit" }, { t = "15s", rate = "20Mbit" }, { t = "20s", rate = "1Mbit" }"#,
+        ] {
+            for (kind, flows) in [("one", honest("own", own, 3)), ("both", both.clone())] {
+                let at = format!("at = [ {fall} ]\nqueue =");
+                let text = port(controller, 60, &flows).replace("queue =", &at);
+                add(&named(&format!("{kind}, {fall}")), text);
+            }
+        }
+        let late = honest("late", own, 10).replace("1s", "10s");
+        add(
+            &named("joins"),
+            port(controller, 40, &(both.clone() + &late)),
+        );
+        let mice = honest("mouse", own, 100).replace(
+            "start_spread = \"1s\"",
+            "start_spread = \"30s\"\nbytes = 500000",
+        );
+        add(
+            &named("mice"),
+            port(controller, 40, &(both.clone() + &mice)),
+        );
+        let pauses = "rate = \"15Mbit\"\non_off = { on = \"2s\", off = \"3s\", random = true }\n";
+        let pausing = honest("pausing", own, 3) + pauses;
+        add(
+            &named("pauses"),
+            port(controller, 40, &(both.clone() + &pausing)),
+        );
+        let company = both.clone() + &honest("c", "cubic", 5);
+        add(&named("beside CUBIC"), port(controller, 40, &company));
+        add(
+            &named("a plain flood"),
+            port(controller, 40, &(both.clone() + &flood("", 1))),
+        );
+    }
+    cells
+}
+
+#[test]
+fn nobody_who_obeys_is_set_aside() {
+    let set_aside = honest_cells().into_iter().filter_map(|(name, text)| {
+        let times = run(&text).links[0].times_set_aside;
+        (times > 0).then(|| format!("{name}: {times}"))
+    });
+    assert_eq!(set_aside.collect::<Vec<_>>(), Vec::<String>::new());
+}

@@ -1,0 +1,37 @@
+//! What flows that are aside may send.
+
+use pathmark_cc::Instant;
+
+/// They may send what 50 ms bring at once, and so many bytes at least: a super-packet.
+const BUCKET_NANOS: u64 = 50_000_000;
+const LEAST_BUCKET: u64 = 1 << 16;
+
+/// What flows aside may send together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Bucket {
+    pub(super) bytes: u64,
+    /// Bytes per second.
+    pub(super) rate: u64,
+    pub(super) since: Instant,
+    /// What passed in the running epoch, or could have.
+    pub(super) brought: u64,
+    /// What came in it.
+    pub(super) came: u64,
+}
+
+impl Bucket {
+    pub(super) fn refill(&mut self, now: Instant) {
+        let nanos = now.as_nanos().saturating_sub(self.since.as_nanos());
+        let brought = u128::from(self.rate) * u128::from(nanos.min(1 << 32)) / 1_000_000_000;
+        let brought = u64::try_from(brought).unwrap_or(u64::MAX);
+        if brought > 0 {
+            self.since = now;
+            self.brought = self.brought.saturating_add(brought);
+            let most = self.rate / (1_000_000_000 / BUCKET_NANOS);
+            self.bytes = self
+                .bytes
+                .saturating_add(brought)
+                .min(most.max(LEAST_BUCKET));
+        }
+    }
+}
