@@ -101,7 +101,8 @@ pub fn transport_config(algorithm: &Algorithm) -> TransportConfig {
     } else {
         config.signals = own.into_iter().collect();
     }
-    if let Some(Explicit::Xcp(_) | Explicit::QuickStart) = algorithm.explicit() {
+    let grants = matches!(algorithm.explicit(), Some(Explicit::Xcp(_)));
+    if grants || algorithm.asks_start() {
         config.streams = config.streams.with_room_for_grants();
     }
     config

@@ -23,6 +23,8 @@ pub(super) struct Transfer {
     pub(super) cpu_s: f64,
     pub(super) bounded_by: BoundedBy,
     pub(super) router_id: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) approved_bps: Option<f64>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -37,6 +39,7 @@ impl Transfer {
         self.rtt_ms = sender.rtt_ms;
         self.bounded_by = sender.bounded_by;
         self.router_id = sender.router_id;
+        self.approved_bps = sender.approved_bps;
         self.cpu_s = cpu_seconds();
         // What is left to read when the process wakes 20 ms late must find room.
         let rate = self.goodput_up_bps.max(self.goodput_down_bps);

@@ -21,6 +21,9 @@ pub struct SenderReport {
     pub bounded_by: BoundedBy,
     /// The router that bounds the flow, if routers answer.
     pub router_id: Option<u16>,
+    /// The rate to start with that routers approved and that was used, in bits per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved_bps: Option<f64>,
 }
 
 /// Round-trip times in milliseconds.
@@ -72,7 +75,7 @@ impl SenderReport {
     pub fn of(connection: &Connection) -> Self {
         let (report, stats) = (connection.path_report(), connection.stats());
         let ms = |d: Option<std::time::Duration>| d.map_or(0.0, |d| d.as_secs_f64() * 1e3);
-        let shares = report.bounded_by;
+        let (shares, asked) = (report.bounded_by, report.controller.quick_start);
         Self {
             algorithm: report.controller.ruling.to_owned(),
             feedback: feedback_kind(&report).map(ToOwned::to_owned),
@@ -92,6 +95,9 @@ impl SenderReport {
                 router: shares.router,
             },
             router_id: report.router,
+            approved_bps: asked
+                .filter(|asked| asked.granted > 0)
+                .map(|asked| asked.granted as f64 * 8.0),
         }
     }
 

@@ -5,6 +5,7 @@
 //! (`hidden`).
 
 use crate::bbr::Bbr;
+use crate::quick_start::{AfterGrant, Startable};
 use crate::{
     Acked, Controller, CubicController, Duration, Instant, Lost, Metrics, PacketState, Sent,
 };
@@ -139,5 +140,26 @@ impl Controller for Fallback {
 
     fn metrics(&self) -> Metrics {
         self.ruling().metrics()
+    }
+}
+
+/// BBR goes on by its model of the path, which packets of a granted flight improve.
+impl Startable for Fallback {
+    fn start_with(&mut self, now: Instant, window: u64, after: AfterGrant) {
+        if !self.modelled {
+            self.cubic.start_with(now, window, after);
+        }
+    }
+
+    fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {
+        if !self.modelled {
+            self.cubic.give_up(now, window, threshold, last_sent);
+        }
+    }
+
+    fn raise_threshold(&mut self, threshold: u64) {
+        if !self.modelled {
+            self.cubic.raise_threshold(threshold);
+        }
     }
 }

@@ -231,6 +231,24 @@ pub trait LinkController: Send + fmt::Debug {
         let _ = bytes;
     }
 
+    /// The rate in bytes per second that the law has promised to flows since its traffic began, come or to
+    /// come, where it knows: no starting rate is granted of that.
+    fn promised(&self) -> u64 {
+        0
+    }
+    /// True if the law makes room for what is granted, so that a little may be granted although all is in use.
+    fn makes_room(&self) -> bool {
+        false
+    }
+    /// The port has granted a flow that starts `bytes_per_second`. Until [`on_grant_over`](Self::on_grant_over) that is part of
+    /// what the law's link will carry.
+    fn on_granted(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
+        let _ = (now, flow_hash, bytes_per_second);
+    }
+    /// Packets of what was granted have begun to arrive, or (`came` is false) do not come.
+    fn on_grant_over(&mut self, now: Instant, bytes_per_second: u64, came: bool) {
+        let _ = (now, bytes_per_second, came);
+    }
     /// State for reports.
     fn metrics(&self) -> LinkMetrics;
 }

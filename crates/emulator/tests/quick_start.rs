@@ -1,6 +1,7 @@
 //! Granted starts with real endpoints: the key numbers of their scenarios.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::{QuickStartResult, RunResult};
@@ -90,4 +91,124 @@ fn of_two_flows_that_begin_together_one_is_granted() {
     let grants = &result.links[0].controller["grants"];
     let told = (&grants["granted"], &grants["denied_busy"]);
     assert_eq!(told, (&1.into(), &1.into()));
+}
+
+/// A scenario of one link, `R` to `D`, behind an unlimited one.
+fn scenario(rate: &str, delay: &str, controller: &str, rest: &str) -> Scenario {
+    let text = format!(
+        "duration = \"8s\"
+        [[link]]
+        name = \"bottleneck\"
+        from = \"R\"
+        to = \"D\"
+        duplex = true
+        rate = \"{rate}\"
+        delay = \"{delay}\"
+        controller = \"{controller}\"
+        [[link]]
+        name = \"access\"
+        from = \"S\"
+        to = \"R\"
+        duplex = true
+        {rest}"
+    );
+    Scenario::parse(Path::new("grant.toml"), &text).unwrap()
+}
+
+fn flow(name: &str, algorithm: &str, rest: &str) -> String {
+    format!(
+        "
+        [[flow]]
+        name = \"{name}\"
+        from = \"S\"
+        to = \"D\"
+        algorithm = \"{algorithm}\"
+        {rest}
+        "
+    )
+}
+
+const LAWS: [(&str, &str); 2] = [
+    ("vcp+bise+wlte[start=quick-start]", "vcp+bise"),
+    ("xcp[start=quick-start]", "xcp"),
+];
+
+#[test]
+fn with_a_grant_every_law_fills_an_idle_link_within_four_round_trips() {
+    for (algorithm, controller) in LAWS {
+        for (rate, delay, rtt, end) in [
+            ("100Mbit", "250ms", 0.5, "6s"),
+            ("1Gbit", "500ms", 1.0, "9s"),
+            ("10Gbit", "50ms", 0.1, "1s"),
+        ] {
+            let mut scenario = scenario(rate, delay, controller, &flow("f", algorithm, ""));
+            scenario.set("duration", end).unwrap();
+            let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+            let link = &result.links[0];
+            // The handshake takes one.
+            let rounds = link.time_to_80_s.unwrap() / rtt - 1.0;
+            assert!(rounds <= 4.0, "{algorithm} {rate}: {rounds}");
+            let queue = link.queue_ms.unwrap().max / 1e3 / rtt;
+            assert!(queue <= 0.2, "{algorithm} {rate}: {queue} BDP");
+            assert_eq!(link.drops, 0, "{algorithm} {rate}");
+            assert!(asked(&result, 0).granted_bps > 0.0, "{algorithm} {rate}");
+        }
+    }
+}
+
+#[test]
+fn twenty_that_begin_within_a_round_trip_drop_nothing_and_leave_others_theirs() {
+    for (algorithm, controller) in LAWS {
+        let flows = flow("old", algorithm, "rate = \"50Mbit\"")
+            + &flow(
+                "new",
+                algorithm,
+                "count = 20\nstart = \"4s\"\nstart_spread = \"100ms\"",
+            );
+        let scenario = scenario("100Mbit", "50ms", controller, &flows);
+        let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+        assert_eq!(result.links[0].drops, 0, "{algorithm}");
+        // A fair share is a 21st of the link from then on.
+        let fair = (4.0 * 50e6 + 4.0 * 100e6 / 21.0) / 8.0;
+        let old = result.flows[0].goodput_bps;
+        assert!(old >= 0.95 * fair, "{algorithm}: {old} of {fair}");
+    }
+}
+
+#[test]
+fn who_joins_a_flow_that_holds_half_has_the_other_half_within_ten_round_trips() {
+    for (algorithm, controller) in LAWS {
+        let flows =
+            flow("old", algorithm, "rate = \"50Mbit\"") + &flow("new", algorithm, "start = \"4s\"");
+        let mut scenario = scenario("100Mbit", "50ms", controller, &flows);
+        scenario.set("measure", "[[\"5100ms\", \"7s\"]]").unwrap();
+        let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+        let goodput = |flow: usize| result.windows[0].flows[flow].goodput_bps / 1e6;
+        let fair = (goodput(0) + goodput(1)) / 2.0;
+        assert!(fair >= 0.9 * 48.0, "{algorithm}: {fair}");
+        assert!(goodput(0) >= 0.95 * fair, "{algorithm}: {}", goodput(0));
+        assert!(goodput(1) >= 0.8 * fair, "{algorithm}: {}", goodput(1));
+        assert_eq!(result.links[0].drops, 0, "{algorithm}");
+    }
+}
+
+#[test]
+fn a_port_that_is_told_so_grants_nothing() {
+    for (algorithm, controller) in LAWS {
+        let flows = flow("f", algorithm, "bytes = 5_000_000");
+        let mut with = scenario("100Mbit", "250ms", controller, &flows);
+        let granted = with.run(|_| ControlFlow::Continue(())).unwrap();
+        with.set("link.bottleneck.grant", "false").unwrap();
+        let result = with.run(|_| ControlFlow::Continue(())).unwrap();
+        let asked = self::asked(&result, 0);
+        assert_eq!((asked.granted_bps, asked.denied), (0.0, 1), "{algorithm}");
+        let took = |result: &RunResult| result.flows[0].completion_s.unwrap();
+        assert!(took(&granted) <= took(&result), "{algorithm}");
+        // No worse than who does not ask.
+        let plain = algorithm.replace("[start=quick-start]", "");
+        let flows = flow("f", &plain, "bytes = 5_000_000");
+        let plain = scenario("100Mbit", "250ms", controller, &flows);
+        let plain = plain.run(|_| ControlFlow::Continue(())).unwrap();
+        assert!(took(&result) <= 1.03 * took(&plain), "{algorithm}");
+    }
 }

@@ -41,6 +41,6 @@ impl Cubiq {
     pub(crate) fn cubiq(mtu: u16, params: &CubiqParams) -> Self {
         let ending = Ending::new(params.hystart);
         let law = LossBased::new(mtu, params.initial_window, Cubic::default(), ending);
-        Self::new("cubiq", mtu, params.rate, params.after, law)
+        Self::new(Some("cubiq"), mtu, params.rate, params.after, law)
     }
 }

@@ -135,6 +135,8 @@ pub(crate) struct HiddenHop {
     /// Where TTLs show a hop that writes nothing: no more at once than a few times what has arrived
     /// in a round trip, in bytes.
     step_cap: u64,
+    /// Every hop of the path has granted a window of so many bytes.
+    granted: u64,
     /// The last time that a router said HIGH or OVER, or took something back.
     raised: Option<Instant>,
     began: Instant,
@@ -168,6 +170,7 @@ impl HiddenHop {
             before: 0,
             trial_cap: u64::MAX,
             step_cap: u64::MAX,
+            granted: 0,
             raised: None,
             began: now,
             over: None,
@@ -286,6 +289,13 @@ impl HiddenHop {
         } else {
             u64::MAX
         };
+        self.step_cap = self.step_cap.max(self.granted);
+    }
+
+    /// Every hop that shows has granted a window of `window` bytes; 0: what it carries shows by now.
+    pub(crate) fn allow(&mut self, window: u64) {
+        self.granted = window;
+        self.step_cap = self.step_cap.max(window);
     }
 
     /// The largest datagram changed.

@@ -1,11 +1,13 @@
 //! A router's part, beside the law of a port.
 
 use super::approval::approve;
+use super::kept::Kept;
+use super::params::{CREDIT_BYTES, CREDIT_PART, SHOWN_PART};
 use super::pending::Pending;
 use super::sources::Sources;
 use super::usage::Usage;
 use super::{QuickStartAnswer, QuickStartCarried};
-use crate::arith::scramble;
+use crate::arith::{mul_div, nanos, scramble};
 use crate::{Answer, Arrival, Carried, Instant, LinkController, LinkMetrics};
 
 /// What a port has made of requests so far.
@@ -38,11 +40,23 @@ pub struct QuickStartLink<L> {
     usage: Usage,
     pending: Pending,
     sources: Sources,
+    kept: Kept,
     random: u64,
     metrics: GrantMetrics,
+    /// Reports tell of requests before there was one.
+    alone: bool,
 }
 
 impl<L: LinkController> QuickStartLink<L> {
+    /// The same beside a law of which reports are to tell: they tell of requests once there was one.
+    #[must_use]
+    pub fn beside(now: Instant, bytes_per_second: u64, seed: u64, law: L) -> Self {
+        Self {
+            alone: false,
+            ..Self::new(now, bytes_per_second, seed, law)
+        }
+    }
+
     /// A port that starts at `now` and sends `bytes_per_second`. `seed` draws nonces.
     #[must_use]
     pub fn new(now: Instant, bytes_per_second: u64, seed: u64, law: L) -> Self {
@@ -52,8 +66,10 @@ impl<L: LinkController> QuickStartLink<L> {
             usage: Usage::new(now),
             pending: Pending::new(),
             sources: Sources::new(now),
+            kept: Kept::new(),
             random: seed,
             metrics: GrantMetrics::default(),
+            alone: true,
         }
     }
 
@@ -75,6 +91,10 @@ impl<L: LinkController> QuickStartLink<L> {
         // It asks for a total, not for more.
         if let Some(before) = self.pending.take(flow) {
             self.sources.on_settled(now, &before, self.capacity);
+            if let Some(told) = before.outstanding {
+                self.kept.on_unused();
+                self.law.on_grant_over(now, told, false);
+            }
         }
         if !self.pending.has_room(flow) {
             self.metrics.denied_room += 1;
@@ -87,16 +107,31 @@ impl<L: LinkController> QuickStartLink<L> {
             return Answer::QuickStart(answer);
         }
         let wanted = asked.rate.min(most);
-        let used = self.usage.peak(now);
-        answer.approved = approve(self.capacity, used, self.pending.counting(), wanted);
+        let used = self.usage.peak(now).max(self.law.promised());
+        let free = approve(self.capacity, used, self.pending.counting(), wanted);
+        answer.approved = free.max(self.credit(asked).min(wanted));
         if answer.approved > 0 {
             self.metrics.granted += 1;
-            self.pending
-                .put(now, flow, asked.source, answer.approved, asked.rtt);
+            let told = self.kept.part(answer.approved);
+            let rates = (answer.approved, told);
+            self.pending.put(now, flow, asked.source, rates, asked.rtt);
+            self.law.on_granted(now, flow, told);
         } else {
             self.metrics.denied_busy += 1;
         }
         Answer::QuickStart(answer)
+    }
+
+    /// What a newcomer is granted although all is in use, in bytes per second.
+    fn credit(&self, asked: &QuickStartCarried) -> u64 {
+        if !self.law.makes_room() {
+            return 0;
+        }
+        let left = (self.capacity / CREDIT_PART).saturating_sub(self.pending.counting());
+        let credit = left / 2;
+        let rtt = asked.rtt.unwrap_or_default();
+        let worth = mul_div(credit, nanos(rtt), 1_000_000_000);
+        if worth >= CREDIT_BYTES { credit } else { 0 }
     }
 
     /// Ends grants whose time is over.
@@ -110,9 +145,18 @@ impl<L: LinkController> QuickStartLink<L> {
     #[cold]
     fn settle_due(&mut self, now: Instant) {
         let (sources, metrics, capacity) = (&mut self.sources, &mut self.metrics, self.capacity);
+        let (law, kept) = (&mut self.law, &mut self.kept);
         self.pending.settle(now, |settled| {
-            metrics.unused += u64::from(settled.shown == 0);
             sources.on_settled(now, &settled, capacity);
+            match settled.outstanding {
+                Some(told) => {
+                    metrics.unused += 1;
+                    kept.on_unused();
+                    law.on_grant_over(now, told, false);
+                }
+                None if settled.shown >= settled.granted / SHOWN_PART => kept.on_used(),
+                None => {}
+            }
         });
     }
 
@@ -121,7 +165,9 @@ impl<L: LinkController> QuickStartLink<L> {
     fn count(&mut self, now: Instant, flow: u32, bytes: u32) {
         self.settle(now);
         self.usage.add(now, bytes.into());
-        self.pending.on_bytes(now, flow, bytes.into());
+        if let Some(rate) = self.pending.on_bytes(now, flow, bytes.into()) {
+            self.law.on_grant_over(now, rate, true);
+        }
     }
 
     /// The next number of a sequence (SplitMix64).
@@ -167,6 +213,7 @@ impl<L: LinkController> LinkController for QuickStartLink<L> {
     }
 
     fn on_timer(&mut self, now: Instant, queue: u64) {
+        self.settle(now);
         self.law.on_timer(now, queue);
     }
 
@@ -185,7 +232,7 @@ impl<L: LinkController> LinkController for QuickStartLink<L> {
 
     fn metrics(&self) -> LinkMetrics {
         LinkMetrics {
-            grants: Some(GrantMetrics {
+            grants: (self.alone || self.metrics.requests > 0).then_some(GrantMetrics {
                 pending: self.pending.counting(),
                 outstanding: self.pending.outstanding(),
                 ..self.metrics

@@ -12,6 +12,10 @@
 
 mod approval;
 mod exchange;
+mod granted;
+mod kept;
+#[cfg(test)]
+mod law_tests;
 mod link;
 #[cfg(test)]
 mod link_tests;
@@ -25,6 +29,7 @@ mod startable;
 mod usage;
 
 pub use exchange::{QuickStartAnswer, QuickStartCarried, QuickStartFeedback, QuickStartRequest};
+pub(crate) use granted::Granted;
 pub use link::{GrantMetrics, QuickStartLink};
 pub use sender::{QuickStart, QuickStartMetrics};
 pub use startable::{AfterGrant, Startable};

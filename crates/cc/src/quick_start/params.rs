@@ -7,6 +7,12 @@ use crate::Duration;
 /// XCP and CUBIC with Quick-Start uses).
 pub(crate) const SHARE: (u64, u64) = (85, 100);
 
+/// Where the port's law makes room, this part of the capacity is granted although all is in use, half
+/// of what is left of it to each …
+pub(crate) const CREDIT_PART: u64 = 10;
+/// … if that is worth so many bytes per round trip: some initial windows.
+pub(crate) const CREDIT_BYTES: u64 = 64_000;
+
 /// Use is measured over samples of 200 ms, and the busiest of five and the running one counts (ns-2;
 /// RFC 4782 appendix D has 150 ms and 3 to 20).
 pub(crate) const SAMPLE: Duration = Duration::from_millis(200);

@@ -22,8 +22,9 @@ use crate::{Duration, Instant};
 struct Grant {
     flow: u32,
     source: u32,
-    /// Bytes per second.
+    /// Bytes per second, and what of it the port's law is told.
     rate: u64,
+    told: u64,
     at: Instant,
     /// As it was told.
     rtt: Duration,
@@ -60,6 +61,7 @@ impl Grant {
             source: self.source,
             granted: self.rate,
             shown: mul_div(self.bytes, 1_000_000_000, nanos(self.rtt).max(1)),
+            outstanding: self.is_outstanding().then_some(self.told),
         }
     }
 }
@@ -71,6 +73,8 @@ pub(crate) struct Settled {
     /// What was granted, and what was made use of; in bytes per second.
     pub(crate) granted: u64,
     pub(crate) shown: u64,
+    /// It was outstanding until now, and the law was told of so much; in bytes per second.
+    pub(crate) outstanding: Option<u64>,
 }
 
 /// A bounded table of grants, a few places for each hash of a flow.
@@ -138,31 +142,32 @@ impl Pending {
         Some(grant.settled())
     }
 
-    /// Remembers a grant of `rate` to `flow`, which has none.
+    /// Remembers a grant of `rate` to `flow`, which has none; the law is told of `told`.
     pub(crate) fn put(
         &mut self,
         now: Instant,
         flow: u32,
         source: u32,
-        rate: u64,
+        (rate, told): (u64, u64),
         rtt: Option<Duration>,
     ) {
-        let told = rtt.unwrap_or(UNKNOWN_RTT);
-        let believed = told.min(self.most_rtt());
+        let rtt = rtt.unwrap_or(UNKNOWN_RTT);
+        let believed = rtt.min(self.most_rtt());
         let memory = |rtt: Duration| times(rtt, MEMORY_RTTS).max(LEAST_MEMORY);
         let patience = times(believed, PATIENCE_RTTS).max(believed + LEAST_PATIENCE);
         let grant = Grant {
             flow,
             source,
             rate,
+            told,
             at: now,
-            rtt: told,
+            rtt,
             first: None,
             bytes: 0,
             counts: true,
             patience: now + patience,
             counts_until: now + memory(believed),
-            until: now + memory(told),
+            until: now + memory(rtt),
         };
         if let Some(place) = self.place(flow) {
             *place = Some(grant);
@@ -170,33 +175,36 @@ impl Pending {
         self.add_up();
     }
 
-    /// `bytes` of `flow` came. True if that was the first of a granted flight.
+    /// `bytes` of `flow` came. `Some`: that was the first of a granted flight that was outstanding, of
+    /// which the law was told so much.
     #[inline]
-    pub(crate) fn on_bytes(&mut self, now: Instant, flow: u32, bytes: u64) -> bool {
-        self.used > 0 && self.count(now, flow, bytes)
+    pub(crate) fn on_bytes(&mut self, now: Instant, flow: u32, bytes: u64) -> Option<u64> {
+        if self.used == 0 {
+            return None;
+        }
+        self.count(now, flow, bytes)
     }
 
-    fn count(&mut self, now: Instant, flow: u32, bytes: u64) -> bool {
-        let own = self.places(flow).iter_mut().flatten();
-        let Some(grant) = own.into_iter().find(|grant| grant.flow == flow) else {
-            return false;
-        };
+    fn count(&mut self, now: Instant, flow: u32, bytes: u64) -> Option<u64> {
+        let mut own = self.places(flow).iter_mut().flatten();
+        let grant = own.find(|grant| grant.flow == flow)?;
         // A told RTT is rounded up to at most twice what it is; what comes earlier is of the first
         // window.
         if now < grant.at + grant.rtt / 2 {
-            return false;
+            return None;
         }
-        let begins = grant.first.is_none();
+        let outstanding = grant.is_outstanding();
         let first = *grant.first.get_or_insert(now);
         if now <= first + grant.rtt {
             grant.bytes = grant.bytes.saturating_add(bytes);
         }
-        if !begins {
-            return false;
+        if first != now || !outstanding {
+            return None;
         }
+        let told = grant.told;
         grant.counts_until = grant.counts_until.min(now + LEAST_MEMORY);
         self.add_up();
-        true
+        Some(told)
     }
 
     /// True if [`settle`](Self::settle) has something to do.
@@ -214,10 +222,10 @@ impl Pending {
             let Some(grant) = place else { continue };
             let waits = grant.first.is_some() || now < grant.patience;
             if grant.counts && (now >= grant.counts_until || !waits) {
-                grant.counts = false;
                 if grant.first.is_none() {
                     over(grant.settled());
                 }
+                grant.counts = false;
             }
             if now >= grant.until {
                 if let Some(first) = grant.first {

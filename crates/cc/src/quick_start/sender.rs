@@ -10,9 +10,13 @@ use super::params::{ANSWER_RTTS, LATEST_START};
 use super::{AfterGrant, QuickStartFeedback, QuickStartRequest, Startable};
 use crate::arith::{mul_div, nanos, rate};
 use crate::{
-    Acked, Controller, Duration, Feedback, Instant, Limits, Lost, Metrics, PacketState, Request,
-    Sent, window,
+    Acked, Controller, Duration, Feedback, Instant, Limit, Limits, Lost, Metrics, PacketState,
+    Request, Sent, window,
 };
+
+/// A flight of which one packet in so many is lost, and so many packets at least, is given up also by
+/// laws that take losses for none of their business.
+const GIVEN_UP: u64 = 8;
 
 /// Bytes of IPv4 and UDP headers around a datagram: rates in requests count them, windows do not.
 const HEADERS: u64 = 28;
@@ -64,12 +68,15 @@ struct Flight {
     /// Bytes per second and bytes in flight, of UDP payload.
     pace: u64,
     window: u64,
+    /// The law has made it its own window.
+    steered: bool,
     /// It must have begun by then.
     until: Instant,
     /// Its packets so far.
     packets: Option<(u64, u64)>,
     started: Instant,
     bytes: u64,
+    lost: u64,
 }
 
 /// A flight of which the first packet was acknowledged.
@@ -78,6 +85,8 @@ struct Landing {
     packets: (u64, u64),
     sent: (Instant, Instant),
     delivered: u64,
+    steered: bool,
+    lost: u64,
 }
 
 /// A flight of which something was lost. Until it is settled what it delivered counts.
@@ -107,7 +116,8 @@ enum State {
 #[derive(Debug)]
 pub struct QuickStart<C> {
     law: C,
-    name: &'static str,
+    /// In reports; the law's own if `None`.
+    name: Option<&'static str>,
     mtu: u64,
     /// The initial window, to which a loss leads back.
     initial: u64,
@@ -120,15 +130,16 @@ pub struct QuickStart<C> {
     nonce: Option<u64>,
     earlier: Option<u64>,
     last_sent: (u64, Instant),
+    last_limit: Limit,
     metrics: QuickStartMetrics,
 }
 
 impl<C: Startable> QuickStart<C> {
-    /// `law`, called `name`, over datagrams of `mtu` bytes, which asks for `wanted` bytes of IP packets per
+    /// `law`, called `name` if that is not its own, over datagrams of `mtu` bytes, which asks for `wanted` bytes of IP packets per
     /// second; `None`: for as much as anything but its window lets it use.
     #[must_use]
     pub fn new(
-        name: &'static str,
+        name: Option<&'static str>,
         mtu: u16,
         wanted: Option<u64>,
         after: AfterGrant,
@@ -146,6 +157,7 @@ impl<C: Startable> QuickStart<C> {
             nonce: None,
             earlier: None,
             last_sent: (0, Instant::ZERO),
+            last_limit: Limit::Window,
             metrics: QuickStartMetrics::default(),
         }
     }
@@ -209,13 +221,16 @@ impl<C: Startable> QuickStart<C> {
             return;
         }
         self.metrics.granted = granted;
+        let steered = self.law.begin_with(now, window);
         self.state = State::Flight(Flight {
             pace,
             window,
+            steered,
             until: now + acked.srtt.min(LATEST_START),
             packets: None,
             started: now,
             bytes: 0,
+            lost: 0,
         });
     }
 
@@ -231,11 +246,21 @@ impl<C: Startable> QuickStart<C> {
             return;
         };
         let used = flight.window.min(flight.bytes).max(self.initial);
-        self.law.start_with(now, used, self.after);
+        // Who is steered has gone on from there already, and the peer's flow control may yet grow.
+        let unwanted = self.last_limit == Limit::Application && used < flight.window / 2;
+        if !flight.steered || unwanted {
+            self.law.start_with(now, used, self.after);
+        } else {
+            // One more round trip where the peer's flow control has to grow for it.
+            let all = used >= flight.window / 4 * 3;
+            self.law.wait_for_measure(now, if all { 1 } else { 2 });
+        }
         self.state = State::Landing(Landing {
             packets,
             sent: (flight.started, self.last_sent.1),
             delivered,
+            steered: flight.steered,
+            lost: flight.lost,
         });
     }
 
@@ -248,6 +273,18 @@ impl<C: Startable> QuickStart<C> {
         });
         let threshold = (delivered / 2).max(window::loss_based_floor(self.mtu));
         self.law.give_up(now, self.initial, threshold, last_sent);
+    }
+
+    /// `lost` bytes more of the flight are lost, and `delivered` are not: true if routers go on steering it.
+    fn is_steered_through(&mut self, lost: u64, delivered: u64) -> bool {
+        let (steered, sum) = match &mut self.state {
+            State::Flight(flight) => (flight.steered, &mut flight.lost),
+            State::Landing(landing) => (landing.steered, &mut landing.lost),
+            _ => return false,
+        };
+        *sum = sum.saturating_add(lost);
+        let few = *sum < GIVEN_UP * self.mtu;
+        steered && (few || *sum < delivered.saturating_add(*sum) / GIVEN_UP)
     }
 
     /// Bytes of the flight that arrived, if packet `number` or what was sent at `sent_at` is of it.
@@ -275,8 +312,12 @@ impl<C: Startable> Controller for QuickStart<C> {
     #[inline]
     fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
         self.last_sent = (sent.packet_number, now);
+        self.last_limit = sent.limit;
+        let mut told = *sent;
         match &mut self.state {
             State::Asking(request) if sent.signal => {
+                // The shim is the question's, and not the law's.
+                told.signal = false;
                 self.metrics.asked += 1;
                 self.metrics.wanted = request.rate;
                 self.state = State::Asked(Question {
@@ -295,6 +336,9 @@ impl<C: Startable> Controller for QuickStart<C> {
                     // What was approved then is not what is free now.
                     self.metrics.granted = 0;
                     self.metrics.late += 1;
+                    if flight.steered {
+                        self.law.start_with(now, self.initial, self.after);
+                    }
                     self.state = State::Over;
                 } else {
                     flight.packets = Some((sent.packet_number, sent.packet_number));
@@ -304,7 +348,7 @@ impl<C: Startable> Controller for QuickStart<C> {
             }
             _ => {}
         }
-        self.law.on_sent(now, sent)
+        self.law.on_sent(now, &told)
     }
 
     #[inline]
@@ -365,15 +409,19 @@ impl<C: Startable> Controller for QuickStart<C> {
             }
         }
         match self.of_flight(Some(lost.largest), lost.sent_at) {
-            Some(delivered) => self.revoke(now, lost.last_sent, delivered),
-            None => self.law.on_loss(now, lost),
+            Some(delivered) if !self.is_steered_through(lost.bytes, delivered) => {
+                self.revoke(now, lost.last_sent, delivered);
+            }
+            _ => self.law.on_loss(now, lost),
         }
     }
 
     fn on_congestion_experienced(&mut self, now: Instant, sent_at: Instant, last_sent: u64) {
         match self.of_flight(None, sent_at) {
-            Some(delivered) => self.revoke(now, last_sent, delivered),
-            None => self.law.on_congestion_experienced(now, sent_at, last_sent),
+            Some(delivered) if !self.is_steered_through(0, delivered) => {
+                self.revoke(now, last_sent, delivered);
+            }
+            _ => self.law.on_congestion_experienced(now, sent_at, last_sent),
         }
     }
 
@@ -417,7 +465,7 @@ impl<C: Startable> Controller for QuickStart<C> {
     #[inline]
     fn window(&self) -> u64 {
         match &self.state {
-            State::Flight(flight) => flight.window.max(self.law.window()),
+            State::Flight(flight) if !flight.steered => flight.window.max(self.law.window()),
             _ => self.law.window(),
         }
     }
@@ -425,7 +473,7 @@ impl<C: Startable> Controller for QuickStart<C> {
     #[inline]
     fn pacing_rate(&self) -> Option<u64> {
         match &self.state {
-            State::Flight(flight) => Some(flight.pace),
+            State::Flight(flight) if !flight.steered => Some(flight.pace),
             _ => self.law.pacing_rate(),
         }
     }
@@ -455,7 +503,7 @@ impl<C: Startable> Controller for QuickStart<C> {
     }
 
     fn ask(&mut self, _now: Instant, random: u64, limits: &Limits) -> Option<QuickStartRequest> {
-        let usable = limits.least();
+        let usable = self.law.usable(limits);
         if usable <= self.law.window() {
             return None;
         }
@@ -483,7 +531,7 @@ impl<C: Startable> Controller for QuickStart<C> {
     fn metrics(&self) -> Metrics {
         let law = self.law.metrics();
         Metrics {
-            ruling: self.name,
+            ruling: self.name.unwrap_or(law.ruling),
             window: self.window(),
             quick_start: Some(self.metrics),
             ..law

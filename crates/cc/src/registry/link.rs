@@ -20,6 +20,8 @@ const AUTO_CEILING: Duration = VcpLinkParams::AUTO_CEILING;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkAlgorithm {
     law: Law,
+    /// The port also grants starting rates.
+    grants: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -298,7 +300,20 @@ impl LinkAlgorithm {
                 });
             }
         };
-        Ok(Self { law })
+        Ok(Self { law, grants: true })
+    }
+
+    /// The same, but whether its port also grants starting rates. It does, unless told otherwise.
+    #[must_use]
+    pub const fn with_grants(mut self, grants: bool) -> Self {
+        self.grants = grants;
+        self
+    }
+
+    /// True if a port with the law grants starting rates.
+    #[must_use]
+    pub const fn grants(&self) -> bool {
+        self.grants && !matches!(self.law, Law::None)
     }
 
     /// The name without options.
@@ -327,21 +342,39 @@ impl LinkAlgorithm {
         bytes_per_second: u64,
         seed: u64,
     ) -> Box<dyn LinkController> {
+        let rate = bytes_per_second;
+        let grants = self.grants.then_some(seed);
         match &self.law {
             Law::None => Box::new(Passive),
-            Law::QuickStart => Box::new(QuickStartLink::new(now, bytes_per_second, seed, Passive)),
-            Law::Xcp(params) => Box::new(XcpLink::new(now, bytes_per_second, params.clone())),
+            Law::QuickStart if !self.grants => Box::new(Passive),
+            Law::QuickStart => Box::new(QuickStartLink::new(now, rate, seed, Passive)),
+            Law::Xcp(params) => {
+                granting(now, rate, grants, XcpLink::new(now, rate, params.clone()))
+            }
             Law::Vcp(config) => {
                 let params = config.params.clone();
                 match config.bise {
-                    None => Box::new(VcpLink::new(now, bytes_per_second, params, Plain)),
+                    None => granting(now, rate, grants, VcpLink::new(now, rate, params, Plain)),
                     Some(bise) => {
                         let rule = Bise::new(bise, seed);
-                        Box::new(VcpLink::new(now, bytes_per_second, params, rule))
+                        granting(now, rate, grants, VcpLink::new(now, rate, params, rule))
                     }
                 }
             }
         }
+    }
+}
+
+/// `law`, beside which the port grants starting rates if there is a seed for that.
+fn granting<L: LinkController + 'static>(
+    now: Instant,
+    rate: u64,
+    seed: Option<u64>,
+    law: L,
+) -> Box<dyn LinkController> {
+    match seed {
+        Some(seed) => Box::new(QuickStartLink::beside(now, rate, seed, law)),
+        None => Box::new(law),
     }
 }
 

@@ -12,8 +12,8 @@ use super::xcp;
 use crate::ada::Ada;
 use crate::cubiq::{Cubiq, CubiqParams};
 use crate::{
-    Bbr, Carrier, Controller, Cubic, CubicController, Halving, Instant, LossBased, NewReno,
-    SlowStart, VcpSender, XcpForm, XcpParams, XcpSender,
+    AfterGrant, Bbr, Carrier, Controller, Cubic, CubicController, Halving, Instant, LossBased,
+    NewReno, QuickStart, SlowStart, Startable, VcpSender, XcpForm, XcpParams, XcpSender,
 };
 
 /// Most packets that an initial window may have.
@@ -99,6 +99,24 @@ pub(super) const HYSTART: &str =
 
 /// What `iw` takes.
 pub(super) const INITIAL_WINDOW: &str = "a number of packets from 1 to 10000, or `auto`";
+
+/// What `start` takes.
+pub(super) const START: &str =
+    "`law` (as the law itself starts) or `quick-start` (with a rate that routers are asked for)";
+
+/// True for `quick-start`.
+pub(super) fn asks_start(text: &str) -> Option<bool> {
+    match text {
+        "law" => Some(false),
+        "quick-start" => Some(true),
+        _ => None,
+    }
+}
+
+/// The text that [`asks_start`] reads.
+pub(super) fn show_asks_start(asks: bool) -> String {
+    if asks { "quick-start" } else { "law" }.to_owned()
+}
 
 const INITIAL: &[Knob<InitialConfig>] = &[Knob {
     key: "iw",
@@ -219,6 +237,17 @@ impl Algorithm {
         }
     }
 
+    /// True if the law asks routers for a rate to start with.
+    #[must_use]
+    pub const fn asks_start(&self) -> bool {
+        match &self.law {
+            Law::Cubic(_) | Law::Bbr(_) | Law::NewReno(_) => false,
+            Law::Cubiq(_) | Law::Ada(_) => true,
+            Law::Vcp(config) => config.asks_start,
+            Law::Xcp(params) => params.asks_start,
+        }
+    }
+
     /// Where VCP's codes travel, if the law listens to them.
     #[must_use]
     pub const fn carrier(&self) -> Option<Carrier> {
@@ -245,12 +274,16 @@ impl Algorithm {
             Law::Ada(config) => Box::new(Ada::ada(mtu, config.initial_window, config.rate)),
             Law::Vcp(config) => {
                 let params = config.params.clone();
+                let (name, asks) = (self.name(), config.asks_start);
                 match config.wlte {
-                    Some(wlte) => Box::new(VcpSender::new(self.name(), now, mtu, params, wlte)),
-                    None => Box::new(VcpSender::new(self.name(), now, mtu, params, Halving)),
+                    Some(wlte) => started(asks, mtu, VcpSender::new(name, now, mtu, params, wlte)),
+                    None => started(asks, mtu, VcpSender::new(name, now, mtu, params, Halving)),
                 }
             }
-            Law::Xcp(params) => Box::new(XcpSender::new(now, mtu, params.clone())),
+            Law::Xcp(params) => {
+                let law = XcpSender::new(now, mtu, params.clone());
+                started(params.asks_start, mtu, law)
+            }
         }
     }
 }
@@ -280,6 +313,16 @@ fn vcp_family(mut config: VcpConfig, options: Option<&str>) -> Result<VcpConfig,
         });
     }
     Ok(config)
+}
+
+/// `law`, with a question for a starting rate if it `asks`.
+fn started<C: Startable + 'static>(asks: bool, mtu: u16, law: C) -> Box<dyn Controller> {
+    if asks {
+        let after = AfterGrant::Avoidance;
+        Box::new(QuickStart::new(None, mtu, None, after, law))
+    } else {
+        Box::new(law)
+    }
 }
 
 impl FromStr for Algorithm {

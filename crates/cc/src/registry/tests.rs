@@ -82,6 +82,8 @@ fn options_of_the_vcp_family_survive_a_round_trip() {
         "vcp+bise+wlte[fallback=bbr]",
         "bbr[iw=4]",
         "vcp+wlte[pure=yes]",
+        "vcp[start=quick-start]",
+        "xcp[start=quick-start]",
         "vcp+bise+wlte[alpha=3,ai=8,bise_epsilon=20,pure=yes]",
         "cubic[iw=2,hystart=no]",
         "cubiq[iw=2,rate=1Gbit,hystart=no,threshold=yes]",
@@ -143,4 +145,23 @@ fn senders_say_where_codes_travel() {
             .to_string()
             .contains("such as 200ms")
     );
+}
+
+#[test]
+fn who_asks_for_a_start_says_so() {
+    for (text, asks) in [
+        ("vcp+bise+wlte", false),
+        ("xcp[start=law]", false),
+        ("xcp[start=quick-start]", true),
+        ("vcp[start=quick-start]", true),
+        ("cubiq", true),
+        ("cubic", false),
+    ] {
+        assert_eq!(Algorithm::parse(text).unwrap().asks_start(), asks, "{text}");
+    }
+    for (text, grants) in [("none", false), ("vcp", true), ("xcp", true)] {
+        let law = LinkAlgorithm::parse(text).unwrap();
+        assert_eq!(law.grants(), grants, "{text}");
+        assert!(!law.with_grants(false).grants(), "{text}");
+    }
 }

@@ -1,7 +1,9 @@
 //! Options of VCP senders.
 
 use super::knob::Knob;
-use super::sender::{INITIAL_WINDOW, initial_window, show_initial_window};
+use super::sender::{
+    INITIAL_WINDOW, START, asks_start, initial_window, show_asks_start, show_initial_window,
+};
 use super::value::{
     decimal, duration, ppm, show_decimal, show_duration, show_ppm, show_switch, switch,
 };
@@ -12,6 +14,8 @@ use crate::{AiBase, AiGrowth, Carrier, Duration, FallbackLaw, VcpParams, Wlte};
 pub(super) struct VcpConfig {
     pub(super) params: VcpParams,
     pub(super) wlte: Option<Wlte>,
+    /// Asks routers for a rate to start with.
+    pub(super) asks_start: bool,
 }
 
 impl VcpConfig {
@@ -23,6 +27,7 @@ impl VcpConfig {
                 VcpParams::default()
             },
             wlte: wlte.then(Wlte::default),
+            asks_start: false,
         }
     }
 
@@ -76,6 +81,15 @@ pub(super) const COMMON: &[Knob<VcpConfig>] = &[
             }
             .to_owned()
         },
+    },
+    Knob {
+        key: "start",
+        expects: START,
+        set: |config, text| {
+            config.asks_start = asks_start(text)?;
+            Some(())
+        },
+        show: |config| show_asks_start(config.asks_start),
     },
     Knob {
         key: "epsilon",

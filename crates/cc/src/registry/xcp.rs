@@ -1,7 +1,9 @@
 //! Options of XCP senders and ports.
 
 use super::knob::Knob;
-use super::sender::{INITIAL_WINDOW, initial_window, show_initial_window};
+use super::sender::{
+    INITIAL_WINDOW, START, asks_start, initial_window, show_asks_start, show_initial_window,
+};
 use super::value::{decimal, ppm, rate, show_decimal, show_ppm, show_rate, show_switch, switch};
 use crate::{XcpCapacity, XcpForm, XcpLinkParams, XcpLoss, XcpParams};
 
@@ -77,6 +79,15 @@ pub(super) const SENDER: &[Knob<XcpParams>] = &[
             }
             .to_owned()
         },
+    },
+    Knob {
+        key: "start",
+        expects: START,
+        set: |params, text| {
+            params.asks_start = asks_start(text)?;
+            Some(())
+        },
+        show: |params| show_asks_start(params.asks_start),
     },
     Knob {
         key: "desired",

@@ -6,7 +6,8 @@ use super::load::{Load, LoadMeter};
 use super::params::{PPM, VcpLinkParams};
 use super::rule::{LinkRule, Mark};
 use super::shares::Shares;
-use crate::arith::{micros, saturate};
+use crate::arith::{micros, mul_div, saturate};
+use crate::quick_start::Granted;
 use crate::{
     Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpAnswer,
     VcpCarried, VcpCode, XcpAnswer, XcpCarried,
@@ -80,6 +81,7 @@ pub struct VcpLink<R> {
     capacity: Capacity,
     t_rho: TRho,
     meter: LoadMeter,
+    granted: Granted,
     /// What each flow has, where r may differ between them.
     shares: Option<Shares>,
     shares_since: Instant,
@@ -113,6 +115,7 @@ impl<R: LinkRule> VcpLink<R> {
             capacity: Capacity::new(capacity),
             t_rho: TRho::new(now, params.t_rho, capacity),
             meter: LoadMeter::new(now, &params),
+            granted: Granted::new(now),
             shares: (params.equalize && rule.tells_r())
                 .then(|| Shares::new(rule.epsilon_ppm().unwrap_or(0))),
             shares_since: now,
@@ -155,7 +158,7 @@ impl<R: LinkRule> VcpLink<R> {
     /// A part of an interval's worth came: act at once if the load has passed the last interval's, or is OVER.
     #[cold]
     fn look(&mut self, now: Instant, queue: u64) {
-        if self.meter.lambda() >= self.full {
+        if self.lambda(now) >= self.full {
             self.close(now, queue);
             return;
         }
@@ -166,26 +169,39 @@ impl<R: LinkRule> VcpLink<R> {
         if let Some(shares) = &mut self.shares {
             shares.set_lift();
         }
-        if self.unknown {
-            let load = self.load(self.t_rho.current());
-            self.rule.on_progress(&load);
-            if let Some(shares) = &mut self.shares {
-                shares.weigh();
-            }
-        } else if self.blind {
-            let load = self.load_of(self.foreseen(), self.t_rho.current());
-            self.rule.on_progress(&load);
+        self.foresee();
+        if let (true, Some(shares)) = (self.unknown, &mut self.shares) {
+            shares.weigh();
         }
+    }
+
+    /// Lowers r for what has come of the running interval, and for what will by what was granted.
+    fn foresee(&mut self) {
+        let come = if self.unknown {
+            self.meter.lambda()
+        } else if self.blind {
+            self.foreseen()
+        } else if self.granted.rate() > 0 {
+            mul_div(self.load_ppb, self.full, 1_000_000_000)
+        } else {
+            return;
+        };
+        let length = self.t_rho.current();
+        let granted = self.granted.until(self.meter.started() + length);
+        let load = self.load_of(come.saturating_add(granted), length);
+        self.rule.on_progress(&load);
+    }
+
+    /// What has come of the running interval, and what would have by what was granted.
+    fn lambda(&self, now: Instant) -> u64 {
+        let lambda = self.meter.lambda();
+        lambda.saturating_add(self.granted.until(now))
     }
 
     /// What of the running interval's bytes r is to be lowered for.
     fn foreseen(&self) -> u64 {
         let bytes = u128::from(self.meter.lambda()) * u128::from(self.params.foresee_ppm);
         saturate(bytes / u128::from(PPM))
-    }
-
-    fn load(&self, interval: Duration) -> Load {
-        self.load_of(self.meter.lambda(), interval)
     }
 
     fn load_of(&self, bytes: u64, interval: Duration) -> Load {
@@ -205,7 +221,7 @@ impl<R: LinkRule> VcpLink<R> {
             return;
         }
         self.meter.settle_queue(queue);
-        let load = self.load(elapsed);
+        let load = self.load_of(self.lambda(now), elapsed);
         self.code = load.code();
         self.load_ppb = load.ppb();
         self.load_128 = load.in_128ths();
@@ -309,6 +325,7 @@ impl<R: LinkRule> VcpLink<R> {
 
     fn begin(&mut self, now: Instant) {
         self.meter.begin(now);
+        self.granted.begin(now);
         self.capacity.begin();
     }
 }
@@ -405,6 +422,20 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         if self.capacity.change(elapsed, bytes_per_second) {
             self.set_full();
         }
+    }
+
+    fn makes_room(&self) -> bool {
+        true
+    }
+
+    fn on_granted(&mut self, now: Instant, _flow_hash: u32, bytes_per_second: u64) {
+        let started = self.meter.started();
+        self.granted.add(now, started, bytes_per_second);
+        self.foresee();
+    }
+
+    fn on_grant_over(&mut self, now: Instant, bytes_per_second: u64, _came: bool) {
+        self.granted.take(now, bytes_per_second);
     }
 
     fn metrics(&self) -> LinkMetrics {

@@ -15,6 +15,7 @@
 
 mod ai;
 mod delivered;
+mod granted_start;
 mod guests;
 mod interval;
 mod link;

@@ -20,6 +20,9 @@ const CE_SHARE_PPM: u64 = 700_000;
 /// and one in so many at least.
 const ASK_IN_VAIN: u64 = 64;
 
+/// A window that does not grow leaves a little faster than once per round trip.
+const STEADY_PACE: (u64, u64) = (33, 32);
+
 /// Under LOW windows grow 2.6-fold in a round trip at ε = 10, and what arrives is known a round trip later.
 const STEP: Step = Step {
     partly: 8,
@@ -45,10 +48,10 @@ pub struct VcpSender<L> {
     params: VcpParams,
     loss_rule: L,
     mtu: u64,
-    steering: Steering,
-    fallback: Fallback,
+    pub(super) steering: Steering,
+    pub(super) fallback: Fallback,
     ruler: Ruler,
-    hidden: HiddenHop,
+    pub(super) hidden: HiddenHop,
     delivered: Delivered,
     srtt: Option<Duration>,
     recent: RecentRtt,
@@ -58,6 +61,8 @@ pub struct VcpSender<L> {
     fed: bool,
     halving: Option<Halving>,
     marked_at: Option<Instant>,
+    /// No growth before: codes do not show yet what was granted.
+    pub(super) held_until: Option<Instant>,
 }
 
 impl<L: LossRule> VcpSender<L> {
@@ -87,17 +92,18 @@ impl<L: LossRule> VcpSender<L> {
             fed: false,
             halving: None,
             marked_at: None,
+            held_until: None,
             params,
         }
     }
 
     /// True while codes steer the window.
     #[inline]
-    fn explicit(&self) -> bool {
+    pub(super) fn explicit(&self) -> bool {
         self.ruler.routers() && !self.hidden.rules()
     }
 
-    fn rtt(&self) -> Duration {
+    pub(super) fn rtt(&self) -> Duration {
         self.srtt.unwrap_or(TYPICAL_RTT)
     }
 
@@ -172,6 +178,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
                 srtt,
                 mtu: self.mtu,
                 limited: acked.window_limited
+                    && self.held_until.is_none()
                     && self.hidden.pace().is_none()
                     && !self.hidden.holds(self.steering.bytes()),
                 braked: self.hidden.is_braked(),
@@ -190,6 +197,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
         }
         self.srtt = Some(self.recent.bound(acked.srtt));
         self.min_rtt = Some(acked.min_rtt);
+        self.held_until = self.held_until.filter(|&until| now < until);
         self.delivered.on_ack(now, acked.srtt, acked.bytes);
         // While a hidden bottleneck has given CUBIC the window, most packets ask nothing.
         if !core::mem::take(&mut self.fed) && acked.packets > 0 && !self.hidden.rules() {
@@ -299,6 +307,8 @@ impl<L: LossRule> Controller for VcpSender<L> {
         }
         // Under fast growth the pacer must not hold back what the window has just been given.
         let (num, den) = match self.steering.latest() {
+            // Nothing is given: a window that opens late must not leave at once.
+            _ if self.held_until.is_some() => STEADY_PACE,
             Latest::LowSteep => (2, 1),
             Latest::Low | Latest::Raised => (5, 4),
         };

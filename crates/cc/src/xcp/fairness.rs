@@ -56,6 +56,11 @@ impl Pools {
         }
     }
 
+    /// `rate` of what could be given is given away otherwise.
+    pub(crate) const fn give_less(&mut self, rate: u64) {
+        self.positive = self.positive.saturating_sub(rate);
+    }
+
     /// What may still be given.
     pub(crate) const fn positive_left(&self) -> u64 {
         self.positive

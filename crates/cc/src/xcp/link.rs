@@ -18,6 +18,7 @@ use super::sums::{Sums, x_of, x_of_window};
 use super::totals::{Seen, Totals};
 use super::{WindowForm, XcpAnswer, XcpCarried, XcpLinkMetrics};
 use crate::arith::{micros, mul_div, nanos, ns_since, saturate};
+use crate::quick_start::Granted;
 use crate::{
     Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpAnswer,
     VcpCarried, VcpCode,
@@ -49,6 +50,7 @@ pub struct XcpLink {
     start: Option<Start>,
     mean_rtt_us: u64,
     sums: Sums,
+    granted: Granted,
     queue: StandingQueue,
     pools: Pools,
     guests: Guests,
@@ -79,6 +81,7 @@ impl XcpLink {
             start: None,
             mean_rtt_us: micros(INITIAL_INTERVAL),
             sums: Sums::new(None),
+            granted: Granted::new(now),
             queue: StandingQueue::new(now),
             pools: Pools::default(),
             guests: Guests::new(),
@@ -134,7 +137,8 @@ impl XcpLink {
         self.seen = Seen::default();
         if self.params.guard {
             self.start = Some(Start::new(self.totals.net()));
-            let first = first(self.capacity).min(self.absorbed());
+            let free = self.capacity.saturating_sub(self.granted.rate());
+            let first = first(free).min(self.absorbed());
             let given = i64::try_from(first).unwrap_or(i64::MAX);
             let alone = x_of(self.interval);
             self.pools = Pools::new(given, 0, u128::from(alone), 0);
@@ -153,6 +157,7 @@ impl XcpLink {
         self.note_told();
         let flows = saturate(self.sums.x() / u128::from(x_of(self.interval).max(1)));
         self.sums.turn();
+        self.granted.begin(now);
         if let Some(known) = &mut self.known {
             let longest = Duration::from_micros(self.sums.most_rtt_us()).max(self.interval);
             known.begin(now, flows, x_of(longest));
@@ -233,12 +238,15 @@ impl XcpLink {
         }
         let full = self.learn_mean_rtt();
         let bytes = self.sums.bytes();
-        let input = rate_q16(bytes, elapsed);
+        let seen = rate_q16(bytes, elapsed);
         let queue = self.queue.bytes();
         if let Some(drain) = &mut self.drain {
-            drain.on_interval(input >> 16, queue);
+            drain.on_interval(seen >> 16, queue);
             self.capacity = drain.believed();
         }
+        // What was granted and has not come is as good as there.
+        let granted = self.granted.until(now);
+        let input = rate_q16(bytes.saturating_add(granted), elapsed);
         let capacity = to_q16(self.capacity);
         let mut total = 0;
         if bytes > 0 {
@@ -263,7 +271,7 @@ impl XcpLink {
         } else {
             usual
         };
-        let moved = shuffle(part, input, total, most / 2);
+        let moved = shuffle(part, seen, total, most / 2);
         let told = self.sums.x() > 0;
         let elapsed = Duration::from_nanos(elapsed);
         let whole = x_of(elapsed);
@@ -526,6 +534,36 @@ impl LinkController for XcpLink {
 
     fn on_buffer(&mut self, bytes: u64) {
         self.buffer = bytes;
+    }
+
+    fn makes_room(&self) -> bool {
+        true
+    }
+
+    fn promised(&self) -> u64 {
+        // Later on, what was promised shows within a round trip.
+        let Some(start) = &self.start else { return 0 };
+        let promised = u64::try_from(start.promised(self.totals.net()) >> 16).unwrap_or(0);
+        promised.saturating_sub(self.granted.rate())
+    }
+
+    fn on_granted(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
+        self.granted.add(now, self.started, bytes_per_second);
+        let rate = to_q16(bytes_per_second);
+        let rate = i64::try_from(rate).unwrap_or(i64::MAX);
+        self.pools.give_less(rate.unsigned_abs());
+        self.totals.add(rate);
+        if let Some(policer) = &mut self.policer {
+            policer.on_granted(now, flow_hash, rate.unsigned_abs());
+        }
+    }
+
+    fn on_grant_over(&mut self, now: Instant, bytes_per_second: u64, came: bool) {
+        self.granted.take(now, bytes_per_second);
+        if !came {
+            let rate = i64::try_from(to_q16(bytes_per_second)).unwrap_or(i64::MAX);
+            self.totals.add(-rate);
+        }
     }
 
     fn metrics(&self) -> LinkMetrics {

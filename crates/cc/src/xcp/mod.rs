@@ -36,6 +36,7 @@ mod drain;
 mod efficiency;
 mod end_to_end;
 mod fairness;
+mod granted_start;
 mod guests;
 mod header;
 mod known;

@@ -105,6 +105,8 @@ pub struct XcpParams {
     pub form: super::XcpForm,
     /// The rate that the sender would like to have, in bytes per second.
     pub desired: u64,
+    /// Asks routers for a rate to start with (Quick-Start, RFC 4782).
+    pub asks_start: bool,
 }
 
 /// No rate above 1 TB/s.
@@ -119,6 +121,7 @@ impl Default for XcpParams {
             every: 1,
             form: super::XcpForm::Full,
             desired: MOST_DESIRED,
+            asks_start: false,
         }
     }
 }

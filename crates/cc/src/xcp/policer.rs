@@ -33,6 +33,11 @@ const DRIFT_UP: u64 = 32;
 /// … down by what is left unused.
 const DRIFT_DOWN: u64 = 8;
 
+/// What is granted to a flow that starts is used within so many intervals …
+const GRANT_INTERVALS: u64 = 3;
+/// … by packets of about so many bytes.
+const GRANT_BYTES: u32 = 1500;
+
 /// One flow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
@@ -42,6 +47,8 @@ struct Entry {
     last: Instant,
     /// The rate that answers have led to, in 2^-16 bytes per second.
     allowed: u64,
+    /// Until this interval it does not drift down: what was granted is yet to come.
+    kept_until: u64,
     /// Admitted in the running interval, in bytes.
     bytes: u64,
     /// Given and taken in the running interval, in 2^-16 bytes per second.
@@ -128,11 +135,7 @@ impl Policer {
             if header.is_none() {
                 return true;
             }
-            let free = self
-                .set(flow_hash)
-                .iter_mut()
-                .find(|entry| entry.interval + STALE < interval);
-            let Some(free) = free else {
+            let Some(free) = self.free(flow_hash) else {
                 return true;
             };
             *free = Entry::new(now, flow_hash, interval, length, bytes);
@@ -142,6 +145,28 @@ impl Policer {
             .is_none_or(|entry| entry.admits(now, interval, length, header, bytes));
         self.refused += u64::from(!admitted);
         admitted
+    }
+
+    /// The flow may start with `rate`, in 2^-16 bytes per second, within the next intervals.
+    pub(crate) fn on_granted(&mut self, now: Instant, flow_hash: u32, rate: u64) {
+        let (interval, length) = (self.interval, self.length);
+        if self.find(flow_hash).is_none()
+            && let Some(free) = self.free(flow_hash)
+        {
+            *free = Entry::new(now, flow_hash, interval, length, GRANT_BYTES);
+        }
+        if let Some(entry) = self.find(flow_hash) {
+            entry.allowed = entry.allowed.max(rate);
+            entry.kept_until = interval + GRANT_INTERVALS;
+        }
+    }
+
+    /// A place in its set that may be taken.
+    fn free(&mut self, flow_hash: u32) -> Option<&mut Entry> {
+        let interval = self.interval;
+        self.set(flow_hash)
+            .iter_mut()
+            .find(|entry| entry.interval + STALE < interval)
     }
 
     /// A packet of the flow left with this answer.
@@ -186,7 +211,7 @@ impl Entry {
             .saturating_sub(oldest);
         if sent > allowed {
             allowed += (sent - allowed) / DRIFT_UP;
-        } else {
+        } else if interval > self.kept_until {
             allowed -= (allowed - sent) / DRIFT_DOWN;
         }
         let passed = interval - self.interval;

@@ -35,21 +35,21 @@ const PACE: (u64, u64) = (33, 32);
 /// it is the routers' otherwise.
 #[derive(Clone, Debug)]
 pub struct XcpSender {
-    params: XcpParams,
+    pub(super) params: XcpParams,
     mtu: u64,
-    steering: Steering,
-    fallback: CubicController,
+    pub(super) steering: Steering,
+    pub(super) fallback: CubicController,
     ruler: Ruler,
     /// Standard control rules although routers stamp.
     end_to_end: Option<EndToEnd>,
-    hidden: HiddenHop,
+    pub(super) hidden: HiddenHop,
     asked: Asked,
     room: Room,
-    srtt: Option<Duration>,
+    pub(super) srtt: Option<Duration>,
     recent: RecentRtt,
     last_sent: u64,
     /// Nothing that was granted to packets up to here counts.
-    void_until: Option<u64>,
+    pub(super) void_until: Option<u64>,
     /// Bytes and packets sent since the last header, itself included.
     headed_bytes: u64,
     headed_packets: u16,
@@ -94,7 +94,7 @@ impl XcpSender {
 
     /// True while routers steer the window.
     #[inline]
-    fn explicit(&self) -> bool {
+    pub(super) fn explicit(&self) -> bool {
         self.ruler.routers() && self.end_to_end.is_none()
     }
 
@@ -161,7 +161,7 @@ impl XcpSender {
         self.mtu
     }
 
-    fn initial(&self) -> u64 {
+    pub(super) fn initial(&self) -> u64 {
         window::initial(self.mtu, self.params.initial_window)
     }
 

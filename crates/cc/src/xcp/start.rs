@@ -34,6 +34,11 @@ impl Start {
         }
     }
 
+    /// What was given more than taken since it began, of `net` so far.
+    pub(crate) const fn promised(&self, net: i128) -> i128 {
+        net - self.net
+    }
+
     /// An interval is over in which `input` arrived, of full length or (`false`) still growing to it. Until now the port has given
     /// `net` more than taken. `Some`: the first interval's share of what neither arrives nor has been promised, or `total` if that is more, as
     /// far as there is room. `None`: the start is over.
@@ -45,7 +50,7 @@ impl Start {
         net: i128,
         full: bool,
     ) -> Option<i64> {
-        let promised = net - self.net;
+        let promised = self.promised(net);
         self.intervals += 1;
         self.full += u32::from(full);
         let arrived = i128::from(input) * ARRIVED.1 >= promised * ARRIVED.0;

@@ -19,6 +19,7 @@ pub(crate) struct Steering {
     /// What has not made a whole 2^-16 byte yet, in 2^-16 bytes per second · µs.
     rest: i128,
     round: Round,
+    kept_until: Instant,
 }
 
 /// The running round trip, for ageing.
@@ -46,7 +47,13 @@ impl Steering {
             q16: (i128::from(bytes) << BITS).min(MAX_Q16),
             rest: 0,
             round: Round::new(now),
+            kept_until: now,
         }
+    }
+
+    /// Until then the window does not age.
+    pub(crate) const fn keep_until(&mut self, until: Instant) {
+        self.kept_until = until;
     }
 
     /// Whole bytes.
@@ -104,7 +111,7 @@ impl Steering {
             return false;
         }
         let Round { bytes, limited, .. } = core::mem::replace(&mut self.round, Round::new(now));
-        if !limited {
+        if !limited && now >= self.kept_until {
             self.halve_towards(bytes.max(floor), 1);
         }
         true

@@ -215,7 +215,8 @@ fn transport(algorithm: &Algorithm, packet: u16) -> TransportConfig {
     let law = algorithm.clone();
     let mut config = TransportConfig::new(Arc::new(move |now, mtu| law.controller(now, mtu)));
     config.signals = signals(algorithm);
-    if let Some(Explicit::Xcp(_) | Explicit::QuickStart) = algorithm.explicit() {
+    let grants = matches!(algorithm.explicit(), Some(Explicit::Xcp(_)));
+    if grants || algorithm.asks_start() {
         config.streams = config.streams.with_room_for_grants();
     }
     // The largest packet is known, so nothing has to be discovered.
@@ -229,13 +230,17 @@ fn transport(algorithm: &Algorithm, packet: u16) -> TransportConfig {
 }
 
 fn signals(algorithm: &Algorithm) -> Vec<Arc<dyn Signal>> {
-    match algorithm.explicit() {
+    let mut signals: Vec<Arc<dyn Signal>> = match algorithm.explicit() {
         None => Vec::new(),
         Some(Explicit::Vcp(Carrier::Shim)) => vec![Arc::new(VcpSignal::new())],
         Some(Explicit::Vcp(Carrier::Ecn)) => vec![Arc::new(VcpEcnSignal)],
         Some(Explicit::QuickStart) => vec![Arc::new(QuickStartSignal::new())],
         Some(Explicit::Xcp(form)) => vec![Arc::new(XcpSignal::from(form))],
+    };
+    if algorithm.asks_start() && algorithm.explicit() != Some(Explicit::QuickStart) {
+        signals.push(Arc::new(QuickStartSignal::new()));
     }
+    signals
 }
 
 /// An address of a node.

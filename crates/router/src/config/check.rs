@@ -209,7 +209,8 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
         );
     }
     let corruption = port.corruption.as_ref().map(Spanned::span);
-    let checked = PortSpec {
+    let grant = port.grant.clone();
+    let mut checked = PortSpec {
         name: port.name.into_inner(),
         interface,
         mtu,
@@ -240,6 +241,11 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
             addresses: steer::host_addresses(source, &port.host_addresses)?,
         },
     };
+    if let Some(grant) = grant
+        && let Err(message) = checked.link.set_grants(*grant.get_ref())
+    {
+        return fail(grant.span(), message);
+    }
     match (checked.link.bad_corruption(), corruption) {
         (Some(message), Some(span)) => fail(span, message),
         _ => Ok(checked),

@@ -255,6 +255,17 @@ impl LinkSpec {
     /// The most loss by corruption that a port may declare: beyond it nobody could tell a link from a broken one.
     pub const MOST_CORRUPTION: Percent = Percent { ppm: 300_000 };
 
+    /// Its controller grants starting rates or (`false`) does not.
+    ///
+    /// # Errors
+    /// There is no controller.
+    pub fn set_grants(&mut self, grants: bool) -> Result<(), &'static str> {
+        let law = self.controller.take();
+        let law = law.ok_or("only a port with a `controller` grants starting rates: add one")?;
+        self.controller = Some(law.with_grants(grants));
+        Ok(())
+    }
+
     /// What is wrong with the declared corruption.
     #[must_use]
     pub fn bad_corruption(&self) -> Option<&'static str> {

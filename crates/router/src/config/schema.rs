@@ -192,6 +192,7 @@ pub(super) struct FilePort {
     pub(super) delay: Span,
     pub(super) queue: Option<Spanned<QueueSpec>>,
     pub(super) controller: Option<Spanned<Law>>,
+    pub(super) grant: Option<Spanned<bool>>,
     pub(super) corruption: Option<Spanned<Percent>>,
     #[serde(default)]
     pub(super) frame_overhead: u32,

@@ -117,7 +117,7 @@ impl Check<'_> {
 
     fn forward(&self, file: &FileLink) -> Result<LinkSpec, Fault> {
         let (rate, trace) = self.pace(file.rate.as_ref())?;
-        let spec = LinkSpec {
+        let mut spec = LinkSpec {
             rate,
             trace,
             capacity: None,
@@ -136,6 +136,7 @@ impl Check<'_> {
         };
         self.rate(&spec, file.rate.as_ref().map(Spanned::span), file)?;
         self.corruption(&spec, file.corruption.as_ref())?;
+        self.grant(&mut spec, file.grant.as_ref())?;
         Ok(spec)
     }
 
@@ -148,7 +149,7 @@ impl Check<'_> {
             ..QueueSpec::default()
         };
         let (mean, trace) = self.pace(rate)?;
-        let spec = LinkSpec {
+        let mut spec = LinkSpec {
             rate: mean,
             trace,
             capacity: None,
@@ -163,6 +164,7 @@ impl Check<'_> {
         };
         self.rate(&spec, rate.map(Spanned::span), file)?;
         self.corruption(&spec, own.corruption.as_ref())?;
+        self.grant(&mut spec, own.grant.as_ref())?;
         Ok(spec)
     }
 
@@ -216,6 +218,12 @@ impl Check<'_> {
             )),
             _ => Ok(()),
         }
+    }
+
+    fn grant(&self, spec: &mut LinkSpec, given: Option<&Spanned<bool>>) -> Result<(), Fault> {
+        let Some(given) = given else { return Ok(()) };
+        spec.set_grants(*given.get_ref())
+            .map_err(|message| self.fault(given.span(), message))
     }
 
     fn corruption(&self, spec: &LinkSpec, given: Option<&Spanned<Percent>>) -> Result<(), Fault> {

@@ -1,0 +1,98 @@
+//! Starting rates that a port has granted and that have not come yet, as bytes of the running
+//! interval of its law.
+//!
+//! Whenever in an interval a rate is granted, it counts for the whole of it: flows that hear of the
+//! load only after that must not take the same capacity.
+
+use crate::Instant;
+use crate::arith::{mul_div, ns_since};
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted {
+    /// Bytes per second.
+    rate: u64,
+    /// Bytes of the interval up to `since`.
+    bytes: u64,
+    since: Instant,
+}
+
+impl Granted {
+    pub(crate) const fn new(now: Instant) -> Self {
+        Self {
+            rate: 0,
+            bytes: 0,
+            since: now,
+        }
+    }
+
+    /// What is granted and has not come, in bytes per second.
+    #[inline]
+    pub(crate) const fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    /// `rate` more is granted, in an interval that began at `started`.
+    pub(crate) fn add(&mut self, now: Instant, started: Instant, rate: u64) {
+        self.settle(now);
+        self.rate = self.rate.saturating_add(rate);
+        self.bytes = self.bytes.saturating_add(worth(rate, started, now));
+    }
+
+    /// `rate` of it begins to come, or does not.
+    pub(crate) fn take(&mut self, now: Instant, rate: u64) {
+        self.settle(now);
+        self.rate = self.rate.saturating_sub(rate);
+    }
+
+    fn settle(&mut self, now: Instant) {
+        self.bytes = self.until(now);
+        self.since = now;
+    }
+
+    /// An interval begins.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.bytes = 0;
+        self.since = now;
+    }
+
+    /// Bytes that it stands for from the interval's beginning until `end`.
+    #[inline]
+    pub(crate) fn until(&self, end: Instant) -> u64 {
+        if self.rate == 0 {
+            return self.bytes;
+        }
+        let more = worth(self.rate, self.since, end);
+        self.bytes.saturating_add(more)
+    }
+}
+
+/// Bytes at `rate` from one time to another.
+fn worth(rate: u64, from: Instant, to: Instant) -> u64 {
+    mul_div(rate, ns_since(to, from), 1_000_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_counts_for_the_whole_interval_until_it_comes() {
+        let at = Instant::from_millis;
+        let mut granted = Granted::new(at(0));
+        granted.begin(at(1000));
+        assert_eq!(granted.until(at(1500)), 0);
+        granted.add(at(1800), at(1000), 10_000);
+        assert_eq!(granted.until(at(1800)), 8_000);
+        assert_eq!(granted.until(at(2000)), 10_000);
+        granted.add(at(1900), at(1000), 1_000);
+        assert_eq!(granted.until(at(2000)), 11_000);
+        granted.begin(at(2000));
+        assert_eq!(granted.until(at(2100)), 1_100);
+        granted.take(at(2100), 10_000);
+        assert_eq!((granted.rate(), granted.until(at(2200))), (1_000, 1_200));
+        granted.take(at(2200), 5_000);
+        granted.begin(at(3000));
+        assert_eq!((granted.rate(), granted.until(at(4000))), (0, 0));
+    }
+}

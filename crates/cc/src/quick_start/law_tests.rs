@@ -1,0 +1,274 @@
+//! Grants beside a law: what the law makes of them, at a port and at a sender.
+
+use super::*;
+use crate::testing::{acked, lost, ms, sent};
+use crate::{
+    Acked, Answer, Arrival, Bise, BiseParams, Carried, Controller, Feedback, Instant, Interval,
+    Limits, LinkController, VcpLink, VcpLinkParams, XcpCarried, XcpFeedback, XcpLink,
+    XcpLinkParams, XcpParams, XcpSender,
+};
+
+/// 100 Mbit/s in bytes per second.
+const CAPACITY: u64 = 12_500_000;
+const MTU: u16 = 1472;
+
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+fn carrying(flow: u32, carried: Carried) -> Arrival {
+    Arrival {
+        bytes: 1500,
+        flow_hash: flow,
+        carried,
+    }
+}
+
+/// What is approved of a request for all, with an RTT of up to 128 ms.
+fn ask(port: &mut impl LinkController, millis: u64, flow: u32) -> u64 {
+    let request = carrying(
+        flow,
+        Carried::QuickStart(QuickStartCarried {
+            rate: u64::MAX,
+            rtt: Some(ms(128)),
+            source: flow,
+        }),
+    );
+    port.on_arrival(at(millis), &request, 0);
+    match port.on_departure(at(millis), &request, 0) {
+        Answer::QuickStart(answer) => answer.approved,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn vcp() -> QuickStartLink<VcpLink<Bise>> {
+    let params = VcpLinkParams {
+        t_rho: Interval::Fixed(ms(200)),
+        ..VcpLinkParams::with_bise()
+    };
+    let rule = Bise::new(BiseParams::default(), 1);
+    let law = VcpLink::new(at(0), CAPACITY, params, rule);
+    QuickStartLink::beside(at(0), CAPACITY, 7, law)
+}
+
+#[test]
+fn a_grant_raises_the_load_of_the_whole_running_interval() {
+    for late in [1, 100, 199] {
+        let mut port = vcp();
+        let mut granted = 0;
+        for millis in 0..400 {
+            if millis == 200 + late {
+                granted = ask(&mut port, millis, 2);
+            }
+            // A half of the capacity.
+            let run = Arrival {
+                bytes: 6250,
+                ..carrying(1, Carried::Foreign)
+            };
+            port.on_arrivals(at(millis), &run, 4, 0);
+            if millis == 200 {
+                port.on_timer(at(200), 0);
+            }
+        }
+        assert!((CAPACITY / 3..CAPACITY / 2).contains(&granted), "{granted}");
+        port.on_timer(at(400), 0);
+        let load = port.metrics().load_ppb;
+        // The earliest is given up shortly before the interval ends.
+        assert!((815_000_000..870_000_000).contains(&load), "{late}: {load}");
+        // Nothing of it comes: later intervals show what there is.
+        for millis in 400..800 {
+            let run = Arrival {
+                bytes: 6250,
+                ..carrying(1, Carried::Foreign)
+            };
+            port.on_arrivals(at(millis), &run, 4, 0);
+            if millis % 200 == 0 {
+                port.on_timer(at(millis), 0);
+            }
+        }
+        port.on_timer(at(800), 0);
+        let load = port.metrics().load_ppb;
+        assert!((500_000_000..520_000_000).contains(&load), "{late}: {load}");
+    }
+}
+
+#[test]
+fn requests_under_false_names_take_nobodys_rate() {
+    let mut port = vcp();
+    let (mut worst, mut shown) = (0, 0);
+    for millis in 0..60_000 {
+        // Another address each time, and nothing is ever sent.
+        if millis % 200 == 50 {
+            let flow = u32::try_from(millis).unwrap();
+            let _ = ask(&mut port, millis, flow);
+        }
+        let run = Arrival {
+            bytes: 6250,
+            ..carrying(1, Carried::Foreign)
+        };
+        port.on_arrivals(at(millis), &run, 4, 0);
+        if millis % 200 == 0 {
+            port.on_timer(at(millis), 0);
+            worst = worst.max(port.metrics().load_ppb);
+            if millis > 5000 {
+                shown = shown.max(port.metrics().load_ppb);
+            }
+        }
+    }
+    assert!(worst > 800_000_000, "{worst}");
+    assert!(shown < 530_000_000, "{shown}");
+}
+
+#[test]
+fn growth_stops_as_soon_as_a_rate_is_granted() {
+    let mut port = vcp();
+    let _ = ask(&mut port, 0, 2);
+    // Until then all of the link was for whoever came first.
+    assert!(port.metrics().r_q32.unwrap() < 1 << 26);
+}
+
+fn header(delta: i64) -> Carried {
+    Carried::Xcp(XcpCarried {
+        rtt_us: 100_000,
+        // Ten packets per round trip.
+        x: 10_995_116_277,
+        delta,
+        covers: 1,
+    })
+}
+
+/// What a flow's packet is given, in bytes per second.
+fn given(port: &mut impl LinkController, millis: u64, flow: u32) -> i64 {
+    let packet = carrying(flow, header(1 << 50));
+    port.on_arrival(at(millis), &packet, 0);
+    match port.on_departure(at(millis), &packet, 0) {
+        Answer::Xcp(answer) => answer.delta >> 16,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn xcp(params: XcpLinkParams) -> QuickStartLink<XcpLink> {
+    let law = XcpLink::new(at(0), CAPACITY, params);
+    QuickStartLink::beside(at(0), CAPACITY, 7, law)
+}
+
+#[test]
+fn an_xcp_port_promises_no_more_than_it_has() {
+    for asks_first in [true, false] {
+        let mut port = xcp(XcpLinkParams::default());
+        let mut sum = 0;
+        if asks_first {
+            sum += i64::try_from(ask(&mut port, 0, 1)).unwrap();
+        }
+        for n in 0..40 {
+            sum += given(&mut port, n / 10, 2);
+        }
+        if !asks_first {
+            sum += i64::try_from(ask(&mut port, 4, 1)).unwrap();
+        }
+        let all = i64::try_from(CAPACITY).unwrap();
+        assert!(sum <= all, "{asks_first}: {sum}");
+        assert!(sum >= all * 8 / 10, "{asks_first}: {sum}");
+    }
+}
+
+#[test]
+fn a_policer_knows_of_grants() {
+    let params = XcpLinkParams {
+        police: true,
+        ..XcpLinkParams::default()
+    };
+    let mut port = xcp(params);
+    let granted = ask(&mut port, 0, 1);
+    assert!(granted > CAPACITY * 8 / 10);
+    // A round trip later it sends that, and says so.
+    let packets = granted / 10 / 1500;
+    let mut refused = 0;
+    for n in 0..packets {
+        let now = Instant::from_micros(100_000 + n * 100_000 / packets);
+        let packet = carrying(
+            1,
+            Carried::Xcp(XcpCarried {
+                rtt_us: 100_000,
+                x: 109_951_162_777 / packets,
+                delta: 0,
+                covers: 1,
+            }),
+        );
+        refused += u64::from(!port.admits(now, &packet));
+        port.on_arrival(now, &packet, 0);
+        let _ = port.on_departure(now, &packet, 0);
+    }
+    assert!(refused * 50 <= packets, "{refused} of {packets}");
+}
+
+/// An XCP sender that routers steer, with a granted window of 1000 packets.
+fn granted() -> QuickStart<XcpSender> {
+    let law = XcpSender::new(at(0), MTU, XcpParams::default());
+    let mut sender = QuickStart::new(None, MTU, None, AfterGrant::Avoidance, law);
+    sender.on_handshake_rtt(at(0), ms(100));
+    let request = sender.ask(at(0), 77, &Limits::NONE).unwrap();
+    for number in 0..10 {
+        sender.on_sent(at(0), &sent(number, 1472));
+    }
+    let ack = acked(0, 1472, ms(100));
+    let stamped = XcpFeedback {
+        packets: 1,
+        stamped: 1,
+        bytes: 1472,
+        ..XcpFeedback::default()
+    };
+    sender.on_feedback(at(100), &Feedback::Xcp(stamped), &ack);
+    let answer = QuickStartFeedback {
+        packets: 1,
+        bytes: 1472,
+        rate: 15_000_000,
+        ttl_difference: Some(request.ttl_difference),
+        answered: true,
+        nonce: request.nonce,
+        nonce_bits: 48,
+    };
+    sender.on_feedback(at(100), &Feedback::QuickStart(answer), &ack);
+    sender.on_ack(at(100), &ack);
+    sender
+}
+
+/// Sends the granted flight.
+fn fly(sender: &mut QuickStart<XcpSender>) {
+    for number in 10..1010 {
+        let now = Instant::from_micros(100_000 + 100 * number);
+        sender.on_sent(now, &sent(number, 1472));
+    }
+}
+
+#[test]
+fn headers_state_the_granted_window_from_the_first_packet_on() {
+    let mut sender = granted();
+    let window = sender.window();
+    assert!((990..=1010).contains(&(window / 1472)), "{window}");
+    let stated = sender.request().xcp.unwrap().window;
+    assert_eq!(stated, window);
+    fly(&mut sender);
+    let ack = Acked {
+        window_limited: true,
+        ..acked(10, 1472, ms(100))
+    };
+    sender.on_ack(at(200), &ack);
+    assert!(sender.window() >= window * 9 / 10);
+}
+
+#[test]
+fn routers_steer_through_single_losses_of_the_flight_and_not_through_many() {
+    let mut sender = granted();
+    let window = sender.window();
+    fly(&mut sender);
+    sender.on_ack(at(205), &acked(400, 400 * 1472, ms(100)));
+    sender.on_loss(at(206), &lost(100, 1009, ms(100)));
+    assert!(sender.window() >= window * 9 / 10, "{}", sender.window());
+    assert_eq!(sender.metrics().quick_start.unwrap().revoked, 0);
+    for number in 101..240 {
+        sender.on_loss(at(207), &lost(number, 1009, ms(100)));
+    }
+    assert_eq!(sender.metrics().quick_start.unwrap().revoked, 1);
+    assert!(sender.window() <= 201 * 1472, "{}", sender.window());
+}

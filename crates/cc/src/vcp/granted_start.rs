@@ -1,0 +1,53 @@
+//! A VCP sender that starts with a rate which routers granted: codes steer the window from there.
+
+use super::VcpSender;
+use crate::quick_start::{AfterGrant, Startable};
+use crate::{Instant, Limits, LossRule};
+
+impl<L: LossRule> Startable for VcpSender<L> {
+    fn begin_with(&mut self, now: Instant, window: u64) -> bool {
+        if !self.explicit() {
+            return false;
+        }
+        self.steering.take_over(now, window);
+        self.hidden.allow(window);
+        self.wait_for_measure(now, 2);
+        true
+    }
+
+    fn start_with(&mut self, now: Instant, window: u64, after: AfterGrant) {
+        self.hidden.allow(0);
+        if self.explicit() {
+            self.steering.cap(window);
+        } else {
+            self.fallback.start_with(now, window, after);
+        }
+    }
+
+    fn wait_for_measure(&mut self, now: Instant, rounds: u32) {
+        let rounds = self.rtt().saturating_mul(rounds);
+        self.held_until = Some(now + self.steering.t_rho() + rounds);
+    }
+
+    fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {
+        self.hidden.allow(0);
+        if self.explicit() {
+            self.steering.take_over(now, window.max(threshold));
+        } else {
+            self.fallback.give_up(now, window, threshold, last_sent);
+        }
+    }
+
+    fn raise_threshold(&mut self, threshold: u64) {
+        if self.explicit() {
+            self.steering.floor(threshold);
+        } else {
+            self.fallback.raise_threshold(threshold);
+        }
+    }
+
+    fn usable(&self, limits: &Limits) -> u64 {
+        // What the peer and the buffer allow grows with what is granted.
+        limits.application
+    }
+}

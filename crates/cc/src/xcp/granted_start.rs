@@ -1,0 +1,62 @@
+//! An XCP sender that starts with a rate which routers granted: headers state the granted window from
+//! its first packet on, and feedback goes on from there.
+
+use super::XcpSender;
+use super::steering::Steering;
+use crate::quick_start::{AfterGrant, Startable};
+use crate::{Instant, Limits};
+
+/// What is granted is kept for so many round trips although it is not used: the peer's flow control may
+/// have to grow for it first.
+const KEPT_ROUNDS: u32 = 3;
+
+impl Startable for XcpSender {
+    fn begin_with(&mut self, now: Instant, window: u64) -> bool {
+        if !self.explicit() {
+            return false;
+        }
+        // What headers were granted before the answer is not part of it: routers took that off.
+        let window = window.saturating_add(self.steering.bytes().saturating_sub(self.initial()));
+        self.steering.floor(window);
+        self.hidden.allow(window);
+        let rounds = self.srtt.unwrap_or_default().saturating_mul(KEPT_ROUNDS);
+        self.steering.keep_until(now + rounds);
+        true
+    }
+
+    fn start_with(&mut self, now: Instant, window: u64, after: AfterGrant) {
+        self.hidden.allow(0);
+        if self.explicit() {
+            self.steering.cap(window);
+        } else {
+            self.fallback.start_with(now, window, after);
+        }
+    }
+
+    fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {
+        self.hidden.allow(0);
+        if self.explicit() {
+            self.steering = Steering::new(now, window.max(threshold));
+            self.void_until = Some(self.void_until.unwrap_or(0).max(last_sent));
+        } else {
+            self.fallback.give_up(now, window, threshold, last_sent);
+        }
+    }
+
+    fn raise_threshold(&mut self, threshold: u64) {
+        if self.explicit() {
+            self.steering.floor(threshold);
+        } else {
+            self.fallback.raise_threshold(threshold);
+        }
+    }
+
+    fn usable(&self, limits: &Limits) -> u64 {
+        // What the peer and the buffer allow grows with what is granted.
+        if self.params.naive {
+            u64::MAX
+        } else {
+            limits.application
+        }
+    }
+}
