@@ -412,7 +412,9 @@ impl Daemon<'_> {
         Snapshot::take(self.driver.router(), self.driver.now(), around)
     }
 
-    /// Has a thread of its own read the file as it is now, so that packets need not wait for it.
+    /// Has a thread of its own read the file as it is now, so that packets need not wait for it. It has
+    /// the priority of this one: at a lower one, on a busy machine, it would keep the allocator's
+    /// locks for as long as others go before it, and packets would wait.
     fn reload(&mut self) {
         if self.reading.is_some() {
             self.reading = Some(true);
@@ -423,7 +425,6 @@ impl Daemon<'_> {
         let (old, now) = (Arc::clone(&self.config), self.driver.now());
         let lost: Vec<_> = self.driver.devices().iter().map(Device::is_lost).collect();
         let read = move || {
-            sys::step_back();
             let new = Config::load(&path)?;
             Ok(plan(Some(&old), &lost, new, now)?)
         };

@@ -287,12 +287,6 @@ pub(crate) fn raise_descriptor_limit() {
     }
 }
 
-/// Lets others go before this thread.
-pub(crate) fn step_back() {
-    // SAFETY: the call takes numbers; 0 is this thread. Failure leaves it as it was.
-    let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) };
-}
-
 /// An entry for [`wait`].
 pub(crate) fn readable(fd: RawFd) -> libc::pollfd {
     libc::pollfd {
