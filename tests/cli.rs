@@ -217,3 +217,32 @@ fn perf_measures_both_directions() {
     assert!(said["seconds"].as_f64().unwrap() >= 0.2);
     assert!(said["bytes_down"].as_u64().unwrap() > 0);
 }
+
+#[test]
+fn packets_leave_with_the_code_point_that_was_asked_for_or_not_at_all() {
+    let here = TempDir::new().unwrap();
+    let server = start(&["perf", "server", "--dscp", "46"]);
+    let client = [
+        "perf",
+        "client",
+        &server.address,
+        "--pin",
+        &server.pin,
+        "--json",
+    ];
+    let ask = |more: &[&str]| run(&[&client[..], &["--download", "1MB"], more].concat());
+    assert_eq!(json(&ask(&["--dscp", "10"]))["bytes_down"], 1_000_000);
+    let wrong = ask(&["--dscp", "64"]);
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    let directory = here.path().to_str().unwrap();
+    let wrong = run(&[
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--dir",
+        directory,
+        "--dscp",
+        "x",
+    ]);
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+}

@@ -10,6 +10,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,12 @@ const MTU: u32 = 1500;
 const OUTER_HEADER: usize = 20;
 /// IP in IP (RFC 2003).
 const IP_IN_IP: i32 = 4;
+/// Protocol number of UDP.
+const UDP: u8 = 17;
 const VNET_HEADER: usize = 10;
+
+/// UDP datagrams that entered a tunnel, by their differentiated services code point.
+type CodePoints = [AtomicU64; 64];
 
 /// What the gateway at the far end makes of the outer ECN field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +107,14 @@ fn decapsulate(outer: &[u8], exit: Exit) -> Option<Vec<u8>> {
 }
 
 /// One end of the tunnel: an interface of `node` and a raw socket beside it. Its threads live as long as the process.
-fn gateway(node: &Node, own: (IpAddr, IpAddr), peer: (IpAddr, IpAddr), exit: Exit) {
+fn gateway(
+    node: &Node,
+    own: (IpAddr, IpAddr),
+    peer: (IpAddr, IpAddr),
+    exit: Exit,
+    seen: &Arc<CodePoints>,
+) {
+    let seen = Arc::clone(seen);
     let ((inner, outer), (inner_peer, outer_peer)) = (own, peer);
     let tun = node.tun("tun9", MTU - OUTER_HEADER as u32).unwrap();
     node.add_address("tun9", Prefix::host(inner)).unwrap();
@@ -124,6 +137,9 @@ fn gateway(node: &Node, own: (IpAddr, IpAddr), peer: (IpAddr, IpAddr), exit: Exi
             let packet = buffer.get(VNET_HEADER..len).unwrap_or(&[]);
             // What is not IPv4 is the kernel's own talk about neighbours.
             if packet.first().is_some_and(|byte| byte >> 4 == 4) {
+                if packet.get(9) == Some(&UDP) {
+                    seen[usize::from(packet[1] >> 2)].fetch_add(1, Ordering::Relaxed);
+                }
                 // What the interface has no room for is lost, as on any link.
                 let _ = sending.send_to(&encapsulate(packet, outer, outer_peer), &to);
             }
@@ -166,24 +182,32 @@ struct Path {
     client: Endpoint,
     config: ClientConfig,
     at: SocketAddr,
+    /// What entered the tunnel, at either end.
+    seen: Arc<CodePoints>,
     _chain: Chain,
 }
 
 impl Path {
     fn new(algorithm: &str, tunnel: Option<Exit>) -> Self {
+        Self::with_dscp(algorithm, tunnel, 0)
+    }
+
+    fn with_dscp(algorithm: &str, tunnel: Option<Exit>, dscp: u8) -> Self {
         let chain = chain();
+        let seen = Arc::new([const { AtomicU64::new(0) }; 64]);
         let (mut here, mut there) = (SENDER, RECEIVER);
         if let Some(exit) = tunnel {
             let (sender, receiver) = ((INNER_SENDER, SENDER), (INNER_RECEIVER, RECEIVER));
-            gateway(&chain.sender, sender, receiver, Exit::Copy);
-            gateway(&chain.receiver, receiver, sender, exit);
+            gateway(&chain.sender, sender, receiver, Exit::Copy, &seen);
+            gateway(&chain.receiver, receiver, sender, exit, &seen);
             (here, there) = (INNER_SENDER, INNER_RECEIVER);
         }
         let made = rcgen::generate_simple_self_signed(["sender".to_owned()]).unwrap();
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
         let tls = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[ALPN]).unwrap();
         let trust = Trust::Pin(tls.pin().unwrap());
-        let transport = pathmark::transport_config(&Algorithm::parse(algorithm).unwrap());
+        let mut transport = pathmark::transport_config(&Algorithm::parse(algorithm).unwrap());
+        transport.dscp = dscp;
         let transport = Arc::new(transport);
         let config = ServerConfig::new(Arc::new(tls), Arc::clone(&transport));
         let at = SocketAddr::new(here, 4433);
@@ -196,6 +220,7 @@ impl Path {
             client,
             config: ClientConfig::new(Arc::new(tls), transport),
             at,
+            seen,
             _chain: chain,
         }
     }
@@ -240,6 +265,20 @@ impl Path {
 )]
 fn now() -> Instant {
     Instant::now()
+}
+
+/// Behind a gateway only DSCP tells a router whose ECN field it may write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_packet_has_the_code_point_and_the_codes_arrive_beside_it() {
+    let path = Path::with_dscp("vcp[carrier=ecn]", Some(Exit::Copy), 46);
+    let (sender, receiving) = path.download(1_000_000).await;
+    assert_eq!(receiving.await.unwrap(), 1_000_000);
+    let report = sender.path_report();
+    assert!(report.controller.explicit, "{report:?}");
+    for (dscp, packets) in path.seen.iter().enumerate() {
+        let packets = packets.load(Ordering::Relaxed);
+        assert_eq!(packets > 0, dscp == 46, "{packets} with {dscp}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -42,6 +42,10 @@ pub(super) struct ServerArgs {
     /// Congestion controller to send with
     #[arg(long, value_name = "NAME", value_parser = values::algorithm, default_value = "vcp+bise+wlte")]
     cc: Algorithm,
+    /// Differentiated services code point of the packets, 0 to 63: 46 is expedited forwarding
+    /// (Linux only)
+    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u8).range(0..=63))]
+    dscp: u8,
     /// Have each client prove its address before state is kept for it
     #[arg(long)]
     retry: bool,
@@ -71,6 +75,10 @@ pub(super) struct ClientArgs {
     /// Congestion controller to send with
     #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
     cc: Option<Algorithm>,
+    /// Differentiated services code point of the packets, 0 to 63: 46 is expedited forwarding
+    /// (Linux only)
+    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u8).range(0..=63))]
+    dscp: u8,
     #[command(flatten)]
     trust: TrustArgs,
     /// Print one JSON object at the end
@@ -79,7 +87,7 @@ pub(super) struct ClientArgs {
 }
 
 pub(super) async fn server(args: ServerArgs) -> Outcome {
-    let transport = session::transport(&args.cc);
+    let transport = session::transport(&args.cc, args.dscp);
     let endpoint = session::listen(
         args.listen,
         &args.certificate,
@@ -152,7 +160,7 @@ pub(super) async fn client(args: ClientArgs) -> Outcome {
         download = u64::MAX;
     }
     let algorithm = args.cc.clone().unwrap_or_default();
-    let transport = session::transport(&algorithm);
+    let transport = session::transport(&algorithm, args.dscp);
     let (endpoint, connection, handshake) =
         session::connect(&args.target, &args.trust, ALPN, transport).await?;
     let moved = Moved::default();

@@ -31,6 +31,10 @@ pub(super) struct Args {
     /// Congestion controller to send with
     #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
     cc: Option<Algorithm>,
+    /// Differentiated services code point of the packets, 0 to 63: 46 is expedited forwarding
+    /// (Linux only)
+    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u8).range(0..=63))]
+    dscp: u8,
     #[command(flatten)]
     trust: TrustArgs,
     /// Print one JSON object at the end
@@ -62,7 +66,7 @@ pub(super) async fn put(args: Args) -> Outcome {
         Existing::Keep
     };
     let algorithm = args.cc.clone().unwrap_or_default();
-    let transport = session::transport(&algorithm);
+    let transport = session::transport(&algorithm, args.dscp);
     let (endpoint, connection, handshake) =
         session::connect(&args.target, &args.trust, file::ALPN, transport).await?;
     let bars = output::bars();

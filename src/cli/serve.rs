@@ -28,6 +28,10 @@ pub(super) struct Args {
     /// Congestion controllers that clients may choose among; the first is for all that choose none of them
     #[arg(long, value_name = "NAME[,NAME…]", value_parser = values::algorithms, default_value = "vcp+bise+wlte")]
     cc: Algorithms,
+    /// Differentiated services code point of the packets, 0 to 63: 46 is expedited forwarding
+    /// (Linux only)
+    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u8).range(0..=63))]
+    dscp: u8,
     /// Print one JSON object once connections are accepted
     #[arg(long)]
     json: bool,
@@ -38,7 +42,8 @@ pub(super) async fn serve(args: Args) -> Outcome {
         .with_context(|| format!("cannot offer {}", args.dir.display()))
         .map_err(Failure::usage)?;
     let laws = args.cc.0;
-    let transport = crate::transport_config_of(&laws);
+    let mut transport = crate::transport_config_of(&laws);
+    transport.dscp = args.dscp;
     let endpoint = session::listen(
         args.listen,
         &args.certificate,

@@ -97,13 +97,23 @@ pub(super) async fn connect(
     Ok((endpoint, connection, started.elapsed()))
 }
 
-/// The transport's configuration for `--cc`.
-pub(super) fn transport(algorithm: &Algorithm) -> TransportConfig {
-    crate::transport_config(algorithm)
+/// The transport's configuration for `--cc` and `--dscp`.
+pub(super) fn transport(algorithm: &Algorithm, dscp: u8) -> TransportConfig {
+    let mut config = crate::transport_config(algorithm);
+    config.dscp = dscp;
+    config
 }
 
 /// Wall time, for what people are told.
 #[expect(clippy::disallowed_methods, reason = "the command owns its clock")]
 pub(super) fn now() -> std::time::Instant {
     std::time::Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn packets_get_the_code_point_that_was_asked_for() {
+        assert_eq!(super::transport(&Default::default(), 46).dscp, 46);
+    }
 }

@@ -194,7 +194,7 @@ async fn transfer(
     let pin = tls.pin().context("a certificate has a pin")?;
     let mut transport = crate::transport_config(law);
     // The path is known, as it is to the emulator's endpoints.
-    (transport.initial_mtu, transport.max_mtu) = (payload, payload);
+    (transport.initial_mtu, transport.max_mtu) = (payload, Some(payload));
     let transport = Arc::new(transport);
     let receiver = Endpoint::new(
         ends.to,

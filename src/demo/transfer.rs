@@ -48,7 +48,10 @@ pub async fn transfer(
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     let tls = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[file::ALPN])?;
     let pin = tls.pin().context("a certificate has a pin")?;
-    let transport = Arc::new(crate::transport_config(algorithm));
+    let mut transport = crate::transport_config(algorithm);
+    // The demo's links carry packets of 1500 bytes, whatever a loopback interface carries.
+    transport.max_mtu = Some(1472);
+    let transport = Arc::new(transport);
     let config = ServerConfig::new(Arc::new(tls), Arc::clone(&transport));
     let server = Endpoint::new(server, Some(config))?;
     let files = Arc::new(FileServer::new(

@@ -49,12 +49,18 @@ pub struct TransportConfig {
     /// and old studies with small packets are emulated, since Initial datagrams then are no longer full-sized.
     pub initial_mtu: u16,
     /// Largest datagram that path MTU discovery tries, bytes of UDP payload, shim included. Not above
-    /// [`initial_mtu`](Self::initial_mtu): no discovery.
-    pub max_mtu: u16,
+    /// [`initial_mtu`](Self::initial_mtu): no discovery. `None`: what the interface carries, as far
+    /// as the driver knows it, but no more than 8972, which is a packet of 9000 bytes; 1472 where
+    /// nobody knows.
+    pub max_mtu: Option<u16>,
     /// Largest datagram that this side receives, bytes (`max_udp_payload_size`, RFC 9000 §18.2).
     pub max_udp_payload_size: u16,
     /// Mark packets ECT(0) and read the counts that come back (RFC 9000 §13.4), unless a signal claims the field.
     pub ecn: bool,
+    /// Differentiated services code point of all packets of a connection (RFC 2474), below 64 (its
+    /// low six bits count). 0: best effort. The driver sets it on Linux only. Answers to strangers
+    /// (Retry, resets) leave with 0.
+    pub dscp: u8,
     /// Limits and windows of streams.
     pub streams: StreamsConfig,
     /// Longest time that this side delays an acknowledgement (RFC 9000 §13.2.1).
@@ -78,9 +84,10 @@ impl TransportConfig {
             handshake_timeout: Duration::from_secs(60),
             keep_alive: None,
             initial_mtu: BASE_MTU,
-            max_mtu: 1472,
+            max_mtu: None,
             max_udp_payload_size: 65_527,
             ecn: true,
+            dscp: 0,
             streams: StreamsConfig::default(),
             max_ack_delay: Duration::from_millis(25),
             active_connection_id_limit: 8,

@@ -103,7 +103,7 @@ impl Controller for Full {
 fn config() -> Arc<TransportConfig> {
     let mut config = TransportConfig::new(Arc::new(|_, _| Box::new(Full) as Box<dyn Controller>));
     config.initial_mtu = 1472;
-    config.max_mtu = 1472;
+    config.max_mtu = Some(1472);
     Arc::new(config)
 }
 

@@ -222,7 +222,7 @@ fn transport(algorithm: &Algorithm, packet: u16) -> TransportConfig {
     // The largest packet is known, so nothing has to be discovered.
     let payload = packet.saturating_sub(HEADER);
     config.initial_mtu = payload;
-    config.max_mtu = payload;
+    config.max_mtu = Some(payload);
     // An outage ends no connection; the scenario does.
     config.max_idle_timeout = None;
     config.handshake_timeout = Duration::from_secs(3600);

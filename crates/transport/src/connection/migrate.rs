@@ -137,9 +137,7 @@ impl Connection {
 
     /// Moves to `route`; the old one is returned.
     fn change_route(&mut self, now: Instant, mut route: Route) -> Route {
-        if let Some(peer) = &self.parameters.peer {
-            route.mtud.set_peer_limit(peer.max_udp_payload_size);
-        }
+        self.bound_mtu(&mut route.mtud);
         route.ecn.follow(&self.route.ecn);
         route
             .validation
@@ -160,9 +158,7 @@ impl Connection {
     pub(super) fn begin_plain(&mut self, now: Instant) {
         let (remote, local) = (self.route.remote, self.route.local);
         let mut fresh = Route::new(now, remote, local, true, &self.config);
-        if let Some(peer) = &self.parameters.peer {
-            fresh.mtud.set_peer_limit(peer.max_udp_payload_size);
-        }
+        self.bound_mtu(&mut fresh.mtud);
         fresh.ecn.follow(&self.route.ecn);
         let route = &mut self.route;
         route.controller = fresh.controller;

@@ -48,7 +48,7 @@ mod timers;
 mod transmit;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -59,7 +59,10 @@ use bytes::Bytes;
 
 use crate::ack::AckRequest;
 use crate::config::{ControllerFactory, TransportConfig};
-use crate::crypto::{HandshakeData, InitialCrypto, Random, ResetToken, SharedEndpointKey, Side};
+use crate::crypto::{
+    ExportError, HandshakeData, InitialCrypto, Random, ResetToken, SharedEndpointKey, Side,
+};
+use crate::path::Mtud;
 use crate::recovery::Recovery;
 use crate::streams::Streams;
 use crate::wire::{ConnectionId, SpaceId, TransportError, TransportErrorCode};
@@ -142,6 +145,8 @@ pub struct Connection {
     control: Control,
     feedback: Feedback,
     route: Route,
+    /// Largest datagram of the interface, bytes of UDP payload, if the driver knows.
+    interface_mtu: Option<u16>,
     /// The last path that worked.
     fallback: Option<OldPath>,
     /// Another path, over which the peer probes.
@@ -172,6 +177,10 @@ pub struct Connection {
     /// The last [`Routing::ResetToken`].
     routed_token: Option<ResetToken>,
 }
+
+/// Largest datagram that is tried unless configuration says otherwise: packets of 9000 bytes over
+/// IPv4. Segmentation offload takes seven of them at a time.
+const LARGEST_MTU: u16 = 8972;
 
 type Recovered = Recovery<Carried>;
 
@@ -245,6 +254,34 @@ impl Connection {
         self.close_by_application(now, code, reason);
     }
 
+    /// The interface carries datagrams of up to `bytes` of UDP payload: path MTU discovery tries
+    /// sizes up to that, unless
+    /// [`TransportConfig::max_mtu`](crate::TransportConfig::max_mtu) says how far. Call it before
+    /// the first
+    /// [`poll_transmit`](Self::poll_transmit).
+    pub fn set_interface_mtu(&mut self, bytes: u16) {
+        self.interface_mtu = Some(bytes.min(LARGEST_MTU));
+        let mut mtud = self.route.mtud.clone();
+        self.bound_mtu(&mut mtud);
+        self.route.mtud = mtud;
+    }
+
+    /// Bounds a search that has not begun by what the interface carries and the peer takes.
+    fn bound_mtu(&self, mtud: &mut Mtud) {
+        if let (None, Some(bytes)) = (self.config.max_mtu, self.interface_mtu) {
+            mtud.set_ceiling(bytes);
+        }
+        if let Some(peer) = &self.parameters.peer {
+            mtud.set_peer_limit(peer.max_udp_payload_size);
+        }
+    }
+
+    /// The differentiated services code point that packets are to leave with.
+    #[must_use]
+    pub fn dscp(&self) -> u8 {
+        self.config.dscp & 0x3f
+    }
+
     /// The system refuses datagrams of `size` bytes: the interface carries no such (EMSGSIZE). It need not be tried again.
     pub fn on_size_refused(&mut self, now: Instant, size: u16) {
         if self.route.mtud.on_refused(now, size) {
@@ -295,6 +332,22 @@ impl Connection {
     #[must_use]
     pub fn handshake_data(&self) -> HandshakeData {
         self.handshake.session().handshake_data()
+    }
+
+    /// Fills `out` with keying material that both sides share and nobody else knows, for `label`
+    /// and `context` (RFC 8446 §7.5, RFC 5705): the same at both ends if these are.
+    ///
+    /// # Errors
+    /// [`ExportError`] before the handshake is complete, or if `out` is too long.
+    pub fn export_keying_material(
+        &self,
+        out: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportError> {
+        self.handshake
+            .session()
+            .export_keying_material(out, label, context)
     }
 
     /// The peer's certificates, DER, its own first.

@@ -7,8 +7,8 @@ use pathmark_cc::Controller;
 use crate::cid::RemoteId;
 use crate::config::TransportConfig;
 use crate::path::{
-    AmplificationLimit, Cadence, EcnValidation, Mtud, OneWayDelay, PathResponses, PathValidation,
-    PlainPath,
+    AmplificationLimit, Cadence, ETHERNET_MTU, EcnValidation, Mtud, OneWayDelay, PathResponses,
+    PathValidation, PlainPath,
 };
 use crate::recovery::Pacer;
 use crate::{Duration, Ecn, Instant, Signal};
@@ -45,7 +45,7 @@ impl Route {
         config: &TransportConfig,
     ) -> Self {
         let mark = if config.ecn { Ecn::Ect0 } else { Ecn::NotEct };
-        let mtud = Mtud::with_base(config.initial_mtu, config.max_mtu);
+        let mtud = Mtud::with_base(config.initial_mtu, config.max_mtu.unwrap_or(ETHERNET_MTU));
         let mtu = mtud.mtu();
         Self {
             remote,

@@ -220,6 +220,7 @@ impl Connection {
             control: Control::new(parts.local_id, LocalIds::new(parts.local_id), remote_ids),
             feedback: Feedback::new(&config.signals),
             route,
+            interface_mtu: None,
             fallback: None,
             off_path: None,
             stray: None,

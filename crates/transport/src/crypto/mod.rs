@@ -43,6 +43,9 @@ pub use key_update::{KeyUpdateError, OneRttKeys, OpenFailure, Opened, Phase, Sea
 pub use random::Random;
 pub use reset::ResetToken;
 
+#[cfg(feature = "tokio")]
+pub(crate) use provider::gather_entropy;
+
 pub use crate::wire::Side;
 pub use crate::wire::packet::SAMPLE_LEN;
 

@@ -29,6 +29,14 @@ pub(super) fn tls_provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(provider)
 }
 
+/// Has the library gather the entropy that it starts with. Takes tens of milliseconds the first
+/// time.
+#[cfg(feature = "tokio")]
+pub(crate) fn gather_entropy() {
+    // Whoever needs randomness next hears of a failure.
+    let _ = tls::default_provider().secure_random.fill(&mut [0]);
+}
+
 /// The cipher suite of Initial packets (RFC 9001 §5.2). `None` if the library was built without it.
 pub(super) fn initial_suite() -> Option<rustls::quic::Suite> {
     tls::cipher_suite::TLS13_AES_128_GCM_SHA256

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +19,7 @@ use super::streams::{RecvStream, SendStream};
 use super::waiters::{Place, WaitList};
 use crate::config::ControllerFactory;
 use crate::connection::{self as core, ConnectionError, Event, PathReport, Received, Stats};
-use crate::crypto::HandshakeData;
+use crate::crypto::{ExportError, HandshakeData};
 use crate::endpoint::ConnectionHandle;
 use crate::streams::{Dir, OpenError, StreamEvent, StreamId};
 use crate::{Instant, Signal};
@@ -54,6 +55,8 @@ pub(super) struct State {
     pub(super) senders: FxHashMap<StreamId, Sender>,
     pub(super) readers: FxHashMap<StreamId, Waker>,
     lost: Option<ConnectionError>,
+    /// Why the kernel refused the last datagram, if it did.
+    pub(super) send_error: Option<io::ErrorKind>,
     pub(super) driver: Option<Waker>,
     /// Waiting for the handshake, its confirmation or the end.
     progress: WaitList,
@@ -114,6 +117,7 @@ impl Shared {
                 senders: FxHashMap::default(),
                 readers: FxHashMap::default(),
                 lost: None,
+                send_error: None,
                 driver: None,
                 progress: WaitList::default(),
                 accepting: Default::default(),
@@ -258,7 +262,14 @@ impl State {
 
     /// The connection is over: everyone who waits hears of it.
     fn settle(&mut self, error: &ConnectionError) {
-        self.lost.get_or_insert_with(|| error.clone());
+        let error = match (error, self.send_error) {
+            // Nothing is heard where nothing can be sent.
+            (ConnectionError::TimedOut | ConnectionError::HandshakeTimedOut, Some(kind)) => {
+                ConnectionError::Socket(kind)
+            }
+            (error, _) => error.clone(),
+        };
+        self.lost.get_or_insert(error);
         self.progress.wake();
         self.accepting.iter_mut().for_each(WaitList::wake);
         self.opening.iter_mut().for_each(WaitList::wake);
@@ -415,7 +426,10 @@ impl Connection {
     /// The peer's address, which may change during the connection.
     #[must_use]
     pub fn remote_address(&self) -> SocketAddr {
-        self.shared.lock().core.remote_address()
+        let mut address = self.shared.lock().core.remote_address();
+        // An IPv6 socket names IPv4 addresses in a form of its own.
+        address.set_ip(address.ip().to_canonical());
+        address
     }
 
     /// Smoothed round-trip time; `None` before the first sample.
@@ -434,6 +448,21 @@ impl Connection {
     #[must_use]
     pub fn peer_certificates(&self) -> Vec<Vec<u8>> {
         self.shared.lock().core.peer_certificates()
+    }
+
+    /// Fills `out` with keying material that both sides share and nobody else knows, for `label`
+    /// and `context` (RFC 8446 §7.5, RFC 5705): the same at both ends if these are.
+    ///
+    /// # Errors
+    /// [`ExportError`] if `out` is too long.
+    pub fn export_keying_material(
+        &self,
+        out: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportError> {
+        let state = self.shared.lock();
+        state.core.export_keying_material(out, label, context)
     }
 
     /// How the path is doing: the controller's state, what the routers said last, and what bounds this side.

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -18,13 +18,13 @@ use super::config::{ClientConfig, ServerConfig};
 use super::connection::{BATCH_BYTES, Connecting, Connection, Shared};
 use super::incoming::Accept;
 use super::receive::ReceiveTask;
-use super::socket::{Outgoing, Socket, SocketBuffers};
+use super::socket::{Outgoing, Socket, SocketBuffers, interface_mtu};
 use super::task::ConnectionTask;
 use super::timers::{TimerTask, Timers};
 use super::waiters::{Place, WaitList};
 use crate::connection::{self as core_connection, Received};
 use crate::crypto::tls::EndpointSecret;
-use crate::crypto::{Random, SharedEndpointKey};
+use crate::crypto::{Random, SharedEndpointKey, gather_entropy};
 use crate::endpoint::{
     self as core, ConnectionHandle, DatagramEvent, EndpointConfig, EndpointStats,
 };
@@ -34,6 +34,9 @@ use crate::{Ecn, Instant};
 const SPARE_BUFFERS: usize = 4;
 /// Servers whose address-validation token is remembered.
 const REMEMBERED_SERVERS: usize = 64;
+
+/// The cryptography library was told to gather entropy.
+static ENTROPY: Once = Once::new();
 
 /// A connection could not be begun.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -140,12 +143,16 @@ impl Endpoint {
             spare: Mutex::new(Vec::new()),
             users: AtomicUsize::new(1),
         });
+        // The first handshake of a process is not to wait for the library's entropy: some 30 ms.
+        ENTROPY.call_once(|| drop(tokio::task::spawn_blocking(gather_entropy)));
         tokio::spawn(ReceiveTask::new(Arc::clone(&shared)));
         tokio::spawn(TimerTask::new(Arc::clone(&shared.timers)));
         Ok(Self { shared })
     }
 
-    /// Begins a connection to `address`, whose certificate must fit `server_name`.
+    /// Begins a connection to `address`, whose certificate must fit `server_name`. An endpoint
+    /// bound to `[::]` connects to IPv4 addresses too, where the system's sockets take both
+    /// versions (on Linux).
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -156,9 +163,12 @@ impl Endpoint {
         server_name: &str,
     ) -> Result<Connecting, ConnectError> {
         let local = self.shared.socket.local_address();
-        if address.port() == 0 || address.is_ipv4() != local.is_ipv4() {
-            return Err(ConnectError::Address(address));
-        }
+        let remote = self
+            .shared
+            .socket
+            .reaches(address)
+            .ok_or(ConnectError::Address(address))?;
+        let interface = interface_mtu(remote, bound(local));
         let mut state = self.shared.lock();
         if state.closed {
             return Err(ConnectError::Closed);
@@ -168,11 +178,14 @@ impl Endpoint {
             config: config.transport,
             crypto: config.crypto,
             server_name: server_name.to_owned(),
-            remote: address,
+            remote,
             local: bound(local),
             token: token.into(),
         };
-        let (handle, connection) = state.core.connect(clock::now(), connect)?;
+        let (handle, mut connection) = state.core.connect(clock::now(), connect)?;
+        if let Some(bytes) = interface {
+            connection.set_interface_mtu(bytes);
+        }
         let name = Some(server_name.to_owned());
         Ok(self.shared.begin(state, handle, connection, name))
     }
@@ -459,6 +472,7 @@ impl EndpointShared {
             to,
             from,
             ecn: Ecn::NotEct,
+            dscp: 0,
             bytes,
             segment: bytes.len(),
         });

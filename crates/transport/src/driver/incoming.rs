@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use super::clock;
 use super::connection::Connecting;
 use super::endpoint::{Endpoint, EndpointShared};
+use super::socket::interface_mtu;
 use super::waiters::Place;
 use crate::Instant;
 use crate::endpoint::{self as core, AcceptError, DatagramEvent};
@@ -90,8 +91,12 @@ impl Incoming {
     /// [`AcceptError`], above all if this came too late.
     pub fn accept(mut self) -> Result<Connecting, AcceptError> {
         let incoming = self.inner.take().ok_or(AcceptError::Expired)?;
+        let interface = interface_mtu(incoming.remote_address(), incoming.local_address());
         let mut state = self.shared.lock();
-        let (handle, connection) = state.core.accept(clock::now(), incoming)?;
+        let (handle, mut connection) = state.core.accept(clock::now(), incoming)?;
+        if let Some(bytes) = interface {
+            connection.set_interface_mtu(bytes);
+        }
         Ok(self.shared.begin(state, handle, connection, None))
     }
 

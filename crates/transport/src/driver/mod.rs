@@ -27,6 +27,10 @@ mod timers;
 mod waiters;
 
 #[cfg(all(test, feature = "aws-lc-rs"))]
+mod flood_tests;
+#[cfg(all(test, feature = "aws-lc-rs"))]
+mod sending_tests;
+#[cfg(all(test, feature = "aws-lc-rs"))]
 mod waiting_tests;
 
 pub use config::{ClientConfig, ServerConfig};

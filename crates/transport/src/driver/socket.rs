@@ -1,13 +1,15 @@
-//! A UDP socket with batches: GSO through quinn-udp, and segment by segment where it is refused; [`ReceiveBatch`] for the other
-//! direction.
+//! A UDP socket with batches: segmentation offload (GSO), and segment by segment where it is
+//! refused; [`ReceiveBatch`] for the other direction.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+#[cfg(target_os = "linux")]
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 
-use quinn_udp::{EcnCodepoint, UdpSockRef, UdpSocketState};
+use quinn_udp::{UdpSockRef, UdpSocketState};
 use tokio::io::Interest;
 
 use super::arrivals::ReceiveBatch;
@@ -15,9 +17,17 @@ use super::arrivals::ReceiveBatch;
 use super::sys;
 use super::waiters::{Waiter, Waiters};
 use crate::Ecn;
+#[cfg(target_os = "linux")]
+use crate::path::ETHERNET_MTU;
 
 /// Asked of the kernel for each direction; enough for 20 ms at 2.5 Gbit/s.
 const WANTED_BUFFER: usize = 6 << 20;
+
+/// Bytes of headers in front of a UDP payload: 20 or 40 of IP, and 8 of UDP.
+#[cfg(target_os = "linux")]
+const IPV4_AND_UDP: u32 = 28;
+#[cfg(target_os = "linux")]
+const IPV6_AND_UDP: u32 = 48;
 
 /// What the kernel granted of the socket buffers that were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +68,12 @@ pub(super) struct Socket {
     state: UdpSocketState,
     buffers: SocketBuffers,
     local: SocketAddr,
+    /// An IPv6 socket for IPv4 packets, too.
+    both_versions: bool,
     /// Messages that the kernel could not say everything about.
     cut_off: AtomicU64,
+    /// Segments that one send may hold: 1 once segmentation offload was refused.
+    segments: AtomicUsize,
     /// Tasks that wait for room to send.
     senders: Arc<Waiters>,
     /// Wakes all of them. The runtime keeps one waker per direction.
@@ -69,8 +83,10 @@ pub(super) struct Socket {
 /// What became of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// The kernel has taken it, or the network has refused it: then it is lost like any datagram.
+    /// The kernel has taken it.
     Done,
+    /// The kernel has refused it, for this reason. It is lost like any datagram.
+    Failed(io::ErrorKind),
     /// The kernel's buffer is full: call again after [`Socket::poll_writable`].
     Full,
     /// The interface carries no datagrams of this size.
@@ -83,6 +99,8 @@ pub(super) struct Outgoing<'a> {
     pub(super) to: SocketAddr,
     pub(super) from: Option<IpAddr>,
     pub(super) ecn: Ecn,
+    /// Differentiated services code point (RFC 2474), below 64.
+    pub(super) dscp: u8,
     pub(super) bytes: &'a [u8],
     /// Bytes of each datagram but the last, which may be shorter.
     pub(super) segment: usize,
@@ -96,12 +114,18 @@ impl Socket {
         let buffers = widen(&state, &socket)?;
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?;
+        #[cfg(target_os = "linux")]
+        let both_versions = local.is_ipv6() && !sys::is_ipv6_only(&socket)?;
+        #[cfg(not(target_os = "linux"))]
+        let both_versions = false;
         let senders = Arc::new(Waiters::default());
         Ok(Self {
             io: tokio::net::UdpSocket::from_std(socket)?,
+            segments: AtomicUsize::new(state.max_gso_segments()),
             state,
             buffers,
             local,
+            both_versions,
             cut_off: AtomicU64::new(0),
             wakes_senders: Waker::from(Arc::clone(&senders)),
             senders,
@@ -110,6 +134,20 @@ impl Socket {
 
     pub(super) fn local_address(&self) -> SocketAddr {
         self.local
+    }
+
+    /// The form in which this socket sends to `address`: an IPv6 one that takes both versions sends
+    /// to IPv4-mapped addresses. `None`: it cannot.
+    pub(super) fn reaches(&self, address: SocketAddr) -> Option<SocketAddr> {
+        let remote = match (address, self.local) {
+            (SocketAddr::V4(to), SocketAddr::V6(local))
+                if self.both_versions && local.ip().is_unspecified() =>
+            {
+                SocketAddr::new(to.ip().to_ipv6_mapped().into(), to.port())
+            }
+            _ => address,
+        };
+        (remote.port() != 0 && remote.is_ipv4() == self.local.is_ipv4()).then_some(remote)
     }
 
     pub(super) fn buffers(&self) -> SocketBuffers {
@@ -123,7 +161,7 @@ impl Socket {
 
     /// Segments that one send may hold.
     pub(super) fn max_segments(&self) -> usize {
-        self.state.max_gso_segments()
+        self.segments.load(Ordering::Relaxed)
     }
 
     /// Sends all, or nothing if the kernel's buffer is full.
@@ -132,15 +170,11 @@ impl Socket {
         match self.try_send(outgoing, outgoing.bytes, batched) {
             Ok(()) => Sent::Done,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Sent::Full,
-            Err(_) if batched => {
-                // Segmentation offload was refused (the state has switched it off by now): one by one.
-                let mut sent = Sent::Done;
-                for segment in outgoing.bytes.chunks(outgoing.segment.max(1)) {
-                    if let Err(error) = self.try_send(outgoing, segment, false)
-                        && not_sent(outgoing, &error) == Sent::TooLong
-                    {
-                        sent = Sent::TooLong;
-                    }
+            Err(error) if batched => {
+                let sent = self.send_one_by_one(outgoing);
+                if sent == Sent::Done && !is_too_long(&error) {
+                    // Neither their size nor the network was the reason: the kernel does not do it.
+                    self.segments.store(1, Ordering::Relaxed);
                 }
                 sent
             }
@@ -148,10 +182,41 @@ impl Socket {
         }
     }
 
+    /// Sends without segmentation offload. Where one segment is too long, all are.
+    fn send_one_by_one(&self, outgoing: &Outgoing<'_>) -> Sent {
+        let mut sent = Sent::Done;
+        for segment in outgoing.bytes.chunks(outgoing.segment.max(1)) {
+            if let Err(error) = self.try_send(outgoing, segment, false)
+                && sent != Sent::TooLong
+            {
+                sent = not_sent(outgoing, &error);
+            }
+        }
+        sent
+    }
+
+    #[cfg(target_os = "linux")]
+    fn try_send(&self, outgoing: &Outgoing<'_>, bytes: &[u8], batched: bool) -> io::Result<()> {
+        let message = sys::OutgoingMessage {
+            to: outgoing.to,
+            from: outgoing.from,
+            tos: outgoing.dscp << 2 | outgoing.ecn as u8,
+            bytes,
+            segment: batched
+                .then(|| u16::try_from(outgoing.segment).ok())
+                .flatten(),
+        };
+        self.io
+            .try_io(Interest::WRITABLE, || sys::send(self.io.as_fd(), &message))
+    }
+
+    /// Without DSCP, for which there is no portable way.
+    #[cfg(not(target_os = "linux"))]
+
     fn try_send(&self, outgoing: &Outgoing<'_>, bytes: &[u8], batched: bool) -> io::Result<()> {
         let transmit = quinn_udp::Transmit {
             destination: outgoing.to,
-            ecn: EcnCodepoint::from_bits(outgoing.ecn as u8),
+            ecn: quinn_udp::EcnCodepoint::from_bits(outgoing.ecn as u8),
             contents: bytes,
             segment_size: batched.then_some(outgoing.segment),
             src_ip: outgoing.from,
@@ -222,11 +287,44 @@ fn is_of_one_peer(error: io::ErrorKind) -> bool {
 
 fn not_sent(outgoing: &Outgoing<'_>, error: &io::Error) -> Sent {
     tracing::debug!(%error, to = %outgoing.to, "datagram not sent");
-    #[cfg(unix)]
-    if error.raw_os_error() == Some(libc::EMSGSIZE) {
-        return Sent::TooLong;
+    if is_too_long(error) {
+        Sent::TooLong
+    } else {
+        Sent::Failed(error.kind())
     }
-    Sent::Done
+}
+
+/// EMSGSIZE, where there is such a number.
+fn is_too_long(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    let too_long = error.raw_os_error() == Some(libc::EMSGSIZE);
+    #[cfg(not(unix))]
+    let too_long = false;
+    too_long
+}
+
+/// The largest datagram that the interface to `to` carries, bytes of UDP payload, from the address
+/// `from` if that is known. `None`: the system does not say, or no more than Ethernet does.
+pub(super) fn interface_mtu(to: SocketAddr, from: Option<IpAddr>) -> Option<u16> {
+    #[cfg(target_os = "linux")]
+    {
+        let packet = sys::interface_mtu(to, from).ok()?;
+        let headers = if to.ip().to_canonical().is_ipv4() {
+            IPV4_AND_UDP
+        } else {
+            IPV6_AND_UDP
+        };
+        let payload = packet.checked_sub(headers)?;
+        let payload = u16::try_from(payload).unwrap_or(u16::MAX);
+        // The socket may be of another network namespace: what is narrower there is found by
+        // probes.
+        (payload > ETHERNET_MTU).then_some(payload)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (to, from);
+        None
+    }
 }
 
 /// Asks for large buffers, and for less until the kernel agrees (it clamps silently or refuses).

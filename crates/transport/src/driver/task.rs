@@ -10,7 +10,7 @@ use super::connection::Shared;
 use super::socket::{Outgoing, Sent};
 use super::timers::Timer;
 use super::waiters::Waiter;
-use crate::connection::{Event, Transmit};
+use crate::connection::{ConnectionError, Event, Transmit};
 
 /// Batches that one turn of the task sends before other tasks get their turn.
 const BATCHES_PER_TURN: usize = 16;
@@ -24,15 +24,22 @@ pub(super) struct ConnectionTask {
     unsent: Option<(Box<[u8]>, Transmit)>,
     /// Waits for that room.
     room: Waiter,
+    /// Of all that is sent.
+    dscp: u8,
+    /// The last send failed.
+    failing: bool,
 }
 
 impl ConnectionTask {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let dscp = shared.lock().core.dscp();
         Self {
             room: shared.endpoint.socket().sender(),
             timer: Timer::new(&shared.endpoint.timers),
+            dscp,
             shared,
             unsent: None,
+            failing: false,
         }
     }
 
@@ -65,15 +72,12 @@ impl ConnectionTask {
                 to: transmit.remote,
                 from: transmit.local,
                 ecn: transmit.ecn,
+                dscp: self.dscp,
                 bytes: buffer.get(..transmit.len).unwrap_or(&[]),
                 segment: transmit.segment_size,
             };
             let sent = endpoint.socket().send(&outgoing);
-            if sent == Sent::TooLong {
-                let size = u16::try_from(transmit.segment_size).unwrap_or(u16::MAX);
-                let mut state = self.shared.lock();
-                state.core.on_size_refused(clock::now(), size);
-            }
+            self.note(sent, &transmit);
             if sent != Sent::Full {
                 endpoint.give_buffer(buffer);
                 continue;
@@ -82,7 +86,13 @@ impl ConnectionTask {
             match endpoint.socket().poll_writable(cx, &mut self.room) {
                 // Room was made in the meantime.
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(_)) | Poll::Pending => {
+                Poll::Ready(Err(error)) => {
+                    // There will be no room any more.
+                    let error = ConnectionError::Socket(error.kind());
+                    self.shared.fail(&error);
+                    return true;
+                }
+                Poll::Pending => {
                     self.unsent = pending;
                     return false;
                 }
@@ -91,6 +101,26 @@ impl ConnectionTask {
         self.unsent = pending;
         cx.waker().wake_by_ref();
         false
+    }
+
+    /// Tells the connection what became of a batch, where that is news.
+    fn note(&mut self, sent: Sent, transmit: &Transmit) {
+        match sent {
+            Sent::TooLong => {
+                let size = u16::try_from(transmit.segment_size).unwrap_or(u16::MAX);
+                let mut state = self.shared.lock();
+                state.core.on_size_refused(clock::now(), size);
+            }
+            Sent::Failed(kind) => {
+                self.failing = true;
+                self.shared.lock().send_error = Some(kind);
+            }
+            Sent::Done if self.failing => {
+                self.failing = false;
+                self.shared.lock().send_error = None;
+            }
+            Sent::Done | Sent::Full => {}
+        }
     }
 }
 

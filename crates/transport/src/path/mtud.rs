@@ -6,6 +6,8 @@ use crate::{Duration, Instant};
 
 /// What every QUIC path carries (RFC 9000 §14).
 pub const BASE_MTU: u16 = 1200;
+/// What an Ethernet carries over IPv4: packets of 1500 bytes.
+pub const ETHERNET_MTU: u16 = 1472;
 /// Smallest base that is accepted: a handshake fits.
 const LEAST_BASE: u16 = 400;
 /// Probes of one size that must be lost until it counts as too large (RFC 8899 §5.1.2).
@@ -95,6 +97,12 @@ impl Mtud {
         }
     }
 
+    /// The interface carries datagrams of up to `limit` bytes. For a search that has not begun.
+    pub fn set_ceiling(&mut self, limit: u16) {
+        self.ceiling = limit.max(self.base);
+        self.high = self.ceiling;
+    }
+
     /// The peer takes no larger datagrams than `limit` (its `max_udp_payload_size`).
     pub fn set_peer_limit(&mut self, limit: u64) {
         let limit = u16::try_from(limit).unwrap_or(u16::MAX).max(BASE_MTU);
@@ -150,11 +158,16 @@ impl Mtud {
         if room == 0 || (self.tried_high && room < PRECISION) {
             return None;
         }
-        Some(if self.tried_high {
-            self.current + room.div_ceil(2)
-        } else {
-            self.high
-        })
+        Some(
+            if self.tried_high && self.current < ETHERNET_MTU && self.high > ETHERNET_MTU {
+                // Where an interface carries more than its path, the path is as wide as most are.
+                ETHERNET_MTU
+            } else if self.tried_high {
+                self.current + room.div_ceil(2)
+            } else {
+                self.high
+            },
+        )
     }
 
     /// Packet `number` of `size` bytes left as a probe.

@@ -8,7 +8,7 @@ mod feedback;
 mod fixed_window;
 mod floods;
 mod handshake;
-mod inject;
+pub(crate) mod inject;
 mod key_update;
 mod lies;
 mod link;

@@ -12,7 +12,7 @@ fn the_largest_datagram_is_found() {
         (4000, 9000, 3980),
     ] {
         let mut setup = Setup::default();
-        setup.client.max_mtu = max;
+        setup.client.max_mtu = Some(max);
         let mut pair = Pair::connected(setup);
         pair.up.faults.mtu = path;
         for _ in 0..6 {
@@ -34,7 +34,7 @@ fn the_largest_datagram_is_found() {
 #[test]
 fn the_peers_limit_holds() {
     let mut setup = Setup::default();
-    setup.client.max_mtu = 9000;
+    setup.client.max_mtu = Some(9000);
     setup.server.max_udp_payload_size = 1350;
     let mut pair = Pair::connected(setup);
     pair.record = true;
@@ -42,6 +42,35 @@ fn the_peers_limit_holds() {
     pair.run(Duration::from_secs(2));
     assert_eq!(pair.client.get().mtu(), 1350);
     assert_eq!(pair.client.sent.iter().map(Vec::len).max(), Some(1350));
+}
+
+/// What the interface carries bounds the search where nothing else does, and a path that is as wide
+/// as most is found soon.
+#[test]
+fn the_interface_bounds_the_search() {
+    for (path, interface, limit, expected) in [
+        (9000, 8972, 65_527, 8972..=8972),
+        (9000, 65_508, 65_527, 8972..=8972),
+        (9000, 1280, 65_527, 1280..=1280),
+        (9000, 8972, 4000, 4000..=4000),
+        (1472, 8972, 65_527, 1472..=1472),
+        (1452, 8972, 65_527, 1441..=1452),
+        (5000, 8972, 65_527, 4989..=5000),
+    ] {
+        let mut setup = Setup::default();
+        setup.server.max_udp_payload_size = limit;
+        let mut pair = Pair::with(setup);
+        pair.client.get().set_interface_mtu(interface);
+        pair.connect();
+        pair.up.faults.mtu = path;
+        for _ in 0..8 {
+            pair.upload(100_000, Duration::from_secs(20));
+            pair.run(Duration::from_secs(2));
+        }
+        let mtu = pair.client.get().mtu();
+        assert!(expected.contains(&mtu), "{mtu} of {path}, {interface}");
+        assert_eq!(pair.client.get().stats().packets_lost, 0);
+    }
 }
 
 #[test]

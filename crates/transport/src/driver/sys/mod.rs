@@ -7,6 +7,8 @@ mod control;
 mod messages;
 #[cfg(target_os = "linux")]
 mod options;
+#[cfg(target_os = "linux")]
+mod send;
 
 pub(super) use alarm::Alarm;
 #[cfg(target_os = "linux")]
@@ -14,4 +16,6 @@ pub(super) use control::Control;
 #[cfg(target_os = "linux")]
 pub(super) use messages::{CONTROL, Message, Messages};
 #[cfg(target_os = "linux")]
-pub(super) use options::prepare;
+pub(super) use options::{interface_mtu, is_ipv6_only, prepare};
+#[cfg(target_os = "linux")]
+pub(super) use send::{Outgoing as OutgoingMessage, send};

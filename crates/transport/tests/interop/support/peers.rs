@@ -133,6 +133,8 @@ impl Options {
             TransportConfig::new(Arc::new(move |now, mtu| algorithm.controller(now, mtu)));
         config.max_idle_timeout = self.idle;
         config.keep_alive = self.keep_alive;
+        // As far as the other stack goes, whatever a loopback interface carries.
+        config.max_mtu = Some(1472);
         Arc::new(config)
     }
 

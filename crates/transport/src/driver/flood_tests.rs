@@ -1,0 +1,159 @@
+//! Floods of frames from one peer over real sockets, with an honest one beside it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pathmark_cc::{Controller, NewReno};
+
+use super::connection::Shared;
+use super::socket::Outgoing;
+use super::*;
+use crate::connection::Stats;
+use crate::connection::tests::inject;
+use crate::crypto::tls::{Trust, testing};
+use crate::wire::frame::Stream;
+use crate::wire::{Dir, Frame, Side, SpaceId, StreamId};
+use crate::{Ecn, Instant, TransportConfig};
+
+/// What an honest peer sends, and for how long it may have to do so beside a flood. Alone it takes
+/// a tenth of a second.
+const HONEST: usize = 4 << 20;
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+/// Packets that a flood sends at a time.
+const BURST: usize = 32;
+
+fn transport() -> Arc<TransportConfig> {
+    let factory =
+        |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
+    Arc::new(TransportConfig::new(Arc::new(factory)))
+}
+
+fn loopback() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// A client of `server`, with what its endpoint shares, and the server's end.
+async fn connect(server: &Endpoint) -> (Endpoint, Arc<Shared>, Connection, Connection) {
+    let endpoint = Endpoint::client(loopback()).unwrap();
+    let crypto = Arc::new(testing::client(Trust::Anyone, &[b"test"]));
+    let config = ClientConfig::new(crypto, transport());
+    let connecting = endpoint
+        .connect(config, server.local_address(), "server.test")
+        .unwrap();
+    let shared = Arc::clone(connecting.shared());
+    let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
+    let (ours, theirs) = tokio::try_join!(connecting, accepting).unwrap();
+    ours.confirmed().await.unwrap();
+    (endpoint, shared, ours, theirs)
+}
+
+/// Sends packets with what `payload` makes for each, until `over`. How many.
+async fn flood(
+    endpoint: &Endpoint,
+    shared: &Shared,
+    over: &AtomicBool,
+    payload: impl Fn(u64) -> Vec<u8>,
+) -> u64 {
+    let mut sent = 0;
+    while !over.load(Ordering::Relaxed) {
+        for _ in 0..BURST {
+            let mut state = shared.lock();
+            let to = state.core.remote_address();
+            let now = clock::now();
+            let bytes = inject::packet(&mut state.core, now, SpaceId::Data, &payload(sent));
+            drop(state);
+            endpoint.shared.socket.send(&Outgoing {
+                to,
+                from: None,
+                ecn: Ecn::NotEct,
+                dscp: 0,
+                bytes: &bytes,
+                segment: bytes.len(),
+            });
+            sent += 1;
+        }
+        tokio::task::yield_now().await;
+    }
+    sent
+}
+
+/// Floods a server while an honest peer sends [`HONEST`] bytes to it; what the server counted of
+/// the flood before and after.
+async fn beside_an_honest_peer(payload: impl Fn(u64) -> Vec<u8>) -> (u64, Stats, Stats) {
+    let crypto = Arc::new(testing::server("server", &[b"test"]));
+    let server = Endpoint::server(ServerConfig::new(crypto, transport()), loopback()).unwrap();
+    let (hostile, shared, _ours, theirs) = connect(&server).await;
+    let before = theirs.stats();
+    let over = AtomicBool::new(false);
+    let honest = async {
+        // It begins and ends in the midst of the flood.
+        let (_endpoint, _, client, accepted) = connect(&server).await;
+        let sending = async {
+            let mut stream = client.open_uni().await.unwrap();
+            stream.write_all(&vec![7; HONEST]).await.unwrap();
+            stream.finish().unwrap();
+            stream.stopped().await.unwrap();
+        };
+        let receiving = async {
+            let mut stream = accepted.accept_uni().await.unwrap();
+            stream.read_to_end(HONEST).await.unwrap().len()
+        };
+        let ((), received) = tokio::join!(sending, receiving);
+        over.store(true, Ordering::Relaxed);
+        received
+    };
+    let both = async { tokio::join!(flood(&hostile, &shared, &over, payload), honest) };
+    let (sent, received) = tokio::time::timeout(PATIENCE, both)
+        .await
+        .expect("the honest peer is served");
+    assert_eq!(received, HONEST);
+    // The connection that floods broke no rule.
+    assert_eq!(theirs.close_reason(), None);
+    (sent, before, theirs.stats())
+}
+
+/// The server sends at most `factor` times what it got in the flood; 64 kB come from before and
+/// from its own probes.
+fn in_proportion((sent, before, after): &(u64, Stats, Stats), factor: u64) {
+    let received = after.bytes_received - before.bytes_received;
+    let answered = after.bytes_sent - before.bytes_sent;
+    println!("{sent} packets sent, {received} bytes arrived, {answered} were sent back");
+    assert!(after.packets_received - before.packets_received > 10 * BURST as u64);
+    assert!(
+        answered <= factor * received + 65_536,
+        "{answered} for {received}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn challenges() {
+    let payload = |n: u64| inject::frames(&[Frame::PathChallenge(n.to_be_bytes())]);
+    let flooded = beside_an_honest_peer(payload).await;
+    assert!(flooded.2.path_challenges > 0);
+    in_proportion(&flooded, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acknowledgements_asked_for() {
+    let payload = |_| inject::frames(&[Frame::Ping, Frame::ImmediateAck]);
+    in_proportion(&beside_an_honest_peer(payload).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pieces_of_one_byte_beyond_gaps() {
+    let id = StreamId::new(Side::Client, Dir::Uni, 0).unwrap();
+    let payload = |n: u64| {
+        let piece = |i: u64| {
+            Frame::Stream(Stream {
+                id,
+                offset: 1 + (n * 50 + i) % 500_000 * 2,
+                fin: false,
+                data: b"x",
+            })
+        };
+        let all: Vec<_> = (0..50).map(piece).collect();
+        inject::frames(&all)
+    };
+    in_proportion(&beside_an_honest_peer(payload).await, 1);
+}

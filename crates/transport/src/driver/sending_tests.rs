@@ -1,0 +1,178 @@
+//! What leaves a socket, and what an application hears of it.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use pathmark_cc::{Controller, NewReno};
+
+use super::*;
+use crate::connection::ConnectionError;
+use crate::crypto::tls::{Trust, testing};
+use crate::{Duration, Instant, TransportConfig};
+
+fn transport() -> TransportConfig {
+    let factory =
+        |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
+    TransportConfig::new(Arc::new(factory))
+}
+
+fn client(transport: TransportConfig) -> ClientConfig {
+    let crypto = Arc::new(testing::client(Trust::Anyone, &[b"test"]));
+    ClientConfig::new(crypto, Arc::new(transport))
+}
+
+/// The two ends of a connection over `loopback`.
+async fn connected(loopback: &str, transport: TransportConfig) -> (Connection, Connection) {
+    let crypto = Arc::new(testing::server("server", &[b"test"]));
+    let config = ServerConfig::new(crypto, Arc::new(transport.clone()));
+    let any: SocketAddr = loopback.parse().unwrap();
+    let server = Endpoint::server(config, any).unwrap();
+    let endpoint = Endpoint::client(any).unwrap();
+    let connecting = endpoint
+        .connect(client(transport), server.local_address(), "server.test")
+        .unwrap();
+    let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
+    tokio::try_join!(connecting, accepting).unwrap()
+}
+
+async fn upload((from, to): &(Connection, Connection), bytes: usize) {
+    let mut stream = from.open_uni().await.unwrap();
+    let sending = async {
+        stream.write_all(&vec![7; bytes]).await.unwrap();
+        stream.finish().unwrap();
+        stream.stopped().await.unwrap();
+    };
+    let receiving = async {
+        let mut stream = to.accept_uni().await.unwrap();
+        assert_eq!(stream.read_to_end(bytes).await.unwrap().len(), bytes);
+    };
+    tokio::join!(sending, receiving);
+}
+
+#[tokio::test]
+async fn what_the_kernel_refuses_to_send_is_the_reason_that_is_told() {
+    let mut transport = transport();
+    transport.handshake_timeout = Duration::from_millis(200);
+    let endpoint = Endpoint::client("0.0.0.0:0".parse().unwrap()).unwrap();
+    // Broadcasts need an option (socket(7)).
+    let broadcast = "255.255.255.255:9".parse().unwrap();
+    let connecting = endpoint.connect(client(transport), broadcast, "server.test");
+    let error = connecting.unwrap().await.unwrap_err();
+    let refused = ConnectionError::Socket(std::io::ErrorKind::PermissionDenied);
+    assert_eq!(error, refused);
+}
+
+/// Loopback interfaces carry 64 KiB.
+#[tokio::test]
+async fn datagrams_grow_to_what_the_interface_carries() {
+    for (loopback, max, expected) in [
+        ("127.0.0.1:0", None, 8972),
+        ("[::1]:0", None, 8972),
+        ("127.0.0.1:0", Some(1472), 1472),
+    ] {
+        let mut transport = transport();
+        transport.max_mtu = max;
+        let ends = connected(loopback, transport).await;
+        upload(&ends, 4_000_000).await;
+        assert_eq!(ends.0.path_report().mtu, expected, "{loopback}");
+        assert_eq!(ends.0.stats().mtu_probes_lost, 0);
+    }
+}
+
+/// A socket for both IP versions connects to either.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_socket_for_both_versions_connects_to_either() {
+    for (from, to, reached) in [
+        ("[::]:0", "127.0.0.1:0", true),
+        ("[::]:0", "[::1]:0", true),
+        ("[::1]:0", "127.0.0.1:0", false),
+        ("127.0.0.1:0", "[::1]:0", false),
+    ] {
+        let crypto = Arc::new(testing::server("server", &[b"test"]));
+        let config = ServerConfig::new(crypto, Arc::new(transport()));
+        let server = Endpoint::server(config, to.parse().unwrap()).unwrap();
+        let address = server.local_address();
+        let endpoint = Endpoint::client(from.parse().unwrap()).unwrap();
+        let connecting = endpoint.connect(client(transport()), address, "server.test");
+        if !reached {
+            assert_eq!(connecting.unwrap_err(), ConnectError::Address(address));
+            continue;
+        }
+        let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
+        let ends = tokio::try_join!(connecting.unwrap(), accepting).unwrap();
+        assert_eq!(ends.0.remote_address(), address);
+        upload(&ends, 1_000_000).await;
+        assert_eq!(ends.0.path_report().ecn, crate::path::EcnState::Capable);
+        assert_eq!(ends.0.path_report().mtu, 8972);
+    }
+}
+
+#[tokio::test]
+async fn keying_material_agrees_at_both_ends() {
+    let (ours, theirs) = connected("127.0.0.1:0", transport()).await;
+    let export = |connection: &Connection, label: &[u8]| {
+        let mut out = [0; 32];
+        let exported = connection.export_keying_material(&mut out, label, b"context");
+        exported.map(|()| out).unwrap()
+    };
+    assert_eq!(export(&ours, b"label"), export(&theirs, b"label"));
+    assert_ne!(export(&ours, b"label"), export(&ours, b"another"));
+    let mut long = vec![0; 1 << 16];
+    assert!(
+        ours.export_keying_material(&mut long, b"label", b"")
+            .is_err()
+    );
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::os::fd::AsFd as _;
+
+    use super::super::sys::{CONTROL, Messages, prepare};
+    use super::*;
+
+    /// The traffic class of the first datagram of a connection to a socket bound to `at`.
+    async fn traffic_class(at: &str, dscp: u8) -> u8 {
+        let at: SocketAddr = at.parse().unwrap();
+        let receiver = UdpSocket::bind(at).unwrap();
+        prepare(&receiver).unwrap();
+        receiver.set_nonblocking(true).unwrap();
+        let receiver = tokio::net::UdpSocket::from_std(receiver).unwrap();
+        let mut transport = transport();
+        transport.dscp = dscp;
+        let endpoint = Endpoint::client(SocketAddr::new(at.ip(), 0)).unwrap();
+        let to = receiver.local_addr().unwrap();
+        let connecting = endpoint.connect(client(transport), to, "server.test");
+        let mut messages = Messages::new(2048, CONTROL);
+        receiver.readable().await.unwrap();
+        messages.receive(receiver.as_fd()).unwrap();
+        let class = messages.iter().next().unwrap().control.tos.unwrap();
+        drop(connecting);
+        class
+    }
+
+    #[tokio::test]
+    async fn dscp_leaves_in_the_upper_six_bits() {
+        for at in ["127.0.0.1:0", "[::1]:0"] {
+            for dscp in [0, 10, 46, 63] {
+                // Initial packets have no ECN mark.
+                assert_eq!(traffic_class(at, dscp).await, dscp << 2, "{at}");
+            }
+        }
+        assert_eq!(traffic_class("127.0.0.1:0", 64 + 46).await, 46 << 2);
+    }
+
+    /// ECN marks go on beside DSCP, also in trains of segments.
+    #[tokio::test]
+    async fn ecn_goes_on_beside_dscp() {
+        for loopback in ["127.0.0.1:0", "[::1]:0"] {
+            let mut transport = transport();
+            transport.dscp = 46;
+            let ends = connected(loopback, transport).await;
+            upload(&ends, 2_000_000).await;
+            let report = ends.0.path_report();
+            assert_eq!(report.ecn, crate::path::EcnState::Capable, "{loopback}");
+        }
+    }
+}
