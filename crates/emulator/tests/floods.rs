@@ -194,3 +194,34 @@ fn nobody_who_obeys_is_set_aside() {
     });
     assert_eq!(set_aside.collect::<Vec<_>>(), Vec::<String>::new());
 }
+
+/// Floods that docs/router.md says are not held back, or not wholly.
+#[test]
+#[ignore = "a table: run it alone, with --nocapture"]
+fn what_remains() {
+    let at = |rate: &str, forge: &str| flood(forge, 1).replace("30000000", rate);
+    let vcp = r#"forge = { shim = "vcp" }"#;
+    let ports = |time: &str| format!(r#"forge = {{ shim = "vcp", ports = "{time}" }}"#);
+    let on_off = format!("{vcp}\non_off = {{ on = \"1s\", off = \"1s\" }}");
+    let late = "[[flow]]\nname = \"late\"\nfrom = \"A\"\nto = \"B\"\nstart = \"25s\"\n";
+    let cells = [
+        ("19 Mbit/s, plain", at("19000000", "")),
+        ("19 Mbit/s", at("19000000", vcp)),
+        ("22 Mbit/s", at("22000000", vcp)),
+        ("on and off", flood(&on_off, 1)),
+        ("new port each 3 s", flood(&ports("3s"), 1)),
+        ("new port each 6 s", flood(&ports("6s"), 1)),
+        ("new port each 12 s", flood(&ports("12s"), 1)),
+        (
+            "new port each 100 ms, a late flow",
+            flood(&ports("100ms"), 1) + late,
+        ),
+    ];
+    for (controller, law) in [(PORTS[0], LAWS[0]), (PORTS[1], LAWS[1])] {
+        for (name, flood) in &cells {
+            let result = run(&port(controller, 80, &(honest("honest", law, 1) + flood)));
+            let [own, late] = ["honest", "late"].map(|name| goodput(&result, name).abs());
+            println!("| `{controller}` | {name} | {own:.1} | {late:.1} |");
+        }
+    }
+}
