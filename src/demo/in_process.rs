@@ -206,7 +206,7 @@ impl Relay {
                     let arrival = Arrival {
                         bytes,
                         flow_hash: u32::from(datagram.client.port()),
-                        carried: shim::read(&datagram.bytes, bytes, || 0),
+                        carried: shim::read(&datagram.bytes, bytes, &shim::NoHeader),
                     };
                     let now = self.now();
                     if from_client {

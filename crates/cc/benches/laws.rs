@@ -72,6 +72,7 @@ fn xcp_ports(c: &mut Criterion) {
                         x: 8_444_249_301,
                         delta: 1 << 50,
                         covers: 1,
+                        cloud: None,
                     }),
                 };
                 if port.admits(now, &packet) {

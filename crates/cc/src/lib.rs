@@ -52,6 +52,7 @@ mod vcp;
 mod window;
 mod wlte;
 mod xcp;
+mod xcp_i;
 
 pub use bbr::Bbr;
 pub use bise::{Bise, BiseParams, Draw, Marking};
@@ -81,6 +82,7 @@ pub use vcp::{
 };
 pub use wlte::Wlte;
 pub use xcp::{
-    WindowForm, XcpAnswer, XcpCapacity, XcpCarried, XcpForm, XcpLink, XcpLinkMetrics,
-    XcpLinkParams, XcpLoss, XcpParams, XcpRequest, XcpSender,
+    Cloud, CloudAnswer, CloudEstimate, Upstream, WindowForm, XcpAnswer, XcpCapacity, XcpCarried,
+    XcpForm, XcpLink, XcpLinkMetrics, XcpLinkParams, XcpLoss, XcpParams, XcpRequest, XcpSender,
 };
+pub use xcp_i::{CloudMetrics, CloudParams, ExactEstimate, XcpILink};

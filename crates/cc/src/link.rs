@@ -3,8 +3,8 @@
 use core::fmt;
 
 use crate::{
-    Duration, GrantMetrics, Instant, QuickStartAnswer, QuickStartCarried, XcpAnswer, XcpCarried,
-    XcpLinkMetrics,
+    CloudEstimate, CloudMetrics, Duration, GrantMetrics, Instant, QuickStartAnswer,
+    QuickStartCarried, Upstream, XcpAnswer, XcpCarried, XcpLinkMetrics,
 };
 
 /// VCP's two-bit load code.
@@ -171,6 +171,8 @@ pub struct LinkMetrics {
     pub xcp: Option<XcpLinkMetrics>,
     /// What the port made of requests for a starting rate, if it looks at them.
     pub grants: Option<GrantMetrics>,
+    /// What the port made of clouds, if it looks for them.
+    pub clouds: Option<CloudMetrics>,
 }
 
 /// The link half of a control law: told of arrivals, departures, drops and time.
@@ -249,6 +251,13 @@ pub trait LinkController: Send + fmt::Debug {
     fn on_grant_over(&mut self, now: Instant, bytes_per_second: u64, came: bool) {
         let _ = (now, bytes_per_second, came);
     }
+
+    /// What is left of the cloud behind `upstream`, as far as the law looks for clouds: measured by somebody else, over the time
+    /// since it was told last.
+    fn on_estimate(&mut self, now: Instant, upstream: Upstream, estimate: &CloudEstimate) {
+        let _ = (now, upstream, estimate);
+    }
+
     /// State for reports.
     fn metrics(&self) -> LinkMetrics;
 }

@@ -20,6 +20,7 @@ const HUGE: XcpCarried = XcpCarried {
     x: 65 << 40,
     delta: 1 << 60,
     covers: u16::MAX,
+    cloud: None,
 };
 /// A huge RTT and rate, that is a small inter-packet time.
 const FAST: XcpCarried = XcpCarried { x: 1000, ..HUGE };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pathmark_cc::{GrantMetrics, LinkMetrics, VcpCode, XcpLinkMetrics};
+use pathmark_cc::{CloudMetrics, GrantMetrics, LinkMetrics, VcpCode, XcpLinkMetrics};
 use serde::Serialize;
 
 /// The state of a port's control law. Everything is absent at a port without one.
@@ -35,6 +35,26 @@ pub struct LawView {
     /// What the port made of requests for a starting rate, if it looks at them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grants: Option<GrantsView>,
+    /// What the port made of clouds, if it looks for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clouds: Option<CloudsView>,
+}
+
+/// What an XCP-i port made of clouds: hops that are no XCP routers.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct CloudsView {
+    /// XCP routers or senders before clouds that are kept.
+    pub upstreams: u32,
+    /// Those of them whose cloud is known.
+    pub known: u32,
+    /// Packets that came through a cloud that is known.
+    pub counted: u64,
+    /// Packets that came through one that is not: their senders were told so.
+    pub unknown: u64,
+    /// Among the latter, those for whose upstream router there was no room.
+    pub refused: u64,
+    /// Upstream routers that made room for others.
+    pub forgotten: u64,
 }
 
 /// What a port made of requests for a starting rate.
@@ -113,6 +133,20 @@ impl LawView {
             marked: marked.map(|(code, n)| (code_name(*code), n)).collect(),
             xcp: metrics.xcp.as_ref().map(XcpView::new),
             grants: metrics.grants.as_ref().map(GrantsView::new),
+            clouds: metrics.clouds.as_ref().map(CloudsView::new),
+        }
+    }
+}
+
+impl CloudsView {
+    const fn new(metrics: &CloudMetrics) -> Self {
+        Self {
+            upstreams: metrics.upstreams,
+            known: metrics.known,
+            counted: metrics.counted,
+            unknown: metrics.unknown,
+            refused: metrics.refused,
+            forgotten: metrics.forgotten,
         }
     }
 }

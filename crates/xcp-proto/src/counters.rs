@@ -97,11 +97,16 @@ impl Totals {
     /// Counts a packet with a header, `bytes` of UDP payload with the shim. `congested`: its ECN field says so.
     #[inline]
     pub fn count(&mut self, header: &Packet<'_>, bytes: u64, ttl: Option<u8>, congested: bool) {
-        if header.format() != Format::Standard {
+        if !header.format().asks() {
             return;
         }
+        // A cloud that routers found, but know nothing of, is to its sender as one that nobody found.
+        let shown = match (header.format(), ttl) {
+            (Format::Uncounted, Some(ttl)) => ttl.saturating_add(1),
+            _ => 0,
+        };
         self.latest = Latest {
-            xcp_ttl: header.xcp_ttl(),
+            xcp_ttl: header.xcp_ttl().max(shown),
             ttl,
             router: header.router(),
             corruption: header.corruption(),

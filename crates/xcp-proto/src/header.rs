@@ -11,12 +11,13 @@
 //!   ┌────────┬───────┬──────────┬────────┬────────┬────────────┬─────────┬─────────┐
 //!   │ prefix │ffff Sc│ xcp_ttl  │ H_cwnd │ H_rtt  │ H_feedback │ router  │ check   │
 //!   └────────┴───────┴──────────┴────────┴────────┴────────────┴─────────┴─────────┘
-//!   ffff     format, 4 bits: 1 standard, 2 minimal (routers leave it alone); others are not XCP to this version
+//!   ffff     format, 4 bits: 1 standard, 2 minimal (routers leave it alone), 3 standard, but behind a cloud that the
+//!            feedback knows nothing of (full form); others are not XCP to this version
 //!   S        stamped: an XCP router has had its say
 //!   k        full form, three bits: class of the loss by corruption that routers declare ([`corruption`]), the sum over XCP
 //!            routers; the compact form has no room for it
 //!   c        compact form, three bits: covers − 1
-//!   xcp_ttl  the IP TTL that the packet is sent with, less one per XCP router
+//!   xcp_ttl  the IP TTL that the packet is sent with, less one per XCP router; XCP-i routers make it the IP TTL
 //!   covers   packets that the header stands for; 0 counts as 1
 //!   RTT      smoothed, in µs; 0 unknown
 //!   X        inter-packet time in 2⁻⁴⁰ s, of all packets that the header stands for; 0 unknown
@@ -29,7 +30,7 @@
 //! Fields are those of draft-falk-xcp-spec-03 (§3) with more bits, and of the XCP-i paper (`xcp_ttl`, last router); the compact
 //! form is that of the XCP Linux paper (Zhang, Henderson, section II-B).
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use pathmark_cc::XcpRequest;
 use pathmark_shim::{FramingError, Kind, corruption, frame};
@@ -48,6 +49,7 @@ pub const MAX_COMPACT_COVERS: u16 = 8;
 
 pub(crate) const STAMPED: u8 = 0x08;
 const COVERS: u8 = 0x07;
+pub(crate) const FORMAT: u8 = 0xF0;
 
 /// What a header is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +59,9 @@ pub enum Format {
     Standard = 1,
     /// It asks nothing, and routers leave it alone (draft-falk-xcp-spec-03, §3.2).
     Minimal = 2,
+    /// As [`Standard`](Self::Standard), but the packet came through hops that are no XCP routers, and of which no router knew what
+    /// they can carry.
+    Uncounted = 3,
 }
 
 impl Format {
@@ -64,8 +69,16 @@ impl Format {
         match bits {
             1 => Some(Self::Standard),
             2 => Some(Self::Minimal),
+            3 => Some(Self::Uncounted),
             _ => None,
         }
+    }
+
+    /// True if routers answer it.
+    #[inline]
+    #[must_use]
+    pub const fn asks(self) -> bool {
+        matches!(self, Self::Standard | Self::Uncounted)
     }
 }
 
@@ -166,6 +179,7 @@ impl<'a> Packet<'a> {
     pub const fn format(&self) -> Format {
         match self.first()[4] >> 4 {
             1 => Format::Standard,
+            3 => Format::Uncounted,
             _ => Format::Minimal,
         }
     }
@@ -236,6 +250,19 @@ pub enum LastRouter {
     V4(Ipv4Addr),
     /// In 48 bytes.
     V6(Ipv6Addr),
+}
+
+impl LastRouter {
+    /// The address; `None` before the first router.
+    #[inline]
+    #[must_use]
+    pub const fn address(self) -> Option<IpAddr> {
+        match self {
+            Self::V4(v4) if !v4.is_unspecified() => Some(IpAddr::V4(v4)),
+            Self::V6(v6) if !v6.is_unspecified() => Some(IpAddr::V6(v6)),
+            Self::V4(_) | Self::V6(_) => None,
+        }
+    }
 }
 
 /// The fields of an XCP shim.

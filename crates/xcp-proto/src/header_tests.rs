@@ -17,8 +17,8 @@ prop_compose! {
 }
 
 prop_compose! {
-    pub(crate) fn repr()(minimal: bool, stamped: bool, xcp_ttl: u8, router: u16, body in body()) -> Repr {
-        let format = if minimal { Format::Minimal } else { Format::Standard };
+    pub(crate) fn repr()(format in 1..4u8, stamped: bool, xcp_ttl: u8, router: u16, body in body()) -> Repr {
+        let format = Format::from_bits(format).unwrap_or(Format::Minimal);
         Repr { format, stamped, xcp_ttl, router, body }
     }
 }
@@ -89,7 +89,7 @@ fn what_is_not_one() {
     }
     // A format of the future, with a right check.
     let mut future: [u8; LEN_V4] = sound[..].try_into().unwrap();
-    future[4] = 0x30;
+    future[4] = 0x40;
     frame::seal(Kind::XCP, &mut future);
     assert_eq!(Packet::parse(&future), Err(FramingError::Version));
     // VCP's shim is as long as a compact one.

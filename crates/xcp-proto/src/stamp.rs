@@ -3,7 +3,8 @@
 //! | field | becomes |
 //! |---|---|
 //! | stamped | set |
-//! | xcp_ttl | one less, modulo 256 |
+//! | format | 3, if the packet came through a cloud that the answer knows nothing of; in the full form |
+//! | xcp_ttl | one less, modulo 256; at XCP-i routers less the hops of a cloud before them, in the full form |
 //! | feedback | the router's, if lower; never raised |
 //! | last router | this router's address, in the full form |
 //! | router | this router's identity, if it lowered the feedback |
@@ -13,13 +14,13 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use pathmark_cc::XcpAnswer;
+use pathmark_cc::{CloudAnswer, XcpAnswer};
 use pathmark_shim::{
     corruption, frame,
     udp::{ChecksumState, Datagram},
 };
 
-use crate::header::{Form, Format, LEN_COMPACT, LEN_V4, LEN_V6, Packet, STAMPED, put};
+use crate::header::{FORMAT, Form, Format, LEN_COMPACT, LEN_V4, LEN_V6, Packet, STAMPED, put};
 
 /// A router as shims name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,12 +159,27 @@ fn full<const N: usize, const A: usize>(
         let class = corruption::add(packet.corruption(), answer.corruption_ppm);
         *first = *first & !corruption::MASK | class;
     }
+    pass_cloud(&mut new, packet.xcp_ttl(), answer.cloud);
     put(&mut new, 28, address);
     if answer.bounding {
         put(&mut new, 28 + A, id.to_be_bytes());
     }
     frame::renew_check(&mut new);
     Some(new)
+}
+
+/// Hides the cloud before this router from those behind it, and says if it is not accounted for.
+#[inline]
+fn pass_cloud<const N: usize>(shim: &mut [u8; N], xcp_ttl: u8, cloud: CloudAnswer) {
+    let (hops, known) = match cloud {
+        CloudAnswer::None => return,
+        CloudAnswer::Counted { hops } => (hops, true),
+        CloudAnswer::Unknown { hops } => (hops, false),
+    };
+    put(shim, 5, [xcp_ttl.wrapping_sub(1).wrapping_sub(hops)]);
+    if !known && let Some(first) = shim.get_mut(4) {
+        *first = *first & !FORMAT | (Format::Uncounted as u8) << 4;
+    }
 }
 
 #[inline]
@@ -174,6 +190,7 @@ fn compact(
     router: &Identity,
 ) -> Option<[u8; LEN_COMPACT]> {
     let (mut new, packet) = begin(shim)?;
+    pass_cloud(&mut new, packet.xcp_ttl(), answer.cloud);
     // A request that the port only passes on keeps the very word that it came with.
     if answer.bounding {
         if let crate::header::Body::Compact(fields) = packet.repr().body {
@@ -190,7 +207,7 @@ fn compact(
 #[inline]
 fn begin<const N: usize>(shim: &[u8; N]) -> Option<([u8; N], Packet<'_>)> {
     let packet = Packet::parse(shim).ok()?;
-    if packet.format() != Format::Standard || packet.form().len() != N {
+    if !packet.format().asks() || packet.form().len() != N {
         return None;
     }
     let mut new = *shim;

@@ -1,4 +1,6 @@
-use pathmark_cc::{Carried, XcpCarried};
+use core::net::IpAddr;
+
+use pathmark_cc::{Carried, Cloud, Upstream, XcpCarried};
 use pathmark_shim::{corruption, ip::Layout};
 use proptest::prelude::*;
 
@@ -204,6 +206,93 @@ fn packet(v6: bool, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// The SPEC's vector: two plain routers after the sender, an XCP-i router, and one directly behind it.
+#[test]
+fn a_cloud_shows_to_the_first_router_behind_it() {
+    let request = pathmark_cc::XcpRequest {
+        rtt_us: 50_000,
+        x: 1 << 30,
+        delta: 1000 << 16,
+        covers: 1,
+        window: 60_000,
+        packet: 1500,
+    };
+    let host: IpAddr = [192, 0, 2, 1].into();
+    let cloud = |bytes: &[u8], ttl| match carried::from_forwarded(bytes, 1500, ttl, || Some(host)) {
+        Carried::Xcp(header) => header.cloud,
+        other => panic!("{other:?}"),
+    };
+    for (form, address) in [
+        (Form::V4, IpAddr::V4(ROUTER.v4)),
+        (Form::V6, IpAddr::V6(ROUTER.v6)),
+    ] {
+        let mut bytes = shim(&Repr::initial(form, Some(&request), 64));
+        // Packets that come straight from their sender leave with a TTL of 63.
+        assert_eq!(cloud(&bytes, 63), None);
+        let found = Cloud {
+            upstream: Upstream::of(host).unwrap(),
+            hops: 2,
+        };
+        assert_eq!(cloud(&bytes, 61), Some(found));
+        let answer = XcpAnswer {
+            delta: 500 << 16,
+            cloud: CloudAnswer::Counted { hops: 2 },
+            ..XcpAnswer::default()
+        };
+        let outcome = stamp_payload(&mut bytes, &answer, 1500, &ROUTER);
+        assert_eq!(outcome, Outcome::Stamped);
+        let packet = Packet::parse(&bytes).unwrap();
+        assert_eq!((packet.xcp_ttl(), packet.format()), (61, Format::Standard));
+        assert_eq!(cloud(&bytes, 60), None);
+        // The next cloud begins at that router. A TTL that was raised on the way counts as one, too.
+        let upstream = Upstream::of(address).unwrap();
+        assert_eq!(cloud(&bytes, 57), Some(Cloud { upstream, hops: 3 }));
+        assert_eq!(
+            cloud(&bytes, 62),
+            Some(Cloud {
+                upstream,
+                hops: 254
+            })
+        );
+    }
+    let bytes = shim(&Repr::initial(Form::Compact, Some(&request), 64));
+    assert_eq!(cloud(&bytes, 61), None);
+}
+
+/// Once a router knew nothing of a cloud, the packet says so to its end, and so does the receiver.
+#[test]
+fn a_cloud_that_nobody_counts_is_told() {
+    let request = pathmark_cc::XcpRequest::default();
+    let mut bytes = shim(&Repr::initial(Form::V4, Some(&request), 64));
+    for (cloud, xcp_ttl) in [
+        (CloudAnswer::Unknown { hops: 2 }, 61),
+        (CloudAnswer::None, 60),
+        (CloudAnswer::Counted { hops: 1 }, 58),
+    ] {
+        let answer = XcpAnswer {
+            cloud,
+            ..XcpAnswer::default()
+        };
+        let outcome = stamp_payload(&mut bytes, &answer, 1500, &ROUTER);
+        assert_eq!(outcome, Outcome::Stamped);
+        let packet = Packet::parse(&bytes).unwrap();
+        assert_eq!(
+            (packet.xcp_ttl(), packet.format()),
+            (xcp_ttl, Format::Uncounted)
+        );
+    }
+    let mut totals = crate::counters::Totals::default();
+    totals.count(&Packet::parse(&bytes).unwrap(), 1500, Some(58), false);
+    let sent = pathmark_cc::Countable {
+        packets: 1,
+        bytes: 1500,
+        longest: 1500,
+    };
+    let none = crate::counters::Totals::default();
+    let feedback = totals.since(&none, &sent, Some(64)).unwrap();
+    assert_eq!(feedback.unmarked_hop, Some(true));
+}
+
 proptest! {
     /// Along any path the feedback never rises, the rest stays the sender's, and what was sealed reads.
     #[test]
@@ -215,7 +304,7 @@ proptest! {
         let mut shim = shim(&start);
         let mut before = start;
         for (answer, bounding, id, corruption_ppm) in answers {
-            let answer = XcpAnswer { delta: answer, bounding, corruption_ppm };
+            let answer = XcpAnswer { delta: answer, bounding, corruption_ppm, cloud: CloudAnswer::None, };
             let class = Packet::parse(&shim).unwrap().corruption();
             let outcome = stamp_payload(&mut shim, &answer, bytes, &Identity::new(id));
             let now = Packet::parse(&shim).unwrap().repr();
@@ -261,12 +350,12 @@ proptest! {
         let whole = bytes.clone();
         let ip = Layout::walk(&bytes).unwrap();
         let udp = Datagram::locate(&bytes, &ip).unwrap();
-        let answer = XcpAnswer { delta: answer, bounding: true, corruption_ppm: 0 };
+        let answer = XcpAnswer { delta: answer, bounding: true, corruption_ppm: 0, cloud: CloudAnswer::None, };
         let offset = segment * index;
         let outcome = stamp_packet(&mut bytes, &udp, offset, &answer, 1500, &ROUTER, ChecksumState::Complete);
         let field = |bytes: &[u8]| u16::from_be_bytes([bytes[udp.payload_offset() - 2], bytes[udp.payload_offset() - 1]]);
         prop_assert_eq!(field(&bytes), udp.compute_checksum(&bytes, &ip));
-        prop_assert_eq!(outcome == Outcome::Stamped, start.format == Format::Standard);
+        prop_assert_eq!(outcome == Outcome::Stamped, start.format.asks());
 
         let mut alone = whole.clone();
         let _ = stamp_payload(&mut alone[udp.payload_offset() + offset..], &answer, 1500, &ROUTER);
@@ -283,7 +372,7 @@ proptest! {
         match start.body {
             _ if start.format == Format::Minimal => prop_assert_eq!(carried, Carried::Foreign),
             Body::Full(full) => prop_assert_eq!(carried, Carried::Xcp(XcpCarried {
-                rtt_us: full.rtt_us, x: full.x, delta: full.delta, covers: full.covers,
+                rtt_us: full.rtt_us, x: full.x, delta: full.delta, covers: full.covers, cloud: None,
             })),
             Body::Compact(compact) => prop_assert_eq!(carried, Carried::Xcp(compact.carried(1500))),
         }

@@ -3,19 +3,19 @@
 //! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a fuzzer drives the same
 //! functions for as long as one likes: `cargo bolero test -p xcp-proto shims` (libFuzzer).
 
-use pathmark_cc::{Carried, Countable, XcpAnswer};
+use pathmark_cc::{Carried, CloudAnswer, Countable, XcpAnswer};
 use pathmark_shim::{Kind, frame};
 use xcp_proto::counters::{MOST, Totals};
 use xcp_proto::header::{Body, Format};
 use xcp_proto::stamp::{self, Outcome};
-use xcp_proto::{Identity, Packet, Repr, carried, h_feedback};
+use xcp_proto::{Form, Identity, Packet, Repr, carried, h_feedback};
 
 /// Random inputs per target in `cargo test`, beside the corpus.
 const ITERATIONS: usize = 200_000;
 /// Longest random input, bytes.
 const MAX_LEN: usize = 256;
 
-/// An answer of 8 bytes, then a datagram: it is stamped if and only if it starts with a sound XCP shim that asks, and then only
+/// An answer of 8 bytes, whose lowest two bits are also what it says of a cloud, then a datagram: it is stamped if and only if it starts with a sound XCP shim that asks, and then only
 /// lowered. The same with prefix and check put right, in each form.
 fn shim(input: &[u8]) {
     let Some((answer, datagram)) = input.split_first_chunk::<8>() else {
@@ -27,6 +27,11 @@ fn shim(input: &[u8]) {
         delta,
         bounding: delta & 1 == 1,
         corruption_ppm: u32::from(low >> 1) << 11,
+        cloud: match low & 3 {
+            2 => CloudAnswer::Counted { hops: low },
+            3 => CloudAnswer::Unknown { hops: low },
+            _ => CloudAnswer::None,
+        },
     };
     stamp_one(&answer, datagram);
     sealed::<36>(&answer, datagram);
@@ -37,7 +42,7 @@ fn shim(input: &[u8]) {
 fn sealed<const N: usize>(answer: &XcpAnswer, datagram: &[u8]) {
     let mut sealed = datagram.to_vec();
     if let Some(shim) = sealed.first_chunk_mut::<N>() {
-        shim[4] = shim[4] & 0x0F | if shim[4] & 0x80 == 0 { 0x10 } else { 0x20 };
+        shim[4] = shim[4] & 0x0F | [0x10, 0x20, 0x30, 0x10][usize::from(shim[4] >> 6)];
         frame::seal(Kind::XCP, shim);
         assert!(Packet::parse(&sealed).is_ok());
         stamp_one(answer, &sealed);
@@ -65,10 +70,27 @@ fn stamp_one(answer: &XcpAnswer, datagram: &[u8]) {
     let len = before.form().len();
     assert_eq!(stamped[len..], datagram[len..]);
     assert_eq!(after.form(), before.form());
-    assert_eq!(after.xcp_ttl(), before.xcp_ttl().wrapping_sub(1));
+    let (hops, unknown) = match answer.cloud {
+        CloudAnswer::None => (0, false),
+        CloudAnswer::Counted { hops } => (hops, false),
+        CloudAnswer::Unknown { hops } => (hops, true),
+    };
+    let ttl = before.xcp_ttl().wrapping_sub(1).wrapping_sub(hops);
+    assert_eq!(after.xcp_ttl(), ttl);
+    // A router behind this one finds no cloud, unless there is another.
+    let next = carried::from_forwarded(&stamped, 1500, ttl.wrapping_sub(1), || None);
+    assert!(matches!(next, Carried::Xcp(header) if header.cloud.is_none()));
+    let host = || Some([192, 0, 2, 1].into());
+    let behind = carried::from_forwarded(&stamped, 1500, ttl.wrapping_sub(3), host);
+    let full = after.form() != Form::Compact;
+    assert!(
+        matches!(behind, Carried::Xcp(header) if header.cloud.map(|cloud| cloud.hops) == full.then_some(2))
+    );
     assert!(after.stamped());
     assert!(after.corruption() >= before.corruption());
-    assert_eq!(after.format(), Format::Standard);
+    let open = before.format() == Format::Uncounted || unknown;
+    assert_eq!(after.format() == Format::Uncounted, open);
+    assert!(after.format().asks());
     let (before, repr) = (before.repr(), after.repr());
     assert!(delta(&repr) <= delta(&before));
     assert_eq!(repr.router, if answer.bounding { 7 } else { before.router });

@@ -91,6 +91,7 @@ const GRANT: XcpAnswer = XcpAnswer {
     delta: 9548 << 16,
     bounding: true,
     corruption_ppm: 0,
+    cloud: pathmark_cc::CloudAnswer::None,
 };
 
 #[test]

@@ -134,6 +134,7 @@ fn header(delta: i64) -> Carried {
         x: 10_995_116_277,
         delta,
         covers: 1,
+        cloud: None,
     })
 }
 
@@ -193,6 +194,7 @@ fn a_policer_knows_of_grants() {
                 x: 109_951_162_777 / packets,
                 delta: 0,
                 covers: 1,
+                cloud: None,
             }),
         );
         refused += u64::from(!port.admits(now, &packet));

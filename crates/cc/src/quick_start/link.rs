@@ -8,7 +8,9 @@ use super::sources::Sources;
 use super::usage::Usage;
 use super::{QuickStartAnswer, QuickStartCarried};
 use crate::arith::{mul_div, nanos, scramble};
-use crate::{Answer, Arrival, Carried, Instant, LinkController, LinkMetrics};
+use crate::{
+    Answer, Arrival, Carried, CloudEstimate, Instant, LinkController, LinkMetrics, Upstream,
+};
 
 /// What a port has made of requests so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -228,6 +230,10 @@ impl<L: LinkController> LinkController for QuickStartLink<L> {
 
     fn on_buffer(&mut self, bytes: u64) {
         self.law.on_buffer(bytes);
+    }
+
+    fn on_estimate(&mut self, now: Instant, upstream: Upstream, estimate: &CloudEstimate) {
+        self.law.on_estimate(now, upstream, estimate);
     }
 
     fn metrics(&self) -> LinkMetrics {

@@ -9,8 +9,9 @@ use super::value::{self, duration, ppm, show_duration, show_ppm, show_switch, sw
 use super::vcp::interval;
 use super::xcp;
 use crate::{
-    Bise, BiseParams, Draw, Duration, Instant, Interval, LinkController, Marking, Passive, Plain,
-    QueueFilter, QuickStartLink, VcpLink, VcpLinkParams, XcpLink, XcpLinkParams,
+    Bise, BiseParams, CloudParams, Draw, Duration, ExactEstimate, Instant, Interval,
+    LinkController, Marking, Passive, Plain, QueueFilter, QuickStartLink, VcpLink, VcpLinkParams,
+    XcpILink, XcpLink, XcpLinkParams,
 };
 
 /// Longest automatic interval unless `t_rho_max` says otherwise.
@@ -268,7 +269,7 @@ fn show_bise(config: &VcpLinkConfig, show: impl FnOnce(&BiseParams) -> String) -
 
 impl LinkAlgorithm {
     /// All names, without options.
-    pub const NAMES: &[&str] = &["none", "vcp", "vcp+bise", "xcp", "quick-start"];
+    pub const NAMES: &[&str] = &["none", "vcp", "vcp+bise", "xcp", "xcp-i", "quick-start"];
 
     /// Reads a name, with options in brackets.
     ///
@@ -288,6 +289,7 @@ impl LinkAlgorithm {
                 knob::apply("xcp", &[xcp::LINK], &mut params, options)?;
                 Law::Xcp(params)
             }
+            "xcp-i" => Law::Xcp(xcp_i(options)?),
             "quick-start" => {
                 knob::apply("quick-start", &[], &mut (), options)?;
                 Law::QuickStart
@@ -322,7 +324,7 @@ impl LinkAlgorithm {
         match &self.law {
             Law::None => "none",
             Law::Vcp(config) => config.name(),
-            Law::Xcp(_) => "xcp",
+            Law::Xcp(params) => xcp::link_name(params),
             Law::QuickStart => "quick-start",
         }
     }
@@ -331,6 +333,18 @@ impl LinkAlgorithm {
     #[must_use]
     pub const fn has_feedback(&self) -> bool {
         matches!(self.law, Law::Vcp(_) | Law::Xcp(_))
+    }
+
+    /// The estimate of clouds that the law wants of somebody who knows all links, as an emulator does.
+    #[must_use]
+    pub const fn exact_estimate(&self) -> Option<ExactEstimate> {
+        match &self.law {
+            Law::Xcp(XcpLinkParams {
+                clouds: Some(clouds),
+                ..
+            }) => clouds.exact,
+            _ => None,
+        }
     }
 
     /// A controller for a port that starts at `now` and sends `bytes_per_second`, net of what the port subtracts itself.
@@ -348,6 +362,9 @@ impl LinkAlgorithm {
             Law::None => Box::new(Passive),
             Law::QuickStart if !self.grants => Box::new(Passive),
             Law::QuickStart => Box::new(QuickStartLink::new(now, rate, seed, Passive)),
+            Law::Xcp(params) if params.clouds.is_some() => {
+                granting(now, rate, grants, XcpILink::new(now, rate, params.clone()))
+            }
             Law::Xcp(params) => {
                 granting(now, rate, grants, XcpLink::new(now, rate, params.clone()))
             }
@@ -378,6 +395,16 @@ fn granting<L: LinkController + 'static>(
     }
 }
 
+fn xcp_i(options: Option<&str>) -> Result<XcpLinkParams, ParseError> {
+    let mut params = XcpLinkParams {
+        clouds: Some(CloudParams::default()),
+        ..XcpLinkParams::default()
+    };
+    let knobs = xcp::link_knobs(&params);
+    knob::apply("xcp-i", knobs, &mut params, options)?;
+    Ok(params)
+}
+
 fn vcp_knobs(config: &VcpLinkConfig) -> [&'static [Knob<VcpLinkConfig>]; 2] {
     [COMMON, config.bise.map_or(&[][..], |_| BISE)]
 }
@@ -403,8 +430,11 @@ impl fmt::Display for LinkAlgorithm {
         match &self.law {
             Law::None | Law::QuickStart => f.write_str(self.name()),
             Law::Xcp(params) => {
-                let default = XcpLinkParams::default();
-                knob::show(f, self.name(), &[xcp::LINK], params, &default)
+                let default = XcpLinkParams {
+                    clouds: params.clouds.map(|_| CloudParams::default()),
+                    ..XcpLinkParams::default()
+                };
+                knob::show(f, self.name(), xcp::link_knobs(params), params, &default)
             }
             Law::Vcp(config) => {
                 let default = VcpLinkConfig::new(config.bise.is_some());

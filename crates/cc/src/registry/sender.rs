@@ -34,6 +34,8 @@ enum Law {
     Ada(AdaConfig),
     Vcp(VcpConfig),
     Xcp(XcpParams),
+    /// The same with headers that say where clouds begin.
+    XcpI(XcpParams),
 }
 
 /// Which routers' answers a law listens to, and how they travel.
@@ -161,6 +163,7 @@ impl Algorithm {
         "vcp+bise",
         "vcp+wlte",
         "xcp",
+        "xcp-i",
         "cubic",
         "bbr",
         "newreno",
@@ -201,6 +204,16 @@ impl Algorithm {
                 knob::apply("xcp", &[xcp::SENDER], &mut params, options)?;
                 Law::Xcp(params)
             }
+            "xcp-i" => {
+                let mut params = XcpParams::default();
+                knob::apply("xcp-i", &[xcp::SENDER], &mut params, options)?;
+                if params.form != XcpForm::Full {
+                    return Err(ParseError::Conflict {
+                        why: "the compact form has no room for a router's address: write `xcp[form=compact]`",
+                    });
+                }
+                Law::XcpI(params)
+            }
             _ => {
                 return Err(ParseError::UnknownName {
                     given: name.to_owned(),
@@ -223,6 +236,7 @@ impl Algorithm {
             Law::Ada(_) => "ada",
             Law::Vcp(config) => config.name(),
             Law::Xcp(_) => "xcp",
+            Law::XcpI(_) => "xcp-i",
         }
     }
 
@@ -233,7 +247,7 @@ impl Algorithm {
             Law::Cubic(_) | Law::Bbr(_) | Law::NewReno(_) => None,
             Law::Cubiq(_) | Law::Ada(_) => Some(Explicit::QuickStart),
             Law::Vcp(config) => Some(Explicit::Vcp(config.params.carrier)),
-            Law::Xcp(params) => Some(Explicit::Xcp(params.form)),
+            Law::Xcp(params) | Law::XcpI(params) => Some(Explicit::Xcp(params.form)),
         }
     }
 
@@ -244,7 +258,7 @@ impl Algorithm {
             Law::Cubic(_) | Law::Bbr(_) | Law::NewReno(_) => false,
             Law::Cubiq(_) | Law::Ada(_) => true,
             Law::Vcp(config) => config.asks_start,
-            Law::Xcp(params) => params.asks_start,
+            Law::Xcp(params) | Law::XcpI(params) => params.asks_start,
         }
     }
 
@@ -280,7 +294,7 @@ impl Algorithm {
                     None => started(asks, mtu, VcpSender::new(name, now, mtu, params, Halving)),
                 }
             }
-            Law::Xcp(params) => {
+            Law::Xcp(params) | Law::XcpI(params) => {
                 let law = XcpSender::new(now, mtu, params.clone());
                 started(params.asks_start, mtu, law)
             }
@@ -361,7 +375,7 @@ impl fmt::Display for Algorithm {
                 );
                 knob::show(f, self.name(), &vcp_knobs(config), config, &default)
             }
-            Law::Xcp(params) => {
+            Law::Xcp(params) | Law::XcpI(params) => {
                 let default = XcpParams::default();
                 knob::show(f, self.name(), &[xcp::SENDER], params, &default)
             }

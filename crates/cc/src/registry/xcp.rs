@@ -1,11 +1,16 @@
 //! Options of XCP senders and ports.
 
-use super::knob::Knob;
+use super::knob::{Knob, Knobs};
 use super::sender::{
     INITIAL_WINDOW, START, asks_start, initial_window, show_asks_start, show_initial_window,
 };
-use super::value::{decimal, ppm, rate, show_decimal, show_ppm, show_rate, show_switch, switch};
-use crate::{XcpCapacity, XcpForm, XcpLinkParams, XcpLoss, XcpParams};
+use super::value::{
+    decimal, duration, ppm, rate, show_decimal, show_duration, show_ppm, show_rate, show_switch,
+    switch,
+};
+use crate::{
+    CloudParams, Duration, ExactEstimate, XcpCapacity, XcpForm, XcpLinkParams, XcpLoss, XcpParams,
+};
 
 /// Options of a sender.
 pub(super) const SENDER: &[Knob<XcpParams>] = &[
@@ -197,5 +202,86 @@ pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
             Some(())
         },
         show: |params| show_switch(params.police),
+    },
+];
+
+/// What a port is called.
+pub(super) const fn link_name(params: &XcpLinkParams) -> &'static str {
+    match params.clouds {
+        Some(_) => "xcp-i",
+        None => "xcp",
+    }
+}
+
+/// Tables of options of a port.
+pub(super) const fn link_knobs(params: &XcpLinkParams) -> Knobs<'static, XcpLinkParams> {
+    match params.clouds {
+        Some(_) => &[LINK, CLOUDS],
+        None => &[LINK],
+    }
+}
+
+fn exact(params: &mut XcpLinkParams) -> Option<&mut ExactEstimate> {
+    params.clouds.as_mut()?.exact.as_mut()
+}
+
+fn show_exact(params: &XcpLinkParams, show: impl FnOnce(&ExactEstimate) -> String) -> String {
+    let clouds = params.clouds.as_ref();
+    let exact = clouds.and_then(|clouds| clouds.exact.as_ref());
+    show(exact.unwrap_or(&ExactEstimate::default()))
+}
+
+/// Options of a port that looks for clouds.
+const CLOUDS: &[Knob<XcpLinkParams>] = &[
+    Knob {
+        key: "estimate",
+        expects: "`none`, or, in the emulator, `exact`",
+        set: |params, text| {
+            params.clouds.as_mut()?.exact = match text {
+                "none" => None,
+                "exact" => Some(ExactEstimate::default()),
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |params| match params.clouds {
+            Some(CloudParams { exact: Some(_) }) => "exact".to_owned(),
+            _ => "none".to_owned(),
+        },
+    },
+    Knob {
+        key: "error",
+        expects: "after `estimate=exact`: by what share it may be wrong, from 0 to 0.9, such as 0.2",
+        set: |params, text| {
+            exact(params)?.error_ppm = ppm(text, 0, 900_000)?;
+            Some(())
+        },
+        show: |params| show_exact(params, |exact| show_ppm(exact.error_ppm)),
+    },
+    Knob {
+        key: "refresh",
+        expects: "after `estimate=exact`: time between two estimates from 1ms to 10s, such as 50ms",
+        set: |params, text| {
+            let every = duration(text)?;
+            if !(Duration::from_millis(1)..=Duration::from_secs(10)).contains(&every) {
+                return None;
+            }
+            exact(params)?.every = every;
+            Some(())
+        },
+        show: |params| show_exact(params, |exact| show_duration(exact.every)),
+    },
+    Knob {
+        key: "hold",
+        expects: "after `estimate=exact`: for how long the error stays the same, up to 1000s, such as 1s",
+        set: |params, text| {
+            let hold = duration(text)?;
+            if !(Duration::from_millis(1)..=Duration::from_secs(1000)).contains(&hold) {
+                return None;
+            }
+            exact(params)?.hold = hold;
+            Some(())
+        },
+        show: |params| show_exact(params, |exact| show_duration(exact.hold)),
     },
 ];

@@ -141,6 +141,7 @@ mod tests {
         x: 1 << 30,
         delta: 1 << 50,
         covers: 1,
+        cloud: None,
     };
 
     fn said(code: VcpCode, mix: Option<(u16, u64)>) -> Said {
@@ -215,6 +216,7 @@ mod tests {
             x: u64::MAX,
             delta: i64::MAX,
             covers: u16::MAX,
+            cloud: None,
         };
         for code in [VcpCode::Low, VcpCode::High, VcpCode::Over] {
             let said = Said {

@@ -186,6 +186,7 @@ fn tail_drops_are_over_until_an_interval_without_them() {
                 x: 1 << 30,
                 delta: 1 << 40,
                 covers: 1,
+                cloud: None,
             }),
             ..packet(1500)
         };
@@ -356,6 +357,7 @@ fn over_is_not_for_a_flow_with_little() {
         x: 1 << 30,
         delta: 1 << 50,
         covers: 1,
+        cloud: None,
     };
     let mut delta = |flow_hash| {
         let packet = Arrival {

@@ -1,5 +1,7 @@
 //! What XCP packets say, apart from how it is written: request, header at a router, a router's answer.
 
+use super::cloud::{Cloud, CloudAnswer};
+
 /// How XCP headers travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XcpForm {
@@ -43,6 +45,8 @@ pub struct XcpCarried {
     pub delta: i64,
     /// Packets that the header stands for; 0 counts as 1.
     pub covers: u16,
+    /// Hops since the last XCP router that are none, if the header can tell of them and there are any.
+    pub cloud: Option<Cloud>,
 }
 
 /// A router's stamp.
@@ -57,4 +61,6 @@ pub struct XcpAnswer {
     /// Loss by corruption that the port declares for the link behind it, in 10^-6 of packets; added to what the header says.
     /// The port's to fill in ([`Answer::declare`](crate::Answer::declare)), not the law's.
     pub corruption_ppm: u32,
+    /// What becomes of the cloud that the packet came through.
+    pub cloud: CloudAnswer,
 }

@@ -146,6 +146,7 @@ fn the_first_packets_after_idleness_are_given_at_most_one_interval_of_the_share(
         x: x_of(ms(10)),
         delta: EAGER,
         covers: 1,
+        cloud: None,
     };
     let mut given = 0;
     for n in 0..20u32 {
@@ -175,6 +176,7 @@ fn intervals(params: XcpLinkParams, rtt_us: u32, packets: u64) -> Vec<(Duration,
         x: u64::from(rtt_us) * 1_099_512 / 100,
         delta: EAGER,
         covers: 1,
+        cloud: None,
     };
     let mut seen: Vec<(Duration, Duration)> = Vec::new();
     for n in 0..packets {
@@ -216,6 +218,7 @@ fn a_long_interval_ends_within_seconds_of_shorter_round_trips() {
         x: u64::from(rtt_us) * 1_099_512 / 100,
         delta: EAGER,
         covers: 1,
+        cloud: None,
     };
     let mut now = 0;
     while metrics(&link).interval < ms(30_000) {
@@ -246,6 +249,7 @@ fn mean_rtt_beside(params: XcpLinkParams, forged: XcpCarried, each: u64) -> Dura
         x: x_of(ms(50)) * 4 / 83,
         delta: EAGER,
         covers: 1,
+        cloud: None,
     };
     let mut worst = ms(50);
     for n in 1..10_000u64 {
@@ -272,6 +276,7 @@ fn few_bytes_move_the_mean_rtt_by_little() {
         x: u64::MAX,
         delta: EAGER,
         covers: u16::MAX,
+        cloud: None,
     };
     // One in 500 packets, of 84 bytes: 0.01 % of the bytes; one in 50: 0.1 %.
     for (each, most) in [(500, 53), (50, 60)] {
@@ -291,6 +296,7 @@ fn after_a_drop_nothing_is_given_until_an_interval_without_drops_has_passed() {
         x: x_of(ms(1)),
         delta: EAGER,
         covers: 1,
+        cloud: None,
     };
     let arrival = packet(1, 1500, header);
     let foreign = Arrival {
@@ -328,6 +334,7 @@ fn what_the_buffer_cannot_take_is_not_given() {
         x: x_of(ms(1)),
         delta: EAGER,
         covers: 1,
+        cloud: None,
     };
     for n in 0..300u64 {
         let now = Instant::from_millis(n);
@@ -427,6 +434,7 @@ impl Source {
             x: u64::try_from(x).unwrap(),
             delta,
             covers: 1,
+            cloud: None,
         }
     }
 }
@@ -681,7 +689,7 @@ proptest! {
         for (gap, shift, flow, rtt_us, x_shift, x, delta, covers, queue) in events {
             now = now.saturating_add(gap >> shift);
             let instant = Instant::from_nanos(now);
-            let header = XcpCarried { rtt_us: rtt_us >> (shift % 32), x: x >> x_shift, delta, covers };
+            let header = XcpCarried { rtt_us: rtt_us >> (shift % 32), x: x >> x_shift, delta, covers, cloud: None, };
             let arrival = packet(flow, rtt_us >> 16, header);
             if link.admits(instant, &arrival) {
                 link.on_arrival(instant, &arrival, queue >> x_shift);

@@ -32,6 +32,7 @@
 
 mod asked;
 mod believed;
+mod cloud;
 mod drain;
 mod efficiency;
 mod end_to_end;
@@ -63,6 +64,7 @@ mod sums;
 mod totals;
 mod window_form;
 
+pub use cloud::{Cloud, CloudAnswer, CloudEstimate, Upstream};
 pub use header::{XcpAnswer, XcpCarried, XcpForm, XcpRequest};
 pub use link::XcpLink;
 pub use metrics::XcpLinkMetrics;

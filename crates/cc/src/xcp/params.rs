@@ -47,6 +47,8 @@ pub struct XcpLinkParams {
     /// Round what a packet is told to whole packets of window, as a router must whose header has no room for fractions
     /// (the XCP Linux paper, section II-E.2).
     pub whole: bool,
+    /// Look for hops that are no XCP routers (XCP-i).
+    pub clouds: Option<crate::CloudParams>,
 }
 
 /// Where an XCP port's capacity comes from.
@@ -72,6 +74,7 @@ impl Default for XcpLinkParams {
             guard: true,
             police: false,
             whole: false,
+            clouds: None,
         }
     }
 }

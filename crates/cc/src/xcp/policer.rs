@@ -274,6 +274,7 @@ mod tests {
             x: x_of(ms(1)),
             delta: 0,
             covers: 1,
+            cloud: None,
         };
         let (mut sent, mut passed) = (0, 0);
         for interval in 0..intervals {
@@ -310,6 +311,7 @@ mod tests {
             x: x_of(ms(1)),
             delta: 0,
             covers: 1,
+            cloud: None,
         };
         policer.begin(ms(100));
         assert!(policer.admits(Instant::ZERO, 77, Some(&header), 1500));
@@ -352,6 +354,7 @@ mod tests {
             x: 1,
             delta: 0,
             covers: 1,
+            cloud: None,
         };
         policer.begin(ms(100));
         for flow in 0..100_000u32 {

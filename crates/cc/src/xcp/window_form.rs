@@ -39,6 +39,7 @@ impl WindowForm {
             x: if window == 0 { 0 } else { saturate(x) },
             delta: self.delta(bytes),
             covers: 1,
+            cloud: None,
         }
     }
 

@@ -370,6 +370,7 @@ impl Flow {
                             x: xcp.x,
                             delta: xcp.delta,
                             covers: xcp.covers,
+                            cloud: None,
                         }),
                     stamped: false,
                 }),
@@ -648,6 +649,7 @@ fn forged(number: u64) -> XcpShim {
             x: draw(64),
             delta: draw(64).cast_signed(),
             covers: (draw(16) >> 48) as u16,
+            cloud: None,
         },
         stamped: false,
     }

@@ -78,7 +78,7 @@ fn shim(forge: &Forge, bytes: u16, rate: u64) -> Vec<u8> {
 mod tests {
     use super::*;
     use pathmark_cc::Carried;
-    use pathmark_router::forward::shim::read;
+    use pathmark_router::forward::shim::{NoHeader, read};
 
     fn forger(shim: ForgedShim) -> Forger {
         let forge = Forge {
@@ -93,13 +93,13 @@ mod tests {
     fn routers_read_what_is_written() {
         let mut datagram = [0; 1472];
         forger(ForgedShim::Vcp).write(&mut datagram);
-        let Carried::Vcp(vcp) = read(&datagram, 1500, || 0) else {
+        let Carried::Vcp(vcp) = read(&datagram, 1500, &NoHeader) else {
             panic!("VCP");
         };
         assert!(vcp.bise && vcp.min_rtt >= Some(Duration::from_millis(70)));
         let mut datagram = [0; 1472];
         forger(ForgedShim::Xcp).write(&mut datagram);
-        let Carried::Xcp(xcp) = read(&datagram, 1500, || 0) else {
+        let Carried::Xcp(xcp) = read(&datagram, 1500, &NoHeader) else {
             panic!("XCP");
         };
         // A packet each millisecond.

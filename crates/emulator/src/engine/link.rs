@@ -1,6 +1,6 @@
 //! A router's link with the measurements that a result wants beyond its own counters.
 
-use pathmark_cc::Instant;
+use pathmark_cc::{CloudEstimate, Instant, Upstream};
 use pathmark_router::core::{DropCause, Gauge, Link, LinkStats};
 use pathmark_router::forward::Identity;
 
@@ -133,6 +133,11 @@ impl MeasuredLink {
     /// It is its turn on its medium.
     pub(super) fn grant(&mut self, now: Instant) {
         self.link.port_mut().grant(now);
+    }
+
+    /// Tells its control law what is left of a cloud before it.
+    pub(super) fn tell(&mut self, now: Instant, upstream: Upstream, estimate: &CloudEstimate) {
+        self.link.port_mut().tell_cloud(now, upstream, estimate);
     }
 
     /// Watches the queue for measuring window `window`.

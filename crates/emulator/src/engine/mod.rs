@@ -12,6 +12,7 @@
 mod agenda;
 mod average;
 mod capture;
+mod clouds;
 mod collect;
 mod endpoint;
 mod forged;
@@ -37,6 +38,7 @@ use pathmark_transport::connection::ConnectError;
 
 use agenda::Agenda;
 use capture::Frame;
+use clouds::Clouds;
 use endpoint::Endpoint;
 use link::MeasuredLink;
 use medium::Medium;
@@ -138,6 +140,8 @@ struct Engine {
     links: Vec<MeasuredLink>,
     /// What links share.
     media: Vec<Medium>,
+    /// What ports are told of links that they do not see.
+    clouds: Clouds,
     /// Sender and receiver of flow 0, of flow 1, …
     endpoints: Vec<Endpoint>,
     /// For each endpoint, the links that packets *for* it take.
@@ -171,13 +175,14 @@ struct Flow {
     finished: bool,
 }
 
-/// Component 0 of the agenda; then come the links, then media, then the endpoints.
+/// Component 0 of the agenda; then come the links, then media, then the endpoints, then estimates of clouds.
 const CLOCK: u32 = 0;
 
 impl Engine {
     fn run(&mut self, observer: &mut dyn Observer) -> Result<(), RunError> {
         let links = u32::try_from(self.links.len()).unwrap_or(u32::MAX);
         let shared = links.saturating_add(u32::try_from(self.media.len()).unwrap_or(u32::MAX));
+        let ends = shared.saturating_add(u32::try_from(self.endpoints.len()).unwrap_or(u32::MAX));
         let any_finite = self.unfinished > 0;
         let mut since = self.events;
         while let Some((at, component)) = self.agenda.next()
@@ -202,7 +207,8 @@ impl Engine {
                 }
                 link if link <= links => self.run_link(link - 1, observer)?,
                 medium if medium <= shared => self.run_medium(medium - links - 1, observer)?,
-                endpoint => self.run_endpoint(endpoint - shared - 1)?,
+                endpoint if endpoint <= ends => self.run_endpoint(endpoint - shared - 1)?,
+                _ => self.run_clouds(),
             }
             if any_finite && self.unfinished == 0 {
                 return Ok(());
@@ -242,6 +248,7 @@ impl Engine {
         for index in 0..u32::try_from(self.endpoints.len()).unwrap_or(0) {
             self.note_endpoint(index);
         }
+        self.note_clouds();
     }
 
     fn note_clock(&mut self) {

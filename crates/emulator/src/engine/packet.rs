@@ -4,6 +4,8 @@
 //! about 200 bytes whatever its size, and gigabits over long paths fit into a cache; what has no such
 //! run of zeros is kept whole. Either way the receiver gets every byte back.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use pathmark_cc::{Answer, Arrival, Carried, VcpCarried, VcpCode};
 use pathmark_router::core::{DropCause, Owner};
 use pathmark_router::forward::{Identity, shim};
@@ -35,6 +37,8 @@ pub(super) struct Label {
     pub(super) ecn_is_code: bool,
     /// A hash that tells flows apart.
     pub(super) flow_hash: u32,
+    /// The sending host's address.
+    pub(super) source: Ipv4Addr,
 }
 
 /// A packet in the pool. Most data packets need its first two lines of the processor's cache, and thousands are under way,
@@ -133,7 +137,7 @@ impl Pool {
             (false, _) => Carried::Foreign,
             (true, true) => from_ecn(packet.label.ecn),
             // Each flow counts as a source of its own.
-            (true, false) => shim::read(self.front(id, packet), bytes, || packet.label.flow_hash),
+            (true, false) => shim::read(self.front(id, packet), bytes, packet),
         };
         Arrival {
             bytes,
@@ -228,6 +232,24 @@ impl Taken {
                 part.fill(0);
             }
         }
+    }
+}
+
+impl shim::Outer for Packet {
+    #[inline]
+    fn source_hash(&self) -> u32 {
+        self.label.flow_hash
+    }
+
+    #[inline]
+    fn source(&self) -> Option<IpAddr> {
+        Some(self.label.source.into())
+    }
+
+    /// None at a host's own port, which takes no hop off.
+    #[inline]
+    fn ttl(&self) -> Option<u8> {
+        (self.label.hop > 1).then(|| self.taken().ttl)
     }
 }
 
@@ -348,6 +370,7 @@ mod tests {
             ecn: Ecn::Ect0,
             ecn_is_code: false,
             flow_hash: 0,
+            source: Ipv4Addr::UNSPECIFIED,
         }
     }
 

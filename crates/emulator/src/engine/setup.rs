@@ -14,6 +14,7 @@ use xcp_proto::XcpSignal;
 
 use super::agenda::Agenda;
 use super::capture::Frame;
+use super::clouds::Clouds;
 use super::endpoint::{Application, Endpoint, Setup};
 use super::forged::Forger;
 use super::link::MeasuredLink;
@@ -79,9 +80,10 @@ impl Engine {
         let mut engine = Self {
             now: Instant::ZERO,
             end: Instant::ZERO + scenario.duration,
-            agenda: Agenda::new(1 + links.len() + media.len() + 2 * scenario.flows.len()),
+            agenda: Agenda::new(2 + links.len() + media.len() + 2 * scenario.flows.len()),
             links,
             media,
+            clouds: Clouds::new(scenario, address),
             endpoints: Vec::with_capacity(2 * scenario.flows.len()),
             ways: Vec::with_capacity(2 * scenario.flows.len()),
             labels: Vec::with_capacity(2 * scenario.flows.len()),
@@ -176,6 +178,10 @@ impl Engine {
             ),
         ];
         for (setup, application, way, peer) in ends {
+            let source = match setup.local.ip() {
+                IpAddr::V4(v4) => v4,
+                IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
+            };
             let name = format!("{}/{peer}", flow.name);
             self.labels.push(Label {
                 to: peer,
@@ -183,6 +189,7 @@ impl Engine {
                 ecn: pathmark_transport::Ecn::NotEct,
                 ecn_is_code: !udp && law.carrier() == Some(Carrier::Ecn),
                 flow_hash: u32::try_from(hash(self.scenario.seed, &name) >> 32).unwrap_or(0),
+                source,
             });
             let way = way.iter().filter_map(|link| u32::try_from(*link).ok());
             self.ways.push(way.collect());

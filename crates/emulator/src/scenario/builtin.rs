@@ -131,6 +131,34 @@ pub const BUILT_IN: &[BuiltIn] = &[
         name: "xcp-cubic-buffers",
         text: include_str!("../../scenarios/xcp-cubic-buffers.toml"),
     },
+    BuiltIn {
+        name: "xcp-i-fig2",
+        text: include_str!("../../scenarios/xcp-i-fig2.toml"),
+    },
+    BuiltIn {
+        name: "xcp-i-fig6",
+        text: include_str!("../../scenarios/xcp-i-fig6.toml"),
+    },
+    BuiltIn {
+        name: "xcp-i-fig8",
+        text: include_str!("../../scenarios/xcp-i-fig8.toml"),
+    },
+    BuiltIn {
+        name: "xcp-i-fig10",
+        text: include_str!("../../scenarios/xcp-i-fig10.toml"),
+    },
+    BuiltIn {
+        name: "xcp-i-fig12",
+        text: include_str!("../../scenarios/xcp-i-fig12.toml"),
+    },
+    BuiltIn {
+        name: "xcp-i-fig13",
+        text: include_str!("../../scenarios/xcp-i-fig13.toml"),
+    },
+    BuiltIn {
+        name: "xcp-i-fig14",
+        text: include_str!("../../scenarios/xcp-i-fig14.toml"),
+    },
 ];
 
 pub(super) fn find(name: &str) -> Option<&'static BuiltIn> {

@@ -192,6 +192,18 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
             "a controller measures load against the port's rate: add `rate`, or `capacity` if the link behind the port is the slow one",
         );
     }
+    if let Some(law) = &port.controller
+        && law
+            .get_ref()
+            .0
+            .as_ref()
+            .is_some_and(|law| law.exact_estimate().is_some())
+    {
+        return fail(
+            law.span(),
+            "only the emulator knows what clouds have left: leave `estimate=exact` out",
+        );
+    }
     let queue = port
         .queue
         .as_ref()

@@ -385,3 +385,13 @@ fn steering_names_what_exists() {
         fails("\"vcp0\"", &format!("{name:?}"), &["1 to 15 letters"]);
     }
 }
+
+/// What only the emulator knows is no router's to use; without it a port looks for clouds all the same.
+#[test]
+fn exact_estimates_are_refused() {
+    let with = |law: &str| parse(&GOOD.replace("\"vcp\"", &format!("\"{law}\"")));
+    let law = with("xcp-i").unwrap().ports[0].link.controller.clone();
+    assert_eq!(law.unwrap().name(), "xcp-i");
+    let error = with("xcp-i[estimate=exact]").unwrap_err();
+    assert!(error.contains("only the emulator"), "{error}");
+}

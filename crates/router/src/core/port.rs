@@ -1,6 +1,8 @@
 //! An output port: control law, queue, transmitter.
 
-use pathmark_cc::{Answer, Arrival, Carried, Instant, LinkController, LinkMetrics};
+use pathmark_cc::{
+    Answer, Arrival, Carried, CloudEstimate, Instant, LinkController, LinkMetrics, Upstream,
+};
 
 use super::impair::Code;
 use super::queue::{Depth, Limit, Popped, Pushed, Queue, Queued};
@@ -333,6 +335,13 @@ impl<P> Port<P> {
         self.advance(now);
         self.hint = hint;
         self.law.on_capacity(now, self.capacity());
+    }
+
+    /// Tells the control law what is left of the cloud behind `upstream`, measured since it was told last.
+    pub fn tell_cloud(&mut self, now: Instant, upstream: Upstream, estimate: &CloudEstimate) {
+        if let Some(controller) = &mut self.law.controller {
+            controller.on_estimate(now, upstream, estimate);
+        }
     }
 
     /// What the control law may reckon with, in bytes per second.

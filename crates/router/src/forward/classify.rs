@@ -1,5 +1,7 @@
 //! Which packets carry feedback, and writing it into them.
 
+use std::net::IpAddr;
+
 use pathmark_cc::{Answer, Arrival, Carried};
 use pathmark_shim::ip::Layout;
 use pathmark_shim::udp::{ChecksumState, Datagram};
@@ -40,6 +42,30 @@ impl EcnRule {
             })
         };
         dscp && port() && prefix()
+    }
+}
+
+/// A packet that this router has taken its hop off.
+struct Forwarded<'a> {
+    bytes: &'a [u8],
+    layout: &'a Layout,
+    seed: u64,
+}
+
+impl shim::Outer for Forwarded<'_> {
+    #[inline]
+    fn source_hash(&self) -> u32 {
+        self.layout.source_hash(self.bytes, self.seed)
+    }
+
+    #[inline]
+    fn source(&self) -> Option<IpAddr> {
+        self.layout.source(self.bytes)
+    }
+
+    #[inline]
+    fn ttl(&self) -> Option<u8> {
+        self.layout.ttl(self.bytes)
     }
 }
 
@@ -97,8 +123,12 @@ impl Classifier {
             && let Some(udp) = Datagram::locate(bytes, layout)
         {
             let packet = u32::try_from(packet).unwrap_or(u32::MAX);
-            let source = || layout.source_hash(bytes, self.seed);
-            let (carried, carrier) = shim::find(bytes, &udp, packet, source);
+            let ip = Forwarded {
+                bytes,
+                layout,
+                seed: self.seed,
+            };
+            let (carried, carrier) = shim::find(bytes, &udp, packet, &ip);
             if carried != Carried::Foreign {
                 return (carried, carrier);
             }

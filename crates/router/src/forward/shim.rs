@@ -1,6 +1,8 @@
 //! The kinds of shim that routers read and write, by their numbers.
 
-use pathmark_cc::{Answer, Carried};
+use std::net::IpAddr;
+
+use pathmark_cc::{Answer, Carried, CloudAnswer};
 use pathmark_shim::Kind;
 use pathmark_shim::demux::Datagram as Contents;
 use pathmark_shim::frame::declared_len;
@@ -15,16 +17,54 @@ use crate::offload::Super;
 /// What a router takes off the IP TTL.
 pub(super) const FORWARDED: u8 = 1;
 
-/// What the shim in front of a UDP payload tells control laws; `packet_bytes` is the length of its IP packet, `source` hashes its
-/// source address. [`Carried::Foreign`] if there is none that is known and sound.
+/// What of an IP header shims have to do with.
+pub trait Outer {
+    /// A hash of the source address.
+    fn source_hash(&self) -> u32;
+    /// The source address.
+    fn source(&self) -> Option<IpAddr>;
+    /// The TTL or hop limit that the packet leaves this router with.
+    fn ttl(&self) -> Option<u8>;
+}
+
+/// For a datagram whose IP header nobody has seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHeader;
+
+impl Outer for NoHeader {
+    fn source_hash(&self) -> u32 {
+        0
+    }
+
+    fn source(&self) -> Option<IpAddr> {
+        None
+    }
+
+    fn ttl(&self) -> Option<u8> {
+        None
+    }
+}
+
+/// What the shim in front of a UDP payload tells control laws; `packet_bytes` is the length of its IP packet, `ip` its header.
+/// [`Carried::Foreign`] if there is none that is known and sound.
 #[inline]
 #[must_use]
-pub fn read(payload: &[u8], packet_bytes: u32, source: impl FnOnce() -> u32) -> Carried {
+pub fn read(payload: &[u8], packet_bytes: u32, ip: &impl Outer) -> Carried {
     match Contents::classify(payload) {
         Contents::Shim(Kind::VCP) => vcp_proto::carried::from_payload(payload),
-        Contents::Shim(Kind::XCP) => xcp_proto::carried::from_payload(payload, packet_bytes),
-        Contents::Shim(Kind::QUICK_START) => qs_proto::carried::from_payload(payload, source()),
+        Contents::Shim(Kind::XCP) => read_xcp(payload, packet_bytes, ip),
+        Contents::Shim(Kind::QUICK_START) => {
+            qs_proto::carried::from_payload(payload, ip.source_hash())
+        }
         _ => Carried::Foreign,
+    }
+}
+
+#[inline]
+fn read_xcp(payload: &[u8], packet_bytes: u32, ip: &impl Outer) -> Carried {
+    match ip.ttl() {
+        Some(ttl) => xcp_proto::carried::from_forwarded(payload, packet_bytes, ttl, || ip.source()),
+        None => xcp_proto::carried::from_payload(payload, packet_bytes),
     }
 }
 
@@ -34,7 +74,7 @@ pub(super) fn find(
     bytes: &[u8],
     udp: &Datagram,
     packet_bytes: u32,
-    source: impl FnOnce() -> u32,
+    ip: &impl Outer,
 ) -> (Carried, Carrier) {
     let payload = udp.payload(bytes);
     let carried = match Contents::classify(payload) {
@@ -47,8 +87,10 @@ pub(super) fn find(
                 Err(_) => (Carried::Foreign, Carrier::None),
             };
         }
-        Contents::Shim(Kind::XCP) => xcp_proto::carried::from_payload(payload, packet_bytes),
-        Contents::Shim(Kind::QUICK_START) => qs_proto::carried::from_payload(payload, source()),
+        Contents::Shim(Kind::XCP) => read_xcp(payload, packet_bytes, ip),
+        Contents::Shim(Kind::QUICK_START) => {
+            qs_proto::carried::from_payload(payload, ip.source_hash())
+        }
         _ => return (Carried::Foreign, Carrier::None),
     };
     let payload = u16::try_from(udp.payload_offset()).unwrap_or(u16::MAX);
@@ -92,7 +134,12 @@ pub fn write(
             mark::mark_payload(payload, answer, router.id) == mark::Outcome::Marked
         }
         Answer::Xcp(answer) => {
-            let outcome = stamp::stamp_payload(payload, answer, packet_bytes, router);
+            let mut answer = *answer;
+            if hops == 0 {
+                // Stamping takes one off `xcp_ttl`, and nobody takes one off the TTL: modulo 256 this adds it again.
+                answer.cloud = CloudAnswer::Counted { hops: u8::MAX };
+            }
+            let outcome = stamp::stamp_payload(payload, &answer, packet_bytes, router);
             outcome == stamp::Outcome::Stamped
         }
         Answer::QuickStart(answer) => {

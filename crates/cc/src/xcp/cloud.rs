@@ -1,0 +1,78 @@
+//! Clouds: hops between two XCP routers that are no XCP routers themselves (the XCP-i paper, Lopez-Pacheco, Pham, Lefèvre,
+//! section II-B).
+
+use core::net::IpAddr;
+use core::num::NonZeroU64;
+
+use crate::Duration;
+
+/// Names whoever sent a packet into a cloud, an XCP router or the sending host, by its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Upstream(NonZeroU64);
+
+impl Upstream {
+    /// The name that follows from an address: IPv4 addresses differ in it, of IPv6 addresses it is a hash. `None` for an
+    /// unspecified address.
+    #[must_use]
+    pub fn of(address: IpAddr) -> Option<Self> {
+        if address.is_unspecified() {
+            return None;
+        }
+        NonZeroU64::new(match address {
+            IpAddr::V4(v4) => u64::from(v4.to_bits()),
+            IpAddr::V6(v6) => {
+                let [high, low] = [v6.to_bits() >> 64, v6.to_bits()];
+                let fold = |hash: u64, part: u128| {
+                    let part = u64::try_from(part & u128::from(u64::MAX)).unwrap_or(0);
+                    (hash ^ part)
+                        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+                        .rotate_left(29)
+                };
+                // Beyond all IPv4 addresses.
+                fold(fold(0, high), low) | 1 << 63
+            }
+        })
+        .map(Self)
+    }
+}
+
+/// A cloud that a packet came through on its way to this port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cloud {
+    /// Who sent the packet into it.
+    pub upstream: Upstream,
+    /// What its hops took off the IP TTL, modulo 256.
+    pub hops: u8,
+}
+
+/// What a port says of the cloud that a packet came through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CloudAnswer {
+    /// There is none, or the port does not look for them.
+    #[default]
+    None,
+    /// The answer is within what the cloud can carry. Its hops are taken off `xcp_ttl`.
+    Counted {
+        /// As in [`Cloud::hops`].
+        hops: u8,
+    },
+    /// Nothing is known of what the cloud can carry. Its hops are taken off `xcp_ttl`, and the packet says from here on that its
+    /// feedback knows nothing of one of its clouds.
+    Unknown {
+        /// As in [`Cloud::hops`].
+        hops: u8,
+    },
+}
+
+/// What is left of a cloud's narrowest link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CloudEstimate {
+    /// Capacity less what arrives at the link, in bytes per second; negative if more arrives than it carries.
+    pub available: i64,
+    /// What the link carries, in bytes per second; 0 if that is not known.
+    pub capacity: u64,
+    /// Bytes that wait in front of it and do not drain; 0 if that is not known.
+    pub queue: u64,
+    /// For how long the estimate may be used.
+    pub valid_for: Duration,
+}

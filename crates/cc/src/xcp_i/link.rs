@@ -1,0 +1,201 @@
+//! The port: virtual routers in front of an XCP controller.
+
+use super::CloudMetrics;
+use super::covered::Covered;
+use super::table::Table;
+use crate::xcp::{Cloud, CloudAnswer, CloudEstimate, Upstream, XcpLink, XcpLinkParams};
+use crate::{
+    Answer, Arrival, Carried, Instant, LinkController, LinkMetrics, XcpAnswer, XcpCapacity,
+    XcpCarried,
+};
+
+/// An XCP-i port.
+#[derive(Clone, Debug)]
+pub struct XcpILink {
+    own: XcpLink,
+    table: Table,
+    covered: Covered,
+    counted: u64,
+    unknown: u64,
+    refused: u64,
+}
+
+impl XcpILink {
+    /// A port that starts at `now` and sends `capacity` bytes per second.
+    #[must_use]
+    pub fn new(now: Instant, capacity: u64, params: XcpLinkParams) -> Self {
+        let virtual_params = XcpLinkParams {
+            overhead: 0,
+            capacity: XcpCapacity::Port,
+            police: false,
+            whole: false,
+            ..params.clone()
+        };
+        Self {
+            own: XcpLink::new(now, capacity, params),
+            table: Table::new(virtual_params),
+            covered: Covered::new(now),
+            counted: 0,
+            unknown: 0,
+            refused: 0,
+        }
+    }
+
+    /// Its virtual routers, for tests.
+    #[cfg(test)]
+    pub(super) const fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The packet as its virtual router sees it: all packets that its header stands for came through the cloud.
+    #[inline]
+    fn through(&self, packet: &Arrival, header: &XcpCarried) -> Arrival {
+        Arrival {
+            bytes: packet
+                .bytes
+                .saturating_mul(self.covered.believed(header.covers)),
+            carried: Carried::Xcp(XcpCarried {
+                covers: 1,
+                cloud: None,
+                ..*header
+            }),
+            ..*packet
+        }
+    }
+
+    /// A packet that came through a cloud leaves.
+    #[inline]
+    fn answer(
+        &mut self,
+        now: Instant,
+        packet: &Arrival,
+        header: &XcpCarried,
+        cloud: Cloud,
+        queue: u64,
+    ) -> Answer {
+        let through = self.through(packet, header);
+        let Some(virtual_answer) = self.table.on_departure(now, cloud.upstream, &through) else {
+            self.unknown += 1;
+            let answer = self.own.on_departure(now, packet, queue);
+            return with_cloud(answer, CloudAnswer::Unknown { hops: cloud.hops });
+        };
+        self.counted += 1;
+        let lowered = Arrival {
+            carried: Carried::Xcp(XcpCarried {
+                delta: virtual_answer.delta.min(header.delta),
+                ..*header
+            }),
+            ..*packet
+        };
+        let answer = match self.own.on_departure(now, &lowered, queue) {
+            Answer::Xcp(answer) => Answer::Xcp(XcpAnswer {
+                bounding: answer.bounding || virtual_answer.bounding,
+                ..answer
+            }),
+            other => other,
+        };
+        with_cloud(answer, CloudAnswer::Counted { hops: cloud.hops })
+    }
+}
+
+fn with_cloud(answer: Answer, cloud: CloudAnswer) -> Answer {
+    match answer {
+        Answer::Xcp(answer) => Answer::Xcp(XcpAnswer { cloud, ..answer }),
+        other => other,
+    }
+}
+
+/// The cloud that a packet came through.
+#[inline]
+const fn cloud_of(packet: &Arrival) -> Option<(&XcpCarried, Cloud)> {
+    match &packet.carried {
+        Carried::Xcp(header) => match header.cloud {
+            Some(cloud) => Some((header, cloud)),
+            None => None,
+        },
+        _ => None,
+    }
+}
+
+impl LinkController for XcpILink {
+    #[inline]
+    fn admits(&mut self, now: Instant, arrival: &Arrival) -> bool {
+        self.own.admits(now, arrival)
+    }
+
+    #[inline]
+    fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64) {
+        self.covered.count(now, arrival);
+        if let Some((header, cloud)) = cloud_of(arrival) {
+            let through = self.through(arrival, header);
+            if !self.table.on_arrival(now, cloud.upstream, &through) {
+                self.refused += 1;
+            }
+        }
+        self.own.on_arrival(now, arrival, queue);
+    }
+
+    #[inline]
+    fn on_departure(&mut self, now: Instant, packet: &Arrival, queue: u64) -> Answer {
+        match cloud_of(packet) {
+            Some((header, cloud)) => self.answer(now, packet, header, cloud, queue),
+            None => self.own.on_departure(now, packet, queue),
+        }
+    }
+
+    fn on_drop(&mut self, now: Instant, packet: &Arrival) {
+        self.own.on_drop(now, packet);
+    }
+
+    fn on_timer(&mut self, now: Instant, queue: u64) {
+        self.own.on_timer(now, queue);
+    }
+
+    #[inline]
+    fn deadline(&self) -> Option<Instant> {
+        self.own.deadline()
+    }
+
+    fn on_capacity(&mut self, now: Instant, bytes_per_second: u64) {
+        self.own.on_capacity(now, bytes_per_second);
+    }
+
+    fn on_buffer(&mut self, bytes: u64) {
+        self.own.on_buffer(bytes);
+    }
+
+    fn promised(&self) -> u64 {
+        self.own.promised()
+    }
+
+    fn makes_room(&self) -> bool {
+        self.own.makes_room()
+    }
+
+    fn on_granted(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
+        self.own.on_granted(now, flow_hash, bytes_per_second);
+    }
+
+    fn on_grant_over(&mut self, now: Instant, bytes_per_second: u64, came: bool) {
+        self.own.on_grant_over(now, bytes_per_second, came);
+    }
+
+    fn on_estimate(&mut self, now: Instant, upstream: Upstream, estimate: &CloudEstimate) {
+        self.table.on_estimate(now, upstream, estimate);
+    }
+
+    fn metrics(&self) -> LinkMetrics {
+        let (upstreams, known) = self.table.count();
+        LinkMetrics {
+            clouds: Some(CloudMetrics {
+                upstreams,
+                known,
+                counted: self.counted,
+                unknown: self.unknown,
+                refused: self.refused,
+                forgotten: self.table.forgotten(),
+            }),
+            ..self.own.metrics()
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What a port made of clouds, for reports.
+
+/// What a port made of clouds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CloudMetrics {
+    /// Upstream routers that are kept.
+    pub upstreams: u32,
+    /// Those of them whose cloud is known.
+    pub known: u32,
+    /// Packets that came through a cloud that is known …
+    pub counted: u64,
+    /// … and through one that is not: their senders were told so.
+    pub unknown: u64,
+    /// Packets among the latter for whose upstream router there was no room.
+    pub refused: u64,
+    /// Upstream routers that were forgotten.
+    pub forgotten: u64,
+}

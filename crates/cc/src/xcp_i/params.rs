@@ -1,0 +1,47 @@
+//! Parameters of the part of a port that looks for clouds. Shares are integers in 10^-6.
+
+use crate::Duration;
+
+/// Upstream routers that a port keeps at most. Each whose cloud is known takes some 100 kB.
+pub(crate) const MOST_UPSTREAMS: usize = 32;
+/// An upstream router from which no packet came for so long is forgotten.
+pub(crate) const INACTIVE: Duration = Duration::from_secs(10);
+/// One whose cloud is not known after so long makes room for others.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+/// No header stands for more packets than so many.
+pub(crate) const MOST_COVERS: u16 = 64;
+/// Time over which it is seen how many packets come without a header.
+pub(crate) const COVERED_WINDOW: Duration = Duration::from_secs(1);
+
+/// Of a cloud's capacity a virtual router takes so much more per interval than its estimate says …
+pub(crate) const SHARED_GIVEN_PPM: u64 = 19_000;
+/// … and leaves so much of what its own flows have: see [`table`](super::table).
+pub(crate) const SHARED_TAKEN_PPM: u64 = 20_000;
+
+/// How clouds are looked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CloudParams {
+    /// The estimate that an emulator gives, which knows all links; `None`: there is no estimate.
+    pub exact: Option<ExactEstimate>,
+}
+
+/// An estimate of somebody who knows: for the XCP-i paper's experiments (its section IV).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExactEstimate {
+    /// It is wrong by up to this share of what the cloud leaves to XCP, either way, in 10^-6.
+    pub error_ppm: u64,
+    /// Time between two estimates.
+    pub every: Duration,
+    /// For so long it is wrong by the same share.
+    pub hold: Duration,
+}
+
+impl Default for ExactEstimate {
+    fn default() -> Self {
+        Self {
+            error_ppm: 0,
+            every: Duration::from_millis(50),
+            hold: Duration::from_secs(1),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The upstream routers that packets name, each with the cloud behind it: bounded, and forgotten when nothing comes from them.
+//!
+//! Addresses in headers are anybody's word. An upstream router whose cloud nobody can tell of holds its place for a second and then
+//! makes room; one whose cloud is known holds it as long as its packets come. So made-up addresses push out nothing that works, and
+//! a true one finds a place within seconds.
+//!
+//! **Clouds that are shared.** Ports that know nothing of each other may have a virtual router each for one and the same link. Each takes
+//! what the others use for foreign traffic, and sees the same available bandwidth. So a virtual router leaves a part s of what its own
+//! flows have, and takes the like part g of the link's capacity C, on top of equation 1:
+//!
+//! F = α·BW − β·Q/d + g·C − s·y
+//!
+//! What is taken is the same for all, what is left grows with what one has, so that shares become equal (Chiu and Jain, "Analysis of the
+//! increase and decrease algorithms", 1989) within 1/s = 50 intervals or so. With g a little below s, one virtual router alone
+//! fills (α + g)/(α + s) = 0.998 of the link; N of them keep a queue of (N·g − s)/(N·β) of a bandwidth-delay product, at most 8 %.
+
+use super::params::{INACTIVE, MOST_UPSTREAMS, PATIENCE, SHARED_GIVEN_PPM, SHARED_TAKEN_PPM};
+use crate::arith::ns_since;
+use crate::xcp::{CloudEstimate, Upstream, XcpLink, XcpLinkParams};
+use crate::{Answer, Arrival, Carried, Instant, LinkController, XcpAnswer};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    entries: Vec<Entry>,
+    /// Where the last packet's was.
+    latest: usize,
+    params: XcpLinkParams,
+    /// Somebody estimates clouds.
+    estimated: bool,
+    forgotten: u64,
+}
+
+/// An upstream router.
+#[derive(Clone, Debug)]
+struct Entry {
+    upstream: Upstream,
+    since: Instant,
+    last_packet: Instant,
+    /// Bytes since the last estimate, or since the first packet, and when that was.
+    bytes: u64,
+    bytes_since: Instant,
+    /// The virtual router, once there was an estimate.
+    link: Option<Box<XcpLink>>,
+    /// Bytes that wait in the cloud.
+    queue: u64,
+    /// The estimate may be used until then.
+    until: Instant,
+}
+
+impl Entry {
+    fn is_known(&self, now: Instant) -> bool {
+        self.link.is_some() && now <= self.until
+    }
+
+    fn may_go(&self, now: Instant) -> bool {
+        let hopeless = !self.is_known(now) && now - self.since >= PATIENCE;
+        hopeless || now - self.last_packet >= INACTIVE
+    }
+}
+
+/// What the rule for shared clouds adds to the capacity of a virtual router whose flows have `own` bytes per second: (g·C − s·y)/α.
+fn shared(params: &XcpLinkParams, capacity: u64, own: i64) -> i64 {
+    if capacity == 0 {
+        return 0;
+    }
+    let given = i128::from(capacity) * i128::from(SHARED_GIVEN_PPM);
+    let taken = i128::from(own) * i128::from(SHARED_TAKEN_PPM);
+    let change = (given - taken).div_euclid(i128::from(params.alpha_ppm.max(1)));
+    i64::try_from(change).unwrap_or(0)
+}
+
+/// The answer that gives nothing.
+fn nothing(packet: &Arrival) -> XcpAnswer {
+    let asked = match &packet.carried {
+        Carried::Xcp(header) => header.delta,
+        _ => 0,
+    };
+    XcpAnswer {
+        delta: asked.min(0),
+        bounding: asked > 0,
+        ..XcpAnswer::default()
+    }
+}
+
+impl Table {
+    pub(crate) fn new(params: XcpLinkParams) -> Self {
+        Self {
+            estimated: params.clouds.is_some_and(|clouds| clouds.exact.is_some()),
+            entries: Vec::with_capacity(MOST_UPSTREAMS),
+            latest: 0,
+            params,
+            forgotten: 0,
+        }
+    }
+
+    #[inline]
+    fn find(&mut self, upstream: Upstream) -> Option<&mut Entry> {
+        let at_hand = |entry: &Entry| entry.upstream == upstream;
+        if !self.entries.get(self.latest).is_some_and(at_hand) {
+            self.latest = self.entries.iter().position(at_hand)?;
+        }
+        self.entries.get_mut(self.latest)
+    }
+
+    /// The entry of an upstream router from which a packet came; `None` if there is no room for it.
+    #[inline]
+    fn enter(&mut self, now: Instant, upstream: Upstream) -> Option<&mut Entry> {
+        if self.find(upstream).is_none() {
+            self.insert(now, upstream)?;
+        }
+        self.find(upstream)
+    }
+
+    #[cold]
+    fn insert(&mut self, now: Instant, upstream: Upstream) -> Option<()> {
+        let entry = Entry {
+            upstream,
+            since: now,
+            last_packet: now,
+            bytes: 0,
+            bytes_since: now,
+            link: None,
+            queue: 0,
+            until: now,
+        };
+        if self.entries.len() < MOST_UPSTREAMS {
+            self.entries.push(entry);
+            return Some(());
+        }
+        let going = self.entries.iter_mut().find(|entry| entry.may_go(now))?;
+        *going = entry;
+        self.forgotten += 1;
+        Some(())
+    }
+
+    /// A packet arrived from an upstream router. False if there is no room for that.
+    #[inline]
+    pub(crate) fn on_arrival(
+        &mut self,
+        now: Instant,
+        upstream: Upstream,
+        arrival: &Arrival,
+    ) -> bool {
+        let Some(entry) = self.enter(now, upstream) else {
+            return false;
+        };
+        entry.last_packet = now;
+        entry.bytes = entry.bytes.saturating_add(u64::from(arrival.bytes));
+        if let Some(link) = &mut entry.link {
+            link.on_arrival(now, arrival, entry.queue);
+        }
+        true
+    }
+
+    /// What the virtual router makes of a packet that leaves; `None` if its cloud is not known. While the first estimate is
+    /// awaited nothing is given.
+    #[inline]
+    pub(crate) fn on_departure(
+        &mut self,
+        now: Instant,
+        upstream: Upstream,
+        packet: &Arrival,
+    ) -> Option<XcpAnswer> {
+        let estimated = self.estimated;
+        let entry = self.find(upstream)?;
+        let Some(link) = &mut entry.link else {
+            let awaited = estimated && now - entry.since < PATIENCE;
+            return awaited.then(|| nothing(packet));
+        };
+        if now > entry.until {
+            return None;
+        }
+        match link.on_departure(now, packet, entry.queue) {
+            Answer::Xcp(answer) => Some(answer),
+            _ => None,
+        }
+    }
+
+    /// An estimate of the cloud behind `upstream`. Nothing, unless packets come from there.
+    pub(crate) fn on_estimate(&mut self, now: Instant, upstream: Upstream, told: &CloudEstimate) {
+        let params = &self.params;
+        let Some(entry) = self
+            .entries
+            .iter_mut()
+            .find(|entry| entry.upstream == upstream)
+        else {
+            return;
+        };
+        let elapsed = u128::from(ns_since(now, entry.bytes_since).max(1));
+        let own = u128::from(entry.bytes) * 1_000_000_000 / elapsed;
+        let own = i64::try_from(own).unwrap_or(i64::MAX);
+        let shared = shared(params, told.capacity, own);
+        let left = own.saturating_add(told.available).saturating_add(shared);
+        let left = left.max(1).unsigned_abs();
+        (entry.bytes, entry.bytes_since) = (0, now);
+        entry.queue = told.queue;
+        entry.until = now + told.valid_for;
+        let link = entry
+            .link
+            .get_or_insert_with(|| Box::new(XcpLink::new(now, left, params.clone())));
+        link.on_capacity(now, left);
+    }
+
+    /// Upstream routers, and those of them whose cloud is known.
+    pub(crate) fn count(&self) -> (u32, u32) {
+        let known = self.entries.iter().filter(|entry| entry.link.is_some());
+        let count = |n| u32::try_from(n).unwrap_or(u32::MAX);
+        (count(self.entries.len()), count(known.count()))
+    }
+
+    /// Upstream routers that made room for others.
+    pub(crate) const fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// The virtual router of the cloud behind `upstream`, for tests.
+    #[cfg(test)]
+    pub(crate) fn link(&self, upstream: Upstream) -> Option<&XcpLink> {
+        let mut entries = self.entries.iter();
+        entries
+            .find(|entry| entry.upstream == upstream)?
+            .link
+            .as_deref()
+    }
+}

@@ -1,0 +1,344 @@
+//! Virtual routers against known answers, without an estimate, and against headers that anybody may have made up.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use proptest::prelude::*;
+
+use super::params::{INACTIVE, MOST_UPSTREAMS, PATIENCE};
+use super::{CloudMetrics, CloudParams, XcpILink};
+use crate::testing::ms;
+use crate::xcp::{Cloud, CloudAnswer, CloudEstimate, Upstream, XcpLink, XcpLinkParams};
+use crate::{Answer, Arrival, Carried, Duration, Instant, LinkController, XcpAnswer, XcpCarried};
+
+/// The port's own link: never the narrow one.
+const CAPACITY: u64 = 100_000_000;
+/// More than anybody would give.
+const EAGER: i64 = 1 << 60;
+
+fn published() -> XcpLinkParams {
+    XcpLinkParams {
+        guard: false,
+        clouds: Some(CloudParams::default()),
+        ..XcpLinkParams::default()
+    }
+}
+
+fn upstream(number: u32) -> Upstream {
+    Upstream::of(IpAddr::V4(Ipv4Addr::from_bits(number))).unwrap()
+}
+
+fn packet(from: Option<u32>, header: XcpCarried) -> Arrival {
+    let cloud = from.map(|number| Cloud {
+        upstream: upstream(number),
+        hops: 1,
+    });
+    Arrival {
+        bytes: 1000,
+        flow_hash: 7,
+        carried: Carried::Xcp(XcpCarried { cloud, ..header }),
+    }
+}
+
+fn estimate(available: i64) -> CloudEstimate {
+    CloudEstimate {
+        available,
+        capacity: 0,
+        queue: 0,
+        valid_for: Duration::from_secs(5),
+    }
+}
+
+fn pass(port: &mut XcpILink, now: Instant, packet: &Arrival) -> XcpAnswer {
+    port.on_arrival(now, packet, 0);
+    match port.on_departure(now, packet, 0) {
+        Answer::Xcp(answer) => answer,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn clouds(port: &XcpILink) -> CloudMetrics {
+    port.metrics().clouds.unwrap()
+}
+
+/// A flow with a round trip of 100 ms behind the port, which does as it is told from one interval to the next, in bytes per second.
+fn obeys(port: &mut XcpILink, interval: u64, rate: f64) -> f64 {
+    let packets = (rate / 10_000.0) as u64;
+    let header = XcpCarried {
+        rtt_us: 100_000,
+        x: (1u64 << 40) / 10 / packets,
+        delta: EAGER,
+        covers: 1,
+        cloud: None,
+    };
+    let mut change = 0;
+    for n in 0..packets {
+        let at = Instant::ZERO + ms(100) * interval as u32 + ms(100) * n as u32 / packets as u32;
+        change += pass(port, at, &packet(Some(1), header)).delta;
+    }
+    rate + change as f64 / 65_536.0
+}
+
+/// A cloud of 4.75 MB/s, told of in every tenth interval: what is left of it is given once, not ten times over. Given in each, it would
+/// come to 16 MB/s by the second estimate. (What a flow is told shows two intervals later here, hence some overshoot.)
+#[test]
+fn an_estimate_is_not_given_again_and_again() {
+    let params = XcpLinkParams {
+        clouds: Some(CloudParams {
+            exact: Some(super::ExactEstimate::default()),
+        }),
+        ..published()
+    };
+    let mut port = XcpILink::new(Instant::ZERO, CAPACITY, params);
+    let mut rate = 1_000_000.0;
+    let mut sent = Vec::new();
+    let mut told = 0;
+    for interval in 0..61 {
+        if interval % 10 == 1 {
+            let since: &[f64] = &sent[told..];
+            let mean = since.iter().sum::<f64>() / since.len() as f64;
+            told = sent.len();
+            let now = Instant::ZERO + ms(100) * interval as u32;
+            port.on_estimate(now, upstream(1), &estimate((4_750_000.0 - mean) as i64));
+        }
+        sent.push(rate);
+        rate = obeys(&mut port, interval, rate);
+    }
+    let most = sent.iter().fold(0.0f64, |most, rate| most.max(*rate));
+    assert!(most <= 1.2 * 4_750_000.0, "{sent:?}");
+    assert!((rate - 4_750_000.0).abs() <= 0.02 * 4_750_000.0, "{sent:?}");
+}
+
+/// C_v = BW + y_v(t_e), also where more arrives at the cloud's link than it carries.
+#[test]
+fn capacity_is_what_is_left_and_what_is_used() {
+    for (available, capacity) in [(3_750_000, 4_750_000), (-250_000, 750_000), (-1 << 60, 1)] {
+        let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
+        for n in 0..1000u64 {
+            let header = XcpCarried::default();
+            pass(&mut port, Instant::from_millis(n), &packet(Some(1), header));
+        }
+        port.on_estimate(
+            Instant::from_millis(1000),
+            upstream(1),
+            &estimate(available),
+        );
+        let metrics = port.table().link(upstream(1)).unwrap().metrics();
+        assert_eq!(metrics.xcp.unwrap().capacity, capacity);
+    }
+}
+
+/// Where the link's rate is known, a virtual router leaves a part of what its flows have, and takes a like part of the rate.
+#[test]
+fn shared_clouds_become_even() {
+    let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
+    for n in 0..1000u64 {
+        let header = XcpCarried::default();
+        pass(&mut port, Instant::from_millis(n), &packet(Some(1), header));
+    }
+    let told = CloudEstimate {
+        capacity: 5_000_000,
+        ..estimate(3_000_000)
+    };
+    port.on_estimate(Instant::from_millis(1000), upstream(1), &told);
+    let metrics = port.table().link(upstream(1)).unwrap().metrics();
+    // 1 + 3 MB/s, and (0.019 · 5 − 0.02 · 1)/0.4.
+    assert_eq!(metrics.xcp.unwrap().capacity, 4_187_500);
+}
+
+/// Without an estimate, and once it is too old, the port answers as XCP does, and says that it knows nothing of the cloud.
+#[test]
+fn without_an_estimate_it_is_xcp_and_says_so() {
+    let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
+    let mut plain = XcpLink::new(Instant::ZERO, CAPACITY, published());
+    let header = XcpCarried {
+        rtt_us: 50_000,
+        x: 1 << 32,
+        delta: EAGER,
+        ..XcpCarried::default()
+    };
+    let mut told = Vec::new();
+    for n in 0..1000u64 {
+        let now = Instant::from_millis(n);
+        if n == 300 {
+            let short = CloudEstimate {
+                valid_for: ms(200),
+                ..estimate(10_000)
+            };
+            port.on_estimate(now, upstream(1), &short);
+        }
+        let one = packet(Some(1), header);
+        let answer = pass(&mut port, now, &one);
+        plain.on_arrival(now, &one, 0);
+        let Answer::Xcp(expected) = plain.on_departure(now, &one, 0) else {
+            panic!("XCP")
+        };
+        let known = (300..=500).contains(&n);
+        assert_eq!(
+            answer.cloud,
+            if known {
+                CloudAnswer::Counted { hops: 1 }
+            } else {
+                CloudAnswer::Unknown { hops: 1 }
+            }
+        );
+        if n < 300 {
+            assert_eq!(answer.delta, expected.delta);
+        }
+        assert!(answer.delta <= EAGER);
+        told.push(answer.delta);
+    }
+    assert_eq!((clouds(&port).counted, clouds(&port).unknown), (201, 799));
+    // Packets that came straight from an XCP router are none of a cloud's.
+    let direct = pass(&mut port, Instant::from_millis(1001), &packet(None, header));
+    assert_eq!(direct.cloud, CloudAnswer::None);
+}
+
+/// Where somebody estimates clouds, nothing is given to whoever comes through one before its first estimate, for a second.
+#[test]
+fn the_first_estimate_is_awaited() {
+    let params = XcpLinkParams {
+        clouds: Some(CloudParams {
+            exact: Some(super::ExactEstimate::default()),
+        }),
+        ..XcpLinkParams::default()
+    };
+    for told in [false, true] {
+        let mut port = XcpILink::new(Instant::ZERO, CAPACITY, params.clone());
+        let header = XcpCarried {
+            rtt_us: 50_000,
+            x: 1 << 32,
+            delta: EAGER,
+            ..XcpCarried::default()
+        };
+        let mut given = [0, 0];
+        for n in 0..2000u64 {
+            let now = Instant::from_millis(n);
+            if told && n == 500 {
+                port.on_estimate(now, upstream(1), &estimate(10_000_000));
+            }
+            let answer = pass(&mut port, now, &packet(Some(1), header));
+            let awaited = n < if told { 500 } else { 1000 };
+            given[usize::from(!awaited)] += answer.delta.max(0);
+            let unknown = answer.cloud == CloudAnswer::Unknown { hops: 1 };
+            assert_eq!(unknown, !told && !awaited, "{n}");
+        }
+        assert_eq!(given[0], 0);
+        assert!(given[1] > 0);
+    }
+}
+
+/// Made-up addresses: memory is bounded, a cloud that is known stays known, and another one finds a place.
+#[test]
+fn made_up_addresses_push_out_nothing_that_works() {
+    let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
+    let header = XcpCarried::default();
+    pass(&mut port, Instant::ZERO, &packet(Some(1), header));
+    port.on_estimate(Instant::from_millis(1), upstream(1), &estimate(1_000_000));
+    let mut second = None;
+    for n in 1..200_000u64 {
+        let now = Instant::from_nanos(n * 50_000);
+        pass(&mut port, now, &packet(Some(1000 + n as u32), header));
+        if n % 20 == 0 {
+            let answer = pass(&mut port, now, &packet(Some(1), header));
+            assert_eq!(answer.cloud, CloudAnswer::Counted { hops: 1 });
+            pass(&mut port, now, &packet(Some(2), header));
+        }
+        // Somebody measures both all the time.
+        if n % 1000 == 0 {
+            for known in [1, 2] {
+                port.on_estimate(now, upstream(known), &estimate(1_000_000));
+            }
+            if port.table().link(upstream(2)).is_some() {
+                second.get_or_insert(now);
+            }
+        }
+        assert!(clouds(&port).upstreams as usize <= MOST_UPSTREAMS);
+    }
+    assert!(second.is_some(), "{:?}", clouds(&port));
+    assert_eq!(clouds(&port).known, 2);
+    assert!(clouds(&port).refused > 0 && clouds(&port).forgotten > 0);
+}
+
+/// Whoever vanishes makes room, known or not.
+#[test]
+fn upstream_routers_that_vanish_are_forgotten() {
+    let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
+    let header = XcpCarried::default();
+    let long = CloudEstimate {
+        valid_for: 100 * INACTIVE,
+        ..estimate(1_000_000)
+    };
+    for number in 0..MOST_UPSTREAMS as u32 {
+        pass(&mut port, Instant::ZERO, &packet(Some(1 + number), header));
+        port.on_estimate(Instant::ZERO, upstream(1 + number), &long);
+    }
+    let full = |port: &mut XcpILink, now| {
+        pass(port, now, &packet(Some(99), header));
+        clouds(port).refused
+    };
+    assert_eq!(full(&mut port, Instant::ZERO + PATIENCE), 1);
+    assert_eq!(full(&mut port, Instant::ZERO + INACTIVE), 1);
+    assert_eq!(clouds(&port).forgotten, 1);
+    assert_eq!(clouds(&port).upstreams as usize, MOST_UPSTREAMS);
+    // An estimate of somebody whom nobody asked for is nothing.
+    port.on_estimate(Instant::ZERO + INACTIVE, upstream(77), &long);
+    assert!(port.table().link(upstream(77)).is_none());
+}
+
+/// A header on every n-th packet stands for the others, as far as packets come without one.
+#[test]
+fn headers_stand_for_packets_without_one() {
+    for (bare, covers, believed) in [(7, 8, 8), (0, 1, 1), (0, 60_000, 1)] {
+        let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
+        let foreign = Arrival {
+            carried: Carried::Foreign,
+            ..packet(None, XcpCarried::default())
+        };
+        let header = XcpCarried {
+            covers,
+            ..XcpCarried::default()
+        };
+        for n in 0..2000u64 {
+            let now = Instant::from_millis(2 * n);
+            if n == 1000 {
+                port.on_estimate(now, upstream(1), &estimate(0));
+            }
+            for _ in 0..bare {
+                port.on_arrival(now, &foreign, 0);
+            }
+            pass(&mut port, now, &packet(Some(1), header));
+        }
+        port.on_estimate(Instant::from_millis(4000), upstream(1), &estimate(0));
+        let metrics = port.table().link(upstream(1)).unwrap().metrics();
+        assert_eq!(metrics.xcp.unwrap().capacity, believed * 500_000);
+    }
+}
+
+proptest! {
+    /// Whatever comes, nothing is raised, nothing overflows, and the table is bounded.
+    #[test]
+    fn nothing_is_raised(
+        guard: bool,
+        packets in prop::collection::vec((any::<u32>(), any::<u64>(), any::<i64>(), any::<u16>(), 1..60u32, any::<u8>(), 0..2000u64), 1..300),
+        told in prop::collection::vec((any::<i64>(), any::<u64>(), 0..10_000u64), 1..20),
+    ) {
+        let params = XcpLinkParams { guard, ..published() };
+        let mut port = XcpILink::new(Instant::ZERO, CAPACITY, params);
+        let mut now = Instant::ZERO;
+        let mut told = told.iter().cycle();
+        for (rtt_us, x, delta, covers, from, hops, wait) in packets {
+            now += ms(wait);
+            let cloud = Cloud { upstream: upstream(from), hops };
+            let header = XcpCarried { rtt_us, x, delta, covers, cloud: (hops > 0).then_some(cloud), };
+            let arrival = Arrival { carried: Carried::Xcp(header), ..packet(None, header) };
+            let answer = pass(&mut port, now, &arrival);
+            prop_assert!(answer.delta <= delta);
+            prop_assert_eq!(answer.cloud == CloudAnswer::None, hops == 0);
+            if let Some((available, queue, valid)) = told.next() {
+                let estimate = CloudEstimate { available: *available, capacity: *queue, queue: *queue, valid_for: ms(*valid) };
+                port.on_estimate(now, upstream(from), &estimate);
+            }
+        }
+        prop_assert!(clouds(&port).upstreams as usize <= MOST_UPSTREAMS);
+    }
+}
