@@ -36,6 +36,8 @@ pub(crate) struct DelayWatch {
     delayed_run: u8,
     /// The least delay of the last whole round shows a queue, since then.
     delayed_since: Option<Instant>,
+    /// The same with the delay that a trial has accepted.
+    queued_since: Option<Instant>,
     /// Sum and number of the running round's delays, in ns.
     sum: u64,
     samples: u64,
@@ -56,6 +58,7 @@ impl DelayWatch {
             behind: Duration::ZERO,
             delayed_run: 0,
             delayed_since: None,
+            queued_since: None,
             sum: 0,
             samples: 0,
             mean: 0,
@@ -92,6 +95,16 @@ impl DelayWatch {
     /// Since when each round's least delay shows a queue.
     pub(crate) const fn delayed_since(&self) -> Option<Instant> {
         self.delayed_since
+    }
+
+    /// The same, whatever a trial has accepted as standing.
+    pub(crate) const fn queued_since(&self) -> Option<Instant> {
+        self.queued_since
+    }
+
+    /// What a trial accepted was a queue after all.
+    pub(crate) const fn forget(&mut self) {
+        self.normal = 0;
     }
 
     /// The queue on the way back, which is part of every round trip of this sender's without being
@@ -147,6 +160,13 @@ impl DelayWatch {
             self.delayed_since.get_or_insert(self.round_since);
         } else {
             self.delayed_since = None;
+        }
+        if self.round_min == Duration::MAX {
+            // As above.
+        } else if is_queue(nanos(self.round_min), min_rtt) {
+            self.queued_since.get_or_insert(self.round_since);
+        } else {
+            self.queued_since = None;
         }
         self.round_since = now;
         self.round_min = Duration::MAX;

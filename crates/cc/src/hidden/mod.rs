@@ -9,6 +9,7 @@
 //!   tolerance.rs   losses up to what routers declare, or a trial has attested, are random    ─► routers
 //!   trial.rs       more than that, or less if it comes with the rate (phases.rs): send less,
 //!                  and see whether the loss goes                                              ─► CUBIC, or attested
+//!                  … unless a queue stands beside it that no router announces               ─► CUBIC
 //!   delay.rs       a queue that stands for longer than routers take to say so, and goes
 //!                  when we send less (delay_trial.rs)                                         ─► CUBIC
 //! ```
@@ -139,6 +140,8 @@ pub(crate) struct HiddenHop {
     granted: u64,
     /// The last time that a router said HIGH or OVER, or took something back.
     raised: Option<Instant>,
+    /// The last time that a router's word left room for a queue of its own.
+    queued: Option<Instant>,
     began: Instant,
     over: Option<Instant>,
     alarms: u32,
@@ -172,6 +175,7 @@ impl HiddenHop {
             step_cap: u64::MAX,
             granted: 0,
             raised: None,
+            queued: None,
             began: now,
             over: None,
             alarms: 0,
@@ -189,6 +193,7 @@ impl HiddenHop {
         }
         self.began = now;
         self.raised = None;
+        self.queued = None;
         self.trial_cap = u64::MAX;
         self.losing.clear();
     }
@@ -309,10 +314,14 @@ impl HiddenHop {
         self.last_sent = self.last_sent.max(number);
     }
 
-    /// A router said HIGH or OVER, or took something back.
+    /// A router said HIGH or OVER, or took something back; `queues` if it says so where a queue of
+    /// its own stands: HIGH alone tells of none.
     #[inline]
-    pub(crate) fn on_raised(&mut self, now: Instant) {
+    pub(crate) fn on_raised(&mut self, now: Instant, queues: bool) {
         self.raised = Some(now);
+        if queues {
+            self.queued = Some(now);
+        }
     }
 
     /// A router said OVER, or left less than CUBIC has: its own hop is the narrow one.
@@ -395,9 +404,9 @@ impl HiddenHop {
             }
             State::Routers(calm) => {
                 let calm = now < *calm;
-                self.on_trigger(now, calm, lost.srtt, window)
+                self.on_trigger(now, calm, patience, lost.srtt, window)
             }
-            State::DelayTrial(_) => self.on_trigger(now, false, lost.srtt, window),
+            State::DelayTrial(_) => self.on_trigger(now, false, patience, lost.srtt, window),
             State::Trial(_) => Finding::Clear,
         }
     }
@@ -412,6 +421,16 @@ impl HiddenHop {
         {
             self.begin_trial(now, trigger, srtt, window);
         }
+    }
+
+    /// True if a queue stands ahead for longer than routers take to say that it is theirs.
+    ///
+    /// Where packets are lost as well, it overflows. Several senders at one hop cannot tell that by
+    /// trials: what one leaves the others take up.
+    fn overflows(&self, now: Instant, patience: Duration, srtt: Duration) -> bool {
+        let told = self.queued.unwrap_or(self.began).max(self.began);
+        let stands = |since: Instant| now - since.max(told) > patience + srtt + srtt;
+        self.delay.queued_since().is_some_and(stands)
     }
 
     /// True if what becomes of packet `number` is part of the record.
@@ -478,8 +497,12 @@ impl HiddenHop {
                 let (ppm, dispersion) = (trial.trigger_ppm(), trial.dispersion());
                 let pace = trial.pace();
                 self.trial_cap = cap(pace, srtt, self.mtu);
+                let overflows = self.overflows(now, patience, srtt);
                 match verdict {
                     None => Finding::Clear,
+                    Some(Verdict::Random(_)) if overflows => {
+                        self.end_trial(now, Verdict::Hidden, ppm, pace, self.before, srtt)
+                    }
                     Some(Verdict::Hidden)
                         if (trigger::may_be_bursts(ppm, dispersion, limit)
                             || (tolerated > 0 && trigger::is_moderate(ppm, limit)))
@@ -494,18 +517,32 @@ impl HiddenHop {
                     Some(verdict) => self.end_trial(now, verdict, ppm, pace, self.before, srtt),
                 }
             }
-            State::Cubic(_) => self.look_while_cubic(now, srtt, window),
+            State::Cubic(_) => {
+                let overflows = self.overflows(now, patience, srtt);
+                self.look_while_cubic(now, srtt, window, overflows)
+            }
         }
     }
 
     /// Losses may be worth a trial; soon after a false alarm (`calm`) fewer are.
-    fn on_trigger(&mut self, now: Instant, calm: bool, srtt: Duration, window: u64) -> Finding {
+    fn on_trigger(
+        &mut self,
+        now: Instant,
+        calm: bool,
+        patience: Duration,
+        srtt: Duration,
+        window: u64,
+    ) -> Finding {
         match self.trigger(calm) {
             // More than any trial could attest.
             Some(Trigger::Flood(seen)) => {
                 let path = window_of(self.arrivals.now(now, srtt), srtt).min(window);
                 // What arrived before was another path.
                 self.arrivals.forget_most();
+                self.appear(now, seen.ppm(), window, path, srtt)
+            }
+            Some(Trigger::Above(seen)) if self.overflows(now, patience, srtt) => {
+                let path = window_of(self.arrivals.now(now, srtt), srtt).min(window);
                 self.appear(now, seen.ppm(), window, path, srtt)
             }
             Some(Trigger::Above(seen)) => {
@@ -588,6 +625,7 @@ impl HiddenHop {
             .min(before)
             .max(window);
         self.tolerance.forget();
+        self.delay.forget();
         self.phases.clear();
         self.losing.clear();
         self.record.clear();
@@ -602,7 +640,13 @@ impl HiddenHop {
         Finding::Appeared(TakeOver { window, proven })
     }
 
-    fn look_while_cubic(&mut self, now: Instant, srtt: Duration, window: u64) -> Finding {
+    fn look_while_cubic(
+        &mut self,
+        now: Instant,
+        srtt: Duration,
+        window: u64,
+        overflows: bool,
+    ) -> Finding {
         let State::Cubic(ruled) = &mut self.state else {
             return Finding::Clear;
         };
@@ -612,6 +656,7 @@ impl HiddenHop {
             window,
             over: self.over,
             calm: self.delay.delayed_since().is_none(),
+            overflows,
             relapses: self.relapses,
             attested: self.attested_by_cuts,
             most_ppm: self.tolerance.most_ppm(),

@@ -1,6 +1,7 @@
 //! While CUBIC rules for a hidden hop: until when.
 
 use super::losses::LossRecord;
+use super::tolerance::packets_for;
 use crate::arith::mul_div;
 use crate::{Duration, Instant};
 
@@ -40,6 +41,8 @@ pub(super) struct Look {
     pub(super) over: Option<Instant>,
     /// No queue stands.
     pub(super) calm: bool,
+    /// One stands, and no router says that it is its own: what is lost beside it is not random.
+    pub(super) overflows: bool,
     /// So often CUBIC has ruled before, and its cuts have attested.
     pub(super) relapses: u32,
     pub(super) attested: u32,
@@ -111,7 +114,7 @@ impl Ruled {
     fn attest(&mut self, look: &Look, record: &mut LossRecord) -> Outcome {
         let Look { now, srtt, .. } = *look;
         let cut = look.window < mul_div(self.before, CUT_SHARE.0, CUT_SHARE.1);
-        if !cut || self.ppm == 0 {
+        if !cut || self.ppm == 0 || look.overflows {
             self.cut_since = None;
             return Outcome::Stays;
         }
@@ -125,7 +128,10 @@ impl Ruled {
         }
         let still = mul_div(self.ppm, STILL_SHARE.0, STILL_SHARE.1);
         match record.all() {
-            Some(seen) if (still..=look.most_ppm).contains(&seen.ppm()) => {
+            Some(seen)
+                if (still..=look.most_ppm).contains(&seen.ppm())
+                    && seen.packets >= packets_for(seen.ppm()) =>
+            {
                 Outcome::Random(seen.ppm())
             }
             _ => Outcome::Stays,

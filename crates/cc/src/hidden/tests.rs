@@ -157,16 +157,19 @@ fn random_loss_is_attested_and_routers_go_on_ruling() {
 
 #[test]
 fn more_loss_than_can_be_random_is_cubics_if_nobody_declares_it() {
-    let mut path = Path::new(300, 3);
-    path.loss = 200_000;
-    path.run(200);
-    assert!(
-        path.watch.rules(),
-        "{:?} {} {:?}",
-        path.appeared,
-        path.gone,
-        path.watch
-    );
+    // A tenth takes more packets than so few per round trip are in a trial.
+    for (window, loss) in [(12, 100_000), (300, 200_000)] {
+        let mut path = Path::new(window, 3);
+        path.loss = loss;
+        path.run(200);
+        assert!(
+            path.watch.rules(),
+            "{:?} {} {:?}",
+            path.appeared,
+            path.gone,
+            path.watch
+        );
+    }
     let mut path = Path::new(300, 3);
     path.loss = 200_000;
     path.watch.declare(200_000);
@@ -224,6 +227,34 @@ fn a_queue_that_goes_with_the_rate_is_hidden_and_one_that_stands_is_accepted() {
     path.run(60);
     assert!(!path.watch.rules() && path.watch.pace().is_none());
     assert!(!path.watch.is_braked(), "a longer route");
+}
+
+/// A hop that others fill with what this sender leaves: its loss and its queue stand at any rate.
+fn at_a_full_hop(announced: bool) -> Path {
+    let mut path = Path::new(200, 9);
+    path.run(10);
+    (path.queue, path.loss) = (|_| 60, 50_000);
+    for _ in 0..60 {
+        if announced {
+            let now = Instant::ZERO + RTT * u32::try_from(path.round).unwrap();
+            path.watch.on_raised(now, true);
+        }
+        path.run_round();
+    }
+    path
+}
+
+#[test]
+fn losses_beside_a_queue_that_no_router_announces_are_no_random_ones() {
+    let mut path = at_a_full_hop(false);
+    assert!(path.watch.rules(), "{:?}", path.watch);
+    // CUBIC's cuts leave the loss as it is, for the others go on.
+    path.window = 40;
+    path.run(100);
+    assert!(path.watch.rules() && path.gone == 0, "{:?}", path.watch);
+    // The same beside a router's word that the queue is its own.
+    let path = at_a_full_hop(true);
+    assert!(path.appeared.is_none(), "{:?}", path.appeared);
 }
 
 #[test]

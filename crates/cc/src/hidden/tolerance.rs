@@ -6,6 +6,17 @@ use crate::{Duration, Instant};
 /// Loss above this share is not random without a word of the routers, in 10^-6; and their word
 /// alone covers no more.
 pub(crate) const MOST_PPM: u64 = 100_000;
+/// Above this share it takes so many packets to attest loss. Where many senders with few packets
+/// each overload one hop, each one's trial takes away too little to show in the loss, which is often
+/// a tenth.
+const MODERATE_PPM: u64 = 60_000;
+const MANY_PACKETS: u64 = 1200;
+
+/// Packets that it takes to attest a loss of `ppm`, in 10^-6.
+pub(super) const fn packets_for(ppm: u64) -> u64 {
+    if ppm > MODERATE_PPM { MANY_PACKETS } else { 0 }
+}
+
 /// An attestation holds for so many round trips, give or take a quarter.
 const HOLDS_ROUNDS: u64 = 300;
 

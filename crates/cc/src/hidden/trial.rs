@@ -6,6 +6,7 @@
 //! its share each time.
 
 use super::losses::{LossRecord, Sample};
+use super::tolerance::packets_for;
 use crate::arith::mul_div;
 use crate::{Duration, Instant};
 
@@ -160,7 +161,9 @@ impl Trial {
         let pooled = both.ppm();
         let went =
             (seen.ppm() < middle && first.is_above(&seen, LIKELY)) || self.leaves_little(&both);
-        Some(if went || pooled > most + SLACK_PPM {
+        // Loss of about a tenth in few packets says that others send too much.
+        let few = pooled > limit && both.packets < packets_for(pooled.saturating_sub(SLACK_PPM));
+        Some(if went || few || pooled > most + SLACK_PPM {
             Verdict::Hidden
         } else {
             Verdict::Random(pooled)
@@ -219,7 +222,8 @@ fn second_packets(first: &Sample) -> u64 {
     let half = (p.saturating_sub(hidden_ppm(p)) / 2).max(1);
     let n = mul_div(p * (1_000_000 - p) / half, 25, 2 * half);
     mul_div(
-        n.clamp(SECOND_LEAST_PACKETS, MOST_PACKETS),
+        n.clamp(SECOND_LEAST_PACKETS, MOST_PACKETS)
+            .max(packets_for(p)),
         first.dispersion.max(16),
         16,
     )

@@ -3,7 +3,7 @@
 use super::delivered::Delivered;
 use super::params::{TYPICAL_RTT, VcpParams};
 use super::ruler::{Change, Ruler};
-use super::steering::{Latest, Moment, Steering};
+use super::steering::{FULL_128, Latest, Moment, Steering};
 use crate::arith::rate;
 use crate::fallback::Fallback;
 use crate::hidden::{Finding, HiddenHop, Step};
@@ -164,7 +164,8 @@ impl<L: LossRule> Controller for VcpSender<L> {
         self.obey(change, now);
         let [_, _, high, over] = feedback.packets;
         if high | over > 0 {
-            self.hidden.on_raised(now);
+            self.hidden
+                .on_raised(now, over > 0 || feedback.load_128 >= FULL_128);
         }
         if over > 0 {
             self.hidden.on_over(now);
@@ -247,7 +248,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
                 .on_congestion_experienced(now, sent_at, last_sent);
         } else if self.marked_at.is_none_or(|at| sent_at > at) {
             self.marked_at = Some(now);
-            self.hidden.on_raised(now);
+            self.hidden.on_raised(now, true);
             let srtt = self.rtt();
             self.steering.on_marked(now, CE_SHARE_PPM, srtt, self.mtu);
         }

@@ -22,7 +22,7 @@ const AI_PER_INTERVAL: (u64, u64) = (1, 4);
 const AI_WHILE_SPARED: (u64, u64) = (1, 16);
 
 /// Load in 1/128 from which a port says OVER.
-const FULL_128: u8 = 128;
+pub(super) const FULL_128: u8 = 128;
 
 /// What routers last said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

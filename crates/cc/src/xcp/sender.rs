@@ -318,7 +318,7 @@ impl Controller for XcpSender {
             return;
         }
         if delta < 0 {
-            self.hidden.on_raised(now);
+            self.hidden.on_raised(now, true);
             self.settled = true;
         }
         if self.hidden.rules() {

@@ -277,6 +277,21 @@ cells! {
         /// Propagation round trip.
         rtt: Time,
     },
+    /// A marked link that loses nothing and whose port declares that it does, then a plain one of less capacity.
+    Forged = Loss "forged" {
+        /// Rate of the marked link.
+        marked: Rate,
+        /// Rate of the plain link.
+        hidden: Rate,
+        /// Room of the plain link's queue.
+        buffer: Buffer,
+        /// Share of packets that the marked link is said to lose.
+        per: Percent,
+        /// Flows across both.
+        flows: Mix,
+        /// Propagation round trip.
+        rtt: Time,
+    },
     /// A marked link that is out for a while.
     Cut = Outage "cut" {
         /// Its rate.
@@ -460,6 +475,28 @@ cells! {
         flows: Mix,
         /// Flows of the other law.
         guests: Count,
+        /// Propagation round trip.
+        rtt: Time,
+    },
+    /// Flows of all kinds at one port.
+    Mixed = Flows "mixed" {
+        /// Its rate.
+        rate: Rate,
+        /// Flows of the port's own law, and TCPs.
+        flows: Mix,
+        /// Flows of each other law: the other explicit one, NewReno, and CUBIC that asks for a starting rate.
+        guests: Count,
+        /// Propagation round trip.
+        rtt: Time,
+    },
+    /// Flows beside UDP of 64-byte packets.
+    Tiny = Flows "tiny" {
+        /// Rate of the marked link.
+        rate: Rate,
+        /// Flows across it.
+        flows: Mix,
+        /// Share of the link's rate that the UDP has.
+        share: Percent,
         /// Propagation round trip.
         rtt: Time,
     },

@@ -155,7 +155,7 @@ impl Dice {
 
     fn loss(&mut self) -> Cell {
         let per = self.per();
-        match self.0.below(10) {
+        match self.0.below(11) {
             0..=5 => Cell::Random {
                 rate: Rate::mbit(self.one(10, &[100])),
                 per,
@@ -187,12 +187,23 @@ impl Dice {
                     rtt,
                 }
             }
-            _ => Cell::Join {
+            9 => Cell::Join {
                 rate: Rate::mbit(self.one(10, &[100])),
                 per,
                 flows: Mix::new(self.ours(), self.one(1, &[2])),
                 rtt: self.rtt(),
             },
+            _ => {
+                let (marked, hidden, rtt) = self.rates();
+                Cell::Forged {
+                    marked,
+                    hidden,
+                    buffer: self.buffer(),
+                    per,
+                    flows: self.mix(),
+                    rtt,
+                }
+            }
         }
     }
 
@@ -313,7 +324,7 @@ impl Dice {
     }
 
     fn flows(&mut self) -> Cell {
-        match self.0.below(10) {
+        match self.0.below(12) {
             0..=2 => Cell::Many {
                 rate: Rate::mbit(self.one(10, &[60])),
                 flows: self.one(
@@ -350,7 +361,7 @@ impl Dice {
                 near: Time::millis(self.one(20, &[80])),
                 far: Time::millis(self.one(80, &[500])),
             },
-            _ => Cell::Ports {
+            8 | 9 => Cell::Ports {
                 rate: Rate::mbit(self.one(10, &[50])),
                 flows: self.one(
                     Mix::new(1, 0),
@@ -358,6 +369,20 @@ impl Dice {
                 ),
                 guests: Count(self.one(1, &[3])),
                 rtt: Time::millis(self.one(20, &[80])),
+            },
+            10 => Cell::Mixed {
+                rate: Rate::mbit(self.one(10, &[50])),
+                flows: self.one(Mix::new(1, 0), &[Mix::new(2, 1), Mix::new(4, 2)]),
+                guests: Count(self.one(1, &[2])),
+                rtt: self.rtt(),
+            },
+            _ => Cell::Tiny {
+                rate: Rate::mbit(self.one(2, &[10])),
+                flows: self.one(Mix::new(1, 0), &[Mix::new(2, 2), Mix::new(5, 0)]),
+                share: Percent {
+                    permille: self.one(100, &[300, 500]),
+                },
+                rtt: self.rtt(),
             },
         }
     }

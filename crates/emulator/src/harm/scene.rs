@@ -12,6 +12,9 @@ const MOST_PACKETS: f64 = 500_000.0;
 /// Names of flows begin with these where they are not ours.
 pub(super) const TCP: &str = "tcp";
 pub(super) const GUEST: &str = "guest";
+/// Bytes of the smallest IP packets that a scenario sends, and of the largest.
+const TINY: u64 = 64;
+const LARGE: u64 = 1500;
 
 /// Who runs what in a cell.
 #[derive(Clone, Copy, Debug)]
@@ -66,9 +69,10 @@ impl Cell {
     /// The fastest rate that packets may be sent at, and the number of links that packets cross, about.
     fn size(&self) -> (Rate, u32) {
         match *self {
-            Self::After { marked, .. } | Self::Both { marked, .. } | Self::Late { marked, .. } => {
-                (marked, 2)
-            }
+            Self::After { marked, .. }
+            | Self::Both { marked, .. }
+            | Self::Late { marked, .. }
+            | Self::Forged { marked, .. } => (marked, 2),
             Self::Before { hidden, .. } => (hidden, 2),
             Self::Random { rate, .. }
             | Self::Join { rate, .. }
@@ -83,7 +87,13 @@ impl Cell {
             | Self::Step { rate, .. }
             | Self::Many { rate, .. }
             | Self::Mice { rate, .. }
-            | Self::Ports { rate, .. } => (rate, 1),
+            | Self::Ports { rate, .. }
+            | Self::Mixed { rate, .. } => (rate, 1),
+            Self::Tiny { rate, share, .. } => {
+                // As many packets as large ones would be at this rate.
+                let tiny = u64::from(share.permille) * LARGE / TINY / 10;
+                (rate.percent(100 + tiny), 1)
+            }
             Self::Lot { rate, hops, .. } | Self::Taper { rate, hops, .. } => {
                 // Each hop carries as much as the first.
                 let all = rate.percent(100 * u64::from(hops.0));
@@ -100,6 +110,7 @@ impl Cell {
             | Self::Random { rtt, .. }
             | Self::Both { rtt, .. }
             | Self::Late { rtt, .. }
+            | Self::Forged { rtt, .. }
             | Self::Join { rtt, .. }
             | Self::Cut { rtt, .. }
             | Self::Low { rtt, .. }
@@ -113,7 +124,9 @@ impl Cell {
             | Self::Short { rtt, .. }
             | Self::Many { rtt, .. }
             | Self::Mice { rtt, .. }
-            | Self::Ports { rtt, .. } => rtt,
+            | Self::Ports { rtt, .. }
+            | Self::Mixed { rtt, .. }
+            | Self::Tiny { rtt, .. } => rtt,
             Self::Step { rtt, then, .. } => rtt.max(then),
             Self::Rtts { near, far, .. } | Self::Sizes { near, far, .. } => near.max(far),
         }
@@ -193,6 +206,19 @@ impl Cell {
                 let start = format!("start = \"{:.3}s\"", scene.seconds / 2.0);
                 scene.ours("ours", "S", "D", flows.ours, "");
                 scene.flow(TCP, "S", "D", "cubic", flows.tcp, &start);
+            }
+            Self::Forged {
+                marked,
+                hidden,
+                buffer,
+                per,
+                flows,
+                rtt,
+            } => {
+                let more = format!("corruption = \"{per}\"\n");
+                scene.marked("marked", "S", "H", marked, &rtt.part(4), &more);
+                scene.plain("hidden", "H", "D", hidden, &rtt.part(4), buffer, "");
+                scene.mix("S", "D", flows);
             }
             Self::Cut {
                 rate,
@@ -351,6 +377,31 @@ impl Cell {
                 scene.mix("S", "D", flows);
                 let law = scene.roles.guest;
                 scene.flow(GUEST, "S", "D", law, guests.0, "");
+            }
+            Self::Mixed {
+                rate,
+                flows,
+                guests,
+                rtt,
+            } => {
+                scene.marked("marked", "S", "D", rate, &rtt.part(2), "");
+                scene.mix("S", "D", flows);
+                for law in [scene.roles.guest, "newreno", "cubiq"] {
+                    let name = format!("{GUEST}-{}-", law.split('+').next().unwrap_or(law));
+                    scene.flow(&name, "S", "D", law, guests.0, "");
+                }
+            }
+            Self::Tiny {
+                rate,
+                flows,
+                share,
+                rtt,
+            } => {
+                scene.marked("marked", "S", "D", rate, &rtt.part(2), "");
+                scene.mix("S", "D", flows);
+                let kbit = rate.kbit * u64::from(share.permille) / 1000;
+                let more = format!("packet = {TINY}\nrate = \"{kbit}kbit\"\npoisson = true");
+                scene.flow(GUEST, "S", "D", "udp", 1, &more);
             }
         }
     }

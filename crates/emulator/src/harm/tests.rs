@@ -59,6 +59,39 @@ fn laws_differ_in_our_flows_alone() {
 }
 
 #[test]
+fn guests_of_every_kind_are_beside_our_flows() {
+    let flows = |name: &str| -> Vec<(String, String)> {
+        let cell: Cell = name.parse().unwrap();
+        let text = cell.scenario(7, ROLES);
+        let scenario = Scenario::parse(Path::new("cell.toml"), &text).unwrap();
+        let flows = scenario.flows.iter();
+        flows
+            .map(|flow| (flow.name.clone(), flow.algorithm_name()))
+            .collect()
+    };
+    let named = |expected: &[(&str, &str)]| -> Vec<(String, String)> {
+        let pairs = expected.iter();
+        pairs
+            .map(|(name, law)| ((*name).to_owned(), (*law).to_owned()))
+            .collect()
+    };
+    assert_eq!(
+        flows("flows/mixed-10M-1+1-x1-20ms"),
+        named(&[
+            ("ours0", "vcp+bise+wlte"),
+            ("tcp0", "cubic"),
+            ("guest-xcp-0", "xcp"),
+            ("guest-newreno-0", "newreno"),
+            ("guest-cubiq-0", "cubiq"),
+        ])
+    );
+    assert_eq!(
+        flows("flows/tiny-2M-1+0-30%-20ms"),
+        named(&[("ours0", "vcp+bise+wlte"), ("guest0", "udp")])
+    );
+}
+
+#[test]
 fn groups_share_any_number_of_cells() {
     assert_eq!(split(CELLS).iter().map(|(_, n)| n).sum::<usize>(), CELLS);
     for cells in 0..400 {

@@ -348,6 +348,19 @@ fn forged_shims() {
 }
 
 #[test]
+fn udp_has_smaller_packets_than_a_handshake_fits() {
+    let text = |law: &str, packet: u32| {
+        format!(
+            "duration = \"1s\"\n[[link]]\nname = \"l\"\nfrom = \"A\"\nto = \"B\"\nduplex = true\nrate = \"1Mbit\"\n\
+             [[flow]]\nname = \"f\"\nfrom = \"A\"\nto = \"B\"\nrate = \"9kbit\"\nalgorithm = \"{law}\"\npacket = {packet}"
+        )
+    };
+    assert_eq!(parse(&text("udp", 64)).err(), None);
+    assert!(parse(&text("udp", 63)).unwrap_err().contains("from 64 to"));
+    assert!(parse(&text("vcp", 64)).unwrap_err().contains("from 512 to"));
+}
+
+#[test]
 fn an_unlimited_flow_over_an_unlimited_path_is_refused() {
     let text = |link: &str, flow: &str| {
         format!(

@@ -18,6 +18,8 @@ const DEFAULT_ALGORITHM: &str = "vcp+bise+wlte";
 const UDP: &str = "udp";
 /// The round trip that forged shims state, unless they are to state another.
 const FORGED_RTT: Duration = Duration::from_millis(20);
+/// Bytes of its smallest packet.
+const UDP_PACKET: u32 = 64;
 const MAX_FLOWS: u32 = 1 << 16;
 /// Bytes that a flow without a rate on its path may move: memory is bounded by what is under way at once.
 const MOST_UNPACED: u64 = 1 << 28;
@@ -59,7 +61,7 @@ impl Check<'_> {
         let source = self.pattern(file, algorithm.is_none())?;
         let forge = self.forge(file, algorithm.is_none())?;
         let stop = file.stop.as_ref().map(|stop| stop.get_ref().0);
-        let packet = self.flow_packet(file)?;
+        let packet = self.flow_packet(file, algorithm.is_none())?;
         let name = file.name.get_ref();
         let numbered = file.count.is_some() || starts.len() > 1;
         let mut flows = Vec::with_capacity(starts.len());
@@ -111,12 +113,13 @@ impl Check<'_> {
         }
     }
 
-    /// The largest packet: the scenario's, or a smaller one.
-    fn flow_packet(&self, file: &FileFlow) -> Result<u16, Fault> {
+    /// The largest packet: the scenario's, or a smaller one; with `udp` also one that no handshake fits.
+    fn flow_packet(&self, file: &FileFlow, udp: bool) -> Result<u16, Fault> {
         let Some(given) = &file.packet else {
             return Ok(self.packet);
         };
-        let bounds = *PACKET.start()..=u32::from(self.packet);
+        let least = if udp { UDP_PACKET } else { *PACKET.start() };
+        let bounds = least..=u32::from(self.packet);
         let packet = bounds.contains(given.get_ref()).then_some(*given.get_ref());
         packet
             .and_then(|bytes| u16::try_from(bytes).ok())
