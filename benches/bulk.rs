@@ -1,12 +1,14 @@
-//! Bulk transfer between two processes over a veth pair with offloads, one connection, beside quinn in the same run.
+//! Bulk transfer between two processes over a veth pair with offloads, one connection, beside quinn
+//! in the same run.
 //!
 //! ```text
 //!   cargo bench --bench bulk                      1 GiB, 5 rounds, the two stacks taking turns
 //!   cargo bench --bench bulk -- --rounds 9 --mib 256
 //! ```
 //!
-//! Prints goodput and processor seconds per GiB of sender and receiver, as medians, with the ratios to quinn. A process's
-//! figures are its own (`getrusage`), from before its socket is opened to the end of the transfer.
+//! Prints goodput and processor seconds per GiB of sender and receiver, as medians, with the ratios
+//! to quinn. A process's figures are its own (`getrusage`), from before its socket is opened to the
+//! end of the transfer.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;

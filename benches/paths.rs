@@ -1,4 +1,5 @@
-//! Flows over real paths: TUN interfaces, router processes, real time. `cargo bench --bench paths [-- NAME…]`.
+//! Flows over real paths: TUN interfaces, router processes, real time.
+//! `cargo bench --bench paths [-- NAME…]`.
 //!
 //! | name | path | what is asked |
 //! |---|---|---|
@@ -8,7 +9,8 @@
 //! | hidden | a 5 Mbit/s DropTail hop before or after a 10 Mbit/s VCP router | the same |
 //! | series | a `vcp` and a `vcp+bise` router in a row | drops, rate |
 //!
-//! Each flow is a download over a connection of its own; the figures come from its receiver and from the routers.
+//! Each flow is a download over a connection of its own; the figures come from its receiver and
+//! from the routers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

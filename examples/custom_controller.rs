@@ -1,9 +1,11 @@
-//! An application that brings its own congestion controller: `cargo run --example custom_controller`. Its law is proved in
-//! the tests at the end, over emulated paths: `cargo test --example custom_controller`.
+//! An application that brings its own congestion controller:
+//! `cargo run --example custom_controller`. Its law is proved in the tests at the end, over
+//! emulated paths: `cargo test --example custom_controller`.
 //!
-//! The law here aims at a fixed queueing delay: the window grows while the round trip is less than 10 ms above the least
-//! one seen, the slower the closer it is, and shrinks when it is more. It is no rival for the laws of `pathmark::cc`, but it is whole:
-//! it starts, follows the path, halves on loss and reports its state.
+//! The law here aims at a fixed queueing delay: the window grows while the round trip is less than
+//! 10 ms above the least one seen, the slower the closer it is, and shrinks when it is more. It is
+//! no rival for the laws of `pathmark::cc`, but it is whole: it starts, follows the path, halves on
+//! loss and reports its state.
 
 use std::error::Error;
 use std::sync::Arc;

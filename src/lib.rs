@@ -6,14 +6,15 @@
 //!                               └── window and pace by the answer ◄── encrypted ACKs ────┘
 //! ```
 //!
-//! TCP and every QUIC library guess at a path from loss and delay; pathmark is told. Routers on the way write what
-//! they know about their load into a small shim in front of each packet (VCP's code, with the extensions BISE and
-//! WLTE; or XCP's grants of rate), the receiver returns it inside encrypted acknowledgements, and a congestion controller obeys. Where no
-//! router answers, or the peer is plain QUIC, a connection is plain QUIC version 1 on CUBIC.
+//! TCP and every QUIC library guess at a path from loss and delay; pathmark is told. Routers on the
+//! way write what they know about their load into a small shim in front of each packet (VCP's code,
+//! with the extensions BISE and WLTE; or XCP's grants of rate), the receiver returns it inside
+//! encrypted acknowledgements, and a congestion controller obeys. Where no router answers, or the
+//! peer is plain QUIC, a connection is plain QUIC version 1 on CUBIC.
 //!
-//! This package puts the parts together: endpoints and streams from [`pathmark_transport`], laws from
-//! [`pathmark_cc`], VCP and XCP on the wire from [`vcp_proto`] and [`xcp_proto`]; and it holds the [file protocol](mod@file) and, with feature `cli`,
-//! the `pathmark` command.
+//! This package puts the parts together: endpoints and streams from [`pathmark_transport`], laws
+//! from [`pathmark_cc`], VCP and XCP on the wire from [`vcp_proto`] and [`xcp_proto`]; and it holds
+//! the [file protocol](mod@file) and, with feature `cli`, the `pathmark` command.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -81,9 +82,10 @@ pub use pathmark_transport::{ControllerFactory, Signal, TransportConfig};
 
 /// Transport settings for a named law: its controllers, and the signal that it listens to.
 ///
-/// `"vcp+bise+wlte".parse()` is the library's choice: it obeys routers where they answer and runs CUBIC where none
-/// does. With `cubic`, `bbr` or `newreno` not one byte differs from plain QUIC. Other signals that travel in shims are
-/// offered too, so that each side sends by its own law and [`Connection::set_signal`] may change it.
+/// `"vcp+bise+wlte".parse()` is the library's choice: it obeys routers where they answer and runs
+/// CUBIC where none does. With `cubic`, `bbr` or `newreno` not one byte differs from plain QUIC.
+/// Other signals that travel in shims are offered too, so that each side sends by its own law and
+/// [`Connection::set_signal`] may change it.
 #[must_use]
 pub fn transport_config(algorithm: &Algorithm) -> TransportConfig {
     let mut config = TransportConfig::new(controller(algorithm));

@@ -1,4 +1,5 @@
-//! Files through routers in a row, over real sockets and TUN interfaces, between processes of their own.
+//! Files through routers in a row, over real sockets and TUN interfaces, between processes of their
+//! own.
 //!
 //! `PATHMARK_CHAIN_MB=1000 cargo test --release --test chain` moves a gigabyte.
 
@@ -96,7 +97,8 @@ fn a_file_passes_two_routers_that_lose_one_packet_in_a_hundred() {
 fn a_transfer_outlives_its_router() {
     let chain = Chain::new(program(), 1500, &[hop("vcp+bise", ""), hop("vcp", "")]).unwrap();
     fetch(chain, |chain, here| {
-        // Once a tenth has arrived, the second router crashes, with whatever it holds, and comes back.
+        // Once a tenth has arrived, the second router crashes, with whatever it holds, and comes
+        // back.
         let part = here.join(".file.part");
         let arrived = || std::fs::metadata(&part).map_or(0, |part| part.len());
         let whole = megabytes() as u64 * 1_000_000;

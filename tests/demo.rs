@@ -1,7 +1,8 @@
-//! The demonstration, small: through a router process on TUN interfaces, and with routers in the process.
+//! The demonstration, small: through a router process on TUN interfaces, and with routers in the
+//! process.
 //!
-//! Where the machine forbids namespaces or TUN, the first test fails and says so: there is no other way to see that
-//! packets pass a router.
+//! Where the machine forbids namespaces or TUN, the first test fails and says so: there is no other
+//! way to see that packets pass a router.
 
 use std::process::Command;
 

@@ -1,5 +1,6 @@
-//! VCP's code in the ECN field, over real sockets and TUN interfaces, through a tunnel that copies nothing but the
-//! traffic class (DSCP and ECN) between inner and outer header, as an encryption gateway does.
+//! VCP's code in the ECN field, over real sockets and TUN interfaces, through a tunnel that copies
+//! nothing but the traffic class (DSCP and ECN) between inner and outer header, as an encryption
+//! gateway does.
 //!
 //! ```text
 //!   application ── tun9 ── gateway ══ IP in IP ══ vcp-router ══ gateway ── tun9 ── application
@@ -42,7 +43,8 @@ type CodePoints = [AtomicU64; 64];
 enum Exit {
     /// It takes the place of the inner one.
     Copy,
-    /// RFC 6040 §4.2: of what routers did outside only the more severe survives, and ECT(0) counts as less than ECT(1).
+    /// RFC 6040 §4.2: of what routers did outside only the more severe survives, and ECT(0) counts
+    /// as less than ECT(1).
     Rfc6040,
     /// All packets leave with this one: 0 where something bleaches the field.
     Always(u8),
@@ -106,7 +108,8 @@ fn decapsulate(outer: &[u8], exit: Exit) -> Option<Vec<u8>> {
     Some(packet)
 }
 
-/// One end of the tunnel: an interface of `node` and a raw socket beside it. Its threads live as long as the process.
+/// One end of the tunnel: an interface of `node` and a raw socket beside it. Its threads live as
+/// long as the process.
 fn gateway(
     node: &Node,
     own: (IpAddr, IpAddr),
@@ -225,7 +228,8 @@ impl Path {
         }
     }
 
-    /// A connection; `sent` bytes are on their way over it from the server, which is the first of the pair.
+    /// A connection; `sent` bytes are on their way over it from the server, which is the first of
+    /// the pair.
     async fn download(&self, bytes: usize) -> (Connection, tokio::task::JoinHandle<usize>) {
         let connecting = self.client.connect(self.config.clone(), self.at, "sender");
         let accepting = async { self.server.accept().await.unwrap().accept().unwrap().await };
@@ -251,7 +255,8 @@ impl Path {
         let file = || async {
             let (connection, receiving) = self.download(bytes).await;
             assert_eq!(receiving.await.unwrap(), bytes);
-            // Which of the connections it is depends on who was accepted first: none may go before all are done.
+            // Which of the connections it is depends on who was accepted first: none may go before
+            // all are done.
             (connection, begun.elapsed().as_secs_f64())
         };
         let (a, b, c) = tokio::join!(file(), file(), file());
@@ -297,7 +302,8 @@ async fn files_take_as_long_as_with_a_shim() {
     assert!(by_rfc <= 1.1 * shim, "{by_rfc} {shim}");
 }
 
-/// For how many of its smoothed round trips the sender followed codes, from the receiver's first word on.
+/// For how many of its smoothed round trips the sender followed codes, from the receiver's first
+/// word on.
 async fn believed(exit: Exit) -> f64 {
     let path = Path::new("vcp[carrier=ecn]", Some(exit));
     let (sender, receiving) = path.download(100_000_000).await;

@@ -1,5 +1,5 @@
-//! What becomes of files when several transfers meet, or one is killed; and what a server lets its clients do. Real sockets
-//! and processes.
+//! What becomes of files when several transfers meet, or one is killed; and what a server lets its
+//! clients do. Real sockets and processes.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -157,7 +157,8 @@ fn until(true_by_now: impl Fn() -> bool) {
     }
 }
 
-/// What lets packets through between clients and a server: so many bytes each way, then none until it is opened.
+/// What lets packets through between clients and a server: so many bytes each way, then none until
+/// it is opened.
 #[derive(Clone)]
 struct Gate {
     address: SocketAddr,
@@ -165,7 +166,8 @@ struct Gate {
 }
 
 impl Gate {
-    /// A gate in front of `server` for one client, which lets `bytes` through in each direction together.
+    /// A gate in front of `server` for one client, which lets `bytes` through in each direction
+    /// together.
     fn new(server: &str, bytes: u64) -> Self {
         let near = UdpSocket::bind("127.0.0.1:0").unwrap();
         let far = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -184,7 +186,8 @@ impl Gate {
             while let Ok((length, from)) = from_client.recv_from(&mut buffer) {
                 *known.lock().unwrap() = Some(from);
                 this.pass(length);
-                // A server or client that is gone refuses; what it would have said is lost, as packets are.
+                // A server or client that is gone refuses; what it would have said is lost, as
+                // packets are.
                 let _ = to_server.send(&buffer[..length]);
             }
         });

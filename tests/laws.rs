@@ -1,6 +1,8 @@
-//! What the control laws have to reach with the transport's own connections and the router's own ports, over emulated links.
+//! What the control laws have to reach with the transport's own connections and the router's own
+//! ports, over emulated links.
 //!
-//! Every run is deterministic. Bounds are the project's targets; `docs/control-laws.md` has what is measured.
+//! Every run is deterministic. Bounds are the project's targets; `docs/control-laws.md` has what is
+//! measured.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -59,7 +61,8 @@ fn files(result: &RunResult) -> Files {
     }
 }
 
-/// Five files of 5 MB over 10 Mbit/s and 400 ms that start at these times (the VCP Linux paper's experiment).
+/// Five files of 5 MB over 10 Mbit/s and 400 ms that start at these times (the VCP Linux paper's
+/// experiment).
 fn five_files(sender: &str, port: &str, more: &str, starts_ms: [u32; 5]) -> RunResult {
     let starts = starts_ms.map(|ms| format!("\"{ms}ms\"")).join(", ");
     let more_flow = format!("bytes = 5_000_000\nstart = [{starts}]");
@@ -256,7 +259,8 @@ fn a_queue_on_the_way_back_is_not_taken_for_one_ahead() {
 
 #[test]
 fn nothing_is_taken_for_lost_where_nothing_is() {
-    // Senders acknowledge what receivers tell them of flow control, in packets without a shim: they keep their place in the queue.
+    // Senders acknowledge what receivers tell them of flow control, in packets without a shim: they
+    // keep their place in the queue.
     let result = run(&scenario(
         12,
         "100Mbit",
@@ -271,8 +275,9 @@ fn nothing_is_taken_for_lost_where_nothing_is() {
     }
 }
 
-/// A long flow over `hops` ports of 20 Mbit/s and 20 ms each, `crossing` flows over each of them: what the long flow has in the
-/// second half of the run, and what the least of the others has, in Mbit/s.
+/// A long flow over `hops` ports of 20 Mbit/s and 20 ms each, `crossing` flows over each of them:
+/// what the long flow has in the second half of the run, and what the least of the others has, in
+/// Mbit/s.
 fn parking_lot(sender: &str, hops: usize, crossing: usize) -> (f64, f64) {
     let mut text = "duration = \"40s\"\nseed = 7\nmeasure = [[\"20s\", \"40s\"]]\n".to_owned();
     for hop in 0..hops {

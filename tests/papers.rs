@@ -1,4 +1,5 @@
-//! Key figures of the papers' experiments, as the built-in scenarios give them. `docs/results.md` has all of them.
+//! Key figures of the papers' experiments, as the built-in scenarios give them. `docs/results.md`
+//! has all of them.
 
 use std::ops::ControlFlow;
 
@@ -97,7 +98,8 @@ fn figure_2_s_curves_are_equation_12() {
 
 #[test]
 fn figure_5_time_to_80_percent() {
-    // A closed-loop fluid model of the published rules gives 4.1 and 5.7 s, without the handshake of 0.5 s.
+    // A closed-loop fluid model of the published rules gives 4.1 and 5.7 s, without the handshake
+    // of 0.5 s.
     for (rate, seeds, model, bdp) in [
         ("10Mbit", "seed=1..8", 4.13, 601.0),
         ("100Mbit", "seed=1..2", 5.68, 6009.0),
@@ -134,7 +136,8 @@ fn figure_5_time_to_80_percent() {
             queue < 0.5 && our_queue < 0.5,
             "{rate}: {queue}, {our_queue}"
         );
-        // At 10 Mbit/s the two lie within a fifth of a round trip; the faster the link, the more the defaults gain.
+        // At 10 Mbit/s the two lie within a fifth of a round trip; the faster the link, the more
+        // the defaults gain.
         let slack = if rate.ends_with("=10Mbit") { 1.05 } else { 1.0 };
         assert!(ours < slack * published, "{rate}: {ours} s, {published} s");
     }
@@ -213,8 +216,9 @@ fn bursts_of_loss_and_of_lost_acknowledgements() {
         if *red >= 1.3 * clean {
             assert!(ours / red <= 0.8, "{ours} s, {red} s, clean {clean} s");
         }
-        // One seed may be lucky where no ACK is lost, or where one is; and at 3 % of loss that nobody declares, a flow tries whether it goes with the
-        // rate, with one seed more often than with another.
+        // One seed may be lucky where no ACK is lost, or where one is; and at 3 % of loss that
+        // nobody declares, a flow tries whether it goes with the rate, with one seed more often
+        // than with another.
         assert!(acks / ours <= 1.15, "{acks} s, {ours} s");
     }
     let (acks, ours) = (mean(acks), mean(ours));

@@ -1,7 +1,8 @@
-//! The emulator against reality: the same scenario under a virtual clock, and in real time through router processes on TUN
-//! interfaces.
+//! The emulator against reality: the same scenario under a virtual clock, and in real time through
+//! router processes on TUN interfaces.
 //!
-//! Where the machine forbids namespaces or TUN, this fails and says so: there is no other way to know.
+//! Where the machine forbids namespaces or TUN, this fails and says so: there is no other way to
+//! know.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -21,8 +22,9 @@ count = 5
 bytes = 1_000_000
 "#;
 
-/// The demonstration's path; `more` goes into the link's table. The interval is pinned: 401 ms of round trip are just below a border of the
-/// classes that `auto` goes by, and a busy machine's first sample lies beyond it.
+/// The demonstration's path; `more` goes into the link's table. The interval is pinned: 401 ms of
+/// round trip are just below a border of the classes that `auto` goes by, and a busy machine's
+/// first sample lies beyond it.
 fn path(more: &str) -> String {
     format!(
         "[[link]]\nname = \"bottleneck\"\nfrom = \"S\"\nto = \"D\"\nduplex = true\nrate = \"10Mbit\"\ndelay = \"200ms\"\n\

@@ -1,5 +1,5 @@
-//! What a sender learns of a path from kernels: hops that do not mark, by IP's TTL, and sizes that an interface does not carry.
-//! Over real sockets, TUN interfaces and routers.
+//! What a sender learns of a path from kernels: hops that do not mark, by IP's TTL, and sizes that
+//! an interface does not carry. Over real sockets, TUN interfaces and routers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ fn hop(controller: &str) -> Hop {
     }
 }
 
-/// A sender by `algorithm` that has sent a file through routers with these controllers, over interfaces of that MTU. Between two
-/// routers lies a kernel that forwards.
+/// A sender by `algorithm` that has sent a file through routers with these controllers, over
+/// interfaces of that MTU. Between two routers lies a kernel that forwards.
 async fn sender(algorithm: &str, mtu: u32, controllers: &[&str]) -> Connection {
     let program = RouterProgram {
         program: env!("CARGO_BIN_EXE_pathmark").into(),
@@ -84,7 +84,8 @@ async fn hops_that_do_not_mark_show_in_the_ttl() {
     }
 }
 
-/// Of 1272 bytes on an interface of 1300, told by the kernel at once: each size that is too large is tried once.
+/// Of 1272 bytes on an interface of 1300, told by the kernel at once: each size that is too large
+/// is tried once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sizes_that_the_interface_does_not_carry_are_tried_once() {
     let sender = sender("cubic", 1300, &["none"]).await;

@@ -1,4 +1,5 @@
-//! Granted starts for real: files through `vcp-router` on TUN interfaces, between processes of their own.
+//! Granted starts for real: files through `vcp-router` on TUN interfaces, between processes of
+//! their own.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -82,7 +83,8 @@ fn grants(chain: &Chain, router: usize) -> Value {
     state["links"][0]["controller"]["grants"].clone()
 }
 
-/// 1 MB takes 0.42 s of the wire and 0.2 s of the question; slow start from ten packets over 200 ms takes five round trips more.
+/// 1 MB takes 0.42 s of the wire and 0.2 s of the question; slow start from ten packets over 200 ms
+/// takes five round trips more.
 #[test]
 fn two_routers_grant_a_file_its_rate() {
     let chain = Chain::new(program(), 1500, &[hop("quick-start"), hop("quick-start")]).unwrap();

@@ -1,5 +1,5 @@
-//! Connections that speak VCP or XCP over paths that do not: something that eats datagrams with a shim, no router at all,
-//! a peer that is plain QUIC, bit errors in shims.
+//! Connections that speak VCP or XCP over paths that do not: something that eats datagrams with a
+//! shim, no router at all, a peer that is plain QUIC, bit errors in shims.
 
 #[path = "../crates/transport/tests/interop/support/proxy.rs"]
 #[expect(dead_code, reason = "other tests use the rest of it")]
@@ -162,7 +162,8 @@ async fn a_path_that_eats_shims_becomes_plain_quic_within_a_few_round_trips() {
                 assert_eq!(stats.shims_received, 0, "{law}: {stats:?}");
                 assert_eq!(report.controller.ruling, "cubic", "{law}: {report:?}");
                 assert!(!report.controller.explicit, "{law}: {report:?}");
-                // Three pairs of probes, and what was under way meanwhile: not a hundredth of the transfer.
+                // Three pairs of probes, and what was under way meanwhile: not a hundredth of the
+                // transfer.
                 assert!((1..100).contains(&stats.shims_sent), "{law}: {stats:?}");
             }
             let eaten = pair.proxy.toll().shims_eaten;
@@ -222,7 +223,8 @@ async fn a_path_without_routers_runs_on_cubic() {
     .await;
 }
 
-/// Both signals are offered, so each side's data carries that of its own law, and another one when the law is changed.
+/// Both signals are offered, so each side's data carries that of its own law, and another one when
+/// the law is changed.
 #[tokio::test]
 async fn each_side_sends_by_its_own_law() {
     bounded(async {
@@ -257,7 +259,8 @@ async fn each_side_sends_by_its_own_law() {
     .await;
 }
 
-/// A bit error in a shim is noticed by its check; one in the packet by the packet's. Neither stops the transfer.
+/// A bit error in a shim is noticed by its check; one in the packet by the packet's. Neither stops
+/// the transfer.
 #[tokio::test]
 async fn damaged_shims_are_not_believed() {
     bounded(async {

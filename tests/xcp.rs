@@ -1,5 +1,5 @@
-//! XCP for real: files through `vcp-router` on TUN interfaces, between processes of their own, beside what the emulator says of
-//! the same path.
+//! XCP for real: files through `vcp-router` on TUN interfaces, between processes of their own,
+//! beside what the emulator says of the same path.
 
 use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
@@ -195,8 +195,9 @@ fn both_directions_at_once_by_xcp() {
     }
 }
 
-/// The paper's figure 5 for real: four flows, 10 Mbit/s, 500 ms. Each moves as much as an XCP flow does in half a
-/// minute; the emulator's files over the same path are done in the same time, within 5 %.
+/// The paper's figure 5 for real: four flows, 10 Mbit/s, 500 ms. Each moves as much as an XCP flow
+/// does in half a minute; the emulator's files over the same path are done in the same time, within
+/// 5 %.
 #[test]
 fn four_flows_of_the_xcp_linux_paper_as_in_the_emulator() {
     const BYTES: usize = 6_000_000;
@@ -227,8 +228,8 @@ fn four_flows_of_the_xcp_linux_paper_as_in_the_emulator() {
     }));
     let emulated_goodput = mean(&mut emulated.flows.iter().map(|flow| flow.goodput_bps));
     let ratio = real_goodput / emulated_goodput;
-    // `get` counts from the end of the handshake to the end of its answer, emulated flows from their first packet to their last
-    // byte: half a round trip in twenty seconds.
+    // `get` counts from the end of the handshake to the end of its answer, emulated flows from
+    // their first packet to their last byte: half a round trip in twenty seconds.
     println!("real {real_goodput:.0} bit/s, emulated {emulated_goodput:.0} bit/s: {ratio:.4}");
     assert!((0.95..=1.05).contains(&ratio), "{ratio}");
 }

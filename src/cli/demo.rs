@@ -23,10 +23,12 @@ pub(super) struct Args {
     /// Files of 1 MB instead of 5 MB: under half a minute
     #[arg(long)]
     quick: bool,
-    /// Without namespaces and TUN interfaces: routers inside this process, this library's stacks only
+    /// Without namespaces and TUN interfaces: routers inside this process, this library's stacks
+    /// only
     #[arg(long)]
     in_process: bool,
-    /// Only `clean` or `wireless`; or a scenario of `emulate --list` in real time, beside the emulator
+    /// Only `clean` or `wireless`; or a scenario of `emulate --list` in real time, beside the
+    /// emulator
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
     /// Which variant of such a scenario; `defaults` or the first, if there are any
@@ -197,7 +199,8 @@ async fn emulated(args: &Args, name: &str, mode: Mode) -> Outcome {
     Ok(())
 }
 
-/// Namespaces and TUN interfaces where the machine allows them; otherwise it says so and stays in this process.
+/// Namespaces and TUN interfaces where the machine allows them; otherwise it says so and stays in
+/// this process.
 fn mode(in_process: bool) -> Result<Mode, Failure> {
     if in_process {
         return Ok(Mode::InProcess);

@@ -32,7 +32,8 @@ pub(super) struct Args {
     /// Change a key: duration=30s, link.bottleneck.rate=100Mbit, flow.*.algorithm=cubic
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<Change>,
-    /// Run once for each value: seed=1..100, link.bottleneck.rate=10Mbit,1Gbit; several make all combinations
+    /// Run once for each value: seed=1..100, link.bottleneck.rate=10Mbit,1Gbit; several make all
+    /// combinations
     #[arg(long, value_name = "KEY=V1,V2,…")]
     sweep: Vec<Sweep>,
     /// Only this variant of the scenario; may be given several times
@@ -47,7 +48,8 @@ pub(super) struct Args {
     /// Print one JSON object at the end
     #[arg(long)]
     json: bool,
-    /// Run every built-in scenario (or SCENARIO) and write results.md and results/*.svg into DIR: some minutes; with --harm, write its chapter
+    /// Run every built-in scenario (or SCENARIO) and write results.md and results/*.svg into DIR:
+    /// some minutes; with --harm, write its chapter
     #[arg(long, value_name = "DIR", conflicts_with_all = ["set", "sweep", "shard", "out", "json"])]
     results: Option<PathBuf>,
     /// With as many seeds as the papers took: hours

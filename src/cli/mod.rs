@@ -1,7 +1,7 @@
 //! The `pathmark` command: arguments in, exit codes out.
 //!
-//! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. With `--json` one JSON object goes to stdout and
-//! nothing else; text for people and progress bars go to stderr.
+//! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. With `--json` one JSON object goes
+//! to stdout and nothing else; text for people and progress bars go to stderr.
 
 mod demo;
 mod emulate;
@@ -23,8 +23,8 @@ use clap::{Parser, Subcommand};
 
 /// Move data over long, fat or lossy paths whose routers you own.
 ///
-/// Connections read the load that routers on the path write into their packets, and keep the path full without a
-/// queue. Without such routers they run CUBIC.
+/// Connections read the load that routers on the path write into their packets, and keep the path
+/// full without a queue. Without such routers they run CUBIC.
 #[derive(Debug, Parser)]
 #[command(name = "pathmark", version, arg_required_else_help = true)]
 #[command(after_help = "\

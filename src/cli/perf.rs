@@ -1,7 +1,7 @@
 //! `pathmark perf`: throughput by the QUIC performance protocol (draft-banks-quic-performance).
 //!
-//! On each bidirectional stream the client sends how many bytes it wants as 8 bytes in network order, then its
-//! upload, then FIN; the server answers with as many bytes as were wanted.
+//! On each bidirectional stream the client sends how many bytes it wants as 8 bytes in network
+//! order, then its upload, then FIN; the server answers with as many bytes as were wanted.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -237,7 +237,8 @@ async fn stream(
     };
     tokio::try_join!(sending, receiving)?;
     if upload > 0 {
-        // The upload counts when the server has it: its answer or its acknowledgement of the end says so.
+        // The upload counts when the server has it: its answer or its acknowledgement of the end
+        // says so.
         send.stopped().await?;
     }
     Ok(())

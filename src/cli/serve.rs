@@ -25,7 +25,8 @@ pub(super) struct Args {
     /// Let clients store files, and replace files with put --force
     #[arg(long)]
     allow_put: bool,
-    /// Congestion controllers that clients may choose among; the first is for all that choose none of them
+    /// Congestion controllers that clients may choose among; the first is for all that choose none
+    /// of them
     #[arg(long, value_name = "NAME[,NAME…]", value_parser = values::algorithms, default_value = "vcp+bise+wlte")]
     cc: Algorithms,
     /// Differentiated services code point of the packets, 0 to 63: 46 is expedited forwarding

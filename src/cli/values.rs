@@ -29,7 +29,8 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let number: f64 = number
         .parse()
         .map_err(|_| format!("`{text}` is no number of bytes such as 5_000_000 or 5MB"))?;
-    // Below 2^53 a float holds each byte; larger transfers are not to the byte in floating units anyway.
+    // Below 2^53 a float holds each byte; larger transfers are not to the byte in floating units
+    // anyway.
     Ok((number * scale).round() as u64)
 }
 

@@ -1,7 +1,8 @@
-//! The path inside this process: the router's own ports between loopback sockets, for machines that forbid
-//! namespaces or TUN interfaces.
+//! The path inside this process: the router's own ports between loopback sockets, for machines that
+//! forbid namespaces or TUN interfaces.
 //!
-//! Datagrams count with 28 bytes for the IP and UDP headers that the loopback interface adds itself.
+//! Datagrams count with 28 bytes for the IP and UDP headers that the loopback interface adds
+//! itself.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -32,7 +32,8 @@ pub fn tune(node: &Node) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends one file per meter from `server` (at `address`) to `client`, all at once, and returns when all have arrived.
+/// Sends one file per meter from `server` (at `address`) to `client`, all at once, and returns when
+/// all have arrived.
 ///
 /// # Errors
 /// If a socket cannot be had, or a connection fails.

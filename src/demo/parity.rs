@@ -1,4 +1,5 @@
-//! A scenario of the emulator in real time: the same laws and ports over TUN interfaces, between processes and sockets.
+//! A scenario of the emulator in real time: the same laws and ports over TUN interfaces, between
+//! processes and sockets.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -35,7 +36,8 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Runs `scenario` between namespaces of this machine.
 ///
 /// # Errors
-/// If it has something that the test bed cannot show, or the bed cannot be had, or a connection fails.
+/// If it has something that the test bed cannot show, or the bed cannot be had, or a connection
+/// fails.
 pub async fn run(scenario: &Scenario, program: RouterProgram) -> Result<RunResult> {
     let plan = Plan::new(scenario)?;
     let chain = Chain::new(program, plan.mtu, &plan.hops)?;
@@ -180,7 +182,8 @@ impl Ends {
     }
 }
 
-/// Moves `bytes` over a connection, as the emulator's flows do: the sender connects, and writes one stream.
+/// Moves `bytes` over a connection, as the emulator's flows do: the sender connects, and writes one
+/// stream.
 async fn transfer(
     ends: Ends,
     law: &Algorithm,

@@ -1,4 +1,5 @@
-//! A scenario of the emulator as a chain of routers between two hosts, and what of it that cannot show.
+//! A scenario of the emulator as a chain of routers between two hosts, and what of it that cannot
+//! show.
 
 use std::time::Duration;
 

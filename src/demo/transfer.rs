@@ -28,8 +28,8 @@ pub struct SenderFigures {
     pub cwnd_bytes: Option<MeanMax>,
 }
 
-/// Serves files of the meters' sizes on `server` and fetches them from `client` (one socket per meter), all at once;
-/// returns when all have arrived.
+/// Serves files of the meters' sizes on `server` and fetches them from `client` (one socket per
+/// meter), all at once; returns when all have arrived.
 ///
 /// # Errors
 /// If a connection or a file fails.
@@ -103,7 +103,8 @@ pub async fn transfer(
     Ok(all)
 }
 
-/// A file whose bytes do not repeat within a packet, so that a mixed-up order would not go unnoticed.
+/// A file whose bytes do not repeat within a packet, so that a mixed-up order would not go
+/// unnoticed.
 fn write_file(path: &Path, bytes: u64) -> Result<()> {
     let words = (0..bytes.div_ceil(8)).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
     let mut content: Vec<u8> = words.flatten().collect();

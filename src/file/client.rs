@@ -71,13 +71,14 @@ pub struct Fetched {
     pub algorithm: Option<String>,
 }
 
-/// Fetches `name` to `target`, going on with what an earlier attempt left there, and replaces what lies at `target`
-/// when all has come. `cc` is the law that the server is asked to send by; [`Fetched::algorithm`] is the one that it
-/// used. `progress` is told of the whole size once it is known, and of bytes as they arrive.
+/// Fetches `name` to `target`, going on with what an earlier attempt left there, and replaces what
+/// lies at `target` when all has come. `cc` is the law that the server is asked to send by;
+/// [`Fetched::algorithm`] is the one that it used. `progress` is told of the whole size once it is
+/// known, and of bytes as they arrive.
 ///
 /// # Errors
-/// [`TransferError`]; after [`TransferError::Stream`] the bytes that came stay for the next attempt.
-/// [`TransferError::Busy`] while another transfer to `target` runs.
+/// [`TransferError`]; after [`TransferError::Stream`] the bytes that came stay for the next
+/// attempt. [`TransferError::Busy`] while another transfer to `target` runs.
 pub async fn get(
     connection: &Connection,
     name: &str,
@@ -201,12 +202,12 @@ async fn ask(
     }
 }
 
-/// Stores the file at `source` as `name`; the size and hash of what the server now has. A file of this name that the
-/// server has already is replaced only if `existing` says so.
+/// Stores the file at `source` as `name`; the size and hash of what the server now has. A file of
+/// this name that the server has already is replaced only if `existing` says so.
 ///
 /// # Errors
-/// [`TransferError`]. The server then has what it had before under this name, unless the stream failed while its
-/// answer was under way.
+/// [`TransferError`]. The server then has what it had before under this name, unless the stream
+/// failed while its answer was under way.
 pub async fn put(
     connection: &Connection,
     source: &Path,
@@ -242,7 +243,8 @@ pub async fn put(
         Ok::<_, io::Error>(hash)
     };
     let sent = sending.await;
-    // A server that refuses stops the stream and says why: its answer explains more than the failed write.
+    // A server that refuses stops the stream and says why: its answer explains more than the failed
+    // write.
     let answer = match protocol::read(&mut recv).await {
         Ok(answer) => answer,
         Err(error) => return Err(stream(sent.err().unwrap_or(error))),

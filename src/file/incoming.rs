@@ -93,8 +93,8 @@ impl Incoming {
         Err(io::Error::other("too many unfinished files of this name"))
     }
 
-    /// Begins or goes on with a file that shall lie at `target`. What was received is kept if it breaks off.
-    /// `None` if somebody else is at it.
+    /// Begins or goes on with a file that shall lie at `target`. What was received is kept if it
+    /// breaks off. `None` if somebody else is at it.
     ///
     /// # Errors
     /// Those of opening the file.
@@ -145,11 +145,12 @@ impl Incoming {
         self.file.try_clone()
     }
 
-    /// The file is whole and has this hash: gives it its name, on disk too, and reads back what then lies there.
-    /// Takes as long as the disk does.
+    /// The file is whole and has this hash: gives it its name, on disk too, and reads back what
+    /// then lies there. Takes as long as the disk does.
     ///
     /// # Errors
-    /// [`KeepError`]. Unless it has its name already, the file stays under the temporary one if that was promised.
+    /// [`KeepError`]. Unless it has its name already, the file stays under the temporary one if
+    /// that was promised.
     pub fn keep(mut self, hash: &Hash, existing: Existing) -> Result<(), KeepError> {
         self.file.sync_all()?;
         // Before the name is given up, as the next owner's tag has the same one.

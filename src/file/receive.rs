@@ -30,8 +30,9 @@ pub enum ReceiveError {
     WrongHash,
 }
 
-/// Receives the bytes from `offset` to `size` into `file`, then the hash, which must be that of all `size` bytes
-/// (those before `offset` are read back from the file). `progress` is told of each number of bytes received.
+/// Receives the bytes from `offset` to `size` into `file`, then the hash, which must be that of all
+/// `size` bytes (those before `offset` are read back from the file). `progress` is told of each
+/// number of bytes received.
 ///
 /// # Errors
 /// [`ReceiveError`]; what was received stays in the file.

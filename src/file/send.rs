@@ -16,8 +16,8 @@ const AHEAD: usize = 8;
 /// SHA-256 of a whole file.
 pub type Hash = [u8; 32];
 
-/// Sends `file` from `offset` to its end at `size`, then the hash of all `size` bytes. `progress` is told of each
-/// number of bytes handed to the stream.
+/// Sends `file` from `offset` to its end at `size`, then the hash of all `size` bytes. `progress`
+/// is told of each number of bytes handed to the stream.
 ///
 /// # Errors
 /// Those of the file and the stream; [`io::ErrorKind::UnexpectedEof`] if the file became shorter.

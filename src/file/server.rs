@@ -22,16 +22,17 @@ pub const BROKEN_OFF: u32 = 1;
 /// What an operator lets clients do.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// The laws that clients may choose among for what they fetch. The first is that of the endpoint, for clients
-    /// that ask for none of them. If there are none, the endpoint's law serves all.
+    /// The laws that clients may choose among for what they fetch. The first is that of the
+    /// endpoint, for clients that ask for none of them. If there are none, the endpoint's law
+    /// serves all.
     pub laws: Vec<Algorithm>,
     /// Clients may store files, and replace those that are there.
     pub allow_put: bool,
 }
 
 impl Rules {
-    /// Which of the laws a client means: the one that it wrote, or else the one of this name with the operator's
-    /// options.
+    /// Which of the laws a client means: the one that it wrote, or else the one of this name with
+    /// the operator's options.
     fn choose(&self, wish: &str) -> Option<usize> {
         let law = Algorithm::parse(wish).ok()?;
         let exactly = self.laws.iter().position(|listed| *listed == law);
@@ -51,8 +52,8 @@ pub struct FileServer {
     rules: Rules,
 }
 
-/// A connection, and the place among [`Rules::laws`] of the law that its first choice set. Later choices change
-/// nothing: each change would begin at a fresh window.
+/// A connection, and the place among [`Rules::laws`] of the law that its first choice set. Later
+/// choices change nothing: each change would begin at a fresh window.
 #[derive(Debug)]
 struct Client {
     connection: Connection,

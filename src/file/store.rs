@@ -33,11 +33,12 @@ impl Store {
         Ok(Self { root })
     }
 
-    /// The path of `name` (parts joined by `/`), which lies inside the directory also when links are followed.
+    /// The path of `name` (parts joined by `/`), which lies inside the directory also when links
+    /// are followed.
     ///
     /// # Errors
-    /// [`BadName`] for an empty or absolute name, `.` or `..` in it, links that lead outside, and names that
-    /// [unfinished files](is_temporary) have.
+    /// [`BadName`] for an empty or absolute name, `.` or `..` in it, links that lead outside, and
+    /// names that [unfinished files](is_temporary) have.
     pub fn path(&self, name: &str) -> Result<PathBuf, BadName> {
         let bad = || BadName(name.to_owned());
         let plain = !name.contains('\0')
@@ -60,8 +61,8 @@ impl Store {
         if safe { Ok(path) } else { Err(bad()) }
     }
 
-    /// Begins to receive `name`; [`Incoming::keep`] puts it in its place. Any number of clients may send files of
-    /// one name at once, each under a temporary name of its own.
+    /// Begins to receive `name`; [`Incoming::keep`] puts it in its place. Any number of clients may
+    /// send files of one name at once, each under a temporary name of its own.
     ///
     /// # Errors
     /// [`BadName`] as an [`io::ErrorKind::InvalidInput`], and those of creating the file.

@@ -11,7 +11,8 @@ use pathmark_cc::{
 const RTT: Duration = Duration::from_millis(100);
 const GAP: Duration = Duration::from_micros(120);
 
-/// A port at full load, one packet in and one out per 120 µs. What is measured is the pair, and the mark alone.
+/// A port at full load, one packet in and one out per 120 µs. What is measured is the pair, and the
+/// mark alone.
 fn ports(c: &mut Criterion) {
     let mut group = c.benchmark_group("port");
     for name in ["vcp", "vcp+bise", "vcp+bise[marking=lottery]"] {
@@ -85,7 +86,8 @@ fn xcp_ports(c: &mut Criterion) {
     group.finish();
 }
 
-/// A sender in congestion avoidance, or under a mix of LOW and HIGH, two packets per acknowledgement.
+/// A sender in congestion avoidance, or under a mix of LOW and HIGH, two packets per
+/// acknowledgement.
 fn senders(c: &mut Criterion) {
     let mut group = c.benchmark_group("sender");
     for &name in Algorithm::NAMES {

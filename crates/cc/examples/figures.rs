@@ -1,4 +1,5 @@
-//! Measures what each rule and option gains and costs, in simulated paths, as the tables of `docs/control-laws.md`.
+//! Measures what each rule and option gains and costs, in simulated paths, as the tables of
+//! `docs/control-laws.md`.
 //!
 //! `cargo run --release -p pathmark-cc --example figures`
 
@@ -34,7 +35,8 @@ fn port(name: &'static str, mbit: f64, rtt_ms: u64, loss: f64) -> HopConfig {
     HopConfig::new(name, mbit, (mbit * 125.0) as u64 * rtt_ms).lossy(loss)
 }
 
-/// Five files of 5 MB over 10 Mbit/s and 400 ms: completions in s, mean queue in % of the BDP, drops.
+/// Five files of 5 MB over 10 Mbit/s and 400 ms: completions in s, mean queue in % of the BDP,
+/// drops.
 fn five_files(
     sender: &'static str,
     name: &'static str,
@@ -70,7 +72,8 @@ fn download(sender: &'static str, name: &'static str, loss: f64) -> (f64, f64) {
     (goodput, sim.hop(0).mean_queue() / 31_250.0)
 }
 
-/// Share of its fair share that a flow has 50 to 60 s after it joined one that was alone for 20 s, in %.
+/// Share of its fair share that a flow has 50 to 60 s after it joined one that was alone for 20 s,
+/// in %.
 fn joiner(sender: &'static str, name: &'static str, mbit: f64, rtt_ms: u64) -> f64 {
     let flow = FlowConfig::new(sender, rtt_ms);
     let second = flow.clone().start(Duration::from_secs(20));

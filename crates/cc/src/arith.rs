@@ -2,7 +2,8 @@
 
 use crate::{Duration, Instant};
 
-/// Most that any window, queue or byte count may reach: 2^57 bytes, a thousand times what 1 TB/s sends in 65.5 s.
+/// Most that any window, queue or byte count may reach: 2^57 bytes, a thousand times what 1 TB/s
+/// sends in 65.5 s.
 pub(crate) const MAX_BYTES: u64 = 1 << 57;
 
 /// `a * b / c`, rounded down, saturating. `c` = 0 counts as 1.
@@ -41,11 +42,12 @@ pub(crate) struct Carry(u128);
 impl Carry {
     /// Adds `numerator / divisor`; returns the whole part of what has piled up.
     ///
-    /// The divisor may change from call to call: the remainder is then worth a little more or less, by less
-    /// than one unit of the result in all.
+    /// The divisor may change from call to call: the remainder is then worth a little more or less,
+    /// by less than one unit of the result in all.
     #[inline]
     pub(crate) fn add(&mut self, numerator: u128, divisor: u128) -> u64 {
-        // A remainder from a larger divisor must not come out as more than the one unit it stands for.
+        // A remainder from a larger divisor must not come out as more than the one unit it stands
+        // for.
         let carried = self.0.min(divisor.saturating_sub(1));
         let (whole, rest) = div_rem(carried.saturating_add(numerator), divisor);
         self.0 = rest;
@@ -98,7 +100,8 @@ pub(crate) fn nanos(d: Duration) -> u64 {
         .saturating_add(u64::from(d.subsec_nanos()))
 }
 
-/// Nanoseconds from `then` to `now`, 0 if `then` is later: what hot paths compare, since a [`Duration`] costs a division.
+/// Nanoseconds from `then` to `now`, 0 if `then` is later: what hot paths compare, since a
+/// [`Duration`] costs a division.
 #[inline]
 pub(crate) const fn ns_since(now: Instant, then: Instant) -> u64 {
     now.as_nanos().saturating_sub(then.as_nanos())

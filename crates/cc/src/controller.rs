@@ -15,7 +15,8 @@ pub struct PacketState(pub u64);
 pub struct Sent {
     /// Its packet number (application data space).
     pub packet_number: u64,
-    /// Its size in bytes, shim included, as the path's routers will count it less IP and UDP headers.
+    /// Its size in bytes, shim included, as the path's routers will count it less IP and UDP
+    /// headers.
     pub bytes: u64,
     /// Bytes in flight after it was sent.
     pub in_flight: u64,
@@ -39,17 +40,20 @@ pub enum Limit {
     Buffer,
 }
 
-/// What besides the congestion window bounds the bytes in flight, in bytes; `u64::MAX` where there is no such bound.
+/// What besides the congestion window bounds the bytes in flight, in bytes; `u64::MAX` where there
+/// is no such bound.
 ///
-/// A law that tells routers its rate tells the least of its window and these: a window that is never used would make
-/// routers believe in a flow that is not there (XCP Linux paper, section IV-A).
+/// A law that tells routers its rate tells the least of its window and these: a window that is
+/// never used would make routers believe in a flow that is not there (XCP Linux paper, section
+/// IV-A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes in flight plus the credit that the peer's flow control still gives.
     pub peer: u64,
     /// What this side's send buffer can hold in flight.
     pub buffer: u64,
-    /// Bytes in flight plus what the application has handed over and not yet seen sent, if that is all it has.
+    /// Bytes in flight plus what the application has handed over and not yet seen sent, if that is
+    /// all it has.
     pub application: u64,
 }
 
@@ -90,8 +94,9 @@ pub struct Acked {
     pub state: PacketState,
     /// RTT sample of this ACK, acknowledgement delay taken off; `None` if it gives none.
     pub rtt: Option<Duration>,
-    /// How much longer the packet of that sample was on its way to the receiver than the fastest one: its time in queues, and no
-    /// more than `rtt - min_rtt`. The rest of a longer RTT is the way back. `None` where the peer does not tell its clock.
+    /// How much longer the packet of that sample was on its way to the receiver than the fastest
+    /// one: its time in queues, and no more than `rtt - min_rtt`. The rest of a longer RTT is the
+    /// way back. `None` where the peer does not tell its clock.
     pub forward_delay: Option<Duration>,
     /// Smoothed RTT after the sample.
     pub srtt: Duration,
@@ -133,10 +138,12 @@ pub struct Lost {
 pub struct Request {
     /// VCP: the sender would follow BISE's large ε.
     pub bise: bool,
-    /// Least RTT of this path, with queues on the way back if they stand, for routers that size their interval by it. `None`: the controller has heard of none yet; the
-    /// transport then writes the handshake's.
+    /// Least RTT of this path, with queues on the way back if they stand, for routers that size
+    /// their interval by it. `None`: the controller has heard of none yet; the transport then
+    /// writes the handshake's.
     pub min_rtt: Option<Duration>,
-    /// XCP: what the next packet's header says. `None`: the packet carries no header, or the one that routers skip.
+    /// XCP: what the next packet's header says. `None`: the packet carries no header, or the one
+    /// that routers skip.
     pub xcp: Option<XcpRequest>,
     /// Quick-Start: the rate to start with. `None`: the next packet does not ask for one.
     pub quick_start: Option<QuickStartRequest>,
@@ -186,7 +193,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// A law without slow-start threshold that feedback does not steer; set the public fields for others.
+    /// A law without slow-start threshold that feedback does not steer; set the public fields for
+    /// others.
     #[must_use]
     pub const fn new(ruling: &'static str, phase: Phase, window: u64) -> Self {
         Self {
@@ -206,8 +214,9 @@ impl Metrics {
 /// Methods neither allocate nor block nor read a clock; `now` never needs to advance between calls.
 /// A controller never trusts the range of a field.
 ///
-/// The order of calls for one incoming ACK packet is: [`on_feedback`](Self::on_feedback) (if its FEEDBACK
-/// frame brought something new), then [`on_ack`](Self::on_ack), then [`on_loss`](Self::on_loss).
+/// The order of calls for one incoming ACK packet is: [`on_feedback`](Self::on_feedback) (if its
+/// FEEDBACK frame brought something new), then [`on_ack`](Self::on_ack), then
+/// [`on_loss`](Self::on_loss).
 pub trait Controller: Send + fmt::Debug {
     /// A packet that counts towards bytes in flight was sent; the return value is kept with it.
     fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
@@ -218,8 +227,9 @@ pub trait Controller: Send + fmt::Debug {
     /// Packets were newly acknowledged.
     fn on_ack(&mut self, now: Instant, acked: &Acked);
 
-    /// The receiver's counters moved. `acked` describes the ACK frame that came with them, whose packets
-    /// [`on_ack`](Self::on_ack) reports next; with no newly acknowledged packets its counts are 0.
+    /// The receiver's counters moved. `acked` describes the ACK frame that came with them, whose
+    /// packets [`on_ack`](Self::on_ack) reports next; with no newly acknowledged packets its counts
+    /// are 0.
     fn on_feedback(&mut self, now: Instant, feedback: &Feedback, acked: &Acked) {
         let _ = (now, feedback, acked);
     }
@@ -227,8 +237,9 @@ pub trait Controller: Send + fmt::Debug {
     /// Packets were declared lost.
     fn on_loss(&mut self, now: Instant, lost: &Lost);
 
-    /// The IP ECN field came back with new CE marks (never called while the field carries VCP codes).
-    /// `sent_at` is when the largest newly acknowledged packet was sent, `last_sent` as in [`Lost`].
+    /// The IP ECN field came back with new CE marks (never called while the field carries VCP
+    /// codes). `sent_at` is when the largest newly acknowledged packet was sent, `last_sent` as in
+    /// [`Lost`].
     fn on_congestion_experienced(&mut self, now: Instant, sent_at: Instant, last_sent: u64) {
         let _ = (now, sent_at, last_sent);
     }
@@ -268,7 +279,8 @@ pub trait Controller: Send + fmt::Debug {
         let _ = (now, srtt);
     }
 
-    /// What else bounds the sender, told before [`request`](Self::request) whenever it may have changed.
+    /// What else bounds the sender, told before [`request`](Self::request) whenever it may have
+    /// changed.
     fn on_limits(&mut self, now: Instant, limits: &Limits) {
         let _ = (now, limits);
     }
@@ -286,16 +298,18 @@ pub trait Controller: Send + fmt::Debug {
     }
 
     /// The question for a starting rate that rides on the next packet, in place of the request, and
-    /// of which [`on_sent`](Self::on_sent) tells next. Called only while the law [asks](Self::asks);
-    /// `random` is for what it draws, another one each time. `None`: there is nothing to gain.
+    /// of which [`on_sent`](Self::on_sent) tells next. Called only while the law
+    /// [asks](Self::asks); `random` is for what it draws, another one each time. `None`: there is
+    /// nothing to gain.
     fn ask(&mut self, now: Instant, random: u64, limits: &Limits) -> Option<QuickStartRequest> {
         let _ = (now, random, limits);
         None
     }
 
-    /// The request rides on each n-th packet that asks for an acknowledgement: 1, the default, is on all of them. The
-    /// transport lets no round trip pass without one. A router that keeps packets with and without feedback in queues of
-    /// their own takes both kinds of a flow for the former as long as it sees some.
+    /// The request rides on each n-th packet that asks for an acknowledgement: 1, the default, is
+    /// on all of them. The transport lets no round trip pass without one. A router that keeps
+    /// packets with and without feedback in queues of their own takes both kinds of a flow for the
+    /// former as long as it sees some.
     fn signal_every(&self) -> u32 {
         1
     }

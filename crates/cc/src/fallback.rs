@@ -1,8 +1,8 @@
 //! Standard congestion control in the place of routers' answers.
 //!
-//! Where no router answers, CUBIC rules or, if wished, BBR. Where routers answer and a hop that says
-//! nothing is the narrow one, CUBIC rules: what its cuts show is how such a hop is known to be gone
-//! (`hidden`).
+//! Where no router answers, CUBIC rules or, if wished, BBR. Where routers answer and a hop that
+//! says nothing is the narrow one, CUBIC rules: what its cuts show is how such a hop is known to be
+//! gone (`hidden`).
 
 use crate::bbr::Bbr;
 use crate::quick_start::{AfterGrant, Startable};
@@ -42,8 +42,8 @@ impl Fallback {
         }
     }
 
-    /// Routers no longer answer: goes on with `window` bytes, which they have allowed on a path whose least and smoothed RTT
-    /// are `least` and `srtt`.
+    /// Routers no longer answer: goes on with `window` bytes, which they have allowed on a path
+    /// whose least and smoothed RTT are `least` and `srtt`.
     pub(crate) fn take_over(&mut self, now: Instant, window: u64, least: Duration, srtt: Duration) {
         self.cubic.take_over(window);
         self.modelled = self.bbr.is_some();
@@ -52,7 +52,8 @@ impl Fallback {
         }
     }
 
-    /// A hop that says nothing is the narrow one: CUBIC goes on with `window` bytes, in slow start up to `ssthresh`.
+    /// A hop that says nothing is the narrow one: CUBIC goes on with `window` bytes, in slow start
+    /// up to `ssthresh`.
     pub(crate) fn take_over_below(&mut self, window: u64, ssthresh: u64) {
         self.modelled = false;
         self.cubic.take_over_below(window, ssthresh);

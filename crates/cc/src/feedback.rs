@@ -24,8 +24,8 @@ pub struct VcpFeedback {
     pub packets: [u64; 4],
     /// Bytes of those packets, as the receiver counts them (UDP payload), per code.
     pub bytes: [u64; 4],
-    /// Sum of r over the LOW packets, in 2^-16 (BISE with r carried in the shim; 65 536 stands for 1).
-    /// Without a BISE router on the path each LOW packet contributes 65 536.
+    /// Sum of r over the LOW packets, in 2^-16 (BISE with r carried in the shim; 65 536 stands for
+    /// 1). Without a BISE router on the path each LOW packet contributes 65 536.
     pub sum_r: u64,
     /// The largest t_ρ that any router on the path wrote, in the latest packet.
     pub t_rho: Duration,
@@ -37,10 +37,12 @@ pub struct VcpFeedback {
     pub carried_r: bool,
     /// Identity of the router with the highest load, from the latest packet. 0: none.
     pub router: u16,
-    /// Its load in 1/128. From 128 on it is OVER, and HIGH then means that this flow has too little to be cut.
+    /// Its load in 1/128. From 128 on it is OVER, and HIGH then means that this flow has too little
+    /// to be cut.
     pub load_128: u8,
-    /// Loss by corruption that the routers on the path declare together, in 10^-6 of packets (a class of it, at most
-    /// 300 000), from the latest packet. 0: none declared. Routers' word, not proof: a law bounds what it does for it.
+    /// Loss by corruption that the routers on the path declare together, in 10^-6 of packets (a
+    /// class of it, at most 300 000), from the latest packet. 0: none declared. Routers' word, not
+    /// proof: a law bounds what it does for it.
     pub corruption_ppm: u32,
     /// True if the packets' IP TTL at the receiver shows a hop that is no VCP router.
     /// `None` if the receiver cannot read TTLs.
@@ -50,8 +52,9 @@ pub struct VcpFeedback {
 /// XCP: what headers brought since the previous feedback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XcpFeedback {
-    /// Sum of the rate changes that the headers of *stamped* packets brought, in 2^-16 bytes per second. An unstamped header
-    /// brings back what its sender asked for, which nobody has granted: it counts for nothing.
+    /// Sum of the rate changes that the headers of *stamped* packets brought, in 2^-16 bytes per
+    /// second. An unstamped header brings back what its sender asked for, which nobody has granted:
+    /// it counts for nothing.
     pub delta: i64,
     /// Packets that carried a header that routers read.
     pub packets: u64,
@@ -61,17 +64,19 @@ pub struct XcpFeedback {
     pub bytes: u64,
     /// XCP routers on the path, as far as `xcp_ttl` tells, from the latest packet.
     pub hops: u8,
-    /// Loss by corruption that the routers on the path declare together, as in [`VcpFeedback::corruption_ppm`].
+    /// Loss by corruption that the routers on the path declare together, as in
+    /// [`VcpFeedback::corruption_ppm`].
     pub corruption_ppm: u32,
-    /// True if `xcp_ttl` and the IP TTL at the receiver show a hop that is no XCP router, from the latest packet.
-    /// `None` if the receiver cannot read TTLs.
+    /// True if `xcp_ttl` and the IP TTL at the receiver show a hop that is no XCP router, from the
+    /// latest packet. `None` if the receiver cannot read TTLs.
     pub unmarked_hop: Option<bool>,
     /// Identity of the router that last lowered the request, from the latest packet. 0: none.
     pub router: u16,
 }
 
-/// The most that a receiver can have counted in a path epoch: what its sender sent with the signal since the epoch began,
-/// and has not been told of in an epoch before. The receiver's totals are its word; this is ours.
+/// The most that a receiver can have counted in a path epoch: what its sender sent with the signal
+/// since the epoch began, and has not been told of in an epoch before. The receiver's totals are
+/// its word; this is ours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Countable {
     /// Packets.

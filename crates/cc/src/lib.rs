@@ -10,9 +10,9 @@
 //!                                               (link half)
 //! ```
 //!
-//! Both halves of an algorithm live in one folder (`vcp/sender.rs` beside `vcp/link.rs`), next to the
-//! constants with their sources (`params.rs`) and the slow `f64` oracle that tests hold them to.
-//! Nothing here reads a clock, draws randomness, allocates per packet or touches a wire format:
+//! Both halves of an algorithm live in one folder (`vcp/sender.rs` beside `vcp/link.rs`), next to
+//! the constants with their sources (`params.rs`) and the slow `f64` oracle that tests hold them
+//! to. Nothing here reads a clock, draws randomness, allocates per packet or touches a wire format:
 //! `now` comes in, numbers come out.
 
 #![forbid(unsafe_code)]

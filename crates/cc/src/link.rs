@@ -131,19 +131,22 @@ impl Answer {
 pub struct VcpAnswer {
     /// This port's code; the packet keeps the higher one.
     pub code: VcpCode,
-    /// r in 2^-16, 65 535 standing for 1; the packet keeps the lower one. `None`: this port runs no BISE.
+    /// r in 2^-16, 65 535 standing for 1; the packet keeps the lower one. `None`: this port runs no
+    /// BISE.
     pub r: Option<u16>,
-    /// This port's measuring interval in milliseconds ([`whole_millis`](Self::whole_millis)); the packet keeps the longer one.
+    /// This port's measuring interval in milliseconds ([`whole_millis`](Self::whole_millis)); the
+    /// packet keeps the longer one.
     pub t_rho_ms: u16,
     /// This port's load in 1/128, saturating; the packet keeps the higher one with its router's id.
     pub load_128: u8,
-    /// Loss by corruption that the port declares for the link behind it, in 10^-6 of packets; added to what the packet says.
-    /// The port's to fill in ([`Answer::declare`]), not the law's.
+    /// Loss by corruption that the port declares for the link behind it, in 10^-6 of packets; added
+    /// to what the packet says. The port's to fill in ([`Answer::declare`]), not the law's.
     pub corruption_ppm: u32,
 }
 
 impl VcpAnswer {
-    /// An interval as packets carry it: rounded up, so that nobody acts faster than the router measures, and at most 65 535.
+    /// An interval as packets carry it: rounded up, so that nobody acts faster than the router
+    /// measures, and at most 65 535.
     #[must_use]
     pub fn whole_millis(interval: Duration) -> u16 {
         let millis = interval.as_nanos().div_ceil(1_000_000);
@@ -180,14 +183,15 @@ pub struct LinkMetrics {
 /// Methods neither allocate nor block nor read a clock. State is bounded whatever arrives.
 /// `queue` is always the port's queue in bytes at that moment.
 pub trait LinkController: Send + fmt::Debug {
-    /// A packet is about to arrive: false if its flow is to be held back, and the port drops it without a further word to
-    /// the law.
+    /// A packet is about to arrive: false if its flow is to be held back, and the port drops it
+    /// without a further word to the law.
     fn admits(&mut self, now: Instant, arrival: &Arrival) -> bool {
         let _ = (now, arrival);
         true
     }
 
-    /// The same of a run as for [`on_arrivals`](Self::on_arrivals): false if any of its packets is held back.
+    /// The same of a run as for [`on_arrivals`](Self::on_arrivals): false if any of its packets is
+    /// held back.
     fn admits_all(&mut self, now: Instant, run: &Arrival, packets: u32) -> bool {
         run.each(packets).all(|arrival| self.admits(now, &arrival))
     }
@@ -195,8 +199,9 @@ pub trait LinkController: Send + fmt::Debug {
     /// A packet arrived, before it is enqueued or dropped; `queue` excludes it.
     fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64);
 
-    /// `packets` packets of one flow arrived at once, carrying alike, together of `run.bytes`: equal sizes, and what is left over
-    /// with the last. A law that adds packets up may take them in one go.
+    /// `packets` packets of one flow arrived at once, carrying alike, together of `run.bytes`:
+    /// equal sizes, and what is left over with the last. A law that adds packets up may take them
+    /// in one go.
     fn on_arrivals(&mut self, now: Instant, run: &Arrival, packets: u32, queue: u64) {
         for arrival in run.each(packets) {
             self.on_arrival(now, &arrival, queue);
@@ -206,14 +211,15 @@ pub trait LinkController: Send + fmt::Debug {
     /// The packet leaves for the wire; `queue` excludes it.
     fn on_departure(&mut self, now: Instant, packet: &Arrival, queue: u64) -> Answer;
 
-    /// A packet that carries feedback, or one of a flow that does, found no room in its queue, or had to make room there. Not told
-    /// of what RED drops, of packets that the law itself held back, and of others' packets: those say nothing about flows that obey.
+    /// A packet that carries feedback, or one of a flow that does, found no room in its queue, or
+    /// had to make room there. Not told of what RED drops, of packets that the law itself held
+    /// back, and of others' packets: those say nothing about flows that obey.
     fn on_drop(&mut self, now: Instant, packet: &Arrival) {
         let _ = (now, packet);
     }
 
-    /// Flows whose packets the law was told of send on whatever they are told, and from now on it is not told of them any more: what
-    /// they said of themselves is to count no longer.
+    /// Flows whose packets the law was told of send on whatever they are told, and from now on it
+    /// is not told of them any more: what they said of themselves is to count no longer.
     fn on_set_aside(&mut self, now: Instant) {
         let _ = now;
     }
@@ -221,8 +227,8 @@ pub trait LinkController: Send + fmt::Debug {
     /// Runs what is due; called at or after [`deadline`](Self::deadline) and before other calls.
     fn on_timer(&mut self, now: Instant, queue: u64);
 
-    /// When [`on_timer`](Self::on_timer) wants to be called next. `None`: not before a packet arrives. May change with every
-    /// other call.
+    /// When [`on_timer`](Self::on_timer) wants to be called next. `None`: not before a packet
+    /// arrives. May change with every other call.
     fn deadline(&self) -> Option<Instant>;
 
     /// The link's capacity changed, in bytes per second, net of what the port subtracts itself.
@@ -233,17 +239,18 @@ pub trait LinkController: Send + fmt::Debug {
         let _ = bytes;
     }
 
-    /// The rate in bytes per second that the law has promised to flows since its traffic began, come or to
-    /// come, where it knows: no starting rate is granted of that.
+    /// The rate in bytes per second that the law has promised to flows since its traffic began,
+    /// come or to come, where it knows: no starting rate is granted of that.
     fn promised(&self) -> u64 {
         0
     }
-    /// True if the law makes room for what is granted, so that a little may be granted although all is in use.
+    /// True if the law makes room for what is granted, so that a little may be granted although all
+    /// is in use.
     fn makes_room(&self) -> bool {
         false
     }
-    /// The port has granted a flow that starts `bytes_per_second`. Until [`on_grant_over`](Self::on_grant_over) that is part of
-    /// what the law's link will carry.
+    /// The port has granted a flow that starts `bytes_per_second`. Until
+    /// [`on_grant_over`](Self::on_grant_over) that is part of what the law's link will carry.
     fn on_granted(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
         let _ = (now, flow_hash, bytes_per_second);
     }
@@ -252,8 +259,8 @@ pub trait LinkController: Send + fmt::Debug {
         let _ = (now, bytes_per_second, came);
     }
 
-    /// What is left of the cloud behind `upstream`, as far as the law looks for clouds: measured by somebody else, over the time
-    /// since it was told last.
+    /// What is left of the cloud behind `upstream`, as far as the law looks for clouds: measured by
+    /// somebody else, over the time since it was told last.
     fn on_estimate(&mut self, now: Instant, upstream: Upstream, estimate: &CloudEstimate) {
         let _ = (now, upstream, estimate);
     }

@@ -23,7 +23,8 @@ pub trait LossRule: Clone + Send + fmt::Debug {
     /// Judges a loss.
     fn judge(&self, view: &LossView) -> Verdict;
 
-    /// Losses may show a bottleneck that no router announces, and hand the window to CUBIC. False: routers are trusted to announce all.
+    /// Losses may show a bottleneck that no router announces, and hand the window to CUBIC. False:
+    /// routers are trusted to announce all.
     fn doubts(&self) -> bool {
         true
     }

@@ -6,8 +6,8 @@
 
 use crate::{Duration, Instant};
 
-/// Samples of a span at least; it also lasts for a round trip. The longest sample of the running and
-/// of the last whole span counts.
+/// Samples of a span at least; it also lasts for a round trip. The longest sample of the running
+/// and of the last whole span counts.
 const SPAN: u8 = 4;
 
 /// The longest of the latest samples.

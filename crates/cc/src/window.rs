@@ -1,6 +1,7 @@
 //! Initial and least windows.
 
-/// Initial window in bytes: `packets` datagrams if given, else RFC 9002 §7.2's ten, at most 14 720 bytes but at least two.
+/// Initial window in bytes: `packets` datagrams if given, else RFC 9002 §7.2's ten, at most 14 720
+/// bytes but at least two.
 pub(crate) fn initial(mtu: u64, packets: Option<u32>) -> u64 {
     match packets {
         Some(packets) => mtu.saturating_mul(u64::from(packets.max(1))),

@@ -1,6 +1,8 @@
-//! What the laws have to reach, in whole simulated paths: real senders, real ports, packets in between.
+//! What the laws have to reach, in whole simulated paths: real senders, real ports, packets in
+//! between.
 //!
-//! Bounds are the project's targets, not what is measured today; `docs/control-laws.md` has the measured figures.
+//! Bounds are the project's targets, not what is measured today; `docs/control-laws.md` has the
+//! measured figures.
 
 mod sim;
 
@@ -24,7 +26,8 @@ fn spread(completions: &[f64]) -> f64 {
     last / first
 }
 
-// --- Five files over 10 Mbit/s and 400 ms (the VCP Linux paper's experiment) -------------------------------------------
+// --- Five files over 10 Mbit/s and 400 ms (the VCP Linux paper's experiment)
+// -------------------------------------------
 
 fn five_files(
     sender: &'static str,
@@ -83,7 +86,8 @@ fn five_files_over_plain_vcp() {
     }
 }
 
-// --- One download over 100 Mbit/s and 250 ms ---------------------------------------------------------------------------
+// --- One download over 100 Mbit/s and 250 ms
+// ---------------------------------------------------------------------------
 
 #[test]
 fn a_download_keeps_its_rate_through_loss() {
@@ -99,7 +103,8 @@ fn a_download_keeps_its_rate_through_loss() {
     }
 }
 
-// --- Joining a full path -----------------------------------------------------------------------------------------------
+// --- Joining a full path
+// -----------------------------------------------------------------------------------------------
 
 #[test]
 fn a_second_flow_gets_half_its_fair_share_within_a_minute() {
@@ -119,7 +124,8 @@ fn a_second_flow_gets_half_its_fair_share_within_a_minute() {
     }
 }
 
-// --- Start-up (VCP extensions paper, section V) ------------------------------------------------------------------------
+// --- Start-up (VCP extensions paper, section V)
+// ------------------------------------------------------------------------
 
 fn start(sender: &'static str, port: &'static str, mbit: f64, packet: u32) -> Sim {
     let hop = HopConfig::new(port, mbit, bdp(mbit, 500));
@@ -191,7 +197,8 @@ fn mixed_round_trips_share_one_port() {
     assert!(sim.hop(0).utilization(20.0, 100.0) >= 0.93);
 }
 
-// --- Company and other paths -------------------------------------------------------------------------------------------
+// --- Company and other paths
+// -------------------------------------------------------------------------------------------
 
 #[test]
 fn foreign_traffic_counts_and_vcp_makes_room() {
@@ -208,7 +215,8 @@ fn foreign_traffic_counts_and_vcp_makes_room() {
 
 #[test]
 fn a_flow_beside_cubic_and_udp_lives_on() {
-    // In one queue CUBIC fills the buffer, so the port is OVER for good: what VCP then gets is little, but never nothing.
+    // In one queue CUBIC fills the buffer, so the port is OVER for good: what VCP then gets is
+    // little, but never nothing.
     let hop = HopConfig::new("vcp+bise", 20.0, bdp(20.0, 100));
     let flows = [
         FlowConfig::new(BEST, 100),

@@ -1,4 +1,5 @@
-//! XCP in closed loop: what the XCP Linux paper and the XCP/CUBIC paper set up, as far as a small simulation can.
+//! XCP in closed loop: what the XCP Linux paper and the XCP/CUBIC paper set up, as far as a small
+//! simulation can.
 
 mod sim;
 
@@ -32,7 +33,8 @@ fn four_flows_fill_the_link_evenly_without_a_queue() {
     assert!(queue <= 0.03, "{queue}");
 }
 
-/// Round trips from the first data packet until one of them is used to 80 %, and drops. `buffer` in BDP.
+/// Round trips from the first data packet until one of them is used to 80 %, and drops. `buffer` in
+/// BDP.
 fn start_up(sender: &'static str, mbit: f64, rtt_ms: u64, buffer: f64) -> (f64, u64) {
     let limit = (buffer * bdp(mbit, rtt_ms) as f64) as u64;
     let hop = HopConfig::new("xcp", mbit, limit);

@@ -30,7 +30,8 @@ const SHORT: XcpCarried = XcpCarried {
     ..HUGE
 };
 
-/// What honest flows of 50 ms RTT get of 20 Mbit/s in 10 s, beside packets of 84 bytes with this header, from `start` on.
+/// What honest flows of 50 ms RTT get of 20 Mbit/s in 10 s, beside packets of 84 bytes with this
+/// header, from `start` on.
 fn honest(flows: usize, forged: Option<(XcpCarried, Duration, Duration)>) -> f64 {
     let hop = HopConfig::new("xcp", 20.0, bdp(20.0, 100));
     let mut configs = vec![FlowConfig::new("xcp", 50); flows];

@@ -1,8 +1,8 @@
-//! How many bottleneck data packets the engine carries per second of one core: sender, two links, receiver and
-//! acknowledgements all told, for a single VCP flow at 1 Gbit/s.
+//! How many bottleneck data packets the engine carries per second of one core: sender, two links,
+//! receiver and acknowledgements all told, for a single VCP flow at 1 Gbit/s.
 //!
-//! On Linux the time is that which the thread had a processor, so that what else runs on the machine counts for little.
-//! Fewer than half a million packets per second is a failure.
+//! On Linux the time is that which the thread had a processor, so that what else runs on the
+//! machine counts for little. Fewer than half a million packets per second is a failure.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;

@@ -6,9 +6,9 @@
 //!   a run in real time ────┴──► RunResult ──► JSON (the contract), CSV, plots
 //! ```
 //!
-//! A [`Scenario`] is read and checked, changed key by key if need be, and run; the same scenario and seed give the
-//! same result on every machine. The same [`result::RunResult`] describes a run under a virtual clock and one over
-//! real interfaces, so that the two can be laid side by side.
+//! A [`Scenario`] is read and checked, changed key by key if need be, and run; the same scenario
+//! and seed give the same result on every machine. The same [`result::RunResult`] describes a run
+//! under a virtual clock and one over real interfaces, so that the two can be laid side by side.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(

@@ -8,14 +8,15 @@ use crate::scenario::Scenario;
 
 /// Watches a run.
 pub trait Observer {
-    /// Told of every few thousand events. [`ControlFlow::Break`] ends the run; what was measured until then is its
-    /// result.
+    /// Told of every few thousand events. [`ControlFlow::Break`] ends the run; what was measured
+    /// until then is its result.
     fn progress(&mut self, progress: &Progress) -> ControlFlow<()> {
         let _ = progress;
         ControlFlow::Continue(())
     }
 
-    /// True if it wants [`sample`](Self::sample) to be called every [`Scenario::sample`] of simulated time.
+    /// True if it wants [`sample`](Self::sample) to be called every [`Scenario::sample`] of
+    /// simulated time.
     fn wants_samples(&self) -> bool {
         false
     }
@@ -30,7 +31,8 @@ pub trait Observer {
         false
     }
 
-    /// A packet has come out of the link of this index at this time: an IPv4 and a UDP header and the datagram's own bytes.
+    /// A packet has come out of the link of this index at this time: an IPv4 and a UDP header and
+    /// the datagram's own bytes.
     fn packet(&mut self, scenario: &Scenario, link: usize, at: Duration, packet: &[u8]) {
         let _ = (scenario, link, at, packet);
     }

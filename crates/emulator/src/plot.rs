@@ -1,4 +1,5 @@
-//! Line charts as SVG and PNG, with a font of their own so that they look the same on every machine.
+//! Line charts as SVG and PNG, with a font of their own so that they look the same on every
+//! machine.
 
 mod clip;
 
@@ -71,7 +72,8 @@ pub struct Line {
 
 const PANEL: (u32, u32) = (560, 300);
 const HEAD: u32 = 48;
-/// Colours that are told apart also with the common forms of colour blindness (Okabe and Ito, 2008).
+/// Colours that are told apart also with the common forms of colour blindness (Okabe and Ito,
+/// 2008).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -288,7 +290,8 @@ impl Panel {
     }
 }
 
-/// Height of a row of the legend, where rows begin, and how wide a letter is taken to be, in pixels.
+/// Height of a row of the legend, where rows begin, and how wide a letter is taken to be, in
+/// pixels.
 const LEGEND_ROW: u32 = 17;
 const LEGEND_LEFT: u32 = 60;
 const LEGEND_LETTER: u32 = 7;

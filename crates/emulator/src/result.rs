@@ -117,7 +117,8 @@ pub struct LinkResult {
     pub drops: u64,
     /// Packets lost at random on the wire.
     pub random_losses: u64,
-    /// How often flows were set aside because they went on with more than their share of a queue that overflowed.
+    /// How often flows were set aside because they went on with more than their share of a queue
+    /// that overflowed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub times_set_aside: u64,
     /// The link controller's state.

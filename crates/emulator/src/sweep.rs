@@ -1,5 +1,5 @@
-//! One scenario, many runs: lists of values for keys, all combinations of them, and parts of such a list for arrays of
-//! jobs.
+//! One scenario, many runs: lists of values for keys, all combinations of them, and parts of such a
+//! list for arrays of jobs.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -21,8 +21,8 @@ pub struct Change {
     pub value: String,
 }
 
-/// `KEY=V1,V2,…`: a key and the values that it takes one after the other. Whole numbers may be written `FIRST..LAST`.
-/// Commas within brackets, braces and quotes belong to the value.
+/// `KEY=V1,V2,…`: a key and the values that it takes one after the other. Whole numbers may be
+/// written `FIRST..LAST`. Commas within brackets, braces and quotes belong to the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sweep {
     /// As [`Scenario::set`] takes it.
@@ -219,9 +219,10 @@ pub enum CasesError {
     TooMany,
 }
 
-/// The runs that `base` stands for: each of its variants, changed by `changes`, with all combinations of the values of its
-/// own sweeps and of `sweeps`, the last list turning fastest. Each is checked as a scenario of its own. A sweep of the
-/// scenario gives way to a change or a sweep of the same key.
+/// The runs that `base` stands for: each of its variants, changed by `changes`, with all
+/// combinations of the values of its own sweeps and of `sweeps`, the last list turning fastest.
+/// Each is checked as a scenario of its own. A sweep of the scenario gives way to a change or a
+/// sweep of the same key.
 ///
 /// # Errors
 /// [`CasesError`].

@@ -77,8 +77,8 @@ fn a_file_takes_what_the_link_takes() {
         panic!("one flow")
     };
     assert!(flow.completed && flow.bytes_delivered == 2_000_000);
-    // 2 MB in packets of 1500 bytes, of which some 50 are headers and tags, take 1.66 s at 10 Mbit/s; the
-    // handshake a round trip, slow start a few more.
+    // 2 MB in packets of 1500 bytes, of which some 50 are headers and tags, take 1.66 s at 10
+    // Mbit/s; the handshake a round trip, slow start a few more.
     let seconds = flow.completion_s.unwrap();
     assert!((1.70..2.1).contains(&seconds), "{seconds}");
     assert!(
@@ -135,7 +135,8 @@ algorithm = "newreno"
     };
     let forward = one.goodput_bps + two.goodput_bps;
     assert!((8.5e6..9.7e6).contains(&forward), "{forward}");
-    // Its acknowledgements wait behind data and come in bursts, so a lone flow leaves some of its link unused.
+    // Its acknowledgements wait behind data and come in bursts, so a lone flow leaves some of its
+    // link unused.
     assert!(back.goodput_bps > 7.0e6, "{}", back.goodput_bps);
     for link in &window.links {
         assert!(link.utilization.unwrap() > 0.8);
@@ -266,8 +267,8 @@ stop = "50s"
     assert_eq!(noise.packets_lost, None);
 }
 
-/// One CUBIC flow fills 10 Mbit/s at 40 ms. A large DropTail keeps hundreds of milliseconds of it waiting, CoDel tens at
-/// most, for less than a tenth of the goodput.
+/// One CUBIC flow fills 10 Mbit/s at 40 ms. A large DropTail keeps hundreds of milliseconds of it
+/// waiting, CoDel tens at most, for less than a tenth of the goodput.
 #[test]
 fn codel_keeps_what_waits_short() {
     let flow = r#"
@@ -293,8 +294,8 @@ algorithm = "cubic"
     assert!(codel.links[0].drops > 0);
 }
 
-/// One code for all packets protects acknowledgements worse than data; protecting short packets better brings them back, and
-/// what the code adds costs its share of the link.
+/// One code for all packets protects acknowledgements worse than data; protecting short packets
+/// better brings them back, and what the code adds costs its share of the link.
 #[test]
 fn a_code_for_short_packets_brings_acknowledgements_back() {
     let loss = |fec: &str| {
@@ -320,7 +321,8 @@ fn a_code_for_short_packets_brings_acknowledgements_back() {
     assert!((0.48..0.58).contains(&ratio), "{ratio}");
 }
 
-/// 100 ms of 12 Mbit/s, 100 ms of nothing, again and again: what a backlogged flow gets is what the trace offers.
+/// 100 ms of 12 Mbit/s, 100 ms of nothing, again and again: what a backlogged flow gets is what the
+/// trace offers.
 #[test]
 fn a_trace_is_used_to_the_full() {
     let directory = tempfile::tempdir().unwrap();

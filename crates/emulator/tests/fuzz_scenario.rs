@@ -1,7 +1,7 @@
 //! Fuzz targets of the readers of scenarios and of traces.
 //!
-//! `cargo test` runs it over a bounded number of random inputs; a fuzzer drives the same function for as long as one
-//! likes: `cargo bolero test -p pathmark-emulator scenarios`.
+//! `cargo test` runs it over a bounded number of random inputs; a fuzzer drives the same function
+//! for as long as one likes: `cargo bolero test -p pathmark-emulator scenarios`.
 
 use std::path::Path;
 
@@ -77,7 +77,8 @@ fn scenarios() {
         });
 }
 
-/// Whatever is written as a cell's name, it is refused in words, or it is the name of a cell, which is a scenario or says why not.
+/// Whatever is written as a cell's name, it is refused in words, or it is the name of a cell, which
+/// is a scenario or says why not.
 #[test]
 fn cells() {
     const PARTS: &[&str] = &[

@@ -1,6 +1,8 @@
-//! A small part of the harm grid: in the first cheap cells that a seed draws in a group, neither the defaults nor XCP do harm.
+//! A small part of the harm grid: in the first cheap cells that a seed draws in a group, neither
+//! the defaults nor XCP do harm.
 //!
-//! `pathmark emulate --harm` has all of it. The seed is the number of the chapter that asks for the grid, and was not picked for its figures.
+//! `pathmark emulate --harm` has all of it. The seed is the number of the chapter that asks for the
+//! grid, and was not picked for its figures.
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;

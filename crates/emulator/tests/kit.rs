@@ -211,7 +211,8 @@ impl Controller for Told {
     }
 }
 
-/// Two ports declare 5 and 1 % behind them: the sender is told of the class nearest to 6 %, and of nothing where nobody declares.
+/// Two ports declare 5 and 1 % behind them: the sender is told of the class nearest to 6 %, and of
+/// nothing where nobody declares.
 #[test]
 fn senders_are_told_what_ports_declare() {
     let scenario = |law: &str, first: &str, second: &str| {

@@ -46,7 +46,8 @@ fn series_result_and_plot() {
     assert!(read("plot.svg").contains("<polyline"));
 }
 
-/// Packets of a capture: time in ns, and bytes. Written from the format's description, not from the writer.
+/// Packets of a capture: time in ns, and bytes. Written from the format's description, not from the
+/// writer.
 fn packets(capture: &[u8]) -> Vec<(u64, Vec<u8>)> {
     let word = |at: usize| u32::from_le_bytes(capture[at..at + 4].try_into().unwrap());
     let (mut at, mut found) = (0, Vec::new());
@@ -91,7 +92,8 @@ fn a_capture_holds_what_came_out_of_the_link() {
     let (result, bytes) = capture(directory.path());
     let packets = packets(&bytes);
     let sent = result.flows[0].packets_sent.unwrap();
-    // None was lost; the handshake's packets share datagrams, and the last may be under way when all is delivered.
+    // None was lost; the handshake's packets share datagrams, and the last may be under way when
+    // all is delivered.
     let missing = sent - packets.len() as u64;
     assert!(missing < 12, "{missing} of {sent}");
     assert!(packets.is_sorted_by_key(|(time, _)| *time));
@@ -229,7 +231,8 @@ poisson = true
 "link.port.rate" = ["8Mbit", "20Mbit"]
 "#;
 
-/// Every file of every run, byte by byte, however the runs are split, in whatever order and on whatever thread.
+/// Every file of every run, byte by byte, however the runs are split, in whatever order and on
+/// whatever thread.
 #[test]
 fn runs_do_not_depend_on_when_and_where_they_are_made() {
     let scenario = Scenario::parse(std::path::Path::new("all.toml"), EVERYTHING).unwrap();

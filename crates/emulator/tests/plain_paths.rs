@@ -16,7 +16,8 @@ fn alone(path: &Path, law: &str, seconds: u64) -> Figures {
     trial.run().unwrap()
 }
 
-/// Linux drops 1,250 packets over one BDP of buffer before it settles; RFC 9406 with few acknowledgements per round trip 2,065.
+/// Linux drops 1,250 packets over one BDP of buffer before it settles; RFC 9406 with few
+/// acknowledgements per round trip 2,065.
 #[test]
 fn cubic_leaves_slow_start_before_the_queue_overflows() {
     for (queue, drops) in [("0.5bdp", 1000), ("1bdp", 400), ("3bdp", 400)] {
@@ -30,7 +31,8 @@ fn cubic_leaves_slow_start_before_the_queue_overflows() {
     }
 }
 
-/// Linux's BBR, version 1, carries 87, 85 and 79 Mbit/s over such a real path with no loss, 0.1 and 1 %.
+/// Linux's BBR, version 1, carries 87, 85 and 79 Mbit/s over such a real path with no loss, 0.1 and
+/// 1 %.
 #[test]
 fn bbr_fills_a_long_path_with_and_without_loss() {
     for (loss, goodput) in [(0.0, 86e6), (1e-3, 83e6), (1e-2, 76e6)] {

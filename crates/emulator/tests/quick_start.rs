@@ -19,7 +19,8 @@ fn asked(result: &RunResult, flow: usize) -> QuickStartResult {
     result.flows[flow].quick_start.unwrap()
 }
 
-/// Round trips of 60 ms from the first data, which follow the handshake's one, until the link is used to 80 %.
+/// Round trips of 60 ms from the first data, which follow the handshake's one, until the link is
+/// used to 80 %.
 fn rounds(result: &RunResult) -> f64 {
     result.links[0].time_to_80_s.unwrap() / 0.06 - 1.0
 }

@@ -1,4 +1,5 @@
-//! XCP-i: the key numbers of its scenarios. Rates and amounts are IP bytes at the links, as the XCP-i paper's are.
+//! XCP-i: the key numbers of its scenarios. Rates and amounts are IP bytes at the links, as the
+//! XCP-i paper's are.
 
 use std::ops::ControlFlow;
 
@@ -48,7 +49,8 @@ fn clouds(result: &RunResult, link: &str, key: &str) -> u64 {
     link.controller["clouds"][key].as_u64().unwrap()
 }
 
-/// Figures 2 and 6: as good as XCP at every router within 1 % where one is plain, and nearly so where two are: 0.985 there, of 0.995.
+/// Figures 2 and 6: as good as XCP at every router within 1 % where one is plain, and nearly so
+/// where two are: 0.985 there, of 0.995.
 #[test]
 fn plain_bottlenecks_are_as_good_as_xcp_routers() {
     for (scenario, link, least) in [
@@ -147,7 +149,8 @@ fn goodputs(result: &RunResult, window: usize) -> Vec<f64> {
     flows.map(|flow| flow.goodput_bps).collect()
 }
 
-/// Figure 12: two ports behind one cloud, each with a virtual router of its own; the mean over seeds.
+/// Figure 12: two ports behind one cloud, each with a virtual router of its own; the mean over
+/// seeds.
 #[test]
 fn a_cloud_forks() {
     const SEEDS: u32 = 4;

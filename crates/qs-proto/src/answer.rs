@@ -43,9 +43,9 @@ pub fn answer_payload(payload: &mut [u8], answer: &QuickStartAnswer, hops: u8) -
     }
 }
 
-/// Answers the request at `offset` of a UDP payload inside an IP packet, and renews the UDP checksum
-/// as `state` allows. `offset` is 0, or the start of a later segment in a packet that offload will
-/// cut up.
+/// Answers the request at `offset` of a UDP payload inside an IP packet, and renews the UDP
+/// checksum as `state` allows. `offset` is 0, or the start of a later segment in a packet that
+/// offload will cut up.
 #[inline]
 pub fn answer_packet(
     packet: &mut [u8],

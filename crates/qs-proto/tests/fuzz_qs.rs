@@ -17,7 +17,8 @@ const ITERATIONS: usize = 200_000;
 const MAX_LEN: usize = 256;
 
 /// An answer of 16 bytes, then a datagram: it is answered if and only if it starts with a sound
-/// request that was not denied yet, and then only lowered. The same with prefix and check put right.
+/// request that was not denied yet, and then only lowered. The same with prefix and check put
+/// right.
 fn shim(input: &[u8]) {
     let Some((answer, datagram)) = input.split_first_chunk::<16>() else {
         return;

@@ -2,8 +2,8 @@
 //!
 //! `cargo bench -p pathmark-router --bench core`. 5 M packets per second and core is the aim.
 //!
-//! Each figure is the fastest tenth of many short runs, so that what else the machine does decides little, beside a copy of the
-//! packet measured alike.
+//! Each figure is the fastest tenth of many short runs, so that what else the machine does decides
+//! little, beside a copy of the packet measured alike.
 #![expect(clippy::disallowed_methods, reason = "a bench measures real time")]
 
 use std::hint::black_box;

@@ -1,11 +1,14 @@
-//! Forwarding between two TUN interfaces as a share of what a program moves that only copies between them.
+//! Forwarding between two TUN interfaces as a share of what a program moves that only copies
+//! between them.
 //!
-//! `cargo bench -p pathmark-router --bench tun`. Same interfaces, same offloads, same process, taking turns.
+//! `cargo bench -p pathmark-router --bench tun`. Same interfaces, same offloads, same process,
+//! taking turns.
 //!
-//! First what arrives while a sender sends all it can, the forwarder in a thread of its own, and the forwarder's CPU time per
-//! byte. Each round gives a share of the copying program's figure in the same round; medians over the rounds, so that what
-//! else the machine does decides less. Then, on one thread, the CPU time that it takes to empty an interface whose queue is full:
-//! nobody waits there for anybody, and the fastest tenth of the runs says what the work costs.
+//! First what arrives while a sender sends all it can, the forwarder in a thread of its own, and
+//! the forwarder's CPU time per byte. Each round gives a share of the copying program's figure in
+//! the same round; medians over the rounds, so that what else the machine does decides less. Then,
+//! on one thread, the CPU time that it takes to empty an interface whose queue is full: nobody
+//! waits there for anybody, and the fastest tenth of the runs says what the work costs.
 //!
 //! The aims: TCP of the kernel and bulk datagrams in super-packets 90 %, single UDP datagrams 85 %.
 #![expect(clippy::disallowed_methods, reason = "a bench measures real time")]
@@ -126,7 +129,8 @@ fn copy(hosts: &Hosts) -> Forwarder {
     })
 }
 
-/// Copies what waits, but no more than the router reads before it looks at other interfaces. Packets copied.
+/// Copies what waits, but no more than the router reads before it looks at other interfaces.
+/// Packets copied.
 fn copy_batch(mut from: &File, mut to: &File, buffer: &mut [u8]) -> u64 {
     for packets in 0..64 {
         match from.read(buffer) {
@@ -232,7 +236,8 @@ fn tcp(hosts: &Hosts) -> f64 {
     rate
 }
 
-/// Packets per second that reach the far interface; sockets there are too small to hold them, so nobody reads.
+/// Packets per second that reach the far interface; sockets there are too small to hold them, so
+/// nobody reads.
 fn arriving(hosts: &Hosts, send: impl FnOnce(&AtomicBool) + Send) -> f64 {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -53,7 +53,8 @@ enum Command {
         #[arg(long)]
         probe: bool,
     },
-    /// Makes what the kernel needs around the router: interfaces, routes and rules. Root's, once per boot.
+    /// Makes what the kernel needs around the router: interfaces, routes and rules. Root's, once
+    /// per boot.
     Setup {
         /// The configuration.
         #[arg(long, value_name = "FILE")]
@@ -62,8 +63,8 @@ enum Command {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Takes away what `setup` made, by the marks that it bears: of all configurations, unless one is
-    /// named.
+    /// Takes away what `setup` made, by the marks that it bears: of all configurations, unless one
+    /// is named.
     Teardown {
         /// The configuration. It need not hold together any more.
         #[arg(long, value_name = "FILE")]
@@ -111,8 +112,8 @@ pub fn main() -> ExitCode {
     main_from(std::env::args_os())
 }
 
-/// The program, with these arguments; the first is its own name. Exit code 0: done, 1: failed, 2: wrong usage or
-/// configuration.
+/// The program, with these arguments; the first is its own name. Exit code 0: done, 1: failed, 2:
+/// wrong usage or configuration.
 #[must_use]
 pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = match Arguments::try_parse_from(arguments) {

@@ -8,11 +8,13 @@
 //!   core            Link: control law, queue, shaper, wire           packets of any type, no I/O
 //! ```
 //!
-//! - [`crate::core`]: ports and wires, generic over packets, so that an emulator runs the same code under a virtual clock.
+//! - [`crate::core`]: ports and wires, generic over packets, so that an emulator runs the same code
+//!   under a virtual clock.
 //! - [`forward`]: the whole router on packet buffers; [`ip`] and [`offload`] are its parts.
-//! - `config` (feature `config`): links and routers described in TOML; `law_view`: a control law's state in reports.
-//! - `tun`, `daemon`, `cli` (feature `daemon`): the program `vcp-router`, whose `main` is `cli::main`; `setup`: its
-//!   interfaces, routes and rules in the kernel.
+//! - `config` (feature `config`): links and routers described in TOML; `law_view`: a control law's
+//!   state in reports.
+//! - `tun`, `daemon`, `cli` (feature `daemon`): the program `vcp-router`, whose `main` is
+//!   `cli::main`; `setup`: its interfaces, routes and rules in the kernel.
 //!
 //! Nothing but `tun`, `daemon` and `setup` reads a clock, touches a descriptor or runs a command,
 //! and no bytes from outside can make it panic or hold more memory than it was given.

@@ -1,7 +1,8 @@
 //! Fuzz targets of what the router reads: packets from interfaces, and its configuration.
 //!
-//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a fuzzer drives the same
-//! functions for as long as one likes: `cargo bolero test -p pathmark-router packets` (libFuzzer).
+//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a
+//! fuzzer drives the same functions for as long as one likes:
+//! `cargo bolero test -p pathmark-router packets` (libFuzzer).
 
 use std::path::Path;
 
@@ -75,8 +76,8 @@ fn router() -> Router {
     router
 }
 
-/// Whatever comes in: what goes out is a packet of its own length with a right header checksum, fits the link, and every
-/// buffer comes back.
+/// Whatever comes in: what goes out is a packet of its own length with a right header checksum,
+/// fits the link, and every buffer comes back.
 fn packet(router: &mut Router, now: &mut Instant, header: &[u8; VNET_LEN], bytes: &[u8]) {
     let Ok(offload) = Offload::parse(header) else {
         return;
@@ -113,8 +114,8 @@ fn packet(router: &mut Router, now: &mut Instant, header: &[u8; VNET_LEN], bytes
     }
 }
 
-/// The same bytes as a packet that is likely to be forwarded: version, lengths, checksum and virtio-net header put right. The first
-/// bytes choose what stays as it was.
+/// The same bytes as a packet that is likely to be forwarded: version, lengths, checksum and
+/// virtio-net header put right. The first bytes choose what stays as it was.
 fn shaped(input: &[u8]) -> Option<([u8; VNET_LEN], Vec<u8>)> {
     let (&[choice, size, protocol], rest) = input.split_first_chunk::<3>()?;
     let mut bytes = rest.to_vec();

@@ -140,7 +140,8 @@ fn no_route_is_told_at_once() {
     }
 }
 
-/// The host cuts what is larger than its link; the router puts it together, answers, and cuts the answer.
+/// The host cuts what is larger than its link; the router puts it together, answers, and cuts the
+/// answer.
 #[test]
 fn pings_of_every_size_are_answered() {
     let bed = Bed::with("", "");
@@ -296,7 +297,8 @@ fn prometheus_is_answered_over_tcp() {
     assert!(ask("GET /other HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
 }
 
-/// Interfaces are open: neither the thread that moves packets nor those that talk to clients can do more than anybody.
+/// Interfaces are open: neither the thread that moves packets nor those that talk to clients can do
+/// more than anybody.
 #[test]
 fn no_thread_keeps_a_privilege() {
     let mut bed = Bed::with("", "");
@@ -394,8 +396,8 @@ fn what_is_wrong_is_said_in_one_line() {
     assert_eq!(vcp_router(&["frobnicate"]).status.code(), Some(2));
 }
 
-/// A forged shim, first of all and then ten times a second, claims an RTT of 88 s and of 100 µs in turn: the interval stays that of
-/// the honest packets, which are nearly all bytes.
+/// A forged shim, first of all and then ten times a second, claims an RTT of 88 s and of 100 µs in
+/// turn: the interval stays that of the honest packets, which are nearly all bytes.
 #[test]
 fn forged_shims_do_not_move_the_interval() {
     let bed = Bed::with("", "rate = \"20Mbit\"\ncontroller = \"vcp+bise\"");

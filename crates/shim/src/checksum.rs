@@ -2,7 +2,8 @@
 
 /// A sum in ones' complement that is being gathered.
 ///
-/// Held in the machine's byte order, which such a sum does not care about (RFC 1071 §2 (B)), and folded once, at the end.
+/// Held in the machine's byte order, which such a sum does not care about (RFC 1071 §2 (B)), and
+/// folded once, at the end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum(u64);
 
@@ -13,8 +14,8 @@ impl Sum {
         Self(0)
     }
 
-    /// Adds bytes as big-endian 16-bit words; an odd last byte is padded with zero, so only the last call
-    /// may have an odd number of bytes.
+    /// Adds bytes as big-endian 16-bit words; an odd last byte is padded with zero, so only the
+    /// last call may have an odd number of bytes.
     #[inline]
     #[must_use]
     pub fn bytes(self, bytes: &[u8]) -> Self {
@@ -45,8 +46,8 @@ impl Sum {
         self.word([b0, b1, 0, 0])
     }
 
-    /// 2³² ≡ 1 modulo 2¹⁶−1, so words of four bytes add up just as well as those of two, half as often. It would take 2³² of
-    /// them to overflow, and an IP packet has at most 2¹⁴.
+    /// 2³² ≡ 1 modulo 2¹⁶−1, so words of four bytes add up just as well as those of two, half as
+    /// often. It would take 2³² of them to overflow, and an IP packet has at most 2¹⁴.
     #[inline]
     const fn word(self, word: [u8; 4]) -> Self {
         Self(self.0.wrapping_add(u32::from_ne_bytes(word) as u64))
@@ -61,7 +62,8 @@ impl Sum {
     #[inline]
     #[must_use]
     pub const fn fold(self) -> u16 {
-        // Upper and lower half added in both halves at once; the carry of the lower one ends where it belongs.
+        // Upper and lower half added in both halves at once; the carry of the lower one ends where
+        // it belongs.
         let sum = self.0.wrapping_add(self.0.rotate_left(32)) >> 32;
         let sum = sum as u32;
         let sum = (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16;
@@ -87,14 +89,14 @@ fn words(bytes: &[u8]) -> (&[[u8; 4]], [u8; 4]) {
     (words, last)
 }
 
-/// What replacing some bytes does to a checksum that covers them: m + ~m', to be added to the checksum. That is equation 3 of
-/// RFC 1624, complemented.
+/// What replacing some bytes does to a checksum that covers them: m + ~m', to be added to the
+/// checksum. That is equation 3 of RFC 1624, complemented.
 #[derive(Clone, Copy, Debug)]
 pub struct Delta(Sum);
 
 impl Delta {
-    /// The change from `old` to `new`, which start at an even offset of what the checksum covers. Where
-    /// the lengths differ, the shorter one counts as filled up with zeros.
+    /// The change from `old` to `new`, which start at an even offset of what the checksum covers.
+    /// Where the lengths differ, the shorter one counts as filled up with zeros.
     #[inline]
     #[must_use]
     pub fn between(old: &[u8], new: &[u8]) -> Self {
@@ -188,7 +190,8 @@ mod tests {
             prop_assert_eq!(Sum::new().bytes(&a).bytes(&b).finish(), plain(&[a, b].concat()));
         }
 
-        /// Unless all bytes are zero (impossible in a pseudo-header's company), the update is the full sum.
+        /// Unless all bytes are zero (impossible in a pseudo-header's company), the update is the
+        /// full sum.
         #[test]
         fn incremental_equals_full(
             mut bytes in proptest::collection::vec(any::<u8>(), 40..200),

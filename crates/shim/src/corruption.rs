@@ -4,8 +4,9 @@
 //! |---|---|---|---|---|---|---|---|---|
 //! | stands for | nothing declared | 0.1 % | 0.3 % | 1 % | 2 % | 5 % | 10 % | 30 % |
 //!
-//! A share becomes the class that is nearest to it as a ratio, and no class below 0.05 %. A router adds its own share to
-//! the one that the class it finds stands for, so the sum over hops is as exact as the classes are.
+//! A share becomes the class that is nearest to it as a ratio, and no class below 0.05 %. A router
+//! adds its own share to the one that the class it finds stands for, so the sum over hops is as
+//! exact as the classes are.
 
 /// The bits of a class.
 pub const MASK: u8 = 7;

@@ -1,15 +1,16 @@
 //! The check over a shim: a 16-bit cyclic redundancy check.
 //!
-//! Polynomial x¹⁶+x¹⁴+x¹³+x¹²+x⁸+x⁵+x⁴+x²+1 (0x17135), most significant bit first, start value 0, result
-//! inverted; the check of the ASCII digits 1 to 9 is 0x5E33. Chosen by trying all 2¹⁵ polynomials: this one (like
-//! its reciprocal) keeps Hamming distance 5 longest, 135 bits check included, among those that keep
-//! distance 4 up to 480. So any four flipped bits in a shim of 16 bytes, any three in every shim, and every burst
-//! of up to 16 bits are found; other damage passes with probability 2⁻¹⁶. Well-known polynomials do worse at one of
-//! these two lengths: 0x11021 has distance 4 at 128 bits, and two flips 151 bits apart cancel under 0x13D65. A sum
-//! in ones' complement would be cheaper to renew, but lets two opposite flips in one column pass.
+//! Polynomial x¹⁶+x¹⁴+x¹³+x¹²+x⁸+x⁵+x⁴+x²+1 (0x17135), most significant bit first, start value 0,
+//! result inverted; the check of the ASCII digits 1 to 9 is 0x5E33. Chosen by trying all 2¹⁵
+//! polynomials: this one (like its reciprocal) keeps Hamming distance 5 longest, 135 bits check
+//! included, among those that keep distance 4 up to 480. So any four flipped bits in a shim of 16
+//! bytes, any three in every shim, and every burst of up to 16 bits are found; other damage passes
+//! with probability 2⁻¹⁶. Well-known polynomials do worse at one of these two lengths: 0x11021 has
+//! distance 4 at 128 bits, and two flips 151 bits apart cancel under 0x13D65. A sum in ones'
+//! complement would be cheaper to renew, but lets two opposite flips in one column pass.
 //!
-//! Ten bytes go through independent table reads in one step. What the prefix adds is known beforehand, so one step is
-//! all that the check of a 16-byte shim costs.
+//! Ten bytes go through independent table reads in one step. What the prefix adds is known
+//! beforehand, so one step is all that the check of a 16-byte shim costs.
 
 const POLYNOMIAL: u16 = 0x7135;
 /// Bytes that one step takes at most.
@@ -17,11 +18,12 @@ const STEP: usize = 10;
 
 /// Of a step's bytes, those whose table entries have their bytes swapped.
 ///
-/// Sums of either sort meet only at the end, after one more swap. So the compiler has to keep two short chains of
-/// dependent additions, and cannot make one long one of them.
+/// Sums of either sort meet only at the end, after one more swap. So the compiler has to keep two
+/// short chains of dependent additions, and cannot make one long one of them.
 const SWAPPED: usize = 6;
 
-/// `TABLES[k][b]`: remainder of byte `b` followed by `k` zero bytes, swapped where `k` is below [`SWAPPED`]. 5 KiB.
+/// `TABLES[k][b]`: remainder of byte `b` followed by `k` zero bytes, swapped where `k` is below
+/// [`SWAPPED`]. 5 KiB.
 static TABLES: [[u16; 256]; STEP] = tables();
 
 #[expect(
@@ -115,7 +117,8 @@ pub(crate) fn ten([b0, b1, b2, b3, b4, b5, b6, b7, b8, b9]: [u8; STEP]) -> [u8; 
     (front.swap_bytes() ^ back).to_le_bytes()
 }
 
-/// Remainder of `prefix` followed by `zeros` bytes of zero, for constants: remainders of parts at their places add up.
+/// Remainder of `prefix` followed by `zeros` bytes of zero, for constants: remainders of parts at
+/// their places add up.
 pub(crate) const fn prefix_remainder(prefix: [u8; 4], zeros: usize) -> u16 {
     let prefix = u32::from_be_bytes(prefix);
     let mut crc = 0u16;
@@ -168,7 +171,8 @@ mod tests {
         }
     }
 
-    /// What each single flipped bit of a `len`-byte shim (its check included) does to the comparison.
+    /// What each single flipped bit of a `len`-byte shim (its check included) does to the
+    /// comparison.
     fn syndromes(len: usize) -> Vec<u16> {
         let mut all = Vec::new();
         for bit in 0..(len - 2) * 8 {
@@ -180,7 +184,8 @@ mod tests {
         all
     }
 
-    /// Flips add up linearly, so a set of flips passes unnoticed if and only if its syndromes sum to 0.
+    /// Flips add up linearly, so a set of flips passes unnoticed if and only if its syndromes sum
+    /// to 0.
     #[test]
     fn four_flipped_bits_in_16_bytes_are_found() {
         let single = syndromes(16);
@@ -210,7 +215,8 @@ mod tests {
     fn bursts_of_16_bits_are_found() {
         for len in [8, 16, 36, 48, 60] {
             let single = syndromes(len);
-            // 2^16 patterns at every place would be slow for nothing: a burst's syndrome is x^n times the pattern's.
+            // 2^16 patterns at every place would be slow for nothing: a burst's syndrome is x^n
+            // times the pattern's.
             for window in single.windows(16).take(24) {
                 let mut sums = HashSet::from([0u16]);
                 for s in window {

@@ -10,8 +10,8 @@
 //!   128…255        RTP, QUIC              QuicLong: 0b1xxx_xxxx (RFC 8999 §5.1)
 //! ```
 //!
-//! A QUIC v1 packet always has one of the two top bits set, unless both sides agreed to grease the fixed bit
-//! (RFC 9287): whoever offers shims does not offer that.
+//! A QUIC v1 packet always has one of the two top bits set, unless both sides agreed to grease the
+//! fixed bit (RFC 9287): whoever offers shims does not offer that.
 
 use crate::Kind;
 
@@ -20,7 +20,8 @@ use crate::Kind;
 pub enum Datagram {
     /// Perhaps a shim of this kind: its prefix and check decide ([`crate::Framed::parse`]).
     Shim(Kind),
-    /// A QUIC packet with a long header, of any version (version negotiation may clear the fixed bit).
+    /// A QUIC packet with a long header, of any version (version negotiation may clear the fixed
+    /// bit).
     QuicLong,
     /// A QUIC packet with a short header.
     QuicShort,

@@ -12,11 +12,13 @@
 //!   check  16-bit cyclic redundancy check ([`crate::crc16`]) over everything before it
 //! ```
 //!
-//! This much holds for every kind and every version, so unknown ones can be recognised and stepped over.
+//! This much holds for every kind and every version, so unknown ones can be recognised and stepped
+//! over.
 //!
-//! **False positives.** A router that looks into every UDP datagram takes foreign random bytes for a shim with
-//! probability 2⁻⁵ (first byte) · 2⁻⁴ (version) · 2⁻⁴ (the kind's length) · 2⁻¹⁶ (magic) · 2⁻¹⁶ (check) = 2⁻⁴⁵.
-//! The check is against accidents. It is no authentication: whoever can write a datagram can write a valid check.
+//! **False positives.** A router that looks into every UDP datagram takes foreign random bytes for
+//! a shim with probability 2⁻⁵ (first byte) · 2⁻⁴ (version) · 2⁻⁴ (the kind's length) · 2⁻¹⁶
+//! (magic) · 2⁻¹⁶ (check) = 2⁻⁴⁵. The check is against accidents. It is no authentication: whoever
+//! can write a datagram can write a valid check.
 
 use core::{error, fmt};
 
@@ -117,8 +119,8 @@ pub const fn prefix<const N: usize>(kind: Kind) -> [u8; PREFIX_LEN] {
     [0x08 | kind.number(), VERSION << 4 | words, m0, m1]
 }
 
-/// How many bytes the shim in front of `datagram` takes, by its prefix alone: to step over a shim that is
-/// unknown or whose check failed.
+/// How many bytes the shim in front of `datagram` takes, by its prefix alone: to step over a shim
+/// that is unknown or whose check failed.
 ///
 /// # Errors
 /// [`FramingError::NotShim`], [`FramingError::Length`] or [`FramingError::Truncated`].
@@ -210,7 +212,8 @@ impl<'a> Framed<'a> {
     }
 }
 
-/// Checks that `datagram` starts with a sound shim of `kind`, of this crate's version and of `N` bytes.
+/// Checks that `datagram` starts with a sound shim of `kind`, of this crate's version and of `N`
+/// bytes.
 ///
 /// # Errors
 /// [`FramingError`].
@@ -294,7 +297,8 @@ pub fn renew_check<const N: usize>(shim: &mut [u8; N]) {
     }
 }
 
-/// The three words of a 16-byte shim behind its prefix, as they lie in memory: first byte least significant.
+/// The three words of a 16-byte shim behind its prefix, as they lie in memory: first byte least
+/// significant.
 #[inline]
 #[must_use]
 pub const fn words(shim: &[u8; 16]) -> [u32; 3] {
@@ -306,12 +310,12 @@ pub const fn words(shim: &[u8; 16]) -> [u32; 3] {
     ]
 }
 
-/// The 16-byte shim with `change`, laid out as its [`words`], added to its fields bit by bit. Bits at the place of the check do
-/// not count.
+/// The 16-byte shim with `change`, laid out as its [`words`], added to its fields bit by bit. Bits
+/// at the place of the check do not count.
 ///
-/// The check is renewed from the change alone, so damage that happens to the fields in between stays
-/// detectable; and the shim stays in registers, where one put together from single bytes in memory would wait for
-/// each of them to be read back.
+/// The check is renewed from the change alone, so damage that happens to the fields in between
+/// stays detectable; and the shim stays in registers, where one put together from single bytes in
+/// memory would wait for each of them to be read back.
 #[inline]
 #[must_use]
 pub fn change_fields(shim: &[u8; 16], [first, second, third]: [u32; 3]) -> [u8; 16] {

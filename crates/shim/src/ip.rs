@@ -1,8 +1,9 @@
-//! IP packets as a router or a marking host sees them: where things are, and the few fields it rewrites.
+//! IP packets as a router or a marking host sees them: where things are, and the few fields it
+//! rewrites.
 //!
-//! [`Layout::walk`] checks a packet's headers once; the layout holds no borrow, so that a router may keep it
-//! beside a queued packet and rewrite that later. Methods take the packet's bytes again. Given other bytes than
-//! those walked they read what is there, or nothing, and never panic.
+//! [`Layout::walk`] checks a packet's headers once; the layout holds no borrow, so that a router
+//! may keep it beside a queued packet and rewrite that later. Methods take the packet's bytes
+//! again. Given other bytes than those walked they read what is there, or nothing, and never panic.
 
 use core::{
     error, fmt,
@@ -97,13 +98,13 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Checks the IP header, options and extension headers in front of `bytes`. Bytes behind the packet's own
-    /// length (a link's padding) are ignored. The IPv4 header checksum is not verified here, see
-    /// [`header_checksum_ok`](Self::header_checksum_ok).
+    /// Checks the IP header, options and extension headers in front of `bytes`. Bytes behind the
+    /// packet's own length (a link's padding) are ignored. The IPv4 header checksum is not verified
+    /// here, see [`header_checksum_ok`](Self::header_checksum_ok).
     ///
     /// # Errors
-    /// [`WalkError`]. IPv6 extension headers that are cut short, unknown or too many are no error: such a packet
-    /// has no upper layer to look at, but can be forwarded.
+    /// [`WalkError`]. IPv6 extension headers that are cut short, unknown or too many are no error:
+    /// such a packet has no upper layer to look at, but can be forwarded.
     #[inline]
     pub fn walk(bytes: &[u8]) -> Result<Self, WalkError> {
         match bytes.first().map(|first| first >> 4) {
@@ -169,8 +170,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Walks extension headers (RFC 8200 §4) from `self.upper` on. Takes and returns the layout by value, so that packets
-    /// without any need not put theirs into memory.
+    /// Walks extension headers (RFC 8200 §4) from `self.upper` on. Takes and returns the layout by
+    /// value, so that packets without any need not put theirs into memory.
     #[cold]
     fn extensions(mut self, bytes: &[u8], mut next: u8) -> Self {
         let mut at = self.upper;
@@ -302,8 +303,9 @@ impl Layout {
         }
     }
 
-    /// Takes one off the TTL or hop limit, IPv4's header checksum renewed, and returns what is left.
-    /// `None`, and nothing changed, if that would be 0: the packet must not be forwarded (RFC 1812 §5.3.1).
+    /// Takes one off the TTL or hop limit, IPv4's header checksum renewed, and returns what is
+    /// left. `None`, and nothing changed, if that would be 0: the packet must not be forwarded (RFC
+    /// 1812 §5.3.1).
     #[inline]
     pub fn decrement_ttl(&self, bytes: &mut [u8]) -> Option<u8> {
         let old = self.ttl(bytes)?;
@@ -398,8 +400,8 @@ impl Layout {
         self.version == Version::V6 || bytes.get(6).is_some_and(|flags| flags & 0x40 != 0)
     }
 
-    /// Sum over the pseudo-header of an upper layer of `length` bytes (RFC 768, RFC 8200 §8.1), to start its
-    /// checksum with.
+    /// Sum over the pseudo-header of an upper layer of `length` bytes (RFC 768, RFC 8200 §8.1), to
+    /// start its checksum with.
     #[must_use]
     pub fn pseudo_header(&self, bytes: &[u8], length: u32) -> Sum {
         let addresses = match self.version {
@@ -412,9 +414,9 @@ impl Layout {
             .number(length)
     }
 
-    /// A hash of the packet's flow: addresses, protocol, and ports where every packet of the flow shows them.
-    /// Fragments hash without ports, so that those of one datagram stay together. Whoever does not know `seed`
-    /// cannot aim for collisions cheaply.
+    /// A hash of the packet's flow: addresses, protocol, and ports where every packet of the flow
+    /// shows them. Fragments hash without ports, so that those of one datagram stay together.
+    /// Whoever does not know `seed` cannot aim for collisions cheaply.
     #[inline]
     #[must_use]
     pub fn flow_hash(&self, bytes: &[u8], seed: u64) -> u32 {

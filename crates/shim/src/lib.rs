@@ -7,14 +7,17 @@
 //! ```
 //!
 //! - [`demux`]: is this datagram a shim, QUIC, or something else?
-//! - [`frame`]: prefix, length, magic and check of every kind of shim; the fields belong to the protocol's crate.
-//! - [`ip`] and [`udp`]: from the first byte of an IP packet to the UDP payload, and the few rewrites of a router.
+//! - [`frame`]: prefix, length, magic and check of every kind of shim; the fields belong to the
+//!   protocol's crate.
+//! - [`ip`] and [`udp`]: from the first byte of an IP packet to the UDP payload, and the few
+//!   rewrites of a router.
 //! - [`checksum`]: the Internet checksum and its incremental update.
 //! - [`quick_start`]: the one kind of shim that needs no crate of its own.
 //!
-//! Views are parsed once and checked in full; typed representations hold legal values only. No function
-//! of this crate panics, whatever bytes and offsets it is given: bytes that are not there read as an
-//! error or `None`, and a write to them is refused. Nothing here allocates, so the crate is `no_std`.
+//! Views are parsed once and checked in full; typed representations hold legal values only. No
+//! function of this crate panics, whatever bytes and offsets it is given: bytes that are not there
+//! read as an error or `None`, and a write to them is refused. Nothing here allocates, so the crate
+//! is `no_std`.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -18,8 +18,8 @@ pub const LEN: usize = 16;
 
 /// A rate in 16 bits: 5 bits of exponent e above 11 bits of mantissa m.
 ///
-/// In bytes per second: m for e = 0, (2048 + m) · 2^(e−1) above, so from 0 to 4.4·10¹² in steps of at most
-/// 1/2048. The order of the codes is the order of the rates.
+/// In bytes per second: m for e = 0, (2048 + m) · 2^(e−1) above, so from 0 to 4.4·10¹² in steps of
+/// at most 1/2048. The order of the codes is the order of the rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u16);
 
@@ -56,7 +56,8 @@ impl Rate {
         Self(code)
     }
 
-    /// The smallest rate that is not below `bytes_per_second`, or [`MAX`](Self::MAX): what a sender asks for.
+    /// The smallest rate that is not below `bytes_per_second`, or [`MAX`](Self::MAX): what a sender
+    /// asks for.
     #[must_use]
     pub const fn ceil(bytes_per_second: u64) -> Self {
         let floor = Self::floor(bytes_per_second);
@@ -140,7 +141,8 @@ pub struct Repr {
     pub function: Function,
     /// The rate asked for, granted so far, or approved. 0: denied.
     pub rate: Rate,
-    /// Lowered with the IP TTL by each router that takes part, so that the difference tells whether all did.
+    /// Lowered with the IP TTL by each router that takes part, so that the difference tells whether
+    /// all did.
     pub qs_ttl: u8,
     /// The sender's round-trip time.
     pub rtt: RttOctave,

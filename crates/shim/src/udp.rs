@@ -14,8 +14,8 @@ pub enum ChecksumState {
     /// A whole checksum, or 0 for none: as on a wire.
     #[default]
     Complete,
-    /// The pseudo-header's sum only, which checksum offload will complete over the payload. It does not depend on
-    /// the payload, so a rewrite leaves it alone.
+    /// The pseudo-header's sum only, which checksum offload will complete over the payload. It does
+    /// not depend on the payload, so a rewrite leaves it alone.
     Partial,
 }
 
@@ -29,9 +29,9 @@ pub struct Datagram {
 impl Datagram {
     /// Finds the UDP datagram of a packet that was walked.
     ///
-    /// `None` if there is none that may be rewritten: another protocol, a later fragment, a payload under an
-    /// Authentication Header, or a UDP length that cannot be. In a first fragment the payload is what
-    /// this fragment holds of it.
+    /// `None` if there is none that may be rewritten: another protocol, a later fragment, a payload
+    /// under an Authentication Header, or a UDP length that cannot be. In a first fragment the
+    /// payload is what this fragment holds of it.
     #[inline]
     #[must_use]
     pub fn locate(bytes: &[u8], ip: &Layout) -> Option<Self> {
@@ -73,11 +73,12 @@ impl Datagram {
         bytes.get(self.payload_offset()..self.end).unwrap_or(&[])
     }
 
-    /// Replaces `N` bytes of the payload from `offset` on (bytes from the start of the payload) by what `rewrite` makes of them, and
-    /// renews the UDP checksum from the difference. False, and nothing changed, if they are not all there or
-    /// `rewrite` returns `None`.
+    /// Replaces `N` bytes of the payload from `offset` on (bytes from the start of the payload) by
+    /// what `rewrite` makes of them, and renews the UDP checksum from the difference. False, and
+    /// nothing changed, if they are not all there or `rewrite` returns `None`.
     ///
-    /// The update is incremental, so damage done to the rest of the datagram before or after stays detectable.
+    /// The update is incremental, so damage done to the rest of the datagram before or after stays
+    /// detectable.
     #[inline]
     pub fn rewrite<const N: usize>(
         &self,
@@ -110,8 +111,8 @@ impl Datagram {
         true
     }
 
-    /// The checksum of the whole datagram, computed in full (0 written as 0xFFFF). Only for a packet
-    /// that is no fragment.
+    /// The checksum of the whole datagram, computed in full (0 written as 0xFFFF). Only for a
+    /// packet that is no fragment.
     #[must_use]
     pub fn compute_checksum(&self, bytes: &[u8], ip: &Layout) -> u16 {
         let datagram = bytes.get(self.header..self.end).unwrap_or(&[]);

@@ -1,7 +1,8 @@
 //! Fuzz targets of the shim's frame and of IP packets.
 //!
-//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a fuzzer drives the same
-//! functions for as long as one likes: `cargo bolero test -p pathmark-shim packets` (libFuzzer).
+//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a
+//! fuzzer drives the same functions for as long as one likes:
+//! `cargo bolero test -p pathmark-shim packets` (libFuzzer).
 
 use pathmark_shim::{
     Framed, Kind, crc16,
@@ -17,7 +18,8 @@ const ITERATIONS: usize = 200_000;
 /// Longest random input, bytes.
 const MAX_LEN: usize = 256;
 
-/// A datagram: what is believed is whole, and its check is right. The same with the check put right.
+/// A datagram: what is believed is whole, and its check is right. The same with the check put
+/// right.
 fn datagram(input: &[u8]) {
     let _ = quick_start::Repr::parse(input);
     let declared = frame::declared_len(input);
@@ -47,8 +49,8 @@ fn datagram(input: &[u8]) {
     }
 }
 
-/// The same bytes as an IP packet that may well be UDP: version, lengths and protocol put right, for chance would hardly ever
-/// have it so. The first byte chooses what stays as it was.
+/// The same bytes as an IP packet that may well be UDP: version, lengths and protocol put right,
+/// for chance would hardly ever have it so. The first byte chooses what stays as it was.
 fn shaped(input: &[u8]) -> Vec<u8> {
     let Some((&choice, rest)) = input.split_first() else {
         return Vec::new();
@@ -84,7 +86,8 @@ fn shaped(input: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// An IP packet: its parts lie inside it, and rewrites keep its length, its check sums and everything else.
+/// An IP packet: its parts lie inside it, and rewrites keep its length, its check sums and
+/// everything else.
 fn packet(input: &[u8]) {
     let Ok(ip) = Layout::walk(input) else { return };
     assert!(ip.len() <= input.len());

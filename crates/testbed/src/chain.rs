@@ -4,8 +4,9 @@
 //!   sender ──tun── router 0 ──tun── wire 0 ──tun── router 1 ── … ──tun── receiver
 //! ```
 //!
-//! Each router is a process of its own; between two routers lies a node that forwards between their interfaces, as a
-//! kernel between two daemons would. Interfaces outlive their router, so that one can be killed and started again.
+//! Each router is a process of its own; between two routers lies a node that forwards between their
+//! interfaces, as a kernel between two daemons would. Interfaces outlive their router, so that one
+//! can be killed and started again.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
@@ -32,7 +33,8 @@ pub struct RouterProgram {
     pub prefix: Vec<String>,
 }
 
-/// One router's two ports, as keys of its configuration (TOML lines, without `name`, `fd` and `mtu`).
+/// One router's two ports, as keys of its configuration (TOML lines, without `name`, `fd` and
+/// `mtu`).
 #[derive(Clone, Debug, Default)]
 pub struct Hop {
     /// The port towards the receiver, called `forward`.
@@ -144,8 +146,9 @@ impl Chain {
         Ok(chain)
     }
 
-    /// From now on the wires no longer show in the TTL of what the sender sends, as switches do not: each gives packets the TTL
-    /// that the router before it left of 64. It takes the program `nft`.
+    /// From now on the wires no longer show in the TTL of what the sender sends, as switches do
+    /// not: each gives packets the TTL that the router before it left of 64. It takes the program
+    /// `nft`.
     ///
     /// # Errors
     /// [`ChainError`].

@@ -7,11 +7,11 @@
 //!     └─ Node "wire" …     namespaces joined by veth pairs
 //! ```
 //!
-//! A namespace lives as long as a descriptor or a process in it. This crate keeps only descriptors, and
-//! processes started through [`Node::spawn`] die with the process that started them: so nothing is left
-//! behind, also after a crash or Ctrl-C. Interfaces are configured over netlink sockets that were opened inside
-//! the namespace, and sockets for a node can be used from any thread of the caller, so a test can run an
-//! endpoint "on" a node without leaving its process.
+//! A namespace lives as long as a descriptor or a process in it. This crate keeps only descriptors,
+//! and processes started through [`Node::spawn`] die with the process that started them: so nothing
+//! is left behind, also after a crash or Ctrl-C. Interfaces are configured over netlink sockets
+//! that were opened inside the namespace, and sockets for a node can be used from any thread of the
+//! caller, so a test can run an endpoint "on" a node without leaving its process.
 //!
 //! System calls live in the private `sys` module only.
 

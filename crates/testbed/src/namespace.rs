@@ -30,11 +30,11 @@ struct Inner {
     netlink: Mutex<Netlink>,
 }
 
-/// A TUN interface of a node, seen from the router's side: what the node sends into the interface is read
-/// from the descriptor and what is written to it arrives at the node.
+/// A TUN interface of a node, seen from the router's side: what the node sends into the interface
+/// is read from the descriptor and what is written to it arrives at the node.
 ///
-/// Packets carry a virtio-net header (`IFF_NO_PI | IFF_VNET_HDR`); the descriptor is non-blocking and is closed
-/// when a program is executed unless it is passed on by [`Node::spawn`].
+/// Packets carry a virtio-net header (`IFF_NO_PI | IFF_VNET_HDR`); the descriptor is non-blocking
+/// and is closed when a program is executed unless it is passed on by [`Node::spawn`].
 #[derive(Debug)]
 pub struct Tun {
     /// Interface name.

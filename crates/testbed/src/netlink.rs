@@ -172,7 +172,8 @@ impl Netlink {
             RouteNetlinkMessage::NewAddress(message),
             NLM_F_CREATE | NLM_F_EXCL,
         )?;
-        // The kernel readies an IPv6 address in a work queue of its own; until then packets to it are lost.
+        // The kernel readies an IPv6 address in a work queue of its own; until then packets to it
+        // are lost.
         while address.address.is_ipv6() && self.is_tentative(index, address.address)? {
             std::thread::yield_now();
         }
@@ -251,7 +252,8 @@ impl Netlink {
         self.transact(message, NLM_F_ACK | flags, |_| ())
     }
 
-    /// Sends one request and shows each answer to `on_answer` until the kernel says that it is done.
+    /// Sends one request and shows each answer to `on_answer` until the kernel says that it is
+    /// done.
     fn transact(
         &mut self,
         message: RouteNetlinkMessage,

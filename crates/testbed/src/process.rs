@@ -101,8 +101,8 @@ impl Drop for ChildGuard {
 
 type Job = (Command, Sender<io::Result<Child>>);
 
-/// The kernel's parent-death signal follows the *thread* that forked. So one thread that lasts as long as the
-/// process starts all programs.
+/// The kernel's parent-death signal follows the *thread* that forked. So one thread that lasts as
+/// long as the process starts all programs.
 fn spawn_from_lasting_thread(command: Command) -> io::Result<Child> {
     static SPAWNER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
     let gone = || io::Error::other("the thread that starts programs ended");
@@ -110,7 +110,8 @@ fn spawn_from_lasting_thread(command: Command) -> io::Result<Child> {
         let (jobs, queue) = channel::<Job>();
         std::thread::spawn(move || {
             for (mut command, reply) in queue {
-                // A caller that gave up drops its receiver; the child is then reaped by its own guard's absence.
+                // A caller that gave up drops its receiver; the child is then reaped by its own
+                // guard's absence.
                 let _ = reply.send(command.spawn());
             }
         });

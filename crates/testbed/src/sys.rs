@@ -2,8 +2,8 @@
 //! descriptor back.
 //!
 //! A process with threads cannot change its own user namespace, and its child may call nothing but
-//! async-signal-safe functions until it executes a program. So each operation prepares everything (strings,
-//! structures) before the fork, and the child makes bare system calls and exits.
+//! async-signal-safe functions until it executes a program. So each operation prepares everything
+//! (strings, structures) before the fork, and the child makes bare system calls and exits.
 
 #![allow(
     unsafe_code,
@@ -64,7 +64,8 @@ pub(crate) fn run(
     operation: &Operation<'_>,
 ) -> io::Result<Option<OwnedFd>> {
     let (ours, theirs) = socket_pair()?;
-    // SAFETY: the child only makes async-signal-safe system calls on memory prepared before, then exits.
+    // SAFETY: the child only makes async-signal-safe system calls on memory prepared before, then
+    // exits.
     let pid = unsafe { libc::fork() };
     match pid {
         -1 => Err(io::Error::last_os_error()),
@@ -83,13 +84,13 @@ pub(crate) fn run(
     }
 }
 
-/// Has `command`'s child enter the namespaces, keep `inherit` open and die with this process, before it runs its
-/// program.
+/// Has `command`'s child enter the namespaces, keep `inherit` open and die with this process,
+/// before it runs its program.
 pub(crate) fn before_exec(command: &mut Command, namespaces: Namespaces, inherit: Vec<RawFd>) {
     // SAFETY: takes nothing and cannot fail.
     let parent = unsafe { libc::getpid() };
-    // SAFETY: the closure makes system calls only, on memory and descriptors that it owns or that the caller of
-    // `spawn` keeps open.
+    // SAFETY: the closure makes system calls only, on memory and descriptors that it owns or that
+    // the caller of `spawn` keeps open.
     unsafe {
         command.pre_exec(move || {
             let (user, net) = (namespaces.user.as_raw_fd(), namespaces.net.as_raw_fd());
@@ -212,7 +213,8 @@ fn perform(enter: Option<Enter<'_>>, operation: &Operation<'_>) -> Result<Option
         match operation {
             Operation::NewUserNamespace { uid_map, gid_map } => {
                 errno(libc::unshare(libc::CLONE_NEWUSER))?;
-                // Without "deny", an unprivileged process may not map its group. Old kernels lack the file.
+                // Without "deny", an unprivileged process may not map its group. Old kernels lack
+                // the file.
                 let _ = write_file(c"/proc/self/setgroups", b"deny");
                 write_file(c"/proc/self/uid_map", uid_map)?;
                 write_file(c"/proc/self/gid_map", gid_map)?;
@@ -311,7 +313,8 @@ fn send_reply(socket: RawFd, reply: Result<Option<RawFd>, i32>) {
         iov_len: code.len(),
     };
     let mut ancillary = Ancillary([0; 64]);
-    // SAFETY: the message points to locals that outlive the call, and the control buffer holds one descriptor.
+    // SAFETY: the message points to locals that outlive the call, and the control buffer holds one
+    // descriptor.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &mut vector;
@@ -336,7 +339,8 @@ fn receive_reply(socket: RawFd) -> io::Result<Option<OwnedFd>> {
         iov_len: code.len(),
     };
     let mut ancillary = Ancillary([0; 64]);
-    // SAFETY: the message points to locals that outlive the call; a received descriptor is owned here alone.
+    // SAFETY: the message points to locals that outlive the call; a received descriptor is owned
+    // here alone.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &mut vector;

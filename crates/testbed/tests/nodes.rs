@@ -1,5 +1,5 @@
-//! Nodes, links and processes on the real kernel. Where the machine forbids namespaces these tests fail and
-//! say why: there is no other way to see that packets pass.
+//! Nodes, links and processes on the real kernel. Where the machine forbids namespaces these tests
+//! fail and say why: there is no other way to see that packets pass.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -136,7 +136,8 @@ fn mistakes_are_named() {
     assert!("10.0.0".parse::<Prefix>().is_err());
 }
 
-/// Runs only as a child of the test below: starts a program on a node, prints its id and waits to be killed.
+/// Runs only as a child of the test below: starts a program on a node, prints its id and waits to
+/// be killed.
 #[test]
 fn role_of_a_process_that_crashes() {
     if std::env::var_os("TESTBED_CRASH").is_none() {
@@ -145,8 +146,8 @@ fn role_of_a_process_that_crashes() {
     let bed = Testbed::new().unwrap();
     let node = bed.node("host").unwrap();
     let mut command = Command::new("cat");
-    // Its input stays open for as long as this process lives, and cat would outlive it without a death signal
-    // only if somebody else held the pipe: the test does.
+    // Its input stays open for as long as this process lives, and cat would outlive it without a
+    // death signal only if somebody else held the pipe: the test does.
     command.stdin(Stdio::inherit()).stdout(Stdio::null());
     let child = node.spawn(command, &[]).unwrap();
     println!("child {}", child.id());
@@ -181,7 +182,8 @@ fn a_crash_leaves_no_process_behind() {
     assert!(std::fs::exists(&status).unwrap());
     crashing.kill().unwrap();
     crashing.wait().unwrap();
-    // The kernel delivers the signal when the parent is gone; the zombie is reaped by init in its own time.
+    // The kernel delivers the signal when the parent is gone; the zombie is reaped by init in its
+    // own time.
     let ended = || std::fs::read_to_string(&status).map_or(true, |text| text.contains(") Z"));
     let mut patience = 2_000_000;
     while !ended() && patience > 0 {

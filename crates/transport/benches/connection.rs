@@ -1,5 +1,5 @@
-//! Bulk transfer between two connections in memory: the cost of a packet, sent, received and acknowledged, under
-//! the null cipher and under TLS 1.3, without sockets and without waiting.
+//! Bulk transfer between two connections in memory: the cost of a packet, sent, received and
+//! acknowledged, under the null cipher and under TLS 1.3, without sockets and without waiting.
 
 use std::hint::black_box;
 use std::net::SocketAddr;

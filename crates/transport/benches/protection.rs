@@ -1,4 +1,5 @@
-//! What protection costs per packet of 1200 bytes, and finding its connection. For scale: copying those bytes.
+//! What protection costs per packet of 1200 bytes, and finding its connection. For scale: copying
+//! those bytes.
 
 use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddr};

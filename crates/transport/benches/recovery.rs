@@ -1,4 +1,5 @@
-//! Loss recovery by the packet: acknowledgements over long, fat and lossy paths, received ranges, the pacer.
+//! Loss recovery by the packet: acknowledgements over long, fat and lossy paths, received ranges,
+//! the pacer.
 
 use core::{hint::black_box, ops::RangeInclusive};
 use std::collections::VecDeque;

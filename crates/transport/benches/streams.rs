@@ -1,8 +1,8 @@
 //! 1 GiB through send buffer, STREAM frames and reassembly, beside a copy of as many bytes.
 //!
-//! Everything that a bulk transfer does outside of packet headers, encryption, recovery and sockets: the application
-//! hands over data, packets of 1,400 bytes are filled, taken apart, acknowledged, and read in order. With
-//! `--bench`, criterion repeats it; otherwise each runs once.
+//! Everything that a bulk transfer does outside of packet headers, encryption, recovery and
+//! sockets: the application hands over data, packets of 1,400 bytes are filled, taken apart,
+//! acknowledged, and read in order. With `--bench`, criterion repeats it; otherwise each runs once.
 
 use core::hint::black_box;
 use std::collections::VecDeque;
@@ -70,7 +70,8 @@ enum Style {
     Copy,
 }
 
-/// One packet in `lose_every` is lost (0: none), found out after the packets in flight, and sent again.
+/// One packet in `lose_every` is lost (0: none), found out after the packets in flight, and sent
+/// again.
 fn transfer(style: Style, lose_every: usize) -> usize {
     let (mut client, mut server, id) = pair();
     let source = Bytes::from(vec![0x5a; PIECE]);

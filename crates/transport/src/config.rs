@@ -11,7 +11,8 @@ use crate::{Duration, Instant, Signal};
 
 /// Makes a congestion controller for each path of each connection.
 ///
-/// Implemented by every `Fn(Instant, u16) -> Box<dyn Controller>`, so an application can bring its own law.
+/// Implemented by every `Fn(Instant, u16) -> Box<dyn Controller>`, so an application can bring its
+/// own law.
 pub trait ControllerFactory: Send + Sync {
     /// A controller for a new path. `mtu` is the largest datagram so far, in bytes of UDP payload.
     fn build(&self, now: Instant, mtu: u16) -> Box<dyn Controller>;
@@ -28,34 +29,38 @@ where
 
 /// Configuration of a connection; one serves many.
 ///
-/// Fields are public and have sane defaults ([`TransportConfig::new`]); what cannot be is clamped when a
-/// connection starts, not refused.
+/// Fields are public and have sane defaults ([`TransportConfig::new`]); what cannot be is clamped
+/// when a connection starts, not refused.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct TransportConfig {
     /// Makes the congestion controllers.
     pub controller: Arc<dyn ControllerFactory>,
-    /// Explicit-feedback protocols that this side can fill and read, the preferred first. Empty: not one
-    /// byte differs from plain QUIC.
+    /// Explicit-feedback protocols that this side can fill and read, the preferred first. Empty:
+    /// not one byte differs from plain QUIC.
     pub signals: Vec<Arc<dyn Signal>>,
-    /// The connection ends when nothing is heard for so long (the lesser of both sides' rules). `None`: never.
+    /// The connection ends when nothing is heard for so long (the lesser of both sides' rules).
+    /// `None`: never.
     pub max_idle_timeout: Option<Duration>,
     /// The connection ends if its handshake is not complete by then, whatever is heard meanwhile.
     pub handshake_timeout: Duration,
-    /// Say something after so long of silence, so that the connection outlives idle times. `None`: do not.
+    /// Say something after so long of silence, so that the connection outlives idle times. `None`:
+    /// do not.
     pub keep_alive: Option<Duration>,
-    /// Largest datagram before path MTU discovery, bytes of UDP payload, shim included: what every path is known to
-    /// carry. 1200 on the Internet (RFC 9000 §14). More where the network is known; less only where both ends are
-    /// and old studies with small packets are emulated, since Initial datagrams then are no longer full-sized.
+    /// Largest datagram before path MTU discovery, bytes of UDP payload, shim included: what every
+    /// path is known to carry. 1200 on the Internet (RFC 9000 §14). More where the network is
+    /// known; less only where both ends are and old studies with small packets are emulated, since
+    /// Initial datagrams then are no longer full-sized.
     pub initial_mtu: u16,
-    /// Largest datagram that path MTU discovery tries, bytes of UDP payload, shim included. Not above
-    /// [`initial_mtu`](Self::initial_mtu): no discovery. `None`: what the interface carries, as far
-    /// as the driver knows it, but no more than 8972, which is a packet of 9000 bytes; 1472 where
-    /// nobody knows.
+    /// Largest datagram that path MTU discovery tries, bytes of UDP payload, shim included. Not
+    /// above [`initial_mtu`](Self::initial_mtu): no discovery. `None`: what the interface carries,
+    /// as far as the driver knows it, but no more than 8972, which is a packet of 9000 bytes; 1472
+    /// where nobody knows.
     pub max_mtu: Option<u16>,
     /// Largest datagram that this side receives, bytes (`max_udp_payload_size`, RFC 9000 §18.2).
     pub max_udp_payload_size: u16,
-    /// Mark packets ECT(0) and read the counts that come back (RFC 9000 §13.4), unless a signal claims the field.
+    /// Mark packets ECT(0) and read the counts that come back (RFC 9000 §13.4), unless a signal
+    /// claims the field.
     pub ecn: bool,
     /// Differentiated services code point of all packets of a connection (RFC 2474), below 64 (its
     /// low six bits count). 0: best effort. The driver sets it on Linux only. Answers to strangers
@@ -67,7 +72,8 @@ pub struct TransportConfig {
     pub max_ack_delay: Duration,
     /// Connection ids of the peer's that this side stores, at least 2.
     pub active_connection_id_limit: u64,
-    /// A client may change its address (RFC 9000 §9). Servers with false say `disable_active_migration`.
+    /// A client may change its address (RFC 9000 §9). Servers with false say
+    /// `disable_active_migration`.
     pub migration: bool,
     /// 1-RTT packets after which the keys are updated; the cipher's own limits hold besides.
     pub key_update_after: u64,

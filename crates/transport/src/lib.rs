@@ -9,8 +9,9 @@
 //! ```
 //!
 //! `Connection` and `Endpoint` take `now` and bytes and return bytes, events and deadlines; only
-//! the `driver` module (feature `tokio`) touches sockets and clocks. The crate knows no algorithm and no
-//! header: what a protocol such as VCP puts in front of datagrams comes in through [`Signal`].
+//! the `driver` module (feature `tokio`) touches sockets and clocks. The crate knows no algorithm
+//! and no header: what a protocol such as VCP puts in front of datagrams comes in through
+//! [`Signal`].
 
 #![cfg_attr(not(feature = "tokio"), forbid(unsafe_code))]
 #![cfg_attr(

@@ -1,8 +1,9 @@
 //! What an explicit-feedback protocol adds to the transport.
 //!
-//! A `Signal` says how many bytes stand in front of a datagram, fills them from the controller's request,
-//! makes a [`Meter`] that counts what arrives, and turns differences of the returned counters into the
-//! controller's [`Feedback`]. The transport carries the counters as opaque cumulative numbers.
+//! A `Signal` says how many bytes stand in front of a datagram, fills them from the controller's
+//! request, makes a [`Meter`] that counts what arrives, and turns differences of the returned
+//! counters into the controller's [`Feedback`]. The transport carries the counters as opaque
+//! cumulative numbers.
 
 use core::fmt;
 
@@ -39,7 +40,8 @@ impl Ecn {
 /// A packet that arrived and opened, as a [`Meter`] sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived<'a> {
-    /// The shim as it arrived, prefix and check included; `None` if there was none or its check failed.
+    /// The shim as it arrived, prefix and check included; `None` if there was none or its check
+    /// failed.
     pub shim: Option<&'a [u8]>,
     /// The IP ECN field.
     pub ecn: Ecn,
@@ -52,8 +54,8 @@ pub struct Arrived<'a> {
 /// Most counters that one signal may keep.
 pub const MAX_COUNTERS: usize = 20;
 
-/// Cumulative counters of one path epoch, opaque to the transport. Each is below 2^62 (a QUIC varint);
-/// a signal that wraps does so modulo 2^62.
+/// Cumulative counters of one path epoch, opaque to the transport. Each is below 2^62 (a QUIC
+/// varint); a signal that wraps does so modulo 2^62.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Counters {
     values: [u64; MAX_COUNTERS],
@@ -70,7 +72,8 @@ impl Counters {
         }
     }
 
-    /// Appends one, reduced modulo 2^62. False (and unchanged) if [`MAX_COUNTERS`] are held already.
+    /// Appends one, reduced modulo 2^62. False (and unchanged) if [`MAX_COUNTERS`] are held
+    /// already.
     pub fn push(&mut self, value: u64) -> bool {
         match self.values.get_mut(usize::from(self.len)) {
             Some(slot) => {
@@ -127,44 +130,47 @@ pub struct BadFeedback {
 
 /// The receiver's counting of one path epoch.
 pub trait Meter: Send + fmt::Debug {
-    /// A 1-RTT packet opened, for the first time, on the current path, in a datagram of its own or as the
-    /// first of its datagram: its shim counts once. Only for datagrams with something ack-eliciting in them, since no
-    /// other carries the signal.
+    /// A 1-RTT packet opened, for the first time, on the current path, in a datagram of its own or
+    /// as the first of its datagram: its shim counts once. Only for datagrams with something
+    /// ack-eliciting in them, since no other carries the signal.
     fn on_packet(&mut self, arrived: &Arrived<'_>);
 
     /// The totals so far, to go into the next FEEDBACK frame. `None`: nothing worth sending.
     fn counters(&self) -> Option<Counters>;
 }
 
-/// An explicit-feedback protocol over this transport. One value serves all connections of an endpoint.
+/// An explicit-feedback protocol over this transport. One value serves all connections of an
+/// endpoint.
 pub trait Signal: Send + Sync + fmt::Debug {
     /// Its number in the `explicit_feedback` transport parameter and in FEEDBACK frames.
     fn kind(&self) -> u8;
 
-    /// Bytes in front of each datagram that carries it, fixed per connection. 0: no shim (the ECN field
-    /// carries it).
+    /// Bytes in front of each datagram that carries it, fixed per connection. 0: no shim (the ECN
+    /// field carries it).
     fn shim_len(&self) -> usize;
 
-    /// The ECN field of outgoing packets, if this signal claims it. `None`: the transport's own (ECT(0)).
+    /// The ECN field of outgoing packets, if this signal claims it. `None`: the transport's own
+    /// (ECT(0)).
     fn ecn(&self) -> Option<Ecn> {
         None
     }
 
     /// True if it goes in front of those packets alone with which the controller
-    /// [asks](pathmark_cc::Controller::ask) for a starting rate, in place of the signal that goes in
-    /// front of the others, if any.
+    /// [asks](pathmark_cc::Controller::ask) for a starting rate, in place of the signal that goes
+    /// in front of the others, if any.
     fn asks_once(&self) -> bool {
         false
     }
 
-    /// Fills the [`shim_len`](Self::shim_len) bytes in front of a datagram from the controller's request.
+    /// Fills the [`shim_len`](Self::shim_len) bytes in front of a datagram from the controller's
+    /// request.
     fn fill(&self, request: &Request, shim: &mut [u8]);
 
     /// A receiver's counters for a new path epoch.
     fn meter(&self) -> Box<dyn Meter>;
 
-    /// What `newer` adds to `older` (`None` at the start of an epoch), for the controller. Both are a peer's word;
-    /// `sent` is ours: the totals of `newer` must not be above it.
+    /// What `newer` adds to `older` (`None` at the start of an epoch), for the controller. Both are
+    /// a peer's word; `sent` is ours: the totals of `newer` must not be above it.
     ///
     /// # Errors
     /// [`BadFeedback`] if the counters cannot be; the transport then ignores them and counts it.

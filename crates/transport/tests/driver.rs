@@ -200,7 +200,8 @@ async fn one_endpoint_serves_many_connections_and_streams() {
     assert_eq!(sums, vec![149 * 150 / 2; 20]);
 }
 
-/// Begins `count` connections on a fresh endpoint before any of them has sent, gives up each tenth, and uses the others.
+/// Begins `count` connections on a fresh endpoint before any of them has sent, gives up each tenth,
+/// and uses the others.
 async fn begun_at_once(count: usize) {
     let (server_config, client_config) = configs();
     let server = Endpoint::server(server_config, loopback()).unwrap();

@@ -1,7 +1,8 @@
-//! A flood of garbage and half-open handshakes costs an endpoint bounded memory, and it goes on serving.
+//! A flood of garbage and half-open handshakes costs an endpoint bounded memory, and it goes on
+//! serving.
 //!
-//! Linux only: the process's resident memory is read from `/proc`. One test in a program of its own, so that nothing
-//! else allocates.
+//! Linux only: the process's resident memory is read from `/proc`. One test in a program of its
+//! own, so that nothing else allocates.
 #![cfg(target_os = "linux")]
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -137,7 +138,8 @@ impl Server {
     }
 }
 
-/// Opens a connection to the server and sees it established on both sides; false if it does not come to that.
+/// Opens a connection to the server and sees it established on both sides; false if it does not
+/// come to that.
 fn serves(server: &mut Server, crypto: &Arc<dyn ClientCrypto>, now: Instant, n: u32) -> bool {
     let mut client = endpoint(None, RetryPolicy::Never, u64::from(n) + 1000);
     let connect = Connect {

@@ -1,7 +1,8 @@
 //! Fuzz targets of what strangers can reach: tokens, handshake bytes, an endpoint's datagrams.
 //!
-//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a fuzzer drives the same
-//! functions for as long as one likes: `cargo bolero test -p pathmark-transport tokens` (libFuzzer).
+//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a
+//! fuzzer drives the same functions for as long as one likes:
+//! `cargo bolero test -p pathmark-transport tokens` (libFuzzer).
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -28,7 +29,8 @@ fn client(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), port))
 }
 
-/// A token as it comes, and the same bytes sealed by our own key: whatever they say, there is an answer.
+/// A token as it comes, and the same bytes sealed by our own key: whatever they say, there is an
+/// answer.
 fn open_token(input: &[u8]) {
     let key = NullEndpointKey::new(1);
     let dcid = ConnectionId::new(input.get(..8).unwrap_or(&[])).expect("short enough");
@@ -68,8 +70,8 @@ fn handshake(input: &[u8]) {
     }
 }
 
-/// Datagrams of 400 bytes and what remains, at a server that has a connection or two and demands proofs of address
-/// at times. Odd first bytes ask for padding to a size that first packets need.
+/// Datagrams of 400 bytes and what remains, at a server that has a connection or two and demands
+/// proofs of address at times. Odd first bytes ask for padding to a size that first packets need.
 fn endpoint(input: &[u8]) {
     let Some((&choice, bytes)) = input.split_first() else {
         return;

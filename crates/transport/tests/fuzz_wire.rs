@@ -1,7 +1,8 @@
 //! Fuzz targets of the wire formats.
 //!
-//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a fuzzer drives the same
-//! functions for as long as one likes: `cargo bolero test -p pathmark-transport frames` (libFuzzer).
+//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a
+//! fuzzer drives the same functions for as long as one likes:
+//! `cargo bolero test -p pathmark-transport frames` (libFuzzer).
 
 use pathmark_transport::wire::packet::{PlainHeader, SAMPLE_LEN, TAG_LEN};
 use pathmark_transport::wire::version::VersionNegotiation;

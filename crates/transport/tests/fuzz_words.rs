@@ -1,7 +1,9 @@
-//! Fuzz target of what a sender believes of a receiver: counters, epochs and clocks, in every order.
+//! Fuzz target of what a sender believes of a receiver: counters, epochs and clocks, in every
+//! order.
 //!
-//! `cargo test` runs it over its corpus in `__fuzz__` and a bounded number of random inputs; a fuzzer drives the same
-//! function for as long as one likes: `cargo bolero test -p pathmark-transport peers_words` (libFuzzer).
+//! `cargo test` runs it over its corpus in `__fuzz__` and a bounded number of random inputs; a
+//! fuzzer drives the same function for as long as one likes:
+//! `cargo bolero test -p pathmark-transport peers_words` (libFuzzer).
 
 use pathmark_cc::{Countable, Feedback, Request, VcpFeedback};
 use pathmark_transport::path::{OneWayDelay, Returned, Sample};

@@ -1,5 +1,6 @@
-//! What a flow of 1 Gbit/s over a round trip of 400 ms holds in memory, on either side, without loss and with one packet in a
-//! hundred lost: two connections under a virtual clock, and an allocator that counts whose memory it gives.
+//! What a flow of 1 Gbit/s over a round trip of 400 ms holds in memory, on either side, without
+//! loss and with one packet in a hundred lost: two connections under a virtual clock, and an
+//! allocator that counts whose memory it gives.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::VecDeque;
@@ -249,7 +250,8 @@ impl Path {
         true
     }
 
-    /// The sender's application writes what the transport takes, the receiver's reads what is there. Bytes read.
+    /// The sender's application writes what the transport takes, the receiver's reads what is
+    /// there. Bytes read.
     fn applications(&mut self, stream: StreamId, data: &[u8]) -> u64 {
         let sender = &mut self.ends[0].connection;
         of(1, || {
@@ -271,7 +273,8 @@ impl Path {
     }
 }
 
-/// Most bytes that sender and receiver hold, and the bytes per second that the application got in the second half.
+/// Most bytes that sender and receiver hold, and the bytes per second that the application got in
+/// the second half.
 fn flow(loses: Option<u64>) -> ([f64; 2], u64) {
     for side in 1..3 {
         HELD[side].store(0, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! What connections cost in memory: at rest, and while strangers flood the server.
 //!
-//! The server is a process of its own, this program started anew, so that what it costs can be told from what its
-//! clients and attackers cost. Linux only: resident memory is read from `/proc`.
+//! The server is a process of its own, this program started anew, so that what it costs can be told
+//! from what its clients and attackers cost. Linux only: resident memory is read from `/proc`.
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader};
@@ -74,8 +74,8 @@ fn transport() -> Arc<TransportConfig> {
     Arc::new(config)
 }
 
-/// The server's part: says where it listens, sends every client as many bytes as it asks for, and ends when its
-/// standard input does.
+/// The server's part: says where it listens, sends every client as many bytes as it asks for, and
+/// ends when its standard input does.
 fn serve(retry: Option<RetryPolicy>) {
     runtime().block_on(async {
         let made = rcgen::generate_simple_self_signed(["server.test".to_owned()]).expect("made");
@@ -248,8 +248,8 @@ fn connections_at_rest_are_small() {
     server.end();
 }
 
-/// First packets of real clients, taken from the wire: handshakes that nobody will ever finish, and every second
-/// time the end of such a handshake, which fails a connection as soon as it has begun.
+/// First packets of real clients, taken from the wire: handshakes that nobody will ever finish, and
+/// every second time the end of such a handshake, which fails a connection as soon as it has begun.
 fn first_packets(count: usize) -> Vec<Vec<u8>> {
     runtime().block_on(async {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -343,7 +343,8 @@ fn a_flood_costs_bounded_memory_and_the_server_goes_on_serving() {
     println!("{}", server.end().trim());
 }
 
-/// The bound on handshakes holds where Retry does not keep strangers out, or where they have proved their address.
+/// The bound on handshakes holds where Retry does not keep strangers out, or where they have proved
+/// their address.
 fn as_many_half_open_handshakes_as_are_allowed_are_bounded_too() {
     let server = Server::start("server-without-retry");
     let packets = first_packets(4000);

@@ -1,7 +1,8 @@
 //! What marking a packet costs, beside a copy of that packet for scale.
 //!
-//! `parse and rewrite` is the whole of what a router does to a shim: check it, combine the answer, renew its
-//! check and the UDP checksum, with the packet's layout known. `from the IP header` walks the packet as well.
+//! `parse and rewrite` is the whole of what a router does to a shim: check it, combine the answer,
+//! renew its check and the UDP checksum, with the packet's layout known. `from the IP header` walks
+//! the packet as well.
 
 use std::{hint::black_box, time::Duration};
 
@@ -47,7 +48,8 @@ fn benches(c: &mut Criterion) {
         b.iter(|| black_box(&mut copy[..]).copy_from_slice(black_box(&fresh)));
     });
 
-    // A router's next packet is another one: several in turn, so that no iteration waits for the last one's writes.
+    // A router's next packet is another one: several in turn, so that no iteration waits for the
+    // last one's writes.
     let mut bytes = packet();
     let ip = Layout::walk(&bytes).unwrap();
     let udp = Datagram::locate(&bytes, &ip).unwrap();

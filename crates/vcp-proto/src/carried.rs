@@ -5,7 +5,8 @@ use pathmark_shim::ip::Layout;
 
 use crate::{ecn, header::Packet};
 
-/// Reads the shim in front of a UDP payload. [`Carried::Foreign`] if there is no sound VCP shim, or its code is 0.
+/// Reads the shim in front of a UDP payload. [`Carried::Foreign`] if there is no sound VCP shim, or
+/// its code is 0.
 #[inline]
 #[must_use]
 pub fn from_payload(payload: &[u8]) -> Carried {
@@ -30,7 +31,8 @@ pub fn from_packet(packet: &Packet<'_>) -> Carried {
     }
 }
 
-/// Reads the ECN field of a packet that is known to carry VCP there. [`Carried::Foreign`] if it is 00.
+/// Reads the ECN field of a packet that is known to carry VCP there. [`Carried::Foreign`] if it
+/// is 00.
 #[inline]
 #[must_use]
 pub fn from_ecn(bytes: &[u8], ip: &Layout) -> Carried {

@@ -1,7 +1,7 @@
 //! What a receiver counts, and how a sender reads it.
 //!
-//! The receiver returns **totals since the path epoch began**, never increments, so a lost, thinned or late
-//! FEEDBACK frame loses nothing: the next difference carries it.
+//! The receiver returns **totals since the path epoch began**, never increments, so a lost, thinned
+//! or late FEEDBACK frame loses nothing: the next difference carries it.
 //!
 //! | index | name | meaning |
 //! |---|---|---|
@@ -238,8 +238,8 @@ impl Totals {
         })
     }
 
-    /// What `self` adds to `older`, where no more than `most` can have been counted in the epoch so far. `sent_ttl` is
-    /// the IP TTL that packets were sent with, if known.
+    /// What `self` adds to `older`, where no more than `most` can have been counted in the epoch so
+    /// far. `sent_ttl` is the IP TTL that packets were sent with, if known.
     ///
     /// # Errors
     /// [`Implausible`]: the counters contradict `older`, `sent` or each other.
@@ -281,7 +281,8 @@ impl Totals {
             router: latest.router,
             load_128: latest.load_128,
             unmarked_hop: match (sent_ttl, latest.ttl) {
-                // More TTL than it was sent with: someone on the way rewrote it, so it tells nothing.
+                // More TTL than it was sent with: someone on the way rewrote it, so it tells
+                // nothing.
                 (Some(sent), Some(arrived)) => sent
                     .checked_sub(arrived)
                     .map(|ip_hops| ip_hops > latest.hops),

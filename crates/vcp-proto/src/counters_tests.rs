@@ -162,7 +162,8 @@ fn packets() -> impl Strategy<Value = Vec<(u8, u8, u16, u64)>> {
     proptest::collection::vec((0..4u8, 0..4u8, any::<u16>(), 16..1500u64), 1..200)
 }
 
-/// What the sender does with FEEDBACK frames: the packet number of the packet that brought one orders them.
+/// What the sender does with FEEDBACK frames: the packet number of the packet that brought one
+/// orders them.
 #[derive(Default)]
 struct Sender {
     last: Option<(usize, Totals)>,
@@ -189,8 +190,8 @@ impl Sender {
 }
 
 proptest! {
-    /// Whatever FEEDBACK frames are lost, doubled or late, as long as the last arrives: the differences add up to
-    /// exactly what was counted.
+    /// Whatever FEEDBACK frames are lost, doubled or late, as long as the last arrives: the
+    /// differences add up to exactly what was counted.
     #[test]
     fn lost_and_late_feedback_loses_nothing(
         packets in packets(),

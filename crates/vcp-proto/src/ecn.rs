@@ -1,4 +1,5 @@
-//! VCP in the IP ECN field, for paths that let nothing else through (a tunnel that copies only DSCP and ECN).
+//! VCP in the IP ECN field, for paths that let nothing else through (a tunnel that copies only DSCP
+//! and ECN).
 //!
 //! | field | RFC 3168 | here |
 //! |---|---|---|
@@ -7,9 +8,10 @@
 //! | 10 | ECT(0) | HIGH |
 //! | 11 | CE | OVER |
 //!
-//! This redefines a field with a standard meaning (RFC 3168, RFC 9331), so it is for networks under one hand: both ends choose
-//! it, and a router is told by DSCP, port or prefix which packets mean VCP by it. The functions here trust that
-//! classification and must not be called for anything else. There is no hop count: an untouched 01 reads as LOW.
+//! This redefines a field with a standard meaning (RFC 3168, RFC 9331), so it is for networks under
+//! one hand: both ends choose it, and a router is told by DSCP, port or prefix which packets mean
+//! VCP by it. The functions here trust that classification and must not be called for anything
+//! else. There is no hop count: an untouched 01 reads as LOW.
 
 use pathmark_cc::VcpCode;
 use pathmark_shim::ip::Layout;
@@ -23,7 +25,8 @@ pub fn read(bytes: &[u8], ip: &Layout) -> VcpCode {
     ip.ecn(bytes).map_or(VcpCode::None, VcpCode::from_bits)
 }
 
-/// Raises the code in a packet's ECN field to at least `code`, IPv4's header checksum renewed. 00 stays 00.
+/// Raises the code in a packet's ECN field to at least `code`, IPv4's header checksum renewed. 00
+/// stays 00.
 #[inline]
 pub fn mark(bytes: &mut [u8], ip: &Layout, code: VcpCode) -> Outcome {
     match read(bytes, ip) {

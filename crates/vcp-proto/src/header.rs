@@ -84,7 +84,8 @@ impl<'a> Packet<'a> {
         self.0[4] & CARRIES_R != 0
     }
 
-    /// Class of the loss by corruption that the routers passed declare together, see [`corruption`].
+    /// Class of the loss by corruption that the routers passed declare together, see
+    /// [`corruption`].
     #[inline]
     #[must_use]
     pub const fn corruption(&self) -> u8 {

@@ -15,8 +15,8 @@
 //! - [`rtt_class`]: a round-trip time in one byte.
 //! - `signal` (feature `transport`): both carriers as signals of the transport.
 //!
-//! The laws themselves are in `pathmark-cc`; here are bytes and the rules of both ends. Nothing panics or
-//! allocates, whatever arrives.
+//! The laws themselves are in `pathmark-cc`; here are bytes and the rules of both ends. Nothing
+//! panics or allocates, whatever arrives.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(

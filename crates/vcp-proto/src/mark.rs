@@ -1,7 +1,7 @@
 //! The marking rule: what a router writes into a VCP shim.
 //!
-//! Every field is combined with what the packet already says, so that the order of two routers matters only where both
-//! report the same load:
+//! Every field is combined with what the packet already says, so that the order of two routers
+//! matters only where both report the same load:
 //!
 //! | field | becomes |
 //! |---|---|
@@ -25,7 +25,8 @@ use pathmark_shim::{
 
 use crate::header::{self, LEN, Packet};
 
-// Where the fields are in the shim's words behind the prefix, first byte least significant: in the first,
+// Where the fields are in the shim's words behind the prefix, first byte least significant: in the
+// first,
 const CODE: u32 = header::CODE_MASK as u32;
 const FLAGS: u32 = !(header::CODE_MASK | corruption::MASK) as u32;
 const CORRUPTION: u32 = corruption::MASK as u32;
@@ -50,8 +51,10 @@ pub enum Outcome {
     Untouched,
 }
 
-/// The shim with `answer` of the router with this identity combined in, sealed. `None` if its code is 0.
-// On whole words: fields taken out and put together byte by byte would cost as much again as all the rest.
+/// The shim with `answer` of the router with this identity combined in, sealed. `None` if its code
+/// is 0.
+// On whole words: fields taken out and put together byte by byte would cost as much again as all
+// the rest.
 #[inline(always)]
 #[must_use]
 pub fn combine(packet: &Packet<'_>, answer: &VcpAnswer, router: u16) -> Option<[u8; LEN]> {
@@ -108,7 +111,8 @@ pub fn mark_payload(payload: &mut [u8], answer: &VcpAnswer, router: u16) -> Outc
     }
 }
 
-/// Marks rows of packets that mostly bear the same shim and get the same answer, as those of a super-packet do.
+/// Marks rows of packets that mostly bear the same shim and get the same answer, as those of a
+/// super-packet do.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Row {
     /// The last shim that was marked, by which router with which answer, and what it became.
@@ -140,9 +144,11 @@ impl Row {
 }
 
 /// Marks the shim at `offset` of a UDP payload inside an IP packet, and renews the UDP checksum as
-/// `state` allows. `offset` is 0, or the start of a later segment in a packet that offload will cut up.
+/// `state` allows. `offset` is 0, or the start of a later segment in a packet that offload will cut
+/// up.
 ///
-/// A first fragment is marked if it holds the whole shim; a [`Datagram`] is never found in a later one.
+/// A first fragment is marked if it holds the whole shim; a [`Datagram`] is never found in a later
+/// one.
 #[inline]
 pub fn mark_packet(
     bytes: &mut [u8],
@@ -159,8 +165,8 @@ pub fn mark_packet(
     }
 }
 
-/// A shim as it came in a packet, kept beside the packet while that waits: to mark it, nothing needs to be fetched from memory
-/// again, only written.
+/// A shim as it came in a packet, kept beside the packet while that waits: to mark it, nothing
+/// needs to be fetched from memory again, only written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifted {
     /// Where the shim is, in bytes from the start of the packet.
@@ -199,7 +205,8 @@ impl Lifted {
         self.at as usize
     }
 
-    /// [`mark_packet`] for the packet that the shim was found in, which nobody has changed since then (but for its IP header).
+    /// [`mark_packet`] for the packet that the shim was found in, which nobody has changed since
+    /// then (but for its IP header).
     #[inline]
     pub fn mark(
         &self,

@@ -36,7 +36,8 @@ fn through(repr: Repr, answer: &VcpAnswer, router: u16) -> Repr {
     Repr::parse(&Packet::parse(&shim).unwrap())
 }
 
-/// Three routers by hand: BISE at low load, BISE at high load and a longer interval, plain VCP at a load in between.
+/// Three routers by hand: BISE at low load, BISE at high load and a longer interval, plain VCP at a
+/// load in between.
 #[test]
 fn three_routers() {
     let one = through(fresh(), &answer(VcpCode::Low, Some(30_000), 200, 60), 11);
@@ -251,8 +252,8 @@ proptest! {
         prop_assert!(Packet::parse(&shim).is_ok());
     }
 
-    /// Marking in an IP packet changes the shim as in a bare payload and the UDP checksum to that of a full
-    /// computation, and nothing else.
+    /// Marking in an IP packet changes the shim as in a bare payload and the UDP checksum to that
+    /// of a full computation, and nothing else.
     #[test]
     fn incremental_checksum_equals_full(
         v6: bool, repr in any_repr(), answer in any_answer(), router: u16,
@@ -273,7 +274,8 @@ proptest! {
         prop_assert_eq!(field, udp.compute_checksum(&bytes, &ip));
     }
 
-    /// Marked from what was read before, a packet is the same as marked in place, whatever its checksum field holds.
+    /// Marked from what was read before, a packet is the same as marked in place, whatever its
+    /// checksum field holds.
     #[test]
     fn lifted_shims_are_marked_alike(
         v6: bool, repr in any_repr(), answer in any_answer(), router: u16, field: Option<u16>, partial: bool,

@@ -1,8 +1,8 @@
 //! A minimum round-trip time in one byte: quarter octaves from 100 µs.
 //!
-//! Class 0 is "not measured yet". Class c ≥ 1 stands for times above 100 µs · 2^((c−2)/4) up to and including
-//! 100 µs · 2^((c−1)/4); read back it is the upper end, because a router that measures a little
-//! too long serves a flow better than one that measures too short.
+//! Class 0 is "not measured yet". Class c ≥ 1 stands for times above 100 µs · 2^((c−2)/4) up to and
+//! including 100 µs · 2^((c−1)/4); read back it is the upper end, because a router that measures a
+//! little too long serves a flow better than one that measures too short.
 
 use core::time::Duration;
 

@@ -29,15 +29,16 @@ impl VcpSignal {
         }
     }
 
-    /// Asks routers to mix LOW and HIGH marks by lottery instead of carrying r: the form of the VCP extensions
-    /// paper (Ikeda et al.).
+    /// Asks routers to mix LOW and HIGH marks by lottery instead of carrying r: the form of the VCP
+    /// extensions paper (Ikeda et al.).
     #[must_use]
     pub const fn with_lottery(mut self) -> Self {
         self.carries_r = false;
         self
     }
 
-    /// The TTL that packets are sent with, so that hops which are no VCP router can be told. `None`: not known.
+    /// The TTL that packets are sent with, so that hops which are no VCP router can be told.
+    /// `None`: not known.
     #[must_use]
     pub const fn with_sent_ttl(mut self, ttl: Option<u8>) -> Self {
         self.sent_ttl = ttl;

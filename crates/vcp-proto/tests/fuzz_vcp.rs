@@ -1,7 +1,8 @@
 //! Fuzz targets of the VCP shim, the marking rule and the counters.
 //!
-//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a fuzzer drives the same
-//! functions for as long as one likes: `cargo bolero test -p vcp-proto shims` (libFuzzer).
+//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a
+//! fuzzer drives the same functions for as long as one likes:
+//! `cargo bolero test -p vcp-proto shims` (libFuzzer).
 
 use pathmark_cc::{Carried, Countable, Feedback, VcpAnswer, VcpCode};
 use pathmark_shim::{Kind, frame};
@@ -16,8 +17,8 @@ const ITERATIONS: usize = 200_000;
 /// Longest random input, bytes.
 const MAX_LEN: usize = 256;
 
-/// An answer of 8 bytes, then a datagram: it is marked if and only if it starts with a sound VCP shim, and then only raised.
-/// The same with prefix and check put right.
+/// An answer of 8 bytes, then a datagram: it is marked if and only if it starts with a sound VCP
+/// shim, and then only raised. The same with prefix and check put right.
 fn shim(input: &[u8]) {
     let Some((answer, datagram)) = input.split_first_chunk::<8>() else {
         return;

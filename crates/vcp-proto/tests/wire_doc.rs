@@ -192,7 +192,8 @@ fn inside_an_ip_packet() {
 #[test]
 fn transport_parameter() {
     let parameters = TransportParameters::decode(&vector("parameter"), Side::Client);
-    // A client's parameters also hold its source connection id; what matters is that the kinds are read.
+    // A client's parameters also hold its source connection id; what matters is that the kinds are
+    // read.
     let kinds = match parameters {
         Ok(parameters) => parameters.explicit_feedback.unwrap(),
         Err(error) => panic!("{error}"),

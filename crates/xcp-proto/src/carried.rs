@@ -6,16 +6,17 @@ use pathmark_cc::{Carried, Cloud, Upstream, XcpCarried};
 
 use crate::header::{Body, Full, Packet};
 
-/// Reads the shim in front of a UDP payload that came in an IP packet of `bytes`. [`Carried::Foreign`] if there is no sound
-/// XCP shim, or one that routers leave alone.
+/// Reads the shim in front of a UDP payload that came in an IP packet of `bytes`.
+/// [`Carried::Foreign`] if there is no sound XCP shim, or one that routers leave alone.
 #[inline]
 #[must_use]
 pub fn from_payload(payload: &[u8], bytes: u32) -> Carried {
     read(payload, bytes, |_, _| None)
 }
 
-/// The same, and the cloud that the packet came through: `ttl` is the IP TTL or hop limit that it leaves this router with, `source`
-/// tells its source address. A header in the compact form has no room for the router before the cloud, and tells of none.
+/// The same, and the cloud that the packet came through: `ttl` is the IP TTL or hop limit that it
+/// leaves this router with, `source` tells its source address. A header in the compact form has no
+/// room for the router before the cloud, and tells of none.
 #[inline]
 #[must_use]
 pub fn from_forwarded(

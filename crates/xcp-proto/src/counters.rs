@@ -1,7 +1,7 @@
 //! What a receiver counts, and how a sender reads it.
 //!
-//! The receiver returns **totals since the path epoch began**, never increments, so a lost, thinned or late
-//! FEEDBACK frame loses nothing: the next difference carries it.
+//! The receiver returns **totals since the path epoch began**, never increments, so a lost, thinned
+//! or late FEEDBACK frame loses nothing: the next difference carries it.
 //!
 //! | index | name | meaning |
 //! |---|---|---|
@@ -14,9 +14,10 @@
 //! | 6 | router | that it says bounds the flow |
 //! | 7 | corruption | class of the loss by corruption that its routers declare; left out while it is 0 |
 //!
-//! A header that no router has stamped returns its sender's own wish, and counts for nothing. A packet whose IP
-//! ECN field says "congestion experienced" adds only what is negative. Each header counts for at most 2⁵⁶ either way
-//! (1 TB/s), so that differences are exact up to 31 headers even if all of them lie.
+//! A header that no router has stamped returns its sender's own wish, and counts for nothing. A
+//! packet whose IP ECN field says "congestion experienced" adds only what is negative. Each header
+//! counts for at most 2⁵⁶ either way (1 TB/s), so that differences are exact up to 31 headers even
+//! if all of them lie.
 
 use core::{error, fmt};
 
@@ -94,13 +95,15 @@ struct Latest {
 }
 
 impl Totals {
-    /// Counts a packet with a header, `bytes` of UDP payload with the shim. `congested`: its ECN field says so.
+    /// Counts a packet with a header, `bytes` of UDP payload with the shim. `congested`: its ECN
+    /// field says so.
     #[inline]
     pub fn count(&mut self, header: &Packet<'_>, bytes: u64, ttl: Option<u8>, congested: bool) {
         if !header.format().asks() {
             return;
         }
-        // A cloud that routers found, but know nothing of, is to its sender as one that nobody found.
+        // A cloud that routers found, but know nothing of, is to its sender as one that nobody
+        // found.
         let shown = match (header.format(), ttl) {
             (Format::Uncounted, Some(ttl)) => ttl.saturating_add(1),
             _ => 0,
@@ -183,8 +186,8 @@ impl Totals {
         })
     }
 
-    /// What `self` adds to `older`, where no more than `most` can have been counted in the epoch so far. `sent_ttl` is
-    /// the IP TTL that packets were sent with, if known.
+    /// What `self` adds to `older`, where no more than `most` can have been counted in the epoch so
+    /// far. `sent_ttl` is the IP TTL that packets were sent with, if known.
     ///
     /// # Errors
     /// [`Implausible`]: the counters contradict `older`, `sent` or each other.

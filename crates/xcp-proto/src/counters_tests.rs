@@ -180,7 +180,8 @@ fn what_cannot_be() {
 }
 
 proptest! {
-    /// Whatever subset of states a sender sees, last one included, its differences add up to all that came.
+    /// Whatever subset of states a sender sees, last one included, its differences add up to all
+    /// that came.
     #[test]
     fn nothing_is_lost(
         packets in proptest::collection::vec((-(1i64 << 56)..1 << 56, any::<bool>(), any::<bool>(), any::<bool>()), 1..60),

@@ -27,8 +27,9 @@
 //!   H_cwnd   window in packets;  H_rtt  RTT in ms, rounded up;  H_feedback  window change, [`crate::h_feedback`]
 //! ```
 //!
-//! Fields are those of draft-falk-xcp-spec-03 (§3) with more bits, and of the XCP-i paper (`xcp_ttl`, last router); the compact
-//! form is that of the XCP Linux paper (Zhang, Henderson, section II-B).
+//! Fields are those of draft-falk-xcp-spec-03 (§3) with more bits, and of the XCP-i paper
+//! (`xcp_ttl`, last router); the compact form is that of the XCP Linux paper (Zhang, Henderson,
+//! section II-B).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -59,8 +60,8 @@ pub enum Format {
     Standard = 1,
     /// It asks nothing, and routers leave it alone (draft-falk-xcp-spec-03, §3.2).
     Minimal = 2,
-    /// As [`Standard`](Self::Standard), but the packet came through hops that are no XCP routers, and of which no router knew what
-    /// they can carry.
+    /// As [`Standard`](Self::Standard), but the packet came through hops that are no XCP routers,
+    /// and of which no router knew what they can carry.
     Uncounted = 3,
 }
 
@@ -107,7 +108,8 @@ impl Form {
     }
 }
 
-/// An XCP shim whose prefix, length, check and format are right: a checked view. Its methods never fail.
+/// An XCP shim whose prefix, length, check and format are right: a checked view. Its methods never
+/// fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet<'a> {
     /// Full, with an IPv4 address.
@@ -191,8 +193,8 @@ impl<'a> Packet<'a> {
         self.first()[4] & STAMPED != 0
     }
 
-    /// Class of the loss by corruption that the routers passed declare together, see [`corruption`]. 0 in the compact form,
-    /// which has no room for it.
+    /// Class of the loss by corruption that the routers passed declare together, see
+    /// [`corruption`]. 0 in the compact form, which has no room for it.
     #[inline]
     #[must_use]
     pub const fn corruption(&self) -> u8 {
@@ -320,7 +322,8 @@ pub struct Compact {
 }
 
 impl Repr {
-    /// What a sender writes in front of a packet sent with this TTL. Without a request the header is minimal.
+    /// What a sender writes in front of a packet sent with this TTL. Without a request the header
+    /// is minimal.
     #[inline]
     #[must_use]
     pub fn initial(form: Form, request: Option<&XcpRequest>, ttl: u8) -> Self {
@@ -349,8 +352,8 @@ impl Repr {
         }
     }
 
-    /// Writes the shim, sealed, to the front of `out`; how many bytes it took. `None`, and nothing written, if there is
-    /// too little room.
+    /// Writes the shim, sealed, to the front of `out`; how many bytes it took. `None`, and nothing
+    /// written, if there is too little room.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> Option<usize> {
         match &self.body {

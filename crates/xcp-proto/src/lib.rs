@@ -7,16 +7,18 @@
 //!                          stamp::… ◄───── XcpAnswer ─shim─►  Meter ─counters─► difference ► Controller
 //! ```
 //!
-//! - [`header`]: the shim in its full and compact forms, as a checked view ([`Packet`]) and as typed fields ([`Repr`]).
+//! - [`header`]: the shim in its full and compact forms, as a checked view ([`Packet`]) and as
+//!   typed fields ([`Repr`]).
 //! - [`h_feedback`]: the compact form's feedback in 16 bits.
 //! - [`window`]: between the compact form's window and the rates of the laws.
-//! - [`stamp`]: what a router writes, which only ever lowers; in a header and in an IP packet in place.
+//! - [`stamp`]: what a router writes, which only ever lowers; in a header and in an IP packet in
+//!   place.
 //! - [`carried`]: what a packet tells the link half of the law.
 //! - [`counters`]: what a receiver counts and how a sender reads it.
 //! - `signal` (feature `transport`): XCP as a signal of the transport.
 //!
-//! The laws themselves are in `pathmark-cc`; here are bytes and the rules of both ends. Nothing panics or
-//! allocates, whatever arrives.
+//! The laws themselves are in `pathmark-cc`; here are bytes and the rules of both ends. Nothing
+//! panics or allocates, whatever arrives.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(

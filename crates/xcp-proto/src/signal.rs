@@ -34,7 +34,8 @@ impl XcpSignal {
         self
     }
 
-    /// The TTL that packets are sent with. Where it is not what IP says, hops that are no XCP router cannot be told.
+    /// The TTL that packets are sent with. Where it is not what IP says, hops that are no XCP
+    /// router cannot be told.
     #[must_use]
     pub const fn with_sent_ttl(mut self, ttl: u8) -> Self {
         self.ttl = ttl;

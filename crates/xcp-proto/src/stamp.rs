@@ -88,8 +88,8 @@ pub fn stamp_payload(
 }
 
 /// Stamps the shim at `offset` of a UDP payload inside an IP packet, and renews the UDP checksum as
-/// `state` allows. `offset` is 0, or the start of a later segment in a packet that offload will cut up; `bytes` is the
-/// length of the IP packet, or of the one that the segment becomes.
+/// `state` allows. `offset` is 0, or the start of a later segment in a packet that offload will cut
+/// up; `bytes` is the length of the IP packet, or of the one that the segment becomes.
 #[inline]
 pub fn stamp_packet(
     packet: &mut [u8],

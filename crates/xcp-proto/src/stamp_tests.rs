@@ -206,7 +206,8 @@ fn packet(v6: bool, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The SPEC's vector: two plain routers after the sender, an XCP-i router, and one directly behind it.
+/// The SPEC's vector: two plain routers after the sender, an XCP-i router, and one directly behind
+/// it.
 #[test]
 fn a_cloud_shows_to_the_first_router_behind_it() {
     let request = pathmark_cc::XcpRequest {
@@ -244,7 +245,8 @@ fn a_cloud_shows_to_the_first_router_behind_it() {
         let packet = Packet::parse(&bytes).unwrap();
         assert_eq!((packet.xcp_ttl(), packet.format()), (61, Format::Standard));
         assert_eq!(cloud(&bytes, 60), None);
-        // The next cloud begins at that router. A TTL that was raised on the way counts as one, too.
+        // The next cloud begins at that router. A TTL that was raised on the way counts as one,
+        // too.
         let upstream = Upstream::of(address).unwrap();
         assert_eq!(cloud(&bytes, 57), Some(Cloud { upstream, hops: 3 }));
         assert_eq!(
@@ -294,7 +296,8 @@ fn a_cloud_that_nobody_counts_is_told() {
 }
 
 proptest! {
-    /// Along any path the feedback never rises, the rest stays the sender's, and what was sealed reads.
+    /// Along any path the feedback never rises, the rest stays the sender's, and what was sealed
+    /// reads.
     #[test]
     fn only_ever_lower(
         start in repr(),

@@ -1,11 +1,13 @@
-//! Between the rate form, in which laws think, and the compact header's window form (XCP Linux paper, section II-B).
+//! Between the rate form, in which laws think, and the compact header's window form (XCP Linux
+//! paper, section II-B).
 
 use pathmark_cc::{WindowForm, XcpCarried, XcpRequest};
 
 use crate::h_feedback;
 use crate::header::{Compact, MAX_COMPACT_COVERS};
 
-/// The compact fields of a sender's request. The RTT is rounded up, the window to the nearest packet, the feedback down.
+/// The compact fields of a sender's request. The RTT is rounded up, the window to the nearest
+/// packet, the feedback down.
 #[must_use]
 pub fn compact(request: &XcpRequest) -> Compact {
     let packet = u64::from(request.packet.max(1));
@@ -38,8 +40,8 @@ impl Compact {
         }
     }
 
-    /// The fields in the rate form, for a packet of `bytes`. The inter-packet time is that of all packets that the header
-    /// stands for.
+    /// The fields in the rate form, for a packet of `bytes`. The inter-packet time is that of all
+    /// packets that the header stands for.
     #[must_use]
     pub fn carried(&self, bytes: u32) -> XcpCarried {
         let one = self.form().carried(bytes);
@@ -74,7 +76,8 @@ mod tests {
 
     use super::*;
 
-    /// A flow of 100 packets of 1500 bytes per 100 ms that asks for 12.35 Mbytes/s in all, spread over its packets.
+    /// A flow of 100 packets of 1500 bytes per 100 ms that asks for 12.35 Mbytes/s in all, spread
+    /// over its packets.
     #[test]
     fn known_answers() {
         let request = XcpRequest {
@@ -122,7 +125,8 @@ mod tests {
     }
 
     proptest! {
-        /// Read back, a request gives no more than it asked, and little less; lowering never raises.
+        /// Read back, a request gives no more than it asked, and little less; lowering never
+        /// raises.
         #[test]
         fn rounding(
             rtt_ms in 1..65_000u32, packets in 1..65_535u64, packet in 512..9000u16, delta in -(1i64 << 45)..1 << 45,

@@ -1,7 +1,8 @@
 //! Fuzz targets of the XCP shim, the stamping rule, the 16-bit feedback and the counters.
 //!
-//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a fuzzer drives the same
-//! functions for as long as one likes: `cargo bolero test -p xcp-proto shims` (libFuzzer).
+//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a
+//! fuzzer drives the same functions for as long as one likes:
+//! `cargo bolero test -p xcp-proto shims` (libFuzzer).
 
 use pathmark_cc::{Carried, CloudAnswer, Countable, XcpAnswer};
 use pathmark_shim::{Kind, frame};
@@ -15,8 +16,9 @@ const ITERATIONS: usize = 200_000;
 /// Longest random input, bytes.
 const MAX_LEN: usize = 256;
 
-/// An answer of 8 bytes, whose lowest two bits are also what it says of a cloud, then a datagram: it is stamped if and only if it starts with a sound XCP shim that asks, and then only
-/// lowered. The same with prefix and check put right, in each form.
+/// An answer of 8 bytes, whose lowest two bits are also what it says of a cloud, then a datagram:
+/// it is stamped if and only if it starts with a sound XCP shim that asks, and then only lowered.
+/// The same with prefix and check put right, in each form.
 fn shim(input: &[u8]) {
     let Some((answer, datagram)) = input.split_first_chunk::<8>() else {
         return;
@@ -112,7 +114,8 @@ fn stamp_one(answer: &XcpAnswer, datagram: &[u8]) {
     assert!(feedback.corruption_ppm <= 300_000);
 }
 
-/// A value, then a word: what is written reads as no more, and every word is written back as what it means.
+/// A value, then a word: what is written reads as no more, and every word is written back as what
+/// it means.
 fn word(input: &[u8]) {
     let Some((value, rest)) = input.split_first_chunk::<8>() else {
         return;

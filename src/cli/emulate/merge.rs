@@ -15,7 +15,8 @@ use super::metric::Summary;
 use super::table;
 use super::{Runs, label};
 
-/// Which run a directory holds. Written last, so a directory without it holds a run that did not end.
+/// Which run a directory holds. Written last, so a directory without it holds a run that did not
+/// end.
 const CASE: &str = "case.json";
 const RESULT: &str = "result.json";
 

@@ -49,8 +49,8 @@ impl Summary {
     }
 }
 
-/// Bits per second of all flows together: what they delivered, over the time from the first start to
-/// the last end. Rates over lifetimes do not add up where flows do not run at the same time.
+/// Bits per second of all flows together: what they delivered, over the time from the first start
+/// to the last end. Rates over lifetimes do not add up where flows do not run at the same time.
 ///
 /// UDP beside connections is what they have to live with, often the other way: it is no goodput.
 fn together(result: &RunResult) -> f64 {
@@ -112,7 +112,8 @@ fn only(result: &RunResult, name: &str) -> RunResult {
     }
 }
 
-/// A metric of one run; `flow` as in a scenario's `[[paper]]`. `None`: there is none, as of files that did not arrive.
+/// A metric of one run; `flow` as in a scenario's `[[paper]]`. `None`: there is none, as of files
+/// that did not arrive.
 pub(super) fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> Option<f64> {
     let own = flow.map(|name| only(result, name));
     let summary = Summary::new(own.as_ref().unwrap_or(result));

@@ -36,8 +36,8 @@ impl Layout<'_> {
     }
 }
 
-/// Runs everything and returns the results in the order of the list; runs that an interrupt kept from starting are
-/// left out.
+/// Runs everything and returns the results in the order of the list; runs that an interrupt kept
+/// from starting are left out.
 pub(super) fn run_all(
     runs: &[(Case, Scenario)],
     layout: Layout<'_>,
@@ -47,8 +47,8 @@ pub(super) fn run_all(
     })
 }
 
-/// Does `work` for every run, on all cores, and returns what comes of it in the order of the list; runs that an
-/// interrupt kept from starting are left out.
+/// Does `work` for every run, on all cores, and returns what comes of it in the order of the list;
+/// runs that an interrupt kept from starting are left out.
 pub(super) fn each<T: Send>(
     runs: &[(Case, Scenario)],
     work: impl Fn(&Case, &Scenario, &mut Watch<'_>) -> anyhow::Result<T> + Sync,
@@ -150,7 +150,8 @@ fn run(
     Ok(CaseResult { case, result })
 }
 
-/// Runs one scenario until `most` packets have entered links; with a directory, everything about the run goes into it.
+/// Runs one scenario until `most` packets have entered links; with a directory, everything about
+/// the run goes into it.
 pub(super) fn one(
     scenario: &Scenario,
     directory: Option<&Path>,

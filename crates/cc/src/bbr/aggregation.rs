@@ -1,4 +1,5 @@
-//! How much more is acknowledged at once than the path's rate explains (draft-ietf-ccwg-bbr, "BBR.extra_acked").
+//! How much more is acknowledged at once than the path's rate explains (draft-ietf-ccwg-bbr,
+//! "BBR.extra_acked").
 
 use super::filters::Windowed;
 use super::params::EXTRA_ACKED_ROUNDS;

@@ -35,7 +35,8 @@ impl Bounds {
         self.short = NONE;
     }
 
-    /// A round trip with loss while the rate was not being raised: what was delivered of late, at least 0.7 of the bound before.
+    /// A round trip with loss while the rate was not being raised: what was delivered of late, at
+    /// least 0.7 of the bound before.
     pub(super) fn lower(&mut self, max_bw: u64, window: u64, latest: &Latest) {
         let less = |bound: u64, first: u64, delivered: u64| {
             let bound = if bound == NONE { first } else { bound };
@@ -81,7 +82,8 @@ pub(super) fn too_high(sample: &RateSample) -> bool {
     sample.lost > mul_div(sample.tx_in_flight, LOSS_THRESHOLD, UNIT)
 }
 
-/// `InflightAtLoss`: the bytes in flight at which losses crossed the threshold, where `bytes` of them were lost at last.
+/// `InflightAtLoss`: the bytes in flight at which losses crossed the threshold, where `bytes` of
+/// them were lost at last.
 pub(super) fn in_flight_at_loss(sample: &RateSample, bytes: u64) -> u64 {
     let before = sample.tx_in_flight.saturating_sub(bytes);
     let lost_before = sample.lost.saturating_sub(bytes);

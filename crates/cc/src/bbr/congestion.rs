@@ -1,4 +1,5 @@
-//! What losses change, and the way back from one that was none (draft-ietf-ccwg-bbr, "Updating the Model Upon Packet Loss").
+//! What losses change, and the way back from one that was none (draft-ietf-ccwg-bbr, "Updating the
+//! Model Upon Packet Loss").
 
 use super::bounds::{Bounds, Latest, NONE, in_flight_at_loss, too_high};
 use super::cycle::State;

@@ -1,4 +1,5 @@
-//! States, and the gains that belong to them (draft-ietf-ccwg-bbr, "Summary of Control Behavior in the State Machine").
+//! States, and the gains that belong to them (draft-ietf-ccwg-bbr, "Summary of Control Behavior in
+//! the State Machine").
 
 use super::params::{
     CWND_GAIN, DOWN_PACING_GAIN, DRAIN_PACING_GAIN, PROBE_RTT_CWND_GAIN, STARTUP_PACING_GAIN, UNIT,

@@ -25,8 +25,8 @@ impl TwoCycles {
     }
 }
 
-/// The largest of three successive maxima over a window of round trips, after Kathleen Nichols' filter
-/// (Linux, `lib/win_minmax.c`).
+/// The largest of three successive maxima over a window of round trips, after Kathleen Nichols'
+/// filter (Linux, `lib/win_minmax.c`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Windowed {
     best: [Entry; 3],

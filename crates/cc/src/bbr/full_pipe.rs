@@ -1,4 +1,5 @@
-//! Whether the rate still grows (draft-ietf-ccwg-bbr, "Exiting Acceleration Based on Bandwidth Plateau").
+//! Whether the rate still grows (draft-ietf-ccwg-bbr, "Exiting Acceleration Based on Bandwidth
+//! Plateau").
 
 use super::params::{FULL_GROWTH, FULL_ROUNDS, UNIT};
 

@@ -1,4 +1,5 @@
-//! The path's least RTT, and when it has to be measured anew (draft-ietf-ccwg-bbr, "ProbeRTT Logic").
+//! The path's least RTT, and when it has to be measured anew (draft-ietf-ccwg-bbr, "ProbeRTT
+//! Logic").
 
 use super::params::{MIN_RTT_FILTER, PROBE_RTT_INTERVAL};
 use crate::{Duration, Instant};

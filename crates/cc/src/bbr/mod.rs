@@ -1,5 +1,5 @@
-//! BBR, version 3 (draft-ietf-ccwg-bbr): a model of the path, made of delivery rates, round trips and
-//! losses, says rate and window.
+//! BBR, version 3 (draft-ietf-ccwg-bbr): a model of the path, made of delivery rates, round trips
+//! and losses, says rate and window.
 //!
 //! ```text
 //!   sent, acked, lost ─► rate      delivery rate samples
@@ -11,11 +11,11 @@
 //! Names in comments are the draft's. Everything is in bytes, nanoseconds and bytes per second, in
 //! integers; gains are in hundredths.
 //!
-//! Where this departs from the draft: snapshots of packets are taken at most 32 times per round trip
-//! ([`rate`]); losses of one acknowledgement count as one event; persistent congestion (RFC 9002 §7.6)
-//! stands for a retransmission timeout; what the draft draws at random is made of the time and the
-//! bytes delivered, since laws draw nothing; there is no offload budget beyond the send quantum, and
-//! ECN is not listened to.
+//! Where this departs from the draft: snapshots of packets are taken at most 32 times per round
+//! trip ([`rate`]); losses of one acknowledgement count as one event; persistent congestion (RFC
+//! 9002 §7.6) stands for a retransmission timeout; what the draft draws at random is made of the
+//! time and the bytes delivered, since laws draw nothing; there is no offload budget beyond the
+//! send quantum, and ECN is not listened to.
 
 mod aggregation;
 mod bounds;

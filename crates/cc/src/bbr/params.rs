@@ -1,4 +1,5 @@
-//! BBR's constants (draft-ietf-ccwg-bbr, "Terminology" and the table of control behaviour), as integers.
+//! BBR's constants (draft-ietf-ccwg-bbr, "Terminology" and the table of control behaviour), as
+//! integers.
 
 use crate::Duration;
 
@@ -46,7 +47,8 @@ pub(super) const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
 /// `BBR.ExtraAckedFilterLen`, in round trips.
 pub(super) const EXTRA_ACKED_ROUNDS: u64 = 10;
 
-/// Between probes of the bandwidth pass 2 to 3 s, or as many round trips as Reno would take to fill the path, at most these.
+/// Between probes of the bandwidth pass 2 to 3 s, or as many round trips as Reno would take to fill
+/// the path, at most these.
 pub(super) const PROBE_WAIT: Duration = Duration::from_secs(2);
 pub(super) const PROBE_WAIT_SPREAD: Duration = Duration::from_secs(1);
 pub(super) const RENO_ROUNDS: u64 = 63;

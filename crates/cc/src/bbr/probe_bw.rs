@@ -1,4 +1,5 @@
-//! ProbeBW: the cycle that raises the rate for a while, lowers it and then keeps it (draft-ietf-ccwg-bbr, "ProbeBW Algorithm Details").
+//! ProbeBW: the cycle that raises the rate for a while, lowers it and then keeps it
+//! (draft-ietf-ccwg-bbr, "ProbeBW Algorithm Details").
 
 use super::bounds::{NONE, too_high};
 use super::cycle::{AckPhase, State};

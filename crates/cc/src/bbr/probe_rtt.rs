@@ -1,4 +1,5 @@
-//! ProbeRTT: so little in flight for a while that no queue of ours stands (draft-ietf-ccwg-bbr, "ProbeRTT Logic").
+//! ProbeRTT: so little in flight for a while that no queue of ours stands (draft-ietf-ccwg-bbr,
+//! "ProbeRTT Logic").
 
 use super::cycle::{AckPhase, State};
 use super::params::PROBE_RTT_DURATION;

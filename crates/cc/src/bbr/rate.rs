@@ -1,10 +1,10 @@
 //! Delivery rate samples (draft-ietf-ccwg-bbr, "Delivery Rate Samples").
 //!
-//! The draft keeps six numbers with each packet. They change only with acknowledgements and losses, so
-//! packets that leave between two of those share one [`Snapshot`]: a ring keeps the latest, and a
-//! packet keeps the number of its own, the bytes in flight, and whether the application was the limit.
-//! A snapshot is no younger than its packets and at most [`SPACING`] of a round trip older: samples
-//! then span that much more than a round trip.
+//! The draft keeps six numbers with each packet. They change only with acknowledgements and losses,
+//! so packets that leave between two of those share one [`Snapshot`]: a ring keeps the latest, and
+//! a packet keeps the number of its own, the bytes in flight, and whether the application was the
+//! limit. A snapshot is no younger than its packets and at most [`SPACING`] of a round trip older:
+//! samples then span that much more than a round trip.
 
 use crate::arith::{nanos, ns_since, rate};
 use crate::{Acked, Duration, Instant, Lost, PacketState, Sent};
@@ -65,7 +65,8 @@ pub(super) struct Sampler {
     lost: u64,
     delivered_at: Instant,
     first_sent: Instant,
-    /// `C.app_limited`: samples are bounded by the application until more than so much is delivered.
+    /// `C.app_limited`: samples are bounded by the application until more than so much is
+    /// delivered.
     app_limited: Option<u64>,
 }
 

@@ -92,8 +92,8 @@ pub struct Bbr {
 }
 
 impl Bbr {
-    /// BBR over datagrams of `mtu` bytes of UDP payload on a path that begins at `now`; `initial` of
-    /// them first, or RFC 9002's initial window.
+    /// BBR over datagrams of `mtu` bytes of UDP payload on a path that begins at `now`; `initial`
+    /// of them first, or RFC 9002's initial window.
     #[must_use]
     pub fn new(now: Instant, mtu: u16, initial: Option<u32>) -> Self {
         let mtu = u64::from(mtu.max(1));
@@ -128,8 +128,9 @@ impl Bbr {
         }
     }
 
-    /// Goes on at `now` with `window` bytes per round trip of `srtt`, which another law has found the path to carry; `least` is its
-    /// least RTT. It is in ProbeBW, so a probe follows within three seconds. What was measured before counts no more.
+    /// Goes on at `now` with `window` bytes per round trip of `srtt`, which another law has found
+    /// the path to carry; `least` is its least RTT. It is in ProbeBW, so a probe follows within
+    /// three seconds. What was measured before counts no more.
     pub(crate) fn take_over(&mut self, now: Instant, window: u64, least: Duration, srtt: Duration) {
         let window = window.clamp(self.floor(), MAX_BYTES);
         *self = Self {

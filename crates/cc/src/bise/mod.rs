@@ -1,8 +1,9 @@
 //! BISE, the Bandwidth-Independent Start-up Extension of VCP (VCP extensions paper, section IV-A).
 //!
-//! While a port is below its ceiling it mixes MI and AI in the ratio r that lets the load approach its target in a time that does
-//! not depend on capacity: r = k (ρ∞ − ρ) / (ε ρ) (eq. 11). Senders follow with a large ε, so that r alone decides.
-//! A link rule: [`VcpLink`](crate::VcpLink) measures, [`Bise`] says what to mark.
+//! While a port is below its ceiling it mixes MI and AI in the ratio r that lets the load approach
+//! its target in a time that does not depend on capacity: r = k (ρ∞ − ρ) / (ε ρ) (eq. 11). Senders
+//! follow with a large ε, so that r alone decides. A link rule: [`VcpLink`](crate::VcpLink)
+//! measures, [`Bise`] says what to mark.
 
 mod lottery;
 mod params;

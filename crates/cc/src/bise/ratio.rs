@@ -26,7 +26,8 @@ pub(crate) fn ratio_q32(params: &BiseParams, ppb: u64) -> u64 {
     shorter_reference(params, step, ppb)
 }
 
-/// The exact form for flows whose RTT is `x_ref` intervals: r = (g^x − 1) / ((1 + ε)^x − 1), g = 1 + k (ρ∞ − ρ) / ρ.
+/// The exact form for flows whose RTT is `x_ref` intervals: r = (g^x − 1) / ((1 + ε)^x − 1), g =
+/// 1 + k (ρ∞ − ρ) / ρ.
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

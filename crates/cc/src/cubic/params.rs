@@ -3,13 +3,16 @@
 /// β = 0.7 as a fraction: what a cut leaves of the window.
 pub(crate) const BETA: (u64, u64) = (7, 10);
 
-/// (1 + β) / 2 = 0.85: fast convergence remembers this much of a window that was cut before it regained its maximum.
+/// (1 + β) / 2 = 0.85: fast convergence remembers this much of a window that was cut before it
+/// regained its maximum.
 pub(crate) const FAST_CONVERGENCE: (u64, u64) = (17, 20);
 
-/// α = 3 (1 − β) / (1 + β) = 9/17: the additive increase that makes the Reno-friendly estimate as aggressive as Reno.
+/// α = 3 (1 − β) / (1 + β) = 9/17: the additive increase that makes the Reno-friendly estimate as
+/// aggressive as Reno.
 pub(crate) const ALPHA: (u64, u64) = (9, 17);
 
-/// C = 0.4 packets/s³ as 4 / 10, with the 10^18 µs³ of a cubic second: C·mtu·(µs)³ = 4·mtu·x³ / `C_DIVISOR` bytes.
+/// C = 0.4 packets/s³ as 4 / 10, with the 10^18 µs³ of a cubic second: C·mtu·(µs)³ = 4·mtu·x³ /
+/// `C_DIVISOR` bytes.
 pub(crate) const C_NUMERATOR: u64 = 4;
 pub(crate) const C_DIVISOR: u64 = 10_000_000_000_000_000_000;
 

@@ -46,7 +46,8 @@ impl Cubic {
 
     /// What Reno's estimate grows by for `acked` bytes.
     fn friendly_growth(&mut self, acked: u64, w_est: u64, window: u64, mtu: u64) -> u64 {
-        // Once level with the window before the cut, Reno's own slope of one datagram per round (RFC 9438 §4.3).
+        // Once level with the window before the cut, Reno's own slope of one datagram per round
+        // (RFC 9438 §4.3).
         let (num, den) = if w_est >= self.prior { (1, 1) } else { ALPHA };
         let share = u128::from(num * mtu) * u128::from(acked);
         self.friendly
@@ -84,7 +85,8 @@ impl Avoidance for Cubic {
     }
 
     fn on_congestion(&mut self, _now: Instant, window: u64, _mtu: u64, _cause: Cause) -> u64 {
-        // Fast convergence (RFC 9438 §4.7): a window that did not regain its maximum leaves room for newcomers.
+        // Fast convergence (RFC 9438 §4.7): a window that did not regain its maximum leaves room
+        // for newcomers.
         self.w_max = if window < self.w_max {
             mul_div(window, FAST_CONVERGENCE.0, FAST_CONVERGENCE.1)
         } else {

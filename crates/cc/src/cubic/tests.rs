@@ -76,7 +76,8 @@ fn reno_estimate_grows_by_nine_seventeenths_per_round() {
     let mut rule = Cubic::default();
     let window = rule.on_congestion(us(0), 100 * MSS, MSS, Cause::Loss);
     let mut total = 0;
-    // At a tiny RTT the cubic curve stands still, so the estimate rules: 70.52941176 after one round of 70.
+    // At a tiny RTT the cubic curve stands still, so the estimate rules: 70.52941176 after one
+    // round of 70.
     for _ in 0..70 {
         total += rule.on_ack(us(0), &acked(1, MSS, Duration::ZERO), window, MSS);
     }
@@ -154,7 +155,8 @@ proptest! {
         prop_assert_eq!(curve.at(curve.k_us, mtu), w_max);
     }
 
-    /// A stage of avoidance follows the oracle; it never shrinks and grows by half a window per round at most.
+    /// A stage of avoidance follows the oracle; it never shrinks and grows by half a window per
+    /// round at most.
     #[test]
     fn stage_follows_the_oracle(
         mtu in 512u64..=9000,

@@ -1,8 +1,8 @@
 //! CUBIQ: CUBIC that starts with a rate which routers granted.
 //!
-//! Welzl, Abfalterer, Gjessing, "XCP vs. CUBIC with Quick-Start", section II. After the granted flight
-//! slow start goes on; the paper found RFC 4782's limited slow start no better. `hystart` lets
-//! HyStart++ end it before the queue overflows, which the paper does not do.
+//! Welzl, Abfalterer, Gjessing, "XCP vs. CUBIC with Quick-Start", section II. After the granted
+//! flight slow start goes on; the paper found RFC 4782's limited slow start no better. `hystart`
+//! lets HyStart++ end it before the queue overflows, which the paper does not do.
 
 use crate::cubic::Cubic;
 use crate::loss_based::LossBased;

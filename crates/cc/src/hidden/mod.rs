@@ -1,7 +1,8 @@
 //! A bottleneck that no router announces.
 //!
-//! Marks and grants describe the routers that write them. If packets vanish or queue somewhere else, the narrow hop is another one, and a
-//! law that follows the routers alone would drive it into overload. What losses may mean is asked in this order:
+//! Marks and grants describe the routers that write them. If packets vanish or queue somewhere
+//! else, the narrow hop is another one, and a law that follows the routers alone would drive it
+//! into overload. What losses may mean is asked in this order:
 //!
 //! ```text
 //!   losing.rs      a round trip that loses much: no growth, and no more than arrived
@@ -14,7 +15,8 @@
 //!                  when we send less (delay_trial.rs)                                         ─► CUBIC
 //! ```
 //!
-//! While CUBIC rules every loss counts, as it does for the others at that hop, and the routers' word stays an upper bound.
+//! While CUBIC rules every loss counts, as it does for the others at that hop, and the routers'
+//! word stays an upper bound.
 
 mod arrivals;
 mod delay;
@@ -297,7 +299,8 @@ impl HiddenHop {
         self.step_cap = self.step_cap.max(self.granted);
     }
 
-    /// Every hop that shows has granted a window of `window` bytes; 0: what it carries shows by now.
+    /// Every hop that shows has granted a window of `window` bytes; 0: what it carries shows by
+    /// now.
     pub(crate) fn allow(&mut self, window: u64) {
         self.granted = window;
         self.step_cap = self.step_cap.max(window);

@@ -7,8 +7,8 @@ use crate::{Duration, Instant};
 /// alone covers no more.
 pub(crate) const MOST_PPM: u64 = 100_000;
 /// Above this share it takes so many packets to attest loss. Where many senders with few packets
-/// each overload one hop, each one's trial takes away too little to show in the loss, which is often
-/// a tenth.
+/// each overload one hop, each one's trial takes away too little to show in the loss, which is
+/// often a tenth.
 const MODERATE_PPM: u64 = 60_000;
 const MANY_PACKETS: u64 = 1200;
 

@@ -1,9 +1,11 @@
-//! Congestion control that learns from losses (RFC 9002 §7): a window rule and a start rule, put together.
+//! Congestion control that learns from losses (RFC 9002 §7): a window rule and a start rule, put
+//! together.
 //!
-//! [`LossBased`] holds what every such law shares: the window, the slow-start threshold, recovery periods with one cut each,
-//! persistent congestion, and the way back from a loss that was none. The *window rule* ([`Avoidance`]) says how the
-//! window grows in congestion avoidance and how far it is cut; the *start rule* ([`StartRule`]) says how it grows before
-//! the first cut and when to stop without one. `cubic` is `LossBased<Cubic, HyStart>`, `newreno` is
+//! [`LossBased`] holds what every such law shares: the window, the slow-start threshold, recovery
+//! periods with one cut each, persistent congestion, and the way back from a loss that was none.
+//! The *window rule* ([`Avoidance`]) says how the window grows in congestion avoidance and how far
+//! it is cut; the *start rule* ([`StartRule`]) says how it grows before the first cut and when to
+//! stop without one. `cubic` is `LossBased<Cubic, HyStart>`, `newreno` is
 //! `LossBased<Reno, SlowStart>`.
 
 mod rules;
@@ -20,8 +22,9 @@ use crate::{
 /// The slow-start threshold before anything was lost.
 const UNSET: u64 = u64::MAX;
 
-/// One cut is made per recovery period; it lasts until a packet sent after its start is acknowledged (RFC 9002 §7.3.2). News of
-/// packets sent before it, which may come after its end, cuts no more.
+/// One cut is made per recovery period; it lasts until a packet sent after its start is
+/// acknowledged (RFC 9002 §7.3.2). News of packets sent before it, which may come after its end,
+/// cuts no more.
 #[derive(Clone, Copy, Debug)]
 struct Recovery {
     started: Instant,
@@ -52,8 +55,8 @@ pub struct LossBased<W, S> {
 }
 
 impl<W: Avoidance, S: StartRule> LossBased<W, S> {
-    /// A controller whose path carries datagrams of `mtu` bytes; `initial` packets of them first, or the initial window
-    /// of RFC 9002 §7.2.
+    /// A controller whose path carries datagrams of `mtu` bytes; `initial` packets of them first,
+    /// or the initial window of RFC 9002 §7.2.
     #[must_use]
     pub fn new(mtu: u16, initial: Option<u32>, avoidance: W, start: S) -> Self {
         let mtu = u64::from(mtu.max(1));
@@ -94,7 +97,8 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
         self.undo = None;
     }
 
-    /// Takes over at `window` bytes, in slow start up to `ssthresh` bytes: what the path is known to carry.
+    /// Takes over at `window` bytes, in slow start up to `ssthresh` bytes: what the path is known
+    /// to carry.
     pub(crate) fn take_over_below(&mut self, window: u64, ssthresh: u64) {
         self.take_over(window);
         self.ssthresh = ssthresh.max(self.window);
@@ -114,8 +118,8 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
         self.window = self.window.max(window).min(MAX_BYTES);
     }
 
-    /// Begins anew with `window` bytes in slow start up to `threshold`, in a recovery period that lasts until a packet after
-    /// `last_sent` is acknowledged.
+    /// Begins anew with `window` bytes in slow start up to `threshold`, in a recovery period that
+    /// lasts until a packet after `last_sent` is acknowledged.
     pub(crate) fn fall_back(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {
         self.window = window.min(self.window).max(self.floor());
         self.ssthresh = threshold.max(self.floor());
@@ -128,7 +132,8 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
         });
     }
 
-    /// While slow start has not begun anew after [`fall_back`](Self::fall_back): it may go on to `threshold` bytes.
+    /// While slow start has not begun anew after [`fall_back`](Self::fall_back): it may go on to
+    /// `threshold` bytes.
     pub(crate) fn allow(&mut self, threshold: u64) {
         if self.in_recovery() {
             self.ssthresh = self.ssthresh.max(threshold);
@@ -165,7 +170,8 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
             if growth.leave {
                 self.ssthresh = self.window;
             }
-            // Bytes beyond the threshold belong to avoidance; ignoring them is the less aggressive side.
+            // Bytes beyond the threshold belong to avoidance; ignoring them is the less aggressive
+            // side.
             growth.bytes.min(self.ssthresh.saturating_sub(self.window))
         } else {
             self.avoidance.on_ack(now, acked, self.window, self.mtu)
@@ -258,7 +264,8 @@ impl<W: Avoidance, S: StartRule> Controller for LossBased<W, S> {
 
     #[inline]
     fn pacing_rate(&self) -> Option<u64> {
-        // Slow start doubles per round: at N = 1.25 the pacer would hold it back (RFC 9002 §7.7 leaves N open).
+        // Slow start doubles per round: at N = 1.25 the pacer would hold it back (RFC 9002 §7.7
+        // leaves N open).
         let srtt = self.srtt?;
         let (num, den) = if self.in_slow_start() { (2, 1) } else { (5, 4) };
         Some(rate(self.window, srtt, num, den))

@@ -44,7 +44,8 @@ pub trait Avoidance: Clone + Send + fmt::Debug {
     /// The window after a cut, before the floor is applied.
     fn on_congestion(&mut self, now: Instant, window: u64, mtu: u64, cause: Cause) -> u64;
 
-    /// Persistent congestion, or a change of law: what was learned about the window no longer holds.
+    /// Persistent congestion, or a change of law: what was learned about the window no longer
+    /// holds.
     fn on_collapse(&mut self) {}
 
     /// The sender does not use its window at `now`.

@@ -29,7 +29,8 @@ fn one_cut_per_recovery_period() {
     // A packet sent after the cut ends the period; the next loss cuts again.
     reno.on_ack(at(200), &acked(40, 1000, RTT));
     assert_eq!(reno.window(), 20_050);
-    // A packet of the flight before the cut that is missed only now is part of what the cut answered.
+    // A packet of the flight before the cut that is missed only now is part of what the cut
+    // answered.
     reno.on_loss(at(205), &lost(39, 60, RTT));
     assert_eq!(reno.window(), 20_050);
     reno.on_loss(at(210), &lost(41, 60, RTT));

@@ -1,4 +1,5 @@
-//! NewReno's window rule as RFC 9002 §7.3 states it: one datagram per round trip, half on congestion.
+//! NewReno's window rule as RFC 9002 §7.3 states it: one datagram per round trip, half on
+//! congestion.
 
 #[cfg(test)]
 mod tests;

@@ -50,7 +50,8 @@ mod tests {
         }
     }
 
-    /// Capacity, share of it in use, bits per second approved lately, code asked for, code approved.
+    /// Capacity, share of it in use, bits per second approved lately, code asked for, code
+    /// approved.
     #[test]
     fn known_answers() {
         for (capacity, percent, recent, asked, approved) in [

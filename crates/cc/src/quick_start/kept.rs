@@ -1,8 +1,8 @@
 //! What part of the granted rates is made use of.
 //!
-//! Anyone can write a request, with any source address. What is granted counts as input of the port's
-//! law only for the part of such grants that flows have used lately: whoever asks and never sends keeps
-//! others from grants, and from their rates no longer than some requests.
+//! Anyone can write a request, with any source address. What is granted counts as input of the
+//! port's law only for the part of such grants that flows have used lately: whoever asks and never
+//! sends keeps others from grants, and from their rates no longer than some requests.
 
 use crate::arith::mul_div;
 

@@ -50,7 +50,8 @@ pub struct QuickStartLink<L> {
 }
 
 impl<L: LinkController> QuickStartLink<L> {
-    /// The same beside a law of which reports are to tell: they tell of requests once there was one.
+    /// The same beside a law of which reports are to tell: they tell of requests once there was
+    /// one.
     #[must_use]
     pub fn beside(now: Instant, bytes_per_second: u64, seed: u64, law: L) -> Self {
         Self {
@@ -75,7 +76,8 @@ impl<L: LinkController> QuickStartLink<L> {
         }
     }
 
-    /// Answers a request of flow `flow`. One that was denied on its way counts and costs nothing here.
+    /// Answers a request of flow `flow`. One that was denied on its way counts and costs nothing
+    /// here.
     fn answer(&mut self, now: Instant, flow: u32, asked: &QuickStartCarried) -> Answer {
         self.metrics.requests += 1;
         if asked.rate == 0 {

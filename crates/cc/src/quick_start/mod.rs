@@ -7,8 +7,8 @@
 //!                              free, and remembers it         one RTT, then its own law
 //! ```
 //!
-//! [`QuickStartLink`] puts a router's part beside any law of a port, [`QuickStart`] a sender's around
-//! any law that is [`Startable`].
+//! [`QuickStartLink`] puts a router's part beside any law of a port, [`QuickStart`] a sender's
+//! around any law that is [`Startable`].
 
 mod approval;
 mod exchange;

@@ -7,14 +7,14 @@ use crate::Duration;
 /// XCP and CUBIC with Quick-Start uses).
 pub(crate) const SHARE: (u64, u64) = (85, 100);
 
-/// Where the port's law makes room, this part of the capacity is granted although all is in use, half
-/// of what is left of it to each …
+/// Where the port's law makes room, this part of the capacity is granted although all is in use,
+/// half of what is left of it to each …
 pub(crate) const CREDIT_PART: u64 = 10;
 /// … if that is worth so many bytes per round trip: some initial windows.
 pub(crate) const CREDIT_BYTES: u64 = 64_000;
 
-/// Use is measured over samples of 200 ms, and the busiest of five and the running one counts (ns-2;
-/// RFC 4782 appendix D has 150 ms and 3 to 20).
+/// Use is measured over samples of 200 ms, and the busiest of five and the running one counts
+/// (ns-2; RFC 4782 appendix D has 150 ms and 3 to 20).
 pub(crate) const SAMPLE: Duration = Duration::from_millis(200);
 pub(crate) const SAMPLES: usize = 5;
 
@@ -25,12 +25,12 @@ pub(crate) const MEMORY_RTTS: (u32, u32) = (3, 2);
 /// Memory for a sender that told no round-trip time: of one with 1 s.
 pub(crate) const UNKNOWN_RTT: Duration = Duration::from_secs(1);
 
-/// A flight that has not begun after so many round-trip times, and so long after the first, does not
-/// come: the asker's acknowledgement may be late by its delay and a scheduling step.
+/// A flight that has not begun after so many round-trip times, and so long after the first, does
+/// not come: the asker's acknowledgement may be late by its delay and a scheduling step.
 pub(crate) const PATIENCE_RTTS: (u32, u32) = (5, 4);
 pub(crate) const LEAST_PATIENCE: Duration = Duration::from_millis(50);
-/// An asker is believed a round-trip time of so much, or of twice the mean that granted flights have
-/// shown.
+/// An asker is believed a round-trip time of so much, or of twice the mean that granted flights
+/// have shown.
 pub(crate) const TRUSTED_RTT: Duration = Duration::from_secs(1);
 /// A flight shows its round-trip time if this part of what was granted came …
 pub(crate) const SHOWN_PART: u64 = 8;

@@ -7,8 +7,8 @@
 //!                                a packet      first packet
 //! ```
 //!
-//! The RTT is the asker's word. It is taken for no more than a second, or twice the mean that flights
-//! have shown here, if that is more.
+//! The RTT is the asker's word. It is taken for no more than a second, or twice the mean that
+//! flights have shown here, if that is more.
 
 use super::params::{
     GRANTS, LEAST_MEMORY, LEAST_PATIENCE, MEAN_PART, MEMORY_RTTS, PATIENCE_RTTS, SHOWN_PART,
@@ -28,8 +28,8 @@ struct Grant {
     at: Instant,
     /// As it was told.
     rtt: Duration,
-    /// The first packet that can be of the granted flight, and the bytes within a round trip from there
-    /// on.
+    /// The first packet that can be of the granted flight, and the bytes within a round trip from
+    /// there on.
     first: Option<Instant>,
     bytes: u64,
     /// Counts as approved.
@@ -175,8 +175,8 @@ impl Pending {
         self.add_up();
     }
 
-    /// `bytes` of `flow` came. `Some`: that was the first of a granted flight that was outstanding, of
-    /// which the law was told so much.
+    /// `bytes` of `flow` came. `Some`: that was the first of a granted flight that was outstanding,
+    /// of which the law was told so much.
     #[inline]
     pub(crate) fn on_bytes(&mut self, now: Instant, flow: u32, bytes: u64) -> Option<u64> {
         if self.used == 0 {
@@ -213,8 +213,8 @@ impl Pending {
         now >= self.next
     }
 
-    /// Ends what is over; `over` is told of grants that were not used in time, and of what came of the
-    /// others.
+    /// Ends what is over; `over` is told of grants that were not used in time, and of what came of
+    /// the others.
     #[cold]
     pub(crate) fn settle(&mut self, now: Instant, mut over: impl FnMut(Settled)) {
         let mut mean = self.mean_ns;

@@ -14,8 +14,8 @@ use crate::{
     Request, Sent, window,
 };
 
-/// A flight of which one packet in so many is lost, and so many packets at least, is given up also by
-/// laws that take losses for none of their business.
+/// A flight of which one packet in so many is lost, and so many packets at least, is given up also
+/// by laws that take losses for none of their business.
 const GIVEN_UP: u64 = 8;
 
 /// Bytes of IPv4 and UDP headers around a datagram: rates in requests count them, windows do not.
@@ -135,8 +135,9 @@ pub struct QuickStart<C> {
 }
 
 impl<C: Startable> QuickStart<C> {
-    /// `law`, called `name` if that is not its own, over datagrams of `mtu` bytes, which asks for `wanted` bytes of IP packets per
-    /// second; `None`: for as much as anything but its window lets it use.
+    /// `law`, called `name` if that is not its own, over datagrams of `mtu` bytes, which asks for
+    /// `wanted` bytes of IP packets per second; `None`: for as much as anything but its window lets
+    /// it use.
     #[must_use]
     pub fn new(
         name: Option<&'static str>,
@@ -240,7 +241,8 @@ impl<C: Startable> QuickStart<C> {
         known.saturating_mul(ANSWER_RTTS)
     }
 
-    /// The first packet of a flight was acknowledged: from now on the law goes on with what was used.
+    /// The first packet of a flight was acknowledged: from now on the law goes on with what was
+    /// used.
     fn land(&mut self, now: Instant, flight: &Flight, delivered: u64) {
         let Some(packets) = flight.packets else {
             return;
@@ -275,7 +277,8 @@ impl<C: Startable> QuickStart<C> {
         self.law.give_up(now, self.initial, threshold, last_sent);
     }
 
-    /// `lost` bytes more of the flight are lost, and `delivered` are not: true if routers go on steering it.
+    /// `lost` bytes more of the flight are lost, and `delivered` are not: true if routers go on
+    /// steering it.
     fn is_steered_through(&mut self, lost: u64, delivered: u64) -> bool {
         let (steered, sum) = match &mut self.state {
             State::Flight(flight) => (flight.steered, &mut flight.lost),
@@ -426,7 +429,8 @@ impl<C: Startable> Controller for QuickStart<C> {
     }
 
     fn on_probe_timeout(&mut self, now: Instant) {
-        // Nothing came back in time, so nothing is known of what the path carries. It need not be a loss.
+        // Nothing came back in time, so nothing is known of what the path carries. It need not be a
+        // loss.
         match self.state {
             State::Asked(_) => self.deny(),
             State::Flight(_) => {
@@ -448,7 +452,8 @@ impl<C: Startable> Controller for QuickStart<C> {
     }
 
     fn on_restart(&mut self, now: Instant, idle: Duration) {
-        // At most one question per round trip, and what was used before the pause may be taken by now.
+        // At most one question per round trip, and what was used before the pause may be taken by
+        // now.
         if let (State::Over | State::Landing(_), Some(srtt)) = (self.state, self.srtt)
             && idle > srtt
         {

@@ -14,9 +14,9 @@ pub enum AfterGrant {
 
 /// A law that [`QuickStart`](super::QuickStart) can start.
 pub trait Startable: Controller {
-    /// `window` bytes are granted, and sent from now on. True if the law's own window has become that and
-    /// routers go on steering it: what they tell of the flight is the law's business then, and so are
-    /// single losses.
+    /// `window` bytes are granted, and sent from now on. True if the law's own window has become
+    /// that and routers go on steering it: what they tell of the flight is the law's business then,
+    /// and so are single losses.
     fn begin_with(&mut self, now: Instant, window: u64) -> bool {
         let _ = (now, window);
         false
@@ -25,18 +25,18 @@ pub trait Startable: Controller {
     /// `window` bytes were granted, and are in flight.
     fn start_with(&mut self, now: Instant, window: u64, after: AfterGrant);
 
-    /// The first of a granted flight arrived, and the window is used after `rounds` more round trips: what
-    /// routers have measured until then is no sign of room.
+    /// The first of a granted flight arrived, and the window is used after `rounds` more round
+    /// trips: what routers have measured until then is no sign of room.
     fn wait_for_measure(&mut self, now: Instant, rounds: u32) {
         let _ = (now, rounds);
     }
 
-    /// Something of a granted window was lost: begins anew with `window` bytes, and slow start ends at
-    /// `threshold` bytes. Losses of packets up to `last_sent` are of the same event.
+    /// Something of a granted window was lost: begins anew with `window` bytes, and slow start ends
+    /// at `threshold` bytes. Losses of packets up to `last_sent` are of the same event.
     fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64);
 
-    /// The window that could be made use of within a round trip, in bytes, where the sender is bound by
-    /// `limits`.
+    /// The window that could be made use of within a round trip, in bytes, where the sender is
+    /// bound by `limits`.
     fn usable(&self, limits: &Limits) -> u64 {
         limits.least()
     }

@@ -335,7 +335,8 @@ impl LinkAlgorithm {
         matches!(self.law, Law::Vcp(_) | Law::Xcp(_))
     }
 
-    /// The estimate of clouds that the law wants of somebody who knows all links, as an emulator does.
+    /// The estimate of clouds that the law wants of somebody who knows all links, as an emulator
+    /// does.
     #[must_use]
     pub const fn exact_estimate(&self) -> Option<ExactEstimate> {
         match &self.law {
@@ -347,8 +348,8 @@ impl LinkAlgorithm {
         }
     }
 
-    /// A controller for a port that starts at `now` and sends `bytes_per_second`, net of what the port subtracts itself.
-    /// `seed` draws what should differ between ports.
+    /// A controller for a port that starts at `now` and sends `bytes_per_second`, net of what the
+    /// port subtracts itself. `seed` draws what should differ between ports.
     #[must_use]
     pub fn controller(
         &self,

@@ -1,7 +1,8 @@
 //! The names that people write: `cubic`, `vcp+bise+wlte[alpha=1,t_rho=200ms]`.
 //!
-//! [`Algorithm`] names a sender's law, [`LinkAlgorithm`] a port's. Both parse from text with errors that name the nearest
-//! known word, print back as the shortest text that means the same, and build the controller.
+//! [`Algorithm`] names a sender's law, [`LinkAlgorithm`] a port's. Both parse from text with errors
+//! that name the nearest known word, print back as the shortest text that means the same, and build
+//! the controller.
 
 mod error;
 mod knob;

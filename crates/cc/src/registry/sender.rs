@@ -147,7 +147,8 @@ pub(super) fn show_initial_window(packets: Option<u32>) -> String {
 }
 
 impl Default for Algorithm {
-    /// `vcp+bise+wlte`, the library's choice: routers' answers where they come, CUBIC where they do not.
+    /// `vcp+bise+wlte`, the library's choice: routers' answers where they come, CUBIC where they do
+    /// not.
     fn default() -> Self {
         Self {
             law: Law::Vcp(VcpConfig::new(true, true)),
@@ -271,7 +272,8 @@ impl Algorithm {
         }
     }
 
-    /// A controller for a path that begins at `now` and carries datagrams of `mtu` bytes of UDP payload.
+    /// A controller for a path that begins at `now` and carries datagrams of `mtu` bytes of UDP
+    /// payload.
     #[must_use]
     pub fn controller(&self, now: Instant, mtu: u16) -> Box<dyn Controller> {
         match &self.law {

@@ -1,8 +1,10 @@
-//! Values of options: decimal numbers as integers of a stated scale, durations, switches. No floating point.
+//! Values of options: decimal numbers as integers of a stated scale, durations, switches. No
+//! floating point.
 
 use crate::Duration;
 
-/// A decimal number in units of 10^-`digits`, e.g. `0.0625` with 9 digits is 62 500 000. Further digits must be 0.
+/// A decimal number in units of 10^-`digits`, e.g. `0.0625` with 9 digits is 62 500 000. Further
+/// digits must be 0.
 pub(crate) fn decimal(text: &str, digits: u32) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if whole.is_empty() && fraction.is_empty() {
@@ -87,7 +89,8 @@ const RATES: [(u64, u32, &str); 5] = [
     (1, 0, "bit"),
 ];
 
-/// A rate in bits per second, as bytes per second from 10^3 to 10^12: `10Mbit`, `2.5Gbit`, `80kbit`.
+/// A rate in bits per second, as bytes per second from 10^3 to 10^12: `10Mbit`, `2.5Gbit`,
+/// `80kbit`.
 pub(crate) fn rate(text: &str) -> Option<u64> {
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic())?;
     let (number, unit) = text.split_at_checked(unit_at)?;
@@ -123,7 +126,8 @@ pub(crate) fn show_switch(on: bool) -> String {
     if on { "yes" } else { "no" }.to_owned()
 }
 
-/// The candidate that takes the fewest edits (insert, delete, replace) to become `given`; ties: the first.
+/// The candidate that takes the fewest edits (insert, delete, replace) to become `given`; ties: the
+/// first.
 pub(crate) fn nearest(
     given: &str,
     candidates: impl IntoIterator<Item = &'static str>,

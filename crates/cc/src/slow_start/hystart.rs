@@ -1,26 +1,28 @@
 //! HyStart++ (RFC 9406): slow start that ends when the RTT rises, before the queue overflows.
 //!
-//! A rise of the round's least RTT leads into *conservative slow start*, which grows at a quarter of the speed for five rounds. If the
-//! RTT falls back meanwhile, the rise was jitter and slow start resumes; otherwise congestion avoidance begins.
+//! A rise of the round's least RTT leads into *conservative slow start*, which grows at a quarter
+//! of the speed for five rounds. If the RTT falls back meanwhile, the rise was jitter and slow
+//! start resumes; otherwise congestion avoidance begins.
 //!
 //! Two things are looked for besides, since the RFC counts on an acknowledgement for every other
 //! packet and on rounds whose first packets already meet the queue:
 //!
-//! - *Few acknowledgements.* This transport asks for 16 per window or 8 per round trip. Four samples
-//!   that stand for 16 packets count like the RFC's eight, which are those of 16 packets.
+//! - *Few acknowledgements.* This transport asks for 16 per window or 8 per round trip. Four
+//!   samples that stand for 16 packets count like the RFC's eight, which are those of 16 packets.
 //! - *A rise within a round.* The round's least RTT is that of its first packets, so a queue that
 //!   grows behind them is seen a round later, when the window has doubled again. So each group of
 //!   samples is compared with the longest RTT of the round before: above that by the threshold is a
-//!   rise, and above it by a quarter of the least RTT, or two thresholds, is a queue for certain that
-//!   ends slow start at once. Jitter lengthens the longest RTT of the round before as well.
-//! - *A rise that is no queue of ours.* Where the RTT stays long, but half as much again is delivered
-//!   per time as at the beginning of conservative slow start, the path is not full.
+//!   rise, and above it by a quarter of the least RTT, or two thresholds, is a queue for certain
+//!   that ends slow start at once. Jitter lengthens the longest RTT of the round before as well.
+//! - *A rise that is no queue of ours.* Where the RTT stays long, but half as much again is
+//!   delivered per time as at the beginning of conservative slow start, the path is not full.
 
 use crate::arith::{mul_div, rate};
 use crate::loss_based::{Growth, StartRule};
 use crate::{Acked, Duration, Instant};
 
-/// RFC 9406 §4.3: least and most rise that counts, as a share of the last round's least RTT in between.
+/// RFC 9406 §4.3: least and most rise that counts, as a share of the last round's least RTT in
+/// between.
 const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
 const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
 const MIN_RTT_DIVISOR: u32 = 8;
@@ -30,7 +32,8 @@ const N_RTT_SAMPLE: u32 = 8;
 const CSS_GROWTH_DIVISOR: u64 = 4;
 const CSS_ROUNDS: u32 = 5;
 
-/// Packets that as many samples stand for, where each other packet is acknowledged (RFC 9000 §13.2.2).
+/// Packets that as many samples stand for, where each other packet is acknowledged (RFC 9000
+/// §13.2.2).
 const PACKETS_OF_SAMPLES: u64 = 2 * N_RTT_SAMPLE as u64;
 /// Fewer samples are no group, however many packets they stand for.
 const LEAST_SAMPLES: u32 = 4;
@@ -38,7 +41,8 @@ const LEAST_SAMPLES: u32 = 4;
 const CERTAIN_DIVISOR: u32 = 4;
 const CERTAIN_THRESHOLDS: u32 = 2;
 
-/// Growth of the delivered rate, from the first whole round of conservative slow start on, of a path that is not full.
+/// Growth of the delivered rate, from the first whole round of conservative slow start on, of a
+/// path that is not full.
 const RATE_GROWTH: (u64, u64) = (3, 2);
 
 /// Conservative slow start.
@@ -78,7 +82,8 @@ struct Delivered {
 }
 
 impl Delivered {
-    /// The round ends at `now`, and the next one begins. Its rate in bytes per second, if it can be told.
+    /// The round ends at `now`, and the next one begins. Its rate in bytes per second, if it can be
+    /// told.
     fn end(&mut self, now: Option<Instant>) -> Option<u64> {
         let ended = core::mem::replace(
             self,
@@ -116,12 +121,14 @@ impl Group {
     }
 }
 
-/// HyStart++ as a start rule. Growth per acknowledgement is not limited (L = ∞), since the transport paces.
+/// HyStart++ as a start rule. Growth per acknowledgement is not limited (L = ∞), since the
+/// transport paces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HyStart {
     /// The round ends when a packet beyond this one is acknowledged.
     round_end: Option<u64>,
-    /// RTTs of the last round before conservative slow start, if it has begun; of the last one otherwise.
+    /// RTTs of the last round before conservative slow start, if it has begun; of the last one
+    /// otherwise.
     last: Option<Span>,
     current: Option<Span>,
     /// This round's samples that stand for enough packets to be judged by their least one.

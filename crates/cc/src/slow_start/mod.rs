@@ -39,7 +39,8 @@ impl StartRule for Ending {
     }
 }
 
-/// Slow start as in RFC 9002 §7.3.1: the window grows by what is acknowledged, until something is lost.
+/// Slow start as in RFC 9002 §7.3.1: the window grows by what is acknowledged, until something is
+/// lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SlowStart;
 

@@ -5,7 +5,8 @@ use super::*;
 use crate::Instant;
 use crate::testing::{acked, ms};
 
-/// One round of `samples` acknowledgements, `first` the first packet number; returns bytes grown and whether it left.
+/// One round of `samples` acknowledgements, `first` the first packet number; returns bytes grown
+/// and whether it left.
 fn round(rule: &mut HyStart, first: u64, samples: u64, rtt: u64) -> (u64, bool) {
     let mut grown = 0;
     let mut left = false;
@@ -116,7 +117,8 @@ fn a_rise_that_each_round_has_does_not_end_slow_start() {
     }
 }
 
-/// A longer route, or jitter that keeps packets in order: the RTT rises for good, and nothing is full.
+/// A longer route, or jitter that keeps packets in order: the RTT rises for good, and nothing is
+/// full.
 #[test]
 fn a_rise_without_a_queue_resumes_slow_start() {
     let mut rule = HyStart::default();

@@ -1,15 +1,17 @@
 //! XCP packets at a VCP port: the port's code, said in XCP's rates.
 //!
-//! Over a measuring interval an XCP flow changes as a VCP flow of the same rate would: OVER takes what a multiplicative decrease takes,
-//! spread over the interval; LOW and HIGH give what additive increase would, with α as far as senders have grown it since the last
-//! OVER; LOW also gives what the port's r gives a BISE sender. A port without BISE gives no multiplicative increase.
+//! Over a measuring interval an XCP flow changes as a VCP flow of the same rate would: OVER takes
+//! what a multiplicative decrease takes, spread over the interval; LOW and HIGH give what additive
+//! increase would, with α as far as senders have grown it since the last OVER; LOW also gives what
+//! the port's r gives a BISE sender. A port without BISE gives no multiplicative increase.
 
 use super::ai::AiClock;
 use super::params::{AiGrowth, PPM};
 use crate::arith::{micros, saturate};
 use crate::{Duration, Instant, VcpCode, XcpAnswer, XcpCarried};
 
-/// What an OVER takes of a rate: an eighth (β = 0.875), or half of that at first where BISE keeps the load steady.
+/// What an OVER takes of a rate: an eighth (β = 0.875), or half of that at first where BISE keeps
+/// the load steady.
 const CUT: u64 = 8;
 const FIRST_CUT_BESIDE_BISE: u64 = 16;
 /// Senders add at most a quarter of their window per interval by AI, however far α has grown.
@@ -75,8 +77,8 @@ pub(crate) struct Said {
     pub(crate) t_rho: Duration,
 }
 
-/// A header's RTT as a class, an eighth of an octave wide at most: the least value of a sender's RTT in classes is what intervals
-/// follow, and a smoothed RTT moves with each packet.
+/// A header's RTT as a class, an eighth of an octave wide at most: the least value of a sender's
+/// RTT in classes is what intervals follow, and a smoothed RTT moves with each packet.
 #[inline]
 pub(crate) const fn rtt_class(header: &XcpCarried) -> Option<Duration> {
     if header.rtt_us == 0 {
@@ -104,7 +106,8 @@ impl Guests {
         }
     }
 
-    /// The packet's part of the change, in 2^-16 bytes per second. The header's packets are X of an interval's t_ρ, and a rate of s/X.
+    /// The packet's part of the change, in 2^-16 bytes per second. The header's packets are X of an
+    /// interval's t_ρ, and a rate of s/X.
     #[inline]
     fn share(&self, said: Said, header: &XcpCarried, bytes: u32) -> i64 {
         let (million, t_us) = (u128::from(PPM), u128::from(micros(said.t_rho).max(1)));
@@ -115,7 +118,8 @@ impl Guests {
             let taken = saturate(whole.div_ceil(t_us * u128::from(self.cut))).min(MOST);
             return -taken.cast_signed();
         }
-        // α packets per interval and interval, as α scaled by (rtt/t_ρ)² per round trip: α·s·X/t_ρ².
+        // α packets per interval and interval, as α scaled by (rtt/t_ρ)² per round trip:
+        // α·s·X/t_ρ².
         let x = u128::from(header.x.min(1 << 47));
         let packet = (u128::from(bytes) * u128::from(self.alpha_q16)) >> 16;
         let per_interval = ((packet * x) >> 24) * million / t_us;

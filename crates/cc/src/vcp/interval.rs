@@ -1,13 +1,16 @@
 //! How long a port measures: a fixed time, or one that follows the RTTs of its traffic.
 //!
-//! A load that is measured over less than a round trip sees bursts, and BISE's growth then overshoots; one measured over
-//! much more reacts late. Two and a half times the longest RTT served is what the VCP extensions paper uses. "Longest" is the
-//! 90th percentile over *bytes*: anybody can write a shim, so what a packet says weighs as much as the packet does.
+//! A load that is measured over less than a round trip sees bursts, and BISE's growth then
+//! overshoots; one measured over much more reacts late. Two and a half times the longest RTT served
+//! is what the VCP extensions paper uses. "Longest" is the 90th percentile over *bytes*: anybody
+//! can write a shim, so what a packet says weighs as much as the packet does.
 //!
-//! - Packets that tell a longer RTT than is served lengthen the interval only where they are a tenth of the port's bytes or more, and a
-//!   share x of them by a factor of 1 + x per interval at most, so never by more than twice.
+//! - Packets that tell a longer RTT than is served lengthen the interval only where they are a
+//!   tenth of the port's bytes or more, and a share x of them by a factor of 1 + x per interval at
+//!   most, so never by more than twice.
 //! - It falls, half an octave at a time, once 95 % of the bytes need less.
-//! - Many a packet's time is the least of it; that goes by the mean capacity of some seconds, not by that of the moment.
+//! - Many a packet's time is the least of it; that goes by the mean capacity of some seconds, not
+//!   by that of the moment.
 
 use super::params::Interval;
 use crate::arith::{micros, mul_div, saturate};

@@ -13,15 +13,16 @@ use crate::{
     VcpCarried, VcpCode, XcpAnswer, XcpCarried,
 };
 
-/// A running interval is compared with what was said after each quarter of a full load and each eighth of its time.
+/// A running interval is compared with what was said after each quarter of a full load and each
+/// eighth of its time.
 const LOOKS_BY_LOAD: u64 = 4;
 const LOOKS_BY_TIME: u32 = 8;
 
 /// From this r on, a half, MI grows as fast as it can for all that the router knows.
 const BLIND_R_Q32: u64 = 1 << 31;
 
-/// Load in 1/128 up to which small flows grow faster than others: 17/16. While others make room the port is OVER, but with more
-/// than that there is a queue to be drained first.
+/// Load in 1/128 up to which small flows grow faster than others: 17/16. While others make room the
+/// port is OVER, but with more than that there is a queue to be drained first.
 const ROOM_FOR_SMALL_128: u8 = 136;
 
 /// What the link could carry in the running interval, while its capacity may change.
@@ -155,7 +156,8 @@ impl<R: LinkRule> VcpLink<R> {
         self.next_look_at = now + self.t_rho.current() / LOOKS_BY_TIME;
     }
 
-    /// A part of an interval's worth came: act at once if the load has passed the last interval's, or is OVER.
+    /// A part of an interval's worth came: act at once if the load has passed the last interval's,
+    /// or is OVER.
     #[cold]
     fn look(&mut self, now: Instant, queue: u64) {
         if self.lambda(now) >= self.full {
@@ -239,7 +241,8 @@ impl<R: LinkRule> VcpLink<R> {
         self.set_full();
     }
 
-    /// An interval that was cut short need not have seen every flow: its bytes count with the next one's.
+    /// An interval that was cut short need not have seen every flow: its bytes count with the next
+    /// one's.
     fn settle_shares(&mut self, now: Instant) {
         if let Some(shares) = &mut self.shares
             && now - self.shares_since >= self.t_rho.current() / 2
@@ -265,8 +268,8 @@ impl<R: LinkRule> VcpLink<R> {
         self.begin(now);
     }
 
-    /// True for an interval's length from the last tail drop on: as long as senders freeze after a cut, so that one drop
-    /// makes them cut once.
+    /// True for an interval's length from the last tail drop on: as long as senders freeze after a
+    /// cut, so that one drop makes them cut once.
     #[inline]
     fn overflows(&self, now: Instant) -> bool {
         now < self.over_until
@@ -301,8 +304,8 @@ impl<R: LinkRule> VcpLink<R> {
         self.guests.answer(said, header, packet.bytes)
     }
 
-    /// What one flow is told, where all are to be told `mark`. OVER is kept from flows with little only where they see the load beside
-    /// it; r is raised only for those that follow it.
+    /// What one flow is told, where all are to be told `mark`. OVER is kept from flows with little
+    /// only where they see the load beside it; r is raised only for those that follow it.
     #[inline]
     fn for_flow(&self, flow_hash: u32, mark: Mark, carried: &VcpCarried) -> Mark {
         let (Some(shares), Some(r)) = (&self.shares, mark.r) else {
@@ -417,7 +420,8 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
     }
 
     fn on_capacity(&mut self, now: Instant, bytes_per_second: u64) {
-        // The running interval goes on: however often the capacity moves, loads are measured over whole intervals.
+        // The running interval goes on: however often the capacity moves, loads are measured over
+        // whole intervals.
         let elapsed = now - self.meter.started();
         if self.capacity.change(elapsed, bytes_per_second) {
             self.set_full();

@@ -161,8 +161,8 @@ fn an_interval_closes_early_once_it_is_full() {
     assert_eq!(link.deadline(), Some(at(280)));
 }
 
-/// From a tail drop on packets leave with OVER, until a whole interval has passed without one; with BISE as without, and XCP packets
-/// are told so in their own way.
+/// From a tail drop on packets leave with OVER, until a whole interval has passed without one; with
+/// BISE as without, and XCP packets are told so in their own way.
 #[test]
 fn tail_drops_are_over_until_an_interval_without_them() {
     fn drops<R: LinkRule>(mut link: VcpLink<R>) {
@@ -264,7 +264,8 @@ fn while_mi_rules_half_of_what_has_come_lowers_r_within_the_interval() {
         }
         answer(&mut link, at(251)).r.unwrap()
     };
-    // A load of 0.006: r is 1. Half of the half load that came since makes it what it is at ρ = 0.25: 0.099.
+    // A load of 0.006: r is 1. Half of the half load that came since makes it what it is at ρ =
+    // 0.25: 0.099.
     assert_eq!(told(0, 15_000), u16::MAX);
     assert!(
         (6300..=8200).contains(&told(500_000, 15_000)),
@@ -280,7 +281,8 @@ fn while_mi_rules_half_of_what_has_come_lowers_r_within_the_interval() {
 #[test]
 fn a_changing_capacity_counts_for_as_long_as_it_lasted() {
     let mut link = plain(false);
-    // A quarter of the interval at a tenth: 0.775 of the capacity on average, so that 0.7 of it is a load of 0.92.
+    // A quarter of the interval at a tenth: 0.775 of the capacity on average, so that 0.7 of it is
+    // a load of 0.92.
     link.on_capacity(at(100), CAPACITY / 10);
     link.on_capacity(at(150), CAPACITY);
     link.on_arrival(at(160), &packet(1_750_000), 0);

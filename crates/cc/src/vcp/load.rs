@@ -1,4 +1,5 @@
-//! The load factor ρ = (λ + κ·q̃) / (γ·C·t_ρ) (VCP extensions paper, eq. 1), kept as a fraction so that every decision is exact.
+//! The load factor ρ = (λ + κ·q̃) / (γ·C·t_ρ) (VCP extensions paper, eq. 1), kept as a fraction so
+//! that every decision is exact.
 
 use super::params::{HIGH_LOAD, PPM, QueueFilter, VcpLinkParams};
 use crate::arith::{MAX_BYTES, micros, saturate};
@@ -17,7 +18,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// The load when `lambda` bytes arrived in `interval` and `queue` stood, at a port of `capacity` bytes per second.
+    /// The load when `lambda` bytes arrived in `interval` and `queue` stood, at a port of
+    /// `capacity` bytes per second.
     #[must_use]
     pub fn new(
         lambda: u64,
@@ -31,7 +33,8 @@ impl Load {
         Self::over(lambda, queue, kappa_ppm, gamma_ppm, offered)
     }
 
-    /// The same where the capacity changed on the way: `offered` is its integral over the interval, in bytes per second times µs.
+    /// The same where the capacity changed on the way: `offered` is its integral over the interval,
+    /// in bytes per second times µs.
     #[must_use]
     pub fn over(lambda: u64, queue: u64, kappa_ppm: u64, gamma_ppm: u64, offered: u128) -> Self {
         let million = u128::from(PPM);
@@ -138,7 +141,8 @@ impl LoadMeter {
         self.lambda = self.lambda.saturating_add(u64::from(bytes));
     }
 
-    /// Takes the samples that are due. `queue` is what stood since the last event, so late samples are exact ones.
+    /// Takes the samples that are due. `queue` is what stood since the last event, so late samples
+    /// are exact ones.
     #[inline]
     pub(crate) fn sample(&mut self, now: Instant, queue: u64) {
         if now >= self.next_sample {
@@ -160,7 +164,8 @@ impl LoadMeter {
         };
     }
 
-    /// Folds the interval's queue samples into the persistent queue; `queue` stands in if there is none.
+    /// Folds the interval's queue samples into the persistent queue; `queue` stands in if there is
+    /// none.
     pub(crate) fn settle_queue(&mut self, queue: u64) {
         let mean = match self.samples {
             0 => queue,

@@ -1,7 +1,7 @@
 //! VCP, the Variable-structure congestion Control Protocol: two bits of load per packet.
 //!
-//! A router says whether its load is below 80 %, below 100 % or above; a sender answers with multiplicative increase (MI),
-//! additive increase (AI) or multiplicative decrease (MD).
+//! A router says whether its load is below 80 %, below 100 % or above; a sender answers with
+//! multiplicative increase (MI), additive increase (AI) or multiplicative decrease (MD).
 //!
 //! ```text
 //!   link.rs    load.rs: ρ = (λ + κ·q) / (γ·C·t_ρ)  ─►  LOW │ HIGH │ OVER  ─►  packet
@@ -10,8 +10,8 @@
 //!              ruler.rs, ../hidden: or CUBIC, where no router answers for the path
 //! ```
 //!
-//! Sources: Xia, Subramanian, Stoica, Kalyanaraman, "One More Bit Is Enough" (SIGCOMM 2005); the VCP extensions paper
-//! (Ikeda et al.), eq. 1–6; the VCP Linux paper (Li, Yousefi'zadeh).
+//! Sources: Xia, Subramanian, Stoica, Kalyanaraman, "One More Bit Is Enough" (SIGCOMM 2005); the
+//! VCP extensions paper (Ikeda et al.), eq. 1–6; the VCP Linux paper (Li, Yousefi'zadeh).
 
 mod ai;
 mod delivered;

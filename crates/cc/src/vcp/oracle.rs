@@ -1,4 +1,5 @@
-//! VCP's sender in `f64` and packets, straight from the VCP extensions paper, eq. 2–6, one acknowledged packet at a time.
+//! VCP's sender in `f64` and packets, straight from the VCP extensions paper, eq. 2–6, one
+//! acknowledged packet at a time.
 
 pub(crate) fn epsilon_s(epsilon: f64, rtt: f64, t_rho: f64, cap: f64) -> f64 {
     (1.0 + epsilon).powf((rtt / t_rho).min(cap)) - 1.0

@@ -1,21 +1,24 @@
-//! VCP's parameters, with units and sources. "VCP" is Xia et al., "One More Bit Is Enough" (SIGCOMM 2005), as the VCP
-//! extensions paper (Ikeda et al.) restates it; times and shares are integers.
+//! VCP's parameters, with units and sources. "VCP" is Xia et al., "One More Bit Is Enough" (SIGCOMM
+//! 2005), as the VCP extensions paper (Ikeda et al.) restates it; times and shares are integers.
 
 use crate::{Duration, FallbackLaw};
 
 /// Load from which a port says HIGH, as a share of its usable capacity: 0.8 (VCP, table I).
 pub(crate) const HIGH_LOAD: (u64, u64) = (4, 5);
 
-/// MI with a small ε may use the gain of at most this many intervals in one round trip (the authors' simulator).
+/// MI with a small ε may use the gain of at most this many intervals in one round trip (the
+/// authors' simulator).
 pub(crate) const MAX_RTT_BY_T_RHO: f64 = 2.5;
 
-/// MI with ε above 1 only that of one: else an interval shorter than the RTT would mean ×400 per round trip.
+/// MI with ε above 1 only that of one: else an interval shorter than the RTT would mean ×400 per
+/// round trip.
 pub(crate) const MAX_RTT_BY_T_RHO_STEEP: f64 = 1.0;
 
 /// Round trip assumed while none is measured (the simulator's typical RTT).
 pub(crate) const TYPICAL_RTT: Duration = Duration::from_millis(100);
 
-/// RTTs beyond this multiple of the base scale AI linearly, not by the square (the authors' simulator).
+/// RTTs beyond this multiple of the base scale AI linearly, not by the square (the authors'
+/// simulator).
 pub(crate) const AI_CLAMP: u64 = 5;
 
 /// Million: the unit of shares in configuration.
@@ -35,9 +38,9 @@ pub enum AiBase {
 pub enum AiGrowth {
     /// α stays what it is (the paper).
     Constant,
-    /// α doubles after each so many intervals without OVER, and starts over with it. All flows of a bottleneck see the
-    /// same OVERs, so they keep adding equal amounts, and the time to refill a cut grows with the logarithm of the window
-    /// only.
+    /// α doubles after each so many intervals without OVER, and starts over with it. All flows of a
+    /// bottleneck see the same OVERs, so they keep adding equal amounts, and the time to refill a
+    /// cut grows with the logarithm of the window only.
     Doubling {
         /// Intervals per doubling.
         intervals: u32,
@@ -109,8 +112,8 @@ impl Default for VcpParams {
 }
 
 impl VcpParams {
-    /// With BISE's ε (VCP extensions paper, table III), and a first cut half as deep: mixing up to the ceiling keeps the load steady
-    /// enough for it.
+    /// With BISE's ε (VCP extensions paper, table III), and a first cut half as deep: mixing up to
+    /// the ceiling keeps the load steady enough for it.
     #[must_use]
     pub fn with_bise() -> Self {
         Self {
@@ -166,11 +169,14 @@ pub struct VcpLinkParams {
     pub gamma_ppm: u64,
     /// How queue samples become the persistent queue.
     pub queue: QueueFilter,
-    /// Begin an interval with the first packet after idleness, and close it as soon as it is OVER for certain.
+    /// Begin an interval with the first packet after idleness, and close it as soon as it is OVER
+    /// for certain.
     pub restart: bool,
-    /// While MI grows as fast as it can, lower r within the interval for this share of what has come, in 10^-6; 0: never.
+    /// While MI grows as fast as it can, lower r within the interval for this share of what has
+    /// come, in 10^-6; 0: never.
     pub foresee_ppm: u64,
-    /// Where r travels in the shim, tell flows with less than the mean a larger one, and those with more a smaller one.
+    /// Where r travels in the shim, tell flows with less than the mean a larger one, and those with
+    /// more a smaller one.
     pub equalize: bool,
 }
 
@@ -193,7 +199,8 @@ impl VcpLinkParams {
     /// Longest automatic interval by default.
     pub const AUTO_CEILING: Duration = Duration::from_secs(10);
 
-    /// For a port with BISE: it has to measure over more than the RTTs it serves, and its steady load leaves room for γ = 0.99.
+    /// For a port with BISE: it has to measure over more than the RTTs it serves, and its steady
+    /// load leaves room for γ = 0.99.
     #[must_use]
     pub fn with_bise() -> Self {
         Self {

@@ -1,7 +1,8 @@
 //! What a cut leaves behind: a time in which further OVERs tell nothing new.
 //!
-//! A cut needs one round trip to reach the router, one interval to be measured and one round trip to return. The
-//! sender ignores OVER for an interval (FREEZE) and takes it as HIGH for one round trip more (GRACE).
+//! A cut needs one round trip to reach the router, one interval to be measured and one round trip
+//! to return. The sender ignores OVER for an interval (FREEZE) and takes it as HIGH for one round
+//! trip more (GRACE).
 
 use crate::{Duration, Instant};
 

@@ -1,10 +1,12 @@
 //! Who rules the window: the path's routers, or CUBIC.
 //!
-//! Senders stamp LOW themselves, so a path without VCP routers would look forever idle. Every path therefore starts on CUBIC and
-//! goes over to VCP with the first code that a router has counted itself in, and back when such codes stay away.
+//! Senders stamp LOW themselves, so a path without VCP routers would look forever idle. Every path
+//! therefore starts on CUBIC and goes over to VCP with the first code that a router has counted
+//! itself in, and back when such codes stay away.
 //!
-//! The ECN field cannot say that a router was there. On that carrier CUBIC rules until the first HIGH or OVER, and a field that
-//! shows nothing else from the start is held for a constant that some box writes.
+//! The ECN field cannot say that a router was there. On that carrier CUBIC rules until the first
+//! HIGH or OVER, and a field that shows nothing else from the start is held for a constant that
+//! some box writes.
 
 use super::params::Carrier;
 use crate::arith::{nanos, ns_since};
@@ -24,7 +26,8 @@ const RETURN_ROUNDS: u32 = 2;
 const SILENT_ROUNDS: u32 = 2;
 /// Unmarked packets in a row that say nothing: every second probe goes without a shim.
 const UNMARKED_PROBES: u64 = 3;
-/// Where no router has answered, one packet in so many, or a quarter of the window if that is more, finds one that comes.
+/// Where no router has answered, one packet in so many, or a quarter of the window if that is more,
+/// finds one that comes.
 const ASK_NOBODY: u64 = 32;
 
 /// A code that never changed for so many round trips since the path began is a constant.
@@ -73,13 +76,14 @@ impl Ruler {
         self.routers
     }
 
-    /// True while packets come back without marks: more than the probes that are sent without a shim on purpose.
+    /// True while packets come back without marks: more than the probes that are sent without a
+    /// shim on purpose.
     pub(crate) const fn unmarked(&self) -> bool {
         self.unmarked_packets > UNMARKED_PROBES
     }
 
-    /// Of how many packets one asks on a path known to have no router that answers, where `round` of them are sent per round trip.
-    /// `None`: on this path all may ask.
+    /// Of how many packets one asks on a path known to have no router that answers, where `round`
+    /// of them are sent per round trip. `None`: on this path all may ask.
     #[inline]
     pub(crate) fn asks_nobody(&self, round: u64) -> Option<u32> {
         self.unmarked_path

@@ -16,14 +16,15 @@ use crate::{
 /// What CE in the IP header leaves: β of RFC 9438.
 const CE_SHARE_PPM: u64 = 700_000;
 
-/// While CUBIC rules for long, few packets ask the routers: where these answer but are not the bottleneck, one per round trip
-/// and one in so many at least.
+/// While CUBIC rules for long, few packets ask the routers: where these answer but are not the
+/// bottleneck, one per round trip and one in so many at least.
 const ASK_IN_VAIN: u64 = 64;
 
 /// A window that does not grow leaves a little faster than once per round trip.
 const STEADY_PACE: (u64, u64) = (33, 32);
 
-/// Under LOW windows grow 2.6-fold in a round trip at ε = 10, and what arrives is known a round trip later.
+/// Under LOW windows grow 2.6-fold in a round trip at ε = 10, and what arrives is known a round
+/// trip later.
 const STEP: Step = Step {
     partly: 8,
     unknown: None,
@@ -40,8 +41,8 @@ struct Halving {
 
 /// A VCP sender; `L` says what losses mean.
 ///
-/// The window is CUBIC's until a router has marked a packet, while marks stay away, and while a bottleneck shows that no
-/// router announces; it is the routers' otherwise.
+/// The window is CUBIC's until a router has marked a packet, while marks stay away, and while a
+/// bottleneck shows that no router announces; it is the routers' otherwise.
 #[derive(Clone, Debug)]
 pub struct VcpSender<L> {
     name: &'static str,
@@ -66,7 +67,8 @@ pub struct VcpSender<L> {
 }
 
 impl<L: LossRule> VcpSender<L> {
-    /// A sender whose path begins at `now` and carries datagrams of `mtu` bytes; `name` is what reports call it.
+    /// A sender whose path begins at `now` and carries datagrams of `mtu` bytes; `name` is what
+    /// reports call it.
     #[must_use]
     pub fn new(
         name: &'static str,
@@ -274,7 +276,8 @@ impl<L: LossRule> Controller for VcpSender<L> {
     fn on_restart(&mut self, now: Instant, idle: Duration) {
         self.fallback.on_restart(now, idle);
         self.hidden.on_idle();
-        // What other flows left of the path is unknown after more than about a retransmission timeout.
+        // What other flows left of the path is unknown after more than about a retransmission
+        // timeout.
         if self.explicit() && idle > self.rtt().saturating_mul(2) {
             let initial = window::initial(self.mtu, self.params.initial_window);
             let proven = self.delivered.per_round().saturating_mul(2);
@@ -320,7 +323,8 @@ impl<L: LossRule> Controller for VcpSender<L> {
     fn request(&self) -> Request {
         Request {
             bise: self.params.bise_epsilon_ppm.is_some(),
-            // Routers size their interval by it: what they say takes so long to show, queues on the way back and longer routes included.
+            // Routers size their interval by it: what they say takes so long to show, queues on the
+            // way back and longer routes included.
             min_rtt: self
                 .min_rtt
                 .map(|least| least + self.hidden.behind() + self.hidden.ahead()),

@@ -74,7 +74,8 @@ fn cubic_rules_until_the_first_mark() {
     assert!(sender.metrics().explicit);
 }
 
-/// BBR in the routers' place: as `bbr` by itself until the first mark, and with the routers' window after them.
+/// BBR in the routers' place: as `bbr` by itself until the first mark, and with the routers' window
+/// after them.
 #[test]
 fn bbr_rules_where_it_is_the_fallback() {
     let algorithm = |text: &str| Algorithm::parse(text).unwrap().controller(at(0), 1500);
@@ -263,7 +264,8 @@ fn sender_with_small_start() -> VcpSender<Halving> {
     VcpSender::new("vcp", at(0), 1500, params, Halving)
 }
 
-/// Acknowledgements of a path that queues `queue(window)` ms ahead, codes LOW, until `done` or 20 s later.
+/// Acknowledgements of a path that queues `queue(window)` ms ahead, codes LOW, until `done` or 20 s
+/// later.
 fn queue_ahead(
     sender: &mut VcpSender<Wlte>,
     mut now: u64,
@@ -450,7 +452,8 @@ fn some_packets_ask_while_cubic_rules_for_a_hidden_bottleneck() {
     assert_eq!(sender.signal_every(), 1);
 }
 
-// --- The ECN carrier -------------------------------------------------------------------------------------------------
+// --- The ECN carrier
+// -------------------------------------------------------------------------------------------------
 
 fn ecn() -> VcpSender<Halving> {
     let params = VcpParams {
@@ -532,10 +535,12 @@ fn requests_tell_the_least_rtt_and_who_follows_r() {
     assert!(steep.request().bise);
 }
 
-// --- Anything at all -------------------------------------------------------------------------------------------------
+// --- Anything at all
+// -------------------------------------------------------------------------------------------------
 
 proptest! {
-    /// No order of events and no field's value takes any controller below its floor, to nonsense, or to a panic.
+    /// No order of events and no field's value takes any controller below its floor, to nonsense,
+    /// or to a panic.
     #[test]
     fn any_events_are_survived(
         name in prop::sample::select(Algorithm::NAMES),

@@ -18,7 +18,8 @@ const AI_RULES_R_Q16: u64 = (1 << 16) / 100;
 /// However far α has grown, AI adds this share of the window per interval at most.
 const AI_PER_INTERVAL: (u64, u64) = (1, 4);
 
-/// What AI adds must not undo what others are cut by meanwhile: this share of the window per interval, α or not.
+/// What AI adds must not undo what others are cut by meanwhile: this share of the window per
+/// interval, α or not.
 const AI_WHILE_SPARED: (u64, u64) = (1, 16);
 
 /// Load in 1/128 from which a port says OVER.
@@ -185,7 +186,8 @@ impl Steering {
         self.window.cap(most);
     }
 
-    /// What AI adds for `acked` bytes, in 2^-16 bytes; `spared`: a port is OVER and others make room.
+    /// What AI adds for `acked` bytes, in 2^-16 bytes; `spared`: a port is OVER and others make
+    /// room.
     fn additive(
         &mut self,
         params: &VcpParams,
@@ -211,7 +213,8 @@ impl Steering {
         self.window.ai(acked, alpha_q16.min(limit), mtu)
     }
 
-    /// A share of the window per interval as AI counts, in 2^-16 packets per window: w/mtu · rtt/t_ρ · share.
+    /// A share of the window per interval as AI counts, in 2^-16 packets per window: w/mtu ·
+    /// rtt/t_ρ · share.
     fn share_of_window(&self, (num, den): (u64, u64), srtt: Duration, mtu: u64) -> u64 {
         let share = mul_div(self.window.bytes(), num << 16, den * mtu);
         mul_div(

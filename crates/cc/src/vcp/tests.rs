@@ -1,4 +1,5 @@
-//! Known answers and properties of the laws; what the sender does with them is in `sender_tests.rs`.
+//! Known answers and properties of the laws; what the sender does with them is in
+//! `sender_tests.rs`.
 
 use proptest::prelude::*;
 
@@ -13,7 +14,8 @@ use crate::{Duration, Instant, Load, VcpCode, VcpFeedback};
 const KAPPA: u64 = 500_000;
 const GAMMA: u64 = 980_000;
 
-// --- The router's decision -------------------------------------------------------------------------------------------
+// --- The router's decision
+// -------------------------------------------------------------------------------------------
 
 #[test]
 fn load_gives_the_known_answers() {
@@ -36,7 +38,8 @@ fn load_gives_the_known_answers() {
     }
 }
 
-/// The least whole number of bytes that is not below `num/den` of γ·C·T − κ·q, by long division in parts.
+/// The least whole number of bytes that is not below `num/den` of γ·C·T − κ·q, by long division in
+/// parts.
 fn border(capacity: u64, t_us: u64, queue: u64, num: u128, den: u128) -> Option<u64> {
     // γ·C·T·num/den in 10^-12 bytes, as quotient and remainder of 10^12·den.
     let usable = u128::from(GAMMA) * u128::from(capacity) * u128::from(t_us) * num;
@@ -87,7 +90,8 @@ proptest! {
     }
 }
 
-// --- Scaling ---------------------------------------------------------------------------------------------------------
+// --- Scaling
+// ---------------------------------------------------------------------------------------------------------
 
 #[test]
 fn scaling_gives_the_known_answers() {
@@ -126,8 +130,8 @@ fn steep_scaling_gives_the_known_answers() {
     );
 }
 
-/// Five intervals per round trip: equation 5 has 1.0625^5 − 1, equation 6 α · 25. The bounds are the
-/// authors' simulator's and the library's, not the paper's form's.
+/// Five intervals per round trip: equation 5 has 1.0625^5 − 1, equation 6 α · 25. The bounds are
+/// the authors' simulator's and the library's, not the paper's form's.
 #[test]
 fn the_papers_form_has_no_bounds_on_its_gains() {
     let (rtt, t_rho) = (Duration::from_millis(1000), Duration::from_millis(200));
@@ -159,7 +163,8 @@ fn the_simulators_ai_scaling() {
     }
 }
 
-// --- The window ------------------------------------------------------------------------------------------------------
+// --- The window
+// ------------------------------------------------------------------------------------------------------
 
 const MTU: u64 = 1500;
 
@@ -478,8 +483,8 @@ proptest! {
         prop_assert!(exact.packets() >= start as f64);
     }
 
-    /// Whatever codes come, the window stays at or above a packet, never more than doubles per acknowledgement, and is cut
-    /// once per interval and round trip at most.
+    /// Whatever codes come, the window stays at or above a packet, never more than doubles per
+    /// acknowledgement, and is cut once per interval and round trip at most.
     #[test]
     fn any_codes_keep_the_window_sane(
         batches in prop::collection::vec((0u64..50, 0u64..50, 0u64..50, 0u64..400), 1..200),

@@ -1,4 +1,5 @@
-//! The window in 2^-16 bytes, and the three things that VCP does to it (VCP extensions paper, eq. 2–4).
+//! The window in 2^-16 bytes, and the three things that VCP does to it (VCP extensions paper, eq.
+//! 2–4).
 
 use super::params::PPM;
 use crate::arith::{Carry, saturate};
@@ -48,7 +49,8 @@ impl Window {
         saturate((u128::from(acked) * u128::from(epsilon_q32)) >> 16)
     }
 
-    /// What AI would add for `acked` bytes: α_s · mtu · acked / window, in 2^-16 bytes, the remainder kept.
+    /// What AI would add for `acked` bytes: α_s · mtu · acked / window, in 2^-16 bytes, the
+    /// remainder kept.
     #[inline]
     pub(crate) fn ai(&mut self, acked: u64, alpha_q16: u64, mtu: u64) -> u64 {
         let share = (u128::from(alpha_q16) * u128::from(mtu)).saturating_mul(u128::from(acked));

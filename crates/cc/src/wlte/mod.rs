@@ -1,8 +1,9 @@
-//! WLTE, the Wireless Loss Tolerant Extension of VCP (VCP extensions paper, section IV-B): where routers announce
-//! congestion, a loss they did not announce is corruption, and the window stays.
+//! WLTE, the Wireless Loss Tolerant Extension of VCP (VCP extensions paper, section IV-B): where
+//! routers announce congestion, a loss they did not announce is corruption, and the window stays.
 //!
-//! A loss rule. The paper trusts that every hop is a VCP router. Outside of [`pure`](Wlte::pure) the sender does not: it asks whether
-//! a hop that writes nothing is overloaded (`crate::hidden`), and CUBIC rules while that is so.
+//! A loss rule. The paper trusts that every hop is a VCP router. Outside of [`pure`](Wlte::pure)
+//! the sender does not: it asks whether a hop that writes nothing is overloaded (`crate::hidden`),
+//! and CUBIC rules while that is so.
 
 #[cfg(test)]
 mod tests;

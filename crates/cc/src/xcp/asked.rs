@@ -1,18 +1,21 @@
 //! What was asked of routers, so that nobody is believed who grants more.
 //!
-//! The sum of all wishes so far is kept with each packet. An acknowledgement then says how much the packets that it covers
-//! asked for together; positive feedback beyond that is not from a router (each only lowers what it finds).
+//! The sum of all wishes so far is kept with each packet. An acknowledgement then says how much the
+//! packets that it covers asked for together; positive feedback beyond that is not from a router
+//! (each only lowers what it finds).
 
 use crate::PacketState;
 
 /// Wishes, in 2^-16 bytes per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
-    /// Of all packets sent, modulo 2^64. Those of the packets in flight add up to less than half of that.
+    /// Of all packets sent, modulo 2^64. Those of the packets in flight add up to less than half of
+    /// that.
     sent: u64,
     /// Of all packets up to the largest acknowledged.
     acked: u64,
-    /// What may still be granted: by the newest acknowledgement, and by the one before it, whose feedback may come late.
+    /// What may still be granted: by the newest acknowledgement, and by the one before it, whose
+    /// feedback may come late.
     open: u64,
     before: u64,
 }

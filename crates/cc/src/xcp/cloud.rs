@@ -1,5 +1,5 @@
-//! Clouds: hops between two XCP routers that are no XCP routers themselves (the XCP-i paper, Lopez-Pacheco, Pham, Lefèvre,
-//! section II-B).
+//! Clouds: hops between two XCP routers that are no XCP routers themselves (the XCP-i paper,
+//! Lopez-Pacheco, Pham, Lefèvre, section II-B).
 
 use core::net::IpAddr;
 use core::num::NonZeroU64;
@@ -11,8 +11,8 @@ use crate::Duration;
 pub struct Upstream(NonZeroU64);
 
 impl Upstream {
-    /// The name that follows from an address: IPv4 addresses differ in it, of IPv6 addresses it is a hash. `None` for an
-    /// unspecified address.
+    /// The name that follows from an address: IPv4 addresses differ in it, of IPv6 addresses it is
+    /// a hash. `None` for an unspecified address.
     #[must_use]
     pub fn of(address: IpAddr) -> Option<Self> {
         if address.is_unspecified() {
@@ -56,8 +56,8 @@ pub enum CloudAnswer {
         /// As in [`Cloud::hops`].
         hops: u8,
     },
-    /// Nothing is known of what the cloud can carry. Its hops are taken off `xcp_ttl`, and the packet says from here on that its
-    /// feedback knows nothing of one of its clouds.
+    /// Nothing is known of what the cloud can carry. Its hops are taken off `xcp_ttl`, and the
+    /// packet says from here on that its feedback knows nothing of one of its clouds.
     Unknown {
         /// As in [`Cloud::hops`].
         hops: u8,
@@ -67,7 +67,8 @@ pub enum CloudAnswer {
 /// What is left of a cloud's narrowest link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CloudEstimate {
-    /// Capacity less what arrives at the link, in bytes per second; negative if more arrives than it carries.
+    /// Capacity less what arrives at the link, in bytes per second; negative if more arrives than
+    /// it carries.
     pub available: i64,
     /// What the link carries, in bytes per second; 0 if that is not known.
     pub capacity: u64,

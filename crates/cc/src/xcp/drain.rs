@@ -1,9 +1,10 @@
-//! The rate at which a link really drains: for links that are shared, or change, without telling the port
-//! (the XCP Linux paper leaves that open in section IV-B).
+//! The rate at which a link really drains: for links that are shared, or change, without telling
+//! the port (the XCP Linux paper leaves that open in section IV-B).
 //!
-//! While packets wait, the next one leaves as soon as the link takes it. So bytes over time of a busy stretch of at least ten packets
-//! are the link's rate, whatever else it carries. Where nothing waits there is nothing to see: if the traffic fills what is believed all the
-//! same, the belief grows by a fiftieth per interval until a queue forms.
+//! While packets wait, the next one leaves as soon as the link takes it. So bytes over time of a
+//! busy stretch of at least ten packets are the link's rate, whatever else it carries. Where
+//! nothing waits there is nothing to see: if the traffic fills what is believed all the same, the
+//! belief grows by a fiftieth per interval until a queue forms.
 
 use crate::arith::{mul_div, ns_since};
 use crate::{Duration, Instant};
@@ -75,7 +76,8 @@ impl DrainMeter {
         self.believed
     }
 
-    /// A packet of `bytes` begins to leave; others wait behind it if `backlogged`. True if that changed the belief.
+    /// A packet of `bytes` begins to leave; others wait behind it if `backlogged`. True if that
+    /// changed the belief.
     #[inline]
     pub(crate) fn on_departure(
         &mut self,
@@ -127,7 +129,8 @@ impl DrainMeter {
         self.measured = true;
     }
 
-    /// A control interval is over in which `input` bytes per second came and `standing` bytes did not drain.
+    /// A control interval is over in which `input` bytes per second came and `standing` bytes did
+    /// not drain.
     pub(crate) fn on_interval(&mut self, input: u64, standing: u64) {
         let used = input >= mul_div(self.believed, FULL.0, FULL.1);
         if used && standing == 0 && !self.measured {

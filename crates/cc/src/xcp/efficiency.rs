@@ -1,7 +1,7 @@
 //! The efficiency controller: by how much the traffic as a whole is to change.
 //!
-//! F = α·(C − y) − β·q/d (Katabi et al., eq. 1, in the rate form), with y the rate of arrivals, q the persistent queue, d the mean
-//! RTT. Bounds in the module's table.
+//! F = α·(C − y) − β·q/d (Katabi et al., eq. 1, in the rate form), with y the rate of arrivals, q
+//! the persistent queue, d the mean RTT. Bounds in the module's table.
 
 use super::params::{PPM, XcpLinkParams};
 
@@ -24,8 +24,8 @@ pub(crate) fn to_q16(bytes_per_second: u64) -> u64 {
         .min(MOST_RATE_Q16)
 }
 
-/// Aggregate feedback in 2^-16 bytes per second: from capacity and input rate (2^-16 bytes per second), persistent queue
-/// (bytes) and mean RTT (µs).
+/// Aggregate feedback in 2^-16 bytes per second: from capacity and input rate (2^-16 bytes per
+/// second), persistent queue (bytes) and mean RTT (µs).
 pub(crate) fn aggregate(
     params: &XcpLinkParams,
     capacity_q16: u64,

@@ -1,5 +1,6 @@
-//! Standard congestion control in place of XCP (draft-falk-xcp-spec-03, sections 4.1.3.2 and 5.1): after a loss that means congestion
-//! CUBIC has the window, until routers would have left less of it over a whole round trip.
+//! Standard congestion control in place of XCP (draft-falk-xcp-spec-03, sections 4.1.3.2 and 5.1):
+//! after a loss that means congestion CUBIC has the window, until routers would have left less of
+//! it over a whole round trip.
 
 use super::steering::Steering;
 use crate::arith::{nanos, ns_since};
@@ -26,8 +27,9 @@ impl EndToEnd {
         }
     }
 
-    /// While a hidden hop is the narrow one and nothing is asked for: routers changed the rate. `Some`: over a round trip they took a thirty-second
-    /// or more of the `window`, so their own hop is narrower, and so many bytes are left.
+    /// While a hidden hop is the narrow one and nothing is asked for: routers changed the rate.
+    /// `Some`: over a round trip they took a thirty-second or more of the `window`, so their own
+    /// hop is narrower, and so many bytes are left.
     pub(crate) fn on_taken(
         &mut self,
         now: Instant,
@@ -46,8 +48,8 @@ impl EndToEnd {
         (left < before - before / TAKEN).then_some(left)
     }
 
-    /// Routers changed the rate. `Some`: they leave less than the `window` that standard control has made of it, so they
-    /// rule again, with so many bytes.
+    /// Routers changed the rate. `Some`: they leave less than the `window` that standard control
+    /// has made of it, so they rule again, with so many bytes.
     pub(crate) fn on_feedback(
         &mut self,
         now: Instant,

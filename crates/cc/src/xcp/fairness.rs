@@ -1,8 +1,9 @@
 //! The fairness controller: who gets what of the aggregate feedback.
 //!
-//! What is given is split evenly between flows, what is taken in proportion to their bytes; both also contain the *shuffle*, a tenth of
-//! the traffic that changes hands in each interval even if the aggregate is zero. One flow's share per packet is
-//! C_p·X − C_n·s (draft-falk-xcp-spec-03, section 4.2), and neither pool ever pays out more than it holds.
+//! What is given is split evenly between flows, what is taken in proportion to their bytes; both
+//! also contain the *shuffle*, a tenth of the traffic that changes hands in each interval even if
+//! the aggregate is zero. One flow's share per packet is C_p·X − C_n·s (draft-falk-xcp-spec-03,
+//! section 4.2), and neither pool ever pays out more than it holds.
 
 use super::efficiency::MOST_RATE_Q16;
 use super::params::PPM;
@@ -42,7 +43,8 @@ pub(crate) fn shuffle(share_ppm: u64, input_q16: u64, aggregate: i64, most: u64)
 }
 
 impl Pools {
-    /// Pools for the interval to come, from what the last one measured: `sum_x` in 2^-40 s, `bytes` of all packets.
+    /// Pools for the interval to come, from what the last one measured: `sum_x` in 2^-40 s, `bytes`
+    /// of all packets.
     pub(crate) fn new(aggregate: i64, shuffle: u64, sum_x: u128, bytes: u64) -> Self {
         let gain = u64::try_from(aggregate.max(0)).unwrap_or(0);
         let loss = aggregate.min(0).unsigned_abs();
@@ -81,7 +83,8 @@ impl Pools {
         self.per_x.times_floor(x).min(self.positive)
     }
 
-    /// A whole flow's settlement for an interval, for flows without headers: `share` given, taken for `bytes`. Returns the sum.
+    /// A whole flow's settlement for an interval, for flows without headers: `share` given, taken
+    /// for `bytes`. Returns the sum.
     pub(crate) fn settle_flow(&mut self, share: u64, bytes: u64) -> i64 {
         let positive = share.min(self.positive);
         let negative = self.per_byte.times_ceil(bytes).min(self.negative);
@@ -96,7 +99,8 @@ impl Pools {
         self.settle_within(wanted, x, bytes, u64::MAX)
     }
 
-    /// A packet with inter-packet time `x`, standing for `bytes`, asks for `wanted`; no more than `most` is given.
+    /// A packet with inter-packet time `x`, standing for `bytes`, asks for `wanted`; no more than
+    /// `most` is given.
     #[inline]
     pub(crate) fn settle_within(&mut self, wanted: i64, x: u64, bytes: u64, most: u64) -> Settled {
         let asked = wanted;
@@ -110,7 +114,8 @@ impl Pools {
                 bounding: true,
             }
         } else {
-            // Someone else wants less: what is not given here is taken, as far as there is something to take.
+            // Someone else wants less: what is not given here is taken, as far as there is
+            // something to take.
             let short = share.abs_diff(wanted);
             negative = negative.saturating_add(short).min(self.negative);
             let rest = i128::from(wanted) + i128::from(negative);

@@ -1,13 +1,13 @@
-//! An XCP sender that starts with a rate which routers granted: headers state the granted window from
-//! its first packet on, and feedback goes on from there.
+//! An XCP sender that starts with a rate which routers granted: headers state the granted window
+//! from its first packet on, and feedback goes on from there.
 
 use super::XcpSender;
 use super::steering::Steering;
 use crate::quick_start::{AfterGrant, Startable};
 use crate::{Instant, Limits};
 
-/// What is granted is kept for so many round trips although it is not used: the peer's flow control may
-/// have to grow for it first.
+/// What is granted is kept for so many round trips although it is not used: the peer's flow control
+/// may have to grow for it first.
 const KEPT_ROUNDS: u32 = 3;
 
 impl Startable for XcpSender {

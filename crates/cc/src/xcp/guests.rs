@@ -1,11 +1,13 @@
 //! VCP packets at an XCP port: what XCP would tell their flows, said in VCP's codes.
 //!
-//! An XCP flow that is there for a whole interval is given an equal share of the positive pool and loses of the negative one by its bytes.
-//! A VCP flow has the same coming to it: the port keeps the rate that an XCP flow in its place would have, and compares it
-//! with the rate that the flow has. Less is LOW, with the r that makes a BISE sender grow by half of what is missing; more than a sixteenth above it is
-//! OVER, which takes an eighth; between them it is HIGH, under which senders add what they add. A VCP sender answers more slowly than an XCP
-//! sender, so rates are compared once per *look*: at least VCP's usual interval, half of which is left for the last code to take effect. That is also the interval
-//! that its packets are told.
+//! An XCP flow that is there for a whole interval is given an equal share of the positive pool and
+//! loses of the negative one by its bytes. A VCP flow has the same coming to it: the port keeps the
+//! rate that an XCP flow in its place would have, and compares it with the rate that the flow has.
+//! Less is LOW, with the r that makes a BISE sender grow by half of what is missing; more than a
+//! sixteenth above it is OVER, which takes an eighth; between them it is HIGH, under which senders
+//! add what they add. A VCP sender answers more slowly than an XCP sender, so rates are compared
+//! once per *look*: at least VCP's usual interval, half of which is left for the last code to take
+//! effect. That is also the interval that its packets are told.
 //!
 //! Flows are told apart by a hash in a table of fixed size; two in one slot count as one.
 
@@ -22,7 +24,8 @@ const SLOT_BITS: u32 = 10;
 const LEAST_LOOK: Duration = Duration::from_millis(200);
 /// A rate above what is due by this part of itself is OVER.
 const TOO_MUCH: u64 = 16;
-/// What is due is at least this part of the rate, and at most so many times it, as a flow that does not use it loses it …
+/// What is due is at least this part of the rate, and at most so many times it, as a flow that does
+/// not use it loses it …
 const SPREAD: u64 = 2;
 /// … by a quarter per look.
 const UNUSED: (u64, u64) = (3, 4);
@@ -32,7 +35,8 @@ const BISE_EPSILON: u64 = 20;
 const PLAIN_LOW: u64 = 16;
 /// Packets that a flow is taken to have before it was seen for a whole interval.
 const INITIAL_PACKETS: u64 = 10;
-/// A flow seen again after so many intervals is another one; one seen less often counts for the intervals between.
+/// A flow seen again after so many intervals is another one; one seen less often counts for the
+/// intervals between.
 const STALE: u64 = 4;
 
 /// What a VCP packet is told.
@@ -103,7 +107,8 @@ impl Guests {
         usize::try_from(flow_hash.wrapping_mul(0x9E37_79B1) >> (32 - SLOT_BITS)).unwrap_or(0)
     }
 
-    /// Flows seen in the interval that ends: each counts like an XCP flow that was there all the time.
+    /// Flows seen in the interval that ends: each counts like an XCP flow that was there all the
+    /// time.
     pub(crate) const fn active(&self) -> u64 {
         self.active
     }
@@ -113,7 +118,8 @@ impl Guests {
         self.look
     }
 
-    /// An interval of length `last` is over; each flow's share of the next one's positive pool is `share`.
+    /// An interval of length `last` is over; each flow's share of the next one's positive pool is
+    /// `share`.
     pub(crate) fn begin(&mut self, last: Duration, next: Duration, share: u64) {
         self.interval += 1;
         self.last_ns = nanos(last).max(1);
@@ -122,7 +128,8 @@ impl Guests {
         self.active = 0;
     }
 
-    /// A packet of a flow arrived. Returns what that takes from the pools: given, less what is taken.
+    /// A packet of a flow arrived. Returns what that takes from the pools: given, less what is
+    /// taken.
     #[inline]
     pub(crate) fn count(
         &mut self,
@@ -199,7 +206,8 @@ impl Slot {
         }
     }
 
-    /// A flow's first packet of an interval: what the last one's bytes have coming changes the rate that is due.
+    /// A flow's first packet of an interval: what the last one's bytes have coming changes the rate
+    /// that is due.
     fn settle(&mut self, share: u64, pools: &mut Pools) -> i64 {
         let net = pools.settle_flow(share, self.bytes);
         self.due = self.due.saturating_add_signed(net);

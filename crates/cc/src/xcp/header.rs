@@ -1,4 +1,5 @@
-//! What XCP packets say, apart from how it is written: request, header at a router, a router's answer.
+//! What XCP packets say, apart from how it is written: request, header at a router, a router's
+//! answer.
 
 use super::cloud::{Cloud, CloudAnswer};
 
@@ -8,8 +9,8 @@ pub enum XcpForm {
     /// RTT in µs, inter-packet time and feedback with their fractions.
     #[default]
     Full,
-    /// Three 16-bit fields, for thin links: RTT in ms, window in packets, feedback as a window change with a 13-bit mantissa
-    /// (XCP Linux paper, section II-B).
+    /// Three 16-bit fields, for thin links: RTT in ms, window in packets, feedback as a window
+    /// change with a 13-bit mantissa (XCP Linux paper, section II-B).
     Compact,
 }
 
@@ -18,14 +19,17 @@ pub enum XcpForm {
 pub struct XcpRequest {
     /// Smoothed RTT in µs; 0 while unknown, and then the header takes no share of anything.
     pub rtt_us: u32,
-    /// Inter-packet time in 2^-40 s: what the packets that this header stands for take at the sender's rate; 0 while unknown.
+    /// Inter-packet time in 2^-40 s: what the packets that this header stands for take at the
+    /// sender's rate; 0 while unknown.
     pub x: u64,
     /// Change of rate asked for, in 2^-16 bytes per second.
     pub delta: i64,
-    /// Packets that this header stands for, itself included: more than 1 if only every n-th packet carries one.
+    /// Packets that this header stands for, itself included: more than 1 if only every n-th packet
+    /// carries one.
     pub covers: u16,
-    /// The window that goes with `x`, in bytes: the least of the congestion window and every other limit. The compact form
-    /// carries it instead of `x`, in packets of [`packet`](Self::packet) bytes.
+    /// The window that goes with `x`, in bytes: the least of the congestion window and every other
+    /// limit. The compact form carries it instead of `x`, in packets of [`packet`](Self::packet)
+    /// bytes.
     pub window: u64,
     /// Bytes of a full packet as [`window`](Self::window) counts them.
     pub packet: u16,
@@ -33,8 +37,8 @@ pub struct XcpRequest {
 
 /// The fields of an XCP header that the link half reads.
 ///
-/// The compact form is brought to this one by [`WindowForm`](super::WindowForm). A header of the *minimal* format
-/// (draft-falk-xcp-spec-03, section 3.2) has all fields 0.
+/// The compact form is brought to this one by [`WindowForm`](super::WindowForm). A header of the
+/// *minimal* format (draft-falk-xcp-spec-03, section 3.2) has all fields 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XcpCarried {
     /// The sender's smoothed RTT in µs; 0: unknown.
@@ -45,7 +49,8 @@ pub struct XcpCarried {
     pub delta: i64,
     /// Packets that the header stands for; 0 counts as 1.
     pub covers: u16,
-    /// Hops since the last XCP router that are none, if the header can tell of them and there are any.
+    /// Hops since the last XCP router that are none, if the header can tell of them and there are
+    /// any.
     pub cloud: Option<Cloud>,
 }
 
@@ -58,8 +63,9 @@ pub struct XcpAnswer {
     pub delta: i64,
     /// True if this port lowered it: its identity is then the one that bounds the flow.
     pub bounding: bool,
-    /// Loss by corruption that the port declares for the link behind it, in 10^-6 of packets; added to what the header says.
-    /// The port's to fill in ([`Answer::declare`](crate::Answer::declare)), not the law's.
+    /// Loss by corruption that the port declares for the link behind it, in 10^-6 of packets; added
+    /// to what the header says. The port's to fill in
+    /// ([`Answer::declare`](crate::Answer::declare)), not the law's.
     pub corruption_ppm: u32,
     /// What becomes of the cloud that the packet came through.
     pub cloud: CloudAnswer,

@@ -1,12 +1,15 @@
-//! Which flows were here before, and for how long what they say may add up, so that headers made up for one packet each count for little.
+//! Which flows were here before, and for how long what they say may add up, so that headers made up
+//! for one packet each count for little.
 //!
-//! A header's inter-packet time is its sender's word. What it may count for is bounded by flow: one that was here before the running
-//! interval counts up to the time that has passed since; the first headers of any other count for nothing in the sums, and together they
-//! may have a quarter of what is given. A newcomer waits for one interval at most; a thousand forged flows of one packet each change
-//! no mean. Time is counted as it passes and not by intervals: a flow whose packets are further apart than an interval counts for what they
-//! are apart.
+//! A header's inter-packet time is its sender's word. What it may count for is bounded by flow: one
+//! that was here before the running interval counts up to the time that has passed since; the first
+//! headers of any other count for nothing in the sums, and together they may have a quarter of what
+//! is given. A newcomer waits for one interval at most; a thousand forged flows of one packet each
+//! change no mean. Time is counted as it passes and not by intervals: a flow whose packets are
+//! further apart than an interval counts for what they are apart.
 //!
-//! Flows are told apart by a hash in a table of fixed size; flows in one slot count together, and where flows are many, slots allow as much more.
+//! Flows are told apart by a hash in a table of fixed size; flows in one slot count together, and
+//! where flows are many, slots allow as much more.
 
 use crate::Instant;
 use crate::arith::saturate;
@@ -88,8 +91,8 @@ impl Known {
         usize::try_from(flow_hash.wrapping_mul(0x9E37_79B1) >> (32 - SLOT_BITS)).unwrap_or(0)
     }
 
-    /// An interval begins at `now`. In the last, headers added up to `flows` flows. A flow may count for `burst` of inter-packet times at
-    /// once, in 2^-40 s, and may pause for as long.
+    /// An interval begins at `now`. In the last, headers added up to `flows` flows. A flow may
+    /// count for `burst` of inter-packet times at once, in 2^-40 s, and may pause for as long.
     pub(crate) fn begin(&mut self, now: Instant, flows: u64, burst: u64) {
         self.began = tick(now);
         // Forgotten after a pause twice as long.

@@ -109,8 +109,9 @@ impl XcpLink {
         .max(1);
     }
 
-    /// Most that may be given, or dealt out anew, per interval: what the buffer can take if all of it comes at once. While traffic begins
-    /// the mean RTT is still growing, so that the longest one is what counts.
+    /// Most that may be given, or dealt out anew, per interval: what the buffer can take if all of
+    /// it comes at once. While traffic begins the mean RTT is still growing, so that the longest
+    /// one is what counts.
     fn absorbed(&self) -> u64 {
         if !self.params.guard {
             return u64::MAX;
@@ -122,8 +123,9 @@ impl XcpLink {
         absorbed_q16(self.buffer, rtt_us)
     }
 
-    /// The first packet after idleness: what was measured before says nothing about what comes. All capacity is spare, so the first
-    /// interval may give its share of that; who comes is given as if alone, and the pool bounds them all.
+    /// The first packet after idleness: what was measured before says nothing about what comes. All
+    /// capacity is spare, so the first interval may give its share of that; who comes is given as
+    /// if alone, and the pool bounds them all.
     #[cold]
     fn wake(&mut self, now: Instant, header: Option<&XcpCarried>) {
         self.mean_rtt_us = micros(INITIAL_INTERVAL);
@@ -190,7 +192,8 @@ impl XcpLink {
         }
     }
 
-    /// The running interval is due: over, unless it is a long one and what came in it shows no shorter RTTs.
+    /// The running interval is due: over, unless it is a long one and what came in it shows no
+    /// shorter RTTs.
     #[cold]
     fn look_or_close(&mut self, now: Instant) {
         let elapsed = now - self.started;
@@ -206,7 +209,8 @@ impl XcpLink {
         self.close(now);
     }
 
-    /// The mean RTT that the interval showed, as far as it is believed at once. False: it rises by more.
+    /// The mean RTT that the interval showed, as far as it is believed at once. False: it rises by
+    /// more.
     fn learn_mean_rtt(&mut self) -> bool {
         let Some(mean) = self.sums.mean_rtt_us() else {
             self.forget_mean_rtt();
@@ -222,7 +226,8 @@ impl XcpLink {
         mean <= most
     }
 
-    /// Nobody told an RTT for a whole interval: what others did before they left says less and less of those that are there.
+    /// Nobody told an RTT for a whole interval: what others did before they left says less and less
+    /// of those that are there.
     fn forget_mean_rtt(&mut self) {
         if self.params.guard {
             let least = self.mean_rtt_us.min(micros(INITIAL_INTERVAL));
@@ -312,7 +317,8 @@ impl XcpLink {
         }
     }
 
-    /// The longest time after which what flows are told shows: while traffic begins, intervals are shorter than RTTs.
+    /// The longest time after which what flows are told shows: while traffic begins, intervals are
+    /// shorter than RTTs.
     fn longest(&self) -> Duration {
         let told = self.told_us.min(self.sums.most_rtt_us());
         self.interval.max(Duration::from_micros(told))
@@ -501,7 +507,8 @@ impl LinkController for XcpLink {
         }
     }
 
-    /// Nothing is given until an interval without drops has passed; drops of plain traffic say nothing of the flows that feedback reaches.
+    /// Nothing is given until an interval without drops has passed; drops of plain traffic say
+    /// nothing of the flows that feedback reaches.
     fn on_drop(&mut self, _now: Instant, packet: &Arrival) {
         let ours = !matches!(packet.carried, Carried::QuickStart(_) | Carried::Foreign);
         if self.params.guard && ours {

@@ -43,7 +43,8 @@ fn metrics(link: &XcpLink) -> XcpLinkMetrics {
     link.metrics().xcp.expect("an XCP port")
 }
 
-// --- Known answers -----------------------------------------------------------------------------------------------------
+// --- Known answers
+// -----------------------------------------------------------------------------------------------------
 
 /// An interval of 100 ms at 12.5 MB/s, 1500-byte packets: groups of (packets, X in 2^-40 s).
 fn pools(groups: &[(u64, u64)], queue: u64, mean_rtt_us: u64) -> (i64, Pools) {
@@ -136,7 +137,8 @@ fn the_queue_is_watched_for_half_of_what_remains_of_a_round_trip() {
     assert_eq!(queue.bytes(), 3000);
 }
 
-// --- Intervals, idleness, capacity --------------------------------------------------------------------------------------
+// --- Intervals, idleness, capacity
+// --------------------------------------------------------------------------------------
 
 #[test]
 fn the_first_packets_after_idleness_are_given_at_most_one_interval_of_the_share() {
@@ -241,7 +243,8 @@ fn a_long_interval_ends_within_seconds_of_shorter_round_trips() {
     }
 }
 
-/// Mean RTT of a port at 20 Mbit/s whose packets tell 50 ms, of which one in `each` is replaced by a forged one of 84 bytes.
+/// Mean RTT of a port at 20 Mbit/s whose packets tell 50 ms, of which one in `each` is replaced by
+/// a forged one of 84 bytes.
 fn mean_rtt_beside(params: XcpLinkParams, forged: XcpCarried, each: u64) -> Duration {
     let mut link = XcpLink::new(Instant::ZERO, 2_500_000, params);
     let honest = XcpCarried {
@@ -410,7 +413,8 @@ fn a_vcp_packet_is_told_the_same_in_codes() {
     );
 }
 
-// --- Against the papers -------------------------------------------------------------------------------------------------
+// --- Against the papers
+// -------------------------------------------------------------------------------------------------
 
 /// A flow of a trace.
 #[derive(Clone, Copy, Debug)]
@@ -456,7 +460,8 @@ fn close_to(what: &str, got: f64, want: f64, relative: f64, absolute: f64) {
     );
 }
 
-/// Runs `packets` packets of `sources` through a port and the oracle side by side. Loads swing around the capacity, the queue with them.
+/// Runs `packets` packets of `sources` through a port and the oracle side by side. Loads swing
+/// around the capacity, the queue with them.
 fn trace(capacity: u64, sources: &mut [Source], packets: u64, seed: u64) {
     let mut link = XcpLink::new(Instant::ZERO, capacity, published());
     let mut oracle = Router::new(capacity as f64);
@@ -516,7 +521,8 @@ fn trace(capacity: u64, sources: &mut [Source], packets: u64, seed: u64) {
         let answer = stamp(link.on_departure(instant, &arrival, queue));
         let want = oracle.departure(&exact(&header, moment.bytes));
         assert!(answer.delta <= delta, "a wish only ever shrinks");
-        // A mean RTT in whole µs moves the queue's part of F; and the sum of what is left drifts with every rounding.
+        // A mean RTT in whole µs moves the queue's part of F; and the sum of what is left drifts
+        // with every rounding.
         let own = oracle.positive * exact(&header, moment.bytes).x;
         close_to(
             "feedback",
@@ -612,7 +618,8 @@ proptest! {
         prop_assert!(pools.positive_left() <= positive && pools.negative_left() <= negative);
     }
 
-    /// Flows that were there all the time are given the same, whatever their packets; what is taken goes by bytes.
+    /// Flows that were there all the time are given the same, whatever their packets; what is taken
+    /// goes by bytes.
     #[test]
     fn equal_shares(gain in 1i64 << 20..1i64 << 50, packets in prop::collection::vec(1u64..2000, 2..20)) {
         let interval = x_of(ms(100));
@@ -628,7 +635,8 @@ proptest! {
         }
     }
 
-    /// The rate form inside, the papers' window form outside: a header of theirs is answered as their router would.
+    /// The rate form inside, the papers' window form outside: a header of theirs is answered as
+    /// their router would.
     #[test]
     fn equals_the_window_form(
         flows in prop::collection::vec((10u32..900, 4u32..2000), 1..8),

@@ -1,4 +1,5 @@
-//! XCP, the eXplicit Control Protocol: each packet asks for a change of rate, each router lowers it to what it can grant.
+//! XCP, the eXplicit Control Protocol: each packet asks for a change of rate, each router lowers it
+//! to what it can grant.
 //!
 //! ```text
 //!   link.rs    sums.rs, standing.rs: y, d, q of an interval ─► efficiency.rs: F ─► fairness.rs: share per packet
@@ -6,9 +7,10 @@
 //!   sender.rs  request.rs: RTT, X, wish ─► header ─► routers lower the wish ─► receiver sums ┘─► window += Σ · srtt
 //! ```
 //!
-//! Rates are computed in the *rate form*; headers of the papers' window form are brought to it (`window_form.rs`).
-//! All state is integer. Scales and bounds (the XCP Linux paper's section II-E for this implementation), for capacities from
-//! 10^3 to 10^12 B/s, RTTs up to 65.535 s, packets up to 9000 bytes and up to 2^20 flows:
+//! Rates are computed in the *rate form*; headers of the papers' window form are brought to it
+//! (`window_form.rs`). All state is integer. Scales and bounds (the XCP Linux paper's section II-E
+//! for this implementation), for capacities from 10^3 to 10^12 B/s, RTTs up to 65.535 s, packets up
+//! to 9000 bytes and up to 2^20 flows:
 //!
 //! | quantity | type | unit | bits at most |
 //! |---|---|---|---|
@@ -27,8 +29,8 @@
 //!
 //! What is given rounds down, what is taken rounds up.
 //!
-//! Sources: Katabi, Handley, Rohrs, "Congestion Control for High Bandwidth-Delay Product Networks" (SIGCOMM 2002);
-//! draft-falk-xcp-spec-03 (rate form); the XCP Linux paper (Zhang, Henderson).
+//! Sources: Katabi, Handley, Rohrs, "Congestion Control for High Bandwidth-Delay Product Networks"
+//! (SIGCOMM 2002); draft-falk-xcp-spec-03 (rate form); the XCP Linux paper (Zhang, Henderson).
 
 mod asked;
 mod believed;

@@ -59,8 +59,9 @@ impl Newcomers {
         self.bytes = self.bytes.saturating_add(u64::from(bytes));
     }
 
-    /// The part of the traffic that is dealt out anew after an interval of `bytes`, of `usual`, in 10^-6: more while flows that begin
-    /// bring a part of the traffic, so that short ones get to a fair share before they end.
+    /// The part of the traffic that is dealt out anew after an interval of `bytes`, of `usual`, in
+    /// 10^-6: more while flows that begin bring a part of the traffic, so that short ones get to a
+    /// fair share before they end.
     pub(crate) fn shuffle_ppm(&mut self, bytes: u64, usual: u64) -> u64 {
         self.young = self.young.saturating_sub(1);
         let new = core::mem::take(&mut self.bytes);

@@ -1,6 +1,8 @@
-//! XCP's router straight from the papers, in `f64` and without a thought for speed: what tests hold the integers to.
+//! XCP's router straight from the papers, in `f64` and without a thought for speed: what tests hold
+//! the integers to.
 
-/// A packet's header as numbers: inter-packet time and RTT in seconds, feedback in bytes per second.
+/// A packet's header as numbers: inter-packet time and RTT in seconds, feedback in bytes per
+/// second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
     pub(crate) x: f64,

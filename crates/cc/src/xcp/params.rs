@@ -1,4 +1,5 @@
-//! XCP's parameters, with units and sources. "FALK" is draft-falk-xcp-spec-03; shares are integers in 10^-6.
+//! XCP's parameters, with units and sources. "FALK" is draft-falk-xcp-spec-03; shares are integers
+//! in 10^-6.
 
 use crate::Duration;
 
@@ -7,9 +8,11 @@ pub(crate) const PPM: u64 = 1_000_000;
 
 /// No control interval is shorter (FALK, section 4.2: 5 to 10 ms).
 pub(crate) const MIN_INTERVAL: Duration = Duration::from_millis(10);
-/// … or longer: the longest RTT that the compact header can tell. FALK's 1 s is too short for RTTs of that length.
+/// … or longer: the longest RTT that the compact header can tell. FALK's 1 s is too short for RTTs
+/// of that length.
 pub(crate) const MAX_INTERVAL: Duration = Duration::from_millis(65_535);
-/// The queue is watched for at least so long before its least length counts as persistent (FALK's ALLOWED_QUEUE).
+/// The queue is watched for at least so long before its least length counts as persistent (FALK's
+/// ALLOWED_QUEUE).
 pub(crate) const LEAST_QUEUE_INTERVAL: Duration = Duration::from_millis(2);
 /// Without a packet for so many intervals a port knows nothing of what comes next.
 pub(crate) const IDLE_INTERVALS: u32 = 2;
@@ -17,19 +20,22 @@ pub(crate) const IDLE_INTERVALS: u32 = 2;
 pub(crate) const INITIAL_INTERVAL: Duration = Duration::from_millis(50);
 /// From one interval to the next, d rises to at most so many times what it was.
 pub(crate) const RISE: u64 = 2;
-/// An interval that lasts longer is looked at each time so long: it ends once what came in it shows shorter RTTs.
+/// An interval that lasts longer is looked at each time so long: it ends once what came in it shows
+/// shorter RTTs.
 pub(crate) const LONGEST_LOOK: Duration = Duration::from_secs(1);
 /// An RTT counts as at most this multiple of the level that nearly all bytes keep to …
 pub(crate) const RTT_SPREAD: u64 = 4;
 /// … X per byte likewise, in what is measured …
 pub(crate) const X_SPREAD: u64 = 8;
-/// … and in what is given: more, as newcomers on a fast link tell much more of it, and what is given is bounded by pools besides.
+/// … and in what is given: more, as newcomers on a fast link tell much more of it, and what is
+/// given is bounded by pools besides.
 pub(crate) const GRANT_SPREAD: u64 = 16;
 
 /// An XCP port's parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XcpLinkParams {
-    /// α: the share of the spare bandwidth that is given per interval, in 10^-6. Stable below π/(4·√2) = 0.555.
+    /// α: the share of the spare bandwidth that is given per interval, in 10^-6. Stable below
+    /// π/(4·√2) = 0.555.
     pub alpha_ppm: u64,
     /// β: the share of the persistent queue that is taken back per interval, in 10^-6; α²·√2.
     pub beta_ppm: u64,
@@ -39,13 +45,13 @@ pub struct XcpLinkParams {
     pub overhead: u32,
     /// Where the capacity comes from.
     pub capacity: Capacity,
-    /// Bound what is given by what the buffer can take, what a header may say by what all say, and give to the first packet after
-    /// idleness. Off: as published.
+    /// Bound what is given by what the buffer can take, what a header may say by what all say, and
+    /// give to the first packet after idleness. Off: as published.
     pub guard: bool,
     /// Hold flows back that do not do as they say or as they are told.
     pub police: bool,
-    /// Round what a packet is told to whole packets of window, as a router must whose header has no room for fractions
-    /// (the XCP Linux paper, section II-E.2).
+    /// Round what a packet is told to whole packets of window, as a router must whose header has no
+    /// room for fractions (the XCP Linux paper, section II-E.2).
     pub whole: bool,
     /// Look for hops that are no XCP routers (XCP-i).
     pub clouds: Option<crate::CloudParams>,
@@ -82,8 +88,9 @@ impl Default for XcpLinkParams {
 /// What losses mean to an XCP sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XcpLoss {
-    /// Nothing, as long as routers announce congestion; congestion once other signs say so: a hop that is no XCP router, packets that
-    /// no router stamped, or many losses beside a queue that routers do not take back.
+    /// Nothing, as long as routers announce congestion; congestion once other signs say so: a hop
+    /// that is no XCP router, packets that no router stamped, or many losses beside a queue that
+    /// routers do not take back.
     #[default]
     Hybrid,
     /// Nothing (the XCP Linux paper, section IV-C).
@@ -99,8 +106,8 @@ pub struct XcpParams {
     pub initial_window: Option<u32>,
     /// What losses mean.
     pub loss: XcpLoss,
-    /// Tell routers the congestion window whatever else bounds the sender, and never age it: the XCP Linux paper's sender, whose
-    /// window runs away (section IV-A).
+    /// Tell routers the congestion window whatever else bounds the sender, and never age it: the
+    /// XCP Linux paper's sender, whose window runs away (section IV-A).
     pub naive: bool,
     /// Every n-th packet carries a header that routers read.
     pub every: u16,

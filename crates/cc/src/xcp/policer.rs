@@ -1,11 +1,14 @@
-//! Holding back flows that do not do as they say or as they are told (the XCP Linux paper, section VI-D, asks for it).
+//! Holding back flows that do not do as they say or as they are told (the XCP Linux paper, section
+//! VI-D, asks for it).
 //!
-//! Two things give a liar away. A flow that sends more than it states has inter-packet times that add up to more than time has passed. A
-//! flow that does not hear what is taken from it has a rate that no sum of answers leads to: the port adds up the answers that it gave and
-//! compares. Both are buckets: what does not fit is dropped before it counts for anything.
+//! Two things give a liar away. A flow that sends more than it states has inter-packet times that
+//! add up to more than time has passed. A flow that does not hear what is taken from it has a rate
+//! that no sum of answers leads to: the port adds up the answers that it gave and compares. Both
+//! are buckets: what does not fit is dropped before it counts for anything.
 //!
-//! The table has a fixed number of entries. A flow that finds no room, because all others of its set were seen within the last
-//! intervals, is let through unwatched; flows without XCP headers are none of its business.
+//! The table has a fixed number of entries. A flow that finds no room, because all others of its
+//! set were seen within the last intervals, is let through unwatched; flows without XCP headers are
+//! none of its business.
 
 use super::efficiency::rate_q16;
 use super::sums::x_of;
@@ -28,7 +31,8 @@ const BURST_PACKETS: u64 = 10;
 const LEAST_PACKETS: u64 = 2;
 /// What is taken shows after so many intervals at the latest.
 const DELAY: usize = 2;
-/// The allowance drifts to the rate that is really sent: up by so little as rounding and lost answers call for …
+/// The allowance drifts to the rate that is really sent: up by so little as rounding and lost
+/// answers call for …
 const DRIFT_UP: u64 = 32;
 /// … down by what is left unused.
 const DRIFT_DOWN: u64 = 8;
@@ -265,8 +269,9 @@ mod tests {
     use super::*;
     use crate::testing::ms;
 
-    /// A flow of 1500-byte packets that states 100 per interval of 100 ms and sends `times` as many, for `intervals`. Each packet is
-    /// answered with `answer` in bytes per second. Returns the share admitted in the last ten intervals.
+    /// A flow of 1500-byte packets that states 100 per interval of 100 ms and sends `times` as
+    /// many, for `intervals`. Each packet is answered with `answer` in bytes per second. Returns
+    /// the share admitted in the last ten intervals.
     fn admitted(times: u64, intervals: u64, answer: i64) -> f64 {
         let mut policer = Policer::new();
         let header = XcpCarried {

@@ -1,4 +1,5 @@
-//! A quotient that many numbers are multiplied with: one division per interval, a multiplication and a shift per packet.
+//! A quotient that many numbers are multiplied with: one division per interval, a multiplication
+//! and a shift per packet.
 
 /// A ratio in floating form: 63 significant bits and a shift, rounded to one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +28,8 @@ impl Ratio {
         }
         let num_bits = u64::BITS - num.leading_zeros();
         let den_bits = u128::BITS - den.leading_zeros();
-        // The quotient then has BITS - 1 or BITS bits, as far as the numerator can be shifted at all.
+        // The quotient then has BITS - 1 or BITS bits, as far as the numerator can be shifted at
+        // all.
         let shift = (BITS - 1 + den_bits)
             .saturating_sub(num_bits)
             .min(u128::BITS - 1 - num_bits);

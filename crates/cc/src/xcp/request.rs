@@ -12,7 +12,8 @@ pub(crate) struct Wish {
     pub(crate) srtt: Duration,
     /// The least of the congestion window and every other limit, in bytes.
     pub(crate) window: u64,
-    /// The rate it could make use of, in bytes per second; no more than it has if it does not use that.
+    /// The rate it could make use of, in bytes per second; no more than it has if it does not use
+    /// that.
     pub(crate) desired: u64,
     /// Bytes of a full packet.
     pub(crate) mtu: u64,

@@ -2,7 +2,8 @@
 
 use crate::Limits;
 
-/// How far the window may be above what there is room for, so that the room and not the window is what bounds.
+/// How far the window may be above what there is room for, so that the room and not the window is
+/// what bounds.
 const SLACK: u64 = 16;
 /// Room that grew by more than this part of itself in a round trip is still growing.
 const GROWS: u64 = 8;
@@ -41,7 +42,8 @@ impl Room {
         least.saturating_add(least / SLACK)
     }
 
-    /// A round trip is over. `Some`: there was no more room than that in all of it, and it does not grow.
+    /// A round trip is over. `Some`: there was no more room than that in all of it, and it does not
+    /// grow.
     pub(crate) fn turn(&mut self) -> Option<u64> {
         let least = self.limits.least();
         let most = core::mem::replace(&mut self.most, least);

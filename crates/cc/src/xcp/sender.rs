@@ -26,13 +26,14 @@ const UNKNOWN_STEP: u64 = 8;
 const FEW_PACKETS: u64 = 8;
 /// A limit within this part of the window above it is near.
 const NEAR: u64 = 8;
-/// Packets leave a little faster than the window per round trip, so that the window and not the pacer bounds the rate.
+/// Packets leave a little faster than the window per round trip, so that the window and not the
+/// pacer bounds the rate.
 const PACE: (u64, u64) = (33, 32);
 
 /// An XCP sender.
 ///
-/// The window is CUBIC's until a router has stamped a packet, while stamps stay away, and while a hop that stamps nothing is the narrow one;
-/// it is the routers' otherwise.
+/// The window is CUBIC's until a router has stamped a packet, while stamps stay away, and while a
+/// hop that stamps nothing is the narrow one; it is the routers' otherwise.
 #[derive(Clone, Debug)]
 pub struct XcpSender {
     pub(super) params: XcpParams,
@@ -146,8 +147,9 @@ impl XcpSender {
         }
     }
 
-    /// A small window with room for the packet that it holds a part of, and for two at least: pacing keeps the rate. Otherwise a window of
-    /// 1.9 packets sends one, whose acknowledgement waits for a second.
+    /// A small window with room for the packet that it holds a part of, and for two at least:
+    /// pacing keeps the rate. Otherwise a window of 1.9 packets sends one, whose acknowledgement
+    /// waits for a second.
     #[inline]
     fn with_room_for_parts(&self, own: u64) -> u64 {
         if own < FEW_PACKETS * self.mtu {
@@ -223,8 +225,9 @@ impl XcpSender {
         }
     }
 
-    /// The window that could be made use of. What the application has is certain; the peer's flow control and the send buffer usually
-    /// grow with what is granted, so they count once the window comes near them.
+    /// The window that could be made use of. What the application has is certain; the peer's flow
+    /// control and the send buffer usually grow with what is granted, so they count once the window
+    /// comes near them.
     fn usable(&self, own: u64) -> u64 {
         let Limits {
             peer,
@@ -325,8 +328,8 @@ impl Controller for XcpSender {
             self.hear_while_hidden(now, delta, srtt);
             return;
         }
-        // A trial sends less than routers allow, to see what that changes: they are not asked for more.
-        // Nor do they know of a hop where much is lost.
+        // A trial sends less than routers allow, to see what that changes: they are not asked for
+        // more. Nor do they know of a hop where much is lost.
         let held = self.hidden.pace().is_some() || self.hidden.holds(self.steering.bytes());
         let delta = if held { delta.min(0) } else { delta };
         let (floor, fallback) = (self.floor(), self.fallback.window());
@@ -395,7 +398,8 @@ impl Controller for XcpSender {
             if self.params.loss == XcpLoss::Ignore {
                 return;
             }
-            // A queue that is no XCP router's marks packets: its marks are answered as they ask to be.
+            // A queue that is no XCP router's marks packets: its marks are answered as they ask to
+            // be.
             self.go_end_to_end(now, self.steered());
         }
         self.fallback

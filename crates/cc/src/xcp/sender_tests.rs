@@ -324,7 +324,8 @@ fn idleness_ages_the_window() {
 }
 
 proptest! {
-    /// Any pattern of acknowledgements: the window changes by the sum of the feedback times the RTT, to a unit.
+    /// Any pattern of acknowledgements: the window changes by the sum of the feedback times the
+    /// RTT, to a unit.
     #[test]
     fn sums_are_exact(deltas in prop::collection::vec(0i64..1 << 40, 1..200), rtt_us in 1u64..65_000_000) {
         let rtt = crate::Duration::from_micros(rtt_us);
@@ -356,7 +357,8 @@ proptest! {
         asked.on_ack(PacketState(u64::MAX / 3));
     }
 
-    /// Whatever a network says, in whatever order: a window from one packet to what was asked, no panic.
+    /// Whatever a network says, in whatever order: a window from one packet to what was asked, no
+    /// panic.
     #[test]
     fn nothing_breaks_it(events in prop::collection::vec((0u8..10, any::<i64>(), 1u64..5000, any::<bool>()), 1..300)) {
         let mut sender = XcpSender::new(Instant::ZERO, MTU, XcpParams::default());

@@ -1,10 +1,11 @@
-//! Traffic that begins on an idle port: what is given at first, and that promises are kept in mind until they are used.
+//! Traffic that begins on an idle port: what is given at first, and that promises are kept in mind
+//! until they are used.
 
 use super::efficiency::to_q16;
 use crate::arith::mul_div;
 
-/// What an idle port gives in its first interval: this part of the capacity. What it gives then and later adds up to no more than all of
-/// it, so more than α at first is no risk.
+/// What an idle port gives in its first interval: this part of the capacity. What it gives then and
+/// later adds up to no more than all of it, so more than α at first is no risk.
 const FIRST_SHARE: (u64, u64) = (4, 5);
 /// The start is over once this part of what was given has arrived …
 const ARRIVED: (i128, i128) = (19, 20);
@@ -39,9 +40,10 @@ impl Start {
         net - self.net
     }
 
-    /// An interval is over in which `input` arrived, of full length or (`false`) still growing to it. Until now the port has given
-    /// `net` more than taken. `Some`: the first interval's share of what neither arrives nor has been promised, or `total` if that is more, as
-    /// far as there is room. `None`: the start is over.
+    /// An interval is over in which `input` arrived, of full length or (`false`) still growing to
+    /// it. Until now the port has given `net` more than taken. `Some`: the first interval's share
+    /// of what neither arrives nor has been promised, or `total` if that is more, as far as there
+    /// is room. `None`: the start is over.
     pub(crate) fn within(
         &mut self,
         total: i64,

@@ -1,4 +1,5 @@
-//! The window under the routers' rule: it changes by what routers grant, and ages while it is not used.
+//! The window under the routers' rule: it changes by what routers grant, and ages while it is not
+//! used.
 
 use super::params::MAX_INTERVAL;
 use crate::arith::{micros, nanos, ns_since};
@@ -67,8 +68,8 @@ impl Steering {
         self.q16
     }
 
-    /// Routers changed the rate by `delta` in 2^-16 bytes per second: the window follows by as much per round trip, not below
-    /// `floor` bytes.
+    /// Routers changed the rate by `delta` in 2^-16 bytes per second: the window follows by as much
+    /// per round trip, not below `floor` bytes.
     #[inline]
     pub(crate) fn apply(&mut self, delta: i64, srtt: Duration, floor: u64) {
         let rtt = i128::from(micros(srtt.min(MAX_INTERVAL)).max(1));
@@ -94,8 +95,9 @@ impl Steering {
         }
     }
 
-    /// An acknowledgement came: a round trip in which the window was not used brings it half way to what was (draft-falk-xcp-spec-03,
-    /// section 4.1.3.1, with p = ½), but not below `floor` bytes. True if a round trip is over.
+    /// An acknowledgement came: a round trip in which the window was not used brings it half way to
+    /// what was (draft-falk-xcp-spec-03, section 4.1.3.1, with p = ½), but not below `floor` bytes.
+    /// True if a round trip is over.
     #[inline]
     pub(crate) fn age(
         &mut self,

@@ -6,7 +6,8 @@ use super::params::{GRANT_SPREAD, RTT_SPREAD, X_SPREAD};
 use crate::Duration;
 use crate::arith::{MAX_BYTES, mul_div, nanos, saturate};
 
-/// 2^-40 s per µs, rounded up: a header may say as much inter-packet time as its RTT, for a window of one packet, and no more.
+/// 2^-40 s per µs, rounded up: a header may say as much inter-packet time as its RTT, for a window
+/// of one packet, and no more.
 pub(crate) const X_PER_MICRO: u64 = 1_099_512;
 /// The level of X per byte before anything was measured: none.
 const NO_LEVEL: u64 = u64::MAX >> 8;
@@ -123,7 +124,8 @@ impl Sums {
             .map_or(u64::from(MOST_RTT), |guard| u64::from(guard.most_rtt))
     }
 
-    /// A departing packet's inter-packet time as far as it may have its share by it; 0 if its header takes no part.
+    /// A departing packet's inter-packet time as far as it may have its share by it; 0 if its
+    /// header takes no part.
     #[inline]
     pub(crate) fn x_granted(&self, header: &XcpCarried, bytes: u32) -> u64 {
         match &self.guard {
@@ -143,7 +145,8 @@ impl Sums {
         self.bytes = self.bytes.saturating_add(u64::from(bytes)).min(MAX_BYTES);
     }
 
-    /// Takes note of what a header says of a packet of `bytes`, believed or not. Returns the inter-packet time that it may count for.
+    /// Takes note of what a header says of a packet of `bytes`, believed or not. Returns the
+    /// inter-packet time that it may count for.
     #[inline]
     pub(crate) fn hear(&mut self, header: &XcpCarried, bytes: u32) -> u64 {
         self.headed = self.headed.saturating_add(u64::from(bytes)).min(MAX_BYTES);
@@ -185,7 +188,8 @@ impl Sums {
         u64::from(self.told.min(MOST_RTT))
     }
 
-    /// Mean RTT in µs, weighted by inter-packet times, so that each flow counts alike. `None`: no header told one.
+    /// Mean RTT in µs, weighted by inter-packet times, so that each flow counts alike. `None`: no
+    /// header told one.
     pub(crate) fn mean_rtt_us(&self) -> Option<u64> {
         (self.x > 0).then(|| saturate(self.x_rtt / self.x).max(1))
     }
@@ -206,7 +210,8 @@ fn as_told(header: &XcpCarried) -> u64 {
     header.x.min(u64::from(MOST_RTT) * X_PER_MICRO)
 }
 
-/// What a packet has of its flow's window, as inter-packet time of a flow whose RTT is `interval`: half of the interval at most.
+/// What a packet has of its flow's window, as inter-packet time of a flow whose RTT is `interval`:
+/// half of the interval at most.
 #[cold]
 pub(crate) fn x_of_window(header: &XcpCarried, interval: Duration) -> u64 {
     let whole = x_of(interval);

@@ -1,7 +1,9 @@
-//! The papers' window form: a header that carries window and window change instead of inter-packet time and rate change.
+//! The papers' window form: a header that carries window and window change instead of inter-packet
+//! time and rate change.
 //!
-//! A port computes in rates (see the module's docs); this brings a header of the window form to the rate form
-//! and the answer back: X = rtt · s / cwnd, Δrate = Δcwnd / rtt. Each conversion rounds to the less aggressive side.
+//! A port computes in rates (see the module's docs); this brings a header of the window form to the
+//! rate form and the answer back: X = rtt · s / cwnd, Δrate = Δcwnd / rtt. Each conversion rounds
+//! to the less aggressive side.
 
 use super::XcpCarried;
 use crate::arith::saturate;
@@ -29,7 +31,8 @@ pub struct WindowForm {
 }
 
 impl WindowForm {
-    /// The same header in the rate form, for a packet of `bytes` (as the window counts them, and as routers do).
+    /// The same header in the rate form, for a packet of `bytes` (as the window counts them, and as
+    /// routers do).
     #[must_use]
     pub fn carried(&self, bytes: u32) -> XcpCarried {
         let window = u128::from(self.window_packets);
@@ -55,7 +58,8 @@ impl WindowForm {
         i64::try_from(delta.clamp(-MOST, MOST)).unwrap_or(0)
     }
 
-    /// The window change in 2^-12 packets that stands for a rate change `delta` in 2^-16 bytes per second, rounded down.
+    /// The window change in 2^-12 packets that stands for a rate change `delta` in 2^-16 bytes per
+    /// second, rounded down.
     #[must_use]
     pub fn feedback_q12(&self, delta: i64, bytes: u32) -> i64 {
         if self.rtt_us == 0 {

@@ -47,7 +47,8 @@ impl XcpILink {
         &self.table
     }
 
-    /// The packet as its virtual router sees it: all packets that its header stands for came through the cloud.
+    /// The packet as its virtual router sees it: all packets that its header stands for came
+    /// through the cloud.
     #[inline]
     fn through(&self, packet: &Arrival, header: &XcpCarried) -> Arrival {
         Arrival {

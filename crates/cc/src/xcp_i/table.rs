@@ -1,18 +1,23 @@
-//! The upstream routers that packets name, each with the cloud behind it: bounded, and forgotten when nothing comes from them.
+//! The upstream routers that packets name, each with the cloud behind it: bounded, and forgotten
+//! when nothing comes from them.
 //!
-//! Addresses in headers are anybody's word. An upstream router whose cloud nobody can tell of holds its place for a second and then
-//! makes room; one whose cloud is known holds it as long as its packets come. So made-up addresses push out nothing that works, and
-//! a true one finds a place within seconds.
+//! Addresses in headers are anybody's word. An upstream router whose cloud nobody can tell of holds
+//! its place for a second and then makes room; one whose cloud is known holds it as long as its
+//! packets come. So made-up addresses push out nothing that works, and a true one finds a place
+//! within seconds.
 //!
-//! **Clouds that are shared.** Ports that know nothing of each other may have a virtual router each for one and the same link. Each takes
-//! what the others use for foreign traffic, and sees the same available bandwidth. So a virtual router leaves a part s of what its own
-//! flows have, and takes the like part g of the link's capacity C, on top of equation 1:
+//! **Clouds that are shared.** Ports that know nothing of each other may have a virtual router each
+//! for one and the same link. Each takes what the others use for foreign traffic, and sees the same
+//! available bandwidth. So a virtual router leaves a part s of what its own flows have, and takes
+//! the like part g of the link's capacity C, on top of equation 1:
 //!
 //! F = α·BW − β·Q/d + g·C − s·y
 //!
-//! What is taken is the same for all, what is left grows with what one has, so that shares become equal (Chiu and Jain, "Analysis of the
-//! increase and decrease algorithms", 1989) within 1/s = 50 intervals or so. With g a little below s, one virtual router alone
-//! fills (α + g)/(α + s) = 0.998 of the link; N of them keep a queue of (N·g − s)/(N·β) of a bandwidth-delay product, at most 8 %.
+//! What is taken is the same for all, what is left grows with what one has, so that shares become
+//! equal (Chiu and Jain, "Analysis of the increase and decrease algorithms", 1989) within 1/s = 50
+//! intervals or so. With g a little below s, one virtual router alone fills (α + g)/(α + s) = 0.998
+//! of the link; N of them keep a queue of (N·g − s)/(N·β) of a bandwidth-delay product, at most 8
+//! %.
 
 use super::params::{INACTIVE, MOST_UPSTREAMS, PATIENCE, SHARED_GIVEN_PPM, SHARED_TAKEN_PPM};
 use crate::arith::ns_since;
@@ -59,7 +64,8 @@ impl Entry {
     }
 }
 
-/// What the rule for shared clouds adds to the capacity of a virtual router whose flows have `own` bytes per second: (g·C − s·y)/α.
+/// What the rule for shared clouds adds to the capacity of a virtual router whose flows have `own`
+/// bytes per second: (g·C − s·y)/α.
 fn shared(params: &XcpLinkParams, capacity: u64, own: i64) -> i64 {
     if capacity == 0 {
         return 0;
@@ -153,8 +159,8 @@ impl Table {
         true
     }
 
-    /// What the virtual router makes of a packet that leaves; `None` if its cloud is not known. While the first estimate is
-    /// awaited nothing is given.
+    /// What the virtual router makes of a packet that leaves; `None` if its cloud is not known.
+    /// While the first estimate is awaited nothing is given.
     #[inline]
     pub(crate) fn on_departure(
         &mut self,

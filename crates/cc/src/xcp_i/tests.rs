@@ -1,4 +1,5 @@
-//! Virtual routers against known answers, without an estimate, and against headers that anybody may have made up.
+//! Virtual routers against known answers, without an estimate, and against headers that anybody may
+//! have made up.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -60,7 +61,8 @@ fn clouds(port: &XcpILink) -> CloudMetrics {
     port.metrics().clouds.unwrap()
 }
 
-/// A flow with a round trip of 100 ms behind the port, which does as it is told from one interval to the next, in bytes per second.
+/// A flow with a round trip of 100 ms behind the port, which does as it is told from one interval
+/// to the next, in bytes per second.
 fn obeys(port: &mut XcpILink, interval: u64, rate: f64) -> f64 {
     let packets = (rate / 10_000.0) as u64;
     let header = XcpCarried {
@@ -78,8 +80,9 @@ fn obeys(port: &mut XcpILink, interval: u64, rate: f64) -> f64 {
     rate + change as f64 / 65_536.0
 }
 
-/// A cloud of 4.75 MB/s, told of in every tenth interval: what is left of it is given once, not ten times over. Given in each, it would
-/// come to 16 MB/s by the second estimate. (What a flow is told shows two intervals later here, hence some overshoot.)
+/// A cloud of 4.75 MB/s, told of in every tenth interval: what is left of it is given once, not ten
+/// times over. Given in each, it would come to 16 MB/s by the second estimate. (What a flow is told
+/// shows two intervals later here, hence some overshoot.)
 #[test]
 fn an_estimate_is_not_given_again_and_again() {
     let params = XcpLinkParams {
@@ -127,7 +130,8 @@ fn capacity_is_what_is_left_and_what_is_used() {
     }
 }
 
-/// Where the link's rate is known, a virtual router leaves a part of what its flows have, and takes a like part of the rate.
+/// Where the link's rate is known, a virtual router leaves a part of what its flows have, and takes
+/// a like part of the rate.
 #[test]
 fn shared_clouds_become_even() {
     let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
@@ -145,7 +149,8 @@ fn shared_clouds_become_even() {
     assert_eq!(metrics.xcp.unwrap().capacity, 4_187_500);
 }
 
-/// Without an estimate, and once it is too old, the port answers as XCP does, and says that it knows nothing of the cloud.
+/// Without an estimate, and once it is too old, the port answers as XCP does, and says that it
+/// knows nothing of the cloud.
 #[test]
 fn without_an_estimate_it_is_xcp_and_says_so() {
     let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
@@ -193,7 +198,8 @@ fn without_an_estimate_it_is_xcp_and_says_so() {
     assert_eq!(direct.cloud, CloudAnswer::None);
 }
 
-/// Where somebody estimates clouds, nothing is given to whoever comes through one before its first estimate, for a second.
+/// Where somebody estimates clouds, nothing is given to whoever comes through one before its first
+/// estimate, for a second.
 #[test]
 fn the_first_estimate_is_awaited() {
     let params = XcpLinkParams {
@@ -227,7 +233,8 @@ fn the_first_estimate_is_awaited() {
     }
 }
 
-/// Made-up addresses: memory is bounded, a cloud that is known stays known, and another one finds a place.
+/// Made-up addresses: memory is bounded, a cloud that is known stays known, and another one finds a
+/// place.
 #[test]
 fn made_up_addresses_push_out_nothing_that_works() {
     let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());

@@ -1,7 +1,9 @@
-//! A small deterministic packet simulation: real controllers, real ports, hops in a row, cumulative feedback.
+//! A small deterministic packet simulation: real controllers, real ports, hops in a row, cumulative
+//! feedback.
 //!
-//! Senders pace, receivers acknowledge every second packet and return counters, lost packets are found by three later ones
-//! or by a probe. What it leaves out: handshakes beyond their round trip, reverse queues, reordering.
+//! Senders pace, receivers acknowledge every second packet and return counters, lost packets are
+//! found by three later ones or by a probe. What it leaves out: handshakes beyond their round trip,
+//! reverse queues, reordering.
 #![allow(
     dead_code,
     unused_imports,
@@ -226,7 +228,8 @@ impl Sim {
         }
     }
 
-    // --- Results -----------------------------------------------------------------------------------------------------
+    // --- Results
+    // -----------------------------------------------------------------------------------------------------
 
     pub(crate) fn flow(&self, index: usize) -> &Flow {
         &self.flows[index]

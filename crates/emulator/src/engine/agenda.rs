@@ -4,8 +4,8 @@ use pathmark_cc::Instant;
 
 /// Deadlines of components numbered from 0, at most one each.
 ///
-/// Memory depends on the number of components alone. Of components that are due at the same instant the one with
-/// the lowest number comes first, so that the order never depends on history.
+/// Memory depends on the number of components alone. Of components that are due at the same instant
+/// the one with the lowest number comes first, so that the order never depends on history.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     heap: Vec<Entry>,

@@ -1,4 +1,5 @@
-//! Packets as a capture at the far end of a link has them: IPv4 and UDP headers around the datagram's own bytes.
+//! Packets as a capture at the far end of a link has them: IPv4 and UDP headers around the
+//! datagram's own bytes.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

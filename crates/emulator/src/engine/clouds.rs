@@ -1,7 +1,8 @@
 //! What ports with `estimate=exact` are told of clouds: the emulator knows all links.
 //!
-//! A cloud is the links without a control law between two ports with one, as flows pass them; before the first port it begins at the
-//! sender. What is left of it is the least that any of its links has left, as in the XCP-i paper's simulations (section IV).
+//! A cloud is the links without a control law between two ports with one, as flows pass them;
+//! before the first port it begins at the sender. What is left of it is the least that any of its
+//! links has left, as in the XCP-i paper's simulations (section IV).
 
 use std::net::IpAddr;
 
@@ -46,7 +47,8 @@ struct Seen {
 }
 
 impl Clouds {
-    /// The clouds that flows come through, for ports that want exact estimates. `address` names nodes.
+    /// The clouds that flows come through, for ports that want exact estimates. `address` names
+    /// nodes.
     pub(super) fn new(scenario: &Scenario, address: impl Fn(usize) -> IpAddr) -> Self {
         let mut all = Self::default();
         for flow in &scenario.flows {

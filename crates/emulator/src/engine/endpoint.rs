@@ -35,7 +35,8 @@ pub(super) struct Setup {
     pub(super) seed: u64,
 }
 
-/// Packets arrive as they were sent or not at all, so nothing has to be looked for in their contents.
+/// Packets arrive as they were sent or not at all, so nothing has to be looked for in their
+/// contents.
 fn cipher() -> Arc<NullCrypto> {
     Arc::new(NullCrypto::new(&[PROTOCOL]).with_light_tags())
 }
@@ -162,7 +163,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// A connection for a client's first datagram. Its address counts as validated: nobody spoofs here.
+    /// A connection for a client's first datagram. Its address counts as validated: nobody spoofs
+    /// here.
     fn accept(
         &self,
         now: Instant,
@@ -212,7 +214,8 @@ impl Endpoint {
         self.connection.as_mut()?.poll_transmit(now, buffer, BATCH)
     }
 
-    /// The hash of the flow that packets which leave now claim to be of; `own` is that of its first ones.
+    /// The hash of the flow that packets which leave now claim to be of; `own` is that of its first
+    /// ones.
     #[inline]
     pub(super) fn flow_hash(&self, now: Instant, own: u32) -> u32 {
         match &self.application {

@@ -57,8 +57,9 @@ impl MeasuredLink {
         self.catch_up(now, pool);
     }
 
-    /// Does what was due by `now`, each thing at its own time. Nobody else sees any of it before a packet comes out, so
-    /// it need not be done before the next packet comes in, or out, or somebody looks.
+    /// Does what was due by `now`, each thing at its own time. Nobody else sees any of it before a
+    /// packet comes out, so it need not be done before the next packet comes in, or out, or
+    /// somebody looks.
     #[inline]
     pub(super) fn catch_up(&mut self, now: Instant, pool: &mut Pool) {
         loop {

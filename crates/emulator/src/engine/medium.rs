@@ -1,8 +1,9 @@
 //! A medium that several links share, such as a hub: one of them transmits at a time.
 //!
-//! A station that finds the medium idle sends. Those that wait when it becomes idle contend: in each slot of 512 bit
-//! times every one of n sends with probability 1/n, and the first slot in which exactly one does is its turn
-//! (Metcalfe and Boggs's model of Ethernet). The slots before are lost.
+//! A station that finds the medium idle sends. Those that wait when it becomes idle contend: in
+//! each slot of 512 bit times every one of n sends with probability 1/n, and the first slot in
+//! which exactly one does is its turn (Metcalfe and Boggs's model of Ethernet). The slots before
+//! are lost.
 
 use pathmark_cc::{Duration, Instant};
 use pathmark_router::core::impair::Random;
@@ -50,7 +51,8 @@ impl Medium {
         }
     }
 
-    /// The link whose turn it is now, if any. `rate` is a link's in bytes per second if it has something to send.
+    /// The link whose turn it is now, if any. `rate` is a link's in bytes per second if it has
+    /// something to send.
     pub(super) fn poll(
         &mut self,
         now: Instant,
@@ -108,7 +110,8 @@ fn contend(stations: usize, random: &mut Random) -> (usize, u32) {
 mod tests {
     use super::*;
 
-    /// The chance of a slot to be somebody's is (1 − 1/n)^(n−1), so 1/that − 1 slots are lost in the mean.
+    /// The chance of a slot to be somebody's is (1 − 1/n)^(n−1), so 1/that − 1 slots are lost in
+    /// the mean.
     #[test]
     fn contention_costs_what_its_closed_form_says() {
         let mut random = Random::new(1, "medium");

@@ -6,8 +6,9 @@
 //!                            ──► clock    : measuring windows begin and end, time series get a point
 //! ```
 //!
-//! Each component has at most one deadline, asked for whenever something was done to it, so memory depends on what
-//! exists and what is under way, never on how long the run is. Ties are broken by the components' order.
+//! Each component has at most one deadline, asked for whenever something was done to it, so memory
+//! depends on what exists and what is under way, never on how long the run is. Ties are broken by
+//! the components' order.
 
 mod agenda;
 mod average;
@@ -89,8 +90,9 @@ pub enum RunError {
 }
 
 impl Scenario {
-    /// Runs it. `progress` is told of every few thousand events; it can end the run early, and the result then holds what
-    /// was measured until then. How long it took is for the caller to fill in.
+    /// Runs it. `progress` is told of every few thousand events; it can end the run early, and the
+    /// result then holds what was measured until then. How long it took is for the caller to fill
+    /// in.
     ///
     /// # Errors
     /// [`RunError`].
@@ -175,7 +177,8 @@ struct Flow {
     finished: bool,
 }
 
-/// Component 0 of the agenda; then come the links, then media, then the endpoints, then estimates of clouds.
+/// Component 0 of the agenda; then come the links, then media, then the endpoints, then estimates
+/// of clouds.
 const CLOCK: u32 = 0;
 
 impl Engine {

@@ -1,8 +1,9 @@
 //! Packets on their way, and the pool that holds them.
 //!
-//! Emulated applications send zeros. A datagram is kept as what stands around its zeros, so a packet in flight costs
-//! about 200 bytes whatever its size, and gigabits over long paths fit into a cache; what has no such
-//! run of zeros is kept whole. Either way the receiver gets every byte back.
+//! Emulated applications send zeros. A datagram is kept as what stands around its zeros, so a
+//! packet in flight costs about 200 bytes whatever its size, and gigabits over long paths fit into
+//! a cache; what has no such run of zeros is kept whole. Either way the receiver gets every byte
+//! back.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -41,8 +42,8 @@ pub(super) struct Label {
     pub(super) source: Ipv4Addr,
 }
 
-/// A packet in the pool. Most data packets need its first two lines of the processor's cache, and thousands are under way,
-/// so the order of its parts is that of their use.
+/// A packet in the pool. Most data packets need its first two lines of the processor's cache, and
+/// thousands are under way, so the order of its parts is that of their use.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Packet {
@@ -57,8 +58,8 @@ struct Packet {
 /// Says of a packet that it is not zeros between head and tail, and kept elsewhere as it is.
 const WHOLE: u16 = u16::MAX;
 
-/// All packets that are somewhere in the network. Slots are used again, so memory is that of the most packets that
-/// were ever under way at once.
+/// All packets that are somewhere in the network. Slots are used again, so memory is that of the
+/// most packets that were ever under way at once.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     packets: Vec<Packet>,
@@ -122,7 +123,8 @@ impl Pool {
         }
     }
 
-    /// What a port needs to know of a packet; what it tells control laws only if that matters there (`read`).
+    /// What a port needs to know of a packet; what it tells control laws only if that matters there
+    /// (`read`).
     #[inline]
     pub(super) fn arrival(&self, id: PacketId, read: bool) -> Arrival {
         let Some(packet) = self.packets.get(id.0 as usize) else {
@@ -156,8 +158,8 @@ impl Pool {
         }
     }
 
-    /// Takes a packet out and writes its datagram to the front of `buffer`, which must be zeros and is to be wiped
-    /// afterwards. `None` if there is no such packet or no room for it.
+    /// Takes a packet out and writes its datagram to the front of `buffer`, which must be zeros and
+    /// is to be wiped afterwards. `None` if there is no such packet or no room for it.
     #[inline]
     pub(super) fn take(&mut self, id: PacketId, buffer: &mut [u8]) -> Option<Taken> {
         let (_, taken) = self.copy(id, buffer)?;
@@ -165,7 +167,8 @@ impl Pool {
         Some(taken)
     }
 
-    /// As [`take`](Self::take), but the packet stays where it is; says also which endpoint it is for.
+    /// As [`take`](Self::take), but the packet stays where it is; says also which endpoint it is
+    /// for.
     #[inline]
     pub(super) fn copy(&self, id: PacketId, buffer: &mut [u8]) -> Option<(u32, Taken)> {
         let packet = self.packets.get(id.0 as usize)?;
@@ -222,8 +225,8 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Makes the datagram in `buffer` zeros again. Between head and tail nobody writes: there it is the application's data,
-    /// and opening a packet without a cipher leaves them as they are.
+    /// Makes the datagram in `buffer` zeros again. Between head and tail nobody writes: there it is
+    /// the application's data, and opening a packet without a cipher leaves them as they are.
     #[inline]
     pub(super) fn wipe(&self, buffer: &mut [u8]) {
         let tail = self.len.saturating_sub(TAIL);

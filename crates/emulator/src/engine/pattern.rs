@@ -111,7 +111,8 @@ mod tests {
         assert_eq!(ticks.take(at(3999)), 9 * 12_500);
     }
 
-    /// Poisson arrivals: the count over a time has the mean that the rate asks for and a variance equal to it.
+    /// Poisson arrivals: the count over a time has the mean that the rate asks for and a variance
+    /// equal to it.
     #[test]
     fn poisson_counts() {
         let mut ticks = ticks(true, None);

@@ -35,7 +35,8 @@ impl Ramp {
         }
     }
 
-    /// What the link had sent in total when something happens at `now`, and its rate in bytes per second.
+    /// What the link had sent in total when something happens at `now`, and its rate in bytes per
+    /// second.
     #[inline]
     pub(super) fn observe(&mut self, now: Instant, sent: u64, rate: Option<u64>) {
         if now.as_nanos() >= self.next
@@ -48,7 +49,8 @@ impl Ramp {
 
     #[cold]
     fn pass(&mut self, now: u64, sent: u64, rate: u64) {
-        // Boundaries between which nothing happened are alike: after a window of them the rest is known.
+        // Boundaries between which nothing happened are alike: after a window of them the rest is
+        // known.
         let behind = (now - self.next) / self.part;
         let known = 2 * PARTS as u64;
         if behind > known {
@@ -64,7 +66,8 @@ impl Ramp {
             let Some(oldest) = self.marks.get_mut(oldest) else {
                 return;
             };
-            // In the first round trip the window reaches back before the start, when nothing was sent.
+            // In the first round trip the window reaches back before the start, when nothing was
+            // sent.
             let used = u128::from(sent.saturating_sub(*oldest));
             if possible > 0 && used * 5 >= possible * 4 {
                 self.reached = Some(Instant::from_nanos(self.next));

@@ -46,7 +46,8 @@ impl Shares {
         (self.period > Duration::ZERO).then_some(self.next)
     }
 
-    /// The mean over the windows in which two flows and more were active; `None` without such a window.
+    /// The mean over the windows in which two flows and more were active; `None` without such a
+    /// window.
     pub(super) fn mean(&self) -> Option<f64> {
         (self.windows > 0).then(|| self.sum / f64::from(self.windows))
     }
@@ -80,7 +81,8 @@ impl Engine {
         self.shares = shares;
     }
 
-    /// True for a connection that had something to send all the time. Streams of datagrams without a law are none.
+    /// True for a connection that had something to send all the time. Streams of datagrams without
+    /// a law are none.
     fn is_active(&self, flow: usize, from: Instant, to: Instant) -> bool {
         let Some(setup) = self.scenario.flows.get(flow) else {
             return false;

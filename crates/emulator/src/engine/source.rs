@@ -8,11 +8,12 @@ use pathmark_transport::streams::{Dir, StreamEvent, StreamId};
 
 use super::pattern::Ticks;
 
-/// What applications send: zeros, which packets need not carry. Few enough to stay in the innermost cache.
+/// What applications send: zeros, which packets need not carry. Few enough to stay in the innermost
+/// cache.
 static ZEROS: [u8; 1 << 14] = [0; 1 << 14];
 
-/// Writes to one stream as much as there is room for, or as its [`Ticks`] bring, up to a number of bytes if it has one,
-/// until it is told to stop.
+/// Writes to one stream as much as there is room for, or as its [`Ticks`] bring, up to a number of
+/// bytes if it has one, until it is told to stop.
 #[derive(Debug)]
 pub(super) struct Source {
     /// Bytes not yet written; `None` if there is no end of them.

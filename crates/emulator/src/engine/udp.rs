@@ -62,7 +62,8 @@ impl Emitter {
         }
     }
 
-    /// Packets to send now: zeros, which no router takes for a shim, behind a forged one if there is one.
+    /// Packets to send now: zeros, which no router takes for a shim, behind a forged one if there
+    /// is one.
     pub(super) fn poll_transmit(
         &mut self,
         remote: SocketAddr,

@@ -98,7 +98,8 @@ impl FromStr for Group {
     }
 }
 
-/// The kinds of cells, each with its group, the first word of its name, and its values in the order of the name.
+/// The kinds of cells, each with its group, the first word of its name, and its values in the order
+/// of the name.
 macro_rules! cells {
     ($($(#[$about:meta])* $variant:ident = $group:ident $kind:literal { $($(#[$doc:meta])* $field:ident: $type:ty),+ $(,)? }),+ $(,)?) => {
         /// A cell: a scenario but for the law that it is run with. Its name says all of it:
@@ -277,7 +278,8 @@ cells! {
         /// Propagation round trip.
         rtt: Time,
     },
-    /// A marked link that loses nothing and whose port declares that it does, then a plain one of less capacity.
+    /// A marked link that loses nothing and whose port declares that it does, then a plain one of
+    /// less capacity.
     Forged = Loss "forged" {
         /// Rate of the marked link.
         marked: Rate,
@@ -327,7 +329,8 @@ cells! {
         /// Propagation round trip.
         rtt: Time,
     },
-    /// A marked link that is handed from satellite to satellite: out for a while, then another delay and rate.
+    /// A marked link that is handed from satellite to satellite: out for a while, then another
+    /// delay and rate.
     Handover = Outage "handover" {
         /// Its rate, about.
         rate: Rate,
@@ -484,7 +487,8 @@ cells! {
         rate: Rate,
         /// Flows of the port's own law, and TCPs.
         flows: Mix,
-        /// Flows of each other law: the other explicit one, NewReno, and CUBIC that asks for a starting rate.
+        /// Flows of each other law: the other explicit one, NewReno, and CUBIC that asks for a
+        /// starting rate.
         guests: Count,
         /// Propagation round trip.
         rtt: Time,

@@ -19,8 +19,8 @@ pub const CELLS: usize = 150;
 /// Draws in a row that bring nothing new: all cells of the group are known.
 const TRIES: usize = 1000;
 
-/// How many of `cells` each group has, in the order of [`Group::ALL`]: as in 150, the rest to the groups with the largest
-/// fractions.
+/// How many of `cells` each group has, in the order of [`Group::ALL`]: as in 150, the rest to the
+/// groups with the largest fractions.
 #[must_use]
 pub fn split(cells: usize) -> Vec<(Group, usize)> {
     let whole = |share: usize| cells * share / CELLS;

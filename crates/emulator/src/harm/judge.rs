@@ -19,7 +19,8 @@ const LEAST: f64 = 0.5;
 const LOSS: (f64, f64) = (2.0, 0.02);
 /// Files take at most so many times as long as with `cubic`, in the mean.
 const COMPLETION: f64 = 1.15;
-/// The 99th percentile of round trips is at most so many times `cubic`'s and so many milliseconds on top.
+/// The 99th percentile of round trips is at most so many times `cubic`'s and so many milliseconds
+/// on top.
 const RTT: (f64, f64) = (1.5, 10.0);
 /// How far beyond its bound a figure is told to be at most.
 const MOST: f64 = 9999.0;
@@ -34,11 +35,13 @@ pub enum Condition {
     Least,
     /// The least goodput of TCP flows beside ours, bits per second.
     Beside,
-    /// Packets that queues dropped, per packet sent, by all flows together. Losses at random are not in it.
+    /// Packets that queues dropped, per packet sent, by all flows together. Losses at random are
+    /// not in it.
     Loss,
     /// Mean time to move a file, seconds.
     Completion,
-    /// 99th percentile of round trips, milliseconds: mean over the flows of one name, of the name where it is worst.
+    /// 99th percentile of round trips, milliseconds: mean over the flows of one name, of the name
+    /// where it is worst.
     Rtt,
 }
 
@@ -90,7 +93,8 @@ pub struct Compared {
     pub excused: bool,
 }
 
-/// Lays a law's run beside `cubic`'s run of the same scenario. Figures that neither of them has are left out.
+/// Lays a law's run beside `cubic`'s run of the same scenario. Figures that neither of them has are
+/// left out.
 #[must_use]
 pub fn judge(law: &RunResult, cubic: &RunResult) -> Vec<Compared> {
     let both = |figure: fn(&RunResult) -> Option<f64>| figure(law).zip(figure(cubic));

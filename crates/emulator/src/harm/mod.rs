@@ -1,12 +1,13 @@
-//! Does a law do harm? Scenarios drawn by a seed, each run with the law and with `cubic` in its place.
+//! Does a law do harm? Scenarios drawn by a seed, each run with the law and with `cubic` in its
+//! place.
 //!
 //! ```text
 //!   seed ──► draw: cells of a group ──► Cell::scenario(law, port)      ──► RunResult ──┐
 //!                                  └──► Cell::scenario("cubic", port)  ──► RunResult ──┴──► judge: what is worse
 //! ```
 //!
-//! A [`Cell`] is everything about a scenario but the law of the flows that are compared. Its name says all of it and reads
-//! back, so that any cell can be run again, by itself.
+//! A [`Cell`] is everything about a scenario but the law of the flows that are compared. Its name
+//! says all of it and reads back, so that any cell can be run again, by itself.
 
 mod axis;
 mod cell;

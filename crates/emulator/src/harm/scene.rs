@@ -45,7 +45,8 @@ impl Cell {
         )
     }
 
-    /// How long it runs at most: long enough for laws that take their time, short enough to be affordable.
+    /// How long it runs at most: long enough for laws that take their time, short enough to be
+    /// affordable.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         let (rate, _) = self.size();
@@ -66,7 +67,8 @@ impl Cell {
         1.5 * rate.packets(self.seconds()) * f64::from(links)
     }
 
-    /// The fastest rate that packets may be sent at, and the number of links that packets cross, about.
+    /// The fastest rate that packets may be sent at, and the number of links that packets cross,
+    /// about.
     fn size(&self) -> (Rate, u32) {
         match *self {
             Self::After { marked, .. }
@@ -463,7 +465,8 @@ impl Scene<'_> {
         if count == 0 {
             return;
         }
-        // Flows that begin at one moment stay in step for long, and who comes first has an advantage: let the seed say.
+        // Flows that begin at one moment stay in step for long, and who comes first has an
+        // advantage: let the seed say.
         let spread = if more.contains("start") {
             String::new()
         } else {
@@ -524,8 +527,8 @@ impl Scene<'_> {
         self.at(&changes)
     }
 
-    /// A rate that moves every 100 ms, by up to a quarter of an octave, between a quarter of this rate and twice it, and
-    /// stands still for 300 ms once in ten seconds, in the mean.
+    /// A rate that moves every 100 ms, by up to a quarter of an octave, between a quarter of this
+    /// rate and twice it, and stands still for 300 ms once in ten seconds, in the mean.
     fn wandering(&mut self, rate: Rate) -> String {
         let mut changes = Vec::new();
         let (mut octaves, mut quiet) = (0.0_f64, 0);

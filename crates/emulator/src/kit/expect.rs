@@ -61,7 +61,8 @@ impl<'a> Expectations<'a> {
         self
     }
 
-    /// All flows of this name, or numbered under it, have together at least this goodput, bits per second.
+    /// All flows of this name, or numbered under it, have together at least this goodput, bits per
+    /// second.
     pub fn goodput_at_least(self, flow: &str, bps: f64) -> Self {
         let flows = self.figures.flows(flow);
         let rates: Vec<f64> = flows.iter().map(|f| f.goodput_bps).collect();

@@ -9,8 +9,8 @@ use crate::observe::{Observer, Sample};
 use crate::result::{FlowResult, LinkResult, RunResult};
 use crate::scenario::Scenario;
 
-/// Time over which goodputs are compared where nothing else is said: short enough to see a law settle, long enough for its
-/// steps to even out.
+/// Time over which goodputs are compared where nothing else is said: short enough to see a law
+/// settle, long enough for its steps to even out.
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// Bytes delivered by each flow over time.
@@ -79,15 +79,17 @@ impl Figures {
         self.result.links.iter().find(|link| link.name == name)
     }
 
-    /// The bandwidth-delay product of a link: its rate times the longest propagation round trip of its flows, in packets.
+    /// The bandwidth-delay product of a link: its rate times the longest propagation round trip of
+    /// its flows, in packets.
     #[must_use]
     pub fn bdp_packets(&self, link: &str) -> Option<f64> {
         let at = self.result.links.iter().position(|l| l.name == link)?;
         self.bdp.get(at).copied().flatten()
     }
 
-    /// How long after the last of these flows started they began to share alike for good: from then on Jain's index over
-    /// their goodputs in each second is at least `jain`, until the first of them ends. `None`: never.
+    /// How long after the last of these flows started they began to share alike for good: from then
+    /// on Jain's index over their goodputs in each second is at least `jain`, until the first of
+    /// them ends. `None`: never.
     #[must_use]
     pub fn convergence(&self, flows: &str, least: f64) -> Option<Duration> {
         let members = self.named(flows);

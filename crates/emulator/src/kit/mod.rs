@@ -1,4 +1,5 @@
-//! A test kit for authors of control laws: a scenario in, and what must come of it, in `cargo test`.
+//! A test kit for authors of control laws: a scenario in, and what must come of it, in
+//! `cargo test`.
 //!
 //! ```
 //! use pathmark_cc::{Algorithm, Duration};
@@ -21,9 +22,10 @@
 //! # }
 //! ```
 //!
-//! A [`Trial`] is a [`Scenario`] of any sort, from a file, text or a [`Path`], in which flows and ports run controllers of
-//! the caller's own. Its [`Figures`] are the run's result and time series; [`Figures::expect`] holds them to bounds, and says of
-//! all of them at once which were met and by how much. Runs are deterministic: a bound that holds once holds always.
+//! A [`Trial`] is a [`Scenario`] of any sort, from a file, text or a [`Path`], in which flows and
+//! ports run controllers of the caller's own. Its [`Figures`] are the run's result and time series;
+//! [`Figures::expect`] holds them to bounds, and says of all of them at once which were met and by
+//! how much. Runs are deterministic: a bound that holds once holds always.
 
 mod expect;
 mod figures;

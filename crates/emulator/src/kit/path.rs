@@ -4,9 +4,11 @@ use std::fmt::Write as _;
 
 use pathmark_cc::Duration;
 
-/// One bottleneck from node `S` to node `D`, and back the same without controller or loss. Its link is called `bottleneck`.
+/// One bottleneck from node `S` to node `D`, and back the same without controller or loss. Its link
+/// is called `bottleneck`.
 ///
-/// Values are as in scenario files; they are checked when a [`Trial`](super::Trial) is made of them.
+/// Values are as in scenario files; they are checked when a [`Trial`](super::Trial) is made of
+/// them.
 #[derive(Clone, Debug)]
 pub struct Path {
     rate: String,
@@ -19,8 +21,8 @@ pub struct Path {
 }
 
 impl Path {
-    /// A path of this rate (`"10Mbit"`) and propagation round trip, with one bandwidth-delay product of DropTail, no controller
-    /// and no loss.
+    /// A path of this rate (`"10Mbit"`) and propagation round trip, with one bandwidth-delay
+    /// product of DropTail, no controller and no loss.
     #[must_use]
     pub fn new(rate: &str, rtt: Duration) -> Self {
         Self {
@@ -120,7 +122,8 @@ impl Flow {
         }
     }
 
-    /// The library's law; with a controller of one's own, the law whose routers' signal that listens to: `"vcp"`, `"xcp"`.
+    /// The library's law; with a controller of one's own, the law whose routers' signal that
+    /// listens to: `"vcp"`, `"xcp"`.
     #[must_use]
     pub fn algorithm(mut self, name: &str) -> Self {
         name.clone_into(&mut self.algorithm);

@@ -99,7 +99,8 @@ impl Trial {
         }
     }
 
-    /// Changes a key of the scenario, as [`Scenario::set`]. Controllers stay with flows and links of the same name.
+    /// Changes a key of the scenario, as [`Scenario::set`]. Controllers stay with flows and links
+    /// of the same name.
     ///
     /// # Errors
     /// [`ScenarioError`].
@@ -108,8 +109,9 @@ impl Trial {
         Ok(self)
     }
 
-    /// Lets the flow `flow`, or all flows numbered under this name, run controllers that `factory` makes, reported as `law`. It
-    /// keeps the signal of the algorithm that the scenario gives it: `vcp` to hear routers' codes, `cubic` to hear nothing.
+    /// Lets the flow `flow`, or all flows numbered under this name, run controllers that `factory`
+    /// makes, reported as `law`. It keeps the signal of the algorithm that the scenario gives it:
+    /// `vcp` to hear routers' codes, `cubic` to hear nothing.
     #[must_use]
     pub fn controller(
         mut self,
@@ -145,8 +147,9 @@ impl Trial {
         self
     }
 
-    /// Puts a controller that `factory` makes in charge of the link `link` (`NAME.reverse` for the other direction of a duplex
-    /// one). Whether packets without feedback wait in a queue of their own is as the scenario says.
+    /// Puts a controller that `factory` makes in charge of the link `link` (`NAME.reverse` for the
+    /// other direction of a duplex one). Whether packets without feedback wait in a queue of their
+    /// own is as the scenario says.
     #[must_use]
     pub fn port(mut self, link: &str, factory: impl LinkControllerFactory + 'static) -> Self {
         self.check("link", link);

@@ -1,4 +1,5 @@
-//! Time series as comma-separated values, one row per point and flow or link. Empty: not known, or does not apply.
+//! Time series as comma-separated values, one row per point and flow or link. Empty: not known, or
+//! does not apply.
 
 use std::fmt::Display;
 use std::fs::File;

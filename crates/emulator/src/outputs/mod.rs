@@ -1,4 +1,5 @@
-//! What a run leaves in a directory: `result.json`, `flows.csv`, `links.csv`, `plot.svg`, and captures of links.
+//! What a run leaves in a directory: `result.json`, `flows.csv`, `links.csv`, `plot.svg`, and
+//! captures of links.
 
 mod chart;
 mod csv;
@@ -40,8 +41,8 @@ pub enum OutputError {
 
 /// Writes time series while a run goes on, and the rest when it has ended.
 ///
-/// Rows go to disk as they come, and the plot keeps a bounded number of points, so memory does not grow with the
-/// length of the run.
+/// Rows go to disk as they come, and the plot keeps a bounded number of points, so memory does not
+/// grow with the length of the run.
 pub struct Outputs<P> {
     directory: PathBuf,
     flows: Csv,
@@ -54,8 +55,8 @@ pub struct Outputs<P> {
 }
 
 impl<P: FnMut(&Progress) -> ControlFlow<()>> Outputs<P> {
-    /// Writes into `directory`, which is made if need be; what stands there under the same names is replaced.
-    /// `progress` as for [`Observer::progress`].
+    /// Writes into `directory`, which is made if need be; what stands there under the same names is
+    /// replaced. `progress` as for [`Observer::progress`].
     ///
     /// # Errors
     /// [`OutputError`] if that cannot be.

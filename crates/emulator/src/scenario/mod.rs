@@ -1,7 +1,8 @@
 //! What is to be emulated: nodes, links, flows. Read from TOML, strictly.
 //!
-//! A [`Scenario`] is checked as a whole: every name resolves, every flow has a way there and back, every number makes
-//! sense. Errors name file, line and key, and the nearest known word. `docs/scenarios.md` explains the keys.
+//! A [`Scenario`] is checked as a whole: every name resolves, every flow has a way there and back,
+//! every number makes sense. Errors name file, line and key, and the nearest known word.
+//! `docs/scenarios.md` explains the keys.
 
 mod builtin;
 mod check;
@@ -81,9 +82,11 @@ pub struct LinkSetup {
     pub spec: LinkSpec,
     /// Index of the medium that it shares with others, of which one transmits at a time.
     pub medium: Option<usize>,
-    /// Packets that come out of it are shown to observers, such as [`Outputs`](crate::Outputs), which write them down.
+    /// Packets that come out of it are shown to observers, such as [`Outputs`](crate::Outputs),
+    /// which write them down.
     pub capture: bool,
-    /// Longest propagation round trip of the flows that cross it, in either role: what `1bdp` means.
+    /// Longest propagation round trip of the flows that cross it, in either role: what `1bdp`
+    /// means.
     pub rtt: Option<Duration>,
 }
 
@@ -108,7 +111,8 @@ pub struct FlowSetup {
     pub start: Duration,
     /// When it stops, whatever is left.
     pub stop: Option<Duration>,
-    /// Bytes that the receiver takes beyond what its application has read. `None`: as many as the path needs.
+    /// Bytes that the receiver takes beyond what its application has read. `None`: as many as the
+    /// path needs.
     pub receive_window: Option<u64>,
     /// Its largest IP packet, bytes: the scenario's unless it has one of its own.
     pub packet: u16,
@@ -151,7 +155,8 @@ pub enum ForgedShim {
 pub struct Pattern {
     /// Bytes per second while it is on: IP bytes for `udp`, application bytes otherwise.
     pub rate: u64,
-    /// Gaps between packets are exponential with the mean that the rate asks for, instead of all the same.
+    /// Gaps between packets are exponential with the mean that the rate asks for, instead of all
+    /// the same.
     pub poisson: bool,
     /// Times on and off by turns, beginning with on.
     pub on_off: Option<OnOff>,
@@ -185,9 +190,9 @@ impl Scenario {
         Document::new(path, text).scenario()
     }
 
-    /// Changes one key and checks everything again. Keys are written as in `duration`, `link.NAME.rate`,
-    /// `flow.NAME.algorithm`, `link.NAME.queue.limit`; `*` in place of a name stands for each. Values as in the
-    /// file; quotes around text may be left out.
+    /// Changes one key and checks everything again. Keys are written as in `duration`,
+    /// `link.NAME.rate`, `flow.NAME.algorithm`, `link.NAME.queue.limit`; `*` in place of a name
+    /// stands for each. Values as in the file; quotes around text may be left out.
     ///
     /// # Errors
     /// [`ScenarioError`]; the scenario is then as it was.
@@ -196,8 +201,9 @@ impl Scenario {
         Ok(())
     }
 
-    /// A link as the configuration of a router's port has it: lines of `key = value`, with `delay` in place of its own, and
-    /// with `queue.rtt`, which says what a bandwidth-delay product is. `None` if there is nothing to say of it.
+    /// A link as the configuration of a router's port has it: lines of `key = value`, with `delay`
+    /// in place of its own, and with `queue.rtt`, which says what a bandwidth-delay product is.
+    /// `None` if there is nothing to say of it.
     #[must_use]
     pub fn port_lines(&self, link: &LinkSetup, delay: Duration) -> Option<String> {
         let micros = |time: Duration| toml::Value::from(format!("{}us", time.as_micros()));

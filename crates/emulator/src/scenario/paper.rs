@@ -21,7 +21,8 @@ pub struct Reference {
     /// Only runs with these values of the sweeps; absent: all, from the least to the greatest.
     #[serde(default, rename = "where")]
     pub only: Settings,
-    /// Points (x, y) of a curve that follows from the paper's equations, drawn beside ours in the plots.
+    /// Points (x, y) of a curve that follows from the paper's equations, drawn beside ours in the
+    /// plots.
     pub curve: Option<Vec<(f64, f64)>>,
     /// The plot that the curve belongs in, by what it shows; absent: the first.
     pub show: Option<super::Quantity>,

@@ -233,8 +233,8 @@ impl LinkSpec {
         }
     }
 
-    /// True if packets with feedback and others have queues of their own: as the queue says, else wherever a control law
-    /// with feedback is in charge.
+    /// True if packets with feedback and others have queues of their own: as the queue says, else
+    /// wherever a control law with feedback is in charge.
     #[must_use]
     pub fn separate(&self) -> bool {
         let law = self.controller.as_ref();

@@ -64,7 +64,8 @@ impl Source<'_> {
         ConfigError::Invalid(self.locate(span, message))
     }
 
-    /// A fault at the place where `span` begins, given in bytes of the text; without one, at the first line.
+    /// A fault at the place where `span` begins, given in bytes of the text; without one, at the
+    /// first line.
     #[must_use]
     pub fn locate(&self, span: Option<Range<usize>>, message: impl Into<String>) -> Fault {
         let at = span.map_or(0, |span| span.start).min(self.text.len());
@@ -78,7 +79,8 @@ impl Source<'_> {
         }
     }
 
-    /// True if the value at `span`, or the `rate` of the inline table there, is a number without quotes around it.
+    /// True if the value at `span`, or the `rate` of the inline table there, is a number without
+    /// quotes around it.
     pub(super) fn is_bare(&self, span: &Range<usize>) -> bool {
         let text = self.text.get(span.clone()).unwrap_or("");
         let value = toml::from_str::<toml::Table>(&format!("rate = {text}"))

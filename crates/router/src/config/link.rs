@@ -106,8 +106,8 @@ pub struct QueueSpec {
     pub limit: Option<LimitSpec>,
     /// The round-trip time that `bdp` means.
     pub rtt: Option<Span>,
-    /// Keeps packets with feedback and all others in queues of their own, each with half of the link. Absent: as
-    /// the port's controller needs it.
+    /// Keeps packets with feedback and all others in queues of their own, each with half of the
+    /// link. Absent: as the port's controller needs it.
     pub separate: Option<bool>,
     /// RED: lower threshold in packets.
     pub min: Option<u32>,
@@ -239,7 +239,8 @@ pub struct LinkSpec {
     pub queue: QueueSpec,
     /// Control law; absent: none.
     pub controller: Option<LinkAlgorithm>,
-    /// Loss by corruption that the port declares for the link behind it, to senders that hear the control law.
+    /// Loss by corruption that the port declares for the link behind it, to senders that hear the
+    /// control law.
     pub corruption: Percent,
     /// Bytes that the link adds to each packet.
     pub frame_overhead: u32,
@@ -252,7 +253,8 @@ pub struct LinkSpec {
 }
 
 impl LinkSpec {
-    /// The most loss by corruption that a port may declare: beyond it nobody could tell a link from a broken one.
+    /// The most loss by corruption that a port may declare: beyond it nobody could tell a link from
+    /// a broken one.
     pub const MOST_CORRUPTION: Percent = Percent { ppm: 300_000 };
 
     /// Its controller grants starting rates or (`false`) does not.

@@ -7,7 +7,8 @@ use serde::Deserialize;
 use super::Chance;
 use crate::core::impair::{Antennas, Code, Redundancy, Short};
 
-/// `loss = { kind = "bernoulli", per = 1e-3 }`, or `none`, `gilbert-elliott`, `bursts`, `bit-errors`, `fading`.
+/// `loss = { kind = "bernoulli", per = 1e-3 }`, or `none`, `gilbert-elliott`, `bursts`,
+/// `bit-errors`, `fading`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LossSpec {
@@ -145,8 +146,8 @@ fn always() -> Chance {
     Chance(1.0)
 }
 
-/// `fec = { rate = 0.95 }`, or `{ block = 255, corrects = 8 }`; `short = { below = 128, rate = 0.5 }` protects short
-/// packets better.
+/// `fec = { rate = 0.95 }`, or `{ block = 255, corrects = 8 }`;
+/// `short = { below = 128, rate = 0.5 }` protects short packets better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "FecTable")]
 pub struct FecSpec(pub Code);

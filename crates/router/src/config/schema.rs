@@ -45,7 +45,8 @@ pub struct Config {
     pub routes: Vec<RouteSpec>,
     /// What the kernel steers into ports.
     pub steers: Vec<SteerSpec>,
-    /// First of the routing tables, one per port, and of the priorities of rules that `setup` makes.
+    /// First of the routing tables, one per port, and of the priorities of rules that `setup`
+    /// makes.
     pub table: u32,
 }
 

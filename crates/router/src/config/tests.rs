@@ -386,7 +386,8 @@ fn steering_names_what_exists() {
     }
 }
 
-/// What only the emulator knows is no router's to use; without it a port looks for clouds all the same.
+/// What only the emulator knows is no router's to use; without it a port looks for clouds all the
+/// same.
 #[test]
 fn exact_estimates_are_refused() {
     let with = |law: &str| parse(&GOOD.replace("\"vcp\"", &format!("\"{law}\"")));

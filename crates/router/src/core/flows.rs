@@ -210,7 +210,8 @@ impl Flows {
         if heard { Kind::Heard } else { Kind::Foreign }
     }
 
-    /// True if this packet carries feedback, or others of its flow did lately, and the flow is not aside.
+    /// True if this packet carries feedback, or others of its flow did lately, and the flow is not
+    /// aside.
     #[inline]
     pub(super) fn knows(&self, now: Instant, arrival: &Arrival) -> bool {
         if self.watch.acts() && self.is_aside(self.find(arrival.flow_hash)) {

@@ -1,4 +1,5 @@
-//! A quantity that changes over time: its mean, quantile and maximum, each weighted by how long it lasted.
+//! A quantity that changes over time: its mean, quantile and maximum, each weighted by how long it
+//! lasted.
 
 use pathmark_cc::Instant;
 
@@ -9,9 +10,11 @@ const SUB_BITS: u32 = SUB.trailing_zeros();
 const OCTAVES: u64 = 26;
 const BUCKETS: usize = (SUB * (OCTAVES + 1)) as usize;
 
-/// Time-weighted statistics of a value that stays what it was [`set`](Gauge::set) to until the next call.
+/// Time-weighted statistics of a value that stays what it was [`set`](Gauge::set) to until the next
+/// call.
 ///
-/// Memory is fixed (14 KiB). Values above 2^32 count as 2^32 in the quantiles, exactly in mean and maximum.
+/// Memory is fixed (14 KiB). Values above 2^32 count as 2^32 in the quantiles, exactly in mean and
+/// maximum.
 #[derive(Clone, Debug)]
 pub struct Gauge {
     since: Instant,

@@ -38,8 +38,9 @@ impl<P> Link<P> {
         link
     }
 
-    /// Hands a packet over up to this long before its last bit has left, where nothing but that keeps it here. A driver that
-    /// comes by no more often than that delivers a fast link's packets at once instead of each a visit late.
+    /// Hands a packet over up to this long before its last bit has left, where nothing but that
+    /// keeps it here. A driver that comes by no more often than that delivers a fast link's packets
+    /// at once instead of each a visit late.
     #[must_use]
     pub fn hand_over_early(mut self, by: Duration) -> Self {
         self.early = by;
@@ -86,11 +87,12 @@ impl<P> Link<P> {
         self.port.due().min(schedule)
     }
 
-    /// Does what is due at `now`, but hands nothing over: packets wait at the far end for [`collect`](Self::collect).
+    /// Does what is due at `now`, but hands nothing over: packets wait at the far end for
+    /// [`collect`](Self::collect).
     ///
-    /// A driver whose clock waits for it need not come by whenever a packet leaves: it may step through all that was due,
-    /// each at its own [`next_step`](Self::next_step), before the next arrival or when
-    /// [`next_arrival`](Self::next_arrival) has come.
+    /// A driver whose clock waits for it need not come by whenever a packet leaves: it may step
+    /// through all that was due, each at its own [`next_step`](Self::next_step), before the next
+    /// arrival or when [`next_arrival`](Self::next_arrival) has come.
     pub fn step(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
         self.change(now);
         while let Some(departure) = self.port.poll(now, owner) {

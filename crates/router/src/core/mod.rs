@@ -6,10 +6,10 @@
 //!            └────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Packets are a type parameter `P`: the TUN driver passes handles of pooled buffers, an emulator whatever
-//! it likes; nothing here looks inside one. What the core must know of a packet comes in as an
-//! [`Arrival`](pathmark_cc::Arrival), what is to be written into it goes out through its [`Owner`].
-//! `now` comes in, deadlines go out. Every buffer has a limit.
+//! Packets are a type parameter `P`: the TUN driver passes handles of pooled buffers, an emulator
+//! whatever it likes; nothing here looks inside one. What the core must know of a packet comes in
+//! as an [`Arrival`](pathmark_cc::Arrival), what is to be written into it goes out through its
+//! [`Owner`]. `now` comes in, deadlines go out. Every buffer has a limit.
 
 mod flows;
 mod gauge;
@@ -35,7 +35,8 @@ pub use separation::Separation;
 pub use shaper::Shaper;
 pub use stats::{DropCause, Drops, LinkStats};
 
-/// Whoever owns the packets that pass through a port: writes marks into them and takes back dropped ones.
+/// Whoever owns the packets that pass through a port: writes marks into them and takes back dropped
+/// ones.
 pub trait Owner<P> {
     /// The packet leaves for the wire; write `answer` into it. Not called for [`Answer::None`].
     fn mark(&mut self, packet: &mut P, answer: &Answer);

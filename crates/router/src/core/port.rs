@@ -10,8 +10,8 @@ use super::{DropCause, LinkStats, Owner, Separation, Shaper};
 
 /// One output port of a router.
 ///
-/// Call [`arrive`](Self::arrive) for each packet routed to it and [`poll`](Self::poll) until it returns `None`,
-/// then again at [`deadline`](Self::deadline).
+/// Call [`arrive`](Self::arrive) for each packet routed to it and [`poll`](Self::poll) until it
+/// returns `None`, then again at [`deadline`](Self::deadline).
 pub struct Port<P> {
     law: Law,
     queues: Queues<P>,
@@ -45,7 +45,8 @@ enum Queues<P> {
     Two(Box<Separation<P>>),
 }
 
-/// The control law with its deadline at hand, so that most packets ask it for nothing but their answer.
+/// The control law with its deadline at hand, so that most packets ask it for nothing but their
+/// answer.
 struct Law {
     controller: Option<Box<dyn LinkController>>,
     timer: Instant,
@@ -118,7 +119,8 @@ impl<P> Port<P> {
         self.arrive_run(now, arrival, 1, packet, owner);
     }
 
-    /// True if a super-packet may pass as a whole: it all fits, and the queue treats its packets alike.
+    /// True if a super-packet may pass as a whole: it all fits, and the queue treats its packets
+    /// alike.
     #[must_use]
     pub fn takes_whole(&self, now: Instant, arrival: &Arrival, packets: u32) -> bool {
         let bytes = self.on_wire(self.frame(arrival.bytes, packets), packets);
@@ -128,8 +130,8 @@ impl<P> Port<P> {
         }
     }
 
-    /// A super-packet that passes as a whole: `packets` IP packets of together `arrival.bytes` bytes, all of one flow and
-    /// carrying alike. The control law hears of each.
+    /// A super-packet that passes as a whole: `packets` IP packets of together `arrival.bytes`
+    /// bytes, all of one flow and carrying alike. The control law hears of each.
     #[inline]
     pub fn arrive_run(
         &mut self,
@@ -329,15 +331,17 @@ impl<P> Port<P> {
         self.law.on_capacity(now, self.capacity());
     }
 
-    /// Says what the control law may reckon with, in bytes per second, where the port cannot see it: the link behind it is slower
-    /// than the port's rate, or the port has none. `None`: its rate. Nothing is sent slower for it.
+    /// Says what the control law may reckon with, in bytes per second, where the port cannot see
+    /// it: the link behind it is slower than the port's rate, or the port has none. `None`: its
+    /// rate. Nothing is sent slower for it.
     pub fn set_capacity(&mut self, now: Instant, hint: Option<u64>) {
         self.advance(now);
         self.hint = hint;
         self.law.on_capacity(now, self.capacity());
     }
 
-    /// Tells the control law what is left of the cloud behind `upstream`, measured since it was told last.
+    /// Tells the control law what is left of the cloud behind `upstream`, measured since it was
+    /// told last.
     pub fn tell_cloud(&mut self, now: Instant, upstream: Upstream, estimate: &CloudEstimate) {
         if let Some(controller) = &mut self.law.controller {
             controller.on_estimate(now, upstream, estimate);
@@ -367,24 +371,26 @@ impl<P> Port<P> {
         self.law.on_buffer(limit);
     }
 
-    /// Changes the bytes that the link adds to each packet; packets that wait keep what they were counted with.
+    /// Changes the bytes that the link adds to each packet; packets that wait keep what they were
+    /// counted with.
     pub fn set_overhead(&mut self, bytes: u32) {
         self.overhead = bytes;
     }
 
-    /// Changes the loss by corruption that the port declares for the link behind it, in 10^-6 of packets: it goes with each
-    /// answer of the control law.
+    /// Changes the loss by corruption that the port declares for the link behind it, in 10^-6 of
+    /// packets: it goes with each answer of the control law.
     pub fn set_corruption(&mut self, ppm: u32) {
         self.corruption_ppm = ppm;
     }
 
-    /// Changes what the link protects packets with: the redundancy takes its share of the rate. Packets that wait keep
-    /// what they were counted with.
+    /// Changes what the link protects packets with: the redundancy takes its share of the rate.
+    /// Packets that wait keep what they were counted with.
     pub(super) fn set_code(&mut self, code: Option<Code>) {
         self.code = code;
     }
 
-    /// Puts the port on a medium that others use too: from now on each packet leaves after a [`grant`](Self::grant) only.
+    /// Puts the port on a medium that others use too: from now on each packet leaves after a
+    /// [`grant`](Self::grant) only.
     pub fn share_medium(&mut self) {
         self.access = Access::Asked;
     }
@@ -456,8 +462,8 @@ impl<P> Port<P> {
         self.has_controller() || matches!(self.queues, Queues::Two(_))
     }
 
-    /// How often flows were set aside because they went on with more than their fair share while the queue of feedback
-    /// overflowed; newcomers that are set aside together count once.
+    /// How often flows were set aside because they went on with more than their fair share while
+    /// the queue of feedback overflowed; newcomers that are set aside together count once.
     #[must_use]
     pub fn times_set_aside(&self) -> u64 {
         match &self.queues {
@@ -516,8 +522,8 @@ impl<P> Queues<P> {
         }
     }
 
-    /// True if the control law is told of this packet's arrival: of all in a common queue, else of its own class. `None`: the
-    /// packet goes no further.
+    /// True if the control law is told of this packet's arrival: of all in a common queue, else of
+    /// its own class. `None`: the packet goes no further.
     #[inline]
     fn hears(&mut self, now: Instant, arrival: &mut Arrival) -> Option<bool> {
         match self {
@@ -526,8 +532,8 @@ impl<P> Queues<P> {
         }
     }
 
-    /// True if a packet that the law hears is of a flow that hears the law. Of a common queue's packets that can be told of those
-    /// alone that carry feedback.
+    /// True if a packet that the law hears is of a flow that hears the law. Of a common queue's
+    /// packets that can be told of those alone that carry feedback.
     #[inline]
     fn is_feedback(&self, arrival: &Arrival) -> bool {
         matches!(self, Self::Two(_)) || arrival.carried.is_feedback()

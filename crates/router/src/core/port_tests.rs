@@ -122,7 +122,8 @@ fn the_controller_hears_arrivals_departures_drops_and_time() {
     assert_eq!(stats.capacity_bytes(Instant::from_millis(100)), 100_000);
 }
 
-/// A law hears of packets of its own class for which there was no room, and of none that RED took or that carry nothing.
+/// A law hears of packets of its own class for which there was no room, and of none that RED took
+/// or that carry nothing.
 #[test]
 fn only_tail_drops_of_feedback_are_told() {
     let drops = |port: Port<u32>, arrivals: &[Carried]| {
@@ -280,9 +281,11 @@ fn classes_share_evenly_whatever_their_packet_sizes() {
     }
 }
 
-/// Sends at 20 Mbit/s what `heard` and `foreign` flows keep in the queue: each class as many packets as one window that grows by
-/// one per turn and is halved by a drop, its flows by turns. Returns the share of the link that the heard class has from 5 s to
-/// 10 s, and how long a small packet of another flow waits at most that comes each 50 ms, one at a time, and carries what `pinged` says.
+/// Sends at 20 Mbit/s what `heard` and `foreign` flows keep in the queue: each class as many
+/// packets as one window that grows by one per turn and is halved by a drop, its flows by turns.
+/// Returns the share of the link that the heard class has from 5 s to 10 s, and how long a small
+/// packet of another flow waits at most that comes each 50 ms, one at a time, and carries what
+/// `pinged` says.
 fn share_of(heard: u32, foreign: u32, pinged: Carried) -> (f64, Duration) {
     const PING: u32 = 2;
     let limit = Limit::Bytes(500_000);
@@ -353,7 +356,8 @@ fn classes_share_by_their_flows() {
     }
 }
 
-/// One that comes alone into a class whose queue is empty waits for a packet or two, however small the class's share.
+/// One that comes alone into a class whose queue is empty waits for a packet or two, however small
+/// the class's share.
 #[test]
 fn a_ping_beside_many_flows_of_the_other_class_does_not_wait() {
     for (heard, foreign, pinged) in [
@@ -370,7 +374,8 @@ fn a_ping_beside_many_flows_of_the_other_class_does_not_wait() {
     }
 }
 
-/// A queue that is served at a small share does not keep packets longer than one that is served at half of the link.
+/// A queue that is served at a small share does not keep packets longer than one that is served at
+/// half of the link.
 #[test]
 fn the_buffer_is_divided_as_the_link_is() {
     let (_, longest) = share_of(20, 1, Carried::Foreign);

@@ -1,10 +1,11 @@
 //! Two queues in one port: packets that carry feedback, and all others.
 //!
-//! A sender that obeys load codes leaves a queue alone that a loss-driven one fills, so side by side in one
-//! FIFO the latter takes all. Here each class has a queue of its own; while both wait, each gets half of the
-//! link (deficit round robin), and whoever needs less leaves the rest to the other. A flow of which some packets carry feedback
-//! is in the first class with all of them. The control law of the
-//! port sees its own class only, and as capacity what the others leave, but never less than that half.
+//! A sender that obeys load codes leaves a queue alone that a loss-driven one fills, so side by
+//! side in one FIFO the latter takes all. Here each class has a queue of its own; while both wait,
+//! each gets half of the link (deficit round robin), and whoever needs less leaves the rest to the
+//! other. A flow of which some packets carry feedback is in the first class with all of them. The
+//! control law of the port sees its own class only, and as capacity what the others leave, but
+//! never less than that half.
 
 use pathmark_cc::{Arrival, Carried, Duration, Instant};
 
@@ -19,8 +20,8 @@ const LEAST_SHARE_Q16: u64 = WHOLE_Q16 / 33;
 /// A class has room for so many full packets at least.
 const LEAST_PACKETS: u64 = 8;
 
-/// Time over which the classes' rates are measured, and the share of a new value in the average (1/4):
-/// together some 200 ms, shorter than what control laws react in.
+/// Time over which the classes' rates are measured, and the share of a new value in the average
+/// (1/4): together some 200 ms, shorter than what control laws react in.
 const WINDOW_NANOS: u64 = 50_000_000;
 
 /// The two queues of a separated port, with one limit for both.
@@ -30,7 +31,8 @@ pub struct Separation<P> {
     limit: Limit,
     /// The heard class's share of the link, in 2^-16.
     share_q16: u64,
-    /// How far the heard class is ahead of its share: its bytes times the other's share, less the other's bytes times its own.
+    /// How far the heard class is ahead of its share: its bytes times the other's share, less the
+    /// other's bytes times its own.
     ahead: i64,
     window: Window,
     flows: Flows,
@@ -45,8 +47,9 @@ struct Class<P> {
 }
 
 impl<P> Separation<P> {
-    /// Separates the class that the control law hears from the foreign one. Their limits should be `limit`
-    /// too: whoever holds less of the shared room than it is owed may push out the youngest packets of the other.
+    /// Separates the class that the control law hears from the foreign one. Their limits should be
+    /// `limit` too: whoever holds less of the shared room than it is owed may push out the youngest
+    /// packets of the other.
     #[must_use]
     pub fn new(heard: Box<dyn Queue<P>>, foreign: Box<dyn Queue<P>>, limit: Limit) -> Self {
         let class = |queue: Box<dyn Queue<P>>| Class {
@@ -79,7 +82,8 @@ impl<P> Separation<P> {
         }
     }
 
-    /// A packet of a flow that is aside passes as a plain one, if there is room and nobody else's use left.
+    /// A packet of a flow that is aside passes as a plain one, if there is room and nobody else's
+    /// use left.
     #[cold]
     fn admits_aside(&mut self, now: Instant, arrival: &mut Arrival) -> bool {
         arrival.carried = Carried::Foreign;
@@ -145,7 +149,8 @@ impl<P> Separation<P> {
         self.divide();
     }
 
-    /// Takes a packet of either class. `pushed_out` is told of each packet of the other class that had to go.
+    /// Takes a packet of either class. `pushed_out` is told of each packet of the other class that
+    /// had to go.
     pub(super) fn push(
         &mut self,
         now: Instant,
@@ -260,7 +265,8 @@ impl<P> Separation<P> {
         capacity
     }
 
-    /// Gives each class its part of the buffer: twice what it is owed or uses of the link, and all of it from a half on.
+    /// Gives each class its part of the buffer: twice what it is owed or uses of the link, and all
+    /// of it from a half on.
     fn divide(&mut self) {
         let Rates { heard, foreign, .. } = self.window.average;
         let used = u128::from(heard) * u128::from(WHOLE_Q16) / u128::from((heard + foreign).max(1));
@@ -349,8 +355,8 @@ impl Window {
 
     #[cold]
     fn turn(&mut self, now: Instant, elapsed: u64) {
-        // As many steps as windows have passed, so that it does not matter how often somebody came by; after a pause the
-        // past says nothing.
+        // As many steps as windows have passed, so that it does not matter how often somebody came
+        // by; after a pause the past says nothing.
         let windows = elapsed / WINDOW_NANOS;
         let step = |average: &mut u64, sent: u64| {
             let rate = u128::from(sent) * 1_000_000_000 / u128::from(elapsed);

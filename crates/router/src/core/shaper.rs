@@ -8,15 +8,15 @@ use super::trace::{Cursor, Trace};
 
 const NANOS: u64 = 1_000_000_000;
 
-/// How far a late driver may catch up: what a link of this rate would have sent meanwhile it still sends,
-/// but never more than this many nanoseconds' worth at once.
+/// How far a late driver may catch up: what a link of this rate would have sent meanwhile it still
+/// sends, but never more than this many nanoseconds' worth at once.
 const MAX_LAG: u64 = 50_000_000;
 
-/// Serializes packets at a rate, exactly: what a nanosecond cannot express is carried to the next packet,
-/// so that over any busy period the bytes sent match the rate to one packet.
+/// Serializes packets at a rate, exactly: what a nanosecond cannot express is carried to the next
+/// packet, so that over any busy period the bytes sent match the rate to one packet.
 ///
-/// A driver that polls late finds packets whose transmission ended in the past; the link keeps its rate
-/// (up to 50 ms of arrears), and a delay line behind it hides the lateness entirely.
+/// A driver that polls late finds packets whose transmission ended in the past; the link keeps its
+/// rate (up to 50 ms of arrears), and a delay line behind it hides the lateness entirely.
 #[derive(Clone, Debug)]
 pub struct Shaper {
     /// Bytes per second. `None`: unlimited. 0: nothing passes until the rate changes.
@@ -60,7 +60,8 @@ impl Shaper {
         self.rate
     }
 
-    /// Changes the rate. A packet already in transmission ends as it would have. A trace is followed no longer.
+    /// Changes the rate. A packet already in transmission ends as it would have. A trace is
+    /// followed no longer.
     pub fn set_rate(&mut self, now: Instant, rate: Option<u64>) {
         self.trace = None;
         if rate == Some(0) {
@@ -115,8 +116,8 @@ impl Shaper {
         })
     }
 
-    /// Transmits a packet of `bytes` that has been waiting since `since`; returns when its last bit has left.
-    /// To be called at or after [`ready_at`](Self::ready_at).
+    /// Transmits a packet of `bytes` that has been waiting since `since`; returns when its last bit
+    /// has left. To be called at or after [`ready_at`](Self::ready_at).
     #[inline]
     pub fn transmit(&mut self, now: Instant, since: Instant, bytes: u32) -> Instant {
         let Some(rate) = self.rate else {

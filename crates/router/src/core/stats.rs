@@ -175,7 +175,8 @@ impl LinkStats {
         self.queue_micros.summary(now)
     }
 
-    /// Bytes that the link could have carried so far: its rate integrated over time. 0 for a link without rate.
+    /// Bytes that the link could have carried so far: its rate integrated over time. 0 for a link
+    /// without rate.
     #[must_use]
     pub fn capacity_bytes(&self, now: Instant) -> u64 {
         u64::try_from(self.capacity.until(now) / 1_000_000_000).unwrap_or(u64::MAX)

@@ -13,8 +13,8 @@ const MOST: usize = 50_000_000;
 /// Time that a link's rate of the moment is told over, ns.
 const WINDOW: u64 = 100_000_000;
 
-/// A recording of when a link could deliver: one line for each opportunity to deliver 1500 bytes, in milliseconds from
-/// the start, as mahimahi writes it. After the last line it begins again.
+/// A recording of when a link could deliver: one line for each opportunity to deliver 1500 bytes,
+/// in milliseconds from the start, as mahimahi writes it. After the last line it begins again.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Trace {
     /// Nanoseconds from the start, in order.
@@ -84,7 +84,8 @@ impl Trace {
         per_second(self.at.len() as u64, self.period)
     }
 
-    /// Opportunities before `offset` ns from the start of all of it, however often it has begun again.
+    /// Opportunities before `offset` ns from the start of all of it, however often it has begun
+    /// again.
     fn before(&self, offset: u64) -> u64 {
         let (cycle, rest) = self.split(offset);
         let within = self.at.partition_point(|at| *at < rest) as u64;
@@ -159,8 +160,8 @@ impl Cursor {
         }
     }
 
-    /// Delivers so many bytes with the opportunities from here on, whole or in parts; returns when the last one is
-    /// through.
+    /// Delivers so many bytes with the opportunities from here on, whole or in parts; returns when
+    /// the last one is through.
     pub(super) fn deliver(&mut self, mut bytes: u32) -> Instant {
         while bytes > self.left {
             bytes -= self.left;
@@ -291,7 +292,8 @@ mod tests {
     }
 
     proptest! {
-        /// Bytes delivered never exceed what the opportunities up to then hold, and waste nothing while there is demand.
+        /// Bytes delivered never exceed what the opportunities up to then hold, and waste nothing
+        /// while there is demand.
         #[test]
         fn a_busy_link_uses_every_opportunity(
             gaps in prop::collection::vec(0u64..20, 1..30),

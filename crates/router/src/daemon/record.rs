@@ -21,8 +21,8 @@ drops,random_losses,in_flight,load,code,marked_low,marked_high,marked_over\n";
 /// Samples that may wait for the disk; more are left out.
 const WAITING: usize = 1024;
 
-/// Writes samples from a thread of its own, so that a slow disk holds up no packets. Counters are totals since the
-/// start; a sample that was left out loses nothing but its time.
+/// Writes samples from a thread of its own, so that a slow disk holds up no packets. Counters are
+/// totals since the start; a sample that was left out loses nothing but its time.
 #[derive(Debug)]
 pub(super) struct Recorder {
     rows: Option<SyncSender<String>>,
@@ -56,7 +56,8 @@ impl Recorder {
         Ok(file)
     }
 
-    /// Starts the thread that writes. To be called once privileges are given up: a thread keeps those that it was born with.
+    /// Starts the thread that writes. To be called once privileges are given up: a thread keeps
+    /// those that it was born with.
     pub(super) fn start(mut file: File, epoch: f64) -> io::Result<Self> {
         let (rows, queue) = mpsc::sync_channel::<String>(WAITING);
         let writer = std::thread::Builder::new().spawn(move || {

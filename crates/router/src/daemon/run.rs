@@ -412,9 +412,9 @@ impl Daemon<'_> {
         Snapshot::take(self.driver.router(), self.driver.now(), around)
     }
 
-    /// Has a thread of its own read the file as it is now, so that packets need not wait for it. It has
-    /// the priority of this one: at a lower one, on a busy machine, it would keep the allocator's
-    /// locks for as long as others go before it, and packets would wait.
+    /// Has a thread of its own read the file as it is now, so that packets need not wait for it. It
+    /// has the priority of this one: at a lower one, on a busy machine, it would keep the
+    /// allocator's locks for as long as others go before it, and packets would wait.
     fn reload(&mut self) {
         if self.reading.is_some() {
             self.reading = Some(true);

@@ -112,7 +112,8 @@ fn one_look_at_the_router_serves_all_who_ask_at_once() {
 }
 
 /// While the thread that moves packets is stalled, whoever does not need it is served, whoever does
-/// is told so after a second, and all who asked meanwhile are told at once, not one after the other.
+/// is told so after a second, and all who asked meanwhile are told at once, not one after the
+/// other.
 #[test]
 fn a_router_that_does_not_answer_holds_up_nobody_else() {
     let dir = tempfile::tempdir().unwrap();

@@ -152,7 +152,8 @@ pub struct LinkView {
     pub interface_drops: Option<u64>,
     /// Packets whose shim the port did not believe, and took for plain traffic.
     pub shims_not_believed: u64,
-    /// How often flows were set aside because they went on with too much; newcomers together count once.
+    /// How often flows were set aside because they went on with too much; newcomers together count
+    /// once.
     pub times_set_aside: u64,
     /// Bytes of packet buffers that the port's packets take.
     pub memory_bytes: usize,

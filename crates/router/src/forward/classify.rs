@@ -12,7 +12,8 @@ use super::frame::{Carrier, Frame};
 use super::shim;
 use crate::ip::Prefix;
 
-/// Names packets whose ECN field carries VCP's code. Nothing else's ECN field is ever read or written.
+/// Names packets whose ECN field carries VCP's code. Nothing else's ECN field is ever read or
+/// written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EcnRule {
     /// Their DSCP, if that tells them.
@@ -99,7 +100,8 @@ impl Classifier {
         (arrival, Carrier::None)
     }
 
-    /// The same of the first segment of a super-packet, which is to be an IP packet of `packet` bytes.
+    /// The same of the first segment of a super-packet, which is to be an IP packet of `packet`
+    /// bytes.
     #[inline]
     #[must_use]
     pub fn classify_first(
@@ -143,8 +145,8 @@ impl Classifier {
     }
 }
 
-/// Writes a port's answer into a packet, or into segment `index` of a super-packet. A segment without a sound shim is
-/// left alone. `row` remembers the last segment for the next.
+/// Writes a port's answer into a packet, or into segment `index` of a super-packet. A segment
+/// without a sound shim is left alone. `row` remembers the last segment for the next.
 #[inline]
 pub fn write_answer(
     frame: &mut Frame,
@@ -184,7 +186,8 @@ pub fn write_answer(
     }
 }
 
-/// Writes an answer into a shim that is read again: of another kind than VCP's, or in a later segment.
+/// Writes an answer into a shim that is read again: of another kind than VCP's, or in a later
+/// segment.
 fn write_shim(
     frame: &mut Frame,
     payload: usize,
@@ -210,7 +213,8 @@ fn write_shim(
     };
 }
 
-/// Where the payload of a super-packet's segment begins, in bytes from the start of its own payload.
+/// Where the payload of a super-packet's segment begins, in bytes from the start of its own
+/// payload.
 #[inline]
 fn segment_offset(frame: &Frame, index: u32) -> usize {
     let size = frame.offload.gso.map_or(0, |gso| usize::from(gso.size));

@@ -31,13 +31,15 @@ counters! {
     bad_checksum,
     /// A virtio-net header that contradicts its packet.
     bad_offload,
-    /// Multicast, broadcast, link-local, loopback or unspecified addresses: not for routers to forward.
+    /// Multicast, broadcast, link-local, loopback or unspecified addresses: not for routers to
+    /// forward.
     not_forwardable,
     /// IPv6 jumbograms, whose length no header here can say.
     jumbogram,
     /// From one of the router's own addresses, which nobody else may use.
     spoofed_own,
-    /// From a source that does not route back to the port that they came in on, where that is checked.
+    /// From a source that does not route back to the port that they came in on, where that is
+    /// checked.
     source_check,
     /// ICMP messages for the router with a wrong checksum.
     bad_icmp_checksum,

@@ -8,8 +8,8 @@ use super::frame::Frame;
 use super::pool::Account;
 use super::trust::Trust;
 
-/// Time that a super-packet may take on the link and still pass as a whole, in microseconds: below what
-/// shaping promises to smooth.
+/// Time that a super-packet may take on the link and still pass as a whole, in microseconds: below
+/// what shaping promises to smooth.
 const WHOLE_MICROS: u64 = 250;
 
 /// What a [`RouterPort`] is made of.
@@ -23,7 +23,8 @@ pub struct PortSettings {
     pub addresses: Vec<IpAddr>,
     /// True if packets meet chance one by one (loss, jitter), so that super-packets are always cut.
     pub per_packet: bool,
-    /// Bytes of packet buffers that it may always hold; beyond them it shares what is left with the others.
+    /// Bytes of packet buffers that it may always hold; beyond them it shares what is left with the
+    /// others.
     pub reserve: usize,
     /// Whose shims it believes.
     pub shims: Trust,
@@ -65,8 +66,9 @@ impl RouterPort {
         fast && !self.settings.per_packet
     }
 
-    /// The address from which this port sends ICMP messages to a host of the same version as `like`. Without an
-    /// IPv4 address of its own it uses the dummy address of RFC 7600; without an IPv6 address it is silent.
+    /// The address from which this port sends ICMP messages to a host of the same version as
+    /// `like`. Without an IPv4 address of its own it uses the dummy address of RFC 7600; without an
+    /// IPv6 address it is silent.
     #[must_use]
     pub fn source_for(&self, like: IpAddr) -> Option<IpAddr> {
         const DUMMY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);

@@ -259,7 +259,8 @@ impl Router {
         else {
             return Err(Refusal::Malformed);
         };
-        // A length of 0 in front of hop-by-hop options means that these say a larger one (RFC 2675).
+        // A length of 0 in front of hop-by-hop options means that these say a larger one (RFC
+        // 2675).
         if let [0x60..=0x6F, _, _, _, 0, 0, 0, ..] = bytes {
             return Err(Refusal::Jumbogram);
         }

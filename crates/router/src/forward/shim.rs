@@ -45,8 +45,8 @@ impl Outer for NoHeader {
     }
 }
 
-/// What the shim in front of a UDP payload tells control laws; `packet_bytes` is the length of its IP packet, `ip` its header.
-/// [`Carried::Foreign`] if there is none that is known and sound.
+/// What the shim in front of a UDP payload tells control laws; `packet_bytes` is the length of its
+/// IP packet, `ip` its header. [`Carried::Foreign`] if there is none that is known and sound.
 #[inline]
 #[must_use]
 pub fn read(payload: &[u8], packet_bytes: u32, ip: &impl Outer) -> Carried {
@@ -97,8 +97,9 @@ pub(super) fn find(
     (carried, Carrier::Shim { payload })
 }
 
-/// True if all packets of a super-packet tell a port the same: none has a shim, or each has one of the same kind, and of XCP the
-/// same one. Packets of one sender that it sent together do, unless only some bear a shim or a router has stamped them.
+/// True if all packets of a super-packet tell a port the same: none has a shim, or each has one of
+/// the same kind, and of XCP the same one. Packets of one sender that it sent together do, unless
+/// only some bear a shim or a router has stamped them.
 #[inline]
 pub(super) fn tell_alike(bytes: &[u8], whole: &Super) -> bool {
     if !whole.is_udp() {
@@ -119,8 +120,9 @@ pub(super) fn tell_alike(bytes: &[u8], whole: &Super) -> bool {
     (1..whole.segments()).all(|index| told(index) == first)
 }
 
-/// Writes a port's answer into the shim in front of a UDP payload. `hops` is what the router takes off the IP TTL: 1, or 0 at a
-/// host's own port. False, and nothing changed, if there is no such shim.
+/// Writes a port's answer into the shim in front of a UDP payload. `hops` is what the router takes
+/// off the IP TTL: 1, or 0 at a host's own port. False, and nothing changed, if there is no such
+/// shim.
 #[inline]
 pub fn write(
     payload: &mut [u8],
@@ -136,7 +138,8 @@ pub fn write(
         Answer::Xcp(answer) => {
             let mut answer = *answer;
             if hops == 0 {
-                // Stamping takes one off `xcp_ttl`, and nobody takes one off the TTL: modulo 256 this adds it again.
+                // Stamping takes one off `xcp_ttl`, and nobody takes one off the TTL: modulo 256
+                // this adds it again.
                 answer.cloud = CloudAnswer::Counted { hops: u8::MAX };
             }
             let outcome = stamp::stamp_payload(payload, &answer, packet_bytes, router);
@@ -149,7 +152,8 @@ pub fn write(
     }
 }
 
-/// The same at `offset` of the payload of a datagram inside an IP packet, whose whole UDP checksum is renewed.
+/// The same at `offset` of the payload of a datagram inside an IP packet, whose whole UDP checksum
+/// is renewed.
 #[inline]
 pub(super) fn write_packet(
     bytes: &mut [u8],

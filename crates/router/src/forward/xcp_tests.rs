@@ -128,7 +128,8 @@ fn headers_of_every_form_are_stamped_over_both_versions_of_ip() {
                     assert!((GRANT - (20 << 16)..=GRANT).contains(&delta), "{delta}");
                 }
             }
-            // What this router has lowered asks for less than the next one's grant: that one only signs.
+            // What this router has lowered asks for less than the next one's grant: that one only
+            // signs.
             send(&mut router, packet, Offload::default());
             let again = drain(&mut router, OUT);
             let _ = heard.recv();
@@ -201,7 +202,8 @@ fn a_super_packet_passes_whole_only_if_its_packets_ask_the_same() {
     }
 }
 
-/// A port of either law answers packets of the other kind, and each packet gets an answer that fits it.
+/// A port of either law answers packets of the other kind, and each packet gets an answer that fits
+/// it.
 #[test]
 fn kinds_meet_at_a_port() {
     for law in ["xcp", "vcp", "vcp+bise"] {

@@ -4,8 +4,8 @@ use pathmark_shim::checksum::Sum;
 
 use crate::offload::Partial;
 
-/// Sums `bytes` from `partial.start` on and writes the checksum. False, and nothing changed, if its place lies
-/// outside of the packet.
+/// Sums `bytes` from `partial.start` on and writes the checksum. False, and nothing changed, if its
+/// place lies outside of the packet.
 pub fn complete(bytes: &mut [u8], partial: Partial) -> bool {
     let start = usize::from(partial.start);
     let at = start + usize::from(partial.offset);

@@ -69,8 +69,8 @@ impl<'a> Fragments<'a> {
         })
     }
 
-    /// Writes the next fragment to the front of `out` and returns its length; `None` after the last, or if
-    /// `out` is too short.
+    /// Writes the next fragment to the front of `out` and returns its length; `None` after the
+    /// last, or if `out` is too short.
     pub fn next_into(&mut self, out: &mut [u8]) -> Option<usize> {
         let start = self.next;
         if start >= self.payload.len() {
@@ -102,8 +102,8 @@ impl<'a> Fragments<'a> {
     }
 }
 
-/// Later fragments keep only the options whose "copied" flag is set; others become no-operations, so that the
-/// header's length stays the same.
+/// Later fragments keep only the options whose "copied" flag is set; others become no-operations,
+/// so that the header's length stays the same.
 fn keep_copied_options(header: &mut [u8]) {
     const END: u8 = 0;
     const NO_OPERATION: u8 = 1;

@@ -47,10 +47,11 @@ impl IcmpError {
     }
 }
 
-/// Writes the error message about `packet` to the front of `out`, from the router's address `source`, and
-/// returns its length. It quotes as much as RFCs and the room in `out` allow. `None` where none must be sent: about an ICMP error, a later fragment, or a packet from or to
-/// an address that names no single host (RFC 1812 §4.3.2.7, RFC 4443 §2.4 (e)); or if `source` is of the
-/// other IP version.
+/// Writes the error message about `packet` to the front of `out`, from the router's address
+/// `source`, and returns its length. It quotes as much as RFCs and the room in `out` allow. `None`
+/// where none must be sent: about an ICMP error, a later fragment, or a packet from or to an
+/// address that names no single host (RFC 1812 §4.3.2.7, RFC 4443 §2.4 (e)); or if `source` is of
+/// the other IP version.
 #[must_use]
 pub fn error(
     what: IcmpError,
@@ -77,7 +78,8 @@ pub fn error(
             header_v4(out, body, from, to)
         }
         (IpAddr::V6(to), IpAddr::V6(destination), IpAddr::V6(from)) => {
-            // A packet too big is reported to multicast sources' unicast addresses as well (RFC 4443 §2.4 (e.3)).
+            // A packet too big is reported to multicast sources' unicast addresses as well (RFC
+            // 4443 §2.4 (e.3)).
             let multicast = destination.is_multicast() && !matches!(what, IcmpError::TooBig(_));
             if to.is_multicast() || to.is_unspecified() || to.is_loopback() || multicast {
                 return None;
@@ -92,7 +94,8 @@ pub fn error(
     }
 }
 
-/// Writes the reply to an echo request to the front of `out` and returns its length; `None` if `packet` is not one.
+/// Writes the reply to an echo request to the front of `out` and returns its length; `None` if
+/// `packet` is not one.
 #[must_use]
 pub fn echo_reply(packet: &[u8], layout: &Layout, out: &mut [u8]) -> Option<usize> {
     const REQUEST_V4: u8 = 8;

@@ -116,8 +116,8 @@ impl<T> Routes<T> {
 }
 
 impl<T: PartialEq> Routes<T> {
-    /// Makes a table for lookups. Different next hops should be few; routes to more than 2²⁴ of them are left
-    /// out.
+    /// Makes a table for lookups. Different next hops should be few; routes to more than 2²⁴ of
+    /// them are left out.
     #[must_use]
     pub fn compile(self) -> RouteTable<T> {
         let mut hops: Vec<T> = Vec::new();

@@ -1,10 +1,11 @@
-//! IPv4 lookup in a few reads: a table over the first 16 bits, and one over each of the next two bytes where longer prefixes
-//! need it.
+//! IPv4 lookup in a few reads: a table over the first 16 bits, and one over each of the next two
+//! bytes where longer prefixes need it.
 //!
-//! Each entry holds the longest prefix that covers all of its addresses, so a lookup never goes back. Tables are put together
-//! in full ([`Draft`]) and then packed ([`Table`]): neighbours in a table over a byte mostly agree, so only the first of each
-//! run is kept, and a bit for each place says whether a run begins there. That makes some 100 bytes of each KiB, and
-//! 10⁵ routes of the global table's lengths fit into a second-level cache.
+//! Each entry holds the longest prefix that covers all of its addresses, so a lookup never goes
+//! back. Tables are put together in full ([`Draft`]) and then packed ([`Table`]): neighbours in a
+//! table over a byte mostly agree, so only the first of each run is kept, and a bit for each place
+//! says whether a run begins there. That makes some 100 bytes of each KiB, and 10⁵ routes of the
+//! global table's lengths fit into a second-level cache.
 
 use std::net::Ipv4Addr;
 
@@ -55,7 +56,8 @@ impl Draft {
         }
     }
 
-    /// Adds a route, or replaces that of the same prefix. False, and nothing changed, if `hop` is too large.
+    /// Adds a route, or replaces that of the same prefix. False, and nothing changed, if `hop` is
+    /// too large.
     pub(super) fn insert(&mut self, net: Ipv4Net, hop: usize) -> bool {
         let Some(hop) = u32::try_from(hop + 1)
             .ok()
@@ -149,8 +151,8 @@ fn deepen(bytes: &mut Vec<[Entry; 256]>, entry: &mut Entry) -> usize {
     table
 }
 
-/// Words of a packed table in front of its runs: a bit for each place where one begins, and how many begin before each
-/// quarter.
+/// Words of a packed table in front of its runs: a bit for each place where one begins, and how
+/// many begin before each quarter.
 const HEADER: usize = 9;
 
 /// Which of up to 2²⁴ − 1 next hops, numbered by whoever uses this, an address has.

@@ -17,9 +17,9 @@ const MAX_CARS: usize = 64;
 /// Longest header that is coupled: IPv6, and TCP with all its options.
 const MAX_HEADER: usize = 100;
 
-/// A run of packets that can leave as one super-packet: equal headers but for what segmentation changes,
-/// equal payload sizes (the last may be shorter), and checksums that are all still to be completed, so that
-/// none that was complete is ever replaced.
+/// A run of packets that can leave as one super-packet: equal headers but for what segmentation
+/// changes, equal payload sizes (the last may be shorter), and checksums that are all still to be
+/// completed, so that none that was complete is ever replaced.
 #[derive(Debug)]
 pub struct Train {
     first: Header,
@@ -270,8 +270,8 @@ impl Train {
         self.first.len
     }
 
-    /// The header of the super-packet, to be followed by the payloads of all its packets, and what is left
-    /// undone in it. `None` for a single packet, which leaves as it came.
+    /// The header of the super-packet, to be followed by the payloads of all its packets, and what
+    /// is left undone in it. `None` for a single packet, which leaves as it came.
     pub fn finish(&mut self) -> Option<(&[u8], Offload)> {
         if self.cars < 2 {
             return None;

@@ -141,8 +141,9 @@ impl Super {
             }
     }
 
-    /// Writes packet `index` of the super-packet `bytes` to the front of `out`; returns its length and what is
-    /// left undone in it: its checksum. `None` if there is no such packet or `out` is too short.
+    /// Writes packet `index` of the super-packet `bytes` to the front of `out`; returns its length
+    /// and what is left undone in it: its checksum. `None` if there is no such packet or `out` is
+    /// too short.
     #[inline]
     pub fn segment(&self, bytes: &[u8], index: usize, out: &mut [u8]) -> Option<(usize, Offload)> {
         let last = self.segments() - 1;

@@ -119,7 +119,8 @@ fn cut(bytes: &[u8], offload: Offload) -> Vec<(Vec<u8>, Offload)> {
 }
 
 proptest! {
-    /// Every segment is a correct packet of its own, and the train of all segments is the super-packet again.
+    /// Every segment is a correct packet of its own, and the train of all segments is the
+    /// super-packet again.
     #[test]
     fn cutting_and_coupling_are_inverse(
         v6: bool,

@@ -14,9 +14,9 @@
 //! - Each `[[steer]]` is a rule that leads to the port's table.
 //!
 //! Interfaces bear an alias, rules and routes a protocol number, by which they are known again:
-//! whatever is not asked for any more is removed, and [`teardown`] needs nothing else (`marks`). A plan is made from the configuration and the
-//! kernel's present state (`plan`); its steps are commands of iproute2 and writes of sysctls
-//! (`step`).
+//! whatever is not asked for any more is removed, and [`teardown`] needs nothing else (`marks`). A
+//! plan is made from the configuration and the kernel's present state (`plan`); its steps are
+//! commands of iproute2 and writes of sysctls (`step`).
 
 mod marks;
 mod plan;

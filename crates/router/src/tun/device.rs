@@ -75,8 +75,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens an interface. One that is opened by name is brought up with `mtu`; a passed descriptor's interface is
-    /// its owner's to configure.
+    /// Opens an interface. One that is opened by name is brought up with `mtu`; a passed
+    /// descriptor's interface is its owner's to configure.
     ///
     /// # Errors
     /// [`DeviceError`].
@@ -147,11 +147,12 @@ impl Device {
         self.lost = true;
     }
 
-    /// Reads a packet into `start`, and on into `rest` where it is longer: its length, and what is left undone in it. `None` if
-    /// there is none.
+    /// Reads a packet into `start`, and on into `rest` where it is longer: its length, and what is
+    /// left undone in it. `None` if there is none.
     ///
     /// # Errors
-    /// Those of the interface; a packet whose header means nothing is [`io::ErrorKind::InvalidData`].
+    /// Those of the interface; a packet whose header means nothing is
+    /// [`io::ErrorKind::InvalidData`].
     #[inline]
     pub fn read(
         &self,

@@ -111,8 +111,8 @@ impl Driver {
         &self.devices
     }
 
-    /// Replaces the interfaces; returns the previous ones, and which of the new ones cannot be waited
-    /// for. Those count as lost.
+    /// Replaces the interfaces; returns the previous ones, and which of the new ones cannot be
+    /// waited for. Those count as lost.
     pub fn set_devices(&mut self, devices: Vec<Device>) -> (Vec<Device>, Vec<Deaf>) {
         self.egress.resize_with(devices.len(), Egress::default);
         let before = std::mem::replace(&mut self.devices, devices);

@@ -6,8 +6,8 @@ use super::device::Device;
 use crate::forward::{LARGE, USUAL};
 use crate::offload::Offload;
 
-/// A packet that was read: the buffer that it begins, which the router may keep and replace, its length, and what is left
-/// undone in it.
+/// A packet that was read: the buffer that it begins, which the router may keep and replace, its
+/// length, and what is left undone in it.
 pub(super) type Read<'a> = (&'a mut Box<[u8]>, usize, Offload);
 
 /// Buffers to read to.
@@ -30,8 +30,9 @@ impl Ingress {
 
     /// The next packet of an interface; `None` if there is none.
     ///
-    /// Super-packets come in rows, so behind one the next is read to a buffer in which it can stay, too. Others are read to
-    /// one of the usual size, and on into the large one should they be longer.
+    /// Super-packets come in rows, so behind one the next is read to a buffer in which it can stay,
+    /// too. Others are read to one of the usual size, and on into the large one should they be
+    /// longer.
     ///
     /// # Errors
     /// See [`Device::read`].

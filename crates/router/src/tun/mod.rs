@@ -5,8 +5,9 @@
 //!     └ deadlines of shapers and delay lines, signals, requests of the status socket
 //! ```
 //!
-//! One thread moves the packets: at these rates the copies between kernel and process cost more than all the rest, and
-//! those of two directions are not independent of each other (one's ACKs are the other's clock).
+//! One thread moves the packets: at these rates the copies between kernel and process cost more
+//! than all the rest, and those of two directions are not independent of each other (one's ACKs are
+//! the other's clock).
 
 mod device;
 mod driver;

@@ -55,7 +55,8 @@ fn ifreq(name: &str) -> io::Result<libc::ifreq> {
     Ok(request)
 }
 
-/// Opens the TUN interface `name`, without packet information and with virtio-net headers; makes it if there is none.
+/// Opens the TUN interface `name`, without packet information and with virtio-net headers; makes it
+/// if there is none.
 pub(crate) fn open_tun(name: &str) -> io::Result<File> {
     let file = File::options()
         .read(true)
@@ -69,8 +70,8 @@ pub(crate) fn open_tun(name: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// Takes over a descriptor that was passed to this process, if it is a TUN interface with the right headers; returns the
-/// interface's name beside it.
+/// Takes over a descriptor that was passed to this process, if it is a TUN interface with the right
+/// headers; returns the interface's name beside it.
 pub(crate) fn adopt_tun(fd: RawFd) -> io::Result<(File, String)> {
     let mut request = ifreq("")?;
     // SAFETY: TUNGETIFF writes one `ifreq`, which outlives the call; other descriptors refuse it.
@@ -83,7 +84,8 @@ pub(crate) fn adopt_tun(fd: RawFd) -> io::Result<(File, String)> {
             "the descriptor is no TUN interface with IFF_NO_PI and IFF_VNET_HDR",
         ));
     }
-    // SAFETY: F_GETFL and F_SETFL take and give an integer; the descriptor is open, as the ioctl has shown.
+    // SAFETY: F_GETFL and F_SETFL take and give an integer; the descriptor is open, as the ioctl
+    // has shown.
     let status = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
     // SAFETY: as above.
     check(unsafe { libc::fcntl(fd, libc::F_SETFL, status | libc::O_NONBLOCK) })?;
@@ -180,8 +182,8 @@ pub(crate) fn bring_up(name: &str, mtu: u32) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// Waits until a descriptor is readable, or `timeout` has passed (`None`: for ever). True in `ready` for each that is
-/// readable, in the same order. A signal ends the wait early.
+/// Waits until a descriptor is readable, or `timeout` has passed (`None`: for ever). True in
+/// `ready` for each that is readable, in the same order. A signal ends the wait early.
 pub(crate) fn wait(fds: &mut Vec<libc::pollfd>, timeout: Option<Duration>) -> io::Result<()> {
     let timeout = timeout.map(|timeout| libc::timespec {
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
@@ -225,8 +227,8 @@ pub(crate) fn epoll_remove(set: RawFd, fd: RawFd) -> io::Result<()> {
     check(unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_DEL, fd, ptr::null_mut()) }).map(drop)
 }
 
-/// Fills `events`, up to its capacity, with what is ready, waiting until something is or `timeout` has passed (`None`: for
-/// ever). A signal ends the wait early.
+/// Fills `events`, up to its capacity, with what is ready, waiting until something is or `timeout`
+/// has passed (`None`: for ever). A signal ends the wait early.
 pub(crate) fn epoll_wait(
     set: RawFd,
     events: &mut Vec<libc::epoll_event>,
@@ -239,7 +241,8 @@ pub(crate) fn epoll_wait(
     let spec = spec.as_ref().map_or(ptr::null(), ptr::from_ref);
     let room = libc::c_int::try_from(events.capacity()).unwrap_or(libc::c_int::MAX);
     events.clear();
-    // SAFETY: the kernel writes no more events than there is room for; array and time outlive the call; no signal mask.
+    // SAFETY: the kernel writes no more events than there is room for; array and time outlive the
+    // call; no signal mask.
     let found = unsafe {
         libc::syscall(
             libc::SYS_epoll_pwait2,
@@ -272,7 +275,8 @@ pub(crate) fn epoll_wait(
     Ok(())
 }
 
-/// Lets this process open as many descriptors as it may at all. Failure leaves the limit that there was.
+/// Lets this process open as many descriptors as it may at all. Failure leaves the limit that there
+/// was.
 pub(crate) fn raise_descriptor_limit() {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -315,15 +319,16 @@ pub(crate) fn hung_up(fd: RawFd) -> libc::pollfd {
 }
 
 /// Connects to a Unix stream socket without waiting: a listener whose queue is full gives
-/// [`io::ErrorKind::WouldBlock`], a path on which nobody listens [`io::ErrorKind::ConnectionRefused`].
+/// [`io::ErrorKind::WouldBlock`], a path on which nobody listens
+/// [`io::ErrorKind::ConnectionRefused`].
 pub(crate) fn try_connect(path: &Path) -> io::Result<OwnedFd> {
     let socket = unix_socket(libc::SOCK_NONBLOCK)?;
     connect(&socket, path)?;
     Ok(socket)
 }
 
-/// Connects to a Unix stream socket, waiting at most so long (more than nothing) for a listener whose
-/// queue is full: then [`io::ErrorKind::TimedOut`].
+/// Connects to a Unix stream socket, waiting at most so long (more than nothing) for a listener
+/// whose queue is full: then [`io::ErrorKind::TimedOut`].
 pub(crate) fn connect_within(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let socket = UnixStream::from(unix_socket(0)?);
     // A connect waits as long as a write may (unix(7), SO_SNDTIMEO).
@@ -411,19 +416,21 @@ pub(crate) fn set_backlog(listener: &impl AsRawFd, waiting: libc::c_int) -> io::
 /// `_IO(0x89, 0x4C)`: the network namespace of a socket, or of a TUN descriptor's interface.
 const SIOCGSKNS: libc::c_ulong = 0x894c;
 
-/// The network namespace that a TUN descriptor's interface is in. Told to whoever may administer it.
+/// The network namespace that a TUN descriptor's interface is in. Told to whoever may administer
+/// it.
 pub(crate) fn namespace_of(tun: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: SIOCGSKNS takes no argument and gives a new descriptor that nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(check(libc::ioctl(tun, SIOCGSKNS as _))?) })
 }
 
-/// A socket to ask about interfaces, in the given network namespace or this thread's own. An answer that does not come is
-/// waited for a second.
+/// A socket to ask about interfaces, in the given network namespace or this thread's own. An answer
+/// that does not come is waited for a second.
 pub(crate) fn route_socket(namespace: Option<OwnedFd>) -> io::Result<OwnedFd> {
     let Some(namespace) = namespace else {
         return own_route_socket();
     };
-    // A thread that ends afterwards enters the namespace, so that no other thread is in a wrong one.
+    // A thread that ends afterwards enters the namespace, so that no other thread is in a wrong
+    // one.
     let thread = std::thread::Builder::new().name("namespace".to_owned());
     let inside = thread.spawn(move || {
         // SAFETY: `setns` takes a descriptor, which is open, and changes this thread alone.
@@ -461,7 +468,8 @@ fn own_route_socket() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Has the allocator pass memory that was freed on to the system, in a thread of its own: it may take a while.
+/// Has the allocator pass memory that was freed on to the system, in a thread of its own: it may
+/// take a while.
 pub(crate) fn return_memory() {
     #[cfg(target_env = "gnu")]
     {
@@ -476,7 +484,8 @@ pub(crate) fn return_memory() {
 
 /// Lets this thread wake up on time to a microsecond, instead of the usual 50.
 pub(crate) fn precise_timers() {
-    // SAFETY: PR_SET_TIMERSLACK takes a number. Failure leaves the default, which merely is coarser.
+    // SAFETY: PR_SET_TIMERSLACK takes a number. Failure leaves the default, which merely is
+    // coarser.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong, 0, 0, 0) };
 }
 
@@ -506,7 +515,8 @@ pub(crate) struct Signals(File);
 impl Signals {
     /// Blocks the signals for this thread and those that it will start.
     pub(crate) fn take_over() -> io::Result<Self> {
-        // SAFETY: `sigset_t` is plain data that `sigemptyset` initializes; the calls only read or write it.
+        // SAFETY: `sigset_t` is plain data that `sigemptyset` initializes; the calls only read or
+        // write it.
         unsafe {
             let mut set: libc::sigset_t = zeroed();
             check(libc::sigemptyset(&mut set))?;
@@ -553,8 +563,8 @@ pub(crate) struct Identity {
 /// What a name of the user database stands for; the other one is a user's own group.
 pub(crate) fn user(name: &str) -> Option<Identity> {
     let name = CString::new(name).ok()?;
-    // SAFETY: the name is a C string; the result points to static memory that is read before any other lookup, and no
-    // other thread runs yet.
+    // SAFETY: the name is a C string; the result points to static memory that is read before any
+    // other lookup, and no other thread runs yet.
     let found = unsafe { libc::getpwnam(name.as_ptr()).as_ref() }?;
     Some(Identity {
         user: found.pw_uid,
@@ -598,7 +608,8 @@ pub(crate) fn drop_privileges(identity: Option<Identity>) -> io::Result<()> {
             user: libc::geteuid(),
             group: libc::getegid(),
         };
-        // A service manager may have started us as this user already; then there is no right to change it, and no need.
+        // A service manager may have started us as this user already; then there is no right to
+        // change it, and no need.
         if let Some(Identity { user, group }) = identity.filter(|wanted| *wanted != current) {
             check(libc::setgroups(0, ptr::null()))?;
             check(libc::setresgid(group, group, group))?;

@@ -22,9 +22,9 @@ fn ticks(bed: &mut Bed, thread: &str) -> u64 {
     stats.sum()
 }
 
-/// The least limit of descriptors: waiting for clients fails (ppoll(2) refuses more descriptors than
-/// the limit), and no file can be opened. Packets pass, nothing spins, and once there are descriptors
-/// again all is as before.
+/// The least limit of descriptors: waiting for clients fails (ppoll(2) refuses more descriptors
+/// than the limit), and no file can be opened. Packets pass, nothing spins, and once there are
+/// descriptors again all is as before.
 #[test]
 fn without_descriptors_packets_pass_and_nothing_spins() {
     let mut bed = Bed::new();
@@ -62,8 +62,8 @@ fn without_descriptors_packets_pass_and_nothing_spins() {
     assert!(pinger.ping(56).is_some());
 }
 
-/// Little memory, and packets of all sizes that want more than the queue may hold: they are counted,
-/// and when they have gone everything passes again.
+/// Little memory, and packets of all sizes that want more than the queue may hold: they are
+/// counted, and when they have gone everything passes again.
 #[test]
 fn with_little_memory_packets_are_counted_and_later_ones_pass() {
     let mut bed = Bed::new();

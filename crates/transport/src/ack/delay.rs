@@ -6,7 +6,8 @@ use crate::{Duration, Instant, wire::frame::AckFrequency};
 /// The receiver's schedule of one packet number space: is an ACK due, and by when.
 #[derive(Clone, Debug)]
 pub struct AckDelay {
-    /// Ack-eliciting packets that may arrive before one is due; 1 means every second (RFC 9000 §13.2.2).
+    /// Ack-eliciting packets that may arrive before one is due; 1 means every second (RFC 9000
+    /// §13.2.2).
     threshold: u64,
     max_delay: Duration,
     /// Reordering that calls for an ACK at once, in packets; 0: none does.
@@ -47,7 +48,8 @@ impl AckDelay {
         }
     }
 
-    /// Acknowledges each ack-eliciting packet at once: Initial and Handshake spaces (RFC 9000 §13.2.1).
+    /// Acknowledges each ack-eliciting packet at once: Initial and Handshake spaces (RFC 9000
+    /// §13.2.1).
     #[must_use]
     pub const fn immediate() -> Self {
         let mut delay = Self::new(Duration::ZERO);
@@ -55,8 +57,8 @@ impl AckDelay {
         delay
     }
 
-    /// Packet `number` arrived for the first time and has been inserted in `ranges`. `ce`: it carried
-    /// congestion experienced.
+    /// Packet `number` arrived for the first time and has been inserted in `ranges`. `ce`: it
+    /// carried congestion experienced.
     #[inline]
     pub fn on_packet(
         &mut self,
@@ -105,7 +107,8 @@ impl AckDelay {
         }
     }
 
-    /// An ACK now would be out of proportion: it waits as long as it may, `before` being when it was due before the last packet.
+    /// An ACK now would be out of proportion: it waits as long as it may, `before` being when it
+    /// was due before the last packet.
     #[inline]
     pub fn postpone(&mut self, now: Instant, before: Option<Instant>) {
         if self.due(now) {
@@ -119,8 +122,8 @@ impl AckDelay {
         self.news = true;
     }
 
-    /// A packet arrived that is not acknowledged. An ACK of others tells the peer, within the longest delay, that this
-    /// side lives.
+    /// A packet arrived that is not acknowledged. An ACK of others tells the peer, within the
+    /// longest delay, that this side lives.
     pub fn on_unacknowledged(&mut self, now: Instant) {
         self.due_at = self.due_at.or(Some(now + self.max_delay));
         self.news = true;
@@ -139,7 +142,8 @@ impl AckDelay {
         true
     }
 
-    /// When an ACK has to be sent at the latest. At or before `now`: with the next datagram, at once.
+    /// When an ACK has to be sent at the latest. At or before `now`: with the next datagram, at
+    /// once.
     #[must_use]
     #[inline]
     pub const fn deadline(&self) -> Option<Instant> {

@@ -8,8 +8,8 @@ const DEFAULT_LIMIT: usize = 4096;
 
 /// The set of packet numbers received in one packet number space.
 ///
-/// Ranges ascend and never touch. Everything below the [`floor`](Self::floor) counts as received: what
-/// was pruned can be neither acknowledged again nor accepted twice.
+/// Ranges ascend and never touch. Everything below the [`floor`](Self::floor) counts as received:
+/// what was pruned can be neither acknowledged again nor accepted twice.
 #[derive(Clone, Debug)]
 pub struct ReceivedRanges {
     /// First and last number of each.
@@ -37,7 +37,8 @@ impl ReceivedRanges {
         }
     }
 
-    /// Adds `number`. False if it was there already, or lies below the floor: a duplicate to be dropped.
+    /// Adds `number`. False if it was there already, or lies below the floor: a duplicate to be
+    /// dropped.
     #[inline]
     pub fn insert(&mut self, number: u64) -> bool {
         let fresh = match self.ranges.back_mut() {
@@ -112,8 +113,8 @@ impl ReceivedRanges {
         }
     }
 
-    /// Forgets what is at or below `number`: the peer knows that these arrived, since it acknowledged an ACK
-    /// that said so (RFC 9000 §13.2.4).
+    /// Forgets what is at or below `number`: the peer knows that these arrived, since it
+    /// acknowledged an ACK that said so (RFC 9000 §13.2.4).
     pub fn prune(&mut self, number: u64) {
         self.floor = self.floor.max(number.saturating_add(1));
         while let Some((first, last)) = self.ranges.front_mut() {

@@ -2,7 +2,8 @@
 
 use crate::{Duration, Instant, wire::frame::AckFrequency};
 
-/// ACKs wanted per round trip and per control interval (SPEC: feedback every min(srtt, t_ρ)/8), and per window.
+/// ACKs wanted per round trip and per control interval (SPEC: feedback every min(srtt, t_ρ)/8), and
+/// per window.
 const PER_INTERVAL: u32 = 8;
 const PER_WINDOW: u64 = 16;
 /// However large the window: at 5 % loss an ACK's new ranges still fit a packet several times over.
@@ -10,7 +11,8 @@ const MAX_THRESHOLD: u64 = 256;
 /// Longest delay asked for: it adds to every probe timeout.
 const MAX_DELAY: Duration = Duration::from_millis(100);
 
-/// The sender's side: asks the peer for fewer acknowledgements on fat paths and for timely ones on slow paths.
+/// The sender's side: asks the peer for fewer acknowledgements on fat paths and for timely ones on
+/// slow paths.
 #[derive(Clone, Debug)]
 pub struct AckRequest {
     /// The peer's `min_ack_delay`; `None`: it does not support the extension.
@@ -37,9 +39,9 @@ impl AckRequest {
         }
     }
 
-    /// The frame to send now, if what is wanted has changed enough since the last one (at most one per
-    /// round trip), or that was lost. `interval` is the controller's own (t_ρ), `window` in packets,
-    /// `reordering` the packet threshold of loss detection.
+    /// The frame to send now, if what is wanted has changed enough since the last one (at most one
+    /// per round trip), or that was lost. `interval` is the controller's own (t_ρ), `window` in
+    /// packets, `reordering` the packet threshold of loss detection.
     pub fn poll(
         &mut self,
         now: Instant,
@@ -85,7 +87,8 @@ impl AckRequest {
         }
     }
 
-    /// The frame with this sequence number was lost: if no later one went out, the next poll asks again.
+    /// The frame with this sequence number was lost: if no later one went out, the next poll asks
+    /// again.
     pub fn on_lost(&mut self, sequence: u64) {
         self.lost |= self.asked.is_some_and(|a| a.sequence == sequence);
     }

@@ -65,8 +65,8 @@ impl LocalIds {
         self.limit = usize::try_from(limit).unwrap_or(MAX_LOCAL).min(MAX_LOCAL);
     }
 
-    /// Makes the next id that the peer has room for; the endpoint must route it to this connection before its
-    /// frame goes out. `None` if the peer has enough.
+    /// Makes the next id that the peer has room for; the endpoint must route it to this connection
+    /// before its frame goes out. `None` if the peer has enough.
     pub fn issue(&mut self, random: &mut Random) -> Option<ConnectionId> {
         let zero_length = self.entries.iter().any(|e| e.id.is_empty());
         // Ids that the peer has been asked to retire do not count (RFC 9000 §5.1.1).
@@ -89,8 +89,9 @@ impl LocalIds {
         Some(id)
     }
 
-    /// Asks the peer to retire every id that it holds; [`issue`](Self::issue) then has room for new ones,
-    /// and their frames carry the request. For long-lived connections that do not want to be recognised.
+    /// Asks the peer to retire every id that it holds; [`issue`](Self::issue) then has room for new
+    /// ones, and their frames carry the request. For long-lived connections that do not want to be
+    /// recognised.
     pub fn rotate(&mut self) {
         self.retire_prior_to = self.next_sequence;
     }
@@ -102,7 +103,8 @@ impl LocalIds {
         !self.pending.is_empty()
     }
 
-    /// The next NEW_CONNECTION_ID frame to send; the caller remembers its sequence number with the packet.
+    /// The next NEW_CONNECTION_ID frame to send; the caller remembers its sequence number with the
+    /// packet.
     pub fn next_frame(&mut self, key: &dyn EndpointKey) -> Option<Issued> {
         while let Some(sequence) = self.pending.pop_front() {
             if let Some(entry) = self.entries.iter().find(|e| e.sequence == sequence) {
@@ -127,12 +129,12 @@ impl LocalIds {
         }
     }
 
-    /// RETIRE_CONNECTION_ID arrived, in a packet addressed to `dcid`. Returns the id to stop routing here;
-    /// `None` if it was retired before.
+    /// RETIRE_CONNECTION_ID arrived, in a packet addressed to `dcid`. Returns the id to stop
+    /// routing here; `None` if it was retired before.
     ///
     /// # Errors
-    /// PROTOCOL_VIOLATION for an id that was never sent, or the one that the packet itself was addressed to
-    /// (RFC 9000 §19.16).
+    /// PROTOCOL_VIOLATION for an id that was never sent, or the one that the packet itself was
+    /// addressed to (RFC 9000 §19.16).
     pub fn on_retire(
         &mut self,
         sequence: u64,
@@ -144,7 +146,8 @@ impl LocalIds {
                 reason,
             ))
         };
-        // Else one packet could retire hundreds, each as soon as it takes the place of the one before.
+        // Else one packet could retire hundreds, each as soon as it takes the place of the one
+        // before.
         if sequence >= self.sent {
             return violation("retired a connection id that was never sent");
         }

@@ -20,8 +20,8 @@ pub struct RemoteId {
     pub token: Option<ResetToken>,
 }
 
-/// The ids by which this side may address the peer: one in use, some in use on paths being probed, and spare
-/// ones.
+/// The ids by which this side may address the peer: one in use, some in use on paths being probed,
+/// and spare ones.
 #[derive(Debug)]
 pub struct RemoteIds {
     current: RemoteId,
@@ -85,8 +85,8 @@ impl RemoteIds {
         &self.current
     }
 
-    /// NEW_CONNECTION_ID arrived. True if [`current`](Self::current) changed because the peer asked for it
-    /// back; ids given out by [`allot`](Self::allot) may be gone then too.
+    /// NEW_CONNECTION_ID arrived. True if [`current`](Self::current) changed because the peer asked
+    /// for it back; ids given out by [`allot`](Self::allot) may be gone then too.
     ///
     /// # Errors
     /// As RFC 9000 §19.15 and §5.1.1 say: PROTOCOL_VIOLATION, FRAME_ENCODING_ERROR or
@@ -183,7 +183,8 @@ impl RemoteIds {
         if self.current.sequence >= retire_prior_to {
             return false;
         }
-        // Without a spare one, the current path shares the id of one being probed: better than one asked back.
+        // Without a spare one, the current path shares the id of one being probed: better than one
+        // asked back.
         let probed = self.allotted.first().map(|allotted| allotted.sequence);
         self.switch() || probed.is_some_and(|sequence| self.adopt(sequence))
     }
@@ -193,7 +194,8 @@ impl RemoteIds {
         self.retiring += 1;
     }
 
-    /// Retires the current id and uses the next spare one. False (and nothing changed) if there is none.
+    /// Retires the current id and uses the next spare one. False (and nothing changed) if there is
+    /// none.
     pub fn switch(&mut self) -> bool {
         let Some(next) = self.take_spare() else {
             return false;
@@ -213,7 +215,8 @@ impl RemoteIds {
         !self.spare.is_empty()
     }
 
-    /// Takes a spare id for another path. With a peer that uses no ids (length zero) it is the current one.
+    /// Takes a spare id for another path. With a peer that uses no ids (length zero) it is the
+    /// current one.
     pub fn allot(&mut self) -> Option<RemoteId> {
         if self.current.id.is_empty() {
             return Some(self.current);
@@ -223,7 +226,8 @@ impl RemoteIds {
         Some(id)
     }
 
-    /// True if the id is still there to be used: the current one, or one given out by [`allot`](Self::allot).
+    /// True if the id is still there to be used: the current one, or one given out by
+    /// [`allot`](Self::allot).
     #[must_use]
     pub fn is_held(&self, sequence: u64) -> bool {
         core::iter::once(&self.current)
@@ -231,7 +235,8 @@ impl RemoteIds {
             .any(|held| held.sequence == sequence)
     }
 
-    /// At a client: the id that came with the server's preferred address has sequence number 1 (RFC 9000 §5.1.1).
+    /// At a client: the id that came with the server's preferred address has sequence number 1 (RFC
+    /// 9000 §5.1.1).
     pub fn set_preferred(&mut self, id: ConnectionId, token: ResetToken) {
         if !self.current.id.is_empty() && self.note_seen(1) == Ok(true) {
             self.spare.push(RemoteId {
@@ -242,8 +247,8 @@ impl RemoteIds {
         }
     }
 
-    /// The path with this allotted id becomes the current one; the former id is retired. False if the id is
-    /// not there any more.
+    /// The path with this allotted id becomes the current one; the former id is retired. False if
+    /// the id is not there any more.
     pub fn adopt(&mut self, sequence: u64) -> bool {
         if self.current.sequence == sequence {
             return true;
@@ -264,8 +269,9 @@ impl RemoteIds {
         }
     }
 
-    /// True if this token, from the end of a datagram that does not open, belongs to an id in use: the peer
-    /// has forgotten the connection (RFC 9000 §10.3.1). Unused and retired ids do not count.
+    /// True if this token, from the end of a datagram that does not open, belongs to an id in use:
+    /// the peer has forgotten the connection (RFC 9000 §10.3.1). Unused and retired ids do not
+    /// count.
     #[must_use]
     pub fn is_reset(&self, token: &ResetToken) -> bool {
         core::iter::once(&self.current)
@@ -282,7 +288,8 @@ impl RemoteIds {
         !self.pending.is_empty()
     }
 
-    /// The next RETIRE_CONNECTION_ID to send: a sequence number, which the caller remembers with the packet.
+    /// The next RETIRE_CONNECTION_ID to send: a sequence number, which the caller remembers with
+    /// the packet.
     pub fn next_retirement(&mut self) -> Option<u64> {
         self.pending.pop_front()
     }

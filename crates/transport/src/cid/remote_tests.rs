@@ -53,7 +53,8 @@ fn duplicates_are_ignored_even_after_retirement() {
         ids.on_new(0, &remote(1)).unwrap();
     }
     assert!(!ids.has_spare() && !ids.has_pending());
-    // A client's copy of the first id's announcement does not exist, but a hostile one must not revive it.
+    // A client's copy of the first id's announcement does not exist, but a hostile one must not
+    // revive it.
     let _ = ids.on_new(
         0,
         &RemoteId {

@@ -1,5 +1,5 @@
-//! What became of our packets: acknowledgements and losses, told to the parts whose frames they carried and
-//! to the path's controller.
+//! What became of our packets: acknowledgements and losses, told to the parts whose frames they
+//! carried and to the path's controller.
 
 use pathmark_cc::{Acked, Feedback as Difference};
 
@@ -215,9 +215,9 @@ impl Connection {
         self.stats.packets_spurious += newly.spurious;
     }
 
-    /// Tells the controller what one ACK frame and the feedback beside it said, in the order that it expects.
-    /// It hears of 1-RTT packets alone: packet numbers of the handshake are others, and its few packets
-    /// count towards bytes in flight all the same.
+    /// Tells the controller what one ACK frame and the feedback beside it said, in the order that
+    /// it expects. It hears of 1-RTT packets alone: packet numbers of the handshake are others, and
+    /// its few packets count towards bytes in flight all the same.
     pub(super) fn settle(&mut self, now: Instant, space: SpaceId, heard: &mut Heard) {
         let Heard {
             feedback,
@@ -281,9 +281,9 @@ impl Connection {
         self.after_controller(now);
     }
 
-    /// How long the packet that gave the RTT sample queued on its way; `time` is the peer's clock as it sent the ACK frame, if it
-    /// told, `held` after that packet arrived. A part of the RTT, whatever the peer says; all that the RTT grew by, if its clock
-    /// cannot be used.
+    /// How long the packet that gave the RTT sample queued on its way; `time` is the peer's clock
+    /// as it sent the ACK frame, if it told, `held` after that packet arrived. A part of the RTT,
+    /// whatever the peer says; all that the RTT grew by, if its clock cannot be used.
     fn forward_delay(
         &mut self,
         now: Instant,
@@ -330,7 +330,8 @@ impl Connection {
 
     /// Recovery's deadline has come.
     pub(super) fn on_recovery_timeout(&mut self, now: Instant) {
-        // The space matters to the owners of what a packet carried: losses by time are of one space at a time.
+        // The space matters to the owners of what a packet carried: losses by time are of one space
+        // at a time.
         let Some(space) = self.recovery.timeout_space() else {
             return;
         };

@@ -30,7 +30,8 @@ pub(super) enum Bound {
 }
 
 impl Bound {
-    /// The reporter's view of a controller's: the window belongs to the routers while they steer it.
+    /// The reporter's view of a controller's: the window belongs to the routers while they steer
+    /// it.
     pub(super) const fn new(limit: Limit, explicit: bool) -> Self {
         match limit {
             Limit::Application => Self::Application,

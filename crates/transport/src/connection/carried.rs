@@ -5,13 +5,14 @@ use std::ops::Range;
 use super::control::ControlFrame;
 use crate::streams::SentFrames;
 
-/// What has to be remembered of one packet. Bulk packets hold stream data and nothing else, and cost no heap.
+/// What has to be remembered of one packet. Bulk packets hold stream data and nothing else, and
+/// cost no heap.
 #[derive(Debug, Default)]
 pub(super) struct Carried {
     /// Frames of the streams.
     pub(super) streams: SentFrames,
-    /// The largest number that its ACK frame acknowledged: with the packet's own acknowledgement, the peer
-    /// is known to have heard of all up to there.
+    /// The largest number that its ACK frame acknowledged: with the packet's own acknowledgement,
+    /// the peer is known to have heard of all up to there.
     pub(super) acked: Option<u64>,
     rest: Option<Box<Rest>>,
 }

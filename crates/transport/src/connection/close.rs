@@ -9,7 +9,8 @@ use crate::{Duration, Instant};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
-    /// The peer broke the protocol, or the handshake failed on this side; this side told the peer so.
+    /// The peer broke the protocol, or the handshake failed on this side; this side told the peer
+    /// so.
     #[error("{0}")]
     Transport(TransportError),
     /// The peer's transport closed the connection (CONNECTION_CLOSE of type 0x1c).
@@ -96,7 +97,8 @@ pub(super) struct Closing {
     pub(super) due: bool,
     /// Datagrams that arrived since the last one was sent.
     arrived: u32,
-    /// How many have to arrive before the next is sent; doubles, so that two closing sides fall silent.
+    /// How many have to arrive before the next is sent; doubles, so that two closing sides fall
+    /// silent.
     needed: u32,
 }
 

@@ -12,7 +12,8 @@ use crate::wire::frame::{ApplicationClose, ConnectionClose};
 use crate::wire::packet::{MIN_INITIAL_DATAGRAM, TAG_LEN};
 use crate::wire::{Frame, SpaceId, TransportError, Writer};
 
-/// Most bytes of a reason that are sent: a CONNECTION_CLOSE fits into any datagram, three of them even.
+/// Most bytes of a reason that are sent: a CONNECTION_CLOSE fits into any datagram, three of them
+/// even.
 const MAX_REASON: usize = 256;
 
 impl Connection {
@@ -94,7 +95,8 @@ impl Connection {
         }
         let mut building = Building::new(room, Permit::AcksOnly);
         let levels = SpaceId::ALL.map(|space| {
-            // Before the handshake is complete a server's client may lack 1-RTT keys, but has the others.
+            // Before the handshake is complete a server's client may lack 1-RTT keys, but has the
+            // others.
             self.keys.has(space) && (space != SpaceId::Data || self.is_complete())
         });
         let last = SpaceId::ALL

@@ -54,7 +54,8 @@ impl CryptoSend {
         Some(range)
     }
 
-    /// Copies a range into `out`. False (and `out` unspecified) if any of it was acknowledged and dropped.
+    /// Copies a range into `out`. False (and `out` unspecified) if any of it was acknowledged and
+    /// dropped.
     pub(super) fn copy(&self, range: &Range<u64>, out: &mut [u8]) -> bool {
         let (Some(start), Some(end)) = (
             range.start.checked_sub(self.base),

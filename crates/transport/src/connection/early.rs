@@ -1,7 +1,8 @@
-//! 1-RTT packets that overtook the end of the handshake, kept until they can be read (RFC 9001 §5.7).
+//! 1-RTT packets that overtook the end of the handshake, kept until they can be read (RFC 9001
+//! §5.7).
 //!
-//! A port may hold datagrams with shims in another queue than those of the handshake, so that the first data overtakes it
-//! as a matter of course.
+//! A port may hold datagrams with shims in another queue than those of the handshake, so that the
+//! first data overtakes it as a matter of course.
 
 use std::collections::VecDeque;
 
@@ -25,7 +26,8 @@ struct Kept {
 }
 
 impl Early {
-    /// Keeps a datagram that holds nothing but a 1-RTT packet, as long as there is room. False for any other.
+    /// Keeps a datagram that holds nothing but a 1-RTT packet, as long as there is room. False for
+    /// any other.
     pub(super) fn keep(&mut self, received: &Received, datagram: &[u8]) -> bool {
         let at = frame::declared_len(datagram).unwrap_or(0);
         if datagram.get(at).is_none_or(|first| first & LONG_FORM != 0) {

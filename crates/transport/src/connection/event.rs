@@ -5,11 +5,13 @@ use bytes::Bytes;
 use super::close::ConnectionError;
 use crate::streams::StreamEvent;
 
-/// Something that happened on a connection; taken with [`Connection::poll_event`](super::Connection::poll_event).
+/// Something that happened on a connection; taken with
+/// [`Connection::poll_event`](super::Connection::poll_event).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The peer's TLS parameters are known ([`Connection::handshake_data`](super::Connection::handshake_data)).
+    /// The peer's TLS parameters are known
+    /// ([`Connection::handshake_data`](super::Connection::handshake_data)).
     HandshakeDataReady,
     /// The handshake is complete on this side: streams may be opened and data sent.
     Connected,
@@ -21,6 +23,7 @@ pub enum Event {
     NewToken(Bytes),
     /// The peer now answers from another address, or over another path of this side.
     PathChanged,
-    /// The connection is over. It may still want to send and wait ([`Connection::deadline`](super::Connection::deadline)).
+    /// The connection is over. It may still want to send and wait
+    /// ([`Connection::deadline`](super::Connection::deadline)).
     Lost(ConnectionError),
 }

@@ -1,5 +1,5 @@
-//! Explicit feedback on one connection: what goes in front of our datagrams and what comes back, what arrives
-//! in front of the peer's and what we return.
+//! Explicit feedback on one connection: what goes in front of our datagrams and what comes back,
+//! what arrives in front of the peer's and what we return.
 //!
 //! ```text
 //!   outgoing   request ──fill──► shim ─ ─ ─ routers ─ ─ ─► peer's meter
@@ -104,15 +104,17 @@ impl Feedback {
         }
     }
 
-    /// True if this side offered to read any: it then accepts shims even before it read the peer's offer.
+    /// True if this side offered to read any: it then accepts shims even before it read the peer's
+    /// offer.
     #[inline]
     pub(super) fn offered(&self) -> bool {
         !self.own.is_empty()
     }
 
-    /// The peer reads and fills `kinds`: the first of ours among them goes in front of our data, and the first that asks once in
-    /// front of what asks. If the one that this side prefers asks once, nothing goes in front of the rest. What the peer may send
-    /// without a shim (in the ECN field) is metered from now on.
+    /// The peer reads and fills `kinds`: the first of ours among them goes in front of our data,
+    /// and the first that asks once in front of what asks. If the one that this side prefers asks
+    /// once, nothing goes in front of the rest. What the peer may send without a shim (in the ECN
+    /// field) is metered from now on.
     pub(super) fn negotiate(&mut self, kinds: &[u8]) {
         kinds.clone_into(&mut self.peer);
         let first = |asks_once: bool| {
@@ -133,7 +135,8 @@ impl Feedback {
         }
     }
 
-    /// From packet `next` on `signal` goes in front of our data, of what asks alone if it asks once. False, and nothing changed, unless both sides named its kind.
+    /// From packet `next` on `signal` goes in front of our data, of what asks alone if it asks
+    /// once. False, and nothing changed, unless both sides named its kind.
     pub(super) fn set_signal(&mut self, signal: Arc<dyn Signal>, next: u64) -> bool {
         let kind = signal.kind();
         if !self.peer.contains(&kind) || !self.own.iter().any(|own| own.kind() == kind) {
@@ -162,7 +165,8 @@ impl Feedback {
         self.outgoing.as_ref().map(|o| &*o.signal)
     }
 
-    /// The kind of the signal in front of our data, or of the one that asks for a starting rate if there is no other.
+    /// The kind of the signal in front of our data, or of the one that asks for a starting rate if
+    /// there is no other.
     pub(super) fn kind(&self) -> Option<u8> {
         let in_use = self.outgoing.as_ref().or(self.asking.as_ref());
         in_use.map(|o| o.signal.kind())
@@ -219,8 +223,8 @@ impl Feedback {
         self.incoming.last_mut()
     }
 
-    /// 1-RTT packet `number` with something ack-eliciting opened for the first time, first of its datagram, on
-    /// the current path. True if a shim counted.
+    /// 1-RTT packet `number` with something ack-eliciting opened for the first time, first of its
+    /// datagram, on the current path. True if a shim counted.
     #[inline]
     pub(super) fn on_packet(
         &mut self,

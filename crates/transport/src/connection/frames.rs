@@ -71,8 +71,9 @@ impl Connection {
         }
         let bytes = if carrier.first { carrier.bytes } else { 0 };
         if summary.refused {
-            // The peer has to send it again: it is not acknowledged. All its other frames were dealt with, as frames
-            // may arrive more than once (RFC 9000 §13.3), and the peer hears that this side lives.
+            // The peer has to send it again: it is not acknowledged. All its other frames were
+            // dealt with, as frames may arrive more than once (RFC 9000 §13.3), and the peer hears
+            // that this side lives.
             self.stats.packets_refused += 1;
             self.streams.on_refused();
             of(&mut self.received, space).on_refused(now, bytes);

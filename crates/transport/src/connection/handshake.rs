@@ -1,5 +1,5 @@
-//! The cryptographic handshake's bytes and progress: CRYPTO data of the three levels in and out of the
-//! [`Session`], the keys that it hands over, and how far it has come (RFC 9001 §4).
+//! The cryptographic handshake's bytes and progress: CRYPTO data of the three levels in and out of
+//! the [`Session`], the keys that it hands over, and how far it has come (RFC 9001 §4).
 
 use std::ops::Range;
 
@@ -8,8 +8,8 @@ use crate::crypto::{HandshakeError, KeyChange, Session};
 use crate::streams::Reassembly;
 use crate::wire::{SpaceId, TransportError, TransportErrorCode, Writer};
 
-/// CRYPTO data beyond what was read in order that is held (RFC 9000 §7.5 asks for 4096 bytes). Client
-/// certificates and long chains fit.
+/// CRYPTO data beyond what was read in order that is held (RFC 9000 §7.5 asks for 4096 bytes).
+/// Client certificates and long chains fit.
 const MAX_BUFFERED: u64 = 64 * 1024;
 
 /// How far the handshake has come.

@@ -9,7 +9,8 @@ pub(super) struct Idle {
     /// The lesser of both sides' timeouts. `None`: never.
     timeout: Option<Duration>,
     keep_alive: Option<Duration>,
-    /// Something ack-eliciting was sent since a packet was last received: only the first restarts the timer.
+    /// Something ack-eliciting was sent since a packet was last received: only the first restarts
+    /// the timer.
     sent_since_received: bool,
 }
 
@@ -34,7 +35,8 @@ impl Idle {
         }
     }
 
-    /// A packet arrived and opened. `pto` is the current probe timeout: three of them are always waited.
+    /// A packet arrived and opened. `pto` is the current probe timeout: three of them are always
+    /// waited.
     pub(super) fn on_received(&mut self, now: Instant, pto: Duration, timers: &mut Timers) {
         self.sent_since_received = false;
         self.restart(now, pto, timers);

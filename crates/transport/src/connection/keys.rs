@@ -1,4 +1,5 @@
-//! The keys in force, and packet protection with them: header mask and payload in one step (RFC 9001 §5).
+//! The keys in force, and packet protection with them: header mask and payload in one step (RFC
+//! 9001 §5).
 
 use crate::crypto::{Keys, OneRttKeys, OpenFailure, Phase, SAMPLE_LEN, SealFailure};
 use crate::wire::packet::{PlainHeader, Protected, SAMPLE_OFFSET, Started};

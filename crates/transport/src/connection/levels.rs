@@ -131,8 +131,8 @@ impl Connection {
         self.recovery.drain(now, space, |_, _| {});
     }
 
-    /// Server: the client still sends Initial packets that ask for an answer, so it lacks some of ours: they are
-    /// sent again before a probe timeout says so (RFC 9002 §6.2.3).
+    /// Server: the client still sends Initial packets that ask for an answer, so it lacks some of
+    /// ours: they are sent again before a probe timeout says so (RFC 9002 §6.2.3).
     pub(super) fn repeat_first_flight(&mut self, now: Instant) {
         let rtt = self.recovery.rtt().srtt().unwrap_or_default();
         for space in [SpaceId::Initial, SpaceId::Handshake] {

@@ -1,4 +1,5 @@
-//! Paths that change: a NAT that rebinds, a peer that moves, a socket of ours that does (RFC 9000 §9).
+//! Paths that change: a NAT that rebinds, a peer that moves, a socket of ours that does (RFC 9000
+//! §9).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,9 +17,9 @@ use crate::{Ecn, Instant};
 const SMALL: usize = 64;
 
 impl Connection {
-    /// Client: from now on datagrams leave from another address of ours (the driver has rebound its socket).
-    /// The path is validated anew, with a controller of its own. False if that is not possible: the handshake
-    /// is not confirmed, or the server forbids it (RFC 9000 §9.1).
+    /// Client: from now on datagrams leave from another address of ours (the driver has rebound its
+    /// socket). The path is validated anew, with a controller of its own. False if that is not
+    /// possible: the handshake is not confirmed, or the server forbids it (RFC 9000 §9.1).
     pub fn migrate(&mut self, now: Instant, local: Option<IpAddr>) -> bool {
         let forbidden = self
             .parameters
@@ -45,8 +46,8 @@ impl Connection {
         PathValidation::new(now, self.pto().max(INITIAL_RTT.saturating_mul(3)))
     }
 
-    /// The newest packet of the peer, with more than probing frames in it, came by `received`: if that is
-    /// another path, the connection moves there (RFC 9000 §9.3).
+    /// The newest packet of the peer, with more than probing frames in it, came by `received`: if
+    /// that is another path, the connection moves there (RFC 9000 §9.3).
     pub(super) fn follow_peer(&mut self, now: Instant, received: &Received, dcid: &ConnectionId) {
         if self.route.local.is_none() {
             self.route.local = received.local;
@@ -114,8 +115,9 @@ impl Connection {
         true
     }
 
-    /// The path `left` was the current one. If it worked it is kept, and challenged: where the packet that moved the connection
-    /// was a stranger's copy, the peer answers from there (RFC 9000 §9.3.3).
+    /// The path `left` was the current one. If it worked it is kept, and challenged: where the
+    /// packet that moved the connection was a stranger's copy, the peer answers from there (RFC
+    /// 9000 §9.3.3).
     fn leave(&mut self, now: Instant, mut left: Route, on_purpose: bool) {
         if !left.limit.is_validated() {
             return;
@@ -153,8 +155,8 @@ impl Connection {
         old
     }
 
-    /// The path was found to swallow shims. Their losses were no sign of congestion, of a path that drops ECN marks
-    /// or of too large a datagram: all this is learnt anew, from plain packets.
+    /// The path was found to swallow shims. Their losses were no sign of congestion, of a path that
+    /// drops ECN marks or of too large a datagram: all this is learnt anew, from plain packets.
     pub(super) fn begin_plain(&mut self, now: Instant) {
         let (remote, local) = (self.route.remote, self.route.local);
         let mut fresh = Route::new(now, remote, local, true, &self.config);
@@ -244,7 +246,8 @@ impl Connection {
         };
         self.route.limit.validate();
         self.recovery.set_amplification_blocked(now, false);
-        // Too small a challenge proves the address, but not that the path carries QUIC (RFC 9000 §8.2.1).
+        // Too small a challenge proves the address, but not that the path carries QUIC (RFC 9000
+        // §8.2.1).
         self.route.validation = (!validated.full_size).then(|| self.validation(now));
         if validated.full_size {
             self.stats.migrations += 1;
@@ -309,8 +312,8 @@ impl Connection {
         })
     }
 
-    /// PATH_CHALLENGE and PATH_RESPONSE of the current path. True if the datagram must be of full size
-    /// (RFC 9000 §8.2.1, §8.2.2).
+    /// PATH_CHALLENGE and PATH_RESPONSE of the current path. True if the datagram must be of full
+    /// size (RFC 9000 §8.2.1, §8.2.2).
     pub(super) fn write_path_frames(&mut self, now: Instant, w: &mut Writer<'_>) -> bool {
         let mut pads = false;
         while w.remaining() >= 9

@@ -11,10 +11,11 @@
 //!  deadlines ─► timeout ─► the part whose time has come
 //! ```
 //!
-//! [`Connection`] owns the parts and passes what one says to the other; no part knows the whole. It is driven
-//! with datagrams, time and the application's calls, and asked for datagrams, events and its next deadline;
-//! it reads no clock and does no I/O. After any call, ask [`poll_transmit`](Connection::poll_transmit) until
-//! it has nothing, take the events, and wait for [`deadline`](Connection::deadline).
+//! [`Connection`] owns the parts and passes what one says to the other; no part knows the whole. It
+//! is driven with datagrams, time and the application's calls, and asked for datagrams, events and
+//! its next deadline; it reads no clock and does no I/O. After any call, ask
+//! [`poll_transmit`](Connection::poll_transmit) until it has nothing, take the events, and wait for
+//! [`deadline`](Connection::deadline).
 
 mod acknowledged;
 mod bounds;
@@ -123,8 +124,8 @@ pub enum Routing {
     Add(ConnectionId),
     /// It is retired.
     Remove(ConnectionId),
-    /// A datagram that ends with this token and is for no connection resets this one (RFC 9000 §10.3.1). In
-    /// place of the one before.
+    /// A datagram that ends with this token and is for no connection resets this one (RFC 9000
+    /// §10.3.1). In place of the one before.
     ResetToken(Option<ResetToken>),
 }
 
@@ -159,7 +160,8 @@ pub struct Connection {
     local_id_in_use: ConnectionId,
     /// Ack-eliciting packets still to be sent as probes, whatever the window says.
     probes: [u8; 3],
-    /// Packet number to be left out next, so that a peer that acknowledges what it has not seen is caught.
+    /// Packet number to be left out next, so that a peer that acknowledges what it has not seen is
+    /// caught.
     skip_number: u64,
     close: CloseState,
     /// Why the connection is over, once it is.
@@ -248,8 +250,9 @@ impl Connection {
         self.next_deadline()
     }
 
-    /// Ends the connection with an application error code below 2^62 and a reason for people (what does not fit
-    /// into a packet is cut). Streams are over; nothing happens if the connection is over already.
+    /// Ends the connection with an application error code below 2^62 and a reason for people (what
+    /// does not fit into a packet is cut). Streams are over; nothing happens if the connection is
+    /// over already.
     pub fn close(&mut self, now: Instant, code: u64, reason: Bytes) {
         self.close_by_application(now, code, reason);
     }
@@ -282,7 +285,8 @@ impl Connection {
         self.config.dscp & 0x3f
     }
 
-    /// The system refuses datagrams of `size` bytes: the interface carries no such (EMSGSIZE). It need not be tried again.
+    /// The system refuses datagrams of `size` bytes: the interface carries no such (EMSGSIZE). It
+    /// need not be tried again.
     pub fn on_size_refused(&mut self, now: Instant, size: u16) {
         if self.route.mtud.on_refused(now, size) {
             self.route.on_mtu_change(now);
@@ -384,15 +388,17 @@ impl Connection {
         updated
     }
 
-    /// From now on `factory`'s controllers steer this connection, a fresh one the current path at once.
+    /// From now on `factory`'s controllers steer this connection, a fresh one the current path at
+    /// once.
     pub fn set_controller(&mut self, now: Instant, factory: Arc<dyn ControllerFactory>) {
         self.route.controller = factory.build(now, self.route.mtud.mtu());
         Arc::make_mut(&mut self.config).controller = factory;
         self.after_controller(now);
     }
 
-    /// From now on `signal` goes in front of what this side sends, as the controller that was set may need it. False, and
-    /// nothing changed, unless both sides offered its kind when they connected.
+    /// From now on `signal` goes in front of what this side sends, as the controller that was set
+    /// may need it. False, and nothing changed, unless both sides offered its kind when they
+    /// connected.
     pub fn set_signal(&mut self, signal: Arc<dyn Signal>) -> bool {
         let next = self.recovery.space(SpaceId::Data).sent().next_number();
         self.feedback.set_signal(signal, next)

@@ -16,18 +16,19 @@ use crate::wire::{ConnectionId, Frame, SpaceId, Writer};
 use crate::{Ecn, Instant};
 use pathmark_cc::{Feedback, PacketState, Request, Sent};
 
-/// The packet number to be left out after `number`: any of as many as were sent, so that nobody can guess it. Gaps come about
-/// twice as far apart each time: found early, and cost little.
+/// The packet number to be left out after `number`: any of as many as were sent, so that nobody can
+/// guess it. Gaps come about twice as far apart each time: found early, and cost little.
 fn next_skipped(number: u64, random: &mut Random) -> u64 {
     number + 1 + random.below(number.max(64))
 }
 
-/// A 1-RTT packet that ends this close to its datagram's end is filled up, so that a batch can go on.
+/// A 1-RTT packet that ends this close to its datagram's end is filled up, so that a batch can go
+/// on.
 const FILL_UP: usize = 64;
 
 impl Connection {
-    /// Puts a packet of `space` into the datagram; `more`: others are to follow. False if there was nothing to
-    /// put into it, or no room.
+    /// Puts a packet of `space` into the datagram; `more`: others are to follow. False if there was
+    /// nothing to put into it, or no room.
     pub(super) fn packet(
         &mut self,
         now: Instant,
@@ -111,7 +112,8 @@ impl Connection {
         let limits = self.streams.limits(self.recovery.bytes_in_flight());
         self.route.controller.on_limits(now, &limits);
         let mut request = self.route.controller.request();
-        // The controller hears of 1-RTT packets alone; the handshake has measured the path before the first of them.
+        // The controller hears of 1-RTT packets alone; the handshake has measured the path before
+        // the first of them.
         request.min_rtt = request.min_rtt.or_else(|| self.recovery.rtt().min());
         self.feedback.fill(&request, room);
         Rider::Request(len)

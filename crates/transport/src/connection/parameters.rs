@@ -1,4 +1,5 @@
-//! Transport parameters: ours from the configuration, the peer's checked against what its packets said.
+//! Transport parameters: ours from the configuration, the peer's checked against what its packets
+//! said.
 
 use crate::config::TransportConfig;
 use crate::crypto::{Random, ResetToken, Side};
@@ -113,7 +114,8 @@ pub(super) fn local(
         .map_err(|e| invalid(e.to_string()))
 }
 
-/// The least delay of acknowledgements that a peer may ask of us (draft-ietf-quic-ack-frequency §3).
+/// The least delay of acknowledgements that a peer may ask of us (draft-ietf-quic-ack-frequency
+/// §3).
 pub(super) const MIN_ACK_DELAY: core::time::Duration = core::time::Duration::from_millis(1);
 
 /// What an acknowledgement may be delayed at most, less than 2^14 ms (RFC 9000 §18.2).

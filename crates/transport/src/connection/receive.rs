@@ -142,7 +142,8 @@ impl Connection {
         packet: &mut [u8],
     ) -> Result<OpenedPacket, Unopened> {
         let acceptable = match found.ty {
-            // A server must not read 1-RTT before it has seen the client's Finished (RFC 9001 §5.7).
+            // A server must not read 1-RTT before it has seen the client's Finished (RFC 9001
+            // §5.7).
             PacketType::OneRtt => self.is_complete(),
             PacketType::ZeroRtt => false,
             // A client's packets have no tokens to give (RFC 9000 §17.2.2).
@@ -190,7 +191,8 @@ impl Connection {
         }
         self.stats.key_updates += u64::from(opened.peer_updated);
         if self.side.is_server() && space == SpaceId::Handshake {
-            // The client's address is its own, and it has the Handshake keys (RFC 9000 §8.1, RFC 9001 §4.9.1).
+            // The client's address is its own, and it has the Handshake keys (RFC 9000 §8.1, RFC
+            // 9001 §4.9.1).
             self.route.limit.validate();
             self.discard(now, SpaceId::Initial);
         }

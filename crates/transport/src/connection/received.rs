@@ -12,8 +12,8 @@ const RANGES: usize = 64;
 const REPEATS: usize = 4;
 /// Of the bytes received, so many times as many are acknowledged for each that ACK frames take.
 const SHARE: usize = 4;
-/// Bytes that an ACK frame may take in any case: one range, with every field as long as it can be (RFC 9000 §19.3).
-/// Seven fields of 8 bytes, type and count of ranges.
+/// Bytes that an ACK frame may take in any case: one range, with every field as long as it can be
+/// (RFC 9000 §19.3). Seven fields of 8 bytes, type and count of ranges.
 const LEAST: usize = 7 * 8 + 2;
 /// What an ACK takes besides, if it is sent alone: IP, UDP and QUIC headers and the tag.
 const OVERHEAD: usize = 64;
@@ -63,7 +63,8 @@ impl Received {
         self.ranges.contains(number)
     }
 
-    /// A packet opened for the first time and was dealt with. `bytes`: those of its datagram, if it is the first of it.
+    /// A packet opened for the first time and was dealt with. `bytes`: those of its datagram, if it
+    /// is the first of it.
     #[inline]
     pub(super) fn on_packet(
         &mut self,
@@ -86,15 +87,16 @@ impl Received {
         }
     }
 
-    /// The packet counted last had an IMMEDIATE_ACK frame. The bound on the bytes of ACKs holds for what is asked for, too.
+    /// The packet counted last had an IMMEDIATE_ACK frame. The bound on the bytes of ACKs holds for
+    /// what is asked for, too.
     pub(super) fn on_immediate_ack(&mut self, now: Instant) {
         let due = self.delay.deadline();
         self.delay.on_immediate_ack(now);
         self.keep_proportion(now, due);
     }
 
-    /// A packet opened that is not acknowledged, because there was no memory for its data. `bytes` as for
-    /// [`on_packet`](Self::on_packet).
+    /// A packet opened that is not acknowledged, because there was no memory for its data. `bytes`
+    /// as for [`on_packet`](Self::on_packet).
     pub(super) fn on_refused(&mut self, now: Instant, bytes: usize) {
         self.credit = (self.credit + bytes / SHARE).min(MAX_CREDIT);
         if self.ranges.largest().is_some() {
@@ -102,7 +104,8 @@ impl Received {
         }
     }
 
-    /// Where ACKs would take more than their share, none leaves at once; `due` is when one was due before.
+    /// Where ACKs would take more than their share, none leaves at once; `due` is when one was due
+    /// before.
     #[inline]
     fn keep_proportion(&mut self, now: Instant, due: Option<Instant>) {
         let news = self.delay.due(now) && due.is_none_or(|at| at > now);
@@ -112,7 +115,8 @@ impl Received {
         }
     }
 
-    /// Times that an ACK had to wait, for ACKs would have taken more than their share of the bytes received.
+    /// Times that an ACK had to wait, for ACKs would have taken more than their share of the bytes
+    /// received.
     pub(super) const fn postponed(&self) -> u64 {
         self.postponed
     }
@@ -123,8 +127,8 @@ impl Received {
         self.ranges.prune(number);
     }
 
-    /// Writes an ACK frame of at most `limit` bytes, and no more than a quarter of what was received
-    /// warrants; the largest number in it. `None`: nothing to say, or no room.
+    /// Writes an ACK frame of at most `limit` bytes, and no more than a quarter of what was
+    /// received warrants; the largest number in it. `None`: nothing to say, or no room.
     #[inline]
     pub(super) fn write_ack(
         &mut self,

@@ -39,18 +39,21 @@ pub struct PathReport {
     pub passes_shims: bool,
     /// What routers last said, as far as the peer has returned it.
     pub feedback: Option<Feedback>,
-    /// Identity of the router that bounds the flow by that feedback: the one with the highest load (VCP), the last one that
-    /// lowered what was asked (XCP).
+    /// Identity of the router that bounds the flow by that feedback: the one with the highest load
+    /// (VCP), the last one that lowered what was asked (XCP).
     pub router: Option<u16>,
     /// FEEDBACK frames that were not believed, and why.
     pub disbelieved: Disbelieved,
-    /// Steps of the peer's clock: how long packets queue on their way there is not known across them.
+    /// Steps of the peer's clock: how long packets queue on their way there is not known across
+    /// them.
     pub clock_steps: u64,
-    /// False once that clock stepped too often to be used: all that the RTT grows by then counts as a queue on the way there.
+    /// False once that clock stepped too often to be used: all that the RTT grows by then counts as
+    /// a queue on the way there.
     pub clock_used: bool,
     /// Bytes that the peer may have on its way to this side.
     pub receive_window: u64,
-    /// That is less than the rate at which the application reads asks for: `max_window` or the endpoint's memory bounds it.
+    /// That is less than the rate at which the application reads asks for: `max_window` or the
+    /// endpoint's memory bounds it.
     pub receive_limited: bool,
     /// State of ECN validation.
     pub ecn: EcnState,

@@ -68,7 +68,8 @@ impl Route {
         }
     }
 
-    /// The ECN field of the next packets. A signal that claims the field has it, whatever validation says.
+    /// The ECN field of the next packets. A signal that claims the field has it, whatever
+    /// validation says.
     #[inline]
     pub(super) fn ecn(&self, signal: Option<&dyn Signal>) -> Ecn {
         signal
@@ -90,11 +91,12 @@ impl Route {
     }
 }
 
-/// How long a path that was left counts as known: its address is the peer's, and what was learnt of it holds
-/// (RFC 9000 §9.3, §9.4).
+/// How long a path that was left counts as known: its address is the peer's, and what was learnt of
+/// it holds (RFC 9000 §9.3, §9.4).
 const KNOWN: Duration = Duration::from_secs(60);
 
-/// The last path that worked. It is challenged when it is left, since the peer may still be there (RFC 9000 §9.3.3).
+/// The last path that worked. It is challenged when it is left, since the peer may still be there
+/// (RFC 9000 §9.3.3).
 #[derive(Debug)]
 pub(super) struct OldPath {
     pub(super) route: Route,

@@ -1,4 +1,5 @@
-//! The distribution of RTT samples, in buckets an eighth of an octave wide: one shift and one add per sample.
+//! The distribution of RTT samples, in buckets an eighth of an octave wide: one shift and one add
+//! per sample.
 
 use crate::Duration;
 
@@ -29,7 +30,8 @@ impl Default for RttHistogram {
     }
 }
 
-/// Values below 2^SUB_BITS have a bucket each; above, a bucket per leading bit and the next three bits.
+/// Values below 2^SUB_BITS have a bucket each; above, a bucket per leading bit and the next three
+/// bits.
 fn index(micros: u64) -> usize {
     let octave = (63 - (micros | 1).leading_zeros()).saturating_sub(SUB_BITS);
     let sub = (micros >> octave) as usize;
@@ -86,8 +88,8 @@ impl RttHistogram {
         ))
     }
 
-    /// The value below which `per_mille` thousandths of the samples lie, at most an eighth too high;
-    /// `None` before the first sample.
+    /// The value below which `per_mille` thousandths of the samples lie, at most an eighth too
+    /// high; `None` before the first sample.
     #[must_use]
     pub fn quantile(&self, per_mille: u16) -> Option<Duration> {
         if self.samples == 0 {

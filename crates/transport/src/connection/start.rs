@@ -43,7 +43,8 @@ pub struct ClientStart {
     pub remote: SocketAddr,
     /// From which of our addresses, if one is bound.
     pub local: Option<IpAddr>,
-    /// A token of an earlier connection to the server ([`Event::NewToken`](super::Event::NewToken)); may be empty.
+    /// A token of an earlier connection to the server
+    /// ([`Event::NewToken`](super::Event::NewToken)); may be empty.
     pub token: Vec<u8>,
     /// The endpoint's key, for stateless reset tokens.
     pub endpoint_key: SharedEndpointKey,
@@ -66,7 +67,8 @@ pub struct ServerStart {
     pub destination: ConnectionId,
     /// Source connection id of the Initial.
     pub source: ConnectionId,
-    /// Destination connection id of the client's very first Initial (the same, unless there was a Retry).
+    /// Destination connection id of the client's very first Initial (the same, unless there was a
+    /// Retry).
     pub original_destination: ConnectionId,
     /// Source connection id of our Retry, if there was one.
     pub retry_source: Option<ConnectionId>,
@@ -149,7 +151,8 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Begins a connection that a client asked for. Hand it the datagram with the client's Initial next.
+    /// Begins a connection that a client asked for. Hand it the datagram with the client's Initial
+    /// next.
     ///
     /// # Errors
     /// [`ConnectError`] if a configuration is unusable.

@@ -12,7 +12,8 @@ pub struct Stats {
     pub datagrams_received: u64,
     /// Bytes of UDP payload sent, shims included.
     pub bytes_sent: u64,
-    /// Bytes of UDP payload received in the datagrams of [`datagrams_received`](Self::datagrams_received).
+    /// Bytes of UDP payload received in the datagrams of
+    /// [`datagrams_received`](Self::datagrams_received).
     pub bytes_received: u64,
     /// QUIC packets sent.
     pub packets_sent: u64,
@@ -22,9 +23,11 @@ pub struct Stats {
     pub packets_duplicate: u64,
     /// Packets that did not parse or open, or had no keys.
     pub packets_dropped: u64,
-    /// Packets not acknowledged because there was no memory for some of their data; the peer sends them again.
+    /// Packets not acknowledged because there was no memory for some of their data; the peer sends
+    /// them again.
     pub packets_refused: u64,
-    /// Acknowledgements that had to wait: they would have taken more than a quarter of the bytes received.
+    /// Acknowledgements that had to wait: they would have taken more than a quarter of the bytes
+    /// received.
     pub acks_postponed: u64,
     /// Packets declared lost (probes of the path MTU apart).
     pub packets_lost: u64,

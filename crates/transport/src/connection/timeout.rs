@@ -7,7 +7,8 @@ use crate::recovery::Probe;
 use crate::wire::SpaceId;
 
 impl Connection {
-    /// Does what is due at `now`: call it at or after [`deadline`](Self::deadline). Early calls do no harm.
+    /// Does what is due at `now`: call it at or after [`deadline`](Self::deadline). Early calls do
+    /// no harm.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(timer) = self.timers.take_due(now) {
             match timer {
@@ -26,8 +27,8 @@ impl Connection {
         if !self.close.is_open() {
             return;
         }
-        // Losses by time are taken out, space by space. A probe timeout asks for packets; the next one counts from those, also
-        // where it has backed off as far as it may.
+        // Losses by time are taken out, space by space. A probe timeout asks for packets; the next
+        // one counts from those, also where it has backed off as far as it may.
         for _ in 0..8 {
             if self.recovery.deadline().is_none_or(|at| at > now) {
                 break;
@@ -49,8 +50,8 @@ impl Connection {
         if !self.close.is_open() {
             return self.timers.next();
         }
-        // What only poll_transmit can do and what it could not do just now (the amplification limit forbids
-        // it, say) waits for something else.
+        // What only poll_transmit can do and what it could not do just now (the amplification limit
+        // forbids it, say) waits for something else.
         let later = |at: &Instant| *at > self.polled_at;
         let acks = SpaceId::ALL.into_iter().filter_map(|space| {
             self.keys
@@ -73,7 +74,8 @@ impl Connection {
             .min()
     }
 
-    /// A probe timeout fired in `space`: there must be something to send, best what is missing the longest.
+    /// A probe timeout fired in `space`: there must be something to send, best what is missing the
+    /// longest.
     pub(super) fn prepare_probes(&mut self, now: Instant, space: SpaceId) {
         *of(&mut self.probes, space) = super::Recovered::PROBES;
         if self.handshake.can_send(space) || (space == SpaceId::Data && self.wants_data(now)) {

@@ -1,5 +1,6 @@
-//! What the connection itself waits for, as a small fixed table of deadlines. Parts that wait for something of
-//! their own (recovery, acknowledgements, path validation) have their deadlines with them.
+//! What the connection itself waits for, as a small fixed table of deadlines. Parts that wait for
+//! something of their own (recovery, acknowledgements, path validation) have their deadlines with
+//! them.
 
 use crate::Instant;
 

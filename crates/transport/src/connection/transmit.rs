@@ -8,8 +8,8 @@ use crate::{Ecn, Instant};
 
 /// Least datagram to an address that is not validated: it holds a PATH_CHALLENGE or an ACK.
 const MIN_UNVALIDATED: usize = 48;
-/// What data leaves of an address's credit, so that challenges can be repeated: a peer that only listens adds
-/// little to it before it has seen one.
+/// What data leaves of an address's credit, so that challenges can be repeated: a peer that only
+/// listens adds little to it before it has seen one.
 const RESERVE: usize = 4 * MIN_UNVALIDATED;
 
 /// What the path lets the next datagram carry.
@@ -31,10 +31,11 @@ struct Built {
 }
 
 impl Connection {
-    /// Builds datagrams to send now, back to back into `buffer`: at most `max_segments`, all of one size but the
-    /// last. `None`: nothing to send until something happens or [`deadline`](Self::deadline) comes. Call it until
-    /// then; `buffer` should hold `max_segments` times [`mtu`](Self::mtu) bytes, and at least the largest datagram
-    /// that [`TransportConfig::max_mtu`](crate::TransportConfig::max_mtu) allows.
+    /// Builds datagrams to send now, back to back into `buffer`: at most `max_segments`, all of one
+    /// size but the last. `None`: nothing to send until something happens or
+    /// [`deadline`](Self::deadline) comes. Call it until then; `buffer` should hold `max_segments`
+    /// times [`mtu`](Self::mtu) bytes, and at least the largest datagram that
+    /// [`TransportConfig::max_mtu`](crate::TransportConfig::max_mtu) allows.
     pub fn poll_transmit(
         &mut self,
         now: Instant,
@@ -119,7 +120,8 @@ impl Connection {
         }
     }
 
-    /// What the amplification limit makes of a datagram of `size` bytes (RFC 9000 §8.1). `None`: it forbids it.
+    /// What the amplification limit makes of a datagram of `size` bytes (RFC 9000 §8.1). `None`: it
+    /// forbids it.
     fn unvalidated_size(&mut self, now: Instant, size: usize) -> Option<usize> {
         let available = usize::try_from(self.route.limit.available()).unwrap_or(usize::MAX);
         let validation = self.route.validation.as_ref();
@@ -161,8 +163,9 @@ impl Connection {
 
     /// What the window and the pacer allow a datagram of `size` bytes.
     fn permit(&mut self, now: Instant, size: usize) -> Permit {
-        // Handshake data does not wait for room: what fills the window may be 1-RTT packets that nobody can acknowledge before it has
-        // arrived, and no probe timeout runs for those (RFC 9002 §6.2.1).
+        // Handshake data does not wait for room: what fills the window may be 1-RTT packets that
+        // nobody can acknowledge before it has arrived, and no probe timeout runs for those (RFC
+        // 9002 §6.2.1).
         let handshake = [SpaceId::Initial, SpaceId::Handshake];
         if self.probes != [0; 3]
             || handshake
@@ -211,7 +214,8 @@ impl Connection {
                 .is_some_and(|v| v.wants_challenge(now))
     }
 
-    /// One datagram of coalesced packets, to follow `batch`. `None`: nothing to send, or nothing that fits there.
+    /// One datagram of coalesced packets, to follow `batch`. `None`: nothing to send, or nothing
+    /// that fits there.
     fn datagram(
         &mut self,
         now: Instant,

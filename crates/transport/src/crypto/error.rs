@@ -105,8 +105,8 @@ pub enum StartError {
 #[error("keying material can be exported only after the handshake, and not in that length")]
 pub struct ExportError;
 
-/// A key has been used as often as its cipher allows (RFC 9001 §6.6). The connection closes, silently or
-/// with [`CODE`](Self::CODE).
+/// A key has been used as often as its cipher allows (RFC 9001 §6.6). The connection closes,
+/// silently or with [`CODE`](Self::CODE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the cipher's usage limit is reached")]
 pub struct AeadLimitReached;

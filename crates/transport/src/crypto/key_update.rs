@@ -6,9 +6,10 @@
 //!   send     –                 in use               after begin_update, or after the peer's update
 //! ```
 //!
-//! The connection drives it with the phase bit, the packet number and `now`. Which receive key a packet gets
-//! follows from its phase bit and from where its number lies relative to the first packet of the current
-//! phase, so that old keys never open a packet newer than one that new keys opened (§6.4).
+//! The connection drives it with the phase bit, the packet number and `now`. Which receive key a
+//! packet gets follows from its phase bit and from where its number lies relative to the first
+//! packet of the current phase, so that old keys never open a packet newer than one that new keys
+//! opened (§6.4).
 
 use core::fmt;
 
@@ -89,7 +90,8 @@ pub struct OneRttKeys {
     next: PacketKeys,
     phase: Phase,
     generation: u64,
-    /// Lowest packet number that opened in the current phase. `None`: the peer has not followed yet.
+    /// Lowest packet number that opened in the current phase. `None`: the peer has not followed
+    /// yet.
     first_received: Option<u64>,
     /// First packet number sealed in the current phase.
     first_sent: Option<u64>,
@@ -153,8 +155,8 @@ impl OneRttKeys {
         }
     }
 
-    /// Lowers the number of packets after which [`wants_update`](Self::wants_update) (never above half the
-    /// cipher's confidentiality limit).
+    /// Lowers the number of packets after which [`wants_update`](Self::wants_update) (never above
+    /// half the cipher's confidentiality limit).
     pub fn update_after(&mut self, packets: u64) {
         self.update_after = packets
             .min(self.current.local.confidentiality_limit() / 2)
@@ -217,12 +219,13 @@ impl OneRttKeys {
         Ok(())
     }
 
-    /// Opens a packet by the phase bit in its header; see [`PacketKey::open`]. A packet of a phase that the
-    /// peer has just begun moves both directions there. `pto` is the current probe timeout: old keys are kept
-    /// for three of them.
+    /// Opens a packet by the phase bit in its header; see [`PacketKey::open`]. A packet of a phase
+    /// that the peer has just begun moves both directions there. `pto` is the current probe
+    /// timeout: old keys are kept for three of them.
     ///
     /// # Errors
-    /// [`OpenFailure`]; the packet is dropped, and with [`OpenFailure::LimitReached`] the connection ends.
+    /// [`OpenFailure`]; the packet is dropped, and with [`OpenFailure::LimitReached`] the
+    /// connection ends.
     #[inline]
     pub fn open(
         &mut self,
@@ -259,7 +262,8 @@ impl OneRttKeys {
         header_len: usize,
     ) -> Result<Opened, OpenFailure> {
         self.on_time(now);
-        // Until a packet of the current phase arrives, the other bit can only mean the previous one.
+        // Until a packet of the current phase arrives, the other bit can only mean the previous
+        // one.
         if self.first_received.is_none_or(|first| pn < first) {
             let Some(previous) = &self.previous else {
                 return Err(OpenFailure::KeysGone);
@@ -294,8 +298,8 @@ impl OneRttKeys {
         })
     }
 
-    /// The first packet of the current phase arrived: from here the previous key has three PTOs to live, and
-    /// so long we begin no other update (RFC 9001 §6.5).
+    /// The first packet of the current phase arrived: from here the previous key has three PTOs to
+    /// live, and so long we begin no other update (RFC 9001 §6.5).
     fn on_peer_followed(&mut self, now: Instant, pto: Duration, pn: u64) {
         self.first_received = Some(pn);
         let until = now + pto.saturating_mul(3);
@@ -336,7 +340,8 @@ impl OneRttKeys {
     /// An ACK for 1-RTT packets arrived. `generation` is that of the packet that carried it.
     ///
     /// # Errors
-    /// [`KeyUpdateError`] if it acknowledges packets of the current phase from an older one (RFC 9001 §6.2).
+    /// [`KeyUpdateError`] if it acknowledges packets of the current phase from an older one (RFC
+    /// 9001 §6.2).
     #[inline]
     pub fn on_ack(&mut self, largest_acked: u64, generation: u64) -> Result<(), KeyUpdateError> {
         if self.acked || self.first_sent.is_none_or(|first| largest_acked < first) {
@@ -356,14 +361,16 @@ impl OneRttKeys {
         self.confirmed && self.acked && now >= self.not_before
     }
 
-    /// True if the current key has sealed enough and [`begin_update`](Self::begin_update) would succeed.
+    /// True if the current key has sealed enough and [`begin_update`](Self::begin_update) would
+    /// succeed.
     #[inline]
     #[must_use]
     pub fn wants_update(&self, now: Instant) -> bool {
         self.sealed >= self.update_after && self.may_update(now)
     }
 
-    /// Begins the next phase. False (and nothing changed) while [`may_update`](Self::may_update) is false.
+    /// Begins the next phase. False (and nothing changed) while [`may_update`](Self::may_update) is
+    /// false.
     pub fn begin_update(&mut self, now: Instant) -> bool {
         if !self.may_update(now) {
             return false;
@@ -372,8 +379,8 @@ impl OneRttKeys {
         true
     }
 
-    /// When [`on_time`](Self::on_time) has something to do. Old keys may be dropped late: [`open`](Self::open)
-    /// does it too.
+    /// When [`on_time`](Self::on_time) has something to do. Old keys may be dropped late:
+    /// [`open`](Self::open) does it too.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.previous.as_ref().and_then(|p| p.drop_at)

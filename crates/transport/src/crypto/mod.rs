@@ -6,14 +6,15 @@
 //!   packets ◄──seal, open, mask── PacketKey, HeaderKey ◄── Keys, OneRttKeys
 //! ```
 //!
-//! A connection holds a [`Session`] and the [`Keys`] that it hands out; it is not generic over them.
-//! The session is called a few times per handshake, a key once or twice per packet. Two implementations:
-//! TLS 1.3 (`tls`, feature `rustls`) and [`null`], which sends as many bytes in as many round trips but
-//! protects nothing, for emulations.
+//! A connection holds a [`Session`] and the [`Keys`] that it hands out; it is not generic over
+//! them. The session is called a few times per handshake, a key once or twice per packet. Two
+//! implementations: TLS 1.3 (`tls`, feature `rustls`) and [`null`], which sends as many bytes in as
+//! many round trips but protects nothing, for emulations.
 //!
-//! What an endpoint needs besides (sealing of address-validation tokens, stateless reset tokens) is derived
-//! from a secret through [`EndpointKey`]; [`token`] and [`reset`] hold the formats.
-//! Apart from what a TLS library draws for its own handshake, random bytes and secrets come from the caller.
+//! What an endpoint needs besides (sealing of address-validation tokens, stateless reset tokens) is
+//! derived from a secret through [`EndpointKey`]; [`token`] and [`reset`] hold the formats. Apart
+//! from what a TLS library draws for its own handshake, random bytes and secrets come from the
+//! caller.
 
 use core::fmt;
 use std::sync::Arc;
@@ -54,16 +55,17 @@ pub const RETRY_TAG_LEN: usize = 16;
 
 /// Protects the payload of packets in one direction (RFC 9001 §5.3).
 pub trait PacketKey: Send + Sync {
-    /// Seals a packet in place. `packet` is the header (`header_len` bytes, not yet masked), the plaintext,
-    /// and [`tag_len`](Self::tag_len) bytes of room for the tag, which are overwritten.
+    /// Seals a packet in place. `packet` is the header (`header_len` bytes, not yet masked), the
+    /// plaintext, and [`tag_len`](Self::tag_len) bytes of room for the tag, which are overwritten.
     ///
     /// # Errors
-    /// [`SealError`] if `packet` has no room for header and tag, or is longer than the cipher allows.
+    /// [`SealError`] if `packet` has no room for header and tag, or is longer than the cipher
+    /// allows.
     fn seal(&self, pn: u64, packet: &mut [u8], header_len: usize) -> Result<(), SealError>;
 
-    /// Opens a packet in place. `packet` is the header (`header_len` bytes, mask removed) and the ciphertext
-    /// with its tag; the plaintext replaces the ciphertext. Returns the plaintext's length; it starts at
-    /// `header_len`. On failure the payload's bytes are unspecified.
+    /// Opens a packet in place. `packet` is the header (`header_len` bytes, mask removed) and the
+    /// ciphertext with its tag; the plaintext replaces the ciphertext. Returns the plaintext's
+    /// length; it starts at `header_len`. On failure the payload's bytes are unspecified.
     ///
     /// # Errors
     /// [`OpenError`] if the packet was not sealed with this key and `pn`, or is too short.
@@ -83,8 +85,9 @@ pub trait PacketKey: Send + Sync {
 
 /// Computes header masks in one direction (RFC 9001 §5.4).
 pub trait HeaderKey: Send + Sync {
-    /// The mask for a sample of ciphertext: byte 0 for the first byte of the header (its low 4 bits in long
-    /// headers, 5 in short ones; other bits are unspecified), bytes 1 to 4 for the packet number.
+    /// The mask for a sample of ciphertext: byte 0 for the first byte of the header (its low 4 bits
+    /// in long headers, 5 in short ones; other bits are unspecified), bytes 1 to 4 for the packet
+    /// number.
     fn mask(&self, sample: &[u8; SAMPLE_LEN]) -> [u8; 5];
 }
 
@@ -137,7 +140,8 @@ impl fmt::Debug for PacketKeys {
 
 /// Derives the packet keys of one key phase after the other (RFC 9001 §6.1).
 pub trait PhaseKeys: Send + Sync {
-    /// The keys of the next phase; the first call gives those that follow the handshake's 1-RTT keys.
+    /// The keys of the next phase; the first call gives those that follow the handshake's 1-RTT
+    /// keys.
     fn next_phase(&mut self) -> PacketKeys;
 }
 
@@ -145,7 +149,8 @@ pub trait PhaseKeys: Send + Sync {
 pub enum KeyChange {
     /// Keys of Handshake packets.
     Handshake(Keys),
-    /// Keys of 1-RTT packets, and the source of the phases after them: both go into [`OneRttKeys::new`].
+    /// Keys of 1-RTT packets, and the source of the phases after them: both go into
+    /// [`OneRttKeys::new`].
     OneRtt(Keys, Box<dyn PhaseKeys>),
 }
 
@@ -160,8 +165,8 @@ impl fmt::Debug for KeyChange {
 
 /// One connection's cryptographic handshake.
 ///
-/// The connection feeds ordered CRYPTO bytes with [`read_handshake`](Self::read_handshake), then calls
-/// [`write_handshake`](Self::write_handshake) until it writes nothing and changes no keys:
+/// The connection feeds ordered CRYPTO bytes with [`read_handshake`](Self::read_handshake), then
+/// calls [`write_handshake`](Self::write_handshake) until it writes nothing and changes no keys:
 ///
 /// ```text
 ///   loop {
@@ -172,28 +177,30 @@ impl fmt::Debug for KeyChange {
 ///   }
 /// ```
 pub trait Session: Send + Sync {
-    /// Takes handshake bytes of one encryption level, in order and without gaps. Bytes of different levels
-    /// go into separate calls. The caller checks that a level's bytes end before the next level's begin.
+    /// Takes handshake bytes of one encryption level, in order and without gaps. Bytes of different
+    /// levels go into separate calls. The caller checks that a level's bytes end before the next
+    /// level's begin.
     ///
     /// # Errors
     /// [`HandshakeError`]; the connection closes with its [`code`](HandshakeError::code).
     fn read_handshake(&mut self, bytes: &[u8]) -> Result<(), HandshakeError>;
 
-    /// Appends handshake bytes to send. If it returns a change, the bytes appended by this call still go out
-    /// at the level before it, and the new keys rule afterwards.
+    /// Appends handshake bytes to send. If it returns a change, the bytes appended by this call
+    /// still go out at the level before it, and the new keys rule afterwards.
     fn write_handshake(&mut self, out: &mut Vec<u8>) -> Option<KeyChange>;
 
     /// True until the handshake is complete on this side (RFC 9001 §4.1.1).
     fn is_handshaking(&self) -> bool;
 
-    /// The peer's transport parameters as they stood in its handshake message; `None` before that arrived.
-    /// Not authenticated until the handshake is complete.
+    /// The peer's transport parameters as they stood in its handshake message; `None` before that
+    /// arrived. Not authenticated until the handshake is complete.
     fn peer_transport_parameters(&self) -> Option<&[u8]>;
 
     /// What the handshake has settled so far.
     fn handshake_data(&self) -> HandshakeData;
 
-    /// The peer's certificate chain, DER, end entity first. Empty if it presented none (clients, as a rule).
+    /// The peer's certificate chain, DER, end entity first. Empty if it presented none (clients, as
+    /// a rule).
     fn peer_certificates(&self) -> Vec<Vec<u8>>;
 
     /// Fills `out` with keying material bound to this connection (RFC 8446 §7.5).
@@ -228,12 +235,12 @@ pub struct HandshakeData {
 
 /// Keys that need no handshake: those of Initial packets, and the tag of Retry packets.
 pub trait InitialCrypto: Send + Sync {
-    /// Keys of Initial packets (RFC 9001 §5.2). `client_dcid` is the Destination Connection ID of the
-    /// client's first Initial, or of its first one after a Retry.
+    /// Keys of Initial packets (RFC 9001 §5.2). `client_dcid` is the Destination Connection ID of
+    /// the client's first Initial, or of its first one after a Retry.
     fn initial_keys(&self, client_dcid: &[u8], side: Side) -> Keys;
 
-    /// The Retry Integrity Tag (RFC 9001 §5.8) of a Retry packet without its last 16 bytes, in answer to an
-    /// Initial with Destination Connection ID `original_dcid`.
+    /// The Retry Integrity Tag (RFC 9001 §5.8) of a Retry packet without its last 16 bytes, in
+    /// answer to an Initial with Destination Connection ID `original_dcid`.
     fn retry_tag(&self, original_dcid: &[u8], packet: &[u8]) -> [u8; RETRY_TAG_LEN];
 }
 
@@ -243,7 +250,8 @@ pub trait ClientCrypto: InitialCrypto + fmt::Debug {
     /// `seed` feeds implementations without a generator of their own (the null cipher).
     ///
     /// # Errors
-    /// [`StartError`] for a name that is neither a DNS name nor an IP address, or an unusable configuration.
+    /// [`StartError`] for a name that is neither a DNS name nor an IP address, or an unusable
+    /// configuration.
     fn start(
         &self,
         server_name: &str,
@@ -266,11 +274,11 @@ pub trait ServerCrypto: InitialCrypto + fmt::Debug {
     ) -> Result<Box<dyn Session>, StartError>;
 }
 
-/// What an endpoint derives from its secret. Endpoints that share the secret (a cluster, or one after a
-/// restart) accept each other's tokens and can reset each other's lost connections.
+/// What an endpoint derives from its secret. Endpoints that share the secret (a cluster, or one
+/// after a restart) accept each other's tokens and can reset each other's lost connections.
 pub trait EndpointKey: Send + Sync + fmt::Debug {
-    /// Seals `plaintext` under `nonce`, which must never be used twice with one key for different contents.
-    /// Appends ciphertext and tag to `out`.
+    /// Seals `plaintext` under `nonce`, which must never be used twice with one key for different
+    /// contents. Appends ciphertext and tag to `out`.
     fn seal(&self, nonce: &[u8; 12], plaintext: &[u8], out: &mut Vec<u8>);
 
     /// Opens what [`seal`](Self::seal) made, in place; returns the plaintext.

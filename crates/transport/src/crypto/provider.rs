@@ -1,4 +1,5 @@
-//! The one place that names a cryptography library: aws-lc-rs, or ring where only that feature is on.
+//! The one place that names a cryptography library: aws-lc-rs, or ring where only that feature is
+//! on.
 
 use core::fmt;
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use library::{digest, hmac};
 
 use super::{EndpointKey, OpenError, RETRY_TAG_LEN};
 
-/// What rustls shall use: TLS 1.3 suites alone, AES-128 before AES-256, which costs a quarter more per packet
-/// for a margin that the rest of the handshake does not have.
+/// What rustls shall use: TLS 1.3 suites alone, AES-128 before AES-256, which costs a quarter more
+/// per packet for a margin that the rest of the handshake does not have.
 pub(super) fn tls_provider() -> Arc<rustls::crypto::CryptoProvider> {
     let mut provider = tls::default_provider();
     provider.cipher_suites = vec![
@@ -100,8 +101,8 @@ pub struct EndpointSecret {
 }
 
 impl EndpointSecret {
-    /// The keys that follow from `secret`, which must be unpredictable (from the operating system, say), and
-    /// the same in endpoints that shall know each other's tokens.
+    /// The keys that follow from `secret`, which must be unpredictable (from the operating system,
+    /// say), and the same in endpoints that shall know each other's tokens.
     ///
     /// # Errors
     /// [`NoCipher`] if the library was built without AES-256-GCM.
@@ -133,7 +134,8 @@ impl EndpointKey for EndpointSecret {
     fn seal(&self, nonce: &[u8; 12], plaintext: &[u8], out: &mut Vec<u8>) {
         let mut text = plaintext.to_vec();
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        // Fails only beyond 2^36 bytes of plaintext; a token that is missing is a token that is refused.
+        // Fails only beyond 2^36 bytes of plaintext; a token that is missing is a token that is
+        // refused.
         if self
             .aead
             .seal_in_place_append_tag(nonce, Aad::empty(), &mut text)

@@ -5,8 +5,9 @@ use core::fmt;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// A cryptographically strong generator. With a seed from the operating system its output is fit for
-/// connection ids, challenges and nonces; with a fixed one an emulation repeats itself byte for byte.
+/// A cryptographically strong generator. With a seed from the operating system its output is fit
+/// for connection ids, challenges and nonces; with a fixed one an emulation repeats itself byte for
+/// byte.
 pub struct Random(StdRng);
 
 impl Random {

@@ -8,11 +8,12 @@ use super::EndpointKey;
 /// Bytes of a token.
 pub const RESET_TOKEN_LEN: usize = 16;
 
-/// Least size of a datagram that can be a stateless reset: one that looks like a short header packet with
-/// 5 unpredictable bytes before the token (RFC 9000 §10.3).
+/// Least size of a datagram that can be a stateless reset: one that looks like a short header
+/// packet with 5 unpredictable bytes before the token (RFC 9000 §10.3).
 pub const MIN_RESET_LEN: usize = 5 + RESET_TOKEN_LEN;
 
-/// Sixteen bytes that end a connection when they end a datagram. Known only to the two endpoints until used.
+/// Sixteen bytes that end a connection when they end a datagram. Known only to the two endpoints
+/// until used.
 ///
 /// Comparison takes the same time wherever two tokens differ (RFC 9000 §10.3.1).
 #[derive(Clone, Copy, Eq)]
@@ -25,8 +26,8 @@ impl ResetToken {
         Self(bytes)
     }
 
-    /// The token of one of this endpoint's connection ids: it can be computed again after all state is lost
-    /// (RFC 9000 §10.3.2).
+    /// The token of one of this endpoint's connection ids: it can be computed again after all state
+    /// is lost (RFC 9000 §10.3.2).
     #[must_use]
     pub fn derive(key: &dyn EndpointKey, cid: &[u8]) -> Self {
         // The label keeps this use of the keyed hash apart from others.

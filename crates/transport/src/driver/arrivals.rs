@@ -174,8 +174,9 @@ mod tests {
         length: usize,
     }
 
-    /// Sends `bytes` in segments of `segment` with ECT(0) from a socket bound to `from`, which has been `prepared`, to one bound to
-    /// `at`, by its address `to`; what arrives, and how many messages the kernel said too much about.
+    /// Sends `bytes` in segments of `segment` with ECT(0) from a socket bound to `from`, which has
+    /// been `prepared`, to one bound to `at`, by its address `to`; what arrives, and how many
+    /// messages the kernel said too much about.
     async fn pass(
         from: &str,
         at: &str,

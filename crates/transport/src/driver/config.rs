@@ -31,9 +31,11 @@ impl ServerConfig {
         }
     }
 
-    /// The key of tokens and stateless resets (an [`EndpointSecret`](crate::crypto::tls::EndpointSecret) from 32 bytes that are kept secret). With the
-    /// same key a server that was started again resets connections of its earlier life at once, where clients
-    /// would otherwise wait for their idle timeout, and believes that life's tokens. By default a random one.
+    /// The key of tokens and stateless resets (an
+    /// [`EndpointSecret`](crate::crypto::tls::EndpointSecret) from 32 bytes that are kept secret).
+    /// With the same key a server that was started again resets connections of its earlier life at
+    /// once, where clients would otherwise wait for their idle timeout, and believes that life's
+    /// tokens. By default a random one.
     pub fn key(&mut self, key: SharedEndpointKey) -> &mut Self {
         self.key = Some(key);
         self
@@ -45,7 +47,8 @@ impl ServerConfig {
         self
     }
 
-    /// Half-open handshakes at a time; beyond them a new client gets the place of one of whoever holds the most
+    /// Half-open handshakes at a time; beyond them a new client gets the place of one of whoever
+    /// holds the most
     /// ([`EndpointConfig::max_half_open`](crate::endpoint::EndpointConfig::max_half_open)).
     pub fn max_half_open(&mut self, handshakes: usize) -> &mut Self {
         self.max_half_open = Some(handshakes);

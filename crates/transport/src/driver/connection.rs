@@ -149,8 +149,8 @@ impl Shared {
         let was_handshaking = state.core.is_handshaking();
         state.core.handle_datagram(now, *received, bytes);
         if state.core.has_routing() || was_handshaking && !state.core.is_handshaking() {
-            // Before the task, on another thread perhaps, tells the peer of new ids: it may use them at once. And a
-            // handshake that is complete makes no room for others.
+            // Before the task, on another thread perhaps, tells the peer of new ids: it may use
+            // them at once. And a handshake that is complete makes no room for others.
             self.endpoint.route(now, self.handle, &mut state.core);
         }
     }
@@ -376,8 +376,8 @@ impl Connection {
         .await
     }
 
-    /// Ends the connection at once, with an application error code and a reason for people. What is not yet
-    /// delivered is lost: wait with [`SendStream::stopped`] for what matters.
+    /// Ends the connection at once, with an application error code and a reason for people. What is
+    /// not yet delivered is lost: wait with [`SendStream::stopped`] for what matters.
     pub fn close(&self, code: u32, reason: &[u8]) {
         self.shared
             .close(code.into(), Bytes::copy_from_slice(reason));
@@ -465,7 +465,8 @@ impl Connection {
         state.core.export_keying_material(out, label, context)
     }
 
-    /// How the path is doing: the controller's state, what the routers said last, and what bounds this side.
+    /// How the path is doing: the controller's state, what the routers said last, and what bounds
+    /// this side.
     #[must_use]
     pub fn path_report(&self) -> PathReport {
         self.shared.lock().core.path_report(clock::now())
@@ -491,13 +492,14 @@ impl Connection {
     }
 
     /// From now on `signal` goes in front of what this side sends, as the controller that was
-    /// [set](Self::set_controller) may need it. False, and nothing changed, unless both sides offered its kind when
-    /// they connected.
+    /// [set](Self::set_controller) may need it. False, and nothing changed, unless both sides
+    /// offered its kind when they connected.
     pub fn set_signal(&self, signal: Arc<dyn Signal>) -> bool {
         self.shared.lock().core.set_signal(signal)
     }
 
-    /// Updates the packet protection keys (RFC 9001 §6). False if it is too early for another update.
+    /// Updates the packet protection keys (RFC 9001 §6). False if it is too early for another
+    /// update.
     pub fn update_keys(&self) -> bool {
         let mut state = self.shared.lock();
         let updated = state.core.update_keys(clock::now());

@@ -1,11 +1,12 @@
-//! One deadline for each of many, the earliest at hand: a binary heap whose entries know their places.
+//! One deadline for each of many, the earliest at hand: a binary heap whose entries know their
+//! places.
 
 use slab::Slab;
 
 use crate::Instant;
 
-/// Deadlines with what is to be had when they pass. Setting, clearing and taking one costs O(log n) and allocates only
-/// where there were never as many.
+/// Deadlines with what is to be had when they pass. Setting, clearing and taking one costs O(log n)
+/// and allocates only where there were never as many.
 #[derive(Debug)]
 pub(super) struct Deadlines<T> {
     /// By key.

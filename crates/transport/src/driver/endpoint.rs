@@ -215,8 +215,9 @@ impl Endpoint {
         stats
     }
 
-    /// Sets the memory for data that was received and not read yet, of all connections together, bytes. 512 MiB at first
-    /// ([`EndpointConfig::receive_memory`]); a connection of 10 Gbit/s over 720 ms wants 8 GiB: it may hold half of the memory at most.
+    /// Sets the memory for data that was received and not read yet, of all connections together,
+    /// bytes. 512 MiB at first ([`EndpointConfig::receive_memory`]); a connection of 10 Gbit/s over
+    /// 720 ms wants 8 GiB: it may hold half of the memory at most.
     pub fn set_receive_memory(&self, bytes: u64) {
         self.shared.lock().core.set_receive_memory(bytes);
     }
@@ -328,7 +329,8 @@ impl EndpointState {
     /// Hands a client to whoever accepts next.
     fn push_incoming(&mut self, incoming: core::Incoming) {
         if self.incoming.len() >= self.incoming.capacity() {
-            // Before there are more of them than ever: those that came too late or had to make room are of no use.
+            // Before there are more of them than ever: those that came too late or had to make room
+            // are of no use.
             let core = &self.core;
             self.incoming.retain(|incoming| core.is_waiting(incoming));
         }

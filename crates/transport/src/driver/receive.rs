@@ -14,7 +14,8 @@ use crate::connection::{ConnectionError, Received};
 /// Receive batches that one turn of the task handles before other tasks get their turn.
 const BATCHES_PER_TURN: usize = 8;
 
-/// The task that receives for all connections of an endpoint. It ends when nobody can use it any more.
+/// The task that receives for all connections of an endpoint. It ends when nobody can use it any
+/// more.
 pub(super) struct ReceiveTask {
     shared: Arc<EndpointShared>,
     batch: ReceiveBatch,

@@ -274,7 +274,8 @@ impl Socket {
     }
 }
 
-/// True for the ICMP error of an earlier datagram, which connected sockets tell: no reason to stop listening.
+/// True for the ICMP error of an earlier datagram, which connected sockets tell: no reason to stop
+/// listening.
 fn is_of_one_peer(error: io::ErrorKind) -> bool {
     matches!(
         error,

@@ -77,7 +77,8 @@ impl From<ReadError> for io::Error {
 
 /// The sending part of a stream.
 ///
-/// Dropped, it is finished: what was written is still delivered. To abandon it, [`reset`](Self::reset) it.
+/// Dropped, it is finished: what was written is still delivered. To abandon it,
+/// [`reset`](Self::reset) it.
 #[derive(Debug)]
 pub struct SendStream {
     shared: Arc<Shared>,

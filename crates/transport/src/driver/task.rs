@@ -15,8 +15,8 @@ use crate::connection::{ConnectionError, Event, Transmit};
 /// Batches that one turn of the task sends before other tasks get their turn.
 const BATCHES_PER_TURN: usize = 16;
 
-/// The task that sends what a connection has to send, keeps its deadlines and passes its events on. It ends when the
-/// connection is over and its peer has been given time to hear of it.
+/// The task that sends what a connection has to send, keeps its deadlines and passes its events on.
+/// It ends when the connection is over and its peer has been given time to hear of it.
 pub(super) struct ConnectionTask {
     shared: Arc<Shared>,
     timer: Timer,
@@ -43,7 +43,8 @@ impl ConnectionTask {
         }
     }
 
-    /// Sends batches until there is nothing to send (true), or the kernel or fairness to other tasks says stop.
+    /// Sends batches until there is nothing to send (true), or the kernel or fairness to other
+    /// tasks says stop.
     fn send(&mut self, cx: &mut Context<'_>) -> bool {
         let endpoint = Arc::clone(&self.shared.endpoint);
         let mut pending = self.unsent.take();

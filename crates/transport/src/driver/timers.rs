@@ -4,8 +4,8 @@
 //!   connection tasks ─ deadline, waker ─► Timers ─ earliest ─► one kernel timer ─► TimerTask ─ wakes those due
 //! ```
 //!
-//! A deadline that moves back, as most do with each packet, costs no system call: the kernel's timer stays as it is, and is
-//! set anew when it fires.
+//! A deadline that moves back, as most do with each packet, costs no system call: the kernel's
+//! timer stays as it is, and is set anew when it fires.
 
 use std::future::Future;
 use std::io;
@@ -95,7 +95,8 @@ impl Timer {
         }
     }
 
-    /// Ready once `deadline` has passed; otherwise the task is woken then. A deadline in the past is ready at once.
+    /// Ready once `deadline` has passed; otherwise the task is woken then. A deadline in the past
+    /// is ready at once.
     pub(super) fn poll(
         &mut self,
         cx: &Context<'_>,
@@ -134,7 +135,8 @@ impl Drop for Timer {
     }
 }
 
-/// The task that waits for the kernel's timer and wakes the connections whose deadlines have passed.
+/// The task that waits for the kernel's timer and wakes the connections whose deadlines have
+/// passed.
 pub(super) struct TimerTask {
     timers: Arc<Timers>,
     due: Vec<Waker>,

@@ -70,8 +70,8 @@ impl WaitList {
     }
 }
 
-/// One waker that wakes many tasks, for a source that keeps one only: of the tasks that poll a tokio socket, the
-/// last one alone is woken.
+/// One waker that wakes many tasks, for a source that keeps one only: of the tasks that poll a
+/// tokio socket, the last one alone is woken.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     list: Mutex<WaitList>,
@@ -218,7 +218,8 @@ mod tests {
         .await;
     }
 
-    /// A socket that is full until its peer reads, many tasks that want to send, some of which give up.
+    /// A socket that is full until its peer reads, many tasks that want to send, some of which give
+    /// up.
     #[tokio::test]
     async fn all_who_wait_at_a_full_socket_get_their_turn() {
         let (socket, peer) = UnixDatagram::pair().unwrap();

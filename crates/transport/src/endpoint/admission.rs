@@ -11,7 +11,8 @@ use crate::wire::packet::{MIN_INITIAL_DATAGRAM, Protected};
 use crate::wire::{TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
 
-/// How long an [`Incoming`] may wait for the application: no client waits longer for a first answer.
+/// How long an [`Incoming`] may wait for the application: no client waits longer for a first
+/// answer.
 const WAITING_TIME: Duration = Duration::from_secs(10);
 
 /// The shortest Destination Connection ID of a client's first Initial (RFC 9000 §7.2).
@@ -83,7 +84,8 @@ impl Endpoint {
             return DatagramEvent::Nothing;
         }
         if let Some(id) = origin.token {
-            // Spent by a packet that its client made, on a connection that is begun, and by nothing else.
+            // Spent by a packet that its client made, on a connection that is begun, and by nothing
+            // else.
             self.used_tokens.first_use(id, wall);
         }
         if let Some(handle) = makes_room {

@@ -23,16 +23,17 @@ pub struct ServerConfig {
 pub struct EndpointConfig {
     /// Seals tokens and gives stateless resets. Endpoints that share it know each other's.
     pub key: SharedEndpointKey,
-    /// Wall time at [`Instant::ZERO`](crate::Instant::ZERO), as a duration since 1970-01-01 UTC: tokens expire by
-    /// wall time, so that they outlive a restart.
+    /// Wall time at [`Instant::ZERO`](crate::Instant::ZERO), as a duration since 1970-01-01 UTC:
+    /// tokens expire by wall time, so that they outlive a restart.
     pub epoch: Duration,
     /// Accepts connections; `None`: clients only.
     pub server: Option<ServerConfig>,
     /// Connections at a time, of either side.
     pub max_connections: usize,
-    /// Handshakes that have been begun by clients and are not complete, accepted ones and waiting ones together.
-    /// Beyond it, a new client gets the place of the oldest one of the address or IPv6 prefix that holds the most, unless
-    /// its own holds about as many; then it is not heard until one of them has had 2 seconds. It tries again.
+    /// Handshakes that have been begun by clients and are not complete, accepted ones and waiting
+    /// ones together. Beyond it, a new client gets the place of the oldest one of the address or
+    /// IPv6 prefix that holds the most, unless its own holds about as many; then it is not heard
+    /// until one of them has had 2 seconds. It tries again.
     pub max_half_open: usize,
     /// When clients must prove their address first.
     pub retry: RetryPolicy,
@@ -42,9 +43,10 @@ pub struct EndpointConfig {
     pub new_token_lifetime: Duration,
     /// NEW_TOKEN tokens whose use is remembered per lifetime, 9 bytes each, twice.
     pub remembered_tokens: usize,
-    /// Memory for data that was received and not read yet, of all connections together, bytes. Each may hold what its
-    /// application reads within some round trips; what connections hold beyond that is a sixteenth of this at most, and 32 KiB
-    /// of each. Where it is short, windows grow no more, and packets with data beyond a gap count as lost.
+    /// Memory for data that was received and not read yet, of all connections together, bytes. Each
+    /// may hold what its application reads within some round trips; what connections hold beyond
+    /// that is a sixteenth of this at most, and 32 KiB of each. Where it is short, windows grow no
+    /// more, and packets with data beyond a gap count as lost.
     pub receive_memory: u64,
     /// Stateless resets, version negotiations and refusals that may be sent per second, each.
     pub answers_per_second: u32,

@@ -109,7 +109,8 @@ impl Endpoint {
         }
     }
 
-    /// Accepts a connection. It has taken the client's datagrams already and may have something to send.
+    /// Accepts a connection. It has taken the client's datagrams already and may have something to
+    /// send.
     ///
     /// # Errors
     /// [`AcceptError`]; the client is forgotten.
@@ -150,8 +151,8 @@ impl Endpoint {
         Ok((handle, connection))
     }
 
-    /// Refuses a connection: the client is told CONNECTION_REFUSED with what is put into `answer`, if the event is
-    /// [`DatagramEvent::Respond`].
+    /// Refuses a connection: the client is told CONNECTION_REFUSED with what is put into `answer`,
+    /// if the event is [`DatagramEvent::Respond`].
     #[expect(clippy::needless_pass_by_value, reason = "it is decided upon once")]
     pub fn refuse(
         &mut self,
@@ -171,7 +172,8 @@ impl Endpoint {
     }
 
     /// Has the client prove its address, with the Retry that is put into `answer`, if the event is
-    /// [`DatagramEvent::Respond`]. It then comes in again. A client that followed a Retry already is ignored.
+    /// [`DatagramEvent::Respond`]. It then comes in again. A client that followed a Retry already
+    /// is ignored.
     #[expect(clippy::needless_pass_by_value, reason = "it is decided upon once")]
     pub fn retry(
         &mut self,
@@ -198,10 +200,11 @@ impl Endpoint {
         }
     }
 
-    /// The part of [`update`](Self::update) that cannot wait: takes from a connection the ids to find it by, and the end of
-    /// its handshake. To be called before anything is sent that tells the peer of those ids; it may use them at once, and is
-    /// reset if they are not known here. Also before the next datagram is handled, if the handshake is complete: it could have
-    /// to make room for another.
+    /// The part of [`update`](Self::update) that cannot wait: takes from a connection the ids to
+    /// find it by, and the end of its handshake. To be called before anything is sent that tells
+    /// the peer of those ids; it may use them at once, and is reset if they are not known here.
+    /// Also before the next datagram is handled, if the handshake is complete: it could have to
+    /// make room for another.
     pub fn route(&mut self, now: Instant, handle: ConnectionHandle, connection: &mut Connection) {
         let is_evicted = matches!(self.slots.get(handle.0), Some(Slot::Evicted));
         while let Some(routing) = connection.poll_routing() {
@@ -219,15 +222,16 @@ impl Endpoint {
             && let Some(Slot::Connection { half_open }) = self.slots.get_mut(handle.0)
             && let Some(serial) = half_open.take()
         {
-            // A handshake that failed counts for as long as its connection lingers: else a flood of first packets
-            // that fail at once would pass the bound.
+            // A handshake that failed counts for as long as its connection lingers: else a flood of
+            // first packets that fail at once would pass the bound.
             self.half_open.remove(serial);
             self.give_token(now, connection);
         }
     }
 
-    /// Takes from a connection what the endpoint must know: ids to route, the end of its handshake, its end. To be
-    /// called after each use of the connection. False: the connection is over and forgotten; drop it.
+    /// Takes from a connection what the endpoint must know: ids to route, the end of its handshake,
+    /// its end. To be called after each use of the connection. False: the connection is over and
+    /// forgotten; drop it.
     pub fn update(
         &mut self,
         now: Instant,

@@ -1,4 +1,5 @@
-//! Many clients that begin handshakes and never complete them, and an honest one among them. Virtual time.
+//! Many clients that begin handshakes and never complete them, and an honest one among them.
+//! Virtual time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};

@@ -9,8 +9,8 @@ use crate::cid::LOCAL_ID_LEN;
 use crate::crypto::{EndpointKey, Random, ResetToken};
 use crate::wire::ConnectionId;
 
-/// What is known by a reset token: a keyed hash, so that the time of a look-up tells nothing of the tokens
-/// (RFC 9000 §10.3.1).
+/// What is known by a reset token: a keyed hash, so that the time of a look-up tells nothing of the
+/// tokens (RFC 9000 §10.3.1).
 type TokenHash = [u8; 16];
 
 /// What is to be taken out of the tables when a connection goes.
@@ -21,14 +21,14 @@ struct Known {
     token: Option<TokenHash>,
 }
 
-/// Tables from connection ids, first packets and reset tokens to connections. Each entry belongs to a connection,
-/// so the tables are as bounded as those.
+/// Tables from connection ids, first packets and reset tokens to connections. Each entry belongs to
+/// a connection, so the tables are as bounded as those.
 #[derive(Debug)]
 pub(super) struct Demux {
     /// Ids of ours. They are random and unknown to attackers, so a plain hash will do.
     ids: FxHashMap<u64, ConnectionHandle>,
-    /// Destination ids that clients chose for their first packets, with the address they came from. Attackers
-    /// choose these: the hash is seeded.
+    /// Destination ids that clients chose for their first packets, with the address they came from.
+    /// Attackers choose these: the hash is seeded.
     initial: std::collections::HashMap<(ConnectionId, SocketAddr), ConnectionHandle, FxSeededState>,
     tokens: FxHashMap<TokenHash, ConnectionHandle>,
     known: FxHashMap<ConnectionHandle, Known>,
@@ -73,8 +73,8 @@ impl Demux {
         self.tokens.get(&hash(key, remote, token)).copied()
     }
 
-    /// Routes a local id to `handle`. An id that is taken stays where it is: two random ids of 8 bytes that are
-    /// equal are less likely than any other failure.
+    /// Routes a local id to `handle`. An id that is taken stays where it is: two random ids of 8
+    /// bytes that are equal are less likely than any other failure.
     pub(super) fn add_id(&mut self, handle: ConnectionHandle, id: &ConnectionId) {
         let Some(key) = key_of(id) else { return };
         if let std::collections::hash_map::Entry::Vacant(entry) = self.ids.entry(key) {

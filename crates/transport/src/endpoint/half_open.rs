@@ -1,9 +1,11 @@
-//! Handshakes that clients have begun and not completed: who holds how many places, and who has to go when there are no more.
+//! Handshakes that clients have begun and not completed: who holds how many places, and who has to
+//! go when there are no more.
 //!
-//! A server keeps a bounded number of them. Retry sees to it that made-up addresses fill no place; hosts with addresses of
-//! their own could still fill them all and keep everybody else out. So when all places are taken, a client that holds
-//! few gets the place of the oldest handshake of the prefix that holds the most. A client whose prefix holds as many as any
-//! other gets a place only from a handshake that has had its time: else a crowd of honest clients would push out each
+//! A server keeps a bounded number of them. Retry sees to it that made-up addresses fill no place;
+//! hosts with addresses of their own could still fill them all and keep everybody else out. So when
+//! all places are taken, a client that holds few gets the place of the oldest handshake of the
+//! prefix that holds the most. A client whose prefix holds as many as any other gets a place only
+//! from a handshake that has had its time: else a crowd of honest clients would push out each
 //! other, and none would ever get through.
 
 use core::cmp::Reverse;
@@ -13,11 +15,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ConnectionHandle;
 use crate::{Duration, Instant};
 
-/// A handshake older than this makes room for anyone: more than a round trip over the longest usual path.
+/// A handshake older than this makes room for anyone: more than a round trip over the longest usual
+/// path.
 const HAD_ITS_TIME: Duration = Duration::from_secs(2);
 
-/// Bits of the IPv6 prefixes that count, and how much a handshake weighs for each: a host has a /64 to itself, customers get
-/// a /56 or a /48, but a provider may have several of them under one /48.
+/// Bits of the IPv6 prefixes that count, and how much a handshake weighs for each: a host has a /64
+/// to itself, customers get a /56 or a /48, but a provider may have several of them under one /48.
 const IPV6_PREFIXES: [(u8, usize); 3] = [(64, HOST_WEIGHT), (56, 2), (48, 1)];
 const HOST_WEIGHT: usize = 4;
 
@@ -125,7 +128,8 @@ impl HalfOpen {
         }
     }
 
-    /// Whose place a client at `address` may have: the oldest handshake of the prefix that holds the most.
+    /// Whose place a client at `address` may have: the oldest handshake of the prefix that holds
+    /// the most.
     pub(super) fn makes_room(&self, now: Instant, address: IpAddr) -> Option<ConnectionHandle> {
         let (most, Reverse(oldest), _) = self.ranked.last()?;
         let place = self.places.get(oldest)?;

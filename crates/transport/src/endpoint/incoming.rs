@@ -8,13 +8,14 @@ use crate::Instant;
 use crate::connection::Received;
 use crate::wire::ConnectionId;
 
-/// Bytes of datagrams held for a client until it is accepted: a ClientHello of several packets, sent twice.
+/// Bytes of datagrams held for a client until it is accepted: a ClientHello of several packets,
+/// sent twice.
 pub(super) const MAX_WAITING_BYTES: usize = 16 * 1024;
 
 /// A client that asks for a connection. Hand it back to
 /// [`Endpoint::accept`](super::Endpoint::accept), [`refuse`](super::Endpoint::refuse),
-/// [`retry`](super::Endpoint::retry) or [`ignore`](super::Endpoint::ignore) within 10 seconds; until then it counts as
-/// a half-open handshake.
+/// [`retry`](super::Endpoint::retry) or [`ignore`](super::Endpoint::ignore) within 10 seconds;
+/// until then it counts as a half-open handshake.
 #[derive(Debug)]
 #[must_use = "an incoming connection is accepted, refused, retried or ignored"]
 pub struct Incoming {

@@ -17,7 +17,8 @@ pub(super) struct Origin {
     pub(super) retry_scid: Option<ConnectionId>,
     /// The client receives what is sent to its address.
     pub(super) validated: bool,
-    /// The token from an earlier connection that says so; to be spent once the packet has proved to be the client's.
+    /// The token from an earlier connection that says so; to be spent once the packet has proved to
+    /// be the client's.
     pub(super) token: Option<u64>,
 }
 
@@ -70,8 +71,8 @@ impl Origin {
     }
 }
 
-/// True if the Initial that `found` describes opens: whoever made it knows the protocol and saw to it that it
-/// arrived whole. `packet` is a copy, which this destroys.
+/// True if the Initial that `found` describes opens: whoever made it knows the protocol and saw to
+/// it that it arrived whole. `packet` is a copy, which this destroys.
 pub(super) fn is_authentic(
     crypto: &dyn InitialCrypto,
     found: &Protected,

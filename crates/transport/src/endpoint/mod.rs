@@ -8,13 +8,15 @@
 //!   connect, accept ─► (handle, Connection) ─► after each use of the connection: update
 //! ```
 //!
-//! The driver keeps the connections; an [`Endpoint`] keeps what finds them: their ids, their first packets, the
-//! reset tokens of their peers. It answers strangers itself (version negotiation, Retry, stateless reset,
-//! refusal), and holds nothing for a client whose first packet does not open. All state is bounded by the number
-//! of connections and of half-open handshakes ([`EndpointConfig`]). Where those are all under way, a new client's may
-//! take the place of one of whoever holds the most ([`Endpoint::poll_evicted`]).
+//! The driver keeps the connections; an [`Endpoint`] keeps what finds them: their ids, their first
+//! packets, the reset tokens of their peers. It answers strangers itself (version negotiation,
+//! Retry, stateless reset, refusal), and holds nothing for a client whose first packet does not
+//! open. All state is bounded by the number of connections and of half-open handshakes
+//! ([`EndpointConfig`]). Where those are all under way, a new client's may take the place of one of
+//! whoever holds the most ([`Endpoint::poll_evicted`]).
 //!
-//! A shim in front of a datagram is stepped over here to find the id behind it; the connection takes it off.
+//! A shim in front of a datagram is stepped over here to find the id behind it; the connection
+//! takes it off.
 
 mod admission;
 mod answers;
@@ -69,7 +71,8 @@ pub struct ConnectionHandle(pub usize);
 /// What is to be done about a datagram.
 #[derive(Debug)]
 pub enum DatagramEvent {
-    /// It is for this connection: [`Connection::handle_datagram`](crate::connection::Connection::handle_datagram).
+    /// It is for this connection:
+    /// [`Connection::handle_datagram`](crate::connection::Connection::handle_datagram).
     Connection(ConnectionHandle),
     /// A client asks for a connection.
     Incoming(Incoming),
@@ -170,14 +173,16 @@ impl Endpoint {
         self.slots.len()
     }
 
-    /// Handshakes begun by clients that are not complete, and failed ones that are not forgotten yet.
+    /// Handshakes begun by clients that are not complete, and failed ones that are not forgotten
+    /// yet.
     #[must_use]
     pub fn half_open(&self) -> usize {
         self.half_open.count()
     }
 
-    /// A connection whose handshake has had to make room for another: [`Connection::refuse`] it, send what it then has
-    /// to send, and [`update`](Self::update), which ends it. To be asked after each [`DatagramEvent::Incoming`].
+    /// A connection whose handshake has had to make room for another: [`Connection::refuse`] it,
+    /// send what it then has to send, and [`update`](Self::update), which ends it. To be asked
+    /// after each [`DatagramEvent::Incoming`].
     ///
     /// [`Connection::refuse`]: crate::connection::Connection::refuse
     pub fn poll_evicted(&mut self) -> Option<ConnectionHandle> {
@@ -204,7 +209,8 @@ impl Endpoint {
             .saturating_add(now.saturating_since(Instant::ZERO))
     }
 
-    /// Finds out whom a datagram is for. `answer` is emptied and filled for [`DatagramEvent::Respond`] only.
+    /// Finds out whom a datagram is for. `answer` is emptied and filled for
+    /// [`DatagramEvent::Respond`] only.
     #[inline]
     pub fn handle(
         &mut self,

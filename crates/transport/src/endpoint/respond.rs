@@ -23,8 +23,8 @@ fn written<E>(
     result
 }
 
-/// Version Negotiation in answer to a packet with these ids (RFC 9000 §6.1). It names version 1 and a reserved
-/// one, so that clients stay used to versions that they do not know (§6.3).
+/// Version Negotiation in answer to a packet with these ids (RFC 9000 §6.1). It names version 1 and
+/// a reserved one, so that clients stay used to versions that they do not know (§6.3).
 pub(super) fn version_negotiation(
     out: &mut Vec<u8>,
     random: &mut Random,
@@ -123,8 +123,9 @@ pub(super) fn mask(
     }
 }
 
-/// A stateless reset in answer to a datagram of `trigger_len` bytes to `dcid` (RFC 9000 §10.3): shorter than that,
-/// so that two endpoints cannot reset each other for ever. False if it would be too short to be one.
+/// A stateless reset in answer to a datagram of `trigger_len` bytes to `dcid` (RFC 9000 §10.3):
+/// shorter than that, so that two endpoints cannot reset each other for ever. False if it would be
+/// too short to be one.
 pub(super) fn stateless_reset(
     out: &mut Vec<u8>,
     random: &mut Random,

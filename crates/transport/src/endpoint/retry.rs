@@ -1,4 +1,5 @@
-//! When clients must prove their address before a server keeps anything about them (RFC 9000 §8.1.2).
+//! When clients must prove their address before a server keeps anything about them (RFC 9000
+//! §8.1.2).
 
 use crate::{Duration, Instant};
 
@@ -9,17 +10,17 @@ pub enum RetryPolicy {
     Always,
     /// Never. Clients are still held to the anti-amplification limit.
     Never,
-    /// While handshakes pile up: from this many half-open ones on, until there have been fewer than half as many
-    /// for 10 seconds. Costs clients nothing in quiet times and the server nothing under a flood of made-up
-    /// addresses.
+    /// While handshakes pile up: from this many half-open ones on, until there have been fewer than
+    /// half as many for 10 seconds. Costs clients nothing in quiet times and the server nothing
+    /// under a flood of made-up addresses.
     Automatic {
         /// Half-open handshakes at which Retry begins.
         half_open: usize,
     },
 }
 
-/// Handshakes must have been few for so long before the server trusts addresses again: about how long a flood's
-/// last handshakes and their retransmissions linger.
+/// Handshakes must have been few for so long before the server trusts addresses again: about how
+/// long a flood's last handshakes and their retransmissions linger.
 const CALM: Duration = Duration::from_secs(10);
 
 /// Decides whether Retry is on.

@@ -28,11 +28,12 @@ pub struct EndpointStats {
     pub dropped_full: u64,
     /// Dropped: more datagrams than are held for a connection that waits to be accepted.
     pub dropped_waiting: u64,
-    /// Packets some of whose data had no room in [`receive_memory`](super::EndpointConfig::receive_memory). They are sent
-    /// again.
+    /// Packets some of whose data had no room in
+    /// [`receive_memory`](super::EndpointConfig::receive_memory). They are sent again.
     pub refused_for_memory: u64,
-    /// Messages from the kernel, of one datagram or a train of them, beside which not all fitted that was to be said: their TTL, ECN
-    /// field or destination are not known, and trains of unknown segments were dropped. From the driver; 0 without it.
+    /// Messages from the kernel, of one datagram or a train of them, beside which not all fitted
+    /// that was to be said: their TTL, ECN field or destination are not known, and trains of
+    /// unknown segments were dropped. From the driver; 0 without it.
     pub cut_off: u64,
     /// Not sent: answers beyond the bound on answers per second.
     pub answers_withheld: u64,

@@ -1,8 +1,9 @@
 //! How often packets carry the signal.
 //!
-//! A shim takes bytes from every packet that it stands in front of. Where the controller has little use for it (no router
-//! answers, or one answer per round trip is enough), most packets go without one, and their data fills the room. Datagrams
-//! stay equal in size either way, so batches may mix them.
+//! A shim takes bytes from every packet that it stands in front of. Where the controller has little
+//! use for it (no router answers, or one answer per round trip is enough), most packets go without
+//! one, and their data fills the room. Datagrams stay equal in size either way, so batches may mix
+//! them.
 
 use crate::{Duration, Instant};
 
@@ -25,7 +26,8 @@ impl Cadence {
         }
     }
 
-    /// True if the next ack-eliciting packet is the `every`-th, or none bore the signal for a round trip.
+    /// True if the next ack-eliciting packet is the `every`-th, or none bore the signal for a round
+    /// trip.
     #[must_use]
     #[inline]
     pub fn due(&self, now: Instant, every: u32, srtt: Duration) -> bool {

@@ -75,8 +75,9 @@ pub enum EcnState {
 /// Packets sent with marks before the first acknowledgement.
 const TEST_PACKETS: u64 = 10;
 
-/// The sender's validation of one path. Counts are per packet number space; the spaces of the handshake may share
-/// one value only if their counts are summed, so mark 1-RTT packets alone or keep one value for each space.
+/// The sender's validation of one path. Counts are per packet number space; the spaces of the
+/// handshake may share one value only if their counts are summed, so mark 1-RTT packets alone or
+/// keep one value for each space.
 #[derive(Clone, Debug)]
 pub struct EcnValidation {
     state: EcnState,
@@ -109,8 +110,8 @@ impl EcnValidation {
         }
     }
 
-    /// The connection changes from the path of `before` to this one. The peer goes on counting; what this path has
-    /// shown so far stands.
+    /// The connection changes from the path of `before` to this one. The peer goes on counting;
+    /// what this path has shown so far stands.
     pub const fn follow(&mut self, before: &Self) {
         self.sent = before.sent;
         self.counts = before.counts;
@@ -157,9 +158,10 @@ impl EcnValidation {
         }
     }
 
-    /// An ACK frame that raised the largest acknowledged number (others may be reordered and are not to be
-    /// judged) newly acknowledged `ect0` and `ect1` packets of this path that were sent with these marks, and
-    /// reports `counts`. Returns the new CE marks; 0 when validation fails or has failed.
+    /// An ACK frame that raised the largest acknowledged number (others may be reordered and are
+    /// not to be judged) newly acknowledged `ect0` and `ect1` packets of this path that were sent
+    /// with these marks, and reports `counts`. Returns the new CE marks; 0 when validation fails or
+    /// has failed.
     pub fn on_ack(&mut self, ect0: u64, ect1: u64, counts: Option<EcnCounts>) -> u64 {
         if matches!(self.state, EcnState::Failed(_)) {
             // For the next path.

@@ -1,8 +1,10 @@
-//! Both ends of the FEEDBACK frame: counting for the peer, and taking differences of what it returns.
+//! Both ends of the FEEDBACK frame: counting for the peer, and taking differences of what it
+//! returns.
 //!
-//! An epoch is named by a packet number: that of the first packet counted, and none from before it counts. The receiver
-//! begins one when the sender moves to another path, or challenges its path. The sender believes an epoch that begins
-//! after its own last change of path, and as many as it has called for. So both agree without a handshake.
+//! An epoch is named by a packet number: that of the first packet counted, and none from before it
+//! counts. The receiver begins one when the sender moves to another path, or challenges its path.
+//! The sender believes an epoch that begins after its own last change of path, and as many as it
+//! has called for. So both agree without a handshake.
 
 use pathmark_cc::{Countable, Feedback};
 
@@ -27,7 +29,8 @@ impl Counting {
         }
     }
 
-    /// 1-RTT packet `number` opened, for the first time, on the current path, as the first of its datagram.
+    /// 1-RTT packet `number` opened, for the first time, on the current path, as the first of its
+    /// datagram.
     #[inline]
     pub fn on_packet(&mut self, number: u64, arrived: &Arrived<'_>) {
         if number >= *self.epoch.get_or_insert(number) {
@@ -122,9 +125,9 @@ impl Amount {
 
 /// The sender's side: what the peer returned of the present path.
 ///
-/// The frames are the peer's word. Each packet that was sent counts once at most, whatever they say: in one epoch, and
-/// there only if it was sent since that one began. An epoch begins because of something that this side did, or not at
-/// all.
+/// The frames are the peer's word. Each packet that was sent counts once at most, whatever they
+/// say: in one epoch, and there only if it was sent since that one began. An epoch begins because
+/// of something that this side did, or not at all.
 #[derive(Debug)]
 pub struct Returned {
     /// First packet number sent on this path.
@@ -182,8 +185,9 @@ impl Returned {
         }
     }
 
-    /// A frame arrived in the peer's packet `number`. The difference to what was known goes to the controller.
-    /// Frames that are older, or of an epoch before this path, are ignored; impossible ones are counted.
+    /// A frame arrived in the peer's packet `number`. The difference to what was known goes to the
+    /// controller. Frames that are older, or of an epoch before this path, are ignored; impossible
+    /// ones are counted.
     pub fn on_frame(
         &mut self,
         number: u64,
@@ -213,7 +217,8 @@ impl Returned {
             }
         };
         let left = self.sent.less(over);
-        // A packet has one number, so no more were sent since the epoch began than there are numbers.
+        // A packet has one number, so no more were sent since the epoch began than there are
+        // numbers.
         let packets = left.packets.min(last_sent - epoch + 1);
         let most = Countable {
             packets,
@@ -240,8 +245,8 @@ impl Returned {
         }
     }
 
-    /// The connection left its path; `next` is the first packet number of the new one. What was counted before
-    /// is forgotten.
+    /// The connection left its path; `next` is the first packet number of the new one. What was
+    /// counted before is forgotten.
     pub fn on_path_change(&mut self, next: u64) {
         *self = Self {
             path_start: next,

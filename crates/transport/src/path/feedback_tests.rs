@@ -202,7 +202,8 @@ fn only_news_is_returned() {
 }
 
 proptest! {
-    /// Whatever frames are lost or reordered, differences add up to the total of the newest that arrived.
+    /// Whatever frames are lost or reordered, differences add up to the total of the newest that
+    /// arrived.
     #[test]
     fn lost_frames_lose_nothing(order in prop::collection::vec(0u64..50, 1..60)) {
         let mut returned = Returned::new();
@@ -217,7 +218,8 @@ proptest! {
         prop_assert_eq!(returned.disbelieved().total(), 0);
     }
 
-    /// Whatever a peer says, in every order: each packet counts once at most, and only in an epoch that it was sent in.
+    /// Whatever a peer says, in every order: each packet counts once at most, and only in an epoch
+    /// that it was sent in.
     #[test]
     fn no_packet_counts_twice(words in prop::collection::vec(word(), 1..300)) {
         let mut returned = Returned::new();
@@ -258,7 +260,8 @@ enum Word {
     Sent(u64),
     Moved,
     Challenged,
-    /// A frame: its epoch is so far behind the next packet, it claims so many packets, and comes so late.
+    /// A frame: its epoch is so far behind the next packet, it claims so many packets, and comes so
+    /// late.
     Claimed(u64, u64, u64),
 }
 

@@ -16,7 +16,8 @@ const MAX_PROBES: u8 = 3;
 const PRECISION: u16 = 12;
 /// When a finished search starts again (RFC 8899 §5.1.1, PMTU_RAISE_TIMER).
 const RAISE: Duration = Duration::from_secs(600);
-/// A black hole is suspected after this many rounds, this many losses and this many smaller packets through.
+/// A black hole is suspected after this many rounds, this many losses and this many smaller packets
+/// through.
 const HOLE_ROUNDS: u32 = 3;
 const HOLE_LOSSES: u32 = 6;
 const HOLE_PASSED: u32 = 3;
@@ -33,7 +34,8 @@ struct Suspicion {
     /// First lost.
     from: u64,
     losses: u32,
-    /// Round trips with such losses: each begins with a packet sent after the round before was noticed.
+    /// Round trips with such losses: each begins with a packet sent after the round before was
+    /// noticed.
     rounds: u32,
     round_noticed: Instant,
     /// Packets no larger than the base that were sent after the first lost and acknowledged.
@@ -42,13 +44,13 @@ struct Suspicion {
 
 /// The search for the largest datagram that a path carries.
 ///
-/// A binary search, which tries the upper bound first: most paths are as wide as their ends. Probes are extra
-/// packets, so nothing but the probe is lost when one is too large.
+/// A binary search, which tries the upper bound first: most paths are as wide as their ends. Probes
+/// are extra packets, so nothing but the probe is lost when one is too large.
 ///
-/// A black hole (the path has become narrower) is told from random loss and from congestion by this: over three
-/// rounds nothing larger than the base gets through, while smaller packets do. One large packet acknowledged
-/// clears the suspicion. So that there are smaller ones, repeated PTO probes are limited to
-/// [`probe_limit`](Self::probe_limit).
+/// A black hole (the path has become narrower) is told from random loss and from congestion by
+/// this: over three rounds nothing larger than the base gets through, while smaller packets do. One
+/// large packet acknowledged clears the suspicion. So that there are smaller ones, repeated PTO
+/// probes are limited to [`probe_limit`](Self::probe_limit).
 #[derive(Clone, Debug)]
 pub struct Mtud {
     /// What the path is known to carry.
@@ -76,8 +78,8 @@ impl Mtud {
         Self::with_base(BASE_MTU, ceiling)
     }
 
-    /// Begins at `base`, which the path is known to carry; never exceeds `ceiling`, if that is above it. A base at the
-    /// ceiling leaves nothing to discover, and nothing to fall back to.
+    /// Begins at `base`, which the path is known to carry; never exceeds `ceiling`, if that is
+    /// above it. A base at the ceiling leaves nothing to discover, and nothing to fall back to.
     #[must_use]
     pub const fn with_base(base: u16, ceiling: u16) -> Self {
         let base = if base < LEAST_BASE { LEAST_BASE } else { base };
@@ -126,8 +128,8 @@ impl Mtud {
         self.current.saturating_sub(shim_len)
     }
 
-    /// Largest datagram for a PTO probe: the base from the second timeout in a row on, or while a black hole is
-    /// suspected.
+    /// Largest datagram for a PTO probe: the base from the second timeout in a row on, or while a
+    /// black hole is suspected.
     #[must_use]
     pub const fn probe_limit(&self, pto_count: u32) -> u16 {
         if pto_count >= 2 || self.suspicion.is_some() {
@@ -143,7 +145,8 @@ impl Mtud {
         self.holes
     }
 
-    /// The size of the probe to send now, if one is wanted: PING and PADDING to exactly that many bytes.
+    /// The size of the probe to send now, if one is wanted: PING and PADDING to exactly that many
+    /// bytes.
     pub fn poll_probe(&mut self, now: Instant) -> Option<u16> {
         if self.probe.is_some() {
             return None;
@@ -274,8 +277,9 @@ impl Mtud {
         }
     }
 
-    /// An ACK frame, with what it acknowledged and what it made lost, has been dealt with. True if the path
-    /// has become narrower: the MTU is back at the base and the search begins anew below what no longer works.
+    /// An ACK frame, with what it acknowledged and what it made lost, has been dealt with. True if
+    /// the path has become narrower: the MTU is back at the base and the search begins anew below
+    /// what no longer works.
     pub fn settle(&mut self) -> bool {
         let hole = self.suspicion.is_some_and(|s| {
             s.rounds >= HOLE_ROUNDS && s.losses >= HOLE_LOSSES && s.passed >= HOLE_PASSED

@@ -225,7 +225,8 @@ proptest! {
         }
     }
 
-    /// Whatever a clock says: no panic, never more than the round trip grew, and never less than the way back can hold.
+    /// Whatever a clock says: no panic, never more than the round trip grew, and never less than
+    /// the way back can hold.
     #[test]
     fn any_clock(
         samples in prop::collection::vec((0..1u64 << 40, any::<u32>(), 1..5_000_000u64, 1..5_000_000u64), 1..100),

@@ -71,8 +71,8 @@ impl PlainPath {
         }
     }
 
-    /// Whether the next ack-eliciting packet bears a shim. `probe` is the index of a PTO probe among those
-    /// of its timeout: every second goes plain.
+    /// Whether the next ack-eliciting packet bears a shim. `probe` is the index of a PTO probe
+    /// among those of its timeout: every second goes plain.
     pub fn wants_shim(&mut self, now: Instant, probe: Option<u8>) -> bool {
         if let State::Plain { retry_at } = self.state
             && now >= retry_at
@@ -136,8 +136,8 @@ impl PlainPath {
         }
     }
 
-    /// Ack-eliciting packet `number` was lost. Call after [`on_acked`](Self::on_acked) for the same ACK frame.
-    /// True if this makes the path plain.
+    /// Ack-eliciting packet `number` was lost. Call after [`on_acked`](Self::on_acked) for the same
+    /// ACK frame. True if this makes the path plain.
     pub fn on_lost(&mut self, now: Instant, number: u64, shim: bool) -> bool {
         if number < self.since || self.largest_acked.is_some_and(|l| number < l) {
             return false;

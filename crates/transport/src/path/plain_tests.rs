@@ -18,8 +18,8 @@ impl Path {
         }
     }
 
-    /// Sends `flight` packets, then two probes; those arrive for which `passes` holds. True if the path
-    /// turned plain.
+    /// Sends `flight` packets, then two probes; those arrive for which `passes` holds. True if the
+    /// path turned plain.
     fn round(&mut self, flight: u8, passes: impl Fn(bool) -> bool) -> bool {
         let sent: Vec<(u64, bool)> = (0..flight + 2)
             .map(|i| {
@@ -132,7 +132,8 @@ fn late_news_of_earlier_packets_is_ignored() {
 
 #[test]
 fn shims_lost_beside_many_plain_packets_prove_nothing() {
-    // One shim in eight packets, each round: all shims are lost, and of the plain packets those for which `lost` holds.
+    // One shim in eight packets, each round: all shims are lost, and of the plain packets those for
+    // which `lost` holds.
     let rounds = |lost: fn(u64) -> bool| {
         let mut path = Path::new();
         path.plain.on_sent(0, true);

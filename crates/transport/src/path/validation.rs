@@ -71,7 +71,8 @@ impl PathValidation {
         self.next_at = now + self.period;
     }
 
-    /// A PATH_RESPONSE arrived, on whatever path (RFC 9000 §8.2.3). `None`: it answers none of ours.
+    /// A PATH_RESPONSE arrived, on whatever path (RFC 9000 §8.2.3). `None`: it answers none of
+    /// ours.
     #[must_use]
     pub fn on_response(&self, now: Instant, data: Data) -> Option<Validated> {
         let challenge = self.challenges.iter().flatten().find(|c| c.data == data)?;
@@ -93,8 +94,8 @@ impl PathValidation {
         self.ends_at
     }
 
-    /// True if nobody answered for three periods (RFC 9000 §8.2.4): the path is not usable. Also if no challenge could be sent:
-    /// an address that sent next to nothing gets next to nothing.
+    /// True if nobody answered for three periods (RFC 9000 §8.2.4): the path is not usable. Also if
+    /// no challenge could be sent: an address that sent next to nothing gets next to nothing.
     #[must_use]
     pub fn failed(&self, now: Instant) -> bool {
         now >= self.ends_at
@@ -106,8 +107,8 @@ impl PathValidation {
 pub struct Owed {
     /// What the challenge held.
     pub data: Data,
-    /// The challenge filled a datagram of 1200 bytes, and so shall the response (RFC 9000 §8.2.2). Others are answered in kind, so
-    /// that small challenges cause no flood of large responses.
+    /// The challenge filled a datagram of 1200 bytes, and so shall the response (RFC 9000 §8.2.2).
+    /// Others are answered in kind, so that small challenges cause no flood of large responses.
     pub full_size: bool,
 }
 
@@ -146,7 +147,8 @@ impl PathResponses {
         }
     }
 
-    /// The next response to send, on the path that the challenge came by. Sent once: the peer repeats itself.
+    /// The next response to send, on the path that the challenge came by. Sent once: the peer
+    /// repeats itself.
     pub fn pop(&mut self) -> Option<Owed> {
         if self.len == 0 {
             return None;

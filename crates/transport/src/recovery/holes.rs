@@ -5,11 +5,13 @@ use std::collections::VecDeque;
 /// Holes whose memory is never worth giving back.
 const KEPT: usize = 512;
 
-/// Ascending packet numbers, each with a value, from which the descending ranges of an ACK frame take.
+/// Ascending packet numbers, each with a value, from which the descending ranges of an ACK frame
+/// take.
 ///
-/// One frame is one [`Sweep`]: its ranges gallop down from the top, so that a frame whose gaps are just these
-/// holes costs a few steps per range however many holes there are. What was taken stays as a mark, which later sweeps jump
-/// over, until half of the queue is marks: a frame that takes one hole costs no walk over all others.
+/// One frame is one [`Sweep`]: its ranges gallop down from the top, so that a frame whose gaps are
+/// just these holes costs a few steps per range however many holes there are. What was taken stays
+/// as a mark, which later sweeps jump over, until half of the queue is marks: a frame that takes
+/// one hole costs no walk over all others.
 #[derive(Debug)]
 pub(super) struct Holes<T> {
     /// The first is not taken.
@@ -109,7 +111,8 @@ impl<T> Holes<T> {
         self.taken = 0;
     }
 
-    /// Puts the holes from index `from` on, which were pushed in descending order, into ascending order.
+    /// Puts the holes from index `from` on, which were pushed in descending order, into ascending
+    /// order.
     pub(super) fn reverse_from(&mut self, from: usize) {
         let (mut low, mut high) = (from, self.queue.len());
         while low + 1 < high {
@@ -174,7 +177,8 @@ impl<T> Holes<T> {
         }
     }
 
-    /// Moves the cursor below every hole above `last`: steps that double, then a binary search between.
+    /// Moves the cursor below every hole above `last`: steps that double, then a binary search
+    /// between.
     fn descend(&self, sweep: &mut Sweep, last: u64) {
         let above = |index: usize| self.queue.get(index).is_some_and(|h| h.number > last);
         let mut high = sweep.cursor;
@@ -307,7 +311,8 @@ mod tests {
         }
     }
 
-    /// A peer that acknowledges holes one by one, in any order, makes no frame walk over all of them.
+    /// A peer that acknowledges holes one by one, in any order, makes no frame walk over all of
+    /// them.
     #[test]
     fn one_at_a_time_is_not_quadratic() {
         const N: u64 = 1 << 15;

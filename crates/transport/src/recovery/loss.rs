@@ -47,9 +47,11 @@ pub struct Newly {
     pub largest: Option<(u64, Instant, PacketState)>,
     /// Some asked for an acknowledgement.
     pub ack_eliciting: bool,
-    /// Send time of the frame's largest packet, if that is newly acknowledged and was sent on this path.
+    /// Send time of the frame's largest packet, if that is newly acknowledged and was sent on this
+    /// path.
     pub largest_sent_at: Option<Instant>,
-    /// The frame raises the largest acknowledged number (only then ECN counts are judged, RFC 9000 §13.4.2.1).
+    /// The frame raises the largest acknowledged number (only then ECN counts are judged, RFC 9000
+    /// §13.4.2.1).
     pub advanced: bool,
     /// Packets of the current path sent with ECT(0).
     pub ect0: u64,
@@ -78,15 +80,16 @@ pub struct NewlyLost {
 
 /// One packet number space: its packets in flight, and which of them are lost.
 ///
-/// Packets are sent in the order of their numbers, so those that a threshold condemns are always the oldest
-/// holes: a queue replaces the scan over all packets in flight. A retransmission is a packet like any other
-/// and is found lost as early as any other.
+/// Packets are sent in the order of their numbers, so those that a threshold condemns are always
+/// the oldest holes: a queue replaces the scan over all packets in flight. A retransmission is a
+/// packet like any other and is found lost as early as any other.
 #[derive(Debug)]
 pub struct LossDetector<F> {
     sent: SentPackets<F>,
     largest_acked: Option<u64>,
     overtaking: Overtaking,
-    /// Packets below the largest acknowledged one, which wait for their acknowledgement or their end.
+    /// Packets below the largest acknowledged one, which wait for their acknowledgement or their
+    /// end.
     pending: Holes<()>,
     losses: Losses,
     reordering: Reordering,
@@ -118,7 +121,8 @@ impl<F> LossDetector<F> {
         }
     }
 
-    /// Packet `number` was sent. False, and nothing recorded, if a later number was recorded before.
+    /// Packet `number` was sent. False, and nothing recorded, if a later number was recorded
+    /// before.
     #[inline]
     pub fn on_sent(&mut self, number: u64, packet: SentPacket<F>) -> bool {
         let eliciting_at = packet.ack_eliciting.then_some(packet.sent_at);
@@ -129,12 +133,12 @@ impl<F> LossDetector<F> {
         recorded
     }
 
-    /// Processes the ranges of an ACK frame, descending. Each newly acknowledged packet goes to `sink` once,
-    /// also in descending order.
-    /// On an error some may have gone there already; the connection ends anyway.
+    /// Processes the ranges of an ACK frame, descending. Each newly acknowledged packet goes to
+    /// `sink` once, also in descending order. On an error some may have gone there already; the
+    /// connection ends anyway.
     ///
-    /// Ranges are read only as far down as something unresolved is left, so the iterator must not be relied
-    /// upon to be exhausted.
+    /// Ranges are read only as far down as something unresolved is left, so the iterator must not
+    /// be relied upon to be exhausted.
     ///
     /// # Errors
     /// [`AckError`] if no honest peer could have sent it.
@@ -208,7 +212,8 @@ impl<F> LossDetector<F> {
         Ok(newly)
     }
 
-    /// The packets `first.max(from)..end`, none of them acknowledged, become holes, pushed in descending order.
+    /// The packets `first.max(from)..end`, none of them acknowledged, become holes, pushed in
+    /// descending order.
     fn add_holes(&mut self, first: u64, end: u64, from: u64, after_ack: bool) {
         let mut found = false;
         for number in (first.max(from).max(self.sent.base())..end).rev() {
@@ -337,7 +342,8 @@ impl<F> LossDetector<F> {
         self.losses.len()
     }
 
-    /// The connection leaves its path: what is in flight counts no longer, and what was learnt is forgotten.
+    /// The connection leaves its path: what is in flight counts no longer, and what was learnt is
+    /// forgotten.
     pub fn leave_path(&mut self) {
         self.sent.leave_path();
         self.losses.clear();
@@ -345,8 +351,8 @@ impl<F> LossDetector<F> {
         self.run = Run::default();
     }
 
-    /// Takes every unresolved packet out, oldest first, as neither acknowledged nor lost: the space's keys
-    /// were discarded (RFC 9002 §6.4), a Retry arrived or 0-RTT was refused.
+    /// Takes every unresolved packet out, oldest first, as neither acknowledged nor lost: the
+    /// space's keys were discarded (RFC 9002 §6.4), a Retry arrived or 0-RTT was refused.
     pub fn drain(&mut self, sink: impl FnMut(u64, SentPacket<F>)) {
         self.sent.drain(sink);
         self.pending.clear();

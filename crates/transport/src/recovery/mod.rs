@@ -1,4 +1,5 @@
-//! Loss recovery (RFC 9002): round-trip times, sent packets, loss detection, probe timeouts, pacing.
+//! Loss recovery (RFC 9002): round-trip times, sent packets, loss detection, probe timeouts,
+//! pacing.
 //!
 //! ```text
 //!   on_sent ──► Recovery ──┬─ RttEstimator          one per path

@@ -1,8 +1,9 @@
 //! Which acknowledged packets say that an earlier one with a shim is lost.
 //!
-//! Ports that obey shims may keep what carries them in a queue of its own, where a packet without one, such as a mere ACK, overtakes
-//! it. As long as most packets bear shims, only those tell of the loss of one. Where most bear none, what overtakes is the flow
-//! itself, and waiting for a shim would hold up the recovery of all that was lost behind.
+//! Ports that obey shims may keep what carries them in a queue of its own, where a packet without
+//! one, such as a mere ACK, overtakes it. As long as most packets bear shims, only those tell of
+//! the loss of one. Where most bear none, what overtakes is the flow itself, and waiting for a shim
+//! would hold up the recovery of all that was lost behind.
 
 use super::SentPacket;
 
@@ -28,7 +29,8 @@ impl Overtaking {
         }
     }
 
-    /// The largest acknowledged packet that counts against an earlier one with a shim, where `largest` is that of all.
+    /// The largest acknowledged packet that counts against an earlier one with a shim, where
+    /// `largest` is that of all.
     #[inline]
     pub(super) fn against_shims(&self, largest: u64) -> Option<u64> {
         if self.bare < FEW_SHIMS {

@@ -2,7 +2,8 @@
 
 use crate::{Duration, Instant};
 
-/// Byte-nanoseconds per byte: credit is kept in bytes/s × ns, so that no division loses a remainder.
+/// Byte-nanoseconds per byte: credit is kept in bytes/s × ns, so that no division loses a
+/// remainder.
 const UNIT: u64 = 1_000_000_000;
 /// Packets that may always leave together: an initial window (RFC 9002 §7.2, §7.7).
 const BURST_PACKETS: u64 = 10;
@@ -17,12 +18,13 @@ const GAIN: (u64, u64) = (5, 4);
 
 /// A token bucket whose rate follows the controller.
 ///
-/// The bucket holds ten packets, or twice what the rate yields in a millisecond if that is more: one batch
-/// plus the lateness of a driver's timer. A small router buffer sees ten packets at most at rates
-/// up to about 60 Mbit/s.
+/// The bucket holds ten packets, or twice what the rate yields in a millisecond if that is more:
+/// one batch plus the lateness of a driver's timer. A small router buffer sees ten packets at most
+/// at rates up to about 60 Mbit/s.
 #[derive(Clone, Debug)]
 pub struct Pacer {
-    /// Bytes per second. `None`: nothing to derive one from yet, the window alone bounds the first flight.
+    /// Bytes per second. `None`: nothing to derive one from yet, the window alone bounds the first
+    /// flight.
     rate: Option<u64>,
     mtu: u64,
     /// Bytes × 1e9 that may leave now, as of `updated`.
@@ -48,8 +50,8 @@ impl Pacer {
         }
     }
 
-    /// Follows the controller: its `pacing_rate` in bytes per second, else 1.25 × `window` per `srtt`.
-    /// Cheap if nothing changed.
+    /// Follows the controller: its `pacing_rate` in bytes per second, else 1.25 × `window` per
+    /// `srtt`. Cheap if nothing changed.
     pub fn set(
         &mut self,
         now: Instant,
@@ -99,8 +101,8 @@ impl Pacer {
         self.credit = self.credit.saturating_add(earned).min(self.capacity);
     }
 
-    /// How many bytes are worth waiting for together: one packet at low rates, a millisecond's worth at
-    /// high ones, at most what one system call carries.
+    /// How many bytes are worth waiting for together: one packet at low rates, a millisecond's
+    /// worth at high ones, at most what one system call carries.
     #[must_use]
     pub fn batch(&self) -> u64 {
         match self.rate {
@@ -120,8 +122,8 @@ impl Pacer {
         self.credit / UNIT
     }
 
-    /// When `bytes` may leave together, if not at `now` already. More than the bucket holds counts as a
-    /// full bucket.
+    /// When `bytes` may leave together, if not at `now` already. More than the bucket holds counts
+    /// as a full bucket.
     pub fn next(&mut self, now: Instant, bytes: u64) -> Option<Instant> {
         let rate = self.rate?;
         self.refill(now);

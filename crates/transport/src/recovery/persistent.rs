@@ -7,8 +7,8 @@ pub(super) const THRESHOLD: u32 = 3;
 
 /// A run of losses without an acknowledged packet in between.
 ///
-/// Losses are reported in ascending order, so the run is its first packet's send time. It reaches over as many
-/// ACK frames as it takes, within one packet number space.
+/// Losses are reported in ascending order, so the run is its first packet's send time. It reaches
+/// over as many ACK frames as it takes, within one packet number space.
 #[derive(Debug, Default)]
 pub(super) struct Run {
     since: Option<Instant>,
@@ -20,8 +20,9 @@ impl Run {
         self.since = None;
     }
 
-    /// The ack-eliciting packet sent at `sent_at` is lost. True if the run now spans more than `duration`.
-    /// Packets from before the first RTT sample do not count: their timeouts were guesses.
+    /// The ack-eliciting packet sent at `sent_at` is lost. True if the run now spans more than
+    /// `duration`. Packets from before the first RTT sample do not count: their timeouts were
+    /// guesses.
     pub(super) fn on_lost(
         &mut self,
         sent_at: Instant,
@@ -44,7 +45,8 @@ impl Run {
 mod tests {
     use super::*;
 
-    /// The example of RFC 9002 §7.6.3: three probe timeouts of one second, losses from t = 1 to t = 8.
+    /// The example of RFC 9002 §7.6.3: three probe timeouts of one second, losses from t = 1 to
+    /// t = 8.
     #[test]
     fn example_of_the_rfc() {
         let three = Duration::from_secs(3);

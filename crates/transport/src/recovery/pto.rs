@@ -2,10 +2,12 @@
 
 use crate::{Duration, Instant};
 
-/// A probe timeout never backs off beyond this, unless the path itself is slower (RFC 6298 §2.5 allows 60 s).
+/// A probe timeout never backs off beyond this, unless the path itself is slower (RFC 6298 §2.5
+/// allows 60 s).
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Nor beyond this share of the idle timeout: once the path is there again, a probe finds it long before the connection ends.
+/// Nor beyond this share of the idle timeout: once the path is there again, a probe finds it long
+/// before the connection ends.
 const IDLE_SHARE: u32 = 4;
 
 /// But for an idle timeout that is very short.

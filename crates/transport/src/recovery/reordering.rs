@@ -1,14 +1,16 @@
 //! How much reordering loss detection tolerates, learnt from losses that were none.
 //!
-//! Starts at RFC 9002 §6.1 (3 packets, 9/8 RTT) and widens as RFC 8985 §6.2 does: the packet threshold to
-//! the extent seen, the time threshold by one eighth of an RTT per round trip with a spurious loss, up to 2 RTT.
-//! Sixteen loss events in a row without a spurious one narrow both again.
+//! Starts at RFC 9002 §6.1 (3 packets, 9/8 RTT) and widens as RFC 8985 §6.2 does: the packet
+//! threshold to the extent seen, the time threshold by one eighth of an RTT per round trip with a
+//! spurious loss, up to 2 RTT. Sixteen loss events in a row without a spurious one narrow both
+//! again.
 
 use crate::{Duration, recovery::GRANULARITY, recovery::RttEstimator};
 
 /// RFC 9002 §6.1.1: kPacketThreshold.
 const INITIAL_PACKETS: u64 = 3;
-/// Beyond this only time decides; it bounds what a sender must watch below the largest acknowledged packet.
+/// Beyond this only time decides; it bounds what a sender must watch below the largest acknowledged
+/// packet.
 const MAX_PACKETS: u64 = 1 << 15;
 /// RFC 9002 §6.1.2: kTimeThreshold is 9/8, one eighth over the RTT.
 const INITIAL_EIGHTHS: u32 = 1;
@@ -67,8 +69,8 @@ impl Reordering {
         (rtt.longest() * (8 + self.eighths) / 8).max(GRANULARITY)
     }
 
-    /// Packet `number`, declared lost for `cause`, was acknowledged after all when the largest acknowledged
-    /// stood at `largest`. `last_sent` is the newest packet number.
+    /// Packet `number`, declared lost for `cause`, was acknowledged after all when the largest
+    /// acknowledged stood at `largest`. `last_sent` is the newest packet number.
     pub(super) fn on_spurious(&mut self, cause: Cause, number: u64, largest: u64, last_sent: u64) {
         self.calm = 0;
         match cause {

@@ -40,9 +40,9 @@ impl RttEstimator {
         Self { sampled: None }
     }
 
-    /// Takes a sample: `latest` from sending to acknowledgement, of which the peer claims to have held
-    /// back `ack_delay` (already limited by its `max_ack_delay`, RFC 9002 §5.3). Returns the sample with
-    /// the delay taken off as far as that is believed.
+    /// Takes a sample: `latest` from sending to acknowledgement, of which the peer claims to have
+    /// held back `ack_delay` (already limited by its `max_ack_delay`, RFC 9002 §5.3). Returns the
+    /// sample with the delay taken off as far as that is believed.
     pub fn update(&mut self, now: Instant, latest: Duration, ack_delay: Duration) -> Duration {
         let latest = latest.clamp(MIN_SAMPLE, MAX_SAMPLE);
         let Some(s) = &mut self.sampled else {
@@ -119,8 +119,8 @@ impl RttEstimator {
         })
     }
 
-    /// Probe timeout without the peer's acknowledgement delay and without backoff (RFC 9002 §6.2.1):
-    /// srtt + max(4·rttvar, 1 ms).
+    /// Probe timeout without the peer's acknowledgement delay and without backoff (RFC 9002
+    /// §6.2.1): srtt + max(4·rttvar, 1 ms).
     #[must_use]
     pub fn pto_base(&self) -> Duration {
         let (srtt, var_4) = self

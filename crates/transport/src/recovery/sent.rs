@@ -6,8 +6,8 @@ use pathmark_cc::PacketState;
 
 use crate::{Ecn, Instant};
 
-/// What a packet is to find out about the path. The loss of one that is to find out anything says nothing about
-/// congestion.
+/// What a packet is to find out about the path. The loss of one that is to find out anything says
+/// nothing about congestion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Probe {
     /// Nothing.
@@ -46,8 +46,9 @@ pub struct SentPacket<F> {
 
 /// A ring of sent packets, indexed by packet number.
 ///
-/// Spans from the oldest packet that is still unresolved to the newest sent; numbers in between that are
-/// resolved or were never used are empty slots. Lookup, insertion and removal are O(1) (amortised).
+/// Spans from the oldest packet that is still unresolved to the newest sent; numbers in between
+/// that are resolved or were never used are empty slots. Lookup, insertion and removal are O(1)
+/// (amortised).
 #[derive(Debug)]
 pub struct SentPackets<F> {
     /// Packet number of the front slot.
@@ -61,12 +62,13 @@ pub struct SentPackets<F> {
     skipped: VecDeque<(u64, u64)>,
 }
 
-/// Packets that ask for no acknowledgement are forgotten first when they alone lengthen the ring beyond this:
-/// a mere receiver sends ACKs for hours that nobody acknowledges.
+/// Packets that ask for no acknowledgement are forgotten first when they alone lengthen the ring
+/// beyond this: a mere receiver sends ACKs for hours that nobody acknowledges.
 const MAX_UNELICITING: usize = 1024;
 /// Ring capacity that is never worth giving back.
 const KEPT_CAPACITY: usize = 64;
-/// Skipped numbers remembered. A peer that acknowledges what it did not receive meets one soon enough.
+/// Skipped numbers remembered. A peer that acknowledges what it did not receive meets one soon
+/// enough.
 const MAX_SKIPPED: usize = 4;
 
 impl<F> Default for SentPackets<F> {
@@ -123,8 +125,8 @@ impl<F> SentPackets<F> {
         self.ring.len()
     }
 
-    /// Records packet `number`, which must be at least [`next_number`](Self::next_number); numbers left
-    /// out count as never sent. False, and nothing recorded, if it is not.
+    /// Records packet `number`, which must be at least [`next_number`](Self::next_number); numbers
+    /// left out count as never sent. False, and nothing recorded, if it is not.
     #[inline]
     pub fn insert(&mut self, number: u64, packet: SentPacket<F>) -> bool {
         let next = self.next_number();
@@ -254,7 +256,8 @@ impl<F> SentPackets<F> {
         }
     }
 
-    /// Gives memory back if recent bursts needed far less: hysteresis keeps steady flows from allocating.
+    /// Gives memory back if recent bursts needed far less: hysteresis keeps steady flows from
+    /// allocating.
     fn shrink(&mut self) {
         let wanted = (self.peak * 2).max(KEPT_CAPACITY);
         if self.ring.capacity() > wanted * 2 {

@@ -41,17 +41,17 @@ pub enum Timeout {
     None,
     /// Packets were lost by time.
     Lost(LossOutcome),
-    /// A probe timeout: send [`PROBES`](Recovery::PROBES) ack-eliciting packets in this space, whatever the
-    /// window says, with new data or what the oldest unresolved packets carried (RFC 9002 §6.2.4).
-    /// Nothing is lost yet.
+    /// A probe timeout: send [`PROBES`](Recovery::PROBES) ack-eliciting packets in this space,
+    /// whatever the window says, with new data or what the oldest unresolved packets carried (RFC
+    /// 9002 §6.2.4). Nothing is lost yet.
     Probe(SpaceId),
 }
 
 /// Loss recovery of a connection on its current path.
 ///
-/// `F` is what a packet carried. A packet goes in through [`on_sent`](Self::on_sent) and comes out once through a
-/// `sink`: acknowledged, lost, or drained with its space. Only packets that are neither ack-eliciting nor in flight
-/// may be forgotten on the way.
+/// `F` is what a packet carried. A packet goes in through [`on_sent`](Self::on_sent) and comes out
+/// once through a `sink`: acknowledged, lost, or drained with its space. Only packets that are
+/// neither ack-eliciting nor in flight may be forgotten on the way.
 #[derive(Debug)]
 pub struct Recovery<F> {
     spaces: [LossDetector<F>; 3],
@@ -59,13 +59,15 @@ pub struct Recovery<F> {
     pto: ProbeTimeout,
     /// The peer's `max_ack_delay`, or what an ACK_FREQUENCY frame asked for instead.
     max_ack_delay: Duration,
-    /// A client must keep probing until the server is known to have validated its address (§6.2.2.1).
+    /// A client must keep probing until the server is known to have validated its address
+    /// (§6.2.2.1).
     peer_validated: bool,
     has_handshake_keys: bool,
     handshake_confirmed: bool,
     /// A server at its amplification limit cannot probe, so it must not wait to (§6.2.2.1).
     amplification_blocked: bool,
-    /// Last time that something was sent or acknowledged: where a client's anti-deadlock timer starts.
+    /// Last time that something was sent or acknowledged: where a client's anti-deadlock timer
+    /// starts.
     last_activity: Instant,
     /// The window or its pacer bounded the sender since the previous ACK.
     window_use: WindowUse,
@@ -75,7 +77,8 @@ impl<F> Recovery<F> {
     /// Packets to send on a probe timeout: two, as the first may be lost as well (RFC 9002 §6.2.4).
     pub const PROBES: u8 = 2;
 
-    /// A fresh connection. The peer's `max_ack_delay` is 25 ms until its transport parameters say otherwise.
+    /// A fresh connection. The peer's `max_ack_delay` is 25 ms until its transport parameters say
+    /// otherwise.
     #[must_use]
     pub fn new(is_client: bool, now: Instant) -> Self {
         Self {
@@ -92,7 +95,8 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// How long the peer may hold back an acknowledgement: its transport parameter, or what it was asked for.
+    /// How long the peer may hold back an acknowledgement: its transport parameter, or what it was
+    /// asked for.
     pub const fn set_max_ack_delay(&mut self, delay: Duration) {
         self.max_ack_delay = delay;
     }
@@ -113,7 +117,8 @@ impl<F> Recovery<F> {
         self.peer_validated = true;
     }
 
-    /// The connection ends after so long of silence (`None`: never): probes are sent several times within it.
+    /// The connection ends after so long of silence (`None`: never): probes are sent several times
+    /// within it.
     pub fn set_idle_timeout(&mut self, timeout: Option<Duration>) {
         self.pto.set_idle_timeout(timeout);
     }
@@ -126,13 +131,15 @@ impl<F> Recovery<F> {
         self.amplification_blocked = blocked;
     }
 
-    /// The window, or the pacer that spreads it, keeps the sender from sending: the next [`Acked`] says so.
+    /// The window, or the pacer that spreads it, keeps the sender from sending: the next [`Acked`]
+    /// says so.
     #[inline]
     pub const fn note_window_limited(&mut self) {
         self.window_use.limited();
     }
 
-    /// Something else keeps the sender from sending: the next [`Acked`] says so, unless the window did, too, since the one before.
+    /// Something else keeps the sender from sending: the next [`Acked`] says so, unless the window
+    /// did, too, since the one before.
     #[inline]
     pub const fn note_not_window_limited(&mut self) {
         self.window_use.otherwise();
@@ -145,8 +152,8 @@ impl<F> Recovery<F> {
         self.space_mut(space).on_sent(number, packet)
     }
 
-    /// An ACK frame with `ranges`, descending, arrived in `space`; the peer claims to have held it back for
-    /// `ack_delay`. Each resolved packet goes to `sink`.
+    /// An ACK frame with `ranges`, descending, arrived in `space`; the peer claims to have held it
+    /// back for `ack_delay`. Each resolved packet goes to `sink`.
     ///
     /// # Errors
     /// [`AckError`] if no honest peer could have sent it: close the connection.
@@ -316,16 +323,18 @@ impl<F> Recovery<F> {
         Some((self.pto.deadline(self.last_activity, base), space))
     }
 
-    /// The space's keys are discarded: its packets count no longer (RFC 9002 §6.4). Also for Initial after
-    /// a Retry and Data after refused 0-RTT; what comes out has then to be sent again.
+    /// The space's keys are discarded: its packets count no longer (RFC 9002 §6.4). Also for
+    /// Initial after a Retry and Data after refused 0-RTT; what comes out has then to be sent
+    /// again.
     pub fn drain(&mut self, now: Instant, space: SpaceId, sink: impl FnMut(u64, SentPacket<F>)) {
         self.space_mut(space).drain(sink);
         self.pto.reset();
         self.last_activity = self.last_activity.max(now);
     }
 
-    /// The connection moved to another path (RFC 9000 §9.4): RTT and reordering are to be learnt anew, and
-    /// what is in flight on the old path counts no longer, though it is still acknowledged or lost.
+    /// The connection moved to another path (RFC 9000 §9.4): RTT and reordering are to be learnt
+    /// anew, and what is in flight on the old path counts no longer, though it is still
+    /// acknowledged or lost.
     pub fn on_path_change(&mut self, now: Instant) {
         self.rtt = RttEstimator::new();
         self.pto.reset();
@@ -333,8 +342,8 @@ impl<F> Recovery<F> {
         self.last_activity = self.last_activity.max(now);
     }
 
-    /// The fate of what is in flight says nothing of the path any more: it counts no longer, though it is still
-    /// acknowledged or lost. The RTT stands.
+    /// The fate of what is in flight says nothing of the path any more: it counts no longer, though
+    /// it is still acknowledged or lost. The RTT stands.
     pub fn disown_in_flight(&mut self) {
         for space in &mut self.spaces {
             space.leave_path();
@@ -362,7 +371,8 @@ impl<F> Recovery<F> {
         self.pto.count()
     }
 
-    /// The probe timeout of the Data space without backoff: unit of other timers (RFC 9000 §10.1, §8.2.4).
+    /// The probe timeout of the Data space without backoff: unit of other timers (RFC 9000 §10.1,
+    /// §8.2.4).
     #[must_use]
     pub fn pto(&self) -> Duration {
         self.rtt.pto_base() + self.max_ack_delay

@@ -100,7 +100,8 @@ impl Losses {
             });
     }
 
-    /// Ends the descent of one ACK frame. True if it completed the last loss event: every loss was none.
+    /// Ends the descent of one ACK frame. True if it completed the last loss event: every loss was
+    /// none.
     pub(super) fn close(&mut self, sweep: &Sweep) -> bool {
         self.holes.close(sweep);
         // Losses that follow begin an event of their own.

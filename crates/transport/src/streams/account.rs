@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 
 use crate::wire::StreamId;
 
-/// Buffer in congestion windows: one in flight, one to go on with. Bytes acknowledged behind a hole do not count, so loss
-/// needs no more.
+/// Buffer in congestion windows: one in flight, one to go on with. Bytes acknowledged behind a hole
+/// do not count, so loss needs no more.
 const WINDOWS: u64 = 2;
 
 /// Buffer beside that: what the application may be ahead while the window is small.
 const AHEAD: u64 = 128 * 1024;
 
-/// What each stream may buffer however full the rest is, so that a stream that waits for its peer's credit
-/// cannot keep others from sending.
+/// What each stream may buffer however full the rest is, so that a stream that waits for its peer's
+/// credit cannot keep others from sending.
 pub(super) const STREAM_FLOOR: u64 = 16 * 1024;
 
 /// See the module.
@@ -58,8 +58,8 @@ impl SendAccount {
         self.max
     }
 
-    /// True unless it looks as if the application had nothing more than what is buffered: a writer waits, or so much is
-    /// buffered that none needs to have written the rest yet.
+    /// True unless it looks as if the application had nothing more than what is buffered: a writer
+    /// waits, or so much is buffered that none needs to have written the rest yet.
     pub(super) fn has_more(&self) -> bool {
         self.writers_wait() || self.unacked > self.limit / 2
     }

@@ -24,7 +24,8 @@ impl Streams {
         Ok(id)
     }
 
-    /// The next stream that the peer opened, lowest first. After `None`, [`StreamEvent::Opened`] says when to ask again.
+    /// The next stream that the peer opened, lowest first. After `None`, [`StreamEvent::Opened`]
+    /// says when to ask again.
     pub fn accept(&mut self, dir: Dir) -> Option<StreamId> {
         let index = self.remote.get_mut(slot(dir))?.accept();
         if let (None, Some(waits)) = (index, self.acceptor_waits.get_mut(slot(dir))) {
@@ -33,8 +34,8 @@ impl Streams {
         StreamId::new(self.side.peer(), dir, index?)
     }
 
-    /// Copies data to the end of a stream; returns how many bytes there was room for, at least one unless `data`
-    /// is empty.
+    /// Copies data to the end of a stream; returns how many bytes there was room for, at least one
+    /// unless `data` is empty.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -48,8 +49,8 @@ impl Streams {
         Ok(taken.len())
     }
 
-    /// Moves data from the front of `data` to the end of a stream, without copying it; returns how many bytes there was
-    /// room for, at least one unless `data` is empty.
+    /// Moves data from the front of `data` to the end of a stream, without copying it; returns how
+    /// many bytes there was room for, at least one unless `data` is empty.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -113,8 +114,8 @@ impl Streams {
         Ok(send.priority())
     }
 
-    /// Copies received data into `out`; returns how much, at least one byte unless `out` is empty. `None` at the end of
-    /// the stream, which is told once.
+    /// Copies received data into `out`; returns how much, at least one byte unless `out` is empty.
+    /// `None` at the end of the stream, which is told once.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -128,8 +129,8 @@ impl Streams {
         self.after_read(id, result)
     }
 
-    /// The next piece of received data, at most `max` bytes, without copying it. `None` at the end of the stream, which
-    /// is told once.
+    /// The next piece of received data, at most `max` bytes, without copying it. `None` at the end
+    /// of the stream, which is told once.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -143,7 +144,8 @@ impl Streams {
         self.after_read(id, result)
     }
 
-    /// Wants no more of a stream: what is buffered or arrives is discarded, and the peer is asked to stop with `code`.
+    /// Wants no more of a stream: what is buffered or arrives is discarded, and the peer is asked
+    /// to stop with `code`.
     ///
     /// # Errors
     /// [`ClosedStream`].
@@ -215,7 +217,8 @@ impl Streams {
         }
     }
 
-    /// The sending part was reset, by the application or by STOP_SENDING, and `dropped` bytes with it.
+    /// The sending part was reset, by the application or by STOP_SENDING, and `dropped` bytes with
+    /// it.
     pub(super) fn on_reset_by_us(&mut self, id: StreamId, dropped: u64) {
         self.account.unacked = self.account.unacked.saturating_sub(dropped);
         if let Some(record) = self.records.get_mut(&id) {
@@ -228,7 +231,8 @@ impl Streams {
         self.wake_writers();
     }
 
-    /// Puts a stream where its sending part belongs now: into the schedule, among the stalled, or nowhere.
+    /// Puts a stream where its sending part belongs now: into the schedule, among the stalled, or
+    /// nowhere.
     pub(super) fn settle_send(&mut self, id: StreamId) {
         self.ready = None;
         let Some(record) = self.records.get_mut(&id) else {

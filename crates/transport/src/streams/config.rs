@@ -18,8 +18,9 @@ pub struct StreamsConfig {
 }
 
 impl StreamsConfig {
-    /// With as much room at first as a sender may use that routers grant a rate within its first round trip: 0.4 of a
-    /// bandwidth-delay product of 2.5 Gbit/s and 130 ms. A sender asks its routers for no more than its receiver has promised.
+    /// With as much room at first as a sender may use that routers grant a rate within its first
+    /// round trip: 0.4 of a bandwidth-delay product of 2.5 Gbit/s and 130 ms. A sender asks its
+    /// routers for no more than its receiver has promised.
     #[must_use]
     pub const fn with_room_for_grants(mut self) -> Self {
         self.initial_connection_window = 24 << 20;
@@ -29,7 +30,8 @@ impl StreamsConfig {
 }
 
 impl Default for StreamsConfig {
-    /// Small at rest; 10 Gbit/s over 720 ms (900 MB on the way) are not held up: five of that are 4.5 GB.
+    /// Small at rest; 10 Gbit/s over 720 ms (900 MB on the way) are not held up: five of that are
+    /// 4.5 GB.
     fn default() -> Self {
         Self {
             initial_connection_window: 1536 * 1024,
@@ -42,8 +44,8 @@ impl Default for StreamsConfig {
     }
 }
 
-/// The peer's limits, from its transport parameters (RFC 9000 §18.2). Local and remote are the peer's words:
-/// a "local" stream is one that the peer opens.
+/// The peer's limits, from its transport parameters (RFC 9000 §18.2). Local and remote are the
+/// peer's words: a "local" stream is one that the peer opens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerLimits {
     /// `initial_max_data`, bytes.

@@ -8,8 +8,8 @@ use super::Dir;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// As many are open as the peer allows; [`StreamEvent::Available`](super::StreamEvent::Available) says
-    /// when to try again.
+    /// As many are open as the peer allows;
+    /// [`StreamEvent::Available`](super::StreamEvent::Available) says when to try again.
     #[error("the peer allows no further {} stream yet; wait until it does", name(*.0))]
     Limit(Dir),
 }
@@ -25,13 +25,15 @@ fn name(dir: Dir) -> &'static str {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The send buffer is full; [`StreamEvent::Writable`](super::StreamEvent::Writable) says when to try again.
+    /// The send buffer is full; [`StreamEvent::Writable`](super::StreamEvent::Writable) says when
+    /// to try again.
     #[error("the send buffer is full; wait until the stream is writable")]
     Blocked,
     /// The peer asked to stop sending, with this application error code.
     #[error("the peer stopped the stream with code {0}")]
     Stopped(u64),
-    /// The stream was finished or reset by this side, is not ours to write, or is done and forgotten.
+    /// The stream was finished or reset by this side, is not ours to write, or is done and
+    /// forgotten.
     #[error("the stream is closed for writing")]
     Closed,
 }
@@ -52,10 +54,12 @@ pub enum FinishError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// Nothing to read yet; [`StreamEvent::Readable`](super::StreamEvent::Readable) says when to try again.
+    /// Nothing to read yet; [`StreamEvent::Readable`](super::StreamEvent::Readable) says when to
+    /// try again.
     #[error("nothing to read yet; wait until the stream is readable")]
     Blocked,
-    /// The peer reset the stream with this application error code. Told once; the receiving part is done.
+    /// The peer reset the stream with this application error code. Told once; the receiving part is
+    /// done.
     #[error("the peer reset the stream with code {0}")]
     Reset(u64),
     /// The stream was stopped by this side, was read to its end before, or is not ours to read.

@@ -1,18 +1,20 @@
 //! Flow control credit (RFC 9000 §4), the same for a stream and for the connection as a whole.
 //!
-//! The receiving side promises `consumed + window` and lets the window grow by itself: the promise must cover what the
-//! sender may have in flight one round trip from now, so it is a multiple of what arrived in the last one.
-//! A promise costs no memory; only data that waits for a gap or for the application does.
+//! The receiving side promises `consumed + window` and lets the window grow by itself: the promise
+//! must cover what the sender may have in flight one round trip from now, so it is a multiple of
+//! what arrived in the last one. A promise costs no memory; only data that waits for a gap or for
+//! the application does.
 
 use pathmark_cc::{Duration, Instant};
 
-/// Window in bandwidth-delay products that a steady flow needs: under loss, delivery in order waits for two to
-/// three round trips, and the promise itself travels for half of one.
+/// Window in bandwidth-delay products that a steady flow needs: under loss, delivery in order waits
+/// for two to three round trips, and the promise itself travels for half of one.
 const STEADY: u64 = 5;
 
-/// Window, as a multiple of what arrived over the last round trip, while a flow speeds up. A sender that sends 11 times
-/// as much in each round trip as in the one before needs 11; the sliding sum below can come out as
-/// low as 77 % of the true one, and the promise may lag by [`UPDATE_FRACTION`].
+/// Window, as a multiple of what arrived over the last round trip, while a flow speeds up. A sender
+/// that sends 11 times as much in each round trip as in the one before needs 11; the sliding sum
+/// below can come out as low as 77 % of the true one, and the promise may lag by
+/// [`UPDATE_FRACTION`].
 const SPEEDING_UP: u64 = 16;
 
 /// A new promise goes out once it exceeds the last by this fraction of the window.
@@ -21,11 +23,12 @@ const UPDATE_FRACTION: u64 = 16;
 /// The rate is looked at each time that this fraction of the window has arrived.
 const SAMPLE_FRACTION: u64 = 64;
 
-/// Rounds over which the application must have taken what arrived before the window follows: as long as loss
-/// keeps delivery in order waiting.
+/// Rounds over which the application must have taken what arrived before the window follows: as
+/// long as loss keeps delivery in order waiting.
 const CONSUMED_ROUNDS: usize = 4;
 
-/// Shortest round: over shorter paths, what must be covered is the time until the application is scheduled.
+/// Shortest round: over shorter paths, what must be covered is the time until the application is
+/// scheduled.
 const LEAST_ROUND: Duration = Duration::from_millis(2);
 
 /// Longest round: the peer can make a round trip as long as it likes by answering late.
@@ -76,7 +79,8 @@ impl SendCredit {
         self.used
     }
 
-    /// The peer announced `limit`. True if that is more than before; limits never shrink (RFC 9000 §4.1).
+    /// The peer announced `limit`. True if that is more than before; limits never shrink (RFC 9000
+    /// §4.1).
     pub fn raise(&mut self, limit: u64) -> bool {
         let raised = limit > self.limit;
         if raised {
@@ -92,7 +96,8 @@ impl SendCredit {
         self.used = self.used.saturating_add(bytes);
     }
 
-    /// There is more to send than the limit allows. True the first time at this limit: a BLOCKED frame is due.
+    /// There is more to send than the limit allows. True the first time at this limit: a BLOCKED
+    /// frame is due.
     pub fn block(&mut self) -> bool {
         let new = self.blocked_at != Some(self.limit);
         self.blocked_at = Some(self.limit);
@@ -283,8 +288,8 @@ struct Rate {
 }
 
 impl Rate {
-    /// The most that was received *and* taken by the application in a round trip so far. An application that does not
-    /// read makes no window grow.
+    /// The most that was received *and* taken by the application in a round trip so far. An
+    /// application that does not read makes no window grow.
     fn sample(&mut self, now: Instant, rtt: Duration, received: u64, read: u64) -> u64 {
         let rtt = nanos(rtt);
         let elapsed = nanos(now - self.since);

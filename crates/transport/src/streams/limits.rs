@@ -1,4 +1,5 @@
-//! How many streams each side may open (RFC 9000 §4.6) and which ids have been opened, by counters alone.
+//! How many streams each side may open (RFC 9000 §4.6) and which ids have been opened, by counters
+//! alone.
 
 use crate::wire::StreamId;
 
@@ -53,7 +54,8 @@ impl LocalStreams {
         core::mem::take(&mut self.blocked)
     }
 
-    /// True if a STREAMS_BLOCKED frame is due: the application waits, and this limit was not complained about yet.
+    /// True if a STREAMS_BLOCKED frame is due: the application waits, and this limit was not
+    /// complained about yet.
     #[must_use]
     pub fn block_due(&self) -> bool {
         self.blocked && self.blocked_at != Some(self.max)
@@ -146,7 +148,8 @@ impl RemoteStreams {
         self.peer_waits |= limit >= self.promised;
     }
 
-    /// True if a new limit is worth a frame: an eighth of the streams have closed, or the peer waits.
+    /// True if a new limit is worth a frame: an eighth of the streams have closed, or the peer
+    /// waits.
     #[must_use]
     pub fn update_due(&self) -> bool {
         let more = self.next_promise() - self.promised;

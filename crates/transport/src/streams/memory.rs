@@ -1,8 +1,9 @@
 //! How much memory received data may take, over all connections of an endpoint.
 //!
-//! A connection *earns* memory by what its application reads: some round trips' worth of it, as its window does. What it holds
-//! beyond that comes out of one small pool. Each connection may take as much as it leaves for the others, of the pool and of
-//! the whole, so that any number of them leaves something for one more.
+//! A connection *earns* memory by what its application reads: some round trips' worth of it, as its
+//! window does. What it holds beyond that comes out of one small pool. Each connection may take as
+//! much as it leaves for the others, of the pool and of the whole, so that any number of them
+//! leaves something for one more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,8 @@ pub(super) const FLOOR: u64 = 16 * 1024;
 /// Share of the whole that serves for what was not earned.
 const UNEARNED_SHARE: u64 = 16;
 
-/// Memory for received data that connections share. They keep it within `limit` bytes, but for 32 KiB of each.
+/// Memory for received data that connections share. They keep it within `limit` bytes, but for 32
+/// KiB of each.
 #[derive(Debug)]
 pub struct ReceiveMemory {
     limit: AtomicU64,

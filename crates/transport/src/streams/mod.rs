@@ -8,9 +8,10 @@
 //!  application ◄─read── RecvPart ─ Reassembly ◄── on_stream ◄─ packet
 //! ```
 //!
-//! [`Streams`] composes the parts for one connection. It holds no clock and no packet: what went into a packet is
-//! told by a [`SentFrames`] record that the connection keeps and hands back. What the peer can make it hold is
-//! bounded by the limits that it was promised; a stream that is done leaves nothing but counters.
+//! [`Streams`] composes the parts for one connection. It holds no clock and no packet: what went
+//! into a packet is told by a [`SentFrames`] record that the connection keeps and hands back. What
+//! the peer can make it hold is bounded by the limits that it was promised; a stream that is done
+//! leaves nothing but counters.
 
 mod account;
 mod application;
@@ -60,15 +61,17 @@ use memory::MemoryAccount;
 use record::Records;
 use sent::ConnectionFrames;
 
-/// With room for more streams than this, their own credit is not looked at one by one: only the connection's counts.
+/// With room for more streams than this, their own credit is not looked at one by one: only the
+/// connection's counts.
 const FEW: usize = 32;
 
 /// All streams of a connection.
 ///
-/// The application's calls ([`open`](Self::open), [`write`](Self::write), [`read`](Self::read), …) and the connection's
-/// ([`on_stream`](Self::on_stream), [`write_frames`](Self::write_frames), [`on_acked`](Self::on_acked), …) may
-/// alternate in any order. After any of them, [`poll_event`](Self::poll_event) tells what happened and
-/// [`wants_to_send`](Self::wants_to_send) whether packets should be built.
+/// The application's calls ([`open`](Self::open), [`write`](Self::write), [`read`](Self::read), …)
+/// and the connection's ([`on_stream`](Self::on_stream), [`write_frames`](Self::write_frames),
+/// [`on_acked`](Self::on_acked), …) may alternate in any order. After any of them,
+/// [`poll_event`](Self::poll_event) tells what happened and [`wants_to_send`](Self::wants_to_send)
+/// whether packets should be built.
 #[derive(Debug)]
 pub struct Streams {
     side: Side,
@@ -87,8 +90,8 @@ pub struct Streams {
     /// Bytes that the application could read now, of all streams.
     readable: u64,
     schedule: Schedule,
-    /// The stream whose turn it is to send data, if that is known: it is asked for several times for each packet.
-    /// Forgotten whenever a stream's data, its place or the credit changes.
+    /// The stream whose turn it is to send data, if that is known: it is asked for several times
+    /// for each packet. Forgotten whenever a stream's data, its place or the credit changes.
     ready: Option<StreamId>,
     /// Streams whose data waits for the connection's credit alone.
     parked: VecDeque<StreamId>,
@@ -132,7 +135,8 @@ impl Streams {
         }
     }
 
-    /// The peer's transport parameters are known. Limits only grow, so values remembered for 0-RTT may be set before.
+    /// The peer's transport parameters are known. Limits only grow, so values remembered for 0-RTT
+    /// may be set before.
     pub fn set_peer_limits(&mut self, limits: PeerLimits) {
         self.peer = limits;
         self.on_max_data(limits.max_data);
@@ -237,14 +241,15 @@ impl Streams {
         self.window.window()
     }
 
-    /// True while that window is smaller than the rate at which the application reads asks for: by `max_window`, or for want of
-    /// memory.
+    /// True while that window is smaller than the rate at which the application reads asks for: by
+    /// `max_window`, or for want of memory.
     #[must_use]
     pub fn receive_limited(&self) -> bool {
         self.window.is_limited()
     }
 
-    /// Takes memory for received data out of what connections share. Without it, flow control is the only bound.
+    /// Takes memory for received data out of what connections share. Without it, flow control is
+    /// the only bound.
     pub fn share_memory(&mut self, memory: std::sync::Arc<ReceiveMemory>) {
         self.memory.share(memory);
     }

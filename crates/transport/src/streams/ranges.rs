@@ -3,8 +3,8 @@
 use core::ops::Range;
 use std::collections::BTreeMap;
 
-/// Half-open ranges of offsets. Every operation is O(log n) per range touched; extending a range in place, the
-/// common case, allocates nothing.
+/// Half-open ranges of offsets. Every operation is O(log n) per range touched; extending a range in
+/// place, the common case, allocates nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RangeSet {
     /// Start to end.

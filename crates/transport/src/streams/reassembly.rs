@@ -7,10 +7,11 @@
 //!    │ block  │ block      block │ (nothing) │  block   │
 //! ```
 //!
-//! Data is copied out of the datagram into blocks by offset, so neither a tiny nor an overlapping frame can keep a
-//! datagram alive. Blocks exist only where data is. Little that has arrived ahead of the frontier is kept as [`Pieces`], in
-//! proportion to its bytes; more of it in place, with one bit per byte, so a whole window of gaps costs an eighth of the
-//! window at most, however the frames are cut. An insertion costs about the same with one gap as with a million.
+//! Data is copied out of the datagram into blocks by offset, so neither a tiny nor an overlapping
+//! frame can keep a datagram alive. Blocks exist only where data is. Little that has arrived ahead
+//! of the frontier is kept as [`Pieces`], in proportion to its bytes; more of it in place, with one
+//! bit per byte, so a whole window of gaps costs an eighth of the window at most, however the
+//! frames are cut. An insertion costs about the same with one gap as with a million.
 
 mod pieces;
 
@@ -56,8 +57,8 @@ pub struct Reassembly {
     base: u64,
     frontier: u64,
     highest: u64,
-    /// `base` when the buffer was empty last, and how much went through it between the two times before: bulk transfers get
-    /// their blocks in full, streams of short messages small ones.
+    /// `base` when the buffer was empty last, and how much went through it between the two times
+    /// before: bulk transfers get their blocks in full, streams of short messages small ones.
     empty_at: u64,
     last_burst: u64,
     /// Bytes of memory that the blocks hold.
@@ -275,7 +276,8 @@ impl Block {
         self.mark(within, data.len());
     }
 
-    /// The end of what is there without a gap from `within` on, where the frontier is. All of it lies in `data` then.
+    /// The end of what is there without a gap from `within` on, where the frontier is. All of it
+    /// lies in `data` then.
     fn follow(&mut self, within: usize, likely: usize) -> usize {
         if let Some(bits) = &self.present {
             let end = within + ones_from(bits, within);

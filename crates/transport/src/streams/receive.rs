@@ -22,8 +22,9 @@ pub enum Arrival {
 }
 
 impl Streams {
-    /// STREAM. [`Arrival::Refused`] if memory is so short that its data must not be kept, although the peer was promised
-    /// room: its packet must not be acknowledged, so that the peer sends it again.
+    /// STREAM. [`Arrival::Refused`] if memory is so short that its data must not be kept, although
+    /// the peer was promised room: its packet must not be acknowledged, so that the peer sends it
+    /// again.
     ///
     /// # Errors
     /// The error that ends the connection: flow control, final size, stream limit or stream state.
@@ -70,8 +71,9 @@ impl Streams {
             if !recv.keeps(frame.offset, frame.data.len()) {
                 return false;
             }
-            // What the application waits for is always taken, or nothing could ever end the shortage: the next bytes
-            // of streams that it tried to read, and of any stream while there is nothing to read at all.
+            // What the application waits for is always taken, or nothing could ever end the
+            // shortage: the next bytes of streams that it tried to read, and of any stream while
+            // there is nothing to read at all.
             let waits = (record.read_blocked && recv.kept().readable == 0) || self.readable == 0;
             !recv.is_next(frame.offset) || (self.memory.is_out(self.window.earned()) && !waits)
         })
@@ -208,7 +210,8 @@ impl Streams {
         }
     }
 
-    /// A frame for our receiving part: true if the stream exists, false if it is done and forgotten.
+    /// A frame for our receiving part: true if the stream exists, false if it is done and
+    /// forgotten.
     fn resolve_recv(&mut self, id: StreamId, frame: FrameType) -> Result<bool, TransportError> {
         if id.dir() == Dir::Uni && id.initiator() == self.side {
             let reason = "the peer sends on a stream that only we may send on";

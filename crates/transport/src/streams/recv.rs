@@ -86,7 +86,8 @@ impl RecvPart {
         }
     }
 
-    /// Where the part stands. What was stopped by the application counts as read once its end is known.
+    /// Where the part stands. What was stopped by the application counts as read once its end is
+    /// known.
     #[must_use]
     pub fn state(&self) -> RecvState {
         match (self.reset, self.reader, self.final_size) {
@@ -219,7 +220,8 @@ impl RecvPart {
         Ok(Some(len))
     }
 
-    /// The next piece of at most `max` bytes, without copying; `None` at the end of the stream, told once.
+    /// The next piece of at most `max` bytes, without copying; `None` at the end of the stream,
+    /// told once.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -282,7 +284,8 @@ impl RecvPart {
         offset <= self.buffer.frontier()
     }
 
-    /// True if some of `len` bytes at `offset` would be kept: somebody reads, and they are not all there already.
+    /// True if some of `len` bytes at `offset` would be kept: somebody reads, and they are not all
+    /// there already.
     #[must_use]
     pub fn keeps(&self, offset: u64, len: usize) -> bool {
         let end = offset.saturating_add(len as u64);

@@ -1,7 +1,8 @@
 //! Which stream sends next: the highest priority first, equals in turn.
 //!
-//! Adding and taking cost O(1) within a priority and O(log p) among p priorities in use, however many
-//! streams wait. Each stream waits at most once; a stream that is gone when its turn comes is skipped.
+//! Adding and taking cost O(1) within a priority and O(log p) among p priorities in use, however
+//! many streams wait. Each stream waits at most once; a stream that is gone when its turn comes is
+//! skipped.
 
 use core::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -11,7 +12,8 @@ use crate::wire::StreamId;
 /// Streams with something to send.
 #[derive(Debug, Default)]
 pub struct Schedule {
-    /// By falling priority; no queue is empty, except that of the default priority, kept for its memory.
+    /// By falling priority; no queue is empty, except that of the default priority, kept for its
+    /// memory.
     queues: BTreeMap<Reverse<i32>, VecDeque<StreamId>>,
     len: usize,
 }
@@ -59,7 +61,8 @@ impl Schedule {
     pub fn pop(&mut self) -> Option<StreamId> {
         while let Some(mut queue) = self.queues.first_entry() {
             let id = queue.get_mut().pop_front();
-            // Almost always all streams have one priority: then its queue stays, and nothing is allocated.
+            // Almost always all streams have one priority: then its queue stays, and nothing is
+            // allocated.
             if queue.get().is_empty() && (id.is_none() || self.len > 1) {
                 queue.remove();
             }

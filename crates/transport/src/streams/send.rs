@@ -122,7 +122,8 @@ impl SendPart {
         }
     }
 
-    /// Bytes worth buffering beyond those that wait already: what the peer allows, and `ahead` for when it allows more.
+    /// Bytes worth buffering beyond those that wait already: what the peer allows, and `ahead` for
+    /// when it allows more.
     #[must_use]
     pub fn useful(&self, ahead: u64) -> u64 {
         let wanted = self.credit.available().saturating_add(ahead);
@@ -162,8 +163,8 @@ impl SendPart {
         Ok(())
     }
 
-    /// The peer wants no more: resets the part with the peer's code (RFC 9000 §3.5). True the first time, unless
-    /// the part was reset or is done.
+    /// The peer wants no more: resets the part with the peer's code (RFC 9000 §3.5). True the first
+    /// time, unless the part was reset or is done.
     pub fn on_stop_sending(&mut self, code: u64) -> bool {
         let stops = self.reset(code).is_ok();
         if stops {
@@ -185,7 +186,8 @@ impl SendPart {
         self.buffer.unsent() > 0 && self.credit.available() == 0
     }
 
-    /// True the first time that the part is stalled at the present limit: STREAM_DATA_BLOCKED is due.
+    /// True the first time that the part is stalled at the present limit: STREAM_DATA_BLOCKED is
+    /// due.
     pub fn block(&mut self) -> bool {
         self.credit.block()
     }
@@ -205,7 +207,8 @@ impl SendPart {
         }
     }
 
-    /// True if there is a STREAM frame to send that needs no credit of the connection's: lost data, or the end alone.
+    /// True if there is a STREAM frame to send that needs no credit of the connection's: lost data,
+    /// or the end alone.
     #[must_use]
     pub fn has_old(&self) -> bool {
         let fin_alone = self.reset.is_none() && self.fin_due() && self.buffer.unsent() == 0;
@@ -221,7 +224,8 @@ impl SendPart {
         }
     }
 
-    /// True if there is a STREAM frame to send that needs credit of the connection's, and has the stream's.
+    /// True if there is a STREAM frame to send that needs credit of the connection's, and has the
+    /// stream's.
     #[must_use]
     pub fn has_fresh(&self) -> bool {
         self.buffer.unsent() > 0 && self.credit.available() > 0
@@ -237,7 +241,8 @@ impl SendPart {
         (self.buffer.sent(), self.buffer.unsent().min(credit))
     }
 
-    /// Chooses what goes into the next STREAM frame, at most `max` bytes: what was lost before what is new.
+    /// Chooses what goes into the next STREAM frame, at most `max` bytes: what was lost before what
+    /// is new.
     pub fn take(&mut self, max: u64, connection_credit: u64) -> Option<Piece> {
         let (range, fresh) = match self.buffer.take_lost(max) {
             Some(lost) => (lost, 0),

@@ -6,9 +6,9 @@
 //!    │ acknowledged and lost ranges │                 │
 //! ```
 //!
-//! `Bytes` of the application are kept as they are; small writes are copied into blocks. A block is let go as soon
-//! as all of it is acknowledged, also behind a hole, so that a lost packet does not pin a round trip's worth
-//! of memory.
+//! `Bytes` of the application are kept as they are; small writes are copied into blocks. A block is
+//! let go as soon as all of it is acknowledged, also behind a hole, so that a lost packet does not
+//! pin a round trip's worth of memory.
 
 use core::ops::Range;
 use std::collections::VecDeque;
@@ -17,8 +17,8 @@ use bytes::{Bytes, BytesMut};
 
 use super::ranges::RangeSet;
 
-/// Largest block for copied writes, bytes. A block is freed once all of it is acknowledged: at 1 % loss nine of ten
-/// blocks of this size have no hole.
+/// Largest block for copied writes, bytes. A block is freed once all of it is acknowledged: at 1 %
+/// loss nine of ten blocks of this size have no hole.
 const BLOCK: usize = 16 * 1024;
 
 /// Smallest block for copied writes, bytes.
@@ -119,7 +119,8 @@ impl SendBuffer {
         }
     }
 
-    /// Appends `data` without copying it (except where it is so short that a copy is cheaper to keep).
+    /// Appends `data` without copying it (except where it is so short that a copy is cheaper to
+    /// keep).
     pub fn push(&mut self, data: Bytes) {
         if data.len() < COPY_BELOW {
             self.write(&data);
@@ -160,8 +161,8 @@ impl SendBuffer {
         (start < self.sent).then_some(start..self.sent)
     }
 
-    /// Passes the bytes of `range` to `put`, piece by piece in order. The range must have been taken and
-    /// not been acknowledged since.
+    /// Passes the bytes of `range` to `put`, piece by piece in order. The range must have been
+    /// taken and not been acknowledged since.
     pub fn read(&mut self, range: Range<u64>, mut put: impl FnMut(&[u8])) {
         let mut at = range.start;
         let mut i = self.chunk_at(at);

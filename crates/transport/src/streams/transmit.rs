@@ -47,13 +47,15 @@ impl Streams {
             || self.first_sender().is_some()
     }
 
-    /// Fills the rest of a packet: frames that steer first, then data by priority and in turn, one packet's worth at a time.
+    /// Fills the rest of a packet: frames that steer first, then data by priority and in turn, one
+    /// packet's worth at a time.
     ///
-    /// A STREAM frame without a length is written only where it ends at the writer's limit, so whatever fits after this
-    /// call may follow. All frames are ack-eliciting.
+    /// A STREAM frame without a length is written only where it ends at the writer's limit, so
+    /// whatever fits after this call may follow. All frames are ack-eliciting.
     pub fn write_frames(&mut self, now: Instant, w: &mut Writer<'_>) -> SentFrames {
         let mut sent = SentFrames::default();
-        // A frame that does not fit stays due; smaller ones behind it wait for the next packet with it.
+        // A frame that does not fit stays due; smaller ones behind it wait for the next packet with
+        // it.
         let fits = self
             .write_connection_frames(now, w, &mut sent)
             .and_then(|()| self.write_stream_control(now, w, &mut sent))
@@ -71,8 +73,8 @@ impl Streams {
         self.settle_acked(&mut run);
     }
 
-    /// The same for one of many packets that one ACK acknowledges: what follows each other in a stream is put together in
-    /// `run`, for [`settle_acked`](Self::settle_acked) to tell at once.
+    /// The same for one of many packets that one ACK acknowledges: what follows each other in a
+    /// stream is put together in `run`, for [`settle_acked`](Self::settle_acked) to tell at once.
     pub fn gather_acked(&mut self, frames: &SentFrames, run: &mut AckedRun) {
         for frame in frames.iter() {
             match frame {
@@ -274,14 +276,15 @@ impl Streams {
     }
 }
 
-/// How much data goes into a frame of at most `room` bytes. Without a length only if the frame then ends where the
-/// room does: behind such a frame nothing may follow.
+/// How much data goes into a frame of at most `room` bytes. Without a length only if the frame then
+/// ends where the room does: behind such a frame nothing may follow.
 fn fit(header: &StreamHeader, room: usize, available: usize) -> Option<Fit> {
     let fit = header.fit(room, available)?;
     if fit.explicit_len || header.len(None) + fit.len == room {
         return Some(fit);
     }
-    // All that is available would leave a byte or two: give the length, and leave the last bytes for later.
+    // All that is available would leave a byte or two: give the length, and leave the last bytes
+    // for later.
     let len = room.checked_sub(header.len(Some(available)))?;
     (len > 0).then_some(Fit {
         len,

@@ -5,9 +5,9 @@
 //!  Frame::encode, StreamHeader::encode, ack::encode ─► Writer over the send batch ◄─ Header::encode … Started::finish
 //! ```
 //!
-//! Nothing here holds keys, state or clocks. Decoding borrows from the input and never allocates; whatever
-//! the input is, it ends in a value or a typed error. Encoding writes into a caller's buffer through
-//! [`Writer`], and a frame that does not fit leaves nothing behind.
+//! Nothing here holds keys, state or clocks. Decoding borrows from the input and never allocates;
+//! whatever the input is, it ends in a value or a typed error. Encoding writes into a caller's
+//! buffer through [`Writer`], and a frame that does not fit leaves nothing behind.
 
 #![cfg_attr(
     not(test),

@@ -1,5 +1,5 @@
-//! Variable-length integers (RFC 9000 §16): 62 bits in 1, 2, 4 or 8 bytes, big-endian, the two high bits
-//! of the first byte giving the length.
+//! Variable-length integers (RFC 9000 §16): 62 bits in 1, 2, 4 or 8 bytes, big-endian, the two high
+//! bits of the first byte giving the length.
 
 /// The largest value that a varint holds, 2^62 − 1.
 pub const MAX: u64 = (1 << 62) - 1;

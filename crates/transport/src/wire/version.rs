@@ -23,7 +23,8 @@ pub const fn reserved(entropy: u32) -> u32 {
     entropy & 0xf0f0_f0f0 | 0x0a0a_0a0a
 }
 
-/// A Version Negotiation packet. Ids may be up to 255 bytes long: they come from a version we do not know.
+/// A Version Negotiation packet. Ids may be up to 255 bytes long: they come from a version we do
+/// not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionNegotiation<'a> {
     /// Destination: the source connection id of the packet that it answers.
@@ -37,7 +38,8 @@ impl<'a> VersionNegotiation<'a> {
     /// Reads a datagram that [`PartialDecode`](super::PartialDecode) took for Version Negotiation.
     ///
     /// # Errors
-    /// [`DecodeError::Truncated`] if it is cut, names no version, or is no Version Negotiation at all.
+    /// [`DecodeError::Truncated`] if it is cut, names no version, or is no Version Negotiation at
+    /// all.
     pub fn decode(datagram: &'a [u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(datagram);
         let first = r.get_u8()?;
@@ -66,8 +68,8 @@ impl<'a> VersionNegotiation<'a> {
     }
 }
 
-/// Writes a Version Negotiation packet. The 7 low bits of the first byte come from `unused`; the fixed bit is set
-/// in any case, for those who demultiplex by it (RFC 9000 §17.2.1).
+/// Writes a Version Negotiation packet. The 7 low bits of the first byte come from `unused`; the
+/// fixed bit is set in any case, for those who demultiplex by it (RFC 9000 §17.2.1).
 ///
 /// # Errors
 /// [`WriteError`], with nothing written: no room, or an id longer than 255 bytes.

@@ -13,7 +13,8 @@ pub enum WriteError {
     /// The value does not fit its field.
     #[error("{0} does not fit its field")]
     Value(u64),
-    /// Acknowledgement ranges that are not descending, overlap or touch, or of which there are none.
+    /// Acknowledgement ranges that are not descending, overlap or touch, or of which there are
+    /// none.
     #[error("acknowledgement ranges out of order")]
     AckRanges,
 }
@@ -60,8 +61,8 @@ impl<'a> Writer<'a> {
         self.limit
     }
 
-    /// Moves the limit, to keep room for an AEAD tag or to end a datagram. Clamped to what is written
-    /// and to the buffer.
+    /// Moves the limit, to keep room for an AEAD tag or to end a datagram. Clamped to what is
+    /// written and to the buffer.
     #[inline]
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit.clamp(self.position, self.buffer.len());
@@ -94,7 +95,8 @@ impl<'a> Writer<'a> {
         self.written_mut().get_mut(range)
     }
 
-    /// The next `n` bytes, counted as written, to be filled by the caller. They hold whatever the buffer held.
+    /// The next `n` bytes, counted as written, to be filled by the caller. They hold whatever the
+    /// buffer held.
     ///
     /// # Errors
     /// [`WriteError::NoRoom`].
@@ -185,8 +187,8 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Overwrites the two bytes at `position` with `value` as a 2-byte varint: a length that was not known
-    /// when its place was written.
+    /// Overwrites the two bytes at `position` with `value` as a 2-byte varint: a length that was
+    /// not known when its place was written.
     ///
     /// # Errors
     /// [`WriteError::Value`] above 16 383, [`WriteError::NoRoom`] if the place is not written yet.

@@ -1,4 +1,5 @@
-//! A thousand simulated transfers over faults; `cargo run --release --example faults` runs any number.
+//! A thousand simulated transfers over faults; `cargo run --release --example faults` runs any
+//! number.
 
 mod simulation;
 

@@ -326,7 +326,8 @@ impl World {
         }
         if connection.is_established() {
             end.application.run(connection.streams())?;
-            // The client knows when both have everything: what it sent is acknowledged, what it wanted was read.
+            // The client knows when both have everything: what it sent is acknowledged, what it
+            // wanted was read.
             let open = connection.streams().open_streams();
             if side == CLIENT && end.application.is_done() && open == 0 {
                 connection.close(now, 0, bytes::Bytes::new());
@@ -456,7 +457,8 @@ impl World {
                     end.endpoint.route(now, handle, connection);
                 }
             }
-            // The first one is the client's. Others begin with its first packet again, late, or after a restart.
+            // The first one is the client's. Others begin with its first packet again, late, or
+            // after a restart.
             DatagramEvent::Incoming(incoming)
                 if end.connection.is_none() && end.error.is_none() =>
             {

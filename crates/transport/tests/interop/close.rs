@@ -53,7 +53,8 @@ async fn a_long_reason_is_cut() {
     .await;
 }
 
-/// All that goes is over soon: an endpoint that is closed waits for its peers no longer than it must.
+/// All that goes is over soon: an endpoint that is closed waits for its peers no longer than it
+/// must.
 #[tokio::test]
 async fn endpoints_close_and_become_idle() {
     bounded(async {

@@ -1,5 +1,5 @@
-//! The transport judged by others: each test runs a client and a server of different making (this library and
-//! quinn), over real sockets on loopback.
+//! The transport judged by others: each test runs a client and a server of different making (this
+//! library and quinn), over real sockets on loopback.
 
 mod support;
 

@@ -49,8 +49,8 @@ async fn moved(side: &Connection, times: u64) {
     assert!(report.validated, "{report:?}");
 }
 
-/// The client knows nothing of it: its NAT gives it another port, once in the midst of an upload and once in the
-/// midst of a download.
+/// The client knows nothing of it: its NAT gives it another port, once in the midst of an upload
+/// and once in the midst of a download.
 #[tokio::test]
 async fn a_nat_that_rebinds_does_not_end_the_connection() {
     bounded(async {

@@ -20,8 +20,8 @@ fn keyed() -> Options {
     }
 }
 
-/// The path leads to another server with the same key, as after a restart; the client hears at its next word that
-/// its connection is gone.
+/// The path leads to another server with the same key, as after a restart; the client hears at its
+/// next word that its connection is gone.
 #[tokio::test]
 async fn a_server_that_forgot_resets_the_connection() {
     bounded(async {

@@ -107,7 +107,8 @@ async fn resets_and_stops_carry_their_codes() {
     .await;
 }
 
-/// A stream that is abandoned with megabytes under way gives its credit back: the connection does not run dry.
+/// A stream that is abandoned with megabytes under way gives its credit back: the connection does
+/// not run dry.
 #[tokio::test]
 async fn abandoned_streams_give_their_credit_back() {
     bounded(async {

@@ -22,8 +22,8 @@ fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(file)
 }
 
-/// The transport writes its keys where the environment says at the start of a process. So the test runs a second
-/// time, with the environment set.
+/// The transport writes its keys where the environment says at the start of a process. So the test
+/// runs a second time, with the environment set.
 #[test]
 fn a_handshake_and_a_transfer_dissect_without_errors() {
     if let Err(error) = Command::new("tshark").arg("--version").output() {

@@ -1,4 +1,5 @@
-//! `pathmark emulate --harm`: cells drawn by a seed, each run with laws and with `cubic` in their place.
+//! `pathmark emulate --harm`: cells drawn by a seed, each run with laws and with `cubic` in their
+//! place.
 
 pub(super) mod page;
 mod report;
@@ -26,14 +27,16 @@ const DEFAULT_LAWS: &str = "vcp+bise+wlte,xcp";
 const DEFAULT_SEED: u64 = 1;
 /// Packets that enter links per second of one core, about, in an optimized build.
 const SPEED: f64 = 0.8e6;
-/// Packets that enter links after which a run has told enough: a law that floods a hop would make it endless.
+/// Packets that enter links after which a run has told enough: a law that floods a hop would make
+/// it endless.
 const MOST_PACKETS: u64 = 5_000_000;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub(super) struct Args {
-    /// Draw scenarios by --seed, run each with laws and with cubic in their place, and tell where they do worse
+    /// Draw scenarios by --seed, run each with laws and with cubic in their place, and tell where
+    /// they do worse
     #[arg(long, conflicts_with_all = ["scenario", "set", "sweep", "shard", "paper_scale"])]
     pub(super) harm: bool,
     /// How many cells [default: 150, or the group's part of 150]

@@ -195,7 +195,8 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
     })
 }
 
-/// Links: one panel, a line per run. Flows: the same where runs have one each, otherwise a panel per run.
+/// Links: one panel, a line per run. Flows: the same where runs have one each, otherwise a panel
+/// per run.
 fn over_time(
     chapter: &Chapter,
     plot: &Plot,

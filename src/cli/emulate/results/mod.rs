@@ -1,4 +1,5 @@
-//! `pathmark emulate --results DIR`: every built-in scenario run, and a page with tables and pictures made of it.
+//! `pathmark emulate --results DIR`: every built-in scenario run, and a page with tables and
+//! pictures made of it.
 
 mod figure;
 mod page;

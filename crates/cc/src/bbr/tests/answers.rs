@@ -117,7 +117,8 @@ fn the_bandwidth_filter_spans_two_cycles() {
     assert_eq!(filter.max(), 8);
 }
 
-/// Against all values of the window; the filter may forget a value that later ones outlived, but never tells more.
+/// Against all values of the window; the filter may forget a value that later ones outlived, but
+/// never tells more.
 #[test]
 fn the_windowed_maximum_forgets_after_its_window() {
     let mut filter = Windowed::default();

@@ -1,4 +1,5 @@
-//! A path for one flow: a queue in front of a link, a delay, acknowledgements one by one or in batches.
+//! A path for one flow: a queue in front of a link, a delay, acknowledgements one by one or in
+//! batches.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -14,8 +14,8 @@ fn assert_near(value: u64, of: u64, percent: u64) {
     assert!(ok, "{value} is not within {percent} % of {of}");
 }
 
-/// Startup, Drain and ProbeBW in turn (DOWN is over at once where nothing waits), with the bandwidth within 2 % and no more than
-/// the BDP in flight at the end of Drain.
+/// Startup, Drain and ProbeBW in turn (DOWN is over at once where nothing waits), with the
+/// bandwidth within 2 % and no more than the BDP in flight at the end of Drain.
 #[test]
 fn startup_finds_the_bandwidth_and_drain_empties_the_queue() {
     let mut run = path(1000);
@@ -110,7 +110,8 @@ fn a_tenth_of_the_bandwidth_is_found() {
     let mut run = Run::new(100, 40, 300);
     run.run(5_000, |_| ());
     run.rate /= 10;
-    // Until the bandwidth of two cycles is forgotten the long-term bound is all that holds: 300 packets wait.
+    // Until the bandwidth of two cycles is forgotten the long-term bound is all that holds: 300
+    // packets wait.
     run.run(15_000, |_| ());
     assert!(run.bbr.max_bw.max() < run.rate * 130 / 100);
     let (sent, drops) = (run.delivered, run.drops);

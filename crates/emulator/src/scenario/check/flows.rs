@@ -21,7 +21,8 @@ const FORGED_RTT: Duration = Duration::from_millis(20);
 /// Bytes of its smallest packet.
 const UDP_PACKET: u32 = 64;
 const MAX_FLOWS: u32 = 1 << 16;
-/// Bytes that a flow without a rate on its path may move: memory is bounded by what is under way at once.
+/// Bytes that a flow without a rate on its path may move: memory is bounded by what is under way at
+/// once.
 const MOST_UNPACED: u64 = 1 << 28;
 
 impl Check<'_> {
@@ -113,7 +114,8 @@ impl Check<'_> {
         }
     }
 
-    /// The largest packet: the scenario's, or a smaller one; with `udp` also one that no handshake fits.
+    /// The largest packet: the scenario's, or a smaller one; with `udp` also one that no handshake
+    /// fits.
     fn flow_packet(&self, file: &FileFlow, udp: bool) -> Result<u16, Fault> {
         let Some(given) = &file.packet else {
             return Ok(self.packet);
@@ -238,7 +240,8 @@ impl Check<'_> {
         Ok([there, back])
     }
 
-    /// Something must take time and something must take turns, or a flow would send without end at one instant.
+    /// Something must take time and something must take turns, or a flow would send without end at
+    /// one instant.
     fn bounded(
         &self,
         file: &FileFlow,

@@ -121,7 +121,8 @@ pub(super) fn scenario(source: &Source<'_>, file: File, id: &str) -> Result<Part
     })
 }
 
-/// `1bdp` of a link is its rate times the longest propagation round trip of the flows that cross it.
+/// `1bdp` of a link is its rate times the longest propagation round trip of the flows that cross
+/// it.
 fn settle_round_trips(links: &mut [LinkSetup], flows: &[FlowSetup]) {
     for flow in flows {
         let all = || flow.path.iter().flatten().copied();

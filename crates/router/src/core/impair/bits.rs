@@ -1,4 +1,5 @@
-//! Bit errors: a Gilbert–Elliott chain that moves with every bit, and what a block code makes of it.
+//! Bit errors: a Gilbert–Elliott chain that moves with every bit, and what a block code makes of
+//! it.
 
 use super::{Code, Random};
 
@@ -15,11 +16,12 @@ pub struct BitRates {
     pub error_bad: f64,
 }
 
-/// A link on which bits go wrong, in bursts. Each bit is sent in the chain's state, then the chain moves; it starts from
-/// its stationary law, and between packets it stands still.
+/// A link on which bits go wrong, in bursts. Each bit is sent in the chain's state, then the chain
+/// moves; it starts from its stationary law, and between packets it stands still.
 ///
-/// Nothing is drawn for single bits: times in a state and gaps between errors are geometric, so a packet costs as many draws
-/// as it has wrong bytes and changes of state. Logarithms are `libm`'s, so every machine draws the same.
+/// Nothing is drawn for single bits: times in a state and gaps between errors are geometric, so a
+/// packet costs as many draws as it has wrong bytes and changes of state. Logarithms are `libm`'s,
+/// so every machine draws the same.
 #[derive(Clone, Debug)]
 pub struct BitErrors {
     rates: BitRates,
@@ -33,8 +35,8 @@ pub struct BitErrors {
 }
 
 impl BitErrors {
-    /// A link whose packets are protected by `code`, or not at all. Probabilities outside 0…1 count as the nearer of the
-    /// two.
+    /// A link whose packets are protected by `code`, or not at all. Probabilities outside 0…1 count
+    /// as the nearer of the two.
     #[must_use]
     pub fn new(rates: BitRates, code: Option<Code>, random: Random) -> Self {
         let mut link = Self {
@@ -70,10 +72,12 @@ impl BitErrors {
         lost
     }
 
-    /// Sends so many bytes and returns how many of them are wrong, counting no further than one more than `enough`.
+    /// Sends so many bytes and returns how many of them are wrong, counting no further than one
+    /// more than `enough`.
     fn wrong_bytes(&mut self, bytes: u32, enough: u32) -> u32 {
         let bits = 8 * u64::from(bytes);
-        // A byte is not more than wrong: errors count from `fresh` on. Gaps have no memory, so they may begin there.
+        // A byte is not more than wrong: errors count from `fresh` on. Gaps have no memory, so they
+        // may begin there.
         let (mut at, mut fresh, mut wrong) = (0, 0, 0);
         while at < bits {
             let end = at + self.stay.min(bits - at);
@@ -145,8 +149,8 @@ mod tests {
     use super::*;
     use crate::core::impair::Redundancy;
 
-    /// Probability that a word has more than `corrects` wrong bytes: bit by bit over state, wrong bytes so far, and
-    /// whether this byte is among them. Returns it with the law of the state.
+    /// Probability that a word has more than `corrects` wrong bytes: bit by bit over state, wrong
+    /// bytes so far, and whether this byte is among them. Returns it with the law of the state.
     fn word_lost(rates: BitRates, bytes: u32, corrects: usize) -> f64 {
         let BitRates {
             good_to_bad: p,
@@ -246,7 +250,8 @@ mod tests {
         }
     }
 
-    /// A code of the same rate helps the long packet more than the short one: fewer wrong bytes are too many for it.
+    /// A code of the same rate helps the long packet more than the short one: fewer wrong bytes are
+    /// too many for it.
     #[test]
     fn short_packets_stand_fewer_errors() {
         let rates = BitRates {
@@ -276,13 +281,15 @@ mod tests {
         assert!(protected < short / 4.0, "{protected} against {short}");
     }
 
-    /// Over one long stream the chain's memory reaches from packet to packet, and its law stays stationary.
+    /// Over one long stream the chain's memory reaches from packet to packet, and its law stays
+    /// stationary.
     #[test]
     fn a_stream_of_packets_keeps_the_law() {
         let mut link = BitErrors::new(BURSTS, None, Random::new(3, "stream"));
         let n = 400_000;
         let lost = (0..n).filter(|_| link.strikes(1040)).count() as f64 / f64::from(n);
-        // Sojourns of a thousand bits are shorter than a packet; twice the deviation of independent packets covers them.
+        // Sojourns of a thousand bits are shorter than a packet; twice the deviation of independent
+        // packets covers them.
         let exact = 0.043_817_278_503;
         let tolerance = 8.0 * (exact * (1.0 - exact) / f64::from(n)).sqrt();
         assert!((lost - exact).abs() < tolerance, "{lost}");

@@ -8,10 +8,11 @@ const MILLION: u64 = 1_000_000;
 /// What a code word adds to its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redundancy {
-    /// So much that this many wrong bytes are put right: two bytes for each, as Reed and Solomon's codes need.
+    /// So much that this many wrong bytes are put right: two bytes for each, as Reed and Solomon's
+    /// codes need.
     Corrects(u32),
-    /// So much that data make up this share of the word, in millionths, at most 10⁶. Half of the bytes added can be put
-    /// right.
+    /// So much that data make up this share of the word, in millionths, at most 10⁶. Half of the
+    /// bytes added can be put right.
     Rate(u32),
 }
 
@@ -26,9 +27,9 @@ pub struct Short {
 
 /// A code that puts wrong bytes right, up to a number for each word.
 ///
-/// A packet is cut into words of `block` bytes, what the code adds included; the last one is shortened, not filled up.
-/// Without `block` each packet is one word. A word with more wrong bytes than the code puts right is lost, and the
-/// packet with it.
+/// A packet is cut into words of `block` bytes, what the code adds included; the last one is
+/// shortened, not filled up. Without `block` each packet is one word. A word with more wrong bytes
+/// than the code puts right is lost, and the packet with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
     /// Bytes of a full word.
@@ -168,7 +169,8 @@ mod tests {
         assert_eq!(words(&by_rate, 500), words(&code, 500));
     }
 
-    /// A word per packet: the short acknowledgement stands fewer wrong bytes than the long data packet.
+    /// A word per packet: the short acknowledgement stands fewer wrong bytes than the long data
+    /// packet.
     #[test]
     fn a_word_per_packet_grows_with_it() {
         let mut code = Code {

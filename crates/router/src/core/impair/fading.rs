@@ -14,8 +14,9 @@ impl Antennas {
     pub const MOST: u8 = 8;
 }
 
-/// The share of wrong bits at a mean signal-to-noise ratio of `snr_db` per bit: coherent QPSK over independent Rayleigh fading
-/// on each of send × receive ways, combined by maximum ratio (Proakis, Digital Communications, §14.4).
+/// The share of wrong bits at a mean signal-to-noise ratio of `snr_db` per bit: coherent QPSK over
+/// independent Rayleigh fading on each of send × receive ways, combined by maximum ratio (Proakis,
+/// Digital Communications, §14.4).
 #[must_use]
 pub fn bit_error_rate(snr_db: f64, antennas: Antennas) -> f64 {
     let ways = u32::from(antennas.send.max(1)) * u32::from(antennas.receive.max(1));

@@ -3,8 +3,9 @@
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng;
 
-/// A generator whose stream depends on a seed and on the name of the component that draws from it, so that
-/// adding one component leaves the draws of the others alone. Same seed, same stream, on every machine.
+/// A generator whose stream depends on a seed and on the name of the component that draws from it,
+/// so that adding one component leaves the draws of the others alone. Same seed, same stream, on
+/// every machine.
 #[derive(Clone, Debug)]
 pub struct Random(Pcg32);
 

@@ -29,7 +29,8 @@ pub struct WireConfig {
     pub jitter: Option<Jitter>,
     /// Which packets get lost.
     pub loss: Loss,
-    /// Packets that may be under way at once; more are dropped, so that memory stays bounded whatever the rate.
+    /// Packets that may be under way at once; more are dropped, so that memory stays bounded
+    /// whatever the rate.
     pub capacity: usize,
 }
 
@@ -85,8 +86,8 @@ impl<P> Wire<P> {
         self.ordered.len() + self.shuffled.len()
     }
 
-    /// When a packet of `bytes` whose last bit leaves at `sent` arrives, or `None` if it is lost. For callers that keep
-    /// packets under way themselves; [`send`](Self::send) does both.
+    /// When a packet of `bytes` whose last bit leaves at `sent` arrives, or `None` if it is lost.
+    /// For callers that keep packets under way themselves; [`send`](Self::send) does both.
     #[inline]
     pub fn fate(&mut self, sent: Instant, bytes: u32) -> Option<Instant> {
         if self.config.loss.strikes(bytes) {
@@ -107,8 +108,8 @@ impl<P> Wire<P> {
         Some(at)
     }
 
-    /// Takes a packet of `bytes` (the link's own included, a code's not) whose last bit leaves at `sent`. A packet that
-    /// it loses goes back to its owner.
+    /// Takes a packet of `bytes` (the link's own included, a code's not) whose last bit leaves at
+    /// `sent`. A packet that it loses goes back to its owner.
     pub fn send(
         &mut self,
         sent: Instant,
@@ -281,7 +282,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every packet arrives once, within delay … delay + jitter of leaving; without reordering in order.
+        /// Every packet arrives once, within delay … delay + jitter of leaving; without reordering
+        /// in order.
         #[test]
         fn jitter_keeps_its_bounds(
             reorder: bool,

@@ -1,4 +1,5 @@
-//! CoDel (RFC 8289): drops by the time that packets have waited, ever more often while they wait too long.
+//! CoDel (RFC 8289): drops by the time that packets have waited, ever more often while they wait
+//! too long.
 
 use pathmark_cc::{Duration, Instant};
 
@@ -187,8 +188,8 @@ mod tests {
         }
     }
 
-    /// One packet in and one out per millisecond behind a standing queue: the times of the drops by hand from the RFC's
-    /// rule.
+    /// One packet in and one out per millisecond behind a standing queue: the times of the drops by
+    /// hand from the RFC's rule.
     #[test]
     fn a_standing_queue_is_worn_down_at_the_times_of_the_rule() {
         let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
@@ -204,8 +205,8 @@ mod tests {
                 drops.push(ms);
             }
         }
-        // The wait passes 5 ms at once: above from 5 ms on, so the first drop is at 105 ms, then after 100, 100/√2,
-        // 100/√3, 100/√4 and 100/√5 ms, each at the next whole millisecond.
+        // The wait passes 5 ms at once: above from 5 ms on, so the first drop is at 105 ms, then
+        // after 100, 100/√2, 100/√3, 100/√4 and 100/√5 ms, each at the next whole millisecond.
         assert_eq!(drops, [105, 205, 276, 334, 384, 429]);
         assert_eq!(log.drops.len(), 6);
         assert!(

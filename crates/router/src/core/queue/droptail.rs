@@ -35,7 +35,8 @@ pub struct DropTail<P> {
 }
 
 impl<P> DropTail<P> {
-    /// An empty queue. Room is allocated as it is first used; much of it is released once the queue is empty.
+    /// An empty queue. Room is allocated as it is first used; much of it is released once the queue
+    /// is empty.
     #[must_use]
     pub fn new(limit: Limit) -> Self {
         Self {

@@ -24,7 +24,8 @@ pub struct Queued<P> {
     pub arrival: Arrival,
     /// Its bytes with what the link adds, but before a code adds its own.
     pub frame: u32,
-    /// How many IP packets it stands for: 1, or the segments of a super-packet that passes as a whole.
+    /// How many IP packets it stands for: 1, or the segments of a super-packet that passes as a
+    /// whole.
     pub packets: u32,
     /// When it arrived.
     pub since: Instant,
@@ -94,7 +95,8 @@ pub trait Queue<P>: Send {
     /// Takes a packet, or drops it or another one.
     fn push(&mut self, now: Instant, item: Queued<P>, owner: &mut dyn Owner<P>) -> Pushed;
 
-    /// The next packet to send. A discipline may drop on the way (CoDel does) and then says how many.
+    /// The next packet to send. A discipline may drop on the way (CoDel does) and then says how
+    /// many.
     fn pop(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Popped<P>;
 
     /// Takes the youngest packet out again, to make room in a buffer shared with another queue.
@@ -103,8 +105,8 @@ pub trait Queue<P>: Send {
     /// What waits.
     fn depth(&self) -> Depth;
 
-    /// True if a super-packet of `packets` packets and `bytes` in all could be pushed as a whole without any of its
-    /// packets meeting another fate than they would one by one.
+    /// True if a super-packet of `packets` packets and `bytes` in all could be pushed as a whole
+    /// without any of its packets meeting another fate than they would one by one.
     fn takes_whole(&self, packets: u32, bytes: u32) -> bool {
         let _ = (packets, bytes);
         false
@@ -131,6 +133,7 @@ pub enum Pushed {
 pub struct Popped<P> {
     /// The packet to send, if any.
     pub item: Option<Queued<P>>,
-    /// Packets dropped on the way, each reported to the owner as [`DropCause::Early`](super::DropCause::Early).
+    /// Packets dropped on the way, each reported to the owner as
+    /// [`DropCause::Early`](super::DropCause::Early).
     pub dropped: u64,
 }

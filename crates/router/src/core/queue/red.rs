@@ -1,8 +1,8 @@
 //! Random Early Detection (Floyd and Jacobson 1993; RFC 2309), gentle or classic, in integers.
 //!
-//! The average queue is an exponential mean over arrivals; between two thresholds packets are dropped with
-//! a probability that grows with it, spread evenly by a count since the last drop. Nothing is marked: the
-//! ECN field of foreign traffic is not this router's to write.
+//! The average queue is an exponential mean over arrivals; between two thresholds packets are
+//! dropped with a probability that grows with it, spread evenly by a count since the last drop.
+//! Nothing is marked: the ECN field of foreign traffic is not this router's to write.
 
 use pathmark_cc::{Duration, Instant};
 
@@ -269,7 +269,8 @@ impl Law {
     }
 }
 
-/// pb / (1 − count·pb): makes the gaps between drops uniform instead of geometric. 2^32 stands for 1.
+/// pb / (1 − count·pb): makes the gaps between drops uniform instead of geometric. 2^32 stands
+/// for 1.
 pub(super) fn spread(pb_q32: u64, count_q16: u64) -> u64 {
     let used = (u128::from(pb_q32) * u128::from(count_q16)) >> 16;
     let left = u128::from(ONE).saturating_sub(used);

@@ -1,5 +1,5 @@
-//! Peers that break the rules: each breach ends the connection with the code that RFC 9000 gives it, on both
-//! sides.
+//! Peers that break the rules: each breach ends the connection with the code that RFC 9000 gives
+//! it, on both sides.
 
 use super::inject::{From, frames, packet_with_bits, send};
 use super::pair::{Pair, Setup};
@@ -24,7 +24,8 @@ fn stream(id: StreamId, offset: u64, data: &'static [u8], fin: bool) -> Frame<'s
     })
 }
 
-/// Sends `payload`; the receiver must close with `code`, blaming `frame_type`, and the sender must hear of it.
+/// Sends `payload`; the receiver must close with `code`, blaming `frame_type`, and the sender must
+/// hear of it.
 #[track_caller]
 fn breach(from: From, payload: &[u8], code: Code, frame_type: Option<u64>) {
     let mut pair = Pair::connected(Setup::default());
@@ -321,7 +322,8 @@ fn reserved_bits() {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(200));
     let now = pair.now;
-    // Set before the packet is sealed: it opens, and only then can the bits be seen (RFC 9000 §17.3.1).
+    // Set before the packet is sealed: it opens, and only then can the bits be seen (RFC 9000
+    // §17.3.1).
     let client = pair.client.get();
     let bytes = packet_with_bits(client, now, SpaceId::Data, &[1, 0, 0, 0], 0x18);
     let datagram = super::link::Datagram {

@@ -1,4 +1,5 @@
-//! Floods of frames that a peer may send, but not so many: what they cost is in proportion, and counted.
+//! Floods of frames that a peer may send, but not so many: what they cost is in proportion, and
+//! counted.
 
 use super::inject::{From, frames, send};
 use super::pair::{Pair, Setup};
@@ -7,8 +8,8 @@ use crate::connection::{ConnectionError, Stats};
 use crate::wire::frame::{ResetStream, StopSending};
 use crate::wire::{Dir, Frame, Side, SpaceId, StreamId, TransportErrorCode as Code};
 
-/// The client floods the server with what `flood` makes for each packet. Returns what the server counted meanwhile; a
-/// transfer of the same connection goes on.
+/// The client floods the server with what `flood` makes for each packet. Returns what the server
+/// counted meanwhile; a transfer of the same connection goes on.
 fn flood(packets: u64, mut flood: impl FnMut(&mut Pair, u64) -> Vec<u8>) -> (Stats, Stats) {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(500));

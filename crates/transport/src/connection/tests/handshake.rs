@@ -73,8 +73,8 @@ fn handshakes_get_through_loss_reordering_duplication_and_corruption() {
     }
 }
 
-/// Data that waits for the handshake fills the window; nothing of it is acknowledged before the client's Finished has arrived. If that is
-/// lost it must not wait for room in the window.
+/// Data that waits for the handshake fills the window; nothing of it is acknowledged before the
+/// client's Finished has arrived. If that is lost it must not wait for room in the window.
 #[test]
 fn a_lost_finished_is_sent_again_though_data_fills_the_window() {
     for seed in 0..200 {

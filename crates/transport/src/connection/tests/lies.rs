@@ -1,4 +1,5 @@
-//! Receivers that lie in FEEDBACK frames: whatever they say in whatever order, no packet counts twice, and none that was not sent.
+//! Receivers that lie in FEEDBACK frames: whatever they say in whatever order, no packet counts
+//! twice, and none that was not sent.
 
 use std::sync::Arc;
 
@@ -28,7 +29,8 @@ fn pair() -> Pair {
     pair
 }
 
-/// The server says that in this epoch so many packets of so many bytes came, all LOW, and what its clock shows.
+/// The server says that in this epoch so many packets of so many bytes came, all LOW, and what its
+/// clock shows.
 fn claim(pair: &mut Pair, epoch: u64, packets: u64, bytes: u64, time: u32) {
     let mut counters = Counters::new();
     for value in [0, packets, 0, 0, 0, bytes, 0, 0, 9] {
@@ -48,7 +50,8 @@ fn next(pair: &mut Pair) -> u64 {
     recovery.space(SpaceId::Data).sent().next_number()
 }
 
-/// Packets and bytes that the client's controller heard of, and those that the client sent with the signal.
+/// Packets and bytes that the client's controller heard of, and those that the client sent with the
+/// signal.
 fn heard_and_sent(pair: &Pair) -> ([u64; 2], [u64; 2]) {
     let told = pair.client.told().feedback;
     let shims = pair.client.sent.iter().filter(|d| d[0] & 0xf8 == 8);

@@ -1,4 +1,5 @@
-//! A one-way link under a virtual clock: latency, rate, and seeded loss, reordering, duplication, corruption.
+//! A one-way link under a virtual clock: latency, rate, and seeded loss, reordering, duplication,
+//! corruption.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

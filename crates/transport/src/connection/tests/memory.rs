@@ -176,7 +176,8 @@ fn beginnings(pair: &mut Pair, ids: impl Iterator<Item = u64>, len: usize) {
     pair.run(Duration::from_millis(10));
 }
 
-/// A server with no memory but what every connection may hold, and a client that may open `streams`.
+/// A server with no memory but what every connection may hold, and a client that may open
+/// `streams`.
 fn without_memory(streams: u64) -> (Pair, Arc<ReceiveMemory>) {
     let memory = Arc::new(ReceiveMemory::new(0));
     let mut setup = setup(11, 1 << 20);

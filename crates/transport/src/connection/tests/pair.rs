@@ -112,7 +112,8 @@ pub(crate) struct Pair {
     pub(crate) up: Link,
     /// Server to client.
     pub(crate) down: Link,
-    /// The server's Retry, if the client got one: original destination id, and the Retry's source id.
+    /// The server's Retry, if the client got one: original destination id, and the Retry's source
+    /// id.
     pub(crate) retried: Option<(ConnectionId, ConnectionId)>,
     setup: Setup,
     /// Steps since time last moved.
@@ -196,7 +197,8 @@ impl Pair {
         );
     }
 
-    /// Sends what there is, delivers what has arrived, fires what is due. False if nothing is under way.
+    /// Sends what there is, delivers what has arrived, fires what is due. False if nothing is under
+    /// way.
     pub(crate) fn step(&mut self) -> bool {
         self.flush();
         let next = [

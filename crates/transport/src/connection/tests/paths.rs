@@ -127,8 +127,8 @@ fn home() -> std::net::SocketAddr {
     "10.0.0.1:1000".parse().unwrap()
 }
 
-/// RFC 9000 §9.3.3: the server challenges the path that it left, and the client's answer brings it back, to the same
-/// controller, in a round trip. The client's probe timeout would come later.
+/// RFC 9000 §9.3.3: the server challenges the path that it left, and the client's answer brings it
+/// back, to the same controller, in a round trip. The client's probe timeout would come later.
 #[test]
 fn the_old_path_is_challenged_and_the_return_is_warm() {
     let mut pair = Pair::connected(Setup {
@@ -157,13 +157,15 @@ fn the_old_path_is_challenged_and_the_return_is_warm() {
     pair.upload(50_000, Duration::from_secs(5));
 }
 
-/// A forged packet of a few bytes leaves no room for a challenge, and the client is not heard: validation ends all the same.
+/// A forged packet of a few bytes leaves no room for a challenge, and the client is not heard:
+/// validation ends all the same.
 #[test]
 fn validation_ends_although_no_challenge_could_be_sent() {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(500));
     forge_next(&mut pair);
-    // An acknowledgement alone: fewer than 48 bytes, and the client does not ask whether it arrived.
+    // An acknowledgement alone: fewer than 48 bytes, and the client does not ask whether it
+    // arrived.
     pair.server.get().ping();
     pair.run(Duration::from_millis(40));
     let remote = pair.server.get().remote_address();

@@ -52,7 +52,8 @@ impl Signal for Question {
     }
 }
 
-/// Both sides offer the kinds, in this order; `KIND` is the one that asks. The client's controller asks once.
+/// Both sides offer the kinds, in this order; `KIND` is the one that asks. The client's controller
+/// asks once.
 fn asking(kinds: &[u8]) -> Pair {
     let signals = || -> Vec<Arc<dyn Signal>> {
         let signal = |kind: &u8| -> Arc<dyn Signal> {

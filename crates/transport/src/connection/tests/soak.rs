@@ -1,4 +1,5 @@
-//! Everything at once, for many seeds: faults of the path, streams both ways, paths and keys that change.
+//! Everything at once, for many seeds: faults of the path, streams both ways, paths and keys that
+//! change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

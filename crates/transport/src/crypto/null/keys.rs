@@ -9,8 +9,8 @@ use super::Policy;
 const TAG_LEN: usize = 16;
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A 128-bit checksum of byte strings. Every step is a bijection of its lane, so that a change within one
-/// 8-byte word never goes unnoticed.
+/// A 128-bit checksum of byte strings. Every step is a bijection of its lane, so that a change
+/// within one 8-byte word never goes unnoticed.
 #[derive(Clone)]
 pub(super) struct Digest([u64; 4]);
 

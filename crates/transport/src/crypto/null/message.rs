@@ -1,4 +1,5 @@
-//! Handshake messages of the null cipher: TLS's types, framing and rough sizes, with contents of our own.
+//! Handshake messages of the null cipher: TLS's types, framing and rough sizes, with contents of
+//! our own.
 //!
 //! ```text
 //!   type (8) length (24) body

@@ -1,9 +1,11 @@
-//! A null cipher: the handshake's round trips and sizes without its cost and without any protection.
+//! A null cipher: the handshake's round trips and sizes without its cost and without any
+//! protection.
 //!
-//! Emulations run it in place of TLS: every byte that TLS would put on the wire is accounted for (16-byte
-//! tags, a ClientHello of some 300 bytes, a server flight of about 1 kB), ALPN is negotiated and transport
-//! parameters are exchanged, keys are updated, and a flipped bit fails authentication. Payloads stay
-//! readable, headers are not masked, nothing is secret. The same seeds give the same bytes.
+//! Emulations run it in place of TLS: every byte that TLS would put on the wire is accounted for
+//! (16-byte tags, a ClientHello of some 300 bytes, a server flight of about 1 kB), ALPN is
+//! negotiated and transport parameters are exchanged, keys are updated, and a flipped bit fails
+//! authentication. Payloads stay readable, headers are not masked, nothing is secret. The same
+//! seeds give the same bytes.
 
 use core::fmt;
 
@@ -38,8 +40,8 @@ struct Policy {
 }
 
 impl NullCrypto {
-    /// Offers or accepts these application protocols, the preferred first; usage limits as AES-GCM's
-    /// (RFC 9001 §6.6).
+    /// Offers or accepts these application protocols, the preferred first; usage limits as
+    /// AES-GCM's (RFC 9001 §6.6).
     #[must_use]
     pub fn new(protocols: &[&[u8]]) -> Self {
         Self {
@@ -60,8 +62,9 @@ impl NullCrypto {
         self
     }
 
-    /// With tags over key, packet number and length alone: for emulations in which packets arrive as they were sent or
-    /// not at all, and reading each of their bytes twice would be most of the work.
+    /// With tags over key, packet number and length alone: for emulations in which packets arrive
+    /// as they were sent or not at all, and reading each of their bytes twice would be most of the
+    /// work.
     #[must_use]
     pub const fn with_light_tags(mut self) -> Self {
         self.policy.contents = false;
@@ -118,7 +121,8 @@ impl ServerCrypto for NullCrypto {
     }
 }
 
-/// Endpoint key without cryptography: tokens and stateless resets work, and anyone who tries can forge them.
+/// Endpoint key without cryptography: tokens and stateless resets work, and anyone who tries can
+/// forge them.
 #[derive(Clone)]
 pub struct NullEndpointKey(u64);
 

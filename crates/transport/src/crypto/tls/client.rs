@@ -19,8 +19,8 @@ pub struct TlsClientConfig {
 }
 
 impl TlsClientConfig {
-    /// TLS 1.3 with servers that `trust` covers, offering `protocols` (ALPN), the preferred first. QUIC
-    /// requires at least one (RFC 9001 §8.1).
+    /// TLS 1.3 with servers that `trust` covers, offering `protocols` (ALPN), the preferred first.
+    /// QUIC requires at least one (RFC 9001 §8.1).
     ///
     /// # Errors
     /// [`TlsConfigError`].

@@ -1,8 +1,9 @@
 //! TLS 1.3 sessions from rustls (RFC 8446 over RFC 9001).
 //!
-//! A client trusts a server by [`Trust`]: certificate authorities, or the SHA-256 of the server's own
-//! certificate. Secrets are written to the file that `SSLKEYLOGFILE` names when a configuration is made, so
-//! that captures can be read. Sessions are not resumed: no tickets are sent or kept until 0-RTT needs them.
+//! A client trusts a server by [`Trust`]: certificate authorities, or the SHA-256 of the server's
+//! own certificate. Secrets are written to the file that `SSLKEYLOGFILE` names when a configuration
+//! is made, so that captures can be read. Sessions are not resumed: no tickets are sent or kept
+//! until 0-RTT needs them.
 
 use rustls::quic::Suite;
 

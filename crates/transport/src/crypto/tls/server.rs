@@ -22,8 +22,9 @@ pub struct TlsServerConfig {
 }
 
 impl TlsServerConfig {
-    /// TLS 1.3 with the certificate chain (end entity first) and private key in PEM texts, accepting
-    /// `protocols` (ALPN), the preferred first. QUIC requires at least one (RFC 9001 §8.1).
+    /// TLS 1.3 with the certificate chain (end entity first) and private key in PEM texts,
+    /// accepting `protocols` (ALPN), the preferred first. QUIC requires at least one (RFC 9001
+    /// §8.1).
     ///
     /// # Errors
     /// [`TlsConfigError`].
@@ -65,7 +66,8 @@ impl TlsServerConfig {
     }
 
     /// A configuration made with rustls itself, for what [`new`](Self::new) does not offer (client
-    /// authentication, certificates by name). It must allow TLS 1.3 and should name application protocols.
+    /// authentication, certificates by name). It must allow TLS 1.3 and should name application
+    /// protocols.
     ///
     /// # Errors
     /// [`TlsConfigError`].

@@ -98,8 +98,8 @@ pub(super) struct TlsHeaderKey(pub(super) Box<dyn quic::HeaderProtectionKey>);
 impl HeaderKey for TlsHeaderKey {
     #[inline]
     fn mask(&self, sample: &[u8; SAMPLE_LEN]) -> [u8; 5] {
-        // rustls masks headers but does not show masks. Masking a short header that announces a 4-byte
-        // packet number, all other bits 0, shows it.
+        // rustls masks headers but does not show masks. Masking a short header that announces a
+        // 4-byte packet number, all other bits 0, shows it.
         const SHORT_WITH_FOUR: u8 = 0x03;
         let mut first = SHORT_WITH_FOUR;
         let mut number = [0; 4];

@@ -70,8 +70,8 @@ impl Trust {
     }
 }
 
-/// Accepts one certificate, or any. The handshake's signature is verified in either case, so that the peer
-/// holds the certificate's key.
+/// Accepts one certificate, or any. The handshake's signature is verified in either case, so that
+/// the peer holds the certificate's key.
 #[derive(Debug)]
 struct PinVerifier {
     pin: Option<Pin>,

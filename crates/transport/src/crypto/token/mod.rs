@@ -1,7 +1,7 @@
 //! Address-validation tokens (RFC 9000 §8.1).
 //!
-//! A token shows that a client receives what is sent to its address. The server keeps nothing: all that it
-//! must know comes back sealed.
+//! A token shows that a client receives what is sent to its address. The server keeps nothing: all
+//! that it must know comes back sealed.
 //!
 //! ```text
 //!   kind (8)  nonce (96)  sealed by EndpointKey {
@@ -33,12 +33,12 @@ pub enum Token {
     Retry {
         /// Destination Connection ID of the client's first Initial.
         original_dcid: ConnectionId,
-        /// Source Connection ID of the Retry: the Destination Connection ID of the Initial that brings the
-        /// token back.
+        /// Source Connection ID of the Retry: the Destination Connection ID of the Initial that
+        /// brings the token back.
         retry_scid: ConnectionId,
     },
-    /// Handed out in a NEW_TOKEN frame for a later connection. Bound to the address alone, because another
-    /// connection comes from another port.
+    /// Handed out in a NEW_TOKEN frame for a later connection. Bound to the address alone, because
+    /// another connection comes from another port.
     New {
         /// Random, for [`ReplayFilter`].
         id: u64,
@@ -48,8 +48,8 @@ pub enum Token {
 /// A token that does not validate its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// Looks like one from a Retry packet, but is forged, expired, or of another client. The connection is
-    /// refused with INVALID_TOKEN (RFC 9000 §8.1.2).
+    /// Looks like one from a Retry packet, but is forged, expired, or of another client. The
+    /// connection is refused with INVALID_TOKEN (RFC 9000 §8.1.2).
     #[error("invalid Retry token")]
     InvalidRetry,
     /// Any other token of no worth. The client counts as not validated (RFC 9000 §8.1.3).
@@ -184,9 +184,9 @@ fn finish(key: &dyn EndpointKey, nonce: [u8; NONCE_LEN], plain: &[u8]) -> Vec<u8
 /// Remembers which NEW_TOKEN tokens have been used, so that each validates one connection only
 /// (RFC 9000 §8.1.4), in bounded memory.
 ///
-/// Two sets take turns, each for as long as a token lives; a token's use is remembered at least that long.
-/// When a set is full, unknown tokens count as used until the next turn: their clients are then validated
-/// by a Retry or the handshake itself.
+/// Two sets take turns, each for as long as a token lives; a token's use is remembered at least
+/// that long. When a set is full, unknown tokens count as used until the next turn: their clients
+/// are then validated by a Retry or the handshake itself.
 #[derive(Debug)]
 pub struct ReplayFilter {
     lifetime: Duration,
@@ -197,8 +197,8 @@ pub struct ReplayFilter {
 }
 
 impl ReplayFilter {
-    /// For tokens that live `lifetime`, remembering at most `capacity` of them per lifetime (about 9 bytes
-    /// each, twice).
+    /// For tokens that live `lifetime`, remembering at most `capacity` of them per lifetime (about
+    /// 9 bytes each, twice).
     #[must_use]
     pub fn new(lifetime: Duration, capacity: usize) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! One timer that wakes one task: a kernel timer where there is one, since pacing wants tens of microseconds and the
-//! runtime's tick is a millisecond.
+//! One timer that wakes one task: a kernel timer where there is one, since pacing wants tens of
+//! microseconds and the runtime's tick is a millisecond.
 
 #[cfg(target_os = "linux")]
 pub(in super::super) use kernel::Alarm;

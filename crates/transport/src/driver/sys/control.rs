@@ -1,5 +1,6 @@
-//! What the kernel says beside a datagram, as control messages (cmsg(3)): a header of length, level and type, then data,
-//! each at a multiple of a word. Levels, types and data are Linux's (ip(7), ipv6(7), udp(7)).
+//! What the kernel says beside a datagram, as control messages (cmsg(3)): a header of length, level
+//! and type, then data, each at a multiple of a word. Levels, types and data are Linux's (ip(7),
+//! ipv6(7), udp(7)).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -24,7 +25,8 @@ pub(in super::super) struct Control {
 }
 
 impl Control {
-    /// Reads control messages up to the end, or up to the first that is cut off. Those of no interest are stepped over.
+    /// Reads control messages up to the end, or up to the first that is cut off. Those of no
+    /// interest are stepped over.
     pub(super) fn read(mut bytes: &[u8]) -> Self {
         let mut control = Self::default();
         while let Some((length, rest)) = bytes.split_first_chunk() {

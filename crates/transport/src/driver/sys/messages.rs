@@ -9,8 +9,8 @@ use std::ptr;
 
 use super::Control;
 
-/// Bytes of control data that one message may bring. What is asked for takes 176 on a socket for both IP versions; the rest
-/// is for options that an application has set on a socket of its own.
+/// Bytes of control data that one message may bring. What is asked for takes 176 on a socket for
+/// both IP versions; the rest is for options that an application has set on a socket of its own.
 pub(in super::super) const CONTROL: usize = 512;
 /// Messages of one call.
 const BATCH: usize = 32;
@@ -55,7 +55,8 @@ struct Name([u8; size_of::<libc::sockaddr_storage>()]);
 struct ControlData([u8; CONTROL]);
 
 impl Messages {
-    /// Room for messages of `size` bytes, and `control_room` (at most [`CONTROL`]) of what is said beside each.
+    /// Room for messages of `size` bytes, and `control_room` (at most [`CONTROL`]) of what is said
+    /// beside each.
     pub(in super::super) fn new(size: usize, control_room: usize) -> Self {
         Self {
             data: vec![0; BATCH * size].into_boxed_slice(),
@@ -96,8 +97,9 @@ impl Messages {
         }
         let count = loop {
             #[expect(unsafe_code, reason = "recvmmsg(2) takes pointers")]
-            // SAFETY: the descriptor is open, since it is borrowed. Each pointer is to a buffer of the length beside it that lives
-            // in this function or in `self`, which is borrowed mutably, and nothing else uses one during the call.
+            // SAFETY: the descriptor is open, since it is borrowed. Each pointer is to a buffer of
+            // the length beside it that lives in this function or in `self`, which is borrowed
+            // mutably, and nothing else uses one during the call.
             let count = unsafe {
                 libc::recvmmsg(
                     socket.as_raw_fd(),
@@ -137,8 +139,8 @@ impl Messages {
         self.received.iter().filter(is_cut).count()
     }
 
-    /// The messages of the latest call in the order of their arrival. Left out: what is longer than its room, and what
-    /// comes from no IP address.
+    /// The messages of the latest call in the order of their arrival. Left out: what is longer than
+    /// its room, and what comes from no IP address.
     pub(in super::super) fn iter(&mut self) -> impl Iterator<Item = Message<'_>> {
         let rooms = self.data.chunks_exact_mut(self.size.max(1));
         let buffers = rooms.zip(&*self.names).zip(&*self.control);

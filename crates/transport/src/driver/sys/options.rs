@@ -1,15 +1,17 @@
-//! Options of a socket: what the kernel shall say beside each datagram, and the TTL of what is sent.
+//! Options of a socket: what the kernel shall say beside each datagram, and the TTL of what is
+//! sent.
 
 use std::ffi::c_int;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 
-/// TTL or hop limit of packets sent: receivers compare with what is left of it, and routers' own counts with the difference.
+/// TTL or hop limit of packets sent: receivers compare with what is left of it, and routers' own
+/// counts with the difference.
 pub(in super::super) const SENT_TTL: u8 = 64;
 
-/// Has the kernel tell TTL, ECN field and destination of all that arrives, coalesce what belongs together, and send with
-/// [`SENT_TTL`].
+/// Has the kernel tell TTL, ECN field and destination of all that arrives, coalesce what belongs
+/// together, and send with [`SENT_TTL`].
 pub(in super::super) fn prepare(socket: &std::net::UdpSocket) -> io::Result<()> {
     let ttl = c_int::from(SENT_TTL);
     let ipv4 = [
@@ -92,8 +94,8 @@ fn get(socket: &impl AsRawFd, level: c_int, name: c_int) -> io::Result<c_int> {
 fn set(socket: &impl AsRawFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     let length = libc::socklen_t::try_from(size_of::<c_int>()).unwrap_or(0);
     #[expect(unsafe_code, reason = "setsockopt(2) takes a pointer")]
-    // SAFETY: the descriptor is open, since it is borrowed; the pointer is to as many bytes as the length says, which the
-    // kernel reads during the call.
+    // SAFETY: the descriptor is open, since it is borrowed; the pointer is to as many bytes as the
+    // length says, which the kernel reads during the call.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

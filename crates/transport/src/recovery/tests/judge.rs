@@ -80,7 +80,8 @@ impl Judge {
         (lost, next)
     }
 
-    /// RFC 9002 §7.6.2 for the packets just `lost`: walks back from each to the last one that got through.
+    /// RFC 9002 §7.6.2 for the packets just `lost`: walks back from each to the last one that got
+    /// through.
     fn congested(&mut self, lost: &[u64], first: Option<Instant>, span: Duration) -> bool {
         let mut found = false;
         for &end in lost {
@@ -214,7 +215,8 @@ proptest! {
             prop_assert_eq!(subject.sent().bytes_in_flight(), judge.bytes_in_flight());
             let span = (rtt.pto_base() + MAX_ACK_DELAY) * 3;
             let congested = judge.congested(&lost, rtt.first_sample_at(), span);
-            // Once a loss proved spurious the subject may start a run later than need be, never earlier.
+            // Once a loss proved spurious the subject may start a run later than need be, never
+            // earlier.
             let agrees = congested == report.persistent_congestion;
             prop_assert!(agrees || (any_spurious && congested));
             for n in lost {

@@ -27,9 +27,9 @@ struct Run {
     longest_span: usize,
 }
 
-/// Sends `pieces` of data in packets of their own, one per `gap`, at most `window` in flight, until all are
-/// acknowledged. Each packet is lost or late with these chances; the receiver acknowledges every 8 arrivals
-/// with at most 64 ranges.
+/// Sends `pieces` of data in packets of their own, one per `gap`, at most `window` in flight, until
+/// all are acknowledged. Each packet is lost or late with these chances; the receiver acknowledges
+/// every 8 arrivals with at most 64 ranges.
 fn transfer(
     pieces: u64,
     window: u64,
@@ -152,8 +152,8 @@ fn transfer(
     run
 }
 
-/// A retransmission is lost like any other packet, and found lost as early: the transfer takes little more than
-/// its packets, and probe timeouts are left to the tail.
+/// A retransmission is lost like any other packet, and found lost as early: the transfer takes
+/// little more than its packets, and probe timeouts are left to the tail.
 #[test]
 fn lost_retransmissions_cost_a_round_trip_not_a_timeout() {
     let gap = Duration::from_micros(500);

@@ -246,7 +246,8 @@ fn timers_of_the_handshake() {
         1,
         "the server may still be stuck"
     );
-    // Nothing in flight, yet the client must keep the server unblocked: 2 × (100 + 200) from the last ACK.
+    // Nothing in flight, yet the client must keep the server unblocked: 2 × (100 + 200) from the
+    // last ACK.
     assert_eq!(client.recovery.deadline(), Some(at(1699)));
     client.recovery.on_handshake_keys();
     assert!(matches!(

@@ -81,7 +81,8 @@ impl Path {
         }
     }
 
-    /// One round trip. `consume` is the share of what arrives that the application takes, in percent.
+    /// One round trip. `consume` is the share of what arrives that the application takes, in
+    /// percent.
     fn round(&mut self, demand: u64, consume: u64) {
         let rtt = Some(Duration::from_millis(self.rtt));
         for i in 0..STEPS {
@@ -111,7 +112,8 @@ impl Path {
     }
 }
 
-/// 10 Gbit/s over 720 ms and shorter paths, from ten packets, at each growth: the peer is never held up.
+/// 10 Gbit/s over 720 ms and shorter paths, from ten packets, at each growth: the peer is never
+/// held up.
 #[test]
 fn never_holds_up_a_sender_that_speeds_up() {
     for rtt in [1, 20, 200, 720] {

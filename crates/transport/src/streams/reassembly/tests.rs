@@ -92,8 +92,8 @@ proptest! {
             prop_assert_eq!((buffer.base(), buffer.readable()), (base, run));
             let highest = there.iter().rposition(|b| *b).map_or(0, |i| i as u64 + 1);
             prop_assert_eq!(buffer.highest(), highest);
-            // Blocks double while a stream is small, so at most twice what is charged to flow control; and the first and the
-            // last block may be there for a byte each.
+            // Blocks double while a stream is small, so at most twice what is charged to flow
+            // control; and the first and the last block may be there for a byte each.
             let charged = (highest - base) as usize;
             prop_assert!(buffer.memory() <= charged * 2 + charged / 8 + (12 << 10) + 2 * BLOCK as usize);
         }

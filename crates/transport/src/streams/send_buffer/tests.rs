@@ -8,7 +8,8 @@ enum Op {
     Push(usize),
     Send(u64),
     SendLost(u64),
-    /// The outcome of the n-th packet in flight: acknowledged, lost, or lost and acknowledged later.
+    /// The outcome of the n-th packet in flight: acknowledged, lost, or lost and acknowledged
+    /// later.
     Ack(prop::sample::Index),
     Lose(prop::sample::Index),
     Misjudge(prop::sample::Index),

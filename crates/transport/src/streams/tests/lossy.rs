@@ -1,5 +1,5 @@
-//! Everything arrives over a channel that loses, delays, shuffles and repeats packets, and that calls some lost that
-//! are not.
+//! Everything arrives over a channel that loses, delays, shuffles and repeats packets, and that
+//! calls some lost that are not.
 
 use std::collections::BTreeMap;
 
@@ -147,7 +147,8 @@ fn run(
         to_open,
         ..Application::default()
     });
-    // By direction: packets on their way with the tick of their arrival, and verdicts for their sender.
+    // By direction: packets on their way with the tick of their arrival, and verdicts for their
+    // sender.
     let mut wires: [Vec<(u64, Packet)>; 2] = Default::default();
     let mut verdicts: [Vec<(u64, bool, Packet)>; 2] = Default::default();
     let streams_at_once =

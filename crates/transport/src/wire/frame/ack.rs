@@ -21,7 +21,8 @@ pub struct EcnCounts {
 pub struct Ack<'a> {
     /// The largest packet number acknowledged.
     pub largest: u64,
-    /// The delay as it stands in the frame: microseconds shifted right by the sender's ack_delay_exponent.
+    /// The delay as it stands in the frame: microseconds shifted right by the sender's
+    /// ack_delay_exponent.
     pub delay: u64,
     /// ECN counts, if the sender reads the field.
     pub ecn: Option<EcnCounts>,
@@ -109,8 +110,8 @@ impl From<UnexpectedEnd> for Malformed {
     }
 }
 
-/// The largest number of the range that follows one that ends at `smallest`. A gap of 0 stands for one packet
-/// missing.
+/// The largest number of the range that follows one that ends at `smallest`. A gap of 0 stands for
+/// one packet missing.
 #[inline]
 const fn below(smallest: u64, gap: u64) -> Option<u64> {
     match smallest.checked_sub(gap) {
@@ -145,12 +146,13 @@ impl Iterator for AckRanges<'_> {
 
 impl core::iter::FusedIterator for AckRanges<'_> {}
 
-/// Writes an ACK frame of at most `limit` bytes that acknowledges the first of `ranges` (descending, disjoint, with
-/// gaps in between) and as many of the following as fit. `delay` is already shifted by our ack_delay_exponent.
-/// Returns how many ranges went in.
+/// Writes an ACK frame of at most `limit` bytes that acknowledges the first of `ranges`
+/// (descending, disjoint, with gaps in between) and as many of the following as fit. `delay` is
+/// already shifted by our ack_delay_exponent. Returns how many ranges went in.
 ///
 /// # Errors
-/// [`WriteError`], with nothing written: not even one range fits, or the ranges are out of order or none.
+/// [`WriteError`], with nothing written: not even one range fits, or the ranges are out of order or
+/// none.
 pub fn encode(
     w: &mut Writer<'_>,
     ranges: impl Iterator<Item = RangeInclusive<u64>> + Clone,

@@ -30,7 +30,8 @@ impl From<FrameError> for TransportError {
 
 /// The frames of a payload, in order, up to its end or the first error.
 ///
-/// An empty payload gives no frames, and is a PROTOCOL_VIOLATION for the caller to check (RFC 9000 §12.4).
+/// An empty payload gives no frames, and is a PROTOCOL_VIOLATION for the caller to check (RFC 9000
+/// §12.4).
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     r: Reader<'a>,

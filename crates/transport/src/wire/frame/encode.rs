@@ -48,8 +48,8 @@ impl Frame<'_> {
         }
     }
 
-    /// Writes the frame, STREAM and DATAGRAM with a length. What [`Frames`](super::Frames) would reject is not
-    /// written.
+    /// Writes the frame, STREAM and DATAGRAM with a length. What [`Frames`](super::Frames) would
+    /// reject is not written.
     ///
     /// # Errors
     /// [`WriteError`], with nothing written.
@@ -160,7 +160,8 @@ impl ApplicationClose<'_> {
     }
 }
 
-/// The longest front of `reason` for which a frame that takes `empty` bytes without it fits into `room`.
+/// The longest front of `reason` for which a frame that takes `empty` bytes without it fits into
+/// `room`.
 fn cut(reason: &[u8], room: usize, empty: usize) -> &[u8] {
     // `empty` holds a 1-byte length; a longer one may take up to 7 bytes more.
     let room = room.saturating_sub(empty);

@@ -22,10 +22,11 @@ use crate::wire::{Reader, UnexpectedEnd, WriteError, Writer, varint};
 pub struct Feedback<'a> {
     /// The signal's number.
     pub kind: u8,
-    /// The path epoch that the counters belong to, named by the number of the first packet counted in it.
+    /// The path epoch that the counters belong to, named by the number of the first packet counted
+    /// in it.
     pub epoch: u64,
-    /// The peer's clock when it wrote the frame, in microseconds modulo 2^30. Less the delay that the ACK frame beside it
-    /// names, it is when the largest acknowledged packet arrived.
+    /// The peer's clock when it wrote the frame, in microseconds modulo 2^30. Less the delay that
+    /// the ACK frame beside it names, it is when the largest acknowledged packet arrived.
     pub time: u32,
     /// The counters as varints, at most [`MAX_COUNTERS`] of them.
     counters: &'a [u8],

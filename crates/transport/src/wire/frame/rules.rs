@@ -4,8 +4,8 @@ use super::{Frame, FrameType, types};
 use crate::wire::{Dir, PacketType, Side};
 
 impl Frame<'_> {
-    /// The type as a number. STREAM and DATAGRAM give their base types, without the bits that depend on the
-    /// encoding.
+    /// The type as a number. STREAM and DATAGRAM give their base types, without the bits that
+    /// depend on the encoding.
     #[must_use]
     pub const fn ty(&self) -> FrameType {
         match self {
@@ -44,8 +44,8 @@ impl Frame<'_> {
         }
     }
 
-    /// True if the packet must be acknowledged for it (RFC 9002 §2). FEEDBACK is not, like ACK: feedback about
-    /// feedback would never end.
+    /// True if the packet must be acknowledged for it (RFC 9002 §2). FEEDBACK is not, like ACK:
+    /// feedback about feedback would never end.
     #[inline]
     #[must_use]
     pub const fn is_ack_eliciting(&self) -> bool {
@@ -72,9 +72,9 @@ impl Frame<'_> {
         )
     }
 
-    /// True if packets of type `packet` may carry it; if not, it is a PROTOCOL_VIOLATION. In 0-RTT this is the
-    /// stricter list of RFC 9000 §12.5, which leaves out RETIRE_CONNECTION_ID; extensions whose parameters are not
-    /// remembered for 0-RTT stay out of it too.
+    /// True if packets of type `packet` may carry it; if not, it is a PROTOCOL_VIOLATION. In 0-RTT
+    /// this is the stricter list of RFC 9000 §12.5, which leaves out RETIRE_CONNECTION_ID;
+    /// extensions whose parameters are not remembered for 0-RTT stay out of it too.
     #[inline]
     #[must_use]
     pub const fn allowed_in(&self, packet: PacketType) -> bool {
@@ -92,8 +92,8 @@ impl Frame<'_> {
         }
     }
 
-    /// True if an endpoint in the role of `sender` may send it; if not, it is a PROTOCOL_VIOLATION. Only servers send
-    /// NEW_TOKEN and HANDSHAKE_DONE (RFC 9000 §19.7, §19.20).
+    /// True if an endpoint in the role of `sender` may send it; if not, it is a PROTOCOL_VIOLATION.
+    /// Only servers send NEW_TOKEN and HANDSHAKE_DONE (RFC 9000 §19.7, §19.20).
     #[inline]
     #[must_use]
     pub const fn allowed_from(&self, sender: Side) -> bool {

@@ -41,8 +41,8 @@ pub struct StreamHeader {
 pub struct Fit {
     /// Bytes of data.
     pub len: usize,
-    /// False: the frame carries no length and must be the last of its packet, with nothing after it, not even
-    /// padding.
+    /// False: the frame carries no length and must be the last of its packet, with nothing after
+    /// it, not even padding.
     pub explicit_len: bool,
 }
 
@@ -63,9 +63,9 @@ impl StreamHeader {
         1 + varint::len(self.id.as_u64()) + offset + length
     }
 
-    /// How much of `available` bytes goes into a frame of at most `room` bytes. The length is left out only where
-    /// the frame then fills the room or could not otherwise hold all that is available. `None` if no byte fits (with
-    /// nothing available: if not even the header does).
+    /// How much of `available` bytes goes into a frame of at most `room` bytes. The length is left
+    /// out only where the frame then fills the room or could not otherwise hold all that is
+    /// available. `None` if no byte fits (with nothing available: if not even the header does).
     #[inline]
     #[must_use]
     pub const fn fit(&self, room: usize, available: usize) -> Option<Fit> {
@@ -89,8 +89,8 @@ impl StreamHeader {
     /// Writes all of the frame but its data, which must follow: exactly `fit.len` bytes.
     ///
     /// # Errors
-    /// [`WriteError::NoRoom`] if header and data do not fit, [`WriteError::Value`] if the data would end above
-    /// 2^62 − 1; nothing is written.
+    /// [`WriteError::NoRoom`] if header and data do not fit, [`WriteError::Value`] if the data
+    /// would end above 2^62 − 1; nothing is written.
     #[inline]
     pub fn encode(&self, w: &mut Writer<'_>, fit: Fit) -> Result<(), WriteError> {
         check_end(self.offset, fit.len)?;
@@ -171,12 +171,13 @@ impl Crypto<'_> {
         1 + varint::len(offset) + varint::len(data_len as u64)
     }
 
-    /// The most data at `offset` that a frame of at most `room` bytes holds, out of `available`. `None` if no byte
-    /// fits.
+    /// The most data at `offset` that a frame of at most `room` bytes holds, out of `available`.
+    /// `None` if no byte fits.
     #[inline]
     #[must_use]
     pub const fn fit(offset: u64, room: usize, available: usize) -> Option<usize> {
-        // The length's own length depends on the data: start from the most that could be, and correct.
+        // The length's own length depends on the data: start from the most that could be, and
+        // correct.
         let bare = 1 + varint::len(offset);
         if room < bare + 2 {
             return None;
@@ -194,8 +195,8 @@ impl Crypto<'_> {
     /// Writes all of the frame but its `data_len` bytes of data, which must follow.
     ///
     /// # Errors
-    /// [`WriteError::NoRoom`] if header and data do not fit, [`WriteError::Value`] if the data would end above
-    /// 2^62 − 1; nothing is written.
+    /// [`WriteError::NoRoom`] if header and data do not fit, [`WriteError::Value`] if the data
+    /// would end above 2^62 − 1; nothing is written.
     #[inline]
     pub fn encode_header(
         w: &mut Writer<'_>,

@@ -9,7 +9,8 @@ use super::{
 use crate::wire::cid::{ConnectionId, TooLong};
 use crate::wire::{Reader, UnexpectedEnd, version};
 
-/// Bytes that are no QUIC packet. The rest of the datagram goes with them, silently (RFC 9000 §5.2).
+/// Bytes that are no QUIC packet. The rest of the datagram goes with them, silently (RFC 9000
+/// §5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The datagram ends inside the header, or before the end of the packet.
@@ -31,15 +32,16 @@ impl From<UnexpectedEnd> for DecodeError {
 
 /// The packet at the front of a datagram, as far as it can be read without keys.
 ///
-/// Positions are relative to the slice that was decoded, and nothing is borrowed, so that the packet can then
-/// be opened in place.
+/// Positions are relative to the slice that was decoded, and nothing is borrowed, so that the
+/// packet can then be opened in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartialDecode {
     /// A v1 packet that carries frames.
     Protected(Protected),
     /// A v1 Retry; it takes up the whole datagram.
     Retry(Retry),
-    /// Version Negotiation; see [`version::VersionNegotiation::decode`]. It takes up the whole datagram.
+    /// Version Negotiation; see [`version::VersionNegotiation::decode`]. It takes up the whole
+    /// datagram.
     VersionNegotiation,
     /// A long header of a version that is not 1. What follows cannot be told apart.
     UnknownVersion(Unknown),
@@ -87,8 +89,9 @@ pub struct Unknown {
 }
 
 impl PartialDecode {
-    /// Reads the packet at the front of `datagram`, a shim already taken off. `local_cid_len` is the length of the
-    /// connection ids that this endpoint issues, which short headers do not carry.
+    /// Reads the packet at the front of `datagram`, a shim already taken off. `local_cid_len` is
+    /// the length of the connection ids that this endpoint issues, which short headers do not
+    /// carry.
     ///
     /// # Errors
     /// [`DecodeError`]: discard the rest of the datagram.
@@ -192,8 +195,8 @@ fn id<'a>(r: &mut Reader<'a>) -> Result<(Range<usize>, &'a [u8]), UnexpectedEnd>
 }
 
 impl Protected {
-    /// Where the sample for header protection lies (RFC 9001 §5.4.2). `None` if the packet is too short to have
-    /// one, so that it must be discarded (unless it is a stateless reset).
+    /// Where the sample for header protection lies (RFC 9001 §5.4.2). `None` if the packet is too
+    /// short to have one, so that it must be discarded (unless it is a stateless reset).
     #[inline]
     #[must_use]
     pub const fn sample(&self) -> Option<Range<usize>> {
@@ -212,8 +215,8 @@ pub struct PlainHeader {
     pub number: TruncatedNumber,
     /// Where the protected payload starts: all before it is associated data.
     pub payload_at: usize,
-    /// False: the reserved bits are not zero, which is a PROTOCOL_VIOLATION once the packet has opened
-    /// (RFC 9000 §17.2, §17.3.1), and nothing before that.
+    /// False: the reserved bits are not zero, which is a PROTOCOL_VIOLATION once the packet has
+    /// opened (RFC 9000 §17.2, §17.3.1), and nothing before that.
     pub reserved_bits_ok: bool,
     /// The key phase bit; false in long headers.
     pub key_phase: bool,
@@ -222,7 +225,8 @@ pub struct PlainHeader {
 }
 
 impl PlainHeader {
-    /// Reads the header of `packet` (the slice in which `found` was found), header protection removed.
+    /// Reads the header of `packet` (the slice in which `found` was found), header protection
+    /// removed.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] if the packet number does not fit into the packet.

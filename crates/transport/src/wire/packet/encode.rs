@@ -153,8 +153,8 @@ impl Header<'_> {
     }
 }
 
-/// The form that all long headers share: first byte (`low` holds type, reserved and number-length bits),
-/// version 1 and both ids.
+/// The form that all long headers share: first byte (`low` holds type, reserved and number-length
+/// bits), version 1 and both ids.
 pub(super) fn long(
     w: &mut Writer<'_>,
     low: u8,
@@ -234,13 +234,13 @@ impl Started {
         self.number_at + SAMPLE_OFFSET
     }
 
-    /// Ends the packet: pads the frames so that number and frames are at least 4 bytes, which with a 16-byte tag
-    /// gives header protection its sample (RFC 9001 §5.4.2), fills in the length, and makes room for a tag of
-    /// `tag_len` bytes (zeros). Returns where the whole packet lies.
+    /// Ends the packet: pads the frames so that number and frames are at least 4 bytes, which with
+    /// a 16-byte tag gives header protection its sample (RFC 9001 §5.4.2), fills in the length, and
+    /// makes room for a tag of `tag_len` bytes (zeros). Returns where the whole packet lies.
     ///
     /// # Errors
-    /// [`WriteError::NoRoom`] if padding or tag does not fit, [`WriteError::Value`] if a long packet exceeds
-    /// 16 383 bytes; the frames stay written.
+    /// [`WriteError::NoRoom`] if padding or tag does not fit, [`WriteError::Value`] if a long
+    /// packet exceeds 16 383 bytes; the frames stay written.
     pub fn finish(&self, w: &mut Writer<'_>, tag_len: usize) -> Result<Range<usize>, WriteError> {
         w.all_or_nothing(|w| {
             let protected = w.position().saturating_sub(self.number_at);

@@ -1,8 +1,9 @@
-//! Packet headers (RFC 9000 §17): found without keys, read once header protection is off, and built.
+//! Packet headers (RFC 9000 §17): found without keys, read once header protection is off, and
+//! built.
 //!
-//! A receiver goes over a packet twice: [`PartialDecode`] needs no keys and finds where it ends, whom it is
-//! for and where header protection sits; [`PlainHeader`] reads what header protection hid. A sender writes a
-//! [`Header`], then frames, then [`Started::finish`] fills in the length.
+//! A receiver goes over a packet twice: [`PartialDecode`] needs no keys and finds where it ends,
+//! whom it is for and where header protection sits; [`PlainHeader`] reads what header protection
+//! hid. A sender writes a [`Header`], then frames, then [`Started::finish`] fills in the length.
 
 mod decode;
 mod encode;
@@ -31,7 +32,8 @@ pub const KEY_PHASE_BIT: u8 = 0x04;
 const RESERVED_LONG: u8 = 0x0c;
 const RESERVED_SHORT: u8 = 0x18;
 
-/// Bytes of ciphertext that header protection samples (RFC 9001 §5.4.2), the same for every v1 cipher.
+/// Bytes of ciphertext that header protection samples (RFC 9001 §5.4.2), the same for every v1
+/// cipher.
 pub const SAMPLE_LEN: usize = 16;
 /// From the start of the packet number to the sample: as if the number were as long as can be.
 pub const SAMPLE_OFFSET: usize = 4;

@@ -14,8 +14,8 @@ pub struct TruncatedNumber {
 }
 
 impl TruncatedNumber {
-    /// As many low bytes of `full` as a receiver needs that may know of no packet after `largest_acked`
-    /// (Appendix A.2); at most 4.
+    /// As many low bytes of `full` as a receiver needs that may know of no packet after
+    /// `largest_acked` (Appendix A.2); at most 4.
     #[inline]
     #[must_use]
     pub const fn new(full: u64, largest_acked: Option<u64>) -> Self {
@@ -65,8 +65,8 @@ impl TruncatedNumber {
         self.value
     }
 
-    /// The full number closest to `expected`, which is one more than the largest number received and
-    /// opened so far, or 0 (Appendix A.3).
+    /// The full number closest to `expected`, which is one more than the largest number received
+    /// and opened so far, or 0 (Appendix A.3).
     #[inline]
     #[must_use]
     pub const fn expand(self, expected: u64) -> u64 {

@@ -1,4 +1,5 @@
-//! Building Retry packets (RFC 9000 §17.2.5). The integrity tag needs a key, fixed as it is, and is the caller's.
+//! Building Retry packets (RFC 9000 §17.2.5). The integrity tag needs a key, fixed as it is, and is
+//! the caller's.
 
 use super::encode::{long, put_id};
 use crate::wire::{ConnectionId, WriteError, Writer};

@@ -161,8 +161,8 @@ fn connection_id(r: &mut Reader<'_>) -> Result<ConnectionId, TooLong> {
     ConnectionId::new(r.take_rest())
 }
 
-/// Ids seen so far. Known ids are all remembered, unknown ones up to a bound: a duplicate among hundreds of
-/// parameters that mean nothing harms nobody, and searching them all would.
+/// Ids seen so far. Known ids are all remembered, unknown ones up to a bound: a duplicate among
+/// hundreds of parameters that mean nothing harms nobody, and searching them all would.
 #[derive(Default)]
 struct Seen {
     low: u64,

@@ -33,8 +33,8 @@ impl TransportParameters {
     /// Writes the parameters that differ from their defaults, `grease` last.
     ///
     /// # Errors
-    /// [`WriteError`], with nothing written: no room (see [`MAX_ENCODED_LEN`](Self::MAX_ENCODED_LEN)), or a value above
-    /// 2^62 − 1.
+    /// [`WriteError`], with nothing written: no room (see
+    /// [`MAX_ENCODED_LEN`](Self::MAX_ENCODED_LEN)), or a value above 2^62 − 1.
     pub fn encode(&self, w: &mut Writer<'_>, grease: Option<&Grease>) -> Result<(), WriteError> {
         w.all_or_nothing(|w| {
             self.numbers(w)?;

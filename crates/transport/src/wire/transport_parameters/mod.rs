@@ -1,5 +1,5 @@
-//! Transport parameters (RFC 9000 §7.4, §18), with max_datagram_frame_size (RFC 9221), min_ack_delay
-//! (draft-ietf-quic-ack-frequency), grease_quic_bit (RFC 9287) and explicit_feedback.
+//! Transport parameters (RFC 9000 §7.4, §18), with max_datagram_frame_size (RFC 9221),
+//! min_ack_delay (draft-ietf-quic-ack-frequency), grease_quic_bit (RFC 9287) and explicit_feedback.
 
 mod authenticate;
 mod decode;
@@ -21,8 +21,8 @@ pub use preferred_address::PreferredAddress;
 use super::ConnectionId;
 use super::frame::ResetToken;
 
-/// What one endpoint tells the other during the handshake. Fields hold the value that applies: absent
-/// parameters read as their defaults, and defaults are not written.
+/// What one endpoint tells the other during the handshake. Fields hold the value that applies:
+/// absent parameters read as their defaults, and defaults are not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportParameters {
     /// Destination connection id of the client's first Initial. Servers only.
@@ -61,10 +61,11 @@ pub struct TransportParameters {
     pub retry_source_connection_id: Option<ConnectionId>,
     /// The largest DATAGRAM frame that the sender takes, bytes, type and length included; 0: none.
     pub max_datagram_frame_size: u64,
-    /// The sender understands ACK_FREQUENCY, and can delay acknowledgements no less than this, whole microseconds.
+    /// The sender understands ACK_FREQUENCY, and can delay acknowledgements no less than this,
+    /// whole microseconds.
     pub min_ack_delay: Option<Duration>,
-    /// The sender takes packets whose fixed bit is not set. Not to be offered together with `explicit_feedback`,
-    /// whose shims are told from packets by that bit.
+    /// The sender takes packets whose fixed bit is not set. Not to be offered together with
+    /// `explicit_feedback`, whose shims are told from packets by that bit.
     pub grease_quic_bit: bool,
     /// Kinds of signals that the sender reads and fills; `None`: it knows nothing of them.
     pub explicit_feedback: Option<SignalKinds>,

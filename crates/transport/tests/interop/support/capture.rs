@@ -1,4 +1,5 @@
-//! Datagrams as a capture file (pcapng, draft-ietf-opsawg-pcapng), with the headers that they had on no wire.
+//! Datagrams as a capture file (pcapng, draft-ietf-opsawg-pcapng), with the headers that they had
+//! on no wire.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What the tests share: both implementations behind one face, data with its hash, a path that misbehaves.
+//! What the tests share: both implementations behind one face, data with its hash, a path that
+//! misbehaves.
 
 pub(crate) mod capture;
 pub(crate) mod data;

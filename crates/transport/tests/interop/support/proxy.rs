@@ -1,7 +1,7 @@
 //! A path between one client and one server that misbehaves by rule and seed.
 //!
-//! What becomes of the n-th datagram of a direction follows from the seed, the direction and n alone, not from
-//! the time of its arrival. Loopback only; the proxy ends when it is dropped.
+//! What becomes of the n-th datagram of a direction follows from the seed, the direction and n
+//! alone, not from the time of its arrival. Loopback only; the proxy ends when it is dropped.
 
 use std::collections::BinaryHeap;
 use std::io;
@@ -42,7 +42,8 @@ pub(crate) struct Weather {
     pub(crate) delay: Duration,
     /// Larger datagrams vanish, bytes of UDP payload.
     pub(crate) mtu: usize,
-    /// Datagrams vanish that no QUIC version 1 packet begins like, but a shim does (first byte 8 to 15).
+    /// Datagrams vanish that no QUIC version 1 packet begins like, but a shim does (first byte 8 to
+    /// 15).
     pub(crate) eats_shims: bool,
 }
 
@@ -207,7 +208,8 @@ impl Proxy {
         self.lock().server = server;
     }
 
-    /// From now on the server sees the client at another port, and what it sends to the old one is lost.
+    /// From now on the server sees the client at another port, and what it sends to the old one is
+    /// lost.
     pub(crate) fn rebind(&self) {
         self.lock().rebind = true;
     }

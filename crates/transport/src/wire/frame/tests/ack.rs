@@ -28,7 +28,8 @@ fn runs(numbers: &BTreeSet<u64>) -> Vec<RangeInclusive<u64>> {
 
 #[test]
 fn known_bytes() {
-    // 10, 8 and 7, 3: first range 0; gap 0 (9 missing), 2 packets; gap 2 (4, 5, 6 missing), 1 packet.
+    // 10, 8 and 7, 3: first range 0; gap 0 (9 missing), 2 packets; gap 2 (4, 5, 6 missing), 1
+    // packet.
     let bytes = [0x02, 10, 0x44, 0x00, 2, 0, 0, 1, 2, 0];
     let ack = the_ack(&bytes);
     assert_eq!((ack.largest, ack.delay, ack.ecn), (10, 1024, None));

@@ -11,7 +11,8 @@ fn stream_id(id: u64) -> StreamId {
     StreamId::from_u64(id).unwrap()
 }
 
-/// Frames written out by hand from the figures of RFC 9000 §19, RFC 9221 and the ack-frequency draft.
+/// Frames written out by hand from the figures of RFC 9000 §19, RFC 9221 and the ack-frequency
+/// draft.
 fn by_hand() -> Vec<(&'static [u8], Frame<'static>)> {
     const NEW_CONNECTION_ID: &[u8] = &[
         0x18, 5, 3, 4, 0xd1, 0xd2, 0xd3, 0xd4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,

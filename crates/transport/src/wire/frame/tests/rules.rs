@@ -4,7 +4,8 @@ use super::super::*;
 use super::frames;
 use crate::wire::{ConnectionId, Dir, PacketType, Side, StreamId, TransportErrorCode};
 
-/// One of each frame, with its row of RFC 9000's table 3 ("Pkts" and "Spec"; N: not ack-eliciting, P: probing).
+/// One of each frame, with its row of RFC 9000's table 3 ("Pkts" and "Spec"; N: not ack-eliciting,
+/// P: probing).
 fn table_3() -> Vec<(Frame<'static>, &'static str, &'static str)> {
     let id = StreamId::new(Side::Client, Dir::Bi, 0).unwrap();
     let ack = frames(&[0x02, 0, 0, 0, 0])[0];
