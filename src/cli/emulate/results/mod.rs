@@ -19,6 +19,8 @@ use super::super::{Failure, Outcome};
 use super::harm::page as page_of_harm;
 use super::pool::{self, Watch};
 
+pub(super) use page::wrapped;
+
 /// Runs that differ in their seeds only.
 #[derive(Debug)]
 struct Group {
