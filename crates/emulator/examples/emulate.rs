@@ -1,5 +1,5 @@
 //! Runs a scenario and prints what came of it: `cargo run --release -p pathmark-emulator --example
-//! emulate -- SCENARIO [KEY=VALUE]... `
+//! emulate -- SCENARIO [KEY=VALUE]...`
 //!
 //! With `OUT=DIR` in the environment also time series, a plot and the result as JSON go into a
 //! directory.

@@ -1,6 +1,6 @@
 //! Simulated transfers over faults drawn by seed: `cargo run --release -p pathmark-transport
-//! --example faults -- --seeds N [--from SEED] [--trace]`. Prints a table for `docs/reliability.md
-//! `, and every seed that failed. Exit 1 if any did.
+//! --example faults -- --seeds N [--from SEED] [--trace]`. Prints a table for `docs/reliability.md`,
+//! and every seed that failed. Exit 1 if any did.
 
 #[path = "../tests/faults/simulation.rs"]
 mod simulation;
