@@ -309,6 +309,7 @@ async fn believed(exit: Exit) -> f64 {
     let (sender, receiving) = path.download(100_000_000).await;
     let (mut first, mut believed) = (None, 0.0f64);
     let begun = now();
+    // A report over time is sampled: nothing tells when it changes.
     while begun.elapsed() < 20 * RTT {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let report = sender.path_report();

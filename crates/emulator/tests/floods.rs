@@ -28,7 +28,8 @@ queue = {{ limit = "1bdp", rtt = "200ms" }}
 /// Flows of a law.
 fn honest(name: &str, algorithm: &str, count: u32) -> String {
     format!(
-        "[[flow]]\nname = \"{name}\"\nfrom = \"A\"\nto = \"B\"\nalgorithm = \"{algorithm}\"\ncount = {count}\nstart_spread = \"1s\"\n"
+        "[[flow]]\nname = \"{name}\"\nfrom = \"A\"\nto = \"B\"\nalgorithm = \"{algorithm}\"\n\
+         count = {count}\nstart_spread = \"1s\"\n"
     )
 }
 
@@ -36,7 +37,8 @@ fn honest(name: &str, algorithm: &str, count: u32) -> String {
 fn flood(forge: &str, count: u32) -> String {
     let rate = 30_000_000 / count;
     format!(
-        "[[flow]]\nname = \"flood\"\nfrom = \"A\"\nto = \"B\"\nalgorithm = \"udp\"\nrate = \"{rate}bit\"\ncount = {count}\nstart = \"5s\"\nstart_spread = \"100ms\"\n{forge}\n"
+        "[[flow]]\nname = \"flood\"\nfrom = \"A\"\nto = \"B\"\nalgorithm = \"udp\"\n\
+         rate = \"{rate}bit\"\ncount = {count}\nstart = \"5s\"\nstart_spread = \"100ms\"\n{forge}\n"
     )
 }
 

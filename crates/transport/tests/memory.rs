@@ -219,7 +219,8 @@ fn connections_at_rest_are_small() {
                 assert_eq!(fetch(&connection, 20_000).await, 20_000);
                 connections.push(connection);
             }
-            // Until the last path MTU probes and acknowledgements are through.
+            // Until acknowledgements are through and the path carries an Ethernet's datagrams. A
+            // report has no event: it is asked for again and again.
             for connection in &connections {
                 connection.confirmed().await.expect("confirmed");
                 while connection.path_report().mtu < 1472 || connection.path_report().in_flight > 0
@@ -325,6 +326,7 @@ fn a_flood_costs_bounded_memory_and_the_server_goes_on_serving() {
             let connection = connect(&endpoint, &config, address).await;
             fetch(&connection, HONEST).await
         });
+        // The process's size is sampled: nothing tells when it grows.
         let mut most = rest;
         while !attackers.is_finished() || !tasks.is_empty() {
             tokio::select! {

@@ -44,7 +44,7 @@ fn metrics(link: &XcpLink) -> XcpLinkMetrics {
 }
 
 // --- Known answers
-// -----------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 /// An interval of 100 ms at 12.5 MB/s, 1500-byte packets: groups of (packets, X in 2^-40 s).
 fn pools(groups: &[(u64, u64)], queue: u64, mean_rtt_us: u64) -> (i64, Pools) {

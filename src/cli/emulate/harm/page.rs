@@ -12,10 +12,11 @@ use super::report::{Report, Summary};
 use super::table;
 
 const HEADING: &str = "## Harm\n";
-const READING: &str = "writes. A number under a figure's name says how many cells are beyond its \
-bound; `worst` is the one farthest beyond. `excused` counts cells with less than 0.9 of `cubic`'s \
-goodput that are no harm, because the least flow has at least 1.3 times more; `worst excused` is the \
-worst of these.";
+const READING: &str = "\
+    writes. A number under a figure's name says how many cells are beyond its bound; `worst` is \
+    the one farthest beyond. `excused` counts cells with less than 0.9 of `cubic`'s goodput that \
+    are no harm, because the least flow has at least 1.3 times more; `worst excused` is the worst \
+    of these.";
 /// What a page without the chapter has it in front of.
 const BEFORE: &str = "## Paper and here\n";
 
@@ -56,13 +57,15 @@ pub(in super::super) fn spliced(page: &str, chapter: &str) -> String {
 
 fn chapter(report: &Report, laws: &str) -> String {
     let about = format!(
-        "Where laws do worse than `cubic` in their place: {} scenarios drawn by a seed, each run with \
-         every law and with `cubic` at the same ports. [emulate.md](emulate.md#harm) says what counts \
-         as harm and how a cell's name reads. This chapter is what",
+        "Where laws do worse than `cubic` in their place: {} scenarios drawn by a seed, each run \
+         with every law and with `cubic` at the same ports. [emulate.md](emulate.md#harm) says \
+         what counts as harm and how a cell's name reads. This chapter is what",
         report.cells
     );
     let mut text = format!(
-        "{HEADING}\n{}\n\n```\npathmark emulate --harm --seed {} --laws '{laws}' --results docs\n```\n\n{}\n\n",
+        "{HEADING}\n{}\n\n```\n\
+         pathmark emulate --harm --seed {} --laws '{laws}' --results docs\n\
+         ```\n\n{}\n\n",
         wrapped(&about),
         report.seed,
         wrapped(READING)
@@ -75,7 +78,8 @@ fn chapter(report: &Report, laws: &str) -> String {
     }
     let _ = write!(
         text,
-        "\nEvery harmed cell, with the law's figure, `cubic`'s, and how many times beyond its bound it is:\n\n```\n{}```\n\n",
+        "\nEvery harmed cell, with the law's figure, `cubic`'s, and how many times beyond its bound \
+         it is:\n\n```\n{}```\n\n",
         table::harmed(report)
     );
     text

@@ -24,18 +24,20 @@ const COLUMNS: [Metric; 10] = [
     Metric::Lost,
 ];
 
-const ABOUT: &str = "The papers' experiments, run by the code that runs in production: this library's \
-connections and router ports under a virtual clock. This page, tables and pictures included, is what";
+const ABOUT: &str = "\
+    The papers' experiments, run by the code that runs in production: this library's connections \
+    and router ports under a virtual clock. This page, tables and pictures included, is what";
 
-const READING: &str = "writes; numbers come out the same on every machine. `--paper-scale` takes as many \
-seeds as the papers did, and longer. What a scenario pins, and why, stands in its file under \
-`crates/emulator/scenarios`; [emulate.md](emulate.md) says how to run one alone. *plot only*: the \
-paper's text gives no number, and none was read off a plot. Goodput is what all flows together \
-delivered, over the time from the first start to the last byte. Jain's index is the mean over \
-windows of 20 round trips (1 s at least), each over the flows that were active all through it; where \
-no window had two, over lifetimes. Queues are in packets, those of the link that is used most. \
-Where a scenario is run with several seeds, figures are means over them, and bars in plots go from \
-the least to the greatest; a curve over time is that of seed 1.";
+const READING: &str = "\
+    writes; numbers come out the same on every machine. `--paper-scale` takes as many seeds as the \
+    papers did, and longer. What a scenario pins, and why, stands in its file under \
+    `crates/emulator/scenarios`; [emulate.md](emulate.md) says how to run one alone. *plot only*: \
+    the paper's text gives no number, and none was read off a plot. Goodput is what all flows \
+    together delivered, over the time from the first start to the last byte. Jain's index is the \
+    mean over windows of 20 round trips (1 s at least), each over the flows that were active all \
+    through it; where no window had two, over lifetimes. Queues are in packets, those of the link \
+    that is used most. Where a scenario is run with several seeds, figures are means over them, \
+    and bars in plots go from the least to the greatest; a curve over time is that of seed 1.";
 
 /// The whole page.
 pub(super) fn page(chapters: &[Chapter], paper_scale: bool) -> String {

@@ -20,7 +20,8 @@ pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
         .unwrap_or_else(|_| panic!("not done within {PATIENCE:?}"))
 }
 
-/// Waits for what no event tells of.
+/// Waits for what no event tells of: figures of the stacks beside ours, which are asked for and do
+/// not announce themselves. `bounded` ends it where it never comes.
 pub(crate) async fn until(condition: impl Fn() -> bool) {
     while !condition() {
         tokio::time::sleep(Duration::from_millis(2)).await;
