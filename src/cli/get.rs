@@ -10,6 +10,7 @@ use pathmark_cc::Algorithm;
 use serde::Serialize;
 
 use super::figures::Transfer;
+use super::session::DscpArgs;
 use super::target::{Target, distinct};
 use super::trust::TrustArgs;
 use super::{Failure, Outcome, output, session, values};
@@ -30,10 +31,8 @@ pub(super) struct Args {
     /// Congestion controller that the server is asked to send with; it uses those that it lists
     #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
     cc: Option<Algorithm>,
-    /// Differentiated services code point of the packets, 0 to 63: 46 is expedited forwarding
-    /// (Linux only)
-    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u8).range(0..=63))]
-    dscp: u8,
+    #[command(flatten)]
+    marking: DscpArgs,
     #[command(flatten)]
     trust: TrustArgs,
     /// Print one JSON object at the end
@@ -135,7 +134,7 @@ pub(super) async fn get(args: Args) -> Outcome {
         let Some((server, _)) = files.first() else {
             continue;
         };
-        let transport = session::transport(&algorithm, args.dscp);
+        let transport = session::transport(&algorithm, args.marking);
         let (endpoint, connection, handshake) =
             session::connect(server, &args.trust, file::ALPN, transport).await?;
         figures.transfer.handshake_ms = handshake.as_secs_f64() * 1e3;

@@ -14,6 +14,7 @@ use pathmark_cc::Algorithm;
 use tokio::io::AsyncReadExt;
 
 use super::figures::Transfer;
+use super::session::DscpArgs;
 use super::target::Target;
 use super::trust::{CertificateArgs, TrustArgs};
 use super::{Failure, Outcome, output, session, values};
@@ -42,10 +43,8 @@ pub(super) struct ServerArgs {
     /// Congestion controller to send with
     #[arg(long, value_name = "NAME", value_parser = values::algorithm, default_value = "vcp+bise+wlte")]
     cc: Algorithm,
-    /// Differentiated services code point of the packets, 0 to 63: 46 is expedited forwarding
-    /// (Linux only)
-    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u8).range(0..=63))]
-    dscp: u8,
+    #[command(flatten)]
+    marking: DscpArgs,
     /// Have each client prove its address before state is kept for it
     #[arg(long)]
     retry: bool,
@@ -75,10 +74,8 @@ pub(super) struct ClientArgs {
     /// Congestion controller to send with
     #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
     cc: Option<Algorithm>,
-    /// Differentiated services code point of the packets, 0 to 63: 46 is expedited forwarding
-    /// (Linux only)
-    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u8).range(0..=63))]
-    dscp: u8,
+    #[command(flatten)]
+    marking: DscpArgs,
     #[command(flatten)]
     trust: TrustArgs,
     /// Print one JSON object at the end
@@ -87,7 +84,7 @@ pub(super) struct ClientArgs {
 }
 
 pub(super) async fn server(args: ServerArgs) -> Outcome {
-    let transport = session::transport(&args.cc, args.dscp);
+    let transport = session::transport(&args.cc, args.marking);
     let endpoint = session::listen(
         args.listen,
         &args.certificate,
@@ -160,7 +157,7 @@ pub(super) async fn client(args: ClientArgs) -> Outcome {
         download = u64::MAX;
     }
     let algorithm = args.cc.clone().unwrap_or_default();
-    let transport = session::transport(&algorithm, args.dscp);
+    let transport = session::transport(&algorithm, args.marking);
     let (endpoint, connection, handshake) =
         session::connect(&args.target, &args.trust, ALPN, transport).await?;
     let moved = Moved::default();

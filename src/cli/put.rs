@@ -8,6 +8,7 @@ use pathmark_cc::Algorithm;
 
 use super::figures::Transfer;
 use super::get::{Figures, FileFigures};
+use super::session::DscpArgs;
 use super::target::{Target, distinct};
 use super::trust::TrustArgs;
 use super::{Failure, Outcome, output, session, values};
@@ -31,10 +32,8 @@ pub(super) struct Args {
     /// Congestion controller to send with
     #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
     cc: Option<Algorithm>,
-    /// Differentiated services code point of the packets, 0 to 63: 46 is expedited forwarding
-    /// (Linux only)
-    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u8).range(0..=63))]
-    dscp: u8,
+    #[command(flatten)]
+    marking: DscpArgs,
     #[command(flatten)]
     trust: TrustArgs,
     /// Print one JSON object at the end
@@ -66,7 +65,7 @@ pub(super) async fn put(args: Args) -> Outcome {
         Existing::Keep
     };
     let algorithm = args.cc.clone().unwrap_or_default();
-    let transport = session::transport(&algorithm, args.dscp);
+    let transport = session::transport(&algorithm, args.marking);
     let (endpoint, connection, handshake) =
         session::connect(&args.target, &args.trust, file::ALPN, transport).await?;
     let bars = output::bars();

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::session::DscpArgs;
 use super::trust::CertificateArgs;
 use super::values::{self, Algorithms};
 use super::{Failure, Outcome, session};
@@ -29,10 +30,8 @@ pub(super) struct Args {
     /// of them
     #[arg(long, value_name = "NAME[,NAME…]", value_parser = values::algorithms, default_value = "vcp+bise+wlte")]
     cc: Algorithms,
-    /// Differentiated services code point of the packets, 0 to 63: 46 is expedited forwarding
-    /// (Linux only)
-    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u8).range(0..=63))]
-    dscp: u8,
+    #[command(flatten)]
+    marking: DscpArgs,
     /// Print one JSON object once connections are accepted
     #[arg(long)]
     json: bool,
@@ -44,7 +43,7 @@ pub(super) async fn serve(args: Args) -> Outcome {
         .map_err(Failure::usage)?;
     let laws = args.cc.0;
     let mut transport = crate::transport_config_of(&laws);
-    transport.dscp = args.dscp;
+    transport.dscp = args.marking.dscp;
     let endpoint = session::listen(
         args.listen,
         &args.certificate,

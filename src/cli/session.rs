@@ -97,10 +97,20 @@ pub(super) async fn connect(
     Ok((endpoint, connection, started.elapsed()))
 }
 
+/// How the packets' IP headers are marked.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct DscpArgs {
+    /// Differentiated services code point of the packets, 0 to 63: 46 is expedited forwarding
+    /// (Linux only)
+    #[arg(long, value_name = "N", default_value = "0")]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=63))]
+    pub(super) dscp: u8,
+}
+
 /// The transport's configuration for `--cc` and `--dscp`.
-pub(super) fn transport(algorithm: &Algorithm, dscp: u8) -> TransportConfig {
+pub(super) fn transport(algorithm: &Algorithm, marking: DscpArgs) -> TransportConfig {
     let mut config = crate::transport_config(algorithm);
-    config.dscp = dscp;
+    config.dscp = marking.dscp;
     config
 }
 
@@ -114,6 +124,9 @@ pub(super) fn now() -> std::time::Instant {
 mod tests {
     #[test]
     fn packets_get_the_code_point_that_was_asked_for() {
-        assert_eq!(super::transport(&Default::default(), 46).dscp, 46);
+        assert_eq!(
+            super::transport(&Default::default(), super::DscpArgs { dscp: 46 }).dscp,
+            46
+        );
     }
 }
