@@ -1,0 +1,101 @@
+//! The authenticator of messages: HMAC-SHA-256 (RFC 2104), the first 128 bits of it as in RFC 4868.
+//!
+//! It covers who sends the message to whom, so that a message is good at one place only, and every
+//! byte before it.
+
+use core::net::IpAddr;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+/// Bytes of an authenticator, at the end of each message.
+pub(crate) const TAG: usize = 16;
+/// Least bytes of a secret.
+pub const LEAST_SECRET: usize = 16;
+
+/// A secret is too short to be one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a secret needs at least {LEAST_SECRET} bytes")]
+pub struct ShortSecret;
+
+/// The secret that the edge routers of a network share.
+#[derive(Clone)]
+pub struct Key(Hmac<Sha256>);
+
+impl core::fmt::Debug for Key {
+    /// Shows nothing of the secret.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+/// From whom a message comes, and for whom it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Its sender's address.
+    pub from: IpAddr,
+    /// Its receiver's.
+    pub to: IpAddr,
+}
+
+impl Key {
+    /// A key from a shared secret.
+    ///
+    /// # Errors
+    /// [`ShortSecret`]: below [`LEAST_SECRET`] bytes.
+    pub fn new(secret: &[u8]) -> Result<Self, ShortSecret> {
+        if secret.len() < LEAST_SECRET {
+            return Err(ShortSecret);
+        }
+        Hmac::new_from_slice(secret)
+            .map(Self)
+            .map_err(|_| ShortSecret)
+    }
+
+    fn begin(&self, route: &Route) -> Hmac<Sha256> {
+        let mut mac = self.0.clone();
+        mac.update(b"pathmark xcp-i 1");
+        for address in [route.from, route.to] {
+            mac.update(&six(address));
+        }
+        mac
+    }
+
+    /// Writes the authenticator to the end of a message.
+    pub(crate) fn seal(&self, route: &Route, message: &mut [u8]) {
+        if let Some((covered, tag)) = message.split_last_chunk_mut::<TAG>() {
+            *tag = self.tag(route, covered);
+        }
+    }
+
+    /// True if the message is whole, and by somebody who knows the secret. Takes the same time for
+    /// every wrong authenticator.
+    pub(crate) fn opens(&self, route: &Route, message: &[u8]) -> bool {
+        let Some((covered, tag)) = message.split_last_chunk::<TAG>() else {
+            return false;
+        };
+        let mut mac = self.begin(route);
+        mac.update(covered);
+        mac.verify_truncated_left(tag).is_ok()
+    }
+
+    /// The authenticator of some bytes.
+    pub(crate) fn tag(&self, route: &Route, bytes: &[u8]) -> [u8; TAG] {
+        let mut mac = self.begin(route);
+        mac.update(bytes);
+        let all = mac.finalize().into_bytes();
+        let mut tag = [0; TAG];
+        for (to, from) in tag.iter_mut().zip(all) {
+            *to = from;
+        }
+        tag
+    }
+}
+
+/// An address in 16 bytes, IPv4 as IPv4-mapped (RFC 4291, section 2.5.5.2).
+fn six(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}

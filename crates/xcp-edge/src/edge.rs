@@ -1,0 +1,90 @@
+//! One router's half of both: it answers requests, and asks.
+
+use core::net::{IpAddr, SocketAddr};
+
+use pathmark_cc::Instant;
+
+use crate::auth::{Key, Route};
+use crate::message::{BadMessage, Body, Message};
+use crate::prober::Prober;
+use crate::requester::{Received, Requester};
+
+/// A router's end of all messages.
+#[derive(Debug)]
+pub struct Edge {
+    own: IpAddr,
+    key: Key,
+    /// Answers requests.
+    pub prober: Prober,
+    /// Asks.
+    pub requester: Requester,
+    forged: u64,
+    foreign: u64,
+}
+
+impl Edge {
+    /// A router with the address `own`.
+    #[must_use]
+    pub fn new(own: IpAddr, key: Key, prober: Prober, requester: Requester) -> Self {
+        Self {
+            own,
+            key,
+            prober,
+            requester,
+            forged: 0,
+            foreign: 0,
+        }
+    }
+
+    /// A datagram came. What is not by somebody who knows the secret is counted, and nothing else.
+    pub fn on_datagram(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        bytes: &[u8],
+    ) -> Option<Received> {
+        let route = Route {
+            from: from.ip(),
+            to: self.own,
+        };
+        let message = match Message::read(&self.key, &route, bytes) {
+            Ok(message) => message,
+            Err(BadMessage::Forged) => {
+                self.forged += 1;
+                return None;
+            }
+            Err(_) => {
+                self.foreign += 1;
+                return None;
+            }
+        };
+        if let Body::Request(token, train) = &message.body {
+            self.prober.on_request(now, from, &message, token, train);
+            return None;
+        }
+        self.requester.on_answer(now, from, &message, bytes.len())
+    }
+
+    /// When something is due.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        let both = [self.prober.deadline(), self.requester.deadline()];
+        both.into_iter().flatten().min()
+    }
+
+    /// Datagrams whose authenticator was wrong.
+    #[must_use]
+    pub const fn forged(&self) -> u64 {
+        self.forged
+    }
+
+    /// Datagrams that were no message, or asked for what cannot be.
+    #[must_use]
+    pub const fn foreign(&self) -> u64 {
+        self.foreign
+    }
+}
+
+#[cfg(test)]
+#[path = "edge_tests.rs"]
+mod tests;

@@ -1,0 +1,160 @@
+//! Who may ask, and that nothing said is heard twice.
+//!
+//! A requester proves its address by showing a token that was sent there. Tokens are made out
+//! without keeping anything; an entry is made only for who shows one that is fresh. An entry
+//! remembers the highest number heard in its run. Another run of the same requester (it was started
+//! anew) needs a token younger than that of the run before, so that neither a message of the old
+//! run nor one kept from before this router's own start counts again: tokens are made out by a key
+//! of this start.
+
+use core::net::{IpAddr, SocketAddr};
+
+use pathmark_cc::{Duration, Instant};
+
+use crate::auth::{Key, Route};
+use crate::message::Token;
+
+/// Requesters that are kept at most.
+pub(crate) const MOST_PEERS: usize = 64;
+/// A token is fresh for so long.
+pub(crate) const FRESH: Duration = Duration::from_secs(10);
+/// A requester from which nothing was heard for so long is forgotten: longer than tokens are fresh,
+/// so that by then none of its messages can count as new.
+const FORGET: Duration = Duration::from_secs(30);
+
+/// A requester that has proven its address.
+#[derive(Clone, Debug)]
+struct Peer {
+    address: SocketAddr,
+    run: u64,
+    number: u32,
+    issued: u64,
+    heard: Instant,
+}
+
+/// What a request is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// It may be answered with a train.
+    New,
+    /// Its sender has not proven its address, or not lately: it gets a token.
+    Unproven,
+    /// It was heard before.
+    Replayed,
+    /// It is proven and new, and there is no room for its sender.
+    Full,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Peers {
+    own: IpAddr,
+    key: Key,
+    started: Instant,
+    peers: Vec<Peer>,
+}
+
+impl Peers {
+    /// `key` is this start's own.
+    pub(crate) fn new(now: Instant, own: IpAddr, key: Key) -> Self {
+        Self {
+            own,
+            key,
+            started: now,
+            peers: Vec::with_capacity(MOST_PEERS),
+        }
+    }
+
+    fn clock(&self, now: Instant) -> u64 {
+        // From 1 on: 0 stands for no token.
+        let millis = (now - self.started).as_millis();
+        u64::try_from(millis).unwrap_or(u64::MAX).saturating_add(1)
+    }
+
+    fn proof(&self, from: SocketAddr, run: u64, issued: u64) -> u64 {
+        let mut bytes = [0; 18];
+        for (to, from) in bytes.iter_mut().zip(
+            run.to_be_bytes()
+                .into_iter()
+                .chain(issued.to_be_bytes())
+                .chain(from.port().to_be_bytes()),
+        ) {
+            *to = from;
+        }
+        let route = Route {
+            from: from.ip(),
+            to: self.own,
+        };
+        let tag = self.key.tag(&route, &bytes);
+        tag.first_chunk()
+            .map_or(0, |proof: &[u8; 8]| u64::from_be_bytes(*proof))
+    }
+
+    /// A token for whoever gets what is sent to `to`.
+    pub(crate) fn token(&self, now: Instant, to: SocketAddr, run: u64) -> Token {
+        let issued = self.clock(now);
+        Token {
+            issued,
+            proof: self.proof(to, run, issued),
+        }
+    }
+
+    /// A request came; its authenticator is right.
+    pub(crate) fn hear(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        run: u64,
+        number: u32,
+        token: &Token,
+    ) -> Heard {
+        let clock = self.clock(now);
+        let proven = token.issued != 0
+            && token.issued <= clock
+            && self.proof(from, run, token.issued) == token.proof;
+        if !proven {
+            return Heard::Unproven;
+        }
+        let age = Duration::from_millis(clock - token.issued);
+        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.address == from) {
+            let later = if peer.run == run {
+                number > peer.number
+            } else {
+                token.issued > peer.issued
+            };
+            if !later {
+                return Heard::Replayed;
+            }
+            (peer.run, peer.number, peer.heard) = (run, number, now);
+            peer.issued = peer.issued.max(token.issued);
+            return Heard::New;
+        }
+        if age > FRESH {
+            return Heard::Unproven;
+        }
+        let peer = Peer {
+            address: from,
+            run,
+            number,
+            issued: token.issued,
+            heard: now,
+        };
+        if self.peers.len() < MOST_PEERS {
+            self.peers.push(peer);
+            return Heard::New;
+        }
+        let gone = self.peers.iter_mut().find(|peer| now - peer.heard > FORGET);
+        match gone {
+            Some(place) => {
+                *place = peer;
+                Heard::New
+            }
+            None => Heard::Full,
+        }
+    }
+
+    /// Requesters that are kept.
+    pub(crate) fn count(&self) -> usize {
+        self.peers.len()
+    }
+}

@@ -1,0 +1,185 @@
+use super::*;
+use crate::message::tests::key;
+use core::net::Ipv4Addr;
+
+const FIRST: Train = Train {
+    packets: 16,
+    bytes: 972,
+    gap: 0,
+};
+
+fn own() -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9))
+}
+
+fn upstream(n: u32) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::from_bits(0xC633_0000 + n)), 7000)
+}
+
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+fn requester() -> Requester {
+    Requester::new(at(0), own(), key(), 77, FIRST)
+}
+
+/// Requests sent, and routers given up, by then.
+fn steps(requester: &mut Requester, now: Instant) -> Vec<Step> {
+    let mut out = [0; 100];
+    core::iter::from_fn(|| requester.poll(now, &mut out)).collect()
+}
+
+fn acknowledge(requester: &mut Requester, now: Instant, packets: u16) -> Option<Received> {
+    let token = Token {
+        issued: 1,
+        proof: 2,
+    };
+    let train = Train { packets, ..FIRST };
+    let message = Message {
+        run: 77,
+        number: requester.number,
+        body: Body::Acknowledgement(token, train),
+    };
+    requester.on_answer(now, upstream(1), &message, 64)
+}
+
+/// Three tries, each waited for twice as long as the one before; then silence until a packet comes
+/// from there again, and at least a second, two seconds the next time.
+#[test]
+fn a_router_that_does_not_answer_is_left_in_peace() {
+    let mut requester = requester();
+    let mut sent = Vec::new();
+    let mut silent = Vec::new();
+    // Packets come all the time but from 2.2 s to 4.7 s.
+    for millis in 0..12_000 {
+        if !(2_200..4_700).contains(&millis) {
+            assert!(requester.saw(at(millis), upstream(1)));
+        }
+        for step in steps(&mut requester, at(millis)) {
+            match step {
+                Step::Send(_) => sent.push(millis),
+                Step::Silent(_) => silent.push(millis),
+            }
+        }
+    }
+    // 200 + 400 + 800 ms; a second of silence is over at 2.4 s, when no packets come.
+    assert_eq!(sent[..6], [0, 200, 600, 4_700, 4_900, 5_300]);
+    assert_eq!(silent[..2], [1_400, 6_100]);
+    assert_eq!(sent[6], 8_100);
+    assert_eq!(requester.stats().silences, 3);
+}
+
+/// A token is shown at once; the train's packets count once each, and only those of trains that
+/// were acknowledged.
+#[test]
+fn tokens_trains_and_packets() {
+    let mut requester = requester();
+    requester.saw(at(0), upstream(1));
+    assert_eq!(steps(&mut requester, at(0)).len(), 1);
+    assert_eq!(acknowledge(&mut requester, at(30), 0), None);
+    assert_eq!(requester.deadline(), Some(at(30)));
+    assert_eq!(steps(&mut requester, at(30)).len(), 1);
+    let coming = acknowledge(&mut requester, at(60), 16);
+    let expected = Received::Coming {
+        from: upstream(1),
+        number: 2,
+        train: FIRST,
+        rtt: Duration::from_millis(30),
+    };
+    assert_eq!(coming, Some(expected));
+    // Twice the same is once.
+    assert_eq!(acknowledge(&mut requester, at(61), 16), None);
+    let probe = |number, index, run| Message {
+        run,
+        number,
+        body: Body::Probe(Probe {
+            sent: 5,
+            index,
+            packets: 16,
+        }),
+    };
+    let mut came = |message| requester.on_answer(at(70), upstream(1), &message, 972);
+    assert!(came(probe(2, 3, 77)).is_some());
+    assert!(came(probe(2, 3, 77)).is_none());
+    assert!(came(probe(1, 3, 77)).is_none());
+    assert!(came(probe(0, 3, 77)).is_none());
+    assert!(came(probe(2, 4, 78)).is_none());
+    assert!(came(probe(2, 127, 77)).is_some());
+    assert_eq!(
+        requester.on_answer(at(70), upstream(2), &probe(2, 5, 77), 972),
+        None
+    );
+    // Nothing more until the estimator wants it.
+    assert_eq!(requester.deadline(), None);
+    let ask = Ask {
+        train: FIRST,
+        at: at(500),
+    };
+    requester.want(upstream(1), ask);
+    assert_eq!(requester.deadline(), Some(at(500)));
+}
+
+/// A refusal is taken for one: a second passes before the next request.
+#[test]
+fn refusals_are_waited_out() {
+    let mut requester = requester();
+    requester.saw(at(0), upstream(1));
+    let mut sent = 0;
+    for millis in 0..10_000 {
+        requester.saw(at(millis), upstream(1));
+        for _ in steps(&mut requester, at(millis)) {
+            sent += 1;
+            assert_eq!(acknowledge(&mut requester, at(millis), 0), None);
+        }
+    }
+    assert!((10..=22).contains(&sent), "{sent}");
+}
+
+/// Headers that name ever new routers: memory is bounded, few requests go out, and one that answers
+/// stays.
+#[test]
+fn made_up_routers() {
+    let mut requester = requester();
+    requester.saw(at(0), upstream(1));
+    let mut sent = 0u64;
+    let mut answered = false;
+    for millis in 0..20_000u64 {
+        requester.saw(at(millis), upstream(1));
+        for n in 0..10 {
+            requester.saw(
+                at(millis),
+                upstream(100 + u32::try_from(millis).unwrap() * 10 + n),
+            );
+        }
+        for step in steps(&mut requester, at(millis)) {
+            if let Step::Send(transmit) = step {
+                sent += 1;
+                if transmit.to == upstream(1) && !answered {
+                    answered = acknowledge(&mut requester, at(millis), 16).is_some();
+                }
+            }
+        }
+        assert!(requester.upstreams.len() <= MOST_UPSTREAMS);
+    }
+    assert!(answered);
+    assert!(
+        sent <= STRANGERS_AT_ONCE + 20 * STRANGERS_PER_SECOND + 1,
+        "{sent}"
+    );
+    assert!(requester.find(upstream(1)).unwrap().proven);
+    assert!(requester.stats().no_room > 10_000);
+}
+
+/// One from which nothing comes any more is forgotten.
+#[test]
+fn inactive_routers_are_forgotten() {
+    let mut requester = requester();
+    requester.saw(at(0), upstream(1));
+    let _ = steps(&mut requester, at(0));
+    let _ = acknowledge(&mut requester, at(1), 16);
+    let _ = steps(&mut requester, at(9_999));
+    assert_eq!(requester.stats().upstreams, 1);
+    let _ = steps(&mut requester, at(10_001));
+    assert_eq!(requester.stats().upstreams, 0);
+}

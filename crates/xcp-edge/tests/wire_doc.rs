@@ -1,0 +1,72 @@
+//! Holds the code to the test vectors of messages in `docs/wire.md`, and that file to the code.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use xcp_edge::{Body, Key, Message, Probe, Route, Token, Train};
+
+/// The document's vectors of messages by name.
+fn vectors() -> BTreeMap<String, Vec<u8>> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut vectors = BTreeMap::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let Some(name) = line.strip_prefix("```hex edge-") else {
+            continue;
+        };
+        let bytes = lines
+            .by_ref()
+            .take_while(|line| *line != "```")
+            .flat_map(|line| line.split('#').next().unwrap_or("").split_whitespace())
+            .map(|byte| u8::from_str_radix(byte, 16).unwrap())
+            .collect();
+        assert!(vectors.insert(name.to_owned(), bytes).is_none(), "{name}");
+    }
+    vectors
+}
+
+#[test]
+fn messages_are_those_of_the_document() {
+    let key = Key::new(b"an example, and no secret").unwrap();
+    let address = |text: &str| text.parse::<IpAddr>().unwrap();
+    let (k, before) = (address("192.0.2.22"), address("192.0.2.11"));
+    let token = Token {
+        issued: 5001,
+        proof: 0x1122_3344_5566_7788,
+    };
+    let train = Train {
+        packets: 16,
+        bytes: 1472,
+        gap: 400_000,
+    };
+    let probe = Probe {
+        sent: 5_030_000_000,
+        index: 1,
+        packets: 16,
+    };
+    let message = |body| Message {
+        run: 0x0102_0304_0506_0708,
+        number: 2,
+        body,
+    };
+    let mut all = vectors();
+    for (name, body, from, to) in [
+        ("request", Body::Request(token, train), k, before),
+        (
+            "acknowledgement",
+            Body::Acknowledgement(token, train),
+            before,
+            k,
+        ),
+        ("probe", Body::Probe(probe), before, k),
+    ] {
+        let route = Route { from, to };
+        let mut out = [0; 64];
+        let len = message(body).write(&key, &route, 48, &mut out).unwrap();
+        let told = all.remove(name).unwrap_or_default();
+        assert_eq!(told, out[..len], "{name}: {:02x?}", &out[..len]);
+        assert_eq!(Message::read(&key, &route, &told), Ok(message(body)));
+    }
+    assert!(all.is_empty(), "{all:?}");
+}
