@@ -1,100 +1,179 @@
 //! Simulated transfers over faults drawn by seed: `cargo run --release -p pathmark-transport
-//! --example faults -- --seeds N [--from SEED] [--trace]`. Prints a table for `docs/reliability.md`,
-//! and every seed that failed. Exit 1 if any did.
+//! --example faults -- --seeds N [--from SEED] [--state FILE] [--trace]`. Prints a table for
+//! `docs/reliability.md`, and every seed that failed. Exit 1 if any did.
+//!
+//! With `--state` the table so far is kept in a file. Begun again with the same file, it goes on
+//! where it was.
 
 #[path = "../tests/faults/simulation.rs"]
 mod simulation;
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fs, io};
 
-use simulation::{Crypto, Outcome, Plan, run};
+use simulation::{Crypto, KINDS, Outcome, Plan, run};
 
-/// Plans with each kind of fault, and in all.
-const KINDS: [&str; 11] = [
-    "all",
-    "TLS 1.3",
-    "loss",
-    "duplication",
-    "reordering",
-    "corruption",
-    "truncation",
-    "rebinding",
-    "outage",
-    "clock jump",
-    "end gone",
-];
+/// Rows of the table: all, those with TLS, those with feedback, those with each kind of fault.
+const ROWS: usize = 3 + KINDS.len();
+/// Simulated, complete, noticed, timed out, failed, and how often the fault struck (datagrams or
+/// ends; for feedback, shims that a router wrote into).
+const COLUMNS: usize = 6;
+const FEEDBACK: usize = 2;
+const FAILED: usize = 4;
+const STRUCK: usize = 5;
+/// Seeds between two notes in the file.
+const PART: u64 = 1000;
 
-fn kinds(plan: &Plan) -> [bool; 11] {
-    let incident = |name: &str| {
-        let names = plan.incidents.iter().map(|(_, i)| format!("{i:?}"));
-        names.into_iter().any(|i| i.starts_with(name))
-    };
-    [
-        true,
-        plan.tls,
-        plan.loss > 0,
-        plan.duplication > 0,
-        plan.reordering > 0,
-        plan.corruption > 0,
-        plan.truncation > 0,
-        incident("Rebinding"),
-        incident("Outage"),
-        incident("Sleep"),
-        plan.is_fatal(),
-    ]
+type Table = [[u64; COLUMNS]; ROWS];
+
+fn name(row: usize) -> &'static str {
+    match row {
+        0 => "all",
+        1 => "TLS 1.3",
+        2 => "feedback from routers",
+        kind => KINDS[kind - 3],
+    }
+}
+
+fn text(name: &str) -> Option<String> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let at = arguments.iter().position(|a| a == name)?;
+    arguments.get(at + 1).cloned()
 }
 
 fn number(name: &str, default: u64) -> u64 {
-    let arguments: Vec<String> = std::env::args().collect();
-    let at = arguments.iter().position(|a| a == name);
-    at.and_then(|at| arguments.get(at + 1)?.parse().ok())
-        .unwrap_or(default)
+    text(name).map_or(default, |text| {
+        text.parse().unwrap_or_else(|_| panic!("{name}: {text}?"))
+    })
 }
 
-fn main() -> ExitCode {
-    let (from, seeds) = (number("--from", 0), number("--seeds", 1000));
-    let trace = std::env::args().any(|argument| argument == "--trace");
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-    let next = AtomicU64::new(from);
-    // By kind: simulated, complete, noticed, timed out, failed.
-    let table: Vec<[AtomicU64; 5]> = (0..KINDS.len()).map(|_| Default::default()).collect();
+/// Adds what came of one seed.
+fn add(table: &mut Table, crypto: &Crypto, seed: u64, trace: bool) {
+    let plan = Plan::new(seed);
+    let (column, marked, struck) = match run(crypto, seed, trace) {
+        Ok(report) => {
+            let column = match report.outcome {
+                Outcome::Complete => 1,
+                Outcome::Noticed => 2,
+                Outcome::TimedOut => 3,
+            };
+            (column, report.marked, report.struck)
+        }
+        Err(error) => {
+            println!("{error}");
+            (FAILED, 0, [0; KINDS.len()])
+        }
+    };
+    let mut has = [true, plan.tls, plan.feedback].to_vec();
+    has.extend(plan.kinds());
+    for (row, has) in table.iter_mut().zip(has) {
+        row[0] += u64::from(has);
+        row[column] += u64::from(has);
+    }
+    table[FEEDBACK][STRUCK] += marked;
+    for (row, struck) in table[FEEDBACK + 1..].iter_mut().zip(struck) {
+        row[STRUCK] += struck;
+    }
+}
+
+/// Runs the seeds of one part on all processors.
+fn part(seeds: std::ops::Range<u64>, trace: bool) -> Table {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicU64::new(seeds.start);
+    let mut whole = Table::default();
     std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                let crypto = Crypto::new();
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= from + seeds {
-                        return;
-                    }
-                    let column = match run(&crypto, seed, trace) {
-                        Ok(Outcome::Complete) => 1,
-                        Ok(Outcome::Noticed) => 2,
-                        Ok(Outcome::TimedOut) => 3,
-                        Err(error) => {
-                            println!("{error}");
-                            4
-                        }
-                    };
-                    for (row, has) in table.iter().zip(kinds(&Plan::new(seed))) {
-                        for column in [0, column].into_iter().filter(|_| has) {
-                            row[column].fetch_add(1, Ordering::Relaxed);
-                        }
-                    }
+        let worker = || {
+            let crypto = Crypto::new();
+            let mut table = Table::default();
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= seeds.end {
+                    return table;
                 }
-            });
+                add(&mut table, &crypto, seed, trace);
+            }
+        };
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+        for thread in running {
+            let table = thread.join().expect("a simulation's panic is caught");
+            let all = whole.iter_mut().flatten().zip(table.iter().flatten());
+            all.for_each(|(to, from)| *to += from);
         }
     });
-    println!(
-        "| plans with | simulated | complete | end gone, noticed | timed out in the dark | failed |"
-    );
-    println!("|---|---|---|---|---|---|");
-    for (kind, row) in KINDS.iter().zip(&table) {
-        let [all, complete, noticed, dark, failed] =
-            row.each_ref().map(|n| n.load(Ordering::Relaxed));
-        println!("| {kind} | {all} | {complete} | {noticed} | {dark} | {failed} |");
+    whole
+}
+
+/// The first seed, the next one to be run, and the table.
+fn read(file: &str) -> io::Result<Option<(u64, u64, Table)>> {
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let numbers: Option<Vec<u64>> = text.split_whitespace().map(|n| n.parse().ok()).collect();
+    match numbers.as_deref() {
+        Some([from, next, cells @ ..]) if cells.len() == ROWS * COLUMNS => {
+            let mut table = Table::default();
+            let all = table.iter_mut().flatten().zip(cells);
+            all.for_each(|(to, cell)| *to = *cell);
+            Ok(Some((*from, *next, table)))
+        }
+        _ => Err(io::Error::other("not a table of this command")),
     }
-    let failed = table[0][4].load(Ordering::Relaxed);
-    ExitCode::from(u8::from(failed > 0))
+}
+
+/// A file that is there is whole: it is written beside it, then renamed.
+fn write(file: &str, from: u64, next: u64, table: &Table) -> io::Result<()> {
+    let mut text = format!("{from} {next}\n");
+    for row in table {
+        for cell in row {
+            let _ = write!(text, "{cell} ");
+        }
+        text.push('\n');
+    }
+    let beside = format!("{file}.new");
+    fs::write(&beside, text)?;
+    fs::rename(beside, file)
+}
+
+fn main() -> io::Result<ExitCode> {
+    let (mut from, seeds) = (number("--from", 0), number("--seeds", 1000));
+    let trace = std::env::args().any(|argument| argument == "--trace");
+    let file = text("--state");
+    let (mut next, mut table) = (from, Table::default());
+    if let Some(file) = &file
+        && let Some(kept) = read(file)?
+    {
+        (from, next, table) = kept;
+        eprintln!("goes on with seed {next}");
+    }
+    let end = from + seeds;
+    while next < end {
+        let until = end.min(next + PART);
+        let more = part(next..until, trace);
+        let all = table.iter_mut().flatten().zip(more.iter().flatten());
+        all.for_each(|(to, cell)| *to += cell);
+        next = until;
+        if let Some(file) = &file {
+            write(file, from, next, &table)?;
+        }
+    }
+    println!("Seeds {from} to {}:\n", next.saturating_sub(1));
+    println!(
+        "| plans with | simulated | complete | end gone, noticed | timed out in the dark | failed \
+         | struck |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+    for (row, [all, complete, noticed, dark, failed, struck]) in table.iter().enumerate() {
+        let name = name(row);
+        let struck = if row < FEEDBACK {
+            String::new()
+        } else {
+            struck.to_string()
+        };
+        println!("| {name} | {all} | {complete} | {noticed} | {dark} | {failed} | {struck} |");
+    }
+    Ok(ExitCode::from(u8::from(table[0][FAILED] > 0)))
 }

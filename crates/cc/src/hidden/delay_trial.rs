@@ -40,12 +40,13 @@ pub(crate) struct DelayTrial {
 }
 
 impl DelayTrial {
-    /// `before` is the mean delay in ns while `sent` bytes per second were sent.
-    pub(crate) fn new(now: Instant, before: u64, sent: u64, srtt: Duration) -> Self {
+    /// `before` is the mean delay in ns while `sent` bytes per second were sent; no less than
+    /// `least` bytes per second will be.
+    pub(crate) fn new(now: Instant, before: u64, sent: u64, least: u64, srtt: Duration) -> Self {
         let settled_at = now + srtt * SETTLE_ROUNDS;
         Self {
             before,
-            pace: mul_div(sent, SHARE.0, SHARE.1).max(1),
+            pace: mul_div(sent, SHARE.0, SHARE.1).max(least),
             settled_at,
             ends: settled_at + srtt * SETTLE_ROUNDS,
             gives_up: now + srtt * MOST_ROUNDS,

@@ -466,7 +466,8 @@ impl HiddenHop {
                     .is_some_and(|since| now - since.max(low_since) > patience);
                 if standing {
                     let sent = self.arrivals.delivered();
-                    let trial = DelayTrial::new(now, self.delay.mean(), sent, srtt);
+                    let least = least_pace(srtt, self.mtu);
+                    let trial = DelayTrial::new(now, self.delay.mean(), sent, least, srtt);
                     self.trial_cap = cap(trial.pace(), srtt, self.mtu);
                     self.before = window;
                     self.state = State::DelayTrial(trial);
@@ -569,7 +570,8 @@ impl HiddenHop {
 
     fn begin_trial(&mut self, now: Instant, trigger: Sample, srtt: Duration, window: u64) {
         let (sent, arriving) = self.rates(now, &trigger, srtt, window);
-        let trial = Trial::new(now, trigger, sent, arriving, srtt);
+        let least = least_pace(srtt, self.mtu);
+        let trial = Trial::new(now, trigger, (sent, arriving), least, srtt);
         self.trial_cap = cap(trial.pace(), srtt, self.mtu);
         self.before = window;
         self.state = State::Trial(trial);
@@ -711,6 +713,12 @@ enum Trigger {
 /// Bytes that `pace` bytes per second are in a round trip.
 fn window_of(pace: u64, srtt: Duration) -> u64 {
     mul_div(pace, nanos(srtt), 1_000_000_000)
+}
+
+/// The least pace of a trial, bytes per second: two packets per round trip. Acknowledgements end
+/// trials, so there must be some, also where nothing was delivered over the last round trip.
+fn least_pace(srtt: Duration, mtu: u64) -> u64 {
+    rate(2 * mtu, srtt, 1, 1).max(1)
 }
 
 /// The window under trial: the pace bounds the sender, and the window is a little larger.

@@ -57,6 +57,8 @@ pub(crate) struct Trial {
     /// Of the first step, once it is over.
     first: Option<Sample>,
     pace: u64,
+    /// No lower pace, whatever arrives.
+    least: u64,
     settled_at: Instant,
     ends: Instant,
     /// Packets from here on count. `None`: the path does not show the pace yet.
@@ -66,15 +68,15 @@ pub(crate) struct Trial {
 
 impl Trial {
     /// A trial begins: of `sent` bytes per second `delivered` arrived while packets were lost as
-    /// `trigger` tells.
+    /// `trigger` tells. No less than `least` bytes per second will be sent.
     pub(crate) fn new(
         now: Instant,
         trigger: Sample,
-        sent: u64,
-        delivered: u64,
+        (sent, delivered): (u64, u64),
+        least: u64,
         srtt: Duration,
     ) -> Self {
-        let pace = delivered.min(mul_div(sent, FIRST.0, FIRST.1)).max(1);
+        let pace = delivered.min(mul_div(sent, FIRST.0, FIRST.1)).max(least);
         let wanted = mul_div(EXPECTED_LOSSES, 1_000_000, trigger.ppm().max(1))
             .clamp(LEAST_PACKETS, MOST_PACKETS);
         let wanted = mul_div(wanted, trigger.dispersion, 16);
@@ -82,6 +84,7 @@ impl Trial {
             trigger,
             first: None,
             pace,
+            least,
             settled_at: now + srtt * SETTLE_ROUNDS,
             ends: now + srtt * MOST_ROUNDS,
             from: None,
@@ -118,7 +121,7 @@ impl Trial {
         if begins {
             self.from = Some(last_sent + 1);
             if self.first.is_none() && delivered > 0 {
-                self.pace = self.pace.min(delivered);
+                self.pace = self.pace.min(delivered).max(self.least);
             }
         }
         begins
@@ -200,7 +203,7 @@ impl Trial {
         }
         self.wanted = second_packets(&seen);
         self.first = Some(seen);
-        self.pace = mul_div(self.pace, SECOND.0, SECOND.1).max(1);
+        self.pace = mul_div(self.pace, SECOND.0, SECOND.1).max(self.least);
         self.settled_at = now + srtt * SETTLE_ROUNDS;
         self.ends = now + srtt * MOST_ROUNDS;
         self.from = None;

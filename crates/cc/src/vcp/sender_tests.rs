@@ -587,3 +587,71 @@ proptest! {
         }
     }
 }
+
+/// What happens to a sender.
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    /// Time since the last one.
+    after: u64,
+    /// 0 to 3: acknowledged packets with this code; 4: without a word; 5: a loss.
+    kind: usize,
+    packets: u64,
+    /// Milliseconds in queues.
+    queued: u64,
+}
+
+proptest! {
+    /// Whatever routers, delays and losses say, a sender that has something to send sends a packet
+    /// per round trip: what it learns next, it learns from acknowledgements.
+    #[test]
+    fn no_word_and_no_trial_stops_a_sender(
+        events in proptest::collection::vec(
+            (
+                prop_oneof![1 => Just(0u64), 6 => 1..200u64, 1 => 200..20_000u64],
+                0..6usize,
+                prop_oneof![0..3u64, 0..40u64],
+                prop_oneof![Just(0), 0..400u64, 200..300u64],
+            ),
+            1..200,
+        ),
+    ) {
+        let events = events.into_iter().map(|(after, kind, packets, queued)| {
+            Event { after, kind, packets, queued }
+        });
+        let mut sender = sender(Wlte::default());
+        let (mut now, mut number) = (0, 0);
+        for event in events {
+            now += event.after;
+            let srtt = RTT + ms(event.queued);
+            for _ in 0..event.packets {
+                number += 1;
+                sender.on_sent(at(now), &sent(number, MTU));
+            }
+            if event.kind == 5 {
+                if event.packets > 0 {
+                    let mut loss = lost(number, number, srtt);
+                    loss.packets = event.packets;
+                    loss.min_rtt = RTT;
+                    sender.on_loss(at(now), &loss);
+                }
+            } else {
+                let mut ack = acked(number, event.packets * MTU, srtt);
+                ack.packets = event.packets;
+                ack.min_rtt = RTT;
+                ack.forward_delay = Some(ms(event.queued));
+                if event.kind < 4 {
+                    let mut packets = [0; 4];
+                    packets[event.kind] = event.packets;
+                    sender.on_feedback(at(now), &codes(packets), &ack);
+                }
+                sender.on_ack(at(now), &ack);
+            }
+            let round = u128::from(srtt.as_nanos() as u64);
+            if let Some(pace) = sender.pacing_rate() {
+                let bytes = u128::from(pace) * round / 1_000_000_000;
+                prop_assert!(bytes + 10 >= u128::from(MTU) / 5, "{bytes} bytes per round trip");
+            }
+            prop_assert!(sender.window() >= MTU);
+        }
+    }
+}

@@ -3,37 +3,95 @@
 
 mod simulation;
 
-use simulation::{Crypto, Outcome, run};
+use simulation::{Crypto, KINDS, Outcome, Plan, Struck, run};
+
+/// What came of some seeds.
+#[derive(Default)]
+struct Tally {
+    noticed: u64,
+    timed_out: u64,
+    /// Plans with each kind, and those in which it struck, and how often.
+    planned: Struck,
+    struck_in: Struck,
+    struck: Struck,
+    tls: u64,
+    feedback: u64,
+    /// Transfers with shims that routers wrote into.
+    marked: u64,
+}
+
+impl Tally {
+    fn add(&mut self, seed: u64, crypto: &Crypto) {
+        let plan = Plan::new(seed);
+        let report = run(crypto, seed, false).unwrap_or_else(|error| panic!("{error}"));
+        let struck = report.struck;
+        match report.outcome {
+            Outcome::Complete => {}
+            Outcome::Noticed => self.noticed += 1,
+            Outcome::TimedOut => self.timed_out += 1,
+        }
+        self.tls += u64::from(plan.tls);
+        self.feedback += u64::from(plan.feedback);
+        self.marked += u64::from(report.marked > 0);
+        assert!(plan.feedback || report.marked == 0, "seed {seed}");
+        for (kind, planned) in plan.kinds().into_iter().enumerate() {
+            self.planned[kind] += u64::from(planned);
+            self.struck_in[kind] += u64::from(struck[kind] > 0);
+            self.struck[kind] += struck[kind];
+            // What a plan leaves out does not happen.
+            assert!(planned || struck[kind] == 0, "seed {seed}: {}", KINDS[kind]);
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.noticed += other.noticed;
+        self.timed_out += other.timed_out;
+        self.tls += other.tls;
+        self.feedback += other.feedback;
+        self.marked += other.marked;
+        let pairs = [
+            (&mut self.planned, &other.planned),
+            (&mut self.struck_in, &other.struck_in),
+            (&mut self.struck, &other.struck),
+        ];
+        for (to, from) in pairs {
+            to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+        }
+    }
+}
 
 #[test]
 fn a_thousand_transfers_over_faults() {
     let threads = 2;
-    let counted: Vec<_> = std::thread::scope(|scope| {
+    let mut all = Tally::default();
+    std::thread::scope(|scope| {
         let part = |thread: u64| {
             let crypto = Crypto::new();
-            let (mut noticed, mut timed_out) = (0, 0);
+            let mut tally = Tally::default();
             for seed in (thread..1000).step_by(threads) {
-                match run(&crypto, seed, false) {
-                    Ok(Outcome::Complete) => {}
-                    Ok(Outcome::Noticed) => noticed += 1,
-                    Ok(Outcome::TimedOut) => timed_out += 1,
-                    Err(error) => panic!("{error}"),
-                }
+                tally.add(seed, &crypto);
             }
-            (noticed, timed_out)
+            tally
         };
         let running: Vec<_> = (0..threads as u64)
             .map(|thread| scope.spawn(move || part(thread)))
             .collect();
-        running.into_iter().map(|t| t.join()).collect()
+        for thread in running {
+            all.merge(&thread.join().expect("all went well"));
+        }
     });
-    let (mut noticed, mut timed_out) = (0, 0);
-    for part in counted {
-        let part: (u64, u64) = part.expect("all went well");
-        noticed += part.0;
-        timed_out += part.1;
-    }
     // One plan in eight has an end that goes; some are through before.
-    assert!((20..200).contains(&noticed), "{noticed}");
-    assert!(timed_out <= 5, "{timed_out}");
+    assert!((20..200).contains(&all.noticed), "{}", all.noticed);
+    assert!(all.timed_out <= 5, "{}", all.timed_out);
+    assert_eq!(all.tls, 100);
+    assert!((400..600).contains(&all.feedback), "{}", all.feedback);
+    assert!(10 * all.marked >= 9 * all.feedback, "{}", all.marked);
+    // Each kind is planned often, left out often, and strikes where it is planned: most transfers
+    // are still under way then.
+    for (kind, name) in KINDS.iter().enumerate() {
+        let (planned, struck_in) = (all.planned[kind], all.struck_in[kind]);
+        println!("{name}: {planned} {struck_in} {}", all.struck[kind]);
+        assert!((80..600).contains(&planned), "{name}: {planned}");
+        assert!(3 * struck_in >= planned, "{name}: {struck_in} of {planned}");
+    }
 }

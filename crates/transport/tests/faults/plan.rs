@@ -13,6 +13,9 @@ pub(crate) enum Incident {
     Rebinding,
     /// The path carries nothing for so long.
     Outage(Duration),
+    /// The router dies with all that is under way. For so long the path carries nothing; then
+    /// another router forwards, which marks packets (true), or knows nothing of shims.
+    RouterKilled(Duration, bool),
     /// An end (0: client, 1: server) stands still for so long: its clock jumps.
     Sleep(usize, Duration),
     /// An end is gone for good.
@@ -21,11 +24,27 @@ pub(crate) enum Incident {
     Restart,
 }
 
+/// Kinds of faults.
+pub(crate) const KINDS: [&str; 10] = [
+    "loss",
+    "duplication",
+    "reordering",
+    "corruption",
+    "truncation",
+    "rebinding",
+    "outage",
+    "router killed",
+    "clock jump",
+    "end gone",
+];
+
 /// What one seed stands for.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) tls: bool,
+    /// Routers tell their load, and both ends send by it; else by loss alone.
+    pub(crate) feedback: bool,
     pub(crate) latency: Duration,
     pub(crate) loss: Ppm,
     pub(crate) duplication: Ppm,
@@ -44,7 +63,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Draws a plan. Each kind of fault is left out of every second plan.
+    /// Draws a plan. Each kind of fault is left out of every second plan or more, and none has
+    /// them all.
     pub(crate) fn new(seed: u64) -> Self {
         let mut random = Random::from_u64(seed ^ 0x5eed_0000_0000);
         let below = |random: &mut Random, n| random.below(n);
@@ -77,7 +97,6 @@ impl Plan {
             };
             incidents.push((ms(below(&mut random, 1000)), incident));
         }
-        incidents.sort_by_key(|(at, _)| *at);
         let count = 1 + below(&mut random, 6) as usize;
         let size = |random: &mut Random| match random.below(4) {
             0 => 0,
@@ -92,10 +111,24 @@ impl Plan {
             all.filter(|_| random.below(16) == 0).collect()
         };
         let (resets, stops) = (some(), some());
-        Self {
+        let latency = ms(1 + below(&mut random, 150));
+        let key_update_after = match below(&mut random, 4) {
+            0 => 1 + below(&mut random, 60),
+            _ => u64::MAX,
+        };
+        let feedback = below(&mut random, 2) == 0;
+        if below(&mut random, 4) == 0 {
+            let time = ms(below(&mut random, 5_000));
+            let marks = below(&mut random, 2) == 0;
+            let incident = Incident::RouterKilled(time, marks);
+            incidents.push((ms(below(&mut random, 1000)), incident));
+        }
+        incidents.sort_by_key(|(at, _)| *at);
+        let mut plan = Self {
             seed,
             tls: seed % 10 == 9,
-            latency: ms(1 + below(&mut random, 150)),
+            feedback,
+            latency,
             loss,
             duplication,
             reordering,
@@ -105,16 +138,39 @@ impl Plan {
             streams,
             resets,
             stops,
-            key_update_after: match below(&mut random, 4) {
-                0 => 1 + below(&mut random, 60),
-                _ => u64::MAX,
-            },
+            key_update_after,
+        };
+        if plan.kinds().iter().all(|has| *has) {
+            plan.truncation = 0;
         }
+        plan
+    }
+
+    /// Which of [`KINDS`] it has.
+    pub(crate) fn kinds(&self) -> [bool; KINDS.len()] {
+        let has = |test: fn(&Incident) -> bool| self.incidents.iter().any(|(_, i)| test(i));
+        [
+            self.loss > 0,
+            self.duplication > 0,
+            self.reordering > 0,
+            self.corruption > 0,
+            self.truncation > 0,
+            has(|i| matches!(i, Incident::Rebinding)),
+            has(|i| matches!(i, Incident::Outage(_))),
+            has(|i| matches!(i, Incident::RouterKilled(..))),
+            has(|i| matches!(i, Incident::Sleep(..))),
+            self.is_fatal(),
+        ]
     }
 
     /// True if nothing may be heard for a while.
     pub(crate) fn is_dark(&self) -> bool {
-        let dark = |i: &Incident| matches!(i, Incident::Outage(_) | Incident::Sleep(..));
+        let dark = |i: &Incident| {
+            matches!(
+                i,
+                Incident::Outage(_) | Incident::Sleep(..) | Incident::RouterKilled(..)
+            )
+        };
         self.incidents.iter().any(|(_, incident)| dark(incident))
     }
 

@@ -1,5 +1,5 @@
 //! Transfers over faults that a seed draws: loss, duplication, reordering, corruption, truncation,
-//! rebinding, a path that dies for a while, clocks that jump, an end that dies or forgets. Each
+//! rebinding, a path that dies for a while, a router that is killed, clocks that jump, an end that dies or forgets. Each
 //! seed leaves some kinds out; one in ten has TLS.
 //!
 //! Nothing may arrive that was not sent so, no connection may hang or panic, and every transfer
@@ -7,6 +7,10 @@
 
 #[path = "applications.rs"]
 mod applications;
+#[path = "crypto.rs"]
+mod crypto;
+#[path = "path.rs"]
+mod path;
 #[path = "plan.rs"]
 mod plan;
 #[path = "world.rs"]
@@ -14,17 +18,34 @@ mod world;
 
 use std::panic::AssertUnwindSafe;
 
-pub(crate) use plan::Plan;
-pub(crate) use world::{Crypto, Outcome, World};
+pub(crate) use crypto::Crypto;
+pub(crate) use path::Struck;
+pub(crate) use plan::{KINDS, Plan};
+pub(crate) use world::{Outcome, World};
 
-/// Runs what `seed` stands for; `trace`: prints each datagram.
+/// What came of a seed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Report {
+    pub(crate) outcome: Outcome,
+    pub(crate) struck: Struck,
+    /// Shims that routers wrote into.
+    pub(crate) marked: u64,
+}
+
+/// Runs what `seed` stands for, and says how often each kind of fault struck; `trace`: prints each
+/// datagram.
 ///
 /// # Errors
 /// What went wrong, for people.
-pub(crate) fn run(crypto: &Crypto, seed: u64, trace: bool) -> Result<Outcome, String> {
+pub(crate) fn run(crypto: &Crypto, seed: u64, trace: bool) -> Result<Report, String> {
     let plan = Plan::new(seed);
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        World::new(crypto, plan.clone(), trace).run()
+        let mut world = World::new(crypto, plan.clone(), trace);
+        world.run().map(|outcome| Report {
+            outcome,
+            struck: world.path().struck,
+            marked: world.path().marked,
+        })
     }));
     let result = outcome.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();

@@ -1,21 +1,21 @@
 //! Two endpoints, the path between them, and time.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use pathmark_cc::Algorithm;
 use pathmark_transport::connection::{Connection, ConnectionError, Event, Received};
-use pathmark_transport::crypto::null::{NullCrypto, NullEndpointKey};
-use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
-use pathmark_transport::crypto::{ClientCrypto, Random, ServerCrypto};
+use pathmark_transport::crypto::Random;
+use pathmark_transport::crypto::null::NullEndpointKey;
 use pathmark_transport::endpoint::{
     Connect, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, ServerConfig,
 };
 use pathmark_transport::{Duration, Ecn, Instant, TransportConfig};
+use vcp_proto::VcpSignal;
 
 use super::applications::{Application, CLIENT, SERVER};
+use super::crypto::Crypto;
+use super::path::{CLOCK_JUMP, END_GONE, Flying, Path};
 use super::plan::{Incident, Plan};
 
 /// Longer than any transfer may take: three outages and what the worst loss costs.
@@ -40,52 +40,6 @@ pub(crate) enum Outcome {
     TimedOut,
 }
 
-/// What every simulation of a process shares.
-pub(crate) struct Crypto {
-    null: Arc<NullCrypto>,
-    tls: (Arc<TlsClientConfig>, Arc<TlsServerConfig>),
-}
-
-impl Crypto {
-    pub(crate) fn new() -> Self {
-        let made = rcgen::generate_simple_self_signed(["server.test".to_owned()]).expect("made");
-        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-        let server = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[b"faults"]);
-        let client = TlsClientConfig::new(Trust::Anyone, &[b"faults"]);
-        Self {
-            null: Arc::new(NullCrypto::new(&[b"faults"])),
-            tls: (
-                Arc::new(client.expect("usable")),
-                Arc::new(server.expect("usable")),
-            ),
-        }
-    }
-
-    fn client(&self, tls: bool) -> Arc<dyn ClientCrypto> {
-        match tls {
-            true => self.tls.0.clone(),
-            false => self.null.clone(),
-        }
-    }
-
-    fn server(&self, tls: bool) -> Arc<dyn ServerCrypto> {
-        match tls {
-            true => self.tls.1.clone(),
-            false => self.null.clone(),
-        }
-    }
-}
-
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Flying {
-    at: Instant,
-    order: u64,
-    to: usize,
-    from: SocketAddr,
-    address: SocketAddr,
-    bytes: Vec<u8>,
-}
-
 struct End {
     endpoint: Endpoint,
     connection: Option<(ConnectionHandle, Connection)>,
@@ -104,12 +58,10 @@ pub(crate) struct World {
     /// The client's address.
     address: SocketAddr,
     server: SocketAddr,
-    flying: BinaryHeap<Reverse<Flying>>,
+    path: Path,
     /// Arrived while an end slept.
     kept: Vec<Flying>,
-    order: u64,
     random: Random,
-    dark_until: Instant,
     incidents: Vec<(Duration, Incident)>,
     /// When the handshake was over: incidents are counted from here.
     begun: Option<Instant>,
@@ -122,9 +74,16 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(crypto: &Crypto, plan: Plan, trace: bool) -> Self {
         let mut transport = TransportConfig::new({
-            let law = Algorithm::parse("newreno").expect("known");
+            let law = match plan.feedback {
+                true => "vcp+bise+wlte",
+                false => "newreno",
+            };
+            let law = Algorithm::parse(law).expect("known");
             Arc::new(move |now, mtu| law.controller(now, mtu))
         });
+        if plan.feedback {
+            transport.signals = vec![Arc::new(VcpSignal::default())];
+        }
         transport.key_update_after = plan.key_update_after;
         let mut patient = transport.clone();
         // A client that only waits has nothing to tell the server of its new address by.
@@ -171,10 +130,8 @@ impl World {
             ends,
             address: "10.0.0.1:1000".parse().expect("an address"),
             server,
-            flying: BinaryHeap::new(),
+            path: Path::new(plan.clone(), random.fork()),
             kept: Vec::new(),
-            order: 0,
-            dark_until: now,
             incidents: plan.incidents.clone(),
             begun: None,
             buffer: vec![0; 65_536],
@@ -210,10 +167,29 @@ impl World {
             self.now = self.now.max(next);
             if self.now > end {
                 let state = self.ends.each_ref().map(|end| end.application.state());
-                return Err(format!("not done in time: {state:?}"));
+                let reports = self.reports();
+                return Err(format!("not done in time: {state:?}, {reports:?}"));
             }
             self.arrive();
         }
+    }
+
+    /// What happened on the path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What both ends say of the path, for people.
+    fn reports(&self) -> [Option<String>; 2] {
+        self.ends.each_ref().map(|end| {
+            let (_, connection) = end.connection.as_ref()?;
+            let now = self.now + end.ahead;
+            Some(format!(
+                "{:?}, deadline in {:?}",
+                connection.path_report(now),
+                connection.deadline().map(|at| at.saturating_since(now))
+            ))
+        })
     }
 
     /// Both ends are over and forgotten, or gone.
@@ -258,12 +234,20 @@ impl World {
                     let port = 1000 + self.random.below(60_000) as u16;
                     self.address.set_port(port);
                 }
-                Incident::Outage(time) => self.dark_until = self.now + time,
+                Incident::Outage(time) => self.path.darken(self.now + time),
+                Incident::RouterKilled(time, marks) => {
+                    self.path.kill_router(self.now + time, marks);
+                }
                 Incident::Sleep(side, time) => {
+                    self.path.struck[CLOCK_JUMP] += 1;
                     self.ends[side].asleep_until = Some(self.now + time);
                 }
-                Incident::Death(side) => self.ends[side].dead = true,
+                Incident::Death(side) => {
+                    self.path.struck[END_GONE] += 1;
+                    self.ends[side].dead = true;
+                }
                 Incident::Restart => {
+                    self.path.struck[END_GONE] += 1;
                     let end = &mut self.ends[SERVER];
                     end.endpoint = Endpoint::new(self.config.clone(), self.random.fork());
                     end.connection = None;
@@ -278,7 +262,6 @@ impl World {
     }
 
     fn next(&self) -> Option<Instant> {
-        let flying = self.flying.peek().map(|Reverse(datagram)| datagram.at);
         let ends = self.ends.iter().filter(|end| !end.dead).filter_map(|end| {
             if end.asleep_until.is_some() {
                 return end.asleep_until;
@@ -291,7 +274,7 @@ impl World {
         });
         let incident = self.incidents.first();
         let incident = incident.and_then(|(after, _)| Some(self.begun? + *after));
-        ends.chain(flying).chain(incident).min()
+        ends.chain(self.path.next()).chain(incident).min()
     }
 
     /// Timers, the application, and all that is to be sent.
@@ -360,65 +343,23 @@ impl World {
         }
     }
 
-    fn chance(&mut self, ppm: u64) -> bool {
-        ppm > 0 && self.random.below(1_000_000) < ppm
-    }
-
     /// A datagram meets its fate.
-    fn send(&mut self, side: usize, address: SocketAddr, mut bytes: Vec<u8>) {
-        let plan = &self.plan;
-        let (latency, duplication, reordering) = (plan.latency, plan.duplication, plan.reordering);
-        let (loss, corruption, truncation) = (plan.loss, plan.corruption, plan.truncation);
-        let lost = self.now < self.dark_until || self.chance(loss);
-        let fate = if lost { " lost" } else { "" };
-        self.trace(format_args!(
-            "{side} sends {} to {address}{fate}",
-            bytes.len()
-        ));
-        if lost {
-            return;
-        }
-        if self.chance(corruption) {
-            let at = self.random.below(bytes.len() as u64) as usize;
-            bytes[at] ^= 1 << self.random.below(8);
-        }
-        if self.chance(truncation) {
-            bytes.truncate(self.random.below(bytes.len() as u64) as usize);
-        }
-        let copies = 1 + u32::from(self.chance(duplication));
+    fn send(&mut self, side: usize, address: SocketAddr, bytes: Vec<u8>) {
         let from = if side == CLIENT {
             self.address
         } else {
             self.server
         };
-        for _ in 0..copies {
-            let late = match self.chance(reordering) {
-                true => latency / 4 + latency.mul_f64(self.random.below(100) as f64 / 50.0),
-                false => Duration::ZERO,
-            };
-            self.order += 1;
-            self.flying.push(Reverse(Flying {
-                at: self.now + latency + late,
-                order: self.order,
-                to: 1 - side,
-                from,
-                address,
-                bytes: bytes.clone(),
-            }));
-        }
+        let len = bytes.len();
+        let passes = self.path.send(self.now, side, from, address, bytes);
+        let fate = if passes { "" } else { " lost" };
+        self.trace(format_args!("{side} sends {len} to {address}{fate}"));
     }
 
     fn arrive(&mut self) {
-        while let Some(Reverse(datagram)) = self.flying.peek()
-            && datagram.at <= self.now
-        {
-            let Some(Reverse(datagram)) = self.flying.pop() else {
-                return;
-            };
+        while let Some(datagram) = self.path.arrive(self.now, self.address) {
             let to = datagram.to;
-            // What is sent to an address that the client has left arrives nowhere.
-            let reaches = to == SERVER || datagram.address == self.address;
-            if self.ends[to].dead || !reaches {
+            if self.ends[to].dead {
                 continue;
             }
             if self.ends[to].asleep_until.is_some() {

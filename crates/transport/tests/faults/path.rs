@@ -1,0 +1,190 @@
+//! The path between both ends: what becomes of a datagram under way.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::SocketAddr;
+
+use pathmark_cc::{VcpAnswer, VcpCode};
+use pathmark_transport::crypto::Random;
+use pathmark_transport::{Duration, Instant};
+use vcp_proto::mark::{Outcome, mark_payload};
+
+use super::applications::{CLIENT, SERVER};
+use super::plan::{KINDS, Plan};
+
+/// How often each of [`KINDS`] struck: datagrams, or ends.
+pub(crate) type Struck = [u64; KINDS.len()];
+
+/// Places in [`KINDS`].
+pub(crate) const LOSS: usize = 0;
+pub(crate) const DUPLICATION: usize = 1;
+pub(crate) const REORDERING: usize = 2;
+pub(crate) const CORRUPTION: usize = 3;
+pub(crate) const TRUNCATION: usize = 4;
+pub(crate) const REBINDING: usize = 5;
+pub(crate) const OUTAGE: usize = 6;
+pub(crate) const ROUTER_KILLED: usize = 7;
+pub(crate) const CLOCK_JUMP: usize = 8;
+pub(crate) const END_GONE: usize = 9;
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Flying {
+    pub(crate) at: Instant,
+    order: u64,
+    pub(crate) to: usize,
+    pub(crate) from: SocketAddr,
+    pub(crate) address: SocketAddr,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The path of a plan, with one router.
+pub(crate) struct Path {
+    plan: Plan,
+    random: Random,
+    flying: BinaryHeap<Reverse<Flying>>,
+    order: u64,
+    /// The last that arrived at each end.
+    last: [u64; 2],
+    /// Where the client's last one came from.
+    source: Option<SocketAddr>,
+    /// Nothing passes until then, and why.
+    dark: (Instant, usize),
+    /// Its number, if it marks shims.
+    router: Option<u16>,
+    /// How often each kind of fault struck.
+    pub(crate) struck: Struck,
+    /// Shims that the router wrote into.
+    pub(crate) marked: u64,
+}
+
+impl Path {
+    pub(crate) fn new(plan: Plan, random: Random) -> Self {
+        Self {
+            plan,
+            random,
+            flying: BinaryHeap::new(),
+            order: 0,
+            last: [0; 2],
+            source: None,
+            dark: (Instant::ZERO, OUTAGE),
+            router: Some(1),
+            struck: Struck::default(),
+            marked: 0,
+        }
+    }
+
+    /// Nothing passes until `end`.
+    pub(crate) fn darken(&mut self, end: Instant) {
+        if end > self.dark.0 {
+            self.dark = (end, OUTAGE);
+        }
+    }
+
+    /// The router dies with what is under way; from `end` on another forwards, which marks or not.
+    pub(crate) fn kill_router(&mut self, end: Instant, marks: bool) {
+        self.struck[ROUTER_KILLED] += self.flying.len() as u64;
+        self.flying.clear();
+        if end > self.dark.0 {
+            self.dark = (end, ROUTER_KILLED);
+        }
+        self.router = marks.then_some(2);
+    }
+
+    fn chance(&mut self, ppm: u64) -> bool {
+        ppm > 0 && self.random.below(1_000_000) < ppm
+    }
+
+    /// The router's word, now this and now that.
+    fn answer(&mut self) -> VcpAnswer {
+        let (code, load_128) = match self.random.below(10) {
+            0..6 => (VcpCode::Low, 90),
+            6..9 => (VcpCode::High, 120),
+            _ => (VcpCode::Over, 140),
+        };
+        VcpAnswer {
+            code,
+            r: Some(self.random.below(65_536) as u16),
+            t_rho_ms: 200,
+            load_128,
+            corruption_ppm: 0,
+        }
+    }
+
+    /// A datagram of the end `side` meets its fate. False: it is lost.
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        side: usize,
+        from: SocketAddr,
+        address: SocketAddr,
+        mut bytes: Vec<u8>,
+    ) -> bool {
+        if now < self.dark.0 {
+            self.struck[self.dark.1] += 1;
+            return false;
+        }
+        if self.chance(self.plan.loss) {
+            self.struck[LOSS] += 1;
+            return false;
+        }
+        if let Some(router) = self.router {
+            let answer = self.answer();
+            let marked = mark_payload(&mut bytes, &answer, router) == Outcome::Marked;
+            self.marked += u64::from(marked);
+        }
+        if self.chance(self.plan.corruption) {
+            let at = self.random.below(bytes.len() as u64) as usize;
+            bytes[at] ^= 1 << self.random.below(8);
+            self.struck[CORRUPTION] += 1;
+        }
+        if self.chance(self.plan.truncation) {
+            bytes.truncate(self.random.below(bytes.len() as u64) as usize);
+            self.struck[TRUNCATION] += 1;
+        }
+        let copies = 1 + u64::from(self.chance(self.plan.duplication));
+        self.struck[DUPLICATION] += copies - 1;
+        let latency = self.plan.latency;
+        for _ in 0..copies {
+            let late = match self.chance(self.plan.reordering) {
+                true => latency / 4 + latency.mul_f64(self.random.below(100) as f64 / 50.0),
+                false => Duration::ZERO,
+            };
+            self.order += 1;
+            self.flying.push(Reverse(Flying {
+                at: now + latency + late,
+                order: self.order,
+                to: 1 - side,
+                from,
+                address,
+                bytes: bytes.clone(),
+            }));
+        }
+        true
+    }
+
+    /// When the next datagram arrives.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.flying.peek().map(|Reverse(datagram)| datagram.at)
+    }
+
+    /// The next datagram that has arrived where the client is at `client`.
+    pub(crate) fn arrive(&mut self, now: Instant, client: SocketAddr) -> Option<Flying> {
+        while self.next().is_some_and(|at| at <= now) {
+            let Reverse(datagram) = self.flying.pop()?;
+            // What is sent to an address that the client has left arrives nowhere.
+            if datagram.to == CLIENT && datagram.address != client {
+                continue;
+            }
+            if datagram.to == SERVER {
+                let before = self.source.replace(datagram.from);
+                let moved = before.is_some_and(|before| before != datagram.from);
+                self.struck[REBINDING] += u64::from(moved);
+            }
+            let last = &mut self.last[datagram.to];
+            self.struck[REORDERING] += u64::from(datagram.order < *last);
+            *last = datagram.order.max(*last);
+            return Some(datagram);
+        }
+        None
+    }
+}
