@@ -22,6 +22,8 @@ pub mod queue;
 mod schedule;
 mod separation;
 mod shaper;
+#[cfg(test)]
+mod sharing_tests;
 mod stats;
 pub mod trace;
 

@@ -1,12 +1,15 @@
 //! An output port: control law, queue, transmitter.
 
-use pathmark_cc::{
-    Answer, Arrival, Carried, CloudEstimate, Instant, LinkController, LinkMetrics, Upstream,
-};
+mod law;
+mod queues;
+
+use pathmark_cc::{Answer, Arrival, CloudEstimate, Instant, LinkController, LinkMetrics, Upstream};
 
 use super::impair::Code;
 use super::queue::{Depth, Limit, Popped, Pushed, Queue, Queued};
 use super::{DropCause, LinkStats, Owner, Separation, Shaper};
+use law::Law;
+use queues::Queues;
 
 /// One output port of a router.
 ///
@@ -37,19 +40,6 @@ enum Access {
     Asked,
     /// One, now.
     Granted,
-}
-
-/// The queues, each with its depth at hand.
-enum Queues<P> {
-    One(Box<dyn Queue<P>>, Depth),
-    Two(Box<Separation<P>>),
-}
-
-/// The control law with its deadline at hand, so that most packets ask it for nothing but their
-/// answer.
-struct Law {
-    controller: Option<Box<dyn LinkController>>,
-    timer: Instant,
 }
 
 /// A packet on its way out.
@@ -275,7 +265,7 @@ impl<P> Port<P> {
     fn on_wire(&self, frame: u32, packets: u32) -> u32 {
         match &self.code {
             None => frame,
-            Some(code) => coded(code, frame, packets),
+            Some(code) => code.coded_run(frame, packets),
         }
     }
 
@@ -496,156 +486,11 @@ impl<P> core::fmt::Debug for Port<P> {
     }
 }
 
-/// Bytes of packets after coding; they are all of one size but for the last.
-fn coded(code: &Code, frame: u32, packets: u32) -> u32 {
-    let size = frame / packets.max(1);
-    let last = frame - size * packets.saturating_sub(1);
-    code.coded(size)
-        .saturating_mul(packets.saturating_sub(1))
-        .saturating_add(code.coded(last))
-}
-
 /// The capacity that a control law is told.
 const fn told(rate: Option<u64>, hint: Option<u64>) -> Option<u64> {
     match (rate, hint) {
         (Some(rate), Some(hint)) if hint < rate => Some(hint),
         (Some(rate), _) => Some(rate),
         (None, hint) => hint,
-    }
-}
-
-impl<P> Queues<P> {
-    fn limit(&self) -> Limit {
-        match self {
-            Self::One(queue, _) => queue.limit(),
-            Self::Two(separation) => separation.limit(),
-        }
-    }
-
-    /// True if the control law is told of this packet's arrival: of all in a common queue, else of
-    /// its own class. `None`: the packet goes no further.
-    #[inline]
-    fn hears(&mut self, now: Instant, arrival: &mut Arrival) -> Option<bool> {
-        match self {
-            Self::One(..) => Some(true),
-            Self::Two(separation) => separation.hears(now, arrival),
-        }
-    }
-
-    /// True if a packet that the law hears is of a flow that hears the law. Of a common queue's
-    /// packets that can be told of those alone that carry feedback.
-    #[inline]
-    fn is_feedback(&self, arrival: &Arrival) -> bool {
-        matches!(self, Self::Two(_)) || arrival.carried.is_feedback()
-    }
-
-    /// True if it is asked for an answer.
-    #[inline]
-    fn answers(&self, arrival: &Arrival) -> bool {
-        matches!(self, Self::One(..)) || arrival.carried != Carried::Foreign
-    }
-
-    #[inline]
-    fn heard_bytes(&self) -> u64 {
-        match self {
-            Self::One(_, depth) => depth.bytes,
-            Self::Two(separation) => separation.heard_depth().bytes,
-        }
-    }
-
-    #[inline]
-    fn depth(&self) -> Depth {
-        match self {
-            Self::One(_, depth) => *depth,
-            Self::Two(separation) => separation.depth(),
-        }
-    }
-
-    #[inline]
-    fn pop(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Popped<P> {
-        match self {
-            Self::One(queue, depth) => {
-                let popped = queue.pop(now, owner);
-                *depth = queue.depth();
-                popped
-            }
-            Self::Two(separation) => separation.pop(now, owner),
-        }
-    }
-}
-
-impl Law {
-    #[inline]
-    fn admits(&mut self, now: Instant, run: &Arrival, packets: u32) -> bool {
-        self.controller.as_mut().is_none_or(|controller| {
-            if packets == 1 {
-                controller.admits(now, run)
-            } else {
-                controller.admits_all(now, run, packets)
-            }
-        })
-    }
-
-    #[inline]
-    fn on_arrivals(&mut self, now: Instant, run: &Arrival, packets: u32, queue: u64) {
-        if let Some(controller) = &mut self.controller {
-            if packets == 1 {
-                controller.on_arrival(now, run, queue);
-            } else {
-                controller.on_arrivals(now, run, packets, queue);
-            }
-            self.refresh();
-        }
-    }
-
-    #[inline]
-    fn on_departure(&mut self, now: Instant, arrival: &Arrival, queue: u64) -> Answer {
-        match &mut self.controller {
-            Some(controller) => controller.on_departure(now, arrival, queue),
-            None => Answer::None,
-        }
-    }
-
-    fn on_drop(&mut self, now: Instant, arrival: &Arrival) {
-        if let Some(controller) = &mut self.controller {
-            controller.on_drop(now, arrival);
-        }
-    }
-
-    #[cold]
-    fn on_set_aside(&mut self, now: Instant) {
-        if let Some(controller) = &mut self.controller {
-            controller.on_set_aside(now);
-        }
-        self.refresh();
-    }
-
-    fn on_timer(&mut self, now: Instant, queue: u64) {
-        if let Some(controller) = &mut self.controller {
-            controller.on_timer(now, queue);
-        }
-        self.refresh();
-    }
-
-    fn on_capacity(&mut self, now: Instant, rate: Option<u64>) {
-        if let (Some(controller), Some(rate)) = (&mut self.controller, rate) {
-            controller.on_capacity(now, rate);
-        }
-        self.refresh();
-    }
-
-    fn on_buffer(&mut self, limit: Limit) {
-        if let Some(controller) = &mut self.controller {
-            controller.on_buffer(limit.bytes());
-        }
-    }
-
-    #[inline]
-    fn refresh(&mut self) {
-        self.timer = self
-            .controller
-            .as_ref()
-            .and_then(|controller| controller.deadline())
-            .unwrap_or(Instant::FAR_FUTURE);
     }
 }

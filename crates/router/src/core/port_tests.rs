@@ -14,14 +14,14 @@ use super::testing::Log;
 use super::trace::Trace;
 use super::{Change, DropCause, Link, LinkConfig, Port, Schedule, Separation, Shaper};
 
-const VCP: Carried = Carried::Vcp(VcpCarried {
+pub(super) const VCP: Carried = Carried::Vcp(VcpCarried {
     code: VcpCode::Low,
     min_rtt: None,
     bise: false,
     carries_r: true,
 });
 
-fn arrival(bytes: u32, carried: Carried) -> Arrival {
+pub(super) fn arrival(bytes: u32, carried: Carried) -> Arrival {
     Arrival {
         bytes,
         flow_hash: u32::from(carried == Carried::Foreign),
@@ -29,15 +29,15 @@ fn arrival(bytes: u32, carried: Carried) -> Arrival {
     }
 }
 
-fn port(rate: u64, limit: Limit) -> Port<u32> {
+pub(super) fn port(rate: u64, limit: Limit) -> Port<u32> {
     let queue = Box::new(DropTail::new(limit));
     Port::new(Instant::ZERO, queue, Shaper::new(Some(rate)))
 }
 
 /// Remembers what it was told, in the order in which it was told.
 #[derive(Debug, Default)]
-struct Witness {
-    events: std::sync::Arc<std::sync::Mutex<Vec<String>>>,
+pub(super) struct Witness {
+    pub(super) events: std::sync::Arc<std::sync::Mutex<Vec<String>>>,
     next: Option<Instant>,
 }
 
@@ -247,225 +247,6 @@ fn on_a_shared_medium_a_port_sends_when_it_is_its_turn() {
     assert_eq!(port.ready_at(), Instant::from_millis(4));
     assert!(port.poll(Instant::from_millis(5), &mut log).is_none());
     assert_eq!(port.deadline(), None);
-}
-
-/// Keeps both classes backlogged and returns the bytes that left of each.
-fn compete(heard_bytes: u32, foreign_bytes: u32) -> (u64, u64) {
-    let limit = Limit::Bytes(100_000);
-    let queue = || Box::new(DropTail::new(limit));
-    let separation = Separation::new(queue(), queue(), limit);
-    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_000_000)));
-    let (mut log, mut now, mut sent) = (Log::default(), Instant::ZERO, (0, 0));
-    while now < Instant::from_millis(5_000) {
-        for _ in 0..4 {
-            port.arrive(now, arrival(heard_bytes, VCP), 0, &mut log);
-            port.arrive(now, arrival(foreign_bytes, Carried::Foreign), 1, &mut log);
-        }
-        let out = port.poll(now, &mut log).unwrap();
-        now = out.finished;
-        if out.packet == 0 {
-            sent.0 += u64::from(out.arrival.bytes);
-        } else {
-            sent.1 += u64::from(out.arrival.bytes);
-        }
-    }
-    sent
-}
-
-#[test]
-fn classes_share_evenly_whatever_their_packet_sizes() {
-    for (heard, foreign) in [(1500, 1500), (1500, 100), (576, 1500), (1500, 30_000)] {
-        let (a, b) = compete(heard, foreign);
-        let share = a as f64 / (a + b) as f64;
-        assert!((share - 0.5).abs() < 0.02, "{heard}/{foreign}: {share}");
-    }
-}
-
-/// Sends at 20 Mbit/s what `heard` and `foreign` flows keep in the queue: each class as many
-/// packets as one window that grows by one per turn and is halved by a drop, its flows by turns.
-/// Returns the share of the link that the heard class has from 5 s to 10 s, and how long a small
-/// packet of another flow waits at most that comes each 50 ms, one at a time, and carries what
-/// `pinged` says.
-fn share_of(heard: u32, foreign: u32, pinged: Carried) -> (f64, Duration) {
-    const PING: u32 = 2;
-    let limit = Limit::Bytes(500_000);
-    let queue = || Box::new(DropTail::new(limit));
-    let separation = Separation::new(queue(), queue(), limit);
-    let rate = Some(2_500_000);
-    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(rate));
-    let (mut log, mut now, mut sent) = (Log::default(), Instant::from_millis(1), [0u64; 2]);
-    let (mut next, mut waiting, mut window) = ([0u32; 2], [0u32; 2], [10.0; 2]);
-    let (mut pinged_at, mut longest) = (Instant::from_millis(5000), Duration::ZERO);
-    let mut under_way = false;
-    while now < Instant::from_millis(10_000) {
-        if !under_way && pinged_at + Duration::from_millis(50) <= now {
-            let ping = Arrival {
-                flow_hash: 9_999,
-                ..arrival(100, pinged)
-            };
-            port.arrive(now, ping, PING, &mut log);
-            (pinged_at, under_way) = (now, log.drops.is_empty());
-            log.drops.clear();
-        }
-        for (class, count, carried) in [(0, heard, VCP), (1, foreign, Carried::Foreign)] {
-            while count > 0 && waiting[class] < window[class] as u32 {
-                let flow = 1 + 2 * (next[class] % count) + class as u32;
-                let packet = Arrival {
-                    flow_hash: flow.wrapping_mul(0x85EB_CA6B),
-                    ..arrival(1500, carried)
-                };
-                (next[class], waiting[class]) = (next[class] + 1, waiting[class] + 1);
-                port.arrive(now, packet, class as u32, &mut log);
-                for (class, _) in log.drops.drain(..) {
-                    if class == PING {
-                        under_way = false;
-                        continue;
-                    }
-                    waiting[class as usize] -= 1;
-                    window[class as usize] = f64::max(window[class as usize] / 2.0, 2.0);
-                }
-            }
-        }
-        let out = port.poll(now, &mut log).unwrap();
-        now = out.finished;
-        if out.packet == PING {
-            longest = longest.max(now - pinged_at);
-            under_way = false;
-            continue;
-        }
-        let class = out.packet as usize;
-        waiting[class] -= 1;
-        window[class] += 1.0 / window[class];
-        if now >= Instant::from_millis(5_000) {
-            sent[class] += u64::from(out.arrival.bytes);
-        }
-    }
-    (sent[0] as f64 / (sent[0] + sent[1]) as f64, longest)
-}
-
-#[test]
-fn classes_share_by_their_flows() {
-    for (heard, foreign) in [(1, 1), (1, 20), (20, 1), (5, 10), (100, 1), (1, 100)] {
-        let (share, _) = share_of(heard, foreign, Carried::Foreign);
-        let fair = f64::from(heard) / f64::from(heard + foreign);
-        let owed = fair.clamp(1.0 / 33.0, 32.0 / 33.0);
-        assert!(
-            (share / owed - 1.0).abs() < 0.1,
-            "{heard}:{foreign}: {share}"
-        );
-    }
-}
-
-/// One that comes alone into a class whose queue is empty waits for a packet or two, however small
-/// the class's share.
-#[test]
-fn a_ping_beside_many_flows_of_the_other_class_does_not_wait() {
-    for (heard, foreign, pinged) in [
-        (40, 0, Carried::Foreign),
-        (0, 40, VCP),
-        (1, 0, Carried::Foreign),
-    ] {
-        let (_, longest) = share_of(heard, foreign, pinged);
-        // A full packet takes 0.6 ms.
-        assert!(
-            longest <= Duration::from_micros(2_000),
-            "{heard}:{foreign}: {longest:?}"
-        );
-    }
-}
-
-/// A queue that is served at a small share does not keep packets longer than one that is served at
-/// half of the link.
-#[test]
-fn the_buffer_is_divided_as_the_link_is() {
-    let (_, longest) = share_of(20, 1, Carried::Foreign);
-    assert!(longest <= Duration::from_millis(450), "{longest:?}");
-    assert!(
-        longest >= Duration::from_millis(50),
-        "behind a queue: {longest:?}"
-    );
-}
-
-#[test]
-fn a_flow_with_some_requests_stays_in_order() {
-    let limit = Limit::Bytes(100_000);
-    let queue = || Box::new(DropTail::new(limit));
-    let separation = Separation::new(queue(), queue(), limit);
-    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_000_000)));
-    let (mut log, mut now) = (Log::default(), Instant::from_millis(1));
-    for id in 0..40 {
-        // Each seventh packet of this flow carries a request; no packet of the other does.
-        let carried = if id % 7 == 0 { VCP } else { Carried::Foreign };
-        let own = Arrival {
-            flow_hash: 5,
-            ..arrival(1000, carried)
-        };
-        port.arrive(now, own, id, &mut log);
-        port.arrive(now, arrival(1000, Carried::Foreign), 100, &mut log);
-    }
-    let mut left = Vec::new();
-    while let Some(out) = port.poll(now, &mut log) {
-        now = out.finished;
-        left.push(out.packet);
-    }
-    assert!(left.iter().filter(|&&id| id < 100).is_sorted());
-    assert_eq!(
-        left[..4].iter().filter(|&&id| id < 100).count(),
-        2,
-        "half of the link"
-    );
-}
-
-#[test]
-fn a_class_alone_has_the_whole_link_and_the_law_is_told() {
-    let witness = Witness::default();
-    let events = witness.events.clone();
-    let limit = Limit::Bytes(100_000);
-    let queue = || Box::new(DropTail::new(limit));
-    let separation = Separation::new(queue(), queue(), limit);
-    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_000_000)))
-        .with_controller(Instant::ZERO, Box::new(witness));
-    let mut log = Log::default();
-    // 30 % of the link for foreign packets: 300 bytes each millisecond.
-    for ms in 0..1000 {
-        let now = Instant::from_millis(ms);
-        port.arrive(now, arrival(300, Carried::Foreign), 0, &mut log);
-        assert!(port.poll(now, &mut log).is_some());
-    }
-    let events = events.lock().unwrap();
-    assert!(!events.iter().any(|e| e.starts_with("arrival")));
-    let last = events.iter().rfind(|e| e.starts_with("capacity")).unwrap();
-    let capacity: u64 = last.split(' ').nth(1).unwrap().parse().unwrap();
-    assert!((695_000..=706_000).contains(&capacity), "{capacity}");
-}
-
-#[test]
-fn the_smaller_class_finds_room_in_a_full_buffer() {
-    let limit = Limit::Bytes(10_000);
-    let queue = || Box::new(DropTail::new(limit));
-    let separation = Separation::new(queue(), queue(), limit);
-    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(0)));
-    let mut log = Log::default();
-    for id in 0..10 {
-        port.arrive(Instant::ZERO, arrival(1000, Carried::Foreign), id, &mut log);
-    }
-    for id in 10..20 {
-        port.arrive(Instant::ZERO, arrival(1000, VCP), id, &mut log);
-    }
-    let pushed_out: Vec<_> = log.drops.iter().take(5).collect();
-    assert_eq!(
-        pushed_out,
-        [9, 8, 7, 6, 5]
-            .map(|id| (id, DropCause::PushedOut))
-            .iter()
-            .collect::<Vec<_>>()
-    );
-    assert_eq!(
-        log.drops.len(),
-        10,
-        "the rest of the newcomers found no room"
-    );
-    assert_eq!(port.depth().bytes, 10_000);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 
 use super::assemble::Plan;
 use super::query::Hint;
-use super::run::RunError;
+use super::run_error::RunError;
 use super::snapshot::Snapshot;
 
 /// What the thread that moves packets is asked to do.

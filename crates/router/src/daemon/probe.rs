@@ -1,6 +1,7 @@
 //! What a configuration needs of the machine that it is to run on.
 
-use super::run::{RunError, RunOptions, prepare};
+use super::run::{RunOptions, prepare};
+use super::run_error::RunError;
 use super::socket::{self, ControlError};
 use crate::config::{Config, Interface};
 use crate::tun::{LinkKind, find, sys};

@@ -9,16 +9,17 @@ use std::time::SystemTime;
 
 use pathmark_cc::{Duration, Instant};
 
-use super::assemble::{AssembleError, Plan, plan, put_in_force, router};
+use super::assemble::{Plan, plan, put_in_force, router};
 use super::desk::{self, Counter, Desk, Request};
 use super::notify::Supervisor;
 use super::query::Hint;
 use super::rates::History;
 use super::record::Recorder;
+use super::run_error::{RunError, system};
 use super::server::{Door, Server};
 use super::snapshot::{Reload, Snapshot, Surroundings, seconds};
-use super::socket::{self, ControlError, Socket};
-use crate::config::{Config, ConfigError, Interface};
+use super::socket::{self, Socket};
+use crate::config::{Config, Interface};
 use crate::tun::sys::{self, Signal, Signals};
 use crate::tun::{Deaf, Device, DeviceError, Driver, Event, Namespaces, Pace};
 
@@ -38,60 +39,6 @@ pub struct RunOptions {
     pub record: Option<PathBuf>,
     /// Time between its samples.
     pub sample: Duration,
-}
-
-/// Why the router did not start, or had to stop.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError {
-    /// The configuration is wrong.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// It cannot be put to work.
-    #[error(transparent)]
-    Assemble(#[from] AssembleError),
-    /// A socket cannot be had.
-    #[error(transparent)]
-    Control(#[from] ControlError),
-    /// No such user or group.
-    #[error(
-        "no user `{user}` with the group that the configuration names: create them, or change `user` and `group`"
-    )]
-    User {
-        /// The user.
-        user: String,
-    },
-    /// The time series cannot be written.
-    #[error("cannot write {}: {source}", .path.display())]
-    Record {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// An interface is gone.
-    #[error("port {port}: its interface is gone and cannot be opened again: {source}")]
-    Lost {
-        /// The port.
-        port: String,
-        /// Why it cannot be opened.
-        source: DeviceError,
-    },
-    /// The thread that read a configuration did not get to its end.
-    #[error("reading the configuration ended early: this is a defect of the program")]
-    Unread,
-    /// The system refuses something basic.
-    #[error("cannot {what}: {source}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// Why not.
-        source: io::Error,
-    },
-}
-
-fn system(what: &'static str) -> impl FnOnce(io::Error) -> RunError {
-    move |source| RunError::System { what, source }
 }
 
 /// A router that is ready to forward, with the rights of whoever started it.

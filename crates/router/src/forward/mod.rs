@@ -8,9 +8,11 @@
 mod addresses;
 mod classify;
 mod counters;
+mod cut;
 mod deadlines;
 #[cfg(test)]
 mod duty_tests;
+mod examine;
 mod frame;
 #[cfg(test)]
 mod idle_tests;
@@ -23,6 +25,8 @@ mod quick_start_tests;
 mod refuse;
 mod router;
 pub mod shim;
+#[cfg(test)]
+mod super_tests;
 #[cfg(test)]
 mod tests;
 mod trust;

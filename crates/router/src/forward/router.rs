@@ -3,23 +3,21 @@
 use std::net::IpAddr;
 
 use pathmark_cc::{Answer, Arrival, Duration, Instant};
-use pathmark_shim::ip::Layout;
 use vcp_proto::mark::Row;
 use xcp_proto::Identity;
 
-use super::addresses::{is_destination, is_source};
 use super::classify::{Classifier, write_answer};
 use super::counters::Counters;
 use super::deadlines::Deadlines;
+use super::examine::Route;
 use super::frame::{Carrier, Frame};
 use super::pool::{Account, LARGE, Pool};
 use super::port::RouterPort;
-use super::refuse::Refusal;
 use super::shim::tell_alike;
 use super::trust::Trust;
 use crate::core::{DropCause, Link, Owner};
-use crate::ip::{Fragments, IcmpError, Reassembly, RouteTable, Routes, TokenBucket, complete};
-use crate::offload::{Offload, Super};
+use crate::ip::{Reassembly, RouteTable, Routes, TokenBucket};
+use crate::offload::Offload;
 
 /// The least step of time.
 const TICK: Duration = Duration::from_nanos(1);
@@ -59,7 +57,7 @@ pub struct Router {
     /// A port that was polled until nothing came, and when. Its deadline is not known yet.
     resting: Option<(usize, Instant)>,
     /// The router's own addresses, in order.
-    own: Vec<IpAddr>,
+    pub(super) own: Vec<IpAddr>,
     pub(super) reassembly: Reassembly,
     /// Identification of the next packet that the router itself cuts.
     pub(super) next_id: u16,
@@ -243,74 +241,6 @@ impl Router {
         }
     }
 
-    /// Checks a packet, finds its port and takes one off its TTL.
-    #[inline]
-    fn examine(
-        &mut self,
-        from: usize,
-        bytes: &mut [u8],
-        offload: Offload,
-    ) -> Result<Route, Refusal> {
-        let layout = Layout::walk(bytes).map_err(|_| Refusal::Malformed)?;
-        if !layout.header_checksum_ok(bytes) {
-            return Err(Refusal::BadChecksum);
-        }
-        let (Some(source), Some(destination)) = (layout.source(bytes), layout.destination(bytes))
-        else {
-            return Err(Refusal::Malformed);
-        };
-        // A length of 0 in front of hop-by-hop options means that these say a larger one (RFC
-        // 2675).
-        if let [0x60..=0x6F, _, _, _, 0, 0, 0, ..] = bytes {
-            return Err(Refusal::Jumbogram);
-        }
-        if self.is_own(source) {
-            return Err(Refusal::SpoofedOwn);
-        }
-        let checks = |port: &RouterPort| port.settings.source_check;
-        if self.ports.get(from).is_some_and(checks)
-            && self.routes.lookup(source) != Some(&Target::Port(from))
-        {
-            return Err(Refusal::SourceCheck);
-        }
-        let port = match self.routes.lookup(destination) {
-            Some(Target::Local) => return Err(Refusal::Local),
-            _ if !is_source(source) || !is_destination(destination) => {
-                return Err(Refusal::NotForwardable);
-            }
-            Some(Target::Port(port)) => *port,
-            None => return Err(Refusal::Icmp(IcmpError::NoRoute)),
-        };
-        let whole = match offload.gso {
-            Some(gso) => Some(Super::new(bytes, &layout, gso).map_err(|_| Refusal::BadOffload)?),
-            None => None,
-        };
-        if layout.decrement_ttl(bytes).is_none() {
-            return Err(Refusal::Icmp(IcmpError::TimeExceeded));
-        }
-        let mtu = self.ports.get(port).map_or(0, |p| p.settings.mtu);
-        let largest = whole.map_or(layout.len(), |whole| whole.largest());
-        let fits = largest <= mtu as usize;
-        if !fits && layout.dont_fragment(bytes) {
-            return Err(Refusal::Icmp(IcmpError::TooBig(mtu)));
-        }
-        Ok(Route {
-            port,
-            layout,
-            whole,
-            fits,
-        })
-    }
-
-    /// True for one of the router's own addresses.
-    #[inline]
-    fn is_own(&self, address: IpAddr) -> bool {
-        match self.own.len() {
-            0..=8 => self.own.contains(&address),
-            _ => self.own.binary_search(&address).is_ok(),
-        }
-    }
-
     fn dispatch(
         &mut self,
         now: Instant,
@@ -374,84 +304,6 @@ impl Router {
         }
     }
 
-    /// Sends each segment of a super-packet on its own.
-    fn cut(&mut self, now: Instant, bytes: &[u8], whole: &Super, route: &Route, believed: bool) {
-        for index in 0..whole.segments() {
-            let Some(mut buffer) = self.yard.pool.take(whole.segment_len(index)) else {
-                self.counters.no_buffer += 1;
-                continue;
-            };
-            let Some((len, offload)) = whole.segment(bytes, index, &mut buffer) else {
-                self.yard.pool.give_buffer(buffer);
-                continue;
-            };
-            let frame = Frame::new(buffer, len, offload);
-            if !route.fits {
-                self.fragment(now, frame.bytes(), offload, route.port, believed);
-                self.yard.pool.give(frame);
-                continue;
-            }
-            let Ok(layout) = Layout::walk(frame.bytes()) else {
-                self.yard.pool.give(frame);
-                continue;
-            };
-            let known = self.classifier.classify(frame.bytes(), &layout);
-            let Some(port) = self.ports.get_mut(route.port) else {
-                self.yard.pool.give(frame);
-                return;
-            };
-            let (arrival, carrier) = port.heed(believed, known, 1);
-            self.enqueue(now, route.port, Some(frame), arrival, carrier, 1);
-        }
-    }
-
-    pub(super) fn fragment(
-        &mut self,
-        now: Instant,
-        bytes: &[u8],
-        offload: Offload,
-        port: usize,
-        believed: bool,
-    ) {
-        let mtu = self.ports.get(port).map_or(0, |p| p.settings.mtu as usize);
-        let Some(mut whole) = self.yard.pool.copy(bytes, Offload::default()) else {
-            self.counters.no_buffer += 1;
-            return;
-        };
-        if let Some(partial) = offload.checksum {
-            complete(whole.bytes_mut(), partial);
-        }
-        match Fragments::new(whole.bytes(), mtu) {
-            Ok(mut fragments) => {
-                self.counters.fragmented += 1;
-                while let Some(len) = fragments.next_into(&mut self.workbench) {
-                    let part = self.workbench.get(..len).unwrap_or(&[]);
-                    let Ok(layout) = Layout::walk(part) else {
-                        continue;
-                    };
-                    let known = self.classifier.classify(part, &layout);
-                    let Some(heeding) = self.ports.get_mut(port) else {
-                        break;
-                    };
-                    let (arrival, carrier) = heeding.heed(believed, known, 1);
-                    let frame = self.yard.pool.copy(part, Offload::default());
-                    self.wake(port);
-                    enqueue(
-                        &mut self.ports,
-                        &mut self.yard,
-                        &mut self.counters,
-                        now,
-                        port,
-                        frame,
-                        (arrival, carrier, 1),
-                    );
-                }
-            }
-            Err(_) => self.counters.too_big += 1,
-        }
-        self.yard.pool.give(whole);
-    }
-
     #[inline]
     pub(super) fn enqueue(
         &mut self,
@@ -510,7 +362,7 @@ impl Router {
 
     /// A port has something to do now.
     #[inline]
-    fn wake(&mut self, port: usize) {
+    pub(super) fn wake(&mut self, port: usize) {
         if self.resting.is_some_and(|(resting, _)| resting == port) {
             self.resting = None;
         }
@@ -555,18 +407,9 @@ pub fn route_table<'a>(
     routes.compile()
 }
 
-/// What became known of a packet that may be forwarded.
-#[derive(Debug)]
-struct Route {
-    port: usize,
-    layout: Layout,
-    whole: Option<Super>,
-    /// Its packets fit the next link's MTU.
-    fits: bool,
-}
-
+/// Hands a packet to a port, if there is a buffer for it that the port may hold.
 #[inline(always)]
-fn enqueue(
+pub(super) fn enqueue(
     ports: &mut [RouterPort],
     yard: &mut Yard,
     counters: &mut Counters,

@@ -18,6 +18,11 @@ pub enum DeviceError {
         "there is no /dev/net/tun here: load the kernel module tun, or pass the device into the container"
     )]
     Missing,
+    /// The TUN driver's own device is closed to this user.
+    #[error(
+        "the user that runs the router may not open /dev/net/tun: give it mode 0666, as udev does (whoever opens it gets no interface but their own)"
+    )]
+    Closed,
     /// The kernel refuses this user.
     #[error(
         "not allowed to open the TUN interface {name}: let `vcp-router setup` make it for this user, or run as root, with CAP_NET_ADMIN, or in a user namespace of your own (unshare -rn)"
@@ -197,7 +202,9 @@ fn explain(source: io::Error, name: &str) -> DeviceError {
     let name = name.to_owned();
     match source.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => DeviceError::Missing,
-        Some(libc::EPERM | libc::EACCES) => DeviceError::Refused { name },
+        // By the device's mode; interfaces are refused with EPERM.
+        Some(libc::EACCES) => DeviceError::Closed,
+        Some(libc::EPERM) => DeviceError::Refused { name },
         Some(libc::EBUSY) => DeviceError::Busy { name },
         _ => DeviceError::Failed {
             what: "open the TUN interface",

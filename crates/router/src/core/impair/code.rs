@@ -66,6 +66,16 @@ impl Code {
         bytes.saturating_add(words.saturating_mul(cut.added))
     }
 
+    /// Bytes on the wire of `packets` packets of together `bytes`, all of one size but for the
+    /// last.
+    pub(in crate::core) fn coded_run(&self, bytes: u32, packets: u32) -> u32 {
+        let size = bytes / packets.max(1);
+        let last = bytes - size * packets.saturating_sub(1);
+        self.coded(size)
+            .saturating_mul(packets.saturating_sub(1))
+            .saturating_add(self.coded(last))
+    }
+
     /// The words of a packet of `bytes`.
     pub(super) fn words(&self, bytes: u32) -> impl Iterator<Item = Word> {
         let Cut { data, added } = self.cut(bytes);

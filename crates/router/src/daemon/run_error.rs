@@ -1,0 +1,64 @@
+//! Why the router did not start, or had to stop.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::assemble::AssembleError;
+use super::socket::ControlError;
+use crate::config::ConfigError;
+use crate::tun::DeviceError;
+
+/// Why the router did not start, or had to stop.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// It cannot be put to work.
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+    /// A socket cannot be had.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// No such user or group.
+    #[error(
+        "no user `{user}` with the group that the configuration names: create them, or change `user` and `group`"
+    )]
+    User {
+        /// The user.
+        user: String,
+    },
+    /// The time series cannot be written.
+    #[error("cannot write {}: {source}", .path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// An interface is gone.
+    #[error("port {port}: its interface is gone and cannot be opened again: {source}")]
+    Lost {
+        /// The port.
+        port: String,
+        /// Why it cannot be opened.
+        source: DeviceError,
+    },
+    /// The thread that read a configuration did not get to its end.
+    #[error("reading the configuration ended early: this is a defect of the program")]
+    Unread,
+    /// The system refuses something basic.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// What a refusal of the system becomes.
+pub(super) fn system(what: &'static str) -> impl FnOnce(io::Error) -> RunError {
+    move |source| RunError::System { what, source }
+}

@@ -1,0 +1,98 @@
+//! Packets that are cut on their way: super-packets into their segments, large IPv4 packets into
+//! fragments.
+
+use pathmark_cc::Instant;
+use pathmark_shim::ip::Layout;
+
+use super::examine::Route;
+use super::frame::Frame;
+use super::router::{Router, enqueue};
+use crate::ip::{Fragments, complete};
+use crate::offload::{Offload, Super};
+
+impl Router {
+    /// Sends each segment of a super-packet on its own.
+    pub(super) fn cut(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        whole: &Super,
+        route: &Route,
+        believed: bool,
+    ) {
+        for index in 0..whole.segments() {
+            let Some(mut buffer) = self.yard.pool.take(whole.segment_len(index)) else {
+                self.counters.no_buffer += 1;
+                continue;
+            };
+            let Some((len, offload)) = whole.segment(bytes, index, &mut buffer) else {
+                self.yard.pool.give_buffer(buffer);
+                continue;
+            };
+            let frame = Frame::new(buffer, len, offload);
+            if !route.fits {
+                self.fragment(now, frame.bytes(), offload, route.port, believed);
+                self.yard.pool.give(frame);
+                continue;
+            }
+            let Ok(layout) = Layout::walk(frame.bytes()) else {
+                self.yard.pool.give(frame);
+                continue;
+            };
+            let known = self.classifier.classify(frame.bytes(), &layout);
+            let Some(port) = self.ports.get_mut(route.port) else {
+                self.yard.pool.give(frame);
+                return;
+            };
+            let (arrival, carrier) = port.heed(believed, known, 1);
+            self.enqueue(now, route.port, Some(frame), arrival, carrier, 1);
+        }
+    }
+
+    pub(super) fn fragment(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        offload: Offload,
+        port: usize,
+        believed: bool,
+    ) {
+        let mtu = self.ports.get(port).map_or(0, |p| p.settings.mtu as usize);
+        let Some(mut whole) = self.yard.pool.copy(bytes, Offload::default()) else {
+            self.counters.no_buffer += 1;
+            return;
+        };
+        if let Some(partial) = offload.checksum {
+            complete(whole.bytes_mut(), partial);
+        }
+        match Fragments::new(whole.bytes(), mtu) {
+            Ok(mut fragments) => {
+                self.counters.fragmented += 1;
+                while let Some(len) = fragments.next_into(&mut self.workbench) {
+                    let part = self.workbench.get(..len).unwrap_or(&[]);
+                    let Ok(layout) = Layout::walk(part) else {
+                        continue;
+                    };
+                    let known = self.classifier.classify(part, &layout);
+                    let Some(heeding) = self.ports.get_mut(port) else {
+                        break;
+                    };
+                    let (arrival, carrier) = heeding.heed(believed, known, 1);
+                    let frame = self.yard.pool.copy(part, Offload::default());
+                    self.wake(port);
+                    enqueue(
+                        &mut self.ports,
+                        &mut self.yard,
+                        &mut self.counters,
+                        now,
+                        port,
+                        frame,
+                        (arrival, carrier, 1),
+                    );
+                }
+            }
+            Err(_) => self.counters.too_big += 1,
+        }
+        self.yard.pool.give(whole);
+    }
+}

@@ -1,0 +1,92 @@
+//! What must be known of a packet before it is forwarded.
+
+use std::net::IpAddr;
+
+use pathmark_shim::ip::Layout;
+
+use super::addresses::{is_destination, is_source};
+use super::port::RouterPort;
+use super::refuse::Refusal;
+use super::router::{Router, Target};
+use crate::ip::IcmpError;
+use crate::offload::{Offload, Super};
+
+/// What became known of a packet that may be forwarded.
+#[derive(Debug)]
+pub(super) struct Route {
+    pub(super) port: usize,
+    pub(super) layout: Layout,
+    pub(super) whole: Option<Super>,
+    /// Its packets fit the next link's MTU.
+    pub(super) fits: bool,
+}
+
+impl Router {
+    /// Checks a packet, finds its port and takes one off its TTL.
+    #[inline]
+    pub(super) fn examine(
+        &mut self,
+        from: usize,
+        bytes: &mut [u8],
+        offload: Offload,
+    ) -> Result<Route, Refusal> {
+        let layout = Layout::walk(bytes).map_err(|_| Refusal::Malformed)?;
+        if !layout.header_checksum_ok(bytes) {
+            return Err(Refusal::BadChecksum);
+        }
+        let (Some(source), Some(destination)) = (layout.source(bytes), layout.destination(bytes))
+        else {
+            return Err(Refusal::Malformed);
+        };
+        // A length of 0 in front of hop-by-hop options means that these say a larger one (RFC
+        // 2675).
+        if let [0x60..=0x6F, _, _, _, 0, 0, 0, ..] = bytes {
+            return Err(Refusal::Jumbogram);
+        }
+        if self.is_own(source) {
+            return Err(Refusal::SpoofedOwn);
+        }
+        let checks = |port: &RouterPort| port.settings.source_check;
+        if self.ports.get(from).is_some_and(checks)
+            && self.routes.lookup(source) != Some(&Target::Port(from))
+        {
+            return Err(Refusal::SourceCheck);
+        }
+        let port = match self.routes.lookup(destination) {
+            Some(Target::Local) => return Err(Refusal::Local),
+            _ if !is_source(source) || !is_destination(destination) => {
+                return Err(Refusal::NotForwardable);
+            }
+            Some(Target::Port(port)) => *port,
+            None => return Err(Refusal::Icmp(IcmpError::NoRoute)),
+        };
+        let whole = match offload.gso {
+            Some(gso) => Some(Super::new(bytes, &layout, gso).map_err(|_| Refusal::BadOffload)?),
+            None => None,
+        };
+        if layout.decrement_ttl(bytes).is_none() {
+            return Err(Refusal::Icmp(IcmpError::TimeExceeded));
+        }
+        let mtu = self.ports.get(port).map_or(0, |p| p.settings.mtu);
+        let largest = whole.map_or(layout.len(), |whole| whole.largest());
+        let fits = largest <= mtu as usize;
+        if !fits && layout.dont_fragment(bytes) {
+            return Err(Refusal::Icmp(IcmpError::TooBig(mtu)));
+        }
+        Ok(Route {
+            port,
+            layout,
+            whole,
+            fits,
+        })
+    }
+
+    /// True for one of the router's own addresses.
+    #[inline]
+    fn is_own(&self, address: IpAddr) -> bool {
+        match self.own.len() {
+            0..=8 => self.own.contains(&address),
+            _ => self.own.binary_search(&address).is_ok(),
+        }
+    }
+}

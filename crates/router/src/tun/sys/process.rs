@@ -1,0 +1,110 @@
+//! This process: its signals, clock, memory and limits.
+
+use std::fs::File;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::ptr;
+
+use super::check;
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// SIGTERM or SIGINT.
+    Stop,
+    /// SIGHUP.
+    Reload,
+}
+
+/// SIGTERM, SIGINT and SIGHUP as a descriptor to wait for.
+#[derive(Debug)]
+pub(crate) struct Signals(File);
+
+impl Signals {
+    /// Blocks the signals for this thread and those that it will start.
+    pub(crate) fn take_over() -> io::Result<Self> {
+        // SAFETY: `sigset_t` is plain data that `sigemptyset` initializes; the calls only read or
+        // write it.
+        unsafe {
+            let mut set: libc::sigset_t = zeroed();
+            check(libc::sigemptyset(&mut set))?;
+            for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+                check(libc::sigaddset(&mut set, signal))?;
+            }
+            match libc::pthread_sigmask(libc::SIG_BLOCK, &set, ptr::null_mut()) {
+                0 => {}
+                error => return Err(io::Error::from_raw_os_error(error)),
+            }
+            let fd = check(libc::signalfd(
+                -1,
+                &set,
+                libc::SFD_NONBLOCK | libc::SFD_CLOEXEC,
+            ))?;
+            Ok(Self(File::from_raw_fd(fd)))
+        }
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// The next signal that came, if any.
+    pub(crate) fn next(&self) -> Option<Signal> {
+        let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
+        let read = io::Read::read(&mut &self.0, &mut info).ok()?;
+        // The signal's number comes first.
+        let number = info.get(..read)?.first_chunk::<4>()?;
+        match i32::from_ne_bytes(*number) {
+            libc::SIGHUP => Some(Signal::Reload),
+            _ => Some(Signal::Stop),
+        }
+    }
+}
+
+/// Has the allocator pass memory that was freed on to the system, in a thread of its own: it may
+/// take a while.
+pub(crate) fn return_memory() {
+    #[cfg(target_env = "gnu")]
+    {
+        let trim = || {
+            // SAFETY: `malloc_trim` takes a number and may be called by any thread.
+            let _ = unsafe { libc::malloc_trim(0) };
+        };
+        // Without a thread for it the memory merely comes back later.
+        let _ = std::thread::Builder::new().spawn(trim);
+    }
+}
+
+/// Lets this thread wake up on time to a microsecond, instead of the usual 50.
+pub(crate) fn precise_timers() {
+    // SAFETY: PR_SET_TIMERSLACK takes a number. Failure leaves the default, which merely is
+    // coarser.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong, 0, 0, 0) };
+}
+
+/// CLOCK_MONOTONIC in microseconds, as service managers compare it.
+pub(crate) fn monotonic_micros() -> u64 {
+    // SAFETY: `timespec` is plain data, for which all zeros is a value.
+    let mut time: libc::timespec = unsafe { zeroed() };
+    // SAFETY: writes one `timespec`, which outlives the call; this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    let part = |value: i64| u64::try_from(value).unwrap_or(0);
+    part(time.tv_sec) * 1_000_000 + part(time.tv_nsec) / 1_000
+}
+
+/// Lets this process open as many descriptors as it may at all. Failure leaves the limit that there
+/// was.
+pub(crate) fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: both calls read or write one `rlimit`, which outlives them.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            let _ = libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}

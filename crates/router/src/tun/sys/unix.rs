@@ -1,0 +1,104 @@
+//! Unix sockets, and what lies where they are to be.
+
+use std::fs::File;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::ptr;
+
+use pathmark_cc::Duration;
+
+use super::{Identity, check};
+
+/// Connects to a Unix stream socket without waiting: a listener whose queue is full gives
+/// [`io::ErrorKind::WouldBlock`], a path on which nobody listens
+/// [`io::ErrorKind::ConnectionRefused`].
+pub(crate) fn try_connect(path: &Path) -> io::Result<OwnedFd> {
+    let socket = unix_socket(libc::SOCK_NONBLOCK)?;
+    connect(&socket, path)?;
+    Ok(socket)
+}
+
+/// Connects to a Unix stream socket, waiting at most so long (more than nothing) for a listener
+/// whose queue is full: then [`io::ErrorKind::TimedOut`].
+pub(crate) fn connect_within(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let socket = UnixStream::from(unix_socket(0)?);
+    // A connect waits as long as a write may (unix(7), SO_SNDTIMEO).
+    socket.set_write_timeout(Some(patience))?;
+    connect(&socket, path).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+        _ => error,
+    })?;
+    Ok(socket)
+}
+
+fn unix_socket(flags: libc::c_int) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | flags;
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, kind, 0))?) })
+}
+
+fn connect(socket: &impl AsRawFd, path: &Path) -> io::Result<()> {
+    // SAFETY: `sockaddr_un` is plain data, for which all zeros is a value.
+    let mut address: libc::sockaddr_un = unsafe { zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    // SAFETY: the address outlives the call, and the length is its own.
+    check(unsafe {
+        libc::connect(
+            socket.as_raw_fd(),
+            ptr::from_ref(&address).cast(),
+            size_of::<libc::sockaddr_un>() as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+/// What lies at `path` itself, to be looked at and handed over, whatever is put in its place
+/// meanwhile. A symbolic link is not followed.
+pub(crate) fn place(path: &Path) -> io::Result<File> {
+    File::options()
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_NOFOLLOW)
+        .open(path)
+}
+
+/// Changes the mode of a [`place`].
+pub(crate) fn set_mode(place: &File, mode: u32) -> io::Result<()> {
+    // The descriptor's own name, for fchmod(2) does not take such a descriptor.
+    let name = format!("/proc/self/fd/{}", place.as_raw_fd());
+    std::fs::set_permissions(name, std::fs::Permissions::from_mode(mode))
+}
+
+/// Makes a [`place`] another user's.
+pub(crate) fn give_to(place: &File, identity: Identity) -> io::Result<()> {
+    let Identity { user, group } = identity;
+    // SAFETY: the empty path is a C string and means the descriptor, which is open.
+    check(unsafe {
+        libc::fchownat(
+            place.as_raw_fd(),
+            c"".as_ptr(),
+            user,
+            group,
+            libc::AT_EMPTY_PATH,
+        )
+    })
+    .map(drop)
+}
+
+/// Sets how many connections may wait to be accepted.
+#[cfg(test)]
+pub(crate) fn set_backlog(listener: &impl AsRawFd, waiting: libc::c_int) -> io::Result<()> {
+    // SAFETY: `listen` takes numbers.
+    check(unsafe { libc::listen(listener.as_raw_fd(), waiting) }).map(drop)
+}
