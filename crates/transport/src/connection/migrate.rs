@@ -21,12 +21,7 @@ impl Connection {
     /// socket). The path is validated anew, with a controller of its own. False if that is not
     /// possible: the handshake is not confirmed, or the server forbids it (RFC 9000 §9.1).
     pub fn migrate(&mut self, now: Instant, local: Option<IpAddr>) -> bool {
-        let forbidden = self
-            .parameters
-            .peer
-            .as_ref()
-            .is_none_or(|p| p.disable_active_migration);
-        if !self.side.is_client() || !self.handshake.is_confirmed() || forbidden {
+        if !self.handshake.is_confirmed() || self.is_migration_forbidden() {
             return false;
         }
         // An id of its own, so that observers cannot link the paths (RFC 9000 §9.5).
@@ -39,6 +34,14 @@ impl Connection {
         self.change_route(now, route);
         self.feedback.on_new_incoming_path();
         true
+    }
+
+    /// True if this side must never [`migrate`](Self::migrate): it is a server, or its server said
+    /// so, as far as that is known (RFC 9000 §9, §18.2).
+    #[must_use]
+    pub fn is_migration_forbidden(&self) -> bool {
+        let peer = self.parameters.peer.as_ref();
+        !self.side.is_client() || peer.is_some_and(|p| p.disable_active_migration)
     }
 
     fn validation(&self, now: Instant) -> PathValidation {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::config::TransportConfig;
 use crate::crypto::{ClientCrypto, ServerCrypto, SharedEndpointKey};
-use crate::endpoint::RetryPolicy;
+use crate::endpoint::{self as core, RetryPolicy};
 
 /// A server's configuration.
 #[derive(Clone, Debug)]
@@ -53,6 +53,14 @@ impl ServerConfig {
     pub fn max_half_open(&mut self, handshakes: usize) -> &mut Self {
         self.max_half_open = Some(handshakes);
         self
+    }
+
+    /// What connections are accepted with.
+    pub(super) fn into_core(self) -> core::ServerConfig {
+        core::ServerConfig {
+            transport: self.transport,
+            crypto: self.crypto,
+        }
     }
 
     /// Connections at a time.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pathmark_cc::{Controller, NewReno};
 
-use super::connection::Shared;
+use super::shared::Shared;
 use super::socket::Outgoing;
 use super::*;
 use crate::connection::Stats;
@@ -63,7 +63,7 @@ async fn flood(
             let now = clock::now();
             let bytes = inject::packet(&mut state.core, now, SpaceId::Data, &payload(sent));
             drop(state);
-            endpoint.shared.socket.send(&Outgoing {
+            endpoint.shared.socket().send(&Outgoing {
                 to,
                 from: None,
                 ecn: Ecn::NotEct,

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::clock;
-use super::connection::Connecting;
-use super::endpoint::{Endpoint, EndpointShared};
+use super::connecting::Connecting;
+use super::endpoint::Endpoint;
+use super::endpoint_shared::{EndpointShared, respond};
 use super::socket::interface_mtu;
 use super::waiters::Place;
 use crate::Instant;
@@ -129,7 +130,7 @@ impl Incoming {
         let state = &mut *state;
         let event = decide(&mut state.core, clock::now(), incoming, &mut state.answer);
         if matches!(event, DatagramEvent::Respond) {
-            self.shared.respond(to, from, &state.answer);
+            respond(&state.socket, to, from, &state.answer);
         }
     }
 }

@@ -14,11 +14,16 @@
 mod arrivals;
 mod clock;
 mod config;
+mod connecting;
 mod connection;
 mod deadlines;
 mod endpoint;
+mod endpoint_shared;
 mod incoming;
+mod opening;
+mod rebind;
 mod receive;
+mod shared;
 mod socket;
 mod streams;
 mod sys;
@@ -34,7 +39,8 @@ mod sending_tests;
 mod waiting_tests;
 
 pub use config::{ClientConfig, ServerConfig};
-pub use connection::{Connecting, Connection};
+pub use connecting::Connecting;
+pub use connection::Connection;
 pub use endpoint::{ConnectError, Endpoint};
 pub use incoming::{Accept, Incoming};
 pub use socket::SocketBuffers;

@@ -70,8 +70,9 @@ pub(super) struct Socket {
     local: SocketAddr,
     /// An IPv6 socket for IPv4 packets, too.
     both_versions: bool,
-    /// Messages that the kernel could not say everything about.
-    cut_off: AtomicU64,
+    /// Messages that the kernel could not say everything about, at this socket and those that it
+    /// replaced.
+    cut_off: Arc<AtomicU64>,
     /// Segments that one send may hold: 1 once segmentation offload was refused.
     segments: AtomicUsize,
     /// Tasks that wait for room to send.
@@ -126,10 +127,15 @@ impl Socket {
             buffers,
             local,
             both_versions,
-            cut_off: AtomicU64::new(0),
+            cut_off: Arc::default(),
             wakes_senders: Waker::from(Arc::clone(&senders)),
             senders,
         })
+    }
+
+    /// Counts on where `former`, which it replaces, does.
+    pub(super) fn succeed(&mut self, former: &Self) {
+        self.cut_off = Arc::clone(&former.cut_off);
     }
 
     pub(super) fn local_address(&self) -> SocketAddr {

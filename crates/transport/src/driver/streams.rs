@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::connection::Shared;
+use super::shared::Shared;
 use crate::connection::ConnectionError;
 use crate::streams::{self, StreamId};
 
@@ -83,6 +83,8 @@ impl From<ReadError> for io::Error {
 pub struct SendStream {
     shared: Arc<Shared>,
     id: StreamId,
+    /// A waker of whoever polled last is kept for it.
+    waits: bool,
 }
 
 /// The receiving part of a stream.
@@ -94,12 +96,45 @@ pub struct RecvStream {
     id: StreamId,
     /// Read to its end, reset or stopped: nothing is left to tell the peer.
     done: bool,
+    /// A waker of whoever polled last is kept for it.
+    waits: bool,
+}
+
+/// A future that waits for a sending part; dropped, it leaves no waker behind.
+struct Writing<'a>(&'a mut SendStream);
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        if self.0.waits {
+            self.0.waits = false;
+            let mut state = self.0.shared.lock();
+            if let Some(sender) = state.senders.get_mut(&self.0.id) {
+                sender.waker = None;
+            }
+        }
+    }
+}
+
+/// A future that waits for a receiving part; dropped, it leaves no waker behind.
+struct Reading<'a>(&'a mut RecvStream);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        if self.0.waits {
+            self.0.waits = false;
+            self.0.shared.lock().readers.remove(&self.0.id);
+        }
+    }
 }
 
 impl SendStream {
     pub(super) fn new(shared: Arc<Shared>, id: StreamId) -> Self {
         shared.lock().senders.insert(id, Default::default());
-        Self { shared, id }
+        Self {
+            shared,
+            id,
+            waits: false,
+        }
     }
 
     /// Its number on the wire.
@@ -113,7 +148,8 @@ impl SendStream {
     /// # Errors
     /// [`WriteError`].
     pub async fn write(&mut self, data: &[u8]) -> Result<usize, WriteError> {
-        poll_fn(|cx| self.poll_write_bytes(cx, data)).await
+        let writing = Writing(self);
+        poll_fn(|cx| writing.0.poll_write_bytes(cx, data)).await
     }
 
     /// Writes all of `data`.
@@ -133,19 +169,37 @@ impl SendStream {
     /// # Errors
     /// [`WriteError`].
     pub async fn write_chunk(&mut self, mut chunk: Bytes) -> Result<(), WriteError> {
+        let writing = Writing(self);
         while !chunk.is_empty() {
-            poll_fn(|cx| self.poll_with(cx, |streams, id| streams.write_bytes(id, &mut chunk)))
-                .await?;
+            poll_fn(|cx| writing.0.poll_write_chunk(cx, &mut chunk)).await?;
         }
         Ok(())
     }
 
-    fn poll_write_bytes(
+    /// [`write`](Self::write) for what cannot await. Pending, it has the task of the last poll
+    /// woken; the stream keeps one waker, until it is dropped.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub fn poll_write_bytes(
         &mut self,
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<Result<usize, WriteError>> {
         self.poll_with(cx, |streams, id| streams.write(id, data))
+    }
+
+    /// Writes the front of `chunk` without copying it and takes it off, in the manner of
+    /// [`poll_write_bytes`](Self::poll_write_bytes); how many bytes.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub fn poll_write_chunk(
+        &mut self,
+        cx: &mut Context<'_>,
+        chunk: &mut Bytes,
+    ) -> Poll<Result<usize, WriteError>> {
+        self.poll_with(cx, |streams, id| streams.write_bytes(id, chunk))
     }
 
     fn poll_with(
@@ -161,6 +215,7 @@ impl SendStream {
             Ok(written) => Ok(written),
             Err(streams::WriteError::Blocked) => {
                 state.wait_to_write(self.id, cx);
+                self.waits = true;
                 return Poll::Pending;
             }
             Err(streams::WriteError::Stopped(code)) => Err(WriteError::Stopped(code)),
@@ -214,22 +269,30 @@ impl SendStream {
     /// # Errors
     /// [`WriteError::ConnectionLost`].
     pub async fn stopped(&mut self) -> Result<Option<u64>, WriteError> {
-        poll_fn(|cx| {
-            let mut state = self.shared.lock();
-            let lost = state.lost();
-            let Some(sender) = state.senders.get_mut(&self.id) else {
-                return Poll::Ready(Err(WriteError::Closed));
-            };
-            match (sender.end, lost) {
-                (Some(end), _) => Poll::Ready(Ok(end)),
-                (None, Some(error)) => Poll::Ready(Err(error.into())),
-                (None, None) => {
-                    sender.waker = Some(cx.waker().clone());
-                    Poll::Pending
-                }
+        let writing = Writing(self);
+        poll_fn(|cx| writing.0.poll_stopped(cx)).await
+    }
+
+    /// [`stopped`](Self::stopped) in the manner of [`poll_write_bytes`](Self::poll_write_bytes),
+    /// whose waker it replaces.
+    ///
+    /// # Errors
+    /// [`WriteError::ConnectionLost`].
+    pub fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<u64>, WriteError>> {
+        let mut state = self.shared.lock();
+        let lost = state.lost();
+        let Some(sender) = state.senders.get_mut(&self.id) else {
+            return Poll::Ready(Err(WriteError::Closed));
+        };
+        match (sender.end, lost) {
+            (Some(end), _) => Poll::Ready(Ok(end)),
+            (None, Some(error)) => Poll::Ready(Err(error.into())),
+            (None, None) => {
+                sender.waker = Some(cx.waker().clone());
+                self.waits = true;
+                Poll::Pending
             }
-        })
-        .await
+        }
     }
 }
 
@@ -269,6 +332,7 @@ impl RecvStream {
             shared,
             id,
             done: false,
+            waits: false,
         }
     }
 
@@ -283,7 +347,8 @@ impl RecvStream {
     /// # Errors
     /// [`ReadError`].
     pub async fn read(&mut self, out: &mut [u8]) -> Result<Option<usize>, ReadError> {
-        poll_fn(|cx| self.poll_with(cx, |streams, id| streams.read(id, out))).await
+        let reading = Reading(self);
+        poll_fn(|cx| reading.0.poll_read_bytes(cx, out)).await
     }
 
     /// The next piece of data, in order; `None` at the end.
@@ -291,7 +356,33 @@ impl RecvStream {
     /// # Errors
     /// [`ReadError`].
     pub async fn read_chunk(&mut self) -> Result<Option<Bytes>, ReadError> {
-        poll_fn(|cx| self.poll_with(cx, |streams, id| streams.read_chunk(id, usize::MAX))).await
+        let reading = Reading(self);
+        poll_fn(|cx| reading.0.poll_read_chunk(cx)).await
+    }
+
+    /// [`read`](Self::read) for what cannot await. Pending, it has the task of the last poll woken;
+    /// the stream keeps one waker, until it is dropped.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn poll_read_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut [u8],
+    ) -> Poll<Result<Option<usize>, ReadError>> {
+        self.poll_with(cx, |streams, id| streams.read(id, out))
+    }
+
+    /// [`read_chunk`](Self::read_chunk) in the manner of
+    /// [`poll_read_bytes`](Self::poll_read_bytes).
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn poll_read_chunk(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, ReadError>> {
+        self.poll_with(cx, |streams, id| streams.read_chunk(id, usize::MAX))
     }
 
     /// Everything up to the end.
@@ -322,6 +413,7 @@ impl RecvStream {
                 Some(error) => Err(error.into()),
                 None => {
                     state.wait_to_read(self.id, cx);
+                    self.waits = true;
                     return Poll::Pending;
                 }
             },
@@ -368,7 +460,7 @@ impl AsyncRead for RecvStream {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let out = buffer.initialize_unfilled();
-        match ready!(this.poll_with(cx, |streams, id| streams.read(id, out))) {
+        match ready!(this.poll_read_bytes(cx, out)) {
             Ok(read) => {
                 buffer.advance(read.unwrap_or(0));
                 Poll::Ready(Ok(()))

@@ -1,13 +1,14 @@
 //! The task that drives a connection: sends, keeps deadlines, passes events on.
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::clock;
-use super::connection::Shared;
-use super::socket::{Outgoing, Sent};
+use super::shared::Shared;
+use super::socket::{Outgoing, Sent, Socket};
 use super::timers::Timer;
 use super::waiters::Waiter;
 use crate::connection::{ConnectionError, Event, Transmit};
@@ -19,6 +20,7 @@ const BATCHES_PER_TURN: usize = 16;
 /// It ends when the connection is over and its peer has been given time to hear of it.
 pub(super) struct ConnectionTask {
     shared: Arc<Shared>,
+    socket: Arc<Socket>,
     timer: Timer,
     /// A batch that the kernel had no room for yet.
     unsent: Option<(Box<[u8]>, Transmit)>,
@@ -31,10 +33,11 @@ pub(super) struct ConnectionTask {
 }
 
 impl ConnectionTask {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, socket: Arc<Socket>) -> Self {
         let dscp = shared.lock().core.dscp();
         Self {
-            room: shared.endpoint.socket().sender(),
+            room: socket.sender(),
+            socket,
             timer: Timer::new(&shared.endpoint.timers),
             dscp,
             shared,
@@ -47,13 +50,14 @@ impl ConnectionTask {
     /// tasks says stop.
     fn send(&mut self, cx: &mut Context<'_>) -> bool {
         let endpoint = Arc::clone(&self.shared.endpoint);
+        let socket = Arc::clone(&self.socket);
         let mut pending = self.unsent.take();
         for _ in 0..BATCHES_PER_TURN {
             let (buffer, transmit) = match pending.take() {
                 Some(pending) => pending,
                 None => {
                     let mut buffer = endpoint.take_buffer();
-                    let segments = endpoint.socket().max_segments();
+                    let segments = socket.max_segments();
                     let now = clock::now();
                     let transmit =
                         self.shared
@@ -77,20 +81,20 @@ impl ConnectionTask {
                 bytes: buffer.get(..transmit.len).unwrap_or(&[]),
                 segment: transmit.segment_size,
             };
-            let sent = endpoint.socket().send(&outgoing);
+            let sent = socket.send(&outgoing);
             self.note(sent, &transmit);
             if sent != Sent::Full {
                 endpoint.give_buffer(buffer);
                 continue;
             }
             pending = Some((buffer, transmit));
-            match endpoint.socket().poll_writable(cx, &mut self.room) {
+            match socket.poll_writable(cx, &mut self.room) {
                 // Room was made in the meantime.
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => {
                     // There will be no room any more.
                     let error = ConnectionError::Socket(error.kind());
-                    self.shared.fail(&error);
+                    self.shared.fail(&socket, &error);
                     return true;
                 }
                 Poll::Pending => {
@@ -104,6 +108,22 @@ impl ConnectionTask {
         false
     }
 
+    /// Goes on at another socket, if the endpoint has got one and the connection may.
+    fn change_socket(&mut self) {
+        let mut state = self.shared.lock();
+        if state.next_socket.is_some()
+            && let Some(next) = state.take_next_socket()
+        {
+            drop(state);
+            // What the former socket had no room for is lost, like any datagram.
+            if let Some((buffer, _)) = self.unsent.take() {
+                self.shared.endpoint.give_buffer(buffer);
+            }
+            self.room = next.sender();
+            self.socket = next;
+        }
+    }
+
     /// Tells the connection what became of a batch, where that is news.
     fn note(&mut self, sent: Sent, transmit: &Transmit) {
         match sent {
@@ -114,7 +134,12 @@ impl ConnectionTask {
             }
             Sent::Failed(kind) => {
                 self.failing = true;
-                self.shared.lock().send_error = Some(kind);
+                let mut state = self.shared.lock();
+                state.send_error = Some(kind);
+                if transmit.local.is_some() && is_address_gone(kind) {
+                    // Perhaps another address leads there. Without one, this is not tried again.
+                    state.core.migrate(clock::now(), None);
+                }
             }
             Sent::Done if self.failing => {
                 self.failing = false;
@@ -125,6 +150,17 @@ impl ConnectionTask {
     }
 }
 
+/// What the kernel says of a source address that is none of this host's any more: Linux EINVAL or
+/// ENETUNREACH.
+fn is_address_gone(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::InvalidInput
+            | io::ErrorKind::AddrNotAvailable
+            | io::ErrorKind::NetworkUnreachable
+    )
+}
+
 impl Future for ConnectionTask {
     type Output = ();
 
@@ -133,6 +169,7 @@ impl Future for ConnectionTask {
         // Whoever changes the connection from here on wakes this task again.
         this.shared.lock().driver = Some(cx.waker().clone());
         loop {
+            this.change_socket();
             let sent_all = this.send(cx);
             let now = clock::now();
             let shared = Arc::clone(&this.shared);

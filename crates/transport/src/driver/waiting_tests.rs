@@ -1,10 +1,12 @@
 //! Futures that are dropped leave no waker behind.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
+use bytes::Bytes;
 use pathmark_cc::{Controller, NewReno};
 
 use super::*;
@@ -18,6 +20,138 @@ fn give_up<T>(future: impl Future<Output = T>) {
         let mut cx = Context::from_waker(Waker::noop());
         assert!(matches!(future.as_mut().poll(&mut cx), Poll::Pending));
     }
+}
+
+/// Polls a handle of its own for everything, twice with one waker and once with another, and drops
+/// it.
+fn give_up_by_polls(connection: &Connection) {
+    let mut handle = connection.clone();
+    let other = Arc::new(Count::default());
+    let waker = Waker::from(Arc::clone(&other));
+    for waker in [Waker::noop(), Waker::noop(), &waker] {
+        let mut cx = Context::from_waker(waker);
+        assert!(handle.poll_accept_bi(&mut cx).is_pending());
+        assert!(handle.poll_accept_uni(&mut cx).is_pending());
+        assert!(handle.poll_open_bi(&mut cx).is_pending());
+        assert!(handle.poll_open_uni(&mut cx).is_pending());
+    }
+    assert_eq!(handle.shared().lock().waiting_places(), 4);
+    drop(waker);
+    assert_eq!(Arc::strong_count(&other), 5);
+    drop(handle);
+    assert_eq!(Arc::strong_count(&other), 1);
+}
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The two ends of a connection.
+async fn connected() -> (Connection, Connection) {
+    let factory =
+        |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
+    let mut transport = TransportConfig::new(Arc::new(factory));
+    transport.streams.max_bidi_streams = 1;
+    transport.streams.max_uni_streams = 1;
+    let transport = Arc::new(transport);
+    let tls = testing::server("server", &[b"test"]);
+    let config = ServerConfig::new(Arc::new(tls), Arc::clone(&transport));
+    let loopback = "127.0.0.1:0".parse().unwrap();
+    let server = Endpoint::server(config, loopback).unwrap();
+    let crypto = Arc::new(testing::client(Trust::Anyone, &[b"test"]));
+    let config = ClientConfig::new(crypto, transport);
+    let client = Endpoint::client(loopback).unwrap();
+    let connecting = client.connect(config, server.local_address(), "server.test");
+    let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
+    tokio::try_join!(connecting.unwrap(), accepting).unwrap()
+}
+
+/// The handles of one connection poll for the same; the peer opens one stream after the other.
+#[tokio::test]
+async fn each_handle_that_polls_gets_its_turn() {
+    let (ours, theirs) = connected().await;
+    let accepting: Vec<_> = (0..10)
+        .map(|_| {
+            let mut handle = theirs.clone();
+            tokio::spawn(async move {
+                let mut stream = poll_fn(|cx| handle.poll_accept_uni(cx)).await.unwrap();
+                poll_fn(|cx| stream.poll_read_chunk(cx)).await.unwrap()
+            })
+        })
+        .collect();
+    let opening: Vec<_> = (0..10)
+        .map(|n| {
+            // The peer allows one stream at a time.
+            let mut handle = ours.clone();
+            tokio::spawn(async move {
+                let mut stream = poll_fn(|cx| handle.poll_open_uni(cx)).await.unwrap();
+                let mut chunk = Bytes::from(vec![n; 3]);
+                let written = poll_fn(|cx| stream.poll_write_chunk(cx, &mut chunk)).await;
+                assert_eq!(written, Ok(3));
+                stream.finish().unwrap();
+                let stopped = poll_fn(|cx| stream.poll_stopped(cx)).await;
+                assert!(matches!(stopped, Ok(None | Some(0))), "{stopped:?}");
+            })
+        })
+        .collect();
+    let mut seen = Vec::new();
+    for task in accepting {
+        let chunk = task.await.unwrap().unwrap();
+        assert_eq!(chunk.len(), 3);
+        seen.push(chunk[0]);
+    }
+    for task in opening {
+        task.await.unwrap();
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..10).collect::<Vec<u8>>());
+    assert_eq!(theirs.shared().lock().waiting_places(), 0);
+}
+
+/// A reader and a writer that are given up keep no waker, and the connection's end wakes those that
+/// poll.
+#[tokio::test]
+async fn a_stream_keeps_no_waker_of_a_future_that_is_dropped() {
+    let (mut ours, theirs) = connected().await;
+    let (mut send, mut recv) = ours.open_bi().await.unwrap();
+    let full = vec![7; 1 << 20];
+    while let Poll::Ready(written) = poll_once(&mut send, &full) {
+        written.unwrap();
+    }
+    for _ in 0..10 {
+        give_up(recv.read(&mut [0; 10]));
+        give_up(recv.read_chunk());
+        give_up(send.write(&full));
+        give_up(send.write_all(&full));
+        give_up(send.write_chunk(Bytes::from_static(b"more")));
+        give_up(send.stopped());
+    }
+    {
+        let state = ours.shared().lock();
+        assert!(state.readers.is_empty());
+        assert!(state.senders.values().all(|sender| sender.waker.is_none()));
+    }
+
+    let count = Arc::new(Count::default());
+    let waker = Waker::from(Arc::clone(&count));
+    let mut cx = Context::from_waker(&waker);
+    assert!(recv.poll_read_chunk(&mut cx).is_pending());
+    assert!(send.poll_stopped(&mut cx).is_pending());
+    assert!(ours.poll_accept_bi(&mut cx).is_pending());
+    theirs.close(5, b"enough");
+    ours.closed().await;
+    assert_eq!(count.0.load(Ordering::Relaxed), 3);
+    let end = ours.poll_accept_bi(&mut cx);
+    assert!(matches!(end, Poll::Ready(Err(_))));
+}
+
+fn poll_once(stream: &mut SendStream, data: &[u8]) -> Poll<Result<usize, WriteError>> {
+    stream.poll_write_bytes(&mut Context::from_waker(Waker::noop()), data)
 }
 
 #[tokio::test]
@@ -49,6 +183,7 @@ async fn a_future_that_is_dropped_leaves_no_waker_behind() {
         give_up(connection.open_bi());
         give_up(connection.open_uni());
     }
+    give_up_by_polls(&connection);
     let state = endpoint.shared.lock();
     assert_eq!((state.accepting.len(), state.idle.len()), (0, 0));
     drop(state);

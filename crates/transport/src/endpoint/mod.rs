@@ -203,6 +203,20 @@ impl Endpoint {
         self.config.server = server;
     }
 
+    /// Changes [`EndpointConfig::retry`].
+    pub fn set_retry(&mut self, policy: RetryPolicy) {
+        self.config.retry = policy;
+        self.retry = RetrySwitch::new(policy);
+    }
+
+    /// Changes [`EndpointConfig::max_half_open`] and [`EndpointConfig::max_connections`], where
+    /// there is a value. What is beyond them already stays.
+    pub fn set_limits(&mut self, half_open: Option<usize>, connections: Option<usize>) {
+        let config = &mut self.config;
+        config.max_half_open = half_open.unwrap_or(config.max_half_open);
+        config.max_connections = connections.unwrap_or(config.max_connections);
+    }
+
     fn wall(&self, now: Instant) -> Duration {
         self.config
             .epoch

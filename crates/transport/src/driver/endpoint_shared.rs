@@ -1,0 +1,246 @@
+//! What an endpoint's tasks, its connections and the application share.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use rustc_hash::FxHashMap;
+
+use super::connecting::Connecting;
+use super::connection::{BATCH_BYTES, Connection};
+use super::shared::Shared;
+use super::socket::{Outgoing, Socket};
+use super::task::ConnectionTask;
+use super::timers::Timers;
+use super::waiters::WaitList;
+use crate::connection::{self as core_connection, Received};
+use crate::endpoint::{self as core, ConnectionHandle, DatagramEvent};
+use crate::{Ecn, Instant};
+
+/// Send buffers kept for the next batch; beyond them they are freed.
+const SPARE_BUFFERS: usize = 4;
+/// Servers whose address-validation token is remembered.
+const REMEMBERED_SERVERS: usize = 64;
+
+pub(super) struct EndpointShared {
+    pub(super) timers: Arc<Timers>,
+    pub(super) state: Mutex<EndpointState>,
+    pub(super) spare: Mutex<Vec<Box<[u8]>>>,
+    pub(super) users: AtomicUsize,
+}
+
+pub(super) struct EndpointState {
+    /// Where connections begin, and what strangers send is answered.
+    pub(super) socket: Arc<Socket>,
+    pub(super) core: core::Endpoint,
+    /// By handle.
+    pub(super) connections: Vec<Option<Arc<Shared>>>,
+    pub(super) alive: usize,
+    pub(super) incoming: VecDeque<core::Incoming>,
+    pub(super) accepting: WaitList,
+    pub(super) idle: WaitList,
+    /// The tasks that receive, one for each socket.
+    pub(super) receiving: WaitList,
+    pub(super) closed: bool,
+    /// By server name.
+    pub(super) tokens: FxHashMap<String, Bytes>,
+    pub(super) answer: Vec<u8>,
+}
+
+impl fmt::Debug for EndpointShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointShared")
+            .field("socket", &self.socket())
+            .finish_non_exhaustive()
+    }
+}
+
+impl EndpointState {
+    /// Hands a client to whoever accepts next.
+    fn push_incoming(&mut self, incoming: core::Incoming) {
+        if self.incoming.len() >= self.incoming.capacity() {
+            // Before there are more of them than ever: those that came too late or had to make room
+            // are of no use.
+            let core = &self.core;
+            self.incoming.retain(|incoming| core.is_waiting(incoming));
+        }
+        self.incoming.push_back(incoming);
+        self.accepting.wake();
+    }
+
+    /// Connections that have had to make room.
+    fn evicted(&mut self) -> Vec<Arc<Shared>> {
+        let Self {
+            core, connections, ..
+        } = self;
+        std::iter::from_fn(|| core.poll_evicted())
+            .filter_map(|handle| connections.get(handle.0)?.clone())
+            .collect()
+    }
+
+    pub(super) fn stop_accepting(&mut self) {
+        self.closed = true;
+        self.core.set_server(None);
+        for incoming in self.incoming.drain(..) {
+            self.core.ignore(incoming);
+        }
+        self.accepting.wake();
+    }
+}
+
+impl EndpointShared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, EndpointState> {
+        // A panic elsewhere does not make the endpoint's own state any worse.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The socket that connections begin at.
+    pub(super) fn socket(&self) -> Arc<Socket> {
+        Arc::clone(&self.lock().socket)
+    }
+
+    /// A buffer for one send batch.
+    pub(super) fn take_buffer(&self) -> Box<[u8]> {
+        let spare = self.spare().pop();
+        spare.unwrap_or_else(|| vec![0; BATCH_BYTES].into_boxed_slice())
+    }
+
+    /// Gives a buffer back.
+    pub(super) fn give_buffer(&self, buffer: Box<[u8]>) {
+        let mut spare = self.spare();
+        if spare.len() < SPARE_BUFFERS {
+            spare.push(buffer);
+        }
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<Box<[u8]>>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True once no connection is left, and nobody who could begin one.
+    pub(super) fn is_over(&self, state: &EndpointState) -> bool {
+        state.alive == 0 && self.users.load(Ordering::Acquire) == 0
+    }
+
+    /// Ends the endpoint's own tasks, once nobody needs them.
+    pub(super) fn end_if_over(&self, state: &mut EndpointState) {
+        if self.is_over(state) {
+            state.receiving.wake();
+            self.timers.end();
+        }
+    }
+
+    /// Starts the task of a new connection.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, EndpointState>,
+        handle: ConnectionHandle,
+        connection: core_connection::Connection,
+        server_name: Option<String>,
+    ) -> Connecting {
+        let socket = Arc::clone(&state.socket);
+        let shared = Shared::new(connection, Arc::clone(self), &socket, handle, server_name);
+        if state.connections.len() <= handle.0 {
+            state.connections.resize_with(handle.0 + 1, || None);
+        }
+        if let Some(slot) = state.connections.get_mut(handle.0) {
+            *slot = Some(Arc::clone(&shared));
+            state.alive += 1;
+        }
+        drop(state);
+        let connecting = Connecting::new(Connection::new(Arc::clone(&shared)));
+        tokio::spawn(ConnectionTask::new(shared, socket));
+        connecting
+    }
+
+    /// Takes from a connection the ids to find it by.
+    pub(super) fn route(
+        &self,
+        now: Instant,
+        handle: ConnectionHandle,
+        connection: &mut core_connection::Connection,
+    ) {
+        self.lock().core.route(now, handle, connection);
+    }
+
+    /// Takes from a connection what the endpoint must know. False: it is over; its task ends.
+    pub(super) fn update(
+        &self,
+        now: Instant,
+        handle: ConnectionHandle,
+        connection: &mut core_connection::Connection,
+    ) -> bool {
+        let mut state = self.lock();
+        if state.core.update(now, handle, connection) {
+            return true;
+        }
+        if let Some(slot) = state.connections.get_mut(handle.0)
+            && slot.take().is_some()
+        {
+            state.alive -= 1;
+        }
+        if state.alive == 0 {
+            state.idle.wake();
+            self.end_if_over(&mut state);
+        }
+        false
+    }
+
+    /// Keeps a token for the next connection to the same server.
+    pub(super) fn remember(&self, server_name: &str, token: Bytes) {
+        let mut state = self.lock();
+        if state.tokens.len() < REMEMBERED_SERVERS || state.tokens.contains_key(server_name) {
+            state.tokens.insert(server_name.to_owned(), token);
+        }
+    }
+
+    /// Finds the connection of a datagram that arrived at `socket`; strangers are answered here,
+    /// those at a socket that was replaced are not.
+    pub(super) fn sort(
+        &self,
+        now: Instant,
+        socket: &Arc<Socket>,
+        received: &Received,
+        bytes: &[u8],
+    ) -> Option<Arc<Shared>> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let is_current = Arc::ptr_eq(socket, &state.socket);
+        match state.core.handle(now, received, bytes, &mut state.answer) {
+            DatagramEvent::Connection(handle) => state.connections.get(handle.0)?.clone(),
+            DatagramEvent::Incoming(incoming) if is_current => {
+                state.push_incoming(incoming);
+                let evicted = state.evicted();
+                drop(guard);
+                // A connection's lock comes before the endpoint's.
+                evicted.iter().for_each(|connection| connection.refuse(now));
+                None
+            }
+            DatagramEvent::Incoming(incoming) => {
+                state.core.ignore(incoming);
+                None
+            }
+            DatagramEvent::Respond => {
+                respond(socket, received.remote, received.local, &state.answer);
+                None
+            }
+            DatagramEvent::Nothing => None,
+        }
+    }
+}
+
+/// Sends an answer to a stranger. If the kernel has no room it is lost like any datagram;
+/// strangers ask again.
+pub(super) fn respond(socket: &Socket, to: SocketAddr, from: Option<IpAddr>, bytes: &[u8]) {
+    socket.send(&Outgoing {
+        to,
+        from,
+        ecn: Ecn::NotEct,
+        dscp: 0,
+        bytes,
+        segment: bytes.len(),
+    });
+}

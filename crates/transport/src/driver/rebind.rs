@@ -1,0 +1,90 @@
+//! Connections that go on at another socket, or from another address of this host (RFC 9000 §9).
+
+use std::io;
+use std::net::{IpAddr, UdpSocket};
+use std::sync::Arc;
+
+use super::clock;
+use super::connection::Connection;
+use super::endpoint::{Endpoint, bound};
+use super::receive::ReceiveTask;
+use super::shared::State;
+use super::socket::{Socket, interface_mtu};
+use crate::path::ETHERNET_MTU;
+
+impl Endpoint {
+    /// From now on connections begin at `socket`, and connections to servers move there, each as
+    /// soon as its handshake is confirmed (RFC 9000 §9). What is under way arrives: the former
+    /// socket is read until nobody has used it for some seconds.
+    ///
+    /// A connection stays at its socket if it was accepted here (servers do not move), if its
+    /// server forbids to move, or if `socket` cannot reach its server by the form of address that
+    /// it has: a socket for IPv4 reaches no IPv6 address, and one for both versions has a form of
+    /// its own.
+    ///
+    /// # Errors
+    /// If the socket cannot be used; then nothing has changed.
+    pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
+        let mut socket = Socket::new(socket)?;
+        let mut state = self.shared.lock();
+        socket.succeed(&state.socket);
+        let socket = Arc::new(socket);
+        state.socket = Arc::clone(&socket);
+        // The task of the former socket is to look how long it is still needed.
+        state.receiving.wake();
+        let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
+        drop(state);
+        tokio::spawn(ReceiveTask::new(
+            Arc::clone(&self.shared),
+            Arc::clone(&socket),
+        ));
+        for connection in connections {
+            let mut state = connection.lock();
+            state.next_socket = Some(Arc::clone(&socket));
+            state.wake_driver();
+        }
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// Client: from now on this connection's datagrams leave from `local`, an address of this host
+    /// that the endpoint's socket can send from, or from whichever the system chooses. The new path
+    /// is validated and begins with a congestion controller of its own. False, and nothing changed,
+    /// if that is not possible: the handshake is not confirmed, the server forbids it, or has given
+    /// no connection id for another path yet.
+    pub fn migrate(&self, local: Option<IpAddr>) -> bool {
+        let mut state = self.shared.lock();
+        let moves = state.core.is_established() && state.core.migrate(clock::now(), local);
+        state.wake_driver();
+        moves
+    }
+}
+
+impl State {
+    /// Moves to the next socket if there is one and the connection may: returns it.
+    pub(super) fn take_next_socket(&mut self) -> Option<Arc<Socket>> {
+        let next = self.next_socket.take()?;
+        let remote = self.core.remote_address();
+        let may_ever = !self.core.is_migration_forbidden()
+            && self.core.error().is_none()
+            && next.reaches(remote) == Some(remote);
+        if !may_ever {
+            return None;
+        }
+        if !self.core.is_confirmed() {
+            self.next_socket = Some(next);
+            return None;
+        }
+        let local = bound(next.local_address());
+        if !self.core.migrate(clock::now(), local) {
+            // The peer has yet to give an id for another path.
+            self.next_socket = Some(next);
+            return None;
+        }
+        let interface = interface_mtu(remote, local).unwrap_or(ETHERNET_MTU);
+        self.core.set_interface_mtu(interface);
+        self.socket = Arc::downgrade(&next);
+        Some(next)
+    }
+}

@@ -1,0 +1,293 @@
+//! What a connection's task, its endpoint and the application share, and how they wait for each
+//! other.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Waker};
+
+use bytes::Bytes;
+use rustc_hash::FxHashMap;
+
+use super::clock;
+use super::endpoint_shared::EndpointShared;
+use super::socket::Socket;
+use super::waiters::{Place, WaitList};
+use crate::Instant;
+use crate::connection::{self as core, ConnectionError, Event, Received};
+use crate::endpoint::ConnectionHandle;
+use crate::streams::{Dir, StreamEvent, StreamId};
+
+pub(super) struct Shared {
+    state: Mutex<State>,
+    pub(super) endpoint: Arc<EndpointShared>,
+    pub(super) handle: ConnectionHandle,
+    /// Client: what the server was called.
+    pub(super) server_name: Option<String>,
+    /// Clones of [`Connection`]; streams keep the state but not the connection alive.
+    pub(super) users: AtomicUsize,
+}
+
+/// What the task, the endpoint and the application share.
+pub(super) struct State {
+    pub(super) core: core::Connection,
+    pub(super) senders: FxHashMap<StreamId, Sender>,
+    pub(super) readers: FxHashMap<StreamId, Waker>,
+    pub(super) lost: Option<ConnectionError>,
+    /// Why the kernel refused the last datagram, if it did.
+    pub(super) send_error: Option<io::ErrorKind>,
+    pub(super) driver: Option<Waker>,
+    /// Where the task sends and the peer's packets arrive.
+    pub(super) socket: Weak<Socket>,
+    /// Where the connection is to go on, as soon as it may.
+    pub(super) next_socket: Option<Arc<Socket>>,
+    /// Waiting for the handshake, its confirmation or the end.
+    pub(super) progress: WaitList,
+    /// Waiting for the peer to open a stream: bidirectional, unidirectional.
+    accepting: [WaitList; 2],
+    /// Waiting for the peer to allow a stream: bidirectional, unidirectional.
+    opening: [WaitList; 2],
+}
+
+/// What one waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Awaited {
+    Progress,
+    Accept(Dir),
+    Open(Dir),
+}
+
+/// A place among those who wait for something; dropped, it is given back.
+pub(super) struct Waiting<'a> {
+    shared: &'a Shared,
+    awaited: Awaited,
+    place: Place,
+}
+
+impl Waiting<'_> {
+    pub(super) fn place(&mut self) -> &mut Place {
+        &mut self.place
+    }
+
+    pub(super) fn wait(&mut self, state: &mut State, cx: &Context<'_>) {
+        state.waiting(self.awaited).wait(&mut self.place, cx);
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if !self.place.is_empty() {
+            let mut state = self.shared.lock();
+            state.waiting(self.awaited).leave(&mut self.place);
+        }
+    }
+}
+
+/// A sending part that the application holds.
+#[derive(Debug, Default)]
+pub(super) struct Sender {
+    pub(super) waker: Option<Waker>,
+    /// How it ended: delivered, or stopped with a code.
+    pub(super) end: Option<Option<u64>>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        core: core::Connection,
+        endpoint: Arc<EndpointShared>,
+        socket: &Arc<Socket>,
+        handle: ConnectionHandle,
+        server_name: Option<String>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(State {
+                core,
+                senders: FxHashMap::default(),
+                readers: FxHashMap::default(),
+                lost: None,
+                send_error: None,
+                driver: None,
+                socket: Arc::downgrade(socket),
+                next_socket: None,
+                progress: WaitList::default(),
+                accepting: Default::default(),
+                opening: Default::default(),
+            }),
+            endpoint,
+            handle,
+            server_name,
+            users: AtomicUsize::new(0),
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere does not make the connection's own state any worse.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn waiting(&self, awaited: Awaited) -> Waiting<'_> {
+        Waiting {
+            shared: self,
+            awaited,
+            place: Place::default(),
+        }
+    }
+
+    /// A datagram for this connection arrived.
+    pub(super) fn receive(&self, now: Instant, received: &Received, bytes: &mut [u8]) {
+        let mut state = self.lock();
+        let was_handshaking = state.core.is_handshaking();
+        state.core.handle_datagram(now, *received, bytes);
+        if state.core.has_routing() || was_handshaking && !state.core.is_handshaking() {
+            // Before the task, on another thread perhaps, tells the peer of new ids: it may use
+            // them at once. And a handshake that is complete makes no room for others.
+            self.endpoint.route(now, self.handle, &mut state.core);
+        }
+    }
+
+    /// Ends a handshake whose place is wanted.
+    pub(super) fn refuse(&self, now: Instant) {
+        let mut state = self.lock();
+        state.core.refuse(now);
+        state.wake_driver();
+    }
+
+    /// The datagrams of a batch are in: acknowledges, sends and tells the application.
+    pub(super) fn received_all(&self) {
+        self.lock().wake_driver();
+    }
+
+    /// `socket` is of no use any more: ends the connection if it is there.
+    pub(super) fn fail(&self, socket: &Arc<Socket>, error: &ConnectionError) {
+        let mut state = self.lock();
+        if std::ptr::eq(state.socket.as_ptr(), Arc::as_ptr(socket)) {
+            state.settle(error);
+        }
+    }
+
+    /// Ends the connection from outside its own handles.
+    pub(super) fn close(&self, code: u64, reason: Bytes) {
+        let mut state = self.lock();
+        state.core.close(clock::now(), code, reason);
+        state.settle(&ConnectionError::Closed);
+        state.wake_driver();
+    }
+}
+
+impl State {
+    /// Places of all who wait.
+    #[cfg(test)]
+    pub(super) fn waiting_places(&self) -> usize {
+        let both = self.accepting.iter().chain(&self.opening);
+        self.progress.len() + both.map(WaitList::len).sum::<usize>()
+    }
+
+    pub(super) fn waiting(&mut self, awaited: Awaited) -> &mut WaitList {
+        match awaited {
+            Awaited::Progress => &mut self.progress,
+            Awaited::Accept(dir) => by_dir(&mut self.accepting, dir),
+            Awaited::Open(dir) => by_dir(&mut self.opening, dir),
+        }
+    }
+
+    /// Why the connection is over, if it is.
+    pub(super) fn lost(&self) -> Option<ConnectionError> {
+        self.lost.clone()
+    }
+
+    /// Has the task look at the connection.
+    pub(super) fn wake_driver(&mut self) {
+        if let Some(waker) = self.driver.take() {
+            waker.wake();
+        }
+    }
+
+    /// The same, if reading has made credit that the peer should hear of.
+    pub(super) fn wake_driver_for_credit(&mut self) {
+        if self.driver.is_some() && self.core.streams().wants_to_send() {
+            self.wake_driver();
+        }
+    }
+
+    pub(super) fn wait_to_write(&mut self, id: StreamId, cx: &Context<'_>) {
+        self.senders.entry(id).or_default().waker = Some(cx.waker().clone());
+    }
+
+    pub(super) fn wait_to_read(&mut self, id: StreamId, cx: &Context<'_>) {
+        self.readers.insert(id, cx.waker().clone());
+    }
+
+    pub(super) fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Stream(event) => self.on_stream_event(event),
+            Event::Connected | Event::Confirmed | Event::HandshakeDataReady => {
+                self.progress.wake();
+            }
+            Event::Lost(error) => self.settle(&error),
+            // The task passes tokens on to the endpoint; who asks for the address gets the new one.
+            Event::NewToken(_) | Event::PathChanged => {}
+        }
+    }
+
+    fn on_stream_event(&mut self, event: StreamEvent) {
+        match event {
+            StreamEvent::Opened(dir) => self.waiting(Awaited::Accept(dir)).wake(),
+            StreamEvent::Available(dir) => self.waiting(Awaited::Open(dir)).wake(),
+            StreamEvent::Readable(id) => {
+                if let Some(waker) = self.readers.remove(&id) {
+                    waker.wake();
+                }
+            }
+            StreamEvent::Writable(id) => self.wake_sender(id, None),
+            StreamEvent::Finished(id) => self.wake_sender(id, Some(None)),
+            StreamEvent::Stopped(id, code) => self.wake_sender(id, Some(Some(code))),
+        }
+    }
+
+    fn wake_sender(&mut self, id: StreamId, end: Option<Option<u64>>) {
+        if let Some(sender) = self.senders.get_mut(&id) {
+            sender.end = sender.end.or(end);
+            if let Some(waker) = sender.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// The connection is over: everyone who waits hears of it.
+    pub(super) fn settle(&mut self, error: &ConnectionError) {
+        let error = match (error, self.send_error) {
+            // Nothing is heard where nothing can be sent.
+            (ConnectionError::TimedOut | ConnectionError::HandshakeTimedOut, Some(kind)) => {
+                ConnectionError::Socket(kind)
+            }
+            (error, _) => error.clone(),
+        };
+        self.lost.get_or_insert(error);
+        self.progress.wake();
+        self.accepting.iter_mut().for_each(WaitList::wake);
+        self.opening.iter_mut().for_each(WaitList::wake);
+        self.readers.drain().for_each(|(_, waker)| waker.wake());
+        for sender in self.senders.values_mut() {
+            if let Some(waker) = sender.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+fn by_dir<T>(pair: &mut [T; 2], dir: Dir) -> &mut T {
+    let [bi, uni] = pair;
+    match dir {
+        Dir::Bi => bi,
+        Dir::Uni => uni,
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("handle", &self.handle)
+            .finish_non_exhaustive()
+    }
+}
