@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pathmark_cc::Controller;
 
+use crate::datagrams::DatagramsConfig;
 use crate::path::BASE_MTU;
 use crate::streams::StreamsConfig;
 use crate::{Duration, Instant, Signal};
@@ -68,6 +69,8 @@ pub struct TransportConfig {
     pub dscp: u8,
     /// Limits and windows of streams.
     pub streams: StreamsConfig,
+    /// Unreliable datagrams (RFC 9221): whether this side takes them, and its queues.
+    pub datagrams: DatagramsConfig,
     /// Longest time that this side delays an acknowledgement (RFC 9000 §13.2.1).
     pub max_ack_delay: Duration,
     /// Connection ids of the peer's that this side stores, at least 2.
@@ -95,6 +98,7 @@ impl TransportConfig {
             ecn: true,
             dscp: 0,
             streams: StreamsConfig::default(),
+            datagrams: DatagramsConfig::default(),
             max_ack_delay: Duration::from_millis(25),
             active_connection_id_limit: 8,
             migration: true,

@@ -24,6 +24,7 @@ pub mod cid;
 mod config;
 pub mod connection;
 pub mod crypto;
+mod datagrams;
 #[cfg(feature = "tokio")]
 pub mod driver;
 pub mod endpoint;
@@ -35,5 +36,6 @@ pub mod wire;
 
 pub use config::{ControllerFactory, TransportConfig};
 pub use connection::Connection;
+pub use datagrams::{DatagramsConfig, SendDatagramError};
 pub use pathmark_cc::{Duration, Instant};
 pub use signal::{Arrived, BadFeedback, Breach, Counters, Ecn, MAX_COUNTERS, Meter, Signal};

@@ -70,6 +70,7 @@ impl Connection {
     }
 
     fn end(&mut self, error: ConnectionError) {
+        self.datagrams.stop();
         if self.error.is_none() {
             self.events.push_back(Event::Lost(error.clone()));
             self.error = Some(error);

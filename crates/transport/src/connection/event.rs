@@ -19,6 +19,9 @@ pub enum Event {
     Confirmed,
     /// Something about streams.
     Stream(StreamEvent),
+    /// A datagram arrived where none waited to be read
+    /// ([`Connection::read_datagram`](super::Connection::read_datagram)).
+    DatagramReceived,
     /// A token for a later connection to this server (NEW_TOKEN).
     NewToken(Bytes),
     /// The peer now answers from another address, or over another path of this side.

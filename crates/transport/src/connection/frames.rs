@@ -253,11 +253,7 @@ impl Connection {
                 self.drain(now, error);
             }
             Frame::HandshakeDone => self.on_confirmed(now),
-            Frame::Datagram(_) => {
-                // We offered no max_datagram_frame_size (RFC 9221 §3).
-                let error = Error::violation("a DATAGRAM frame that was not negotiated");
-                return Err(error.in_frame(types::DATAGRAM));
-            }
+            Frame::Datagram(data) => self.on_datagram_frame(data)?,
             Frame::AckFrequency(frame) => {
                 if frame.max_ack_delay < super::parameters::MIN_ACK_DELAY {
                     let error = Error::violation("a max_ack_delay below our min_ack_delay");

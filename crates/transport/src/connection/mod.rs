@@ -25,6 +25,7 @@ mod close;
 mod closing;
 mod control;
 mod crypto_stream;
+mod datagrams;
 mod early;
 mod event;
 mod feedback;
@@ -63,6 +64,7 @@ use crate::config::{ControllerFactory, TransportConfig};
 use crate::crypto::{
     ExportError, HandshakeData, InitialCrypto, Random, ResetToken, SharedEndpointKey, Side,
 };
+use crate::datagrams::Datagrams;
 use crate::path::Mtud;
 use crate::recovery::Recovery;
 use crate::streams::Streams;
@@ -143,6 +145,7 @@ pub struct Connection {
     received: [received::Received; 3],
     ack_request: AckRequest,
     streams: Streams,
+    datagrams: Datagrams,
     control: Control,
     feedback: Feedback,
     route: Route,
@@ -415,7 +418,12 @@ impl Connection {
     /// Counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
+        let datagrams = self.datagrams.counts();
         Stats {
+            datagram_frames_sent: datagrams.sent,
+            datagram_frames_received: datagrams.received,
+            datagram_frames_unsent: datagrams.unsent,
+            datagram_frames_unread: datagrams.unread,
             bytes_retransmitted: self.streams.retransmitted(),
             acks_postponed: self.received(SpaceId::Data).postponed(),
             feedback_bad: self.feedback.disbelieved().total(),

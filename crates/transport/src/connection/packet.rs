@@ -260,9 +260,22 @@ impl Connection {
                     .write(w, &*self.endpoint_key, |frame| carried.add_control(frame));
             }
             self.write_ack_request(now, w, carried);
-            contents.carried.streams = self.streams.write_frames(now, w);
+            self.write_data(now, w, carried);
         }
         contents.eliciting |= w.position() > start;
+    }
+
+    /// Datagrams and streams. Where both wait, each fills every other packet first.
+    fn write_data(&mut self, now: Instant, w: &mut Writer<'_>, carried: &mut Carried) {
+        if !self.datagrams.wants_to_send() {
+            carried.streams = self.streams.write_frames(now, w);
+        } else if self.datagrams.yields() {
+            carried.streams = self.streams.write_frames(now, w);
+            self.datagrams.write(w);
+        } else {
+            self.datagrams.write(w);
+            carried.streams = self.streams.write_frames(now, w);
+        }
     }
 
     /// ACK_FREQUENCY, when what is wanted has changed.
@@ -421,7 +434,7 @@ impl Connection {
             packet_number,
             bytes,
             in_flight,
-            limit: self.streams.limit(),
+            limit: self.limit(),
             signal,
         };
         self.route.controller.on_sent(now, &sent)

@@ -100,6 +100,7 @@ pub(super) fn local(
         active_connection_id_limit: config.active_connection_id_limit.clamp(2, 64),
         initial_source_connection_id: Some(source),
         retry_source_connection_id: server.and_then(|s| s.retry_source),
+        max_datagram_frame_size: config.datagrams.max_frame_size(),
         min_ack_delay: Some(MIN_ACK_DELAY),
         explicit_feedback,
         ..TransportParameters::DEFAULT

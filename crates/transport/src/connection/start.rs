@@ -24,6 +24,7 @@ use crate::crypto::{
     ClientCrypto, InitialCrypto, Random, ResetToken, ServerCrypto, Session, SharedEndpointKey,
     Side, StartError,
 };
+use crate::datagrams::Datagrams;
 use crate::recovery::Recovery;
 use crate::streams::Streams;
 use crate::wire::transport_parameters::HandshakeIds;
@@ -220,6 +221,7 @@ impl Connection {
             // Until its parameters are known, the peer may delay by the default (RFC 9000 §18.2).
             ack_request: AckRequest::new(Duration::from_millis(25), None),
             streams: Streams::new(side, config.streams),
+            datagrams: Datagrams::new(config.datagrams),
             control: Control::new(parts.local_id, LocalIds::new(parts.local_id), remote_ids),
             feedback: Feedback::new(&config.signals),
             route,

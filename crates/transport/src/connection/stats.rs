@@ -37,6 +37,15 @@ pub struct Stats {
     pub packets_spurious: u64,
     /// Bytes of stream data sent again.
     pub bytes_retransmitted: u64,
+    /// DATAGRAM frames sent (RFC 9221).
+    pub datagram_frames_sent: u64,
+    /// DATAGRAM frames received.
+    pub datagram_frames_received: u64,
+    /// Datagrams that were dropped before they were sent: newer ones needed the room, or the path
+    /// carried no more as much.
+    pub datagram_frames_unsent: u64,
+    /// Datagrams that arrived and were dropped before they were read: newer ones needed the room.
+    pub datagram_frames_unread: u64,
     /// Probe timeouts that fired.
     pub probe_timeouts: u64,
     /// Times that persistent congestion was established.

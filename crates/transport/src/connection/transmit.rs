@@ -143,6 +143,7 @@ impl Connection {
 
     /// Before a batch: keys that want renewal, and the restart after a pause.
     fn prepare(&mut self, now: Instant) {
+        self.prepare_datagrams();
         if let Some(keys) = &mut self.keys.one_rtt
             && keys.wants_update(now)
             && keys.begin_update(now)
@@ -152,7 +153,7 @@ impl Connection {
         if let Some(last) = self.route.last_sent
             && now > last
             && self.recovery.bytes_in_flight() == 0
-            && self.streams.wants_to_send()
+            && self.has_data()
         {
             self.route.last_sent = None;
             let idle = now.saturating_since(last);
@@ -204,7 +205,7 @@ impl Connection {
 
     /// True if the Data space has something ack-eliciting besides CRYPTO and probes.
     pub(super) fn wants_data(&mut self, now: Instant) -> bool {
-        self.streams.wants_to_send()
+        self.has_data()
             || self.control.is_due()
             || !self.route.responses.is_empty()
             || self
@@ -260,7 +261,7 @@ impl Connection {
 
     /// Nothing more leaves: notes why.
     fn note_bound(&mut self, now: Instant) {
-        let limit = self.streams.limit();
+        let limit = self.limit();
         if limit == pathmark_cc::Limit::Window && self.is_complete() {
             self.recovery.note_window_limited();
         } else {

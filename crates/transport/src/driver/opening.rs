@@ -18,6 +18,7 @@ use crate::streams::{Dir, OpenError, StreamId};
 pub(super) struct Places {
     accept: [Place; 2],
     open: [Place; 2],
+    pub(super) datagram: Place,
 }
 
 impl Places {
@@ -30,7 +31,8 @@ impl Places {
     }
 
     fn is_empty(&self) -> bool {
-        self.accept.iter().chain(&self.open).all(Place::is_empty)
+        let mut streams = self.accept.iter().chain(&self.open);
+        self.datagram.is_empty() && streams.all(Place::is_empty)
     }
 
     /// Gives all places back.
@@ -39,6 +41,7 @@ impl Places {
             return;
         }
         let mut state = shared.lock();
+        state.waiting(Awaited::Datagram).leave(&mut self.datagram);
         for dir in [Dir::Bi, Dir::Uni] {
             let accepting = state.waiting(Awaited::Accept(dir));
             accepting.leave(Self::of(&mut self.accept, dir));

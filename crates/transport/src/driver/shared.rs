@@ -48,6 +48,8 @@ pub(super) struct State {
     accepting: [WaitList; 2],
     /// Waiting for the peer to allow a stream: bidirectional, unidirectional.
     opening: [WaitList; 2],
+    /// Waiting for a datagram.
+    reading: WaitList,
 }
 
 /// What one waits for.
@@ -56,6 +58,7 @@ pub(super) enum Awaited {
     Progress,
     Accept(Dir),
     Open(Dir),
+    Datagram,
 }
 
 /// A place among those who wait for something; dropped, it is given back.
@@ -113,6 +116,7 @@ impl Shared {
                 progress: WaitList::default(),
                 accepting: Default::default(),
                 opening: Default::default(),
+                reading: WaitList::default(),
             }),
             endpoint,
             handle,
@@ -180,7 +184,7 @@ impl State {
     #[cfg(test)]
     pub(super) fn waiting_places(&self) -> usize {
         let both = self.accepting.iter().chain(&self.opening);
-        self.progress.len() + both.map(WaitList::len).sum::<usize>()
+        self.progress.len() + self.reading.len() + both.map(WaitList::len).sum::<usize>()
     }
 
     pub(super) fn waiting(&mut self, awaited: Awaited) -> &mut WaitList {
@@ -188,6 +192,7 @@ impl State {
             Awaited::Progress => &mut self.progress,
             Awaited::Accept(dir) => by_dir(&mut self.accepting, dir),
             Awaited::Open(dir) => by_dir(&mut self.opening, dir),
+            Awaited::Datagram => &mut self.reading,
         }
     }
 
@@ -224,6 +229,7 @@ impl State {
             Event::Connected | Event::Confirmed | Event::HandshakeDataReady => {
                 self.progress.wake();
             }
+            Event::DatagramReceived => self.reading.wake(),
             Event::Lost(error) => self.settle(&error),
             // The task passes tokens on to the endpoint; who asks for the address gets the new one.
             Event::NewToken(_) | Event::PathChanged => {}
@@ -267,6 +273,7 @@ impl State {
         self.progress.wake();
         self.accepting.iter_mut().for_each(WaitList::wake);
         self.opening.iter_mut().for_each(WaitList::wake);
+        self.reading.wake();
         self.readers.drain().for_each(|(_, waker)| waker.wake());
         for sender in self.senders.values_mut() {
             if let Some(waker) = sender.waker.take() {

@@ -34,10 +34,11 @@ fn give_up_by_polls(connection: &Connection) {
         assert!(handle.poll_accept_uni(&mut cx).is_pending());
         assert!(handle.poll_open_bi(&mut cx).is_pending());
         assert!(handle.poll_open_uni(&mut cx).is_pending());
+        assert!(handle.poll_read_datagram(&mut cx).is_pending());
     }
-    assert_eq!(handle.shared().lock().waiting_places(), 4);
+    assert_eq!(handle.shared().lock().waiting_places(), 5);
     drop(waker);
-    assert_eq!(Arc::strong_count(&other), 5);
+    assert_eq!(Arc::strong_count(&other), 6);
     drop(handle);
     assert_eq!(Arc::strong_count(&other), 1);
 }
@@ -182,6 +183,7 @@ async fn a_future_that_is_dropped_leaves_no_waker_behind() {
         give_up(connection.accept_uni());
         give_up(connection.open_bi());
         give_up(connection.open_uni());
+        give_up(connection.read_datagram());
     }
     give_up_by_polls(&connection);
     let state = endpoint.shared.lock();

@@ -5,6 +5,7 @@ mod support;
 
 mod bulk;
 mod close;
+mod datagrams;
 mod handshake;
 mod idle;
 mod key_update;

@@ -101,6 +101,8 @@ pub(crate) struct Options {
     pub(crate) retry: bool,
     pub(crate) idle: Option<Duration>,
     pub(crate) keep_alive: Option<Duration>,
+    /// Unreliable datagrams are taken.
+    pub(crate) datagrams: bool,
     /// Server: the key of tokens and resets, for one that is to know another's.
     pub(crate) key: Option<EndpointKeys>,
 }
@@ -121,6 +123,7 @@ impl Default for Options {
             retry: false,
             idle: Some(Duration::from_secs(30)),
             keep_alive: None,
+            datagrams: false,
             key: None,
         }
     }
@@ -133,6 +136,7 @@ impl Options {
             TransportConfig::new(Arc::new(move |now, mtu| algorithm.controller(now, mtu)));
         config.max_idle_timeout = self.idle;
         config.keep_alive = self.keep_alive;
+        config.datagrams.receive_bytes = if self.datagrams { 1 << 20 } else { 0 };
         // As far as the other stack goes, whatever a loopback interface carries.
         config.max_mtu = Some(1472);
         Arc::new(config)
@@ -142,6 +146,7 @@ impl Options {
         let mut config = quinn::TransportConfig::default();
         config.max_idle_timeout(self.idle.map(|idle| idle.try_into().unwrap()));
         config.keep_alive_interval(self.keep_alive);
+        config.datagram_receive_buffer_size(self.datagrams.then_some(1 << 20));
         Arc::new(config)
     }
 

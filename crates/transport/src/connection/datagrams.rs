@@ -1,0 +1,98 @@
+//! Unreliable datagrams between their queues, packets and the application (RFC 9221).
+
+use bytes::Bytes;
+
+use super::{Connection, Event};
+use crate::datagrams::SendDatagramError;
+use crate::wire::frame::types;
+use crate::wire::packet::TAG_LEN;
+use crate::wire::{TransportError, TransportErrorCode, varint};
+
+/// Bytes of a packet number at their most.
+const NUMBER: usize = 4;
+
+impl Connection {
+    /// The longest datagram that can be sent now, bytes: by the path's MTU, what stands in front of
+    /// its packets, and the peer's limit. It changes with the path. `None`: the peer takes none, or
+    /// has not said so yet.
+    #[must_use]
+    pub fn max_datagram_size(&self) -> Option<usize> {
+        let peer = self.parameters.peer.as_ref()?.max_datagram_frame_size;
+        let peer = usize::try_from(peer).unwrap_or(usize::MAX);
+        // A frame is its type, its length and its data.
+        let frame = |bytes: usize| {
+            let data = bytes.saturating_sub(1);
+            data.saturating_sub(varint::len(data as u64))
+        };
+        let shim = self.feedback.shim_len().max(self.feedback.question_len());
+        let id = self.control.remote_ids.current().id.len();
+        let packet = usize::from(self.route.mtud.mtu());
+        let payload = packet.saturating_sub(shim + 1 + id + NUMBER + TAG_LEN);
+        (peer > 0).then(|| frame(payload).min(frame(peer)))
+    }
+
+    /// Queues an unreliable datagram, which leaves once the window allows and is never sent again.
+    /// Where the queue is full its oldest are dropped and counted
+    /// ([`Stats::datagram_frames_unsent`](super::Stats::datagram_frames_unsent)).
+    ///
+    /// # Errors
+    /// [`SendDatagramError`].
+    pub fn send_datagram(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
+        let max = self
+            .max_datagram_size()
+            .ok_or(SendDatagramError::Unsupported)?;
+        if data.len() > max {
+            return Err(SendDatagramError::TooLong(max));
+        }
+        if self.close.is_open() {
+            self.datagrams.send(data);
+        }
+        Ok(())
+    }
+
+    /// The oldest datagram that arrived and was not read. After `None`,
+    /// [`Event::DatagramReceived`] says when to ask again.
+    pub fn read_datagram(&mut self) -> Option<Bytes> {
+        self.datagrams.read()
+    }
+
+    pub(super) fn on_datagram_frame(&mut self, data: &[u8]) -> Result<(), TransportError> {
+        if !self.datagrams.offered() {
+            // RFC 9221 §3.
+            return Err(TransportError::new(
+                TransportErrorCode::PROTOCOL_VIOLATION,
+                "a DATAGRAM frame that was not negotiated",
+            )
+            .in_frame(types::DATAGRAM));
+        }
+        if self.datagrams.on_datagram(data) && !self.events.contains(&Event::DatagramReceived) {
+            self.events.push_back(Event::DatagramReceived);
+        }
+        Ok(())
+    }
+
+    /// Before a batch: what the path carries no more is not waited with.
+    pub(super) fn prepare_datagrams(&mut self) {
+        if self.datagrams.wants_to_send()
+            && let Some(max) = self.max_datagram_size()
+        {
+            self.datagrams.drop_longer_than(max);
+        }
+    }
+
+    /// True if the application has data to send, by a stream or a datagram.
+    #[inline]
+    pub(super) fn has_data(&mut self) -> bool {
+        self.datagrams.wants_to_send() || self.streams.wants_to_send()
+    }
+
+    /// What bounds the sender.
+    #[inline]
+    pub(super) fn limit(&mut self) -> pathmark_cc::Limit {
+        if self.datagrams.wants_to_send() {
+            pathmark_cc::Limit::Window
+        } else {
+            self.streams.limit()
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Unreliable datagrams (RFC 9221) between two connections.
+
+use bytes::Bytes;
+
+use super::fixed_window::fixed_window;
+use super::pair::{Pair, Setup};
+use crate::connection::{Connection, Event};
+use crate::streams::Dir;
+use crate::{Duration, SendDatagramError};
+
+/// Both ends take datagrams.
+fn setup() -> Setup {
+    let mut setup = Setup::default();
+    setup.client.datagrams.receive_bytes = 1 << 20;
+    setup.server.datagrams.receive_bytes = 1 << 20;
+    setup
+}
+
+fn read_all(connection: &mut Connection) -> Vec<Bytes> {
+    std::iter::from_fn(|| connection.read_datagram()).collect()
+}
+
+#[test]
+fn they_arrive_once_and_what_is_lost_is_not_sent_again() {
+    let mut pair = Pair::connected(setup());
+    pair.run(Duration::from_millis(200));
+    pair.up.faults.loss = 100_000;
+    pair.up.faults.duplicate = 100_000;
+    let mut seen = Vec::new();
+    for n in 0..1000_u32 {
+        let data = [&n.to_be_bytes()[..], &[7; 400]].concat();
+        pair.client.get().send_datagram(data.into()).unwrap();
+        pair.run(Duration::from_millis(5));
+        seen.extend(read_all(pair.server.get()));
+    }
+    pair.run(Duration::from_secs(5));
+    seen.extend(read_all(pair.server.get()));
+    let numbers: Vec<_> = seen
+        .iter()
+        .map(|data| u32::from_be_bytes(*data.first_chunk().unwrap()))
+        .collect();
+    assert!(numbers.is_sorted_by(|a, b| a < b), "each once, in order");
+    assert!((850..=950).contains(&numbers.len()), "{}", numbers.len());
+    let stats = pair.client.get().stats();
+    assert_eq!(stats.datagram_frames_sent, 1000);
+    assert_eq!(stats.bytes_retransmitted, 0);
+    assert!(stats.packets_lost >= 50, "{stats:?}");
+    let received = pair.server.get().stats().datagram_frames_received;
+    assert_eq!(received, numbers.len() as u64);
+    assert!(pair.server.has(|event| *event == Event::DatagramReceived));
+}
+
+/// The window holds for them, and what has no room in their queue is dropped, the oldest first.
+#[test]
+fn they_wait_for_the_window_in_a_queue_with_a_bound() {
+    let mut setup = setup();
+    (setup.client.controller, setup.client_told) = fixed_window(12_000);
+    setup.client.datagrams.send_bytes = 50 * 1064;
+    let mut pair = Pair::connected(setup);
+    pair.run(Duration::from_millis(200));
+    for n in 0..100 {
+        let data = Bytes::from(vec![n; 1000]);
+        pair.client.get().send_datagram(data).unwrap();
+    }
+    assert_eq!(pair.client.get().stats().datagram_frames_unsent, 50);
+    let mut seen = Vec::new();
+    while seen.len() < 50 {
+        assert!(pair.client.get().path_report(pair.now).in_flight <= 12_000);
+        assert!(pair.step());
+        let data = read_all(pair.server.get());
+        seen.extend(data.into_iter().map(|data| data[0]));
+    }
+    assert_eq!(seen, (50..100).collect::<Vec<u8>>());
+}
+
+#[test]
+fn they_are_as_long_as_the_path_allows() {
+    let mut pair = Pair::connected(setup());
+    let mut length = 0;
+    for _ in 0..20 {
+        pair.run(Duration::from_millis(200));
+        let mtu = usize::from(pair.client.get().mtu());
+        let max = pair.client.get().max_datagram_size().unwrap();
+        // One byte of type, two of length, and a short header.
+        assert!((mtu - 40..mtu - 28).contains(&max), "{max} of {mtu}");
+        length = max;
+        let long = Bytes::from(vec![1; max + 1]);
+        let refused = pair.client.get().send_datagram(long);
+        assert_eq!(refused, Err(SendDatagramError::TooLong(max)));
+        let data = Bytes::from(vec![2; max]);
+        pair.client.get().send_datagram(data.clone()).unwrap();
+        pair.run(Duration::from_millis(200));
+        assert_eq!(pair.server.get().read_datagram(), Some(data));
+    }
+    assert!(
+        length > 1400,
+        "the search for larger sizes is over: {length}"
+    );
+    // The path carries less from now on; what is too long for it does not block the others.
+    pair.up.faults.mtu = 1250;
+    let deadline = pair.now + Duration::from_secs(120);
+    while pair.client.get().max_datagram_size() == Some(length) {
+        assert!(pair.now < deadline, "a black hole is noticed");
+        let data = Bytes::from(vec![3; length]);
+        pair.client.get().send_datagram(data).unwrap();
+        pair.run(Duration::from_millis(100));
+    }
+    read_all(pair.server.get());
+    let data = Bytes::from_static(b"short");
+    pair.client.get().send_datagram(data.clone()).unwrap();
+    pair.run(Duration::from_secs(2));
+    assert_eq!(read_all(pair.server.get()), [data]);
+}
+
+/// An application that sends more datagrams than the path carries does not starve its streams, nor
+/// these them.
+#[test]
+fn streams_and_datagrams_take_turns() {
+    let mut setup = setup();
+    (setup.client.controller, setup.client_told) = fixed_window(24_000);
+    setup.client.datagrams.send_bytes = 40_000;
+    let mut pair = Pair::connected(setup);
+    pair.run(Duration::from_millis(200));
+    let stream = pair.client.get().streams().open(Dir::Uni).unwrap();
+    let before = pair.client.get().stats();
+    for _ in 0..200 {
+        let _ = pair.client.get().streams().write(stream, &[5; 100_000]);
+        for _ in 0..40 {
+            let data = Bytes::from(vec![6; 1000]);
+            pair.client.get().send_datagram(data).unwrap();
+        }
+        pair.run(Duration::from_millis(20));
+        read_all(pair.server.get());
+        let server = pair.server.get().streams();
+        if let Some(id) = server.accept(Dir::Uni).or(Some(stream)) {
+            while let Ok(Some(_)) = server.read_chunk(id, usize::MAX) {}
+        }
+    }
+    let after = pair.client.get().stats();
+    let sent = after.bytes_sent - before.bytes_sent;
+    let datagrams = 1000 * (after.datagram_frames_sent - before.datagram_frames_sent);
+    assert!(datagrams > sent / 4, "{datagrams} of {sent}");
+    assert!(sent - datagrams > sent / 4, "{datagrams} of {sent}");
+}
+
+#[test]
+fn who_takes_none_is_sent_none() {
+    let mut setup = setup();
+    setup.server.datagrams.receive_bytes = 0;
+    let mut pair = Pair::connected(setup);
+    assert_eq!(pair.client.get().max_datagram_size(), None);
+    let refused = pair.client.get().send_datagram(Bytes::new());
+    assert_eq!(refused, Err(SendDatagramError::Unsupported));
+    // The other way they go, an empty one too.
+    pair.server.get().send_datagram(Bytes::new()).unwrap();
+    pair.run(Duration::from_millis(200));
+    assert_eq!(read_all(pair.client.get()), [Bytes::new()]);
+}
+
+/// What nobody reads takes no more memory than was set.
+#[test]
+fn unread_ones_are_bounded() {
+    let mut setup = setup();
+    setup.server.datagrams.receive_bytes = 10_000;
+    let mut pair = Pair::connected(setup);
+    pair.run(Duration::from_millis(200));
+    for n in 0..200 {
+        let data = Bytes::from(vec![n; 500]);
+        pair.client.get().send_datagram(data).unwrap();
+        pair.run(Duration::from_millis(2));
+        assert!(pair.server.get().datagrams.memory() <= 10_000);
+    }
+    pair.run(Duration::from_secs(1));
+    let stats = pair.server.get().stats();
+    assert_eq!(stats.datagram_frames_received, 200);
+    let left = read_all(pair.server.get());
+    assert_eq!(left.len() as u64 + stats.datagram_frames_unread, 200);
+    assert_eq!(left.last().unwrap()[0], 199);
+}

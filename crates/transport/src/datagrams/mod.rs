@@ -1,0 +1,189 @@
+//! Unreliable datagrams (RFC 9221): what the application wants to send and what has arrived, in
+//! queues with bounds. What is sent is never sent again; where a queue is full, its oldest goes.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use crate::wire::frame::datagram_len;
+use crate::wire::{Frame, Writer};
+
+#[cfg(test)]
+mod tests;
+
+/// What each queued datagram counts besides its own bytes: about what it costs to keep.
+const OVERHEAD: usize = 64;
+
+/// Bounds of both queues of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramsConfig {
+    /// Memory for datagrams that arrived and were not read yet, bytes; each counts 64 more than its
+    /// own. 0, the default: DATAGRAM frames are not offered to the peer, and one is an error.
+    pub receive_bytes: usize,
+    /// The same for datagrams that were not sent yet.
+    pub send_bytes: usize,
+}
+
+impl DatagramsConfig {
+    /// `max_datagram_frame_size` as it is sent (RFC 9221 §3): any size, or none.
+    pub(crate) const fn max_frame_size(&self) -> u64 {
+        if self.receive_bytes == 0 { 0 } else { 65_535 }
+    }
+}
+
+impl Default for DatagramsConfig {
+    fn default() -> Self {
+        Self {
+            receive_bytes: 0,
+            send_bytes: 1 << 20,
+        }
+    }
+}
+
+/// A datagram cannot be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendDatagramError {
+    /// The peer takes no DATAGRAM frames, or has not said so yet.
+    #[error("the peer takes no datagrams")]
+    Unsupported,
+    /// It is longer than this, which is what the path and the peer take now.
+    #[error("a datagram may have {0} bytes at most now")]
+    TooLong(usize),
+}
+
+/// Datagrams that wait, with the memory that they take.
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Bytes>,
+    bytes: usize,
+}
+
+impl Queue {
+    /// Appends `data`; how many of the oldest had to go so that all take at most `limit` bytes.
+    /// `data` itself goes where it is too large alone.
+    fn push(&mut self, data: Bytes, limit: usize) -> u64 {
+        self.bytes += data.len() + OVERHEAD;
+        self.waiting.push_back(data);
+        let mut dropped = 0;
+        while self.bytes > limit && self.pop().is_some() {
+            dropped += 1;
+        }
+        dropped
+    }
+
+    fn pop(&mut self) -> Option<Bytes> {
+        let data = self.waiting.pop_front()?;
+        self.bytes -= data.len() + OVERHEAD;
+        Some(data)
+    }
+}
+
+/// Counters of datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+    /// Not sent: the queue was full, or the path carries no more as much.
+    pub(crate) unsent: u64,
+    /// Arrived, and not read before newer ones needed the room.
+    pub(crate) unread: u64,
+}
+
+/// Both queues of a connection.
+#[derive(Debug)]
+pub(crate) struct Datagrams {
+    config: DatagramsConfig,
+    send: Queue,
+    receive: Queue,
+    /// The last packet had one: if streams wait too, the next one is theirs.
+    had_turn: bool,
+    counts: Counts,
+}
+
+impl Datagrams {
+    pub(crate) fn new(config: DatagramsConfig) -> Self {
+        Self {
+            config,
+            send: Queue::default(),
+            receive: Queue::default(),
+            had_turn: false,
+            counts: Counts::default(),
+        }
+    }
+
+    /// True if this side takes DATAGRAM frames.
+    pub(crate) const fn offered(&self) -> bool {
+        self.config.receive_bytes > 0
+    }
+
+    pub(crate) const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Queues a datagram.
+    pub(crate) fn send(&mut self, data: Bytes) {
+        self.counts.unsent += self.send.push(data, self.config.send_bytes);
+    }
+
+    #[inline]
+    pub(crate) fn wants_to_send(&self) -> bool {
+        !self.send.waiting.is_empty()
+    }
+
+    /// Drops what is first and longer than `max`, so that it does not stand in the way of others.
+    pub(crate) fn drop_longer_than(&mut self, max: usize) {
+        while self.send.waiting.front().is_some_and(|d| d.len() > max) {
+            self.send.pop();
+            self.counts.unsent += 1;
+        }
+    }
+
+    /// True if it is for streams to fill the next packet first: each kind has every other one.
+    #[inline]
+    pub(crate) fn yields(&mut self) -> bool {
+        core::mem::take(&mut self.had_turn)
+    }
+
+    /// Writes frames as long as they fit.
+    pub(crate) fn write(&mut self, w: &mut Writer<'_>) {
+        while let Some(data) = self.send.waiting.front() {
+            if datagram_len(data.len()) > w.remaining() || Frame::Datagram(data).encode(w).is_err()
+            {
+                return;
+            }
+            self.send.pop();
+            self.had_turn = true;
+            self.counts.sent += 1;
+        }
+    }
+
+    /// One arrived. True if nothing waited to be read before it.
+    pub(crate) fn on_datagram(&mut self, data: &[u8]) -> bool {
+        let first = self.receive.waiting.is_empty();
+        self.counts.received += 1;
+        if data.len() + OVERHEAD > self.config.receive_bytes {
+            self.counts.unread += 1;
+            return false;
+        }
+        let data = Bytes::copy_from_slice(data);
+        self.counts.unread += self.receive.push(data, self.config.receive_bytes);
+        first
+    }
+
+    /// The oldest that arrived.
+    pub(crate) fn read(&mut self) -> Option<Bytes> {
+        self.receive.pop()
+    }
+
+    /// The connection is over: nothing is sent any more. What has arrived can still be read.
+    pub(crate) fn stop(&mut self) {
+        self.send = Queue::default();
+    }
+
+    /// Memory that both queues take, as it counts towards their bounds.
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> usize {
+        self.send.bytes + self.receive.bytes
+    }
+}

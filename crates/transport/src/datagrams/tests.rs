@@ -1,0 +1,69 @@
+use super::*;
+
+fn queues(bytes: usize) -> Datagrams {
+    Datagrams::new(DatagramsConfig {
+        receive_bytes: bytes,
+        send_bytes: bytes,
+    })
+}
+
+#[test]
+fn a_full_queue_drops_its_oldest_and_counts_them() {
+    let mut datagrams = queues(10 * (100 + OVERHEAD));
+    for n in 0..25 {
+        datagrams.send(Bytes::from(vec![n; 100]));
+        let woken = datagrams.on_datagram(&[n; 100]);
+        assert_eq!(woken, n == 0);
+    }
+    assert_eq!(datagrams.memory(), 20 * (100 + OVERHEAD));
+    let counts = datagrams.counts();
+    assert_eq!((counts.unsent, counts.unread), (15, 15));
+    for n in 15..25 {
+        assert_eq!(datagrams.read().unwrap(), vec![n; 100]);
+    }
+    assert!(datagrams.read().is_none());
+    let mut room = [0; 100 + 3];
+    for n in 15..25 {
+        let mut w = Writer::new(&mut room);
+        datagrams.write(&mut w);
+        assert_eq!(w.written()[3..], vec![n; 100]);
+    }
+    assert!(!datagrams.wants_to_send());
+    assert_eq!(datagrams.memory(), 0);
+}
+
+/// What has no bytes costs memory all the same.
+#[test]
+fn empty_datagrams_are_bounded_too() {
+    let mut datagrams = queues(1000);
+    for _ in 0..100_000 {
+        datagrams.on_datagram(&[]);
+        datagrams.send(Bytes::new());
+    }
+    assert!(datagrams.memory() <= 2000);
+    assert_eq!(datagrams.counts().unread, 100_000 - 1000 / OVERHEAD as u64);
+}
+
+#[test]
+fn one_that_no_queue_can_hold_is_dropped_alone() {
+    let mut datagrams = queues(1000);
+    assert!(datagrams.on_datagram(b"small"));
+    assert!(!datagrams.on_datagram(&[0; 2000]));
+    assert_eq!(datagrams.read().unwrap(), &b"small"[..]);
+    assert_eq!(datagrams.counts().unread, 1);
+}
+
+#[test]
+fn what_the_path_carries_no_more_is_out_of_the_way() {
+    let mut datagrams = queues(10_000);
+    for length in [1400, 1300, 100] {
+        datagrams.send(Bytes::from(vec![1; length]));
+    }
+    datagrams.drop_longer_than(1200);
+    assert_eq!(datagrams.counts().unsent, 2);
+    let mut room = [0; 1200];
+    let mut w = Writer::new(&mut room);
+    datagrams.write(&mut w);
+    assert_eq!(w.position(), datagram_len(100));
+    assert!(datagrams.yields() && !datagrams.yields());
+}

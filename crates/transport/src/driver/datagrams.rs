@@ -1,0 +1,93 @@
+//! Unreliable datagrams as an application sees them (RFC 9221).
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use super::connection::Connection;
+use super::shared::{Awaited, Shared};
+use super::waiters::Place;
+use crate::connection::ConnectionError;
+use crate::datagrams;
+
+/// A datagram was not sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendDatagramError {
+    /// It cannot be sent now.
+    #[error(transparent)]
+    Refused(#[from] datagrams::SendDatagramError),
+    /// The connection is over.
+    #[error("the connection is over: {0}")]
+    ConnectionLost(#[from] ConnectionError),
+}
+
+/// The next datagram, or a place among those who wait for one.
+fn poll_read(
+    shared: &Shared,
+    place: &mut Place,
+    cx: &Context<'_>,
+) -> Poll<Result<Bytes, ConnectionError>> {
+    let mut state = shared.lock();
+    let ready = match (state.core.read_datagram(), state.lost()) {
+        (Some(data), _) => Ok(data),
+        (None, Some(error)) => Err(error),
+        (None, None) => {
+            state.waiting(Awaited::Datagram).wait(place, cx);
+            return Poll::Pending;
+        }
+    };
+    state.waiting(Awaited::Datagram).leave(place);
+    Poll::Ready(ready)
+}
+
+impl Connection {
+    /// Sends a datagram that may be lost, and is not sent again (RFC 9221). It waits for the
+    /// congestion window in a queue; where that is full, the oldest in it are dropped and counted
+    /// ([`Stats::datagram_frames_unsent`](crate::connection::Stats::datagram_frames_unsent)). The
+    /// peer must take datagrams
+    /// ([`DatagramsConfig::receive_bytes`](crate::DatagramsConfig::receive_bytes)).
+    ///
+    /// # Errors
+    /// [`SendDatagramError`].
+    pub fn send_datagram(&self, data: Bytes) -> Result<(), SendDatagramError> {
+        let mut state = self.shared.lock();
+        if let Some(error) = state.lost() {
+            return Err(error.into());
+        }
+        state.core.send_datagram(data)?;
+        state.wake_driver();
+        Ok(())
+    }
+
+    /// The next datagram of the peer's, the oldest that is there. Those that are not read in time
+    /// are dropped and counted
+    /// ([`Stats::datagram_frames_unread`](crate::connection::Stats::datagram_frames_unread)).
+    ///
+    /// # Errors
+    /// [`ConnectionError`] if the connection is over and all that had arrived was read.
+    pub async fn read_datagram(&self) -> Result<Bytes, ConnectionError> {
+        let mut waiting = self.shared.waiting(Awaited::Datagram);
+        poll_fn(|cx| poll_read(&self.shared, waiting.place(), cx)).await
+    }
+
+    /// [`read_datagram`](Self::read_datagram) in the manner of
+    /// [`poll_open_bi`](Self::poll_open_bi).
+    ///
+    /// # Errors
+    /// [`ConnectionError`] if the connection is over.
+    pub fn poll_read_datagram(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Bytes, ConnectionError>> {
+        poll_read(&self.shared, &mut self.places.datagram, cx)
+    }
+
+    /// The longest datagram that can be sent now, bytes; it changes with the path's MTU. `None`:
+    /// the peer takes none.
+    #[must_use]
+    pub fn max_datagram_size(&self) -> Option<usize> {
+        self.shared.lock().core.max_datagram_size()
+    }
+}
