@@ -1,0 +1,204 @@
+//! HTTP/3 over pathmark's connections, with the `h3` crate.
+//!
+//! `h3` speaks HTTP/3 over whatever implements its traits. [`Connection`] does so for
+//! [`driver::Connection`], by its polls: what is opened, accepted, read and written waits with one
+//! waker for each, and nothing is boxed. [`serve`] and [`get`] are a server and a client of one
+//! request each; see the tests for both at work.
+
+#![forbid(unsafe_code)]
+
+mod streams;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use h3::error::{Code, ConnectionError, StreamError};
+use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming};
+use http::{Request, Response, StatusCode, Uri};
+use pathmark_transport::connection::ConnectionError as Lost;
+use pathmark_transport::driver;
+
+pub use streams::{BidiStream, RecvStream, SendStream};
+
+/// The application protocol's name in TLS (ALPN, RFC 9114 §3.1).
+pub const ALPN: &[u8] = b"h3";
+
+/// A connection for `h3`. Clones wait for themselves.
+#[derive(Clone, Debug)]
+pub struct Connection(driver::Connection);
+
+impl Connection {
+    /// Lends `h3` a connection whose handshake is complete.
+    #[must_use]
+    pub fn new(connection: driver::Connection) -> Self {
+        Self(connection)
+    }
+}
+
+/// Why a connection is over, in `h3`'s words.
+fn lost(error: Lost) -> ConnectionErrorIncoming {
+    match error {
+        Lost::PeerApplication { code, .. } => {
+            ConnectionErrorIncoming::ApplicationClose { error_code: code }
+        }
+        Lost::TimedOut | Lost::HandshakeTimedOut => ConnectionErrorIncoming::Timeout,
+        error => ConnectionErrorIncoming::Undefined(Arc::new(error)),
+    }
+}
+
+fn no_stream(error: Lost) -> StreamErrorIncoming {
+    StreamErrorIncoming::ConnectionErrorIncoming {
+        connection_error: lost(error),
+    }
+}
+
+impl<B: Buf> quic::OpenStreams<B> for Connection {
+    type BidiStream = BidiStream<B>;
+    type SendStream = SendStream<B>;
+
+    fn poll_open_bidi(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Self::BidiStream, StreamErrorIncoming>> {
+        let (send, recv) = ready!(self.0.poll_open_bi(cx)).map_err(no_stream)?;
+        Poll::Ready(Ok(BidiStream::new(send, recv)))
+    }
+
+    fn poll_open_send(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Self::SendStream, StreamErrorIncoming>> {
+        let send = ready!(self.0.poll_open_uni(cx)).map_err(no_stream)?;
+        Poll::Ready(Ok(SendStream::new(send)))
+    }
+
+    fn close(&mut self, code: Code, reason: &[u8]) {
+        self.0.close(streams::short(code.value()), reason);
+    }
+}
+
+impl<B: Buf> quic::Connection<B> for Connection {
+    type RecvStream = RecvStream;
+    type OpenStreams = Self;
+
+    fn poll_accept_recv(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Self::RecvStream, ConnectionErrorIncoming>> {
+        let recv = ready!(self.0.poll_accept_uni(cx)).map_err(lost)?;
+        Poll::Ready(Ok(RecvStream::new(recv)))
+    }
+
+    fn poll_accept_bidi(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Self::BidiStream, ConnectionErrorIncoming>> {
+        let (send, recv) = ready!(self.0.poll_accept_bi(cx)).map_err(lost)?;
+        Poll::Ready(Ok(BidiStream::new(send, recv)))
+    }
+
+    fn opener(&self) -> Self::OpenStreams {
+        self.clone()
+    }
+}
+
+/// Answers each GET on `connection` with what `content` makes of its path, 404 if that is nothing,
+/// until the client ends the connection.
+///
+/// # Errors
+/// What `h3` says of a connection that ended otherwise.
+pub async fn serve(
+    connection: driver::Connection,
+    content: impl Fn(&str) -> Option<Bytes>,
+) -> Result<(), ConnectionError> {
+    let mut server = h3::server::Connection::<_, Bytes>::new(Connection::new(connection)).await?;
+    loop {
+        let resolver = match server.accept().await {
+            Ok(Some(resolver)) => resolver,
+            Ok(None) => return Ok(()),
+            Err(error) if error.is_h3_no_error() => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        // A request that fails is its client's business.
+        if let Ok((request, mut stream)) = resolver.resolve_request().await {
+            let body = content(request.uri().path());
+            let mut response = Response::new(());
+            if body.is_none() {
+                *response.status_mut() = StatusCode::NOT_FOUND;
+            }
+            if stream.send_response(response).await.is_ok() {
+                let _ = stream.send_data(body.unwrap_or_default()).await;
+                let _ = stream.finish().await;
+            }
+        }
+    }
+}
+
+/// A GET that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum GetError {
+    /// With its connection.
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
+    /// Alone.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+}
+
+/// GETs `uri` over `connection` and ends it: the status, and all of the body.
+///
+/// # Errors
+/// [`GetError`].
+pub async fn get(
+    connection: driver::Connection,
+    uri: Uri,
+) -> Result<(StatusCode, Vec<u8>), GetError> {
+    let connection = Connection::new(connection);
+    let (mut driver, mut sender) = h3::client::new(connection).await?;
+    let asking = async {
+        let mut request = Request::new(());
+        *request.uri_mut() = uri;
+        let mut stream = sender.send_request(request).await?;
+        stream.finish().await?;
+        let response = stream.recv_response().await?;
+        let mut body = Vec::new();
+        while let Some(mut data) = stream.recv_data().await? {
+            let data = data.copy_to_bytes(data.remaining());
+            body.extend_from_slice(&data);
+        }
+        // The last sender that is dropped ends the connection.
+        drop(sender);
+        Ok((response.status(), body))
+    };
+    let driving = poll_fn(|cx| driver.poll_close(cx));
+    let (answer, _) = both(asking, driving).await;
+    answer
+}
+
+/// Runs both to their ends.
+async fn both<A, B>(first: impl Future<Output = A>, second: impl Future<Output = B>) -> (A, B) {
+    let (mut first, mut second) = (std::pin::pin!(first), std::pin::pin!(second));
+    let (mut a, mut b) = (None, None);
+    poll_fn(|cx| {
+        if a.is_none()
+            && let Poll::Ready(output) = first.as_mut().poll(cx)
+        {
+            a = Some(output);
+        }
+        if b.is_none()
+            && let Poll::Ready(output) = second.as_mut().poll(cx)
+        {
+            b = Some(output);
+        }
+        match (a.take(), b.take()) {
+            (Some(a), Some(b)) => Poll::Ready((a, b)),
+            (first, second) => {
+                (a, b) = (first, second);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
