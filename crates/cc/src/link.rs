@@ -265,6 +265,12 @@ pub trait LinkController: Send + fmt::Debug {
         let _ = (now, upstream, estimate);
     }
 
+    /// Shows each upstream router of a cloud that the law keeps, with the bytes that have come from
+    /// it since it is kept.
+    fn visit_clouds(&self, visit: &mut dyn FnMut(Upstream, u64)) {
+        let _ = visit;
+    }
+
     /// State for reports.
     fn metrics(&self) -> LinkMetrics;
 }

@@ -55,6 +55,9 @@ pub struct CloudsView {
     pub refused: u64,
     /// Upstream routers that made room for others.
     pub forgotten: u64,
+    /// Times that others were found to keep a cloud's queue full: senders then share it with them
+    /// as CUBIC does.
+    pub crowded: u64,
 }
 
 /// What a port made of requests for a starting rate.
@@ -147,6 +150,7 @@ impl CloudsView {
             unknown: metrics.unknown,
             refused: metrics.refused,
             forgotten: metrics.forgotten,
+            crowded: metrics.crowded,
         }
     }
 }

@@ -19,6 +19,8 @@
 
 mod auth;
 mod edge;
+mod estimator;
+mod measurer;
 mod message;
 mod prober;
 mod replay;
@@ -26,6 +28,8 @@ mod requester;
 
 pub use auth::{Key, LEAST_SECRET, Route, ShortSecret};
 pub use edge::Edge;
+pub use estimator::Estimator;
+pub use measurer::Measurer;
 pub use message::{BadMessage, Body, CONTROL_LEN, LEAST_PROBE, Message, Probe, Token, Train};
 pub use prober::{Limits, Prober, ProberStats};
 pub use requester::{Ask, Received, Requester, RequesterStats, Step};

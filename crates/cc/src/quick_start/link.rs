@@ -238,6 +238,10 @@ impl<L: LinkController> LinkController for QuickStartLink<L> {
         self.law.on_estimate(now, upstream, estimate);
     }
 
+    fn visit_clouds(&self, visit: &mut dyn FnMut(Upstream, u64)) {
+        self.law.visit_clouds(visit);
+    }
+
     fn metrics(&self) -> LinkMetrics {
         LinkMetrics {
             grants: (self.alone || self.metrics.requests > 0).then_some(GrantMetrics {

@@ -348,6 +348,18 @@ impl LinkAlgorithm {
         }
     }
 
+    /// True if the law wants estimates of clouds that are measured with packets.
+    #[must_use]
+    pub const fn measured_estimate(&self) -> bool {
+        match &self.law {
+            Law::Xcp(XcpLinkParams {
+                clouds: Some(clouds),
+                ..
+            }) => clouds.measured,
+            _ => false,
+        }
+    }
+
     /// A controller for a port that starts at `now` and sends `bytes_per_second`, net of what the
     /// port subtracts itself. `seed` draws what should differ between ports.
     #[must_use]

@@ -235,17 +235,20 @@ fn show_exact(params: &XcpLinkParams, show: impl FnOnce(&ExactEstimate) -> Strin
 const CLOUDS: &[Knob<XcpLinkParams>] = &[
     Knob {
         key: "estimate",
-        expects: "`none`, or, in the emulator, `exact`",
+        expects: "`none`, `real` (measured with packets), or, in the emulator, `exact`",
         set: |params, text| {
-            params.clouds.as_mut()?.exact = match text {
-                "none" => None,
-                "exact" => Some(ExactEstimate::default()),
+            let clouds = params.clouds.as_mut()?;
+            (clouds.exact, clouds.measured) = match text {
+                "none" => (None, false),
+                "real" => (None, true),
+                "exact" => (Some(ExactEstimate::default()), false),
                 _ => return None,
             };
             Some(())
         },
         show: |params| match params.clouds {
-            Some(CloudParams { exact: Some(_) }) => "exact".to_owned(),
+            Some(CloudParams { exact: Some(_), .. }) => "exact".to_owned(),
+            Some(CloudParams { measured: true, .. }) => "real".to_owned(),
             _ => "none".to_owned(),
         },
     },

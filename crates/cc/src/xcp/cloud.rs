@@ -1,7 +1,7 @@
 //! Clouds: hops between two XCP routers that are no XCP routers themselves (the XCP-i paper,
 //! Lopez-Pacheco, Pham, Lefèvre, section II-B).
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use core::num::NonZeroU64;
 
 use crate::Duration;
@@ -33,6 +33,12 @@ impl Upstream {
             }
         })
         .map(Self)
+    }
+
+    /// The IPv4 address that it stands for; `None` if it stands for an IPv6 address.
+    #[must_use]
+    pub fn v4(self) -> Option<Ipv4Addr> {
+        u32::try_from(self.0.get()).ok().map(Ipv4Addr::from_bits)
     }
 }
 

@@ -171,6 +171,11 @@ impl XcpLink {
         }
     }
 
+    /// Mean RTT over its flows' packets.
+    pub(crate) const fn mean_rtt(&self) -> Duration {
+        Duration::from_micros(self.mean_rtt_us)
+    }
+
     /// How long the mean RTT makes an interval.
     fn control_interval(&self) -> Duration {
         Duration::from_micros(self.mean_rtt_us).clamp(MIN_INTERVAL, MAX_INTERVAL)

@@ -185,6 +185,10 @@ impl LinkController for XcpILink {
         self.table.on_estimate(now, upstream, estimate);
     }
 
+    fn visit_clouds(&self, visit: &mut dyn FnMut(Upstream, u64)) {
+        self.table.visit(visit);
+    }
+
     fn metrics(&self) -> LinkMetrics {
         let (upstreams, known) = self.table.count();
         LinkMetrics {
@@ -195,6 +199,7 @@ impl LinkController for XcpILink {
                 unknown: self.unknown,
                 refused: self.refused,
                 forgotten: self.table.forgotten(),
+                crowded: self.table.crowded(),
             }),
             ..self.own.metrics()
         }

@@ -16,4 +16,7 @@ pub struct CloudMetrics {
     pub refused: u64,
     /// Upstream routers that were forgotten.
     pub forgotten: u64,
+    /// Times that others were found to keep a cloud's queue full, so that senders were left to
+    /// share it with them as CUBIC does.
+    pub crowded: u64,
 }

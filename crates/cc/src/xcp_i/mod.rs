@@ -26,6 +26,7 @@
 //! ([`hidden`](crate::hidden)).
 
 mod covered;
+mod crowd;
 mod link;
 mod metrics;
 mod params;

@@ -21,8 +21,10 @@ pub(crate) const SHARED_TAKEN_PPM: u64 = 20_000;
 /// How clouds are looked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CloudParams {
-    /// The estimate that an emulator gives, which knows all links; `None`: there is no estimate.
+    /// The estimate that an emulator gives, which knows all links; `None`: nobody does.
     pub exact: Option<ExactEstimate>,
+    /// Somebody measures them, with packets through the cloud.
+    pub measured: bool,
 }
 
 /// An estimate of somebody who knows: for the XCP-i paper's experiments (its section IV).

@@ -19,6 +19,7 @@
 //! of the link; N of them keep a queue of (N·g − s)/(N·β) of a bandwidth-delay product, at most 8
 //! %.
 
+use super::crowd::Crowd;
 use super::params::{INACTIVE, MOST_UPSTREAMS, PATIENCE, SHARED_GIVEN_PPM, SHARED_TAKEN_PPM};
 use crate::arith::ns_since;
 use crate::xcp::{CloudEstimate, Upstream, XcpLink, XcpLinkParams};
@@ -34,6 +35,7 @@ pub(crate) struct Table {
     /// Somebody estimates clouds.
     estimated: bool,
     forgotten: u64,
+    crowded: u64,
 }
 
 /// An upstream router.
@@ -45,12 +47,16 @@ struct Entry {
     /// Bytes since the last estimate, or since the first packet, and when that was.
     bytes: u64,
     bytes_since: Instant,
+    /// Bytes since the first packet.
+    total: u64,
     /// The virtual router, once there was an estimate.
     link: Option<Box<XcpLink>>,
     /// Bytes that wait in the cloud.
     queue: u64,
     /// The estimate may be used until then.
     until: Instant,
+    /// Others that keep its queue full.
+    crowd: Crowd,
 }
 
 impl Entry {
@@ -92,11 +98,14 @@ fn nothing(packet: &Arrival) -> XcpAnswer {
 impl Table {
     pub(crate) fn new(params: XcpLinkParams) -> Self {
         Self {
-            estimated: params.clouds.is_some_and(|clouds| clouds.exact.is_some()),
+            estimated: params
+                .clouds
+                .is_some_and(|clouds| clouds.measured || clouds.exact.is_some()),
             entries: Vec::with_capacity(MOST_UPSTREAMS),
             latest: 0,
             params,
             forgotten: 0,
+            crowded: 0,
         }
     }
 
@@ -126,9 +135,11 @@ impl Table {
             last_packet: now,
             bytes: 0,
             bytes_since: now,
+            total: 0,
             link: None,
             queue: 0,
             until: now,
+            crowd: Crowd::default(),
         };
         if self.entries.len() < MOST_UPSTREAMS {
             self.entries.push(entry);
@@ -153,6 +164,7 @@ impl Table {
         };
         entry.last_packet = now;
         entry.bytes = entry.bytes.saturating_add(u64::from(arrival.bytes));
+        entry.total = entry.total.saturating_add(u64::from(arrival.bytes));
         if let Some(link) = &mut entry.link {
             link.on_arrival(now, arrival, entry.queue);
         }
@@ -174,7 +186,7 @@ impl Table {
             let awaited = estimated && now - entry.since < PATIENCE;
             return awaited.then(|| nothing(packet));
         };
-        if now > entry.until {
+        if now > entry.until || entry.crowd.is_there() {
             return None;
         }
         match link.on_departure(now, packet, entry.queue) {
@@ -206,6 +218,16 @@ impl Table {
             .link
             .get_or_insert_with(|| Box::new(XcpLink::new(now, left, params.clone())));
         link.on_capacity(now, left);
+        if entry.crowd.learn(now, told, own, link.mean_rtt()) {
+            self.crowded += 1;
+        }
+    }
+
+    /// Shows each upstream router, with the bytes that have come from it.
+    pub(crate) fn visit(&self, visit: &mut dyn FnMut(Upstream, u64)) {
+        for entry in &self.entries {
+            visit(entry.upstream, entry.total);
+        }
     }
 
     /// Upstream routers, and those of them whose cloud is known.
@@ -218,6 +240,11 @@ impl Table {
     /// Upstream routers that made room for others.
     pub(crate) const fn forgotten(&self) -> u64 {
         self.forgotten
+    }
+
+    /// Times that others began to keep a cloud's queue full.
+    pub(crate) const fn crowded(&self) -> u64 {
+        self.crowded
     }
 
     /// The virtual router of the cloud behind `upstream`, for tests.

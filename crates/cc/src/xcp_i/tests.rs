@@ -88,6 +88,7 @@ fn an_estimate_is_not_given_again_and_again() {
     let params = XcpLinkParams {
         clouds: Some(CloudParams {
             exact: Some(super::ExactEstimate::default()),
+            ..CloudParams::default()
         }),
         ..published()
     };
@@ -205,6 +206,7 @@ fn the_first_estimate_is_awaited() {
     let params = XcpLinkParams {
         clouds: Some(CloudParams {
             exact: Some(super::ExactEstimate::default()),
+            ..CloudParams::default()
         }),
         ..XcpLinkParams::default()
     };

@@ -66,31 +66,14 @@ impl Clouds {
         from: usize,
         address: &impl Fn(usize) -> IpAddr,
     ) {
-        let mut upstream = from;
-        let mut links: Vec<usize> = Vec::new();
-        for (index, setup) in path
-            .iter()
-            .filter_map(|&index| Some((index, scenario.links.get(index)?)))
-        {
-            if !answers(setup) {
-                links.push(index);
-                continue;
-            }
-            let exact = setup
-                .spec
-                .controller
-                .as_ref()
-                .and_then(LinkAlgorithm::exact_estimate);
-            // A sender's own link alone is no cloud: its packets come straight from there.
-            let own = |link: &usize| path.first() == Some(link);
-            if let Some(exact) = exact
-                && !links.iter().all(own)
-                && let Some(upstream) = Upstream::of(address(upstream))
+        for found in find(scenario, path, from) {
+            let setup = scenario.links.get(found.port);
+            let law = setup.and_then(|setup| setup.spec.controller.as_ref());
+            if let Some(exact) = law.and_then(LinkAlgorithm::exact_estimate)
+                && let Some(upstream) = Upstream::of(address(found.upstream))
             {
-                self.add(scenario, index, upstream, &links, exact);
+                self.add(scenario, found.port, upstream, &found.links, exact);
             }
-            upstream = setup.from;
-            links.clear();
         }
     }
 
@@ -140,6 +123,47 @@ impl Clouds {
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.clouds.iter().map(|known| known.next).min()
     }
+}
+
+/// A cloud on a flow's way.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    /// The port behind it.
+    pub(super) port: usize,
+    /// The node before it, and the port by which packets leave that; `None`: it is the sender.
+    pub(super) upstream: usize,
+    pub(super) via: Option<usize>,
+    /// Its links.
+    pub(super) links: Vec<usize>,
+}
+
+/// The clouds on a way that begins at `from`.
+pub(super) fn find(scenario: &Scenario, path: &[usize], from: usize) -> Vec<Found> {
+    let mut all = Vec::new();
+    let (mut upstream, mut via) = (from, None);
+    let mut links: Vec<usize> = Vec::new();
+    for &index in path {
+        let Some(setup) = scenario.links.get(index) else {
+            continue;
+        };
+        if !answers(setup) {
+            links.push(index);
+            continue;
+        }
+        // A sender's own link alone is no cloud: its packets come straight from there.
+        let own = |link: &usize| path.first() == Some(link);
+        if !links.iter().all(own) {
+            all.push(Found {
+                port: index,
+                upstream,
+                via,
+                links: links.clone(),
+            });
+        }
+        (upstream, via) = (setup.from, Some(index));
+        links.clear();
+    }
+    all
 }
 
 /// True if a port answers XCP headers.
@@ -218,6 +242,7 @@ impl Engine {
             }
         }
         self.clouds = clouds;
+        self.run_edges();
         self.note_clouds();
     }
 
@@ -225,6 +250,7 @@ impl Engine {
     pub(super) fn note_clouds(&mut self) {
         let before = 1 + self.links.len() + self.media.len() + self.endpoints.len();
         let component = u32::try_from(before).unwrap_or(u32::MAX);
-        self.agenda.set(component, self.clouds.deadline());
+        let at = [self.clouds.deadline(), self.edges.deadline()];
+        self.agenda.set(component, at.into_iter().flatten().min());
     }
 }

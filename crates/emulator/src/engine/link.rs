@@ -141,6 +141,17 @@ impl MeasuredLink {
         self.link.port_mut().tell_cloud(now, upstream, estimate);
     }
 
+    /// Bytes that came through the cloud behind `upstream` since its control law keeps that.
+    pub(super) fn came_from(&self, upstream: Upstream) -> Option<u64> {
+        let mut came = None;
+        self.link.port().visit_clouds(&mut |kept, bytes| {
+            if kept == upstream {
+                came = Some(bytes);
+            }
+        });
+        came
+    }
+
     /// Watches the queue for measuring window `window`.
     pub(super) fn open_window(&mut self, now: Instant, window: usize) {
         let mut gauge = Gauge::new(now);

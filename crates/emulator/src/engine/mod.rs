@@ -15,6 +15,7 @@ mod average;
 mod capture;
 mod clouds;
 mod collect;
+mod edges;
 mod endpoint;
 mod forged;
 mod link;
@@ -40,6 +41,7 @@ use pathmark_transport::connection::ConnectError;
 use agenda::Agenda;
 use capture::Frame;
 use clouds::Clouds;
+use edges::Edges;
 use endpoint::Endpoint;
 use link::MeasuredLink;
 use medium::Medium;
@@ -144,6 +146,8 @@ struct Engine {
     media: Vec<Medium>,
     /// What ports are told of links that they do not see.
     clouds: Clouds,
+    /// Routers that measure them.
+    edges: Edges,
     /// Sender and receiver of flow 0, of flow 1, …
     endpoints: Vec<Endpoint>,
     /// For each endpoint, the links that packets *for* it take.
@@ -399,6 +403,9 @@ impl Engine {
             return Ok(());
         };
         let Some(endpoint) = self.endpoints.get_mut(to as usize) else {
+            self.edges.deliver(self.now, to, datagram, &self.links);
+            taken.wipe(datagram);
+            self.note_clouds();
             return Ok(());
         };
         let handled = endpoint.handle_datagram(self.now, taken, datagram);

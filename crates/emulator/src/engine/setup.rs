@@ -15,6 +15,7 @@ use xcp_proto::XcpSignal;
 use super::agenda::Agenda;
 use super::capture::Frame;
 use super::clouds::Clouds;
+use super::edges::Edges;
 use super::endpoint::{Application, Endpoint, Setup};
 use super::forged::Forger;
 use super::link::MeasuredLink;
@@ -84,6 +85,7 @@ impl Engine {
             links,
             media,
             clouds: Clouds::new(scenario, address),
+            edges: Edges::default(),
             endpoints: Vec::with_capacity(2 * scenario.flows.len()),
             ways: Vec::with_capacity(2 * scenario.flows.len()),
             labels: Vec::with_capacity(2 * scenario.flows.len()),
@@ -103,6 +105,7 @@ impl Engine {
         for (index, flow) in scenario.flows.iter().enumerate() {
             engine.add_flow(index, flow, own.law(&flow.name));
         }
+        engine.edges = Edges::new(scenario, &mut engine.ways);
         engine.agenda_all();
         Ok(engine)
     }
@@ -251,13 +254,13 @@ fn signals(algorithm: &Algorithm) -> Vec<Arc<dyn Signal>> {
 }
 
 /// An address of a node.
-fn address(node: usize) -> IpAddr {
+pub(super) fn address(node: usize) -> IpAddr {
     let [.., a, b] = (node as u64).to_be_bytes();
     IpAddr::V4(Ipv4Addr::new(10, a, b, 1))
 }
 
 /// A seed of its own for each component (FNV-1a, then a finalizer).
-fn hash(seed: u64, name: &str) -> u64 {
+pub(super) fn hash(seed: u64, name: &str) -> u64 {
     let hash = name
         .bytes()
         .fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {

@@ -159,6 +159,10 @@ pub const BUILT_IN: &[BuiltIn] = &[
         name: "xcp-i-fig14",
         text: include_str!("../../scenarios/xcp-i-fig14.toml"),
     },
+    BuiltIn {
+        name: "xcp-i-tcp",
+        text: include_str!("../../scenarios/xcp-i-tcp.toml"),
+    },
 ];
 
 pub(super) fn find(name: &str) -> Option<&'static BuiltIn> {

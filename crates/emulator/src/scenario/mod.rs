@@ -10,7 +10,7 @@ mod document;
 mod error;
 mod paper;
 mod plot;
-mod route;
+pub(crate) mod route;
 mod schema;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use pathmark_cc::Duration;
 use super::LinkSetup;
 
 /// The links from one node to another. `None`: there is no way.
-pub(super) fn route(
+pub(crate) fn route(
     nodes: usize,
     links: &[LinkSetup],
     from: usize,

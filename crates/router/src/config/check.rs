@@ -204,6 +204,15 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
             "only the emulator knows what clouds have left: leave `estimate=exact` out",
         );
     }
+    if let Some(law) = &port.controller
+        && let Some(named) = &law.get_ref().0
+        && named.measured_estimate()
+    {
+        return fail(
+            law.span(),
+            "routers cannot measure clouds yet: leave `estimate=real` out",
+        );
+    }
     let queue = port
         .queue
         .as_ref()

@@ -395,4 +395,6 @@ fn exact_estimates_are_refused() {
     assert_eq!(law.unwrap().name(), "xcp-i");
     let error = with("xcp-i[estimate=exact]").unwrap_err();
     assert!(error.contains("only the emulator"), "{error}");
+    let error = with("xcp-i[estimate=real]").unwrap_err();
+    assert!(error.contains("cannot measure"), "{error}");
 }

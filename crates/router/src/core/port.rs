@@ -338,6 +338,14 @@ impl<P> Port<P> {
         }
     }
 
+    /// Shows each upstream router of a cloud that the control law keeps, with the bytes that have
+    /// come from it since it is kept.
+    pub fn visit_clouds(&self, visit: &mut dyn FnMut(Upstream, u64)) {
+        if let Some(controller) = &self.law.controller {
+            controller.visit_clouds(visit);
+        }
+    }
+
     /// What the control law may reckon with, in bytes per second.
     #[must_use]
     pub fn capacity(&self) -> Option<u64> {

@@ -1,0 +1,137 @@
+//! Foreign traffic that fills a cloud's queue, whatever is left to it.
+//!
+//! Senders that take loss for congestion keep a queue full. A virtual router that takes every
+//! standing queue back leaves such a cloud to them (the XCP-i paper, section V-B, does not consider
+//! it). So where a queue of a part of a round trip stands for a second although a part of the
+//! traffic is foreign, the port says that the cloud is not accounted for: senders then share it as
+//! CUBIC does, within what routers allow. It is accounted for again once hardly any foreign traffic
+//! is left.
+
+use crate::arith::ns_since;
+use crate::xcp::CloudEstimate;
+use crate::{Duration, Instant};
+
+/// A queue of this part of a round trip, as a divisor …
+const QUEUE: u128 = 4;
+/// … beside foreign traffic of this part of the capacity, as a divisor …
+const FOREIGN: i64 = 10;
+/// … for so long means that others fill it.
+const LONG: Duration = Duration::from_secs(1);
+/// Foreign traffic below this part of the capacity, as a divisor, for as long, means that they are
+/// gone.
+const GONE: i64 = 20;
+/// Estimates that are averaged.
+const AVERAGED: i64 = 16;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Crowd {
+    is_there: bool,
+    /// Foreign bytes per second, averaged: single estimates are a packet or two off.
+    foreign: i64,
+    /// Since when the opposite seems true.
+    doubted: Option<Instant>,
+}
+
+impl Crowd {
+    /// An estimate came, over a time in which the virtual router's own flows had `own` bytes per
+    /// second. True if others have begun to fill the queue.
+    pub(crate) fn learn(
+        &mut self,
+        now: Instant,
+        told: &CloudEstimate,
+        own: i64,
+        mean_rtt: Duration,
+    ) -> bool {
+        let capacity = i64::try_from(told.capacity).unwrap_or(i64::MAX);
+        if capacity == 0 {
+            return false;
+        }
+        let now_foreign = capacity.saturating_sub(told.available).saturating_sub(own);
+        self.foreign += now_foreign.saturating_sub(self.foreign) / AVERAGED;
+        let foreign = self.foreign;
+        let doubt = if self.is_there {
+            foreign < capacity / GONE
+        } else {
+            let waits = u128::from(told.queue) * 1_000_000_000 / u128::from(told.capacity);
+            waits * QUEUE >= mean_rtt.as_nanos() && foreign >= capacity / FOREIGN
+        };
+        if !doubt {
+            self.doubted = None;
+            return false;
+        }
+        let since = *self.doubted.get_or_insert(now);
+        if ns_since(now, since) < u64::try_from(LONG.as_nanos()).unwrap_or(u64::MAX) {
+            return false;
+        }
+        self.is_there = !self.is_there;
+        self.doubted = None;
+        self.is_there
+    }
+
+    /// Others fill the queue.
+    #[inline]
+    pub(crate) const fn is_there(&self) -> bool {
+        self.is_there
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(available: i64, queue: u64) -> CloudEstimate {
+        CloudEstimate {
+            available,
+            capacity: 1_000_000,
+            queue,
+            valid_for: Duration::from_secs(1),
+        }
+    }
+
+    fn learn(crowd: &mut Crowd, millis: u64, own: i64, queue: u64) -> bool {
+        let now = Instant::from_millis(millis);
+        let rtt = Duration::from_millis(100);
+        crowd.learn(now, &told(0, queue), own, rtt)
+    }
+
+    /// A quarter of a round trip is 25 ms, 25 000 bytes.
+    #[test]
+    fn a_queue_that_others_keep() {
+        let mut crowd = Crowd::default();
+        for millis in 0..1000 {
+            assert!(!learn(&mut crowd, millis, 200_000, 25_000));
+        }
+        assert!((1000..1010).any(|millis| learn(&mut crowd, millis, 200_000, 25_000)));
+        assert!(crowd.is_there());
+        // Half of it is ours: they are still there.
+        for millis in 1010..5000 {
+            assert!(!learn(&mut crowd, millis, 500_000, 0));
+        }
+        assert!(crowd.is_there());
+        for millis in 5000..6100 {
+            assert!(!learn(&mut crowd, millis, 960_000, 50_000));
+        }
+        assert!(!crowd.is_there());
+    }
+
+    /// A queue of our own, a short one, and one that drains now and then, are no crowd.
+    #[test]
+    fn other_queues() {
+        for (own, queue, drains) in [
+            (950_000, 90_000, false),
+            (200_000, 24_000, false),
+            (200_000, 90_000, true),
+        ] {
+            let mut crowd = Crowd::default();
+            for millis in 0..10_000 {
+                let queue = if drains && millis % 900 == 0 {
+                    0
+                } else {
+                    queue
+                };
+                assert!(!learn(&mut crowd, millis, own, queue));
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The queue in a cloud, from how long small packets take.
+//!
+//! The clocks of the two routers need not agree: only differences count. The shortest time of the
+//! last ten seconds or so stands for an empty queue, so that clocks may also drift: a drift of 100
+//! ppm is 1 ms then.
+
+use pathmark_cc::{Duration, Instant};
+
+/// Packets that are looked at together.
+const LOOKED_AT: usize = 5;
+/// The shortest time is remembered for one to two of these.
+const REMEMBERED: Duration = Duration::from_secs(8);
+
+/// A packet's time on its way.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Instant,
+    /// By two clocks: only differences mean something. ns.
+    delay: i64,
+    own: u64,
+}
+
+/// The link was busy all the while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full {
+    /// What it carried less what came, bytes per second.
+    pub(crate) drain: i64,
+    /// What came of its own traffic, bytes per second.
+    pub(crate) own: i64,
+    /// None of its packets was looked at for the one before.
+    pub(crate) is_new: bool,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Delay {
+    samples: [Option<Sample>; LOOKED_AT],
+    count: u64,
+    /// Shortest times of this span of time and the one before.
+    shortest: [Option<i64>; 2],
+    since: Instant,
+}
+
+impl Delay {
+    pub(crate) fn on_probe(&mut self, now: Instant, sent: u64, own: u64) {
+        let delay = now.as_nanos().wrapping_sub(sent).cast_signed();
+        if now - self.since >= REMEMBERED {
+            self.shortest = [None, self.shortest[0]];
+            self.since = now;
+        }
+        let [shortest, _] = &mut self.shortest;
+        *shortest = Some(shortest.map_or(delay, |before| before.min(delay)));
+        self.samples.rotate_left(1);
+        if let Some(place) = self.samples.last_mut() {
+            *place = Some(Sample {
+                at: now,
+                delay,
+                own,
+            });
+        }
+        self.count += 1;
+    }
+
+    fn base(&self) -> Option<i64> {
+        self.shortest.iter().flatten().min().copied()
+    }
+
+    /// Time that the last packets waited at least, ns; 0 if it is within the noise.
+    fn waits(&self, packets: usize, noise: u64) -> i64 {
+        let Some(base) = self.base() else {
+            return 0;
+        };
+        let samples = self.samples.iter().rev().take(packets).flatten();
+        let least = samples
+            .map(|sample| sample.delay.saturating_sub(base))
+            .min();
+        let noise = i64::try_from(noise).unwrap_or(i64::MAX);
+        least.filter(|waits| *waits > noise).unwrap_or(0)
+    }
+
+    /// Bytes that wait and do not drain.
+    pub(crate) fn queue(&self, capacity: u64, noise: u64) -> u64 {
+        let waits = u128::from(self.waits(3, noise).unsigned_abs());
+        u64::try_from(waits * u128::from(capacity) / 1_000_000_000).unwrap_or(0)
+    }
+
+    /// The link was busy for as long as the last packets tell of.
+    pub(crate) fn full(&self, capacity: u64, noise: u64) -> Option<Full> {
+        let [Some(first), .., Some(last)] = self.samples else {
+            return None;
+        };
+        if self.waits(LOOKED_AT, noise) == 0 {
+            return None;
+        }
+        let took = i128::try_from((last.at - first.at).as_nanos()).ok()?;
+        if took == 0 {
+            return None;
+        }
+        // A packet more of delay is a packet more in the queue.
+        let grew = i128::from(last.delay) - i128::from(first.delay);
+        let drain = -(i128::from(capacity) * grew / took);
+        let own = i128::from(last.own.saturating_sub(first.own)) * 1_000_000_000 / took;
+        Some(Full {
+            drain: i64::try_from(drain).ok()?,
+            own: i64::try_from(own).ok()?,
+            is_new: self.count.is_multiple_of(LOOKED_AT as u64),
+        })
+    }
+}

@@ -1,0 +1,314 @@
+//! What a cloud leaves, from trains of packets that crossed it.
+//!
+//! Three things are measured:
+//!
+//! - **Capacity** C of the narrow link ([`capacity`]): packets that wait together in front of it
+//!   leave it one after the other, so the shortest time that a few of them take to arrive is that
+//!   of their bytes at C (packet pairs; here four packets in a row).
+//! - **Foreign traffic** X ([`load`]): a train sent at a little more than C keeps the link busy
+//!   from its first packet to its last. What the link carried in between and was neither the train
+//!   nor traffic that router k knows for its own came from others (trains that load the path
+//!   themselves, as in pathload and pathChirp; with one train at the rate of the link instead of
+//!   a search, as in Spruce: Strauss, Katabi, Kaashoek, "A measurement study of available bandwidth
+//!   estimation tools", 2003).
+//! - **Queue** ([`delay`]): small packets in between show by how much longer they take than the
+//!   shortest of late how much waits. While it never drains, the link is full, and how fast the
+//!   queue grows tells what is available without any model: it is what the link carries less what
+//!   comes, and that also corrects X.
+//!
+//! Router k's own traffic through the cloud tells, at no cost, what was the link's and not
+//! foreign's: this is the passive half of the estimate.
+//!
+//! Trains take [`LOAD_PPM`] of C over time, and a tenth of a second of it for the first estimate.
+//! An estimate holds for three times as long as it took.
+
+mod capacity;
+mod delay;
+mod load;
+
+use pathmark_cc::{CloudEstimate, Duration, Instant};
+
+use crate::message::{LEAST_PROBE, MOST_PACKETS, Probe, Train};
+use crate::requester::Ask;
+use capacity::Capacity;
+use delay::Delay;
+use load::{Arrived, Load};
+
+/// Headers of IP (version 4) and UDP.
+const HEADERS: u64 = 28;
+/// Part of the capacity that trains take over time, in 10^-6; small packets come on top.
+const LOAD_PPM: u64 = 8_000;
+/// Trains for the first estimate, and so many before there is one.
+const FIRST_TRAINS: u32 = 8;
+const TRAINS_FOR_ESTIMATE: u32 = 3;
+/// They take so much of the capacity together: 5 % for 2 s.
+const FIRST_SHARE_MS: u64 = 100;
+/// How much faster than the capacity a train is sent, so that the link has always one to carry.
+const FASTER_PPM: u64 = 1_050_000;
+/// Every so many trains one goes as fast as it can, for the capacity.
+const CAPACITY_EVERY: u32 = 4;
+/// Least packets of a train, and those of one for the capacity.
+const LEAST_PACKETS: u16 = 12;
+const CAPACITY_PACKETS: u16 = 16;
+/// Time between small packets, between the first trains and later.
+const FIRST_DELAY_GAP: Duration = Duration::from_millis(10);
+const DELAY_GAP: Duration = Duration::from_millis(20);
+/// Least small packets between two trains, and most.
+const LEAST_DELAYS: u64 = 4;
+const MOST_DELAYS: u64 = 100;
+/// An estimate holds for so many times as long as it took.
+const HOLDS: u32 = 3;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Estimator {
+    /// UDP payload of trains' packets.
+    packet: u16,
+    /// When it began, and how long the first estimate took.
+    began: Instant,
+    took: Option<Duration>,
+    capacity: Capacity,
+    load: Load,
+    delay: Delay,
+    /// Trains that were asked for, small packets excluded.
+    asked: u32,
+    /// Packets of the next train.
+    packets: u16,
+    last_probe: Instant,
+    /// What was counted for its own at the last estimate, and when that was.
+    own: (u64, Instant),
+}
+
+impl Estimator {
+    /// One that begins now, with trains of packets of `packet` bytes of UDP payload.
+    #[must_use]
+    pub fn new(now: Instant, packet: u16) -> Self {
+        Self {
+            packet: packet.max(LEAST_PROBE),
+            began: now,
+            took: None,
+            capacity: Capacity::default(),
+            load: Load::default(),
+            delay: Delay::default(),
+            asked: 0,
+            packets: CAPACITY_PACKETS,
+            last_probe: now,
+            own: (0, now),
+        }
+    }
+
+    /// The train that is asked for first: as fast as it can.
+    #[must_use]
+    pub const fn first_train(packet: u16) -> Train {
+        Train {
+            packets: CAPACITY_PACKETS,
+            bytes: if packet < LEAST_PROBE {
+                LEAST_PROBE
+            } else {
+                packet
+            },
+            gap: 0,
+        }
+    }
+
+    /// A train is coming: what to ask for next.
+    pub fn coming(&mut self, now: Instant, number: u32, train: &Train, rtt: Duration) -> Ask {
+        if train.bytes > LEAST_PROBE {
+            let lost = self.load.begin(number, train.packets);
+            self.asked += 1;
+            self.size(lost);
+            return Ask {
+                train: self.small(),
+                at: now,
+            };
+        }
+        // The next train is asked for so early that it comes when this one ends.
+        let end = now + Duration::from_nanos(train.span());
+        Ask {
+            train: self.next(),
+            at: now.max(end - rtt),
+        }
+    }
+
+    /// Packets of the next train: fewer after one that was too much for a queue on the way.
+    fn size(&mut self, lost: bool) {
+        let each = u64::from(self.packet) + HEADERS;
+        let capacity = self.capacity.get().unwrap_or(0);
+        let first = capacity * FIRST_SHARE_MS / 1000 / u64::from(FIRST_TRAINS + 2) / each;
+        // A quarter of a second's part of the capacity.
+        let later = capacity * LOAD_PPM / 1_000_000 / 4 / each;
+        let fits = if self.asked < FIRST_TRAINS {
+            first
+        } else {
+            later
+        };
+        let fits = u16::try_from(fits).unwrap_or(u16::MAX);
+        let fits = fits.clamp(LEAST_PACKETS, MOST_PACKETS);
+        self.packets = if lost {
+            (self.packets / 2).clamp(LEAST_PACKETS / 3, fits)
+        } else {
+            self.packets.saturating_add(fits / 4).min(fits)
+        };
+    }
+
+    /// The next train.
+    fn next(&self) -> Train {
+        let fast = Train {
+            packets: CAPACITY_PACKETS.min(self.packets),
+            ..Self::first_train(self.packet)
+        };
+        let Some(capacity) = self.capacity.get() else {
+            return fast;
+        };
+        if self.asked.is_multiple_of(CAPACITY_EVERY) {
+            return fast;
+        }
+        let each = u128::from(self.packet) + u128::from(HEADERS);
+        let rate = u128::from(capacity) * u128::from(FASTER_PPM) / 1_000_000;
+        let gap = each * 1_000_000_000 / rate.max(1);
+        Train {
+            packets: self.packets,
+            bytes: self.packet,
+            gap: u32::try_from(gap).unwrap_or(u32::MAX).min(1_000_000_000),
+        }
+    }
+
+    /// The small packets until the next train may follow.
+    fn small(&self) -> Train {
+        let (gap, packets) = if self.asked < FIRST_TRAINS {
+            (FIRST_DELAY_GAP, LEAST_DELAYS)
+        } else {
+            let each = u64::from(self.packet) + HEADERS;
+            let share = self.capacity.get().unwrap_or(0) * LOAD_PPM / 1_000_000;
+            let wait = each * u64::from(self.packets) * 1_000_000_000 / share.max(1);
+            let gap = DELAY_GAP.as_nanos();
+            let packets = u128::from(wait).div_ceil(gap);
+            let packets = u64::try_from(packets).unwrap_or(u64::MAX);
+            (DELAY_GAP, packets.clamp(LEAST_DELAYS, MOST_DELAYS))
+        };
+        Train {
+            packets: u16::try_from(packets).unwrap_or(MOST_PACKETS),
+            bytes: LEAST_PROBE,
+            gap: u32::try_from(gap.as_nanos()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// A packet of a train came, when `own` bytes had come through the cloud from that router that
+    /// are its own traffic's.
+    pub fn on_probe(&mut self, now: Instant, number: u32, probe: &Probe, bytes: usize, own: u64) {
+        self.last_probe = now;
+        let small = bytes <= usize::from(LEAST_PROBE);
+        // Later packets of a train wait behind its own.
+        if small || probe.index == 0 {
+            self.delay.on_probe(now, probe.sent, own);
+        }
+        if small {
+            self.correct();
+            return;
+        }
+        let arrived = Arrived {
+            at: now,
+            sent: probe.sent,
+            index: probe.index,
+            bytes: bytes as u64 + HEADERS,
+            own,
+        };
+        self.load.on_packet(number, &arrived);
+        if probe.index + 1 == probe.packets {
+            let before = self.capacity.get();
+            if let Some(rate) = self.load.fastest() {
+                self.capacity.note(rate);
+            }
+            if let (Some(before), Some(now)) = (before, self.capacity.get())
+                && before.abs_diff(now) > before / 8
+            {
+                // Another link: what was foreign by the former capacity says nothing.
+                self.load.forget();
+            }
+            if let Some(capacity) = self.capacity.get() {
+                self.load.finish(capacity);
+            }
+            if self.took.is_none() && self.load.samples() >= TRAINS_FOR_ESTIMATE {
+                self.took = Some(now - self.began);
+            }
+        }
+    }
+
+    /// While the link is full, the queue and its own traffic tell what is foreign.
+    fn correct(&mut self) {
+        let Some(capacity) = self.capacity.get() else {
+            return;
+        };
+        if let Some(full) = self.delay.full(capacity, self.noise(capacity)) {
+            self.load.correct(capacity, &full);
+        }
+    }
+
+    /// A delay below this is no queue: the time of two packets, or what clocks and schedulers do,
+    /// in ns.
+    fn noise(&self, capacity: u64) -> u64 {
+        let packet = u64::from(self.packet) + HEADERS;
+        (2 * packet * 1_000_000_000 / capacity.max(1)).max(200_000)
+    }
+
+    /// What the cloud leaves now, when `own` bytes have come that are its own traffic's. It is for
+    /// the time since it was asked last. `None`: that is not known, or not any more.
+    pub fn estimate(&mut self, now: Instant, own: u64) -> Option<CloudEstimate> {
+        let (before, since) = self.own;
+        let elapsed = u64::try_from((now - since).as_nanos()).unwrap_or(u64::MAX);
+        self.own = (own, now);
+        let took = self.took?;
+        let capacity = self.capacity.get()?;
+        let until = self.last_probe + self.holds(took, capacity);
+        if now >= until || elapsed == 0 {
+            return None;
+        }
+        let bytes = u128::from(own.saturating_sub(before));
+        let own = bytes * 1_000_000_000 / u128::from(elapsed);
+        let own = i64::try_from(own).unwrap_or(i64::MAX);
+        let all = i64::try_from(capacity).unwrap_or(i64::MAX);
+        let noise = self.noise(capacity);
+        let left = all.saturating_sub(self.load.foreign()).saturating_sub(own);
+        let available = match self.delay.full(capacity, noise) {
+            // What the link carries, less what comes.
+            Some(full) => full.drain,
+            // A link whose queue drains carries more than comes.
+            None => left.max(0),
+        };
+        Some(CloudEstimate {
+            available,
+            capacity,
+            queue: self.delay.queue(capacity, noise),
+            valid_for: until - now,
+        })
+    }
+
+    /// For how long an estimate holds: three times as long as it took, the first one, or the trains
+    /// that follow on one another since.
+    fn holds(&self, took: Duration, capacity: u64) -> Duration {
+        let each = u64::from(self.packet) + HEADERS;
+        let share = (capacity * LOAD_PPM / 1_000_000).max(1);
+        let between = each * u64::from(self.packets) * 1_000_000_000 / share;
+        took.max(Duration::from_nanos(between))
+            .min(Duration::from_secs(5))
+            * HOLDS
+    }
+
+    /// Bytes per second that are neither its own traffic's nor free, as far as that is known.
+    #[must_use]
+    pub fn foreign(&self) -> Option<i64> {
+        self.took.map(|_| self.load.foreign())
+    }
+
+    /// What the narrow link carries, bytes per second, as far as that is known.
+    #[must_use]
+    pub fn capacity(&self) -> Option<u64> {
+        self.capacity.get()
+    }
+
+    /// How long the first estimate took, once there was one.
+    #[must_use]
+    pub const fn took(&self) -> Option<Duration> {
+        self.took
+    }
+}
