@@ -15,6 +15,7 @@ pub struct ServerConfig {
     pub(super) retry: Option<RetryPolicy>,
     pub(super) max_half_open: Option<usize>,
     pub(super) max_connections: Option<usize>,
+    pub(super) remembered_tokens: Option<usize>,
 }
 
 impl ServerConfig {
@@ -28,6 +29,7 @@ impl ServerConfig {
             retry: None,
             max_half_open: None,
             max_connections: None,
+            remembered_tokens: None,
         }
     }
 
@@ -61,6 +63,14 @@ impl ServerConfig {
             transport: self.transport,
             crypto: self.crypto,
         }
+    }
+
+    /// Tokens of later connections whose use is remembered for a day, so that none is used twice
+    /// ([`EndpointConfig::remembered_tokens`](crate::endpoint::EndpointConfig::remembered_tokens)).
+    /// Beyond them clients prove their address anew. What an endpoint begins with stays.
+    pub fn remembered_tokens(&mut self, tokens: usize) -> &mut Self {
+        self.remembered_tokens = Some(tokens);
+        self
     }
 
     /// Connections at a time.

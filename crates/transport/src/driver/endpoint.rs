@@ -89,6 +89,8 @@ impl Endpoint {
             config.retry = server.retry.unwrap_or(config.retry);
             config.max_half_open = server.max_half_open.unwrap_or(config.max_half_open);
             config.max_connections = server.max_connections.unwrap_or(config.max_connections);
+            let tokens = server.remembered_tokens;
+            config.remembered_tokens = tokens.unwrap_or(config.remembered_tokens);
             config.server = Some(server.into_core());
         }
         let socket = Arc::new(Socket::new(socket)?);
@@ -105,7 +107,6 @@ impl Endpoint {
                 receiving: WaitList::default(),
                 closed: false,
                 tokens: FxHashMap::default(),
-                answer: Vec::new(),
             }),
             spare: Mutex::new(Vec::new()),
             users: AtomicUsize::new(1),
@@ -153,7 +154,12 @@ impl Endpoint {
             connection.set_interface_mtu(bytes);
         }
         let name = Some(server_name.to_owned());
-        Ok(self.shared.begin(state, handle, connection, name))
+        let begun = core::Accepted {
+            handle,
+            connection,
+            datagrams: Vec::new(),
+        };
+        Ok(self.shared.begin(state, begun, name))
     }
 
     /// The next client that asks for a connection; `None` once the endpoint is closed.

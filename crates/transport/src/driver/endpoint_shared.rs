@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 
+use super::clock;
 use super::connecting::Connecting;
 use super::connection::{BATCH_BYTES, Connection};
 use super::shared::Shared;
@@ -47,7 +48,6 @@ pub(super) struct EndpointState {
     pub(super) closed: bool,
     /// By server name.
     pub(super) tokens: FxHashMap<String, Bytes>,
-    pub(super) answer: Vec<u8>,
 }
 
 impl fmt::Debug for EndpointShared {
@@ -137,12 +137,19 @@ impl EndpointShared {
     pub(super) fn begin(
         self: &Arc<Self>,
         mut state: MutexGuard<'_, EndpointState>,
-        handle: ConnectionHandle,
-        connection: core_connection::Connection,
+        begun: core::Accepted,
         server_name: Option<String>,
     ) -> Connecting {
+        let core::Accepted {
+            handle,
+            connection,
+            datagrams,
+        } = begun;
         let socket = Arc::clone(&state.socket);
         let shared = Shared::new(connection, Arc::clone(self), &socket, handle, server_name);
+        // Nobody knows the connection yet, so its lock is free: what comes for it next waits until
+        // it has taken its first datagrams, which the endpoint's lock is not kept for.
+        let mut first = shared.lock();
         if state.connections.len() <= handle.0 {
             state.connections.resize_with(handle.0 + 1, || None);
         }
@@ -151,6 +158,14 @@ impl EndpointShared {
             state.alive += 1;
         }
         drop(state);
+        if !datagrams.is_empty() {
+            let now = clock::now();
+            for (received, mut datagram) in datagrams {
+                first.core.handle_datagram(now, received, &mut datagram);
+            }
+            self.route(now, handle, &mut first.core);
+        }
+        drop(first);
         let connecting = Connecting::new(Connection::new(Arc::clone(&shared)));
         tokio::spawn(ConnectionTask::new(shared, socket));
         connecting
@@ -198,23 +213,23 @@ impl EndpointShared {
     }
 
     /// Finds the connection of a datagram that arrived at `socket`; strangers are answered here,
-    /// those at a socket that was replaced are not.
+    /// with what is put into `answer`; those at a socket that was replaced are not.
     pub(super) fn sort(
         &self,
         now: Instant,
         socket: &Arc<Socket>,
         received: &Received,
         bytes: &[u8],
+        answer: &mut Vec<u8>,
     ) -> Option<Arc<Shared>> {
-        let mut guard = self.lock();
-        let state = &mut *guard;
+        let mut state = self.lock();
         let is_current = Arc::ptr_eq(socket, &state.socket);
-        match state.core.handle(now, received, bytes, &mut state.answer) {
+        match state.core.handle(now, received, bytes, answer) {
             DatagramEvent::Connection(handle) => state.connections.get(handle.0)?.clone(),
             DatagramEvent::Incoming(incoming) if is_current => {
                 state.push_incoming(incoming);
                 let evicted = state.evicted();
-                drop(guard);
+                drop(state);
                 // A connection's lock comes before the endpoint's.
                 evicted.iter().for_each(|connection| connection.refuse(now));
                 None
@@ -224,7 +239,8 @@ impl EndpointShared {
                 None
             }
             DatagramEvent::Respond => {
-                respond(socket, received.remote, received.local, &state.answer);
+                drop(state);
+                respond(socket, received.remote, received.local, answer);
                 None
             }
             DatagramEvent::Nothing => None,

@@ -9,10 +9,10 @@ use pathmark_cc::{Controller, NewReno};
 use super::shared::Shared;
 use super::socket::Outgoing;
 use super::*;
-use crate::connection::Stats;
 use crate::connection::tests::inject;
+use crate::connection::{self as core, Stats};
 use crate::crypto::tls::{Trust, testing};
-use crate::wire::frame::Stream;
+use crate::wire::frame::{ResetStream, StopSending, Stream};
 use crate::wire::{Dir, Frame, Side, SpaceId, StreamId};
 use crate::{Ecn, Instant, TransportConfig};
 
@@ -26,7 +26,10 @@ const BURST: usize = 32;
 fn transport() -> Arc<TransportConfig> {
     let factory =
         |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
-    Arc::new(TransportConfig::new(Arc::new(factory)))
+    let mut config = TransportConfig::new(Arc::new(factory));
+    // Room for the ids that come for those that only a flood has retired.
+    config.active_connection_id_limit = 64;
+    Arc::new(config)
 }
 
 fn loopback() -> SocketAddr {
@@ -53,7 +56,7 @@ async fn flood(
     endpoint: &Endpoint,
     shared: &Shared,
     over: &AtomicBool,
-    payload: impl Fn(u64) -> Vec<u8>,
+    payload: impl Fn(&mut core::Connection, u64) -> Vec<u8>,
 ) -> u64 {
     let mut sent = 0;
     while !over.load(Ordering::Relaxed) {
@@ -61,7 +64,10 @@ async fn flood(
             let mut state = shared.lock();
             let to = state.core.remote_address();
             let now = clock::now();
-            let bytes = inject::packet(&mut state.core, now, SpaceId::Data, &payload(sent));
+            let frames = payload(&mut state.core, sent);
+            let bytes = inject::packet(&mut state.core, now, SpaceId::Data, &frames);
+            // What the payload has made the connection itself send.
+            state.wake_driver();
             drop(state);
             endpoint.shared.socket().send(&Outgoing {
                 to,
@@ -80,11 +86,18 @@ async fn flood(
 
 /// Floods a server while an honest peer sends [`HONEST`] bytes to it; what the server counted of
 /// the flood before and after.
-async fn beside_an_honest_peer(payload: impl Fn(u64) -> Vec<u8>) -> (u64, Stats, Stats) {
+async fn beside_an_honest_peer(
+    payload: impl Fn(&mut core::Connection, u64) -> Vec<u8>,
+) -> (u64, Stats, Stats) {
     let crypto = Arc::new(testing::server("server", &[b"test"]));
     let server = Endpoint::server(ServerConfig::new(crypto, transport()), loopback()).unwrap();
     let (hostile, shared, _ours, theirs) = connect(&server).await;
     let before = theirs.stats();
+    let accepting = theirs.clone();
+    let application = tokio::spawn(async move {
+        // It looks at each stream and gives it up.
+        while accepting.accept_bi().await.is_ok() {}
+    });
     let over = AtomicBool::new(false);
     let honest = async {
         // It begins and ends in the midst of the flood.
@@ -108,6 +121,7 @@ async fn beside_an_honest_peer(payload: impl Fn(u64) -> Vec<u8>) -> (u64, Stats,
         .await
         .expect("the honest peer is served");
     assert_eq!(received, HONEST);
+    application.abort();
     // The connection that floods broke no rule.
     assert_eq!(theirs.close_reason(), None);
     (sent, before, theirs.stats())
@@ -128,7 +142,8 @@ fn in_proportion((sent, before, after): &(u64, Stats, Stats), factor: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn challenges() {
-    let payload = |n: u64| inject::frames(&[Frame::PathChallenge(n.to_be_bytes())]);
+    let payload =
+        |_: &mut core::Connection, n: u64| inject::frames(&[Frame::PathChallenge(n.to_be_bytes())]);
     let flooded = beside_an_honest_peer(payload).await;
     assert!(flooded.2.path_challenges > 0);
     in_proportion(&flooded, 2);
@@ -136,14 +151,14 @@ async fn challenges() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledgements_asked_for() {
-    let payload = |_| inject::frames(&[Frame::Ping, Frame::ImmediateAck]);
+    let payload = |_: &mut core::Connection, _| inject::frames(&[Frame::Ping, Frame::ImmediateAck]);
     in_proportion(&beside_an_honest_peer(payload).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pieces_of_one_byte_beyond_gaps() {
     let id = StreamId::new(Side::Client, Dir::Uni, 0).unwrap();
-    let payload = |n: u64| {
+    let payload = |_: &mut core::Connection, n: u64| {
         let piece = |i: u64| {
             Frame::Stream(Stream {
                 id,
@@ -156,4 +171,64 @@ async fn pieces_of_one_byte_beyond_gaps() {
         inject::frames(&all)
     };
     in_proportion(&beside_an_honest_peer(payload).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ids_that_come_and_go() {
+    let payload = |connection: &mut core::Connection, _| {
+        inject::replace_ids(connection);
+        inject::frames(&[Frame::Ping])
+    };
+    let flooded = beside_an_honest_peer(payload).await;
+    assert!(flooded.2.id_frames > flooded.1.id_frames + 100);
+    in_proportion(&flooded, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_id_retired_again_and_again() {
+    let payload = |_: &mut core::Connection, _| {
+        let all: Vec<_> = (0..100).map(|_| Frame::RetireConnectionId(1)).collect();
+        inject::frames(&all)
+    };
+    let flooded = beside_an_honest_peer(payload).await;
+    assert!(flooded.2.id_frames > flooded.1.id_frames + 1000);
+    in_proportion(&flooded, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_opened_and_given_up() {
+    let payload = |connection: &mut core::Connection, _| {
+        let mut all = Vec::new();
+        while all.len() < 40
+            && let Ok(id) = connection.streams().open(Dir::Bi)
+        {
+            all.push(Frame::ResetStream(ResetStream {
+                id,
+                error_code: 1,
+                final_size: 0,
+            }));
+            all.push(Frame::StopSending(StopSending { id, error_code: 1 }));
+            // So that the client knows them as ended too.
+            let _ = connection.streams().reset(id, 1);
+            let _ = connection.streams().stop(id, 1);
+        }
+        all.push(Frame::Ping);
+        inject::frames(&all)
+    };
+    let flooded = beside_an_honest_peer(payload).await;
+    assert!(flooded.2.streams_given_up > flooded.1.streams_given_up + 100);
+    in_proportion(&flooded, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn key_updates_without_end() {
+    let payload = |connection: &mut core::Connection, _| {
+        connection.update_keys(clock::now());
+        inject::frames(&[Frame::Ping])
+    };
+    let flooded = beside_an_honest_peer(payload).await;
+    let updates = flooded.2.key_updates - flooded.1.key_updates;
+    // One needs an acknowledgement of the one before.
+    assert!(updates > 0 && updates < flooded.0 / 4, "{updates}");
+    in_proportion(&flooded, 1);
 }

@@ -94,11 +94,11 @@ impl Incoming {
         let incoming = self.inner.take().ok_or(AcceptError::Expired)?;
         let interface = interface_mtu(incoming.remote_address(), incoming.local_address());
         let mut state = self.shared.lock();
-        let (handle, mut connection) = state.core.accept(clock::now(), incoming)?;
+        let mut begun = state.core.begin(clock::now(), incoming)?;
         if let Some(bytes) = interface {
-            connection.set_interface_mtu(bytes);
+            begun.connection.set_interface_mtu(bytes);
         }
-        Ok(self.shared.begin(state, handle, connection, None))
+        Ok(self.shared.begin(state, begun, None))
     }
 
     /// Tells the client that it is not wanted.
@@ -126,11 +126,13 @@ impl Incoming {
             return;
         };
         let (to, from) = (incoming.remote_address(), incoming.local_address());
+        let mut answer = Vec::new();
         let mut state = self.shared.lock();
-        let state = &mut *state;
-        let event = decide(&mut state.core, clock::now(), incoming, &mut state.answer);
+        let event = decide(&mut state.core, clock::now(), incoming, &mut answer);
+        let socket = Arc::clone(&state.socket);
+        drop(state);
         if matches!(event, DatagramEvent::Respond) {
-            respond(&state.socket, to, from, &state.answer);
+            respond(&socket, to, from, &answer);
         }
     }
 }

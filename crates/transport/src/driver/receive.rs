@@ -26,14 +26,17 @@ const LINGER: Duration = Duration::from_secs(3);
 /// The task that receives at one socket, for all connections of an endpoint. It ends when nobody
 /// can use it any more.
 pub(super) struct ReceiveTask {
-    shared: Arc<EndpointShared>,
-    socket: Arc<Socket>,
-    place: Place,
-    /// Once the socket was replaced.
-    replaced: Option<Replaced>,
     batch: ReceiveBatch,
     /// Connections that a batch was for.
     touched: Vec<Arc<Shared>>,
+    /// What a stranger is answered.
+    answer: Vec<u8>,
+    place: Place,
+    /// Once the socket was replaced.
+    replaced: Option<Replaced>,
+    /// These go last: who sees the socket closed may count on the memory above being free.
+    socket: Arc<Socket>,
+    shared: Arc<EndpointShared>,
 }
 
 /// A socket that was replaced, which is looked after once in a while.
@@ -80,6 +83,7 @@ impl ReceiveTask {
             replaced: None,
             batch: ReceiveBatch::new(),
             touched: Vec::new(),
+            answer: Vec::new(),
         }
     }
 
@@ -90,6 +94,7 @@ impl ReceiveTask {
             socket,
             batch,
             touched,
+            answer,
             ..
         } = self;
         for datagram in batch.datagrams() {
@@ -99,7 +104,8 @@ impl ReceiveTask {
                 ecn: datagram.ecn,
                 ttl: datagram.ttl,
             };
-            let Some(connection) = shared.sort(now, socket, &received, datagram.bytes) else {
+            let found = shared.sort(now, socket, &received, datagram.bytes, answer);
+            let Some(connection) = found else {
                 continue;
             };
             connection.receive(now, &received, datagram.bytes);

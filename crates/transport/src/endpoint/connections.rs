@@ -9,7 +9,7 @@ use super::incoming::{Incoming, Waiting};
 use super::{ConnectionHandle, DatagramEvent, Endpoint, Slot};
 use crate::Instant;
 use crate::TransportConfig;
-use crate::connection::{self, ClientStart, Connection, Routing, ServerStart};
+use crate::connection::{self, ClientStart, Connection, Received, Routing, ServerStart};
 use crate::crypto::{ClientCrypto, token};
 use crate::wire::{TransportError, TransportErrorCode};
 
@@ -57,6 +57,17 @@ pub enum AcceptError {
     /// The connection could not begin.
     #[error(transparent)]
     Connection(#[from] connection::ConnectError),
+}
+
+/// A connection that was [begun](Endpoint::begin).
+#[derive(Debug)]
+pub struct Accepted {
+    /// Its name at the endpoint.
+    pub handle: ConnectionHandle,
+    /// The connection.
+    pub connection: Connection,
+    /// What its client has sent so far.
+    pub datagrams: Vec<(Received, Vec<u8>)>,
 }
 
 impl Endpoint {
@@ -114,12 +125,31 @@ impl Endpoint {
     ///
     /// # Errors
     /// [`AcceptError`]; the client is forgotten.
-    #[expect(clippy::needless_pass_by_value, reason = "it is decided upon once")]
     pub fn accept(
         &mut self,
         now: Instant,
         incoming: Incoming,
     ) -> Result<(ConnectionHandle, Connection), AcceptError> {
+        let Accepted {
+            handle,
+            mut connection,
+            datagrams,
+        } = self.begin(now, incoming)?;
+        for (received, mut datagram) in datagrams {
+            connection.handle_datagram(now, received, &mut datagram);
+        }
+        self.update(now, handle, &mut connection);
+        Ok((handle, connection))
+    }
+
+    /// The part of [`accept`](Self::accept) that needs the endpoint: the connection is yet to take
+    /// the client's datagrams, which costs most of a handshake, and then to be
+    /// [routed](Self::route).
+    ///
+    /// # Errors
+    /// [`AcceptError`]; the client is forgotten.
+    #[expect(clippy::needless_pass_by_value, reason = "it is decided upon once")]
+    pub fn begin(&mut self, now: Instant, incoming: Incoming) -> Result<Accepted, AcceptError> {
         let waiting = self.claim(&incoming).ok_or(AcceptError::Expired)?;
         let handle = incoming.handle;
         let begun = match &self.config.server {
@@ -144,11 +174,12 @@ impl Endpoint {
         };
         let mut connection = begun.inspect_err(|_| self.remove(handle))?;
         connection.streams().share_memory(Arc::clone(&self.memory));
-        for (received, mut datagram) in waiting.datagrams {
-            connection.handle_datagram(now, received, &mut datagram);
-        }
-        self.update(now, handle, &mut connection);
-        Ok((handle, connection))
+        self.route(now, handle, &mut connection);
+        Ok(Accepted {
+            handle,
+            connection,
+            datagrams: waiting.datagrams,
+        })
     }
 
     /// Refuses a connection: the client is told CONNECTION_REFUSED with what is put into `answer`,

@@ -45,7 +45,7 @@ use pathmark_shim::demux::Datagram;
 use slab::Slab;
 
 pub use config::{EndpointConfig, ServerConfig};
-pub use connections::{AcceptError, Connect, ConnectError};
+pub use connections::{AcceptError, Accepted, Connect, ConnectError};
 pub use incoming::Incoming;
 pub use retry::RetryPolicy;
 pub use stats::EndpointStats;

@@ -70,7 +70,7 @@ async fn through(stacks: (Stack, Stack), weather: Weather, seed: u64) -> Toll {
     let proxy = Proxy::start(server.address(), weather, seed).await;
     let pair = Pair::to(stacks.0, server, proxy.address(), &options).await;
     exchange(&pair, seed, 4, 512 << 10).await;
-    proxy.toll()
+    proxy.end().await
 }
 
 /// The same for every pairing and seed, at once; what each path did.

@@ -1,7 +1,7 @@
 //! Floods of frames that a peer may send, but not so many: what they cost is in proportion, and
 //! counted.
 
-use super::inject::{From, frames, send};
+use super::inject::{From, frames, replace_ids, send};
 use super::pair::{Pair, Setup};
 use crate::Duration;
 use crate::connection::{ConnectionError, Stats};
@@ -57,10 +57,7 @@ fn small_challenges_get_small_responses() {
 #[test]
 fn ids_that_come_and_go_cost_a_frame_each() {
     let flooded = flood(500, |pair, _| {
-        // The client asks back all that it has given, and gives others.
-        let client = pair.client.get();
-        client.control.local_ids.rotate();
-        client.issue_ids();
+        replace_ids(pair.client.get());
         frames(&[Frame::Ping])
     });
     let frames = flooded.1.id_frames - flooded.0.id_frames;

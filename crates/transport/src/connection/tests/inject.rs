@@ -52,6 +52,12 @@ pub(crate) fn packet_with_bits(
     room[range].to_vec()
 }
 
+/// Asks back all ids that were given to the peer, and gives others.
+pub(crate) fn replace_ids(connection: &mut Connection) {
+    connection.control.local_ids.rotate();
+    connection.issue_ids();
+}
+
 /// Sends a packet with this payload over the link.
 pub(crate) fn send(pair: &mut Pair, from: From, space: SpaceId, payload: &[u8]) {
     let now = pair.now;

@@ -199,6 +199,13 @@ impl Proxy {
         lock(&self.shared)
     }
 
+    /// Ends it, and waits until its sockets are closed. Returns what happened.
+    pub(crate) async fn end(mut self) -> Toll {
+        self.task.abort();
+        let _ = (&mut self.task).await;
+        self.toll()
+    }
+
     pub(crate) fn set_weather(&self, weather: Weather) {
         self.lock().weather = weather;
     }
