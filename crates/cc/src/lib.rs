@@ -71,7 +71,7 @@ pub use newreno::{NewReno, Reno};
 pub use passive::Passive;
 pub use quick_start::{
     AfterGrant, GrantMetrics, QuickStart, QuickStartAnswer, QuickStartCarried, QuickStartFeedback,
-    QuickStartLink, QuickStartMetrics, QuickStartRequest, Startable,
+    QuickStartLink, QuickStartMetrics, QuickStartPurpose, QuickStartRequest, Startable,
 };
 pub use registry::{Algorithm, Explicit, LinkAlgorithm, ParseError};
 pub use slow_start::{HyStart, SlowStart};

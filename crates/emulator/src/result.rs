@@ -95,6 +95,9 @@ pub struct QuickStartResult {
     pub late: u64,
     /// Grants that were given up because of a loss.
     pub revoked: u64,
+    /// Grants of which routers took a part back, for others who asked.
+    #[serde(default)]
+    pub lowered: u64,
 }
 
 /// One direction of one link.

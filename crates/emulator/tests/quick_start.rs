@@ -176,6 +176,22 @@ fn twenty_that_begin_within_a_round_trip_drop_nothing_and_leave_others_theirs() 
     }
 }
 
+/// The first of them is granted all that is free.
+#[test]
+fn twenty_that_begin_together_on_an_idle_link_share_it() {
+    for (algorithm, controller) in LAWS {
+        let flows = flow("f", algorithm, "count = 20\nstart_spread = \"100ms\"");
+        let mut scenario = scenario("100Mbit", "50ms", controller, &flows);
+        scenario.set("duration", "10s").unwrap();
+        let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+        let link = &result.links[0];
+        assert_eq!(link.drops, 0, "{algorithm}");
+        assert!(result.jain >= 0.95, "{algorithm}: {}", result.jain);
+        let used = link.utilization.unwrap();
+        assert!(used >= 0.93, "{algorithm}: {used}");
+    }
+}
+
 #[test]
 fn who_joins_a_flow_that_holds_half_has_the_other_half_within_ten_round_trips() {
     for (algorithm, controller) in LAWS {

@@ -4,14 +4,14 @@
 //! |---|---|---|
 //! | rate | the router's, rounded down, if lower; never raised | 0 |
 //! | QS TTL | less by what this router takes off the IP TTL, modulo 256 | 0 |
-//! | function | 1: a router has answered | 1 |
+//! | function | 1 (of a question for what was granted: 3): a router has answered | the same |
 //! | nonce | if the rate is lowered, random beyond the bits that belong to it | 0 |
 //!
 //! Everything else stays as it is. Reports, functions that are not known and requests that were
 //! denied before are left alone.
 
 use pathmark_cc::QuickStartAnswer;
-use pathmark_shim::quick_start::{Function, LEN, Rate, Repr};
+use pathmark_shim::quick_start::{LEN, Rate, Repr};
 use pathmark_shim::udp::{ChecksumState, Datagram};
 
 /// What became of a request that was to be answered.
@@ -65,8 +65,8 @@ pub fn answer_packet(
 
 fn answered(shim: &[u8; LEN], answer: &QuickStartAnswer, hops: u8) -> Option<[u8; LEN]> {
     let mut repr = Repr::parse(shim).ok()?;
-    let asks = matches!(repr.function, Function::Request | Function::Answered);
-    if !asks || repr.rate == Rate::default() {
+    let function = repr.function.answered()?;
+    if repr.rate == Rate::default() {
         return None;
     }
     let rate = repr.rate.min(Rate::floor(answer.approved));
@@ -81,7 +81,7 @@ fn answered(shim: &[u8; LEN], answer: &QuickStartAnswer, hops: u8) -> Option<[u8
         }
     }
     repr.rate = rate;
-    repr.function = Function::Answered;
+    repr.function = function;
     Some(repr.emit())
 }
 

@@ -2,6 +2,8 @@ use pathmark_cc::Carried;
 use pathmark_shim::quick_start::RttOctave;
 use proptest::prelude::*;
 
+use pathmark_shim::quick_start::Function;
+
 use super::*;
 use crate::carried;
 
@@ -74,8 +76,27 @@ fn a_denial_ends_the_request() {
 }
 
 #[test]
+fn a_question_for_what_was_granted_is_answered_alike() {
+    let keep = Repr {
+        function: Function::Keep,
+        ..request(1_000_000)
+    };
+    assert_eq!(
+        after(&keep, &approved(5_000_000), 1).function,
+        Function::Kept
+    );
+    let lowered = after(&keep, &approved(500_000), 1);
+    assert_eq!(lowered.function, Function::Kept);
+    assert_eq!(lowered.rate, Rate::floor(500_000));
+    let Carried::QuickStart(carried) = carried::from_payload(&lowered.emit(), 3) else {
+        panic!("no question");
+    };
+    assert!(carried.keeps);
+}
+
+#[test]
 fn reports_and_strangers_are_left_alone() {
-    for function in [Function::Report, Function::Unknown(3)] {
+    for function in [Function::Report, Function::Unknown(4)] {
         let repr = Repr {
             function,
             ..request(1_000_000)

@@ -10,13 +10,12 @@ use pathmark_shim::quick_start::{Function, Repr};
 #[must_use]
 pub fn from_payload(payload: &[u8], source: u32) -> Carried {
     match Repr::parse(payload) {
-        Ok(repr) if matches!(repr.function, Function::Request | Function::Answered) => {
-            Carried::QuickStart(QuickStartCarried {
-                rate: repr.rate.bytes_per_second(),
-                rtt: repr.rtt.micros().map(Duration::from_micros),
-                source,
-            })
-        }
+        Ok(repr) if repr.function.answered().is_some() => Carried::QuickStart(QuickStartCarried {
+            rate: repr.rate.bytes_per_second(),
+            rtt: repr.rtt.micros().map(Duration::from_micros),
+            source,
+            keeps: matches!(repr.function, Function::Keep | Function::Kept),
+        }),
         _ => Carried::Foreign,
     }
 }

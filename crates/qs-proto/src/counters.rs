@@ -11,7 +11,7 @@
 use core::{error, fmt};
 
 use pathmark_cc::{Countable, QuickStartFeedback};
-use pathmark_shim::quick_start::{Function, Rate, Repr};
+use pathmark_shim::quick_start::{Rate, Repr};
 
 /// How many counters there are.
 pub const LEN: usize = 5;
@@ -74,14 +74,14 @@ pub struct Totals {
 impl Totals {
     /// Counts a packet of `bytes` of UDP payload that came with this shim. Reports count nothing.
     pub fn count(&mut self, shim: &Repr, bytes: u64, ttl: Option<u8>) {
-        if !matches!(shim.function, Function::Request | Function::Answered) {
+        if shim.function.answered().is_none() {
             return;
         }
         self.packets = self.packets.saturating_add(1).min(CEILING);
         self.bytes = self.bytes.saturating_add(bytes).min(CEILING);
         self.rate = shim.rate;
         self.ttl_difference = ttl.map(|ttl| ttl.wrapping_sub(shim.qs_ttl));
-        self.answered = shim.function == Function::Answered;
+        self.answered = shim.function.is_answered();
         self.nonce = shim.nonce;
     }
 

@@ -1,4 +1,4 @@
-use pathmark_shim::quick_start::RttOctave;
+use pathmark_shim::quick_start::{Function, RttOctave};
 
 use super::*;
 

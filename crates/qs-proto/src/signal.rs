@@ -1,6 +1,6 @@
 //! Quick-Start as a signal of the transport.
 
-use pathmark_cc::{Countable, Feedback, Request};
+use pathmark_cc::{Countable, Feedback, QuickStartPurpose, Request};
 use pathmark_shim::Kind;
 use pathmark_shim::quick_start::{Function, LEN, Rate, Repr, RttOctave};
 use pathmark_transport::{Arrived, BadFeedback, Breach, Counters, Meter, Signal};
@@ -58,10 +58,10 @@ impl Signal for QuickStartSignal {
         };
         let (function, rate, difference, nonce, rtt) = match &request.quick_start {
             Some(asked) => (
-                if asked.report {
-                    Function::Report
-                } else {
-                    Function::Request
+                match asked.purpose {
+                    QuickStartPurpose::Start => Function::Request,
+                    QuickStartPurpose::Keep => Function::Keep,
+                    QuickStartPurpose::Report => Function::Report,
                 },
                 Rate::ceil(asked.rate),
                 asked.ttl_difference,

@@ -25,7 +25,7 @@ fn asking(rate: u64) -> Request {
     let mut request = Request::default();
     request.quick_start = Some(QuickStartRequest {
         rate,
-        report: false,
+        purpose: QuickStartPurpose::Start,
         ttl_difference: 9,
         nonce: 0x1234_5678_9ABC,
         rtt: Some(Duration::from_millis(60)),

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use pathmark_cc::{Duration, QuickStartAnswer, QuickStartRequest, Request};
+use pathmark_cc::{Duration, QuickStartAnswer, QuickStartPurpose, QuickStartRequest, Request};
 use pathmark_shim::quick_start::{LEN, Rate, Repr};
 use pathmark_transport::{
     Signal,
@@ -47,14 +47,17 @@ fn vector(name: &str) -> Vec<u8> {
 #[test]
 fn every_vector_is_used() {
     let names: Vec<String> = vectors().into_keys().collect();
-    assert_eq!(names, ["", "-approved", "-denied", "-feedback"]);
+    assert_eq!(
+        names,
+        ["", "-approved", "-denied", "-feedback", "-keep", "-kept"]
+    );
 }
 
 fn fresh() -> [u8; LEN] {
     let mut request = Request::default();
     request.quick_start = Some(QuickStartRequest {
         rate: 125_000_000,
-        report: false,
+        purpose: QuickStartPurpose::Start,
         ttl_difference: 0,
         nonce: 0x0102_0304_0506,
         rtt: Some(Duration::from_millis(60)),
@@ -82,6 +85,27 @@ fn a_request_and_two_answers() {
     };
     assert_eq!(answer(31_250_000)[..], vector("-approved"));
     assert_eq!(answer(0)[..], vector("-denied"));
+}
+
+#[test]
+fn a_question_for_what_was_granted() {
+    let mut request = Request::default();
+    request.quick_start = Some(QuickStartRequest {
+        rate: 31_244_288,
+        purpose: QuickStartPurpose::Keep,
+        ttl_difference: 0,
+        nonce: 0x0102_0304_0506,
+        rtt: Some(Duration::from_millis(60)),
+    });
+    let mut shim = [0; LEN];
+    QuickStartSignal::new().fill(&request, &mut shim);
+    assert_eq!(shim[..], vector("-keep"));
+    let answer = QuickStartAnswer {
+        approved: 15_625_000,
+        random: 0xFFFF_FFFF_FFFF,
+    };
+    assert_eq!(answer_payload(&mut shim, &answer, 1), Outcome::Answered);
+    assert_eq!(shim[..], vector("-kept"));
 }
 
 #[test]

@@ -75,6 +75,8 @@ pub struct GrantsView {
     pub denied_room: u64,
     /// Grants whose traffic did not come in time.
     pub unused: u64,
+    /// Grants of which a part was taken back, for others who asked meanwhile.
+    pub lowered: u64,
     /// Rate of all grants that count as approved, in bits per second.
     pub pending_bps: f64,
     /// Of these, those whose traffic has not come yet.
@@ -164,6 +166,7 @@ impl GrantsView {
             denied_source: metrics.denied_source,
             denied_room: metrics.denied_room,
             unused: metrics.unused,
+            lowered: metrics.lowered,
             pending_bps: metrics.pending as f64 * 8.0,
             outstanding_bps: metrics.outstanding as f64 * 8.0,
         }

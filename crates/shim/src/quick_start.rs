@@ -128,10 +128,35 @@ pub enum Function {
     Request,
     /// The same after one.
     Answered,
+    /// The sender asks, a round trip after it was granted the rate, whether it may keep it, before
+    /// any router has answered.
+    Keep,
+    /// The same after one.
+    Kept,
     /// The sender reports the rate that was approved.
     Report,
     /// A number that this crate does not know: routers leave the shim alone.
     Unknown(u8),
+}
+
+impl Function {
+    /// What a router makes of it that answers. `None`: it leaves the shim alone.
+    #[inline]
+    #[must_use]
+    pub const fn answered(self) -> Option<Self> {
+        match self {
+            Self::Request | Self::Answered => Some(Self::Answered),
+            Self::Keep | Self::Kept => Some(Self::Kept),
+            Self::Report | Self::Unknown(_) => None,
+        }
+    }
+
+    /// True if a router has answered.
+    #[inline]
+    #[must_use]
+    pub const fn is_answered(self) -> bool {
+        matches!(self, Self::Answered | Self::Kept)
+    }
 }
 
 /// The fields of a Quick-Start shim.
@@ -178,6 +203,8 @@ impl Repr {
             function: match function >> 4 {
                 0 => Function::Request,
                 1 => Function::Answered,
+                2 => Function::Keep,
+                3 => Function::Kept,
                 8 => Function::Report,
                 other => Function::Unknown(other),
             },
@@ -195,6 +222,8 @@ impl Repr {
         let function = match self.function {
             Function::Request => 0,
             Function::Answered => 1 << 4,
+            Function::Keep => 2 << 4,
+            Function::Kept => 3 << 4,
             Function::Report => 8 << 4,
             Function::Unknown(other) => other << 4,
         };
@@ -331,6 +360,8 @@ mod tests {
             let function = match function {
                 0 => Function::Request,
                 1 => Function::Answered,
+                2 => Function::Keep,
+                3 => Function::Kept,
                 8 => Function::Report,
                 other => Function::Unknown(other),
             };

@@ -2,14 +2,26 @@
 
 use crate::Duration;
 
+/// What a sender's question is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QuickStartPurpose {
+    /// A rate to start with.
+    #[default]
+    Start,
+    /// Whether it may keep the rate that it was granted a round trip ago: others may have asked
+    /// since.
+    Keep,
+    /// No question, but what was approved and is used (RFC 4782 §3.1). Routers change nothing.
+    Report,
+}
+
 /// A sender's question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuickStartRequest {
     /// The rate that it wants, in bytes of IP packets per second. 0 in a report: it got none.
     pub rate: u64,
-    /// True: no question, but what was approved and is used (RFC 4782 §3.1). Routers change
-    /// nothing.
-    pub report: bool,
+    /// What it is for.
+    pub purpose: QuickStartPurpose,
     /// IP TTL less QS TTL, modulo 256, as the packet leaves. Random.
     pub ttl_difference: u8,
     /// Random; 48 bits are carried.
@@ -27,6 +39,8 @@ pub struct QuickStartCarried {
     pub rtt: Option<Duration>,
     /// A hash of the packet's source address.
     pub source: u32,
+    /// It asks whether it may keep what it was granted.
+    pub keeps: bool,
 }
 
 /// A router's answer.

@@ -32,6 +32,7 @@ fn ask(port: &mut impl LinkController, millis: u64, flow: u32) -> u64 {
             rate: u64::MAX,
             rtt: Some(ms(128)),
             source: flow,
+            keeps: false,
         }),
     );
     port.on_arrival(at(millis), &request, 0);

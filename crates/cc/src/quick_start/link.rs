@@ -1,11 +1,13 @@
 //! A router's part, beside the law of a port.
 
 use super::approval::approve;
+use super::burst::Burst;
 use super::kept::Kept;
 use super::params::{CREDIT_BYTES, CREDIT_PART, SHOWN_PART};
-use super::pending::Pending;
+use super::pending::{Granting, Pending};
 use super::sources::Sources;
 use super::usage::Usage;
+use super::waiting::Waiting;
 use super::{QuickStartAnswer, QuickStartCarried};
 use crate::arith::{mul_div, nanos, scramble};
 use crate::{
@@ -28,6 +30,8 @@ pub struct GrantMetrics {
     pub denied_room: u64,
     /// Grants whose traffic did not come in time.
     pub unused: u64,
+    /// Grants of which a part was taken back, for others who asked meanwhile.
+    pub lowered: u64,
     /// Rate of all grants that count as approved, in bytes per second.
     pub pending: u64,
     /// Of these, those whose traffic has not come yet.
@@ -42,6 +46,8 @@ pub struct QuickStartLink<L> {
     usage: Usage,
     pending: Pending,
     sources: Sources,
+    waiting: Waiting,
+    burst: Burst,
     kept: Kept,
     random: u64,
     metrics: GrantMetrics,
@@ -69,6 +75,8 @@ impl<L: LinkController> QuickStartLink<L> {
             usage: Usage::new(now),
             pending: Pending::new(),
             sources: Sources::new(now),
+            waiting: Waiting::new(),
+            burst: Burst::new(now),
             kept: Kept::new(),
             random: seed,
             metrics: GrantMetrics::default(),
@@ -112,13 +120,30 @@ impl<L: LinkController> QuickStartLink<L> {
         }
         let wanted = asked.rate.min(most);
         let used = self.usage.peak(now).max(self.law.promised());
-        let free = approve(self.capacity, used, self.pending.counting(), wanted);
-        answer.approved = free.max(self.credit(asked).min(wanted));
+        let free = approve(self.capacity, used, self.pending.counting(), u64::MAX);
+        let credit = self.credit();
+        let dealt = self.burst.given_back(now);
+        answer.approved = match dealt {
+            None => free.min(wanted),
+            Some(left) => self.share_given_back(flow, left, free).min(wanted),
+        };
+        if let Some(own) = self.credit_of(credit, asked) {
+            answer.approved = answer.approved.max(own.min(wanted));
+        }
+        self.waiting.add(now, flow, wanted - answer.approved);
         if answer.approved > 0 {
             self.metrics.granted += 1;
+            if free >= answer.approved {
+                self.burst.on_grant(now, free, asked.rtt);
+            }
             let told = self.kept.part(answer.approved);
-            let rates = (answer.approved, told);
-            self.pending.put(now, flow, asked.source, rates, asked.rtt);
+            let grant = Granting {
+                rate: answer.approved,
+                told,
+                // What is dealt out is an equal share already.
+                of: dealt.map_or(free.max(credit), |_| u64::MAX),
+            };
+            self.pending.put(now, flow, asked.source, grant, asked.rtt);
             self.law.on_granted(now, flow, told);
         } else {
             self.metrics.denied_busy += 1;
@@ -126,16 +151,59 @@ impl<L: LinkController> QuickStartLink<L> {
         Answer::QuickStart(answer)
     }
 
-    /// What a newcomer is granted although all is in use, in bytes per second.
-    fn credit(&self, asked: &QuickStartCarried) -> u64 {
-        if !self.law.makes_room() {
-            return 0;
+    /// Flow `flow` asks whether it may keep what it was granted. Where nothing is known of that its
+    /// question is left alone, and it keeps it.
+    fn answer_keeper(&mut self, now: Instant, flow: u32, asked: &QuickStartCarried) -> Answer {
+        if asked.rate == 0 || !self.sources.admit(now, asked.source) {
+            return Answer::None;
         }
-        let left = (self.capacity / CREDIT_PART).saturating_sub(self.pending.counting());
-        let credit = left / 2;
+        let Some(grant) = self.pending.grant(flow) else {
+            return Answer::None;
+        };
+        let mut approved = asked.rate;
+        if self.law.evens_starts() {
+            // Others are worth what they wanted, and an equal share each at most.
+            let (others, unmet) = self.waiting.beside(flow, grant.at);
+            let share = grant.of / (others + 1);
+            let left = share.max(grant.rate.saturating_sub(unmet));
+            if left < approved {
+                approved = left;
+                self.metrics.lowered += 1;
+                self.pending.lower(flow, left);
+                self.burst.on_given_back(grant.at);
+            }
+        }
+        Answer::QuickStart(QuickStartAnswer {
+            approved,
+            random: self.draw(),
+        })
+    }
+
+    /// What a flow may have while `of` is dealt out anew among those who asked at `since` or later:
+    /// an equal share if it is one of them, else what is `free` beside that.
+    fn share_given_back(&self, flow: u32, (since, of): (Instant, u64), free: u64) -> u64 {
+        if !self.waiting.has(flow, since) {
+            return free.saturating_sub(of);
+        }
+        let (others, _) = self.waiting.beside(flow, since);
+        approve(self.capacity, 0, self.pending.counting(), of / (others + 1))
+    }
+
+    /// What newcomers may have together although all is in use, in bytes per second.
+    fn credit(&self) -> u64 {
+        if self.law.makes_room() {
+            (self.capacity / CREDIT_PART).saturating_sub(self.pending.counting())
+        } else {
+            0
+        }
+    }
+
+    /// Half of the `credit` that is left, where it helps.
+    fn credit_of(&self, credit: u64, asked: &QuickStartCarried) -> Option<u64> {
+        let own = credit / 2;
         let rtt = asked.rtt.unwrap_or_default();
-        let worth = mul_div(credit, nanos(rtt), 1_000_000_000);
-        if worth >= CREDIT_BYTES { credit } else { 0 }
+        let worth = mul_div(own, nanos(rtt), 1_000_000_000);
+        (worth >= CREDIT_BYTES).then_some(own)
     }
 
     /// Ends grants whose time is over.
@@ -207,6 +275,9 @@ impl<L: LinkController> LinkController for QuickStartLink<L> {
     #[inline]
     fn on_departure(&mut self, now: Instant, packet: &Arrival, queue: u64) -> Answer {
         match &packet.carried {
+            Carried::QuickStart(asked) if asked.keeps => {
+                self.answer_keeper(now, packet.flow_hash, asked)
+            }
             Carried::QuickStart(asked) => self.answer(now, packet.flow_hash, asked),
             _ => self.law.on_departure(now, packet, queue),
         }

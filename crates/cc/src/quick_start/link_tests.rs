@@ -20,6 +20,7 @@ fn request(flow: u32, rate: u64, rtt: u64) -> Arrival {
             rate,
             rtt: Some(ms(rtt)),
             source: flow,
+            keeps: false,
         }),
     }
 }

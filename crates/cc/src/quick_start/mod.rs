@@ -10,9 +10,15 @@
 //! [`QuickStartLink`] puts a router's part beside any law of a port, [`QuickStart`] a sender's
 //! around any law that is [`Startable`].
 
+mod answers;
 mod approval;
+mod burst;
 mod exchange;
+mod flight;
 mod granted;
+mod keep;
+#[cfg(test)]
+mod keep_tests;
 mod kept;
 #[cfg(test)]
 mod law_tests;
@@ -21,14 +27,18 @@ mod link;
 mod link_tests;
 mod params;
 mod pending;
+mod question;
 mod sender;
 #[cfg(test)]
 mod sender_tests;
 mod sources;
 mod startable;
 mod usage;
+mod waiting;
 
-pub use exchange::{QuickStartAnswer, QuickStartCarried, QuickStartFeedback, QuickStartRequest};
+pub use exchange::{
+    QuickStartAnswer, QuickStartCarried, QuickStartFeedback, QuickStartPurpose, QuickStartRequest,
+};
 pub(crate) use granted::Granted;
 pub use link::{GrantMetrics, QuickStartLink};
 pub use sender::{QuickStart, QuickStartMetrics};

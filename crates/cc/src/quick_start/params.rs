@@ -62,3 +62,6 @@ pub(crate) const LATEST_START: Duration = Duration::from_secs(3);
 /// A sender waits so many round-trip times for an answer; the receiver may hold its
 /// acknowledgement back.
 pub(crate) const ANSWER_RTTS: u32 = 2;
+/// Nothing is started with where so many packets, and this part, of those before the flight are
+/// lost: their hop is none of those that grant.
+pub(crate) const FIRST_LOST: (u64, u64) = (2, 4);

@@ -17,15 +17,28 @@ use super::params::{
 use crate::arith::{mul_div, nanos, ns_since};
 use crate::{Duration, Instant};
 
+/// Rates of a grant, in bytes per second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Granting {
+    /// What is granted.
+    pub(super) rate: u64,
+    /// What of it the port's law is told.
+    pub(super) told: u64,
+    /// What it was taken from.
+    pub(super) of: u64,
+}
+
 /// What a flow was granted.
 #[derive(Clone, Copy, Debug)]
-struct Grant {
+pub(super) struct Grant {
     flow: u32,
     source: u32,
     /// Bytes per second, and what of it the port's law is told.
-    rate: u64,
+    pub(super) rate: u64,
     told: u64,
-    at: Instant,
+    /// What could be granted then, in bytes per second.
+    pub(super) of: u64,
+    pub(super) at: Instant,
     /// As it was told.
     rtt: Duration,
     /// The first packet that can be of the granted flight, and the bytes within a round trip from
@@ -133,6 +146,21 @@ impl Pending {
         TRUSTED_RTT.max(Duration::from_nanos(self.mean_ns.saturating_mul(2)))
     }
 
+    /// What `flow` was granted.
+    pub(super) fn grant(&mut self, flow: u32) -> Option<Grant> {
+        let mut places = self.places(flow).iter().flatten();
+        places.find(|grant| grant.flow == flow).copied()
+    }
+
+    /// No more than `rate` bytes per second of it are left to `flow`.
+    pub(super) fn lower(&mut self, flow: u32, rate: u64) {
+        let mut own = self.places(flow).iter_mut().flatten();
+        if let Some(grant) = own.find(|grant| grant.flow == flow) {
+            grant.rate = grant.rate.min(rate);
+        }
+        self.add_up();
+    }
+
     /// Forgets what `flow` was granted, since it asks anew.
     pub(crate) fn take(&mut self, flow: u32) -> Option<Settled> {
         let mut places = self.places(flow).iter_mut();
@@ -142,13 +170,13 @@ impl Pending {
         Some(grant.settled())
     }
 
-    /// Remembers a grant of `rate` to `flow`, which has none; the law is told of `told`.
+    /// Remembers a grant to `flow`, which has none.
     pub(crate) fn put(
         &mut self,
         now: Instant,
         flow: u32,
         source: u32,
-        (rate, told): (u64, u64),
+        granting: Granting,
         rtt: Option<Duration>,
     ) {
         let rtt = rtt.unwrap_or(UNKNOWN_RTT);
@@ -158,8 +186,9 @@ impl Pending {
         let grant = Grant {
             flow,
             source,
-            rate,
-            told,
+            rate: granting.rate,
+            told: granting.told,
+            of: granting.of,
             at: now,
             rtt,
             first: None,

@@ -6,9 +6,11 @@
 //!     └────── after a pause ──────────────────────────────────────────┘   a loss: as if never granted
 //! ```
 
-use super::params::{ANSWER_RTTS, LATEST_START};
-use super::{AfterGrant, QuickStartFeedback, QuickStartRequest, Startable};
-use crate::arith::{mul_div, nanos, rate};
+use super::flight::{Falling, Flight, Landing};
+use super::keep::Keep;
+use super::question::Question;
+use super::{AfterGrant, QuickStartPurpose, QuickStartRequest, Startable};
+use crate::arith::mul_div;
 use crate::{
     Acked, Controller, Duration, Feedback, Instant, Limit, Limits, Lost, Metrics, PacketState,
     Request, Sent, window,
@@ -19,7 +21,7 @@ use crate::{
 const GIVEN_UP: u64 = 8;
 
 /// Bytes of IPv4 and UDP headers around a datagram: rates in requests count them, windows do not.
-const HEADERS: u64 = 28;
+pub(super) const HEADERS: u64 = 28;
 
 /// What became of a connection's questions so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,59 +47,12 @@ pub struct QuickStartMetrics {
     pub forged: u64,
     /// Grants that were given up because of a loss.
     pub revoked: u64,
-}
-
-/// The low `bits` of a nonce.
-fn kept(bits: u32) -> u64 {
-    1_u64.checked_shl(bits).map_or(u64::MAX, |bit| bit - 1)
-}
-
-/// A question that left.
-#[derive(Clone, Copy, Debug)]
-struct Question {
-    request: QuickStartRequest,
-    number: u64,
-    at: Instant,
-    /// Its packet was acknowledged.
-    arrived: bool,
-}
-
-/// What is sent because of a grant.
-#[derive(Clone, Copy, Debug)]
-struct Flight {
-    /// Bytes per second and bytes in flight, of UDP payload.
-    pace: u64,
-    window: u64,
-    /// The law has made it its own window.
-    steered: bool,
-    /// It must have begun by then.
-    until: Instant,
-    /// Its packets so far.
-    packets: Option<(u64, u64)>,
-    started: Instant,
-    bytes: u64,
-    lost: u64,
-}
-
-/// A flight of which the first packet was acknowledged.
-#[derive(Clone, Copy, Debug)]
-struct Landing {
-    packets: (u64, u64),
-    sent: (Instant, Instant),
-    delivered: u64,
-    steered: bool,
-    lost: u64,
-}
-
-/// A flight of which something was lost. Until it is settled what it delivered counts.
-#[derive(Clone, Copy, Debug)]
-struct Falling {
-    last_sent: u64,
-    delivered: u64,
+    /// Grants of which routers took a part back, for others who asked.
+    pub lowered: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+pub(super) enum State {
     /// May ask.
     Ready,
     /// Says so to a packet that is being built.
@@ -115,23 +70,30 @@ enum State {
 /// Starts the law `C` with a rate that routers grant.
 #[derive(Debug)]
 pub struct QuickStart<C> {
-    law: C,
+    pub(super) law: C,
     /// In reports; the law's own if `None`.
-    name: Option<&'static str>,
-    mtu: u64,
+    pub(super) name: Option<&'static str>,
+    pub(super) mtu: u64,
     /// The initial window, to which a loss leads back.
-    initial: u64,
+    pub(super) initial: u64,
     /// The rate to ask for at most, in bytes of IP packets per second.
-    wanted: u64,
-    after: AfterGrant,
-    srtt: Option<Duration>,
-    state: State,
+    pub(super) wanted: u64,
+    pub(super) after: AfterGrant,
+    pub(super) srtt: Option<Duration>,
+    pub(super) state: State,
+    pub(super) keep: Keep,
     /// Nonces of the latest question and of the one before.
-    nonce: Option<u64>,
-    earlier: Option<u64>,
-    last_sent: (u64, Instant),
-    last_limit: Limit,
-    metrics: QuickStartMetrics,
+    pub(super) nonce: Option<u64>,
+    pub(super) earlier: Option<u64>,
+    /// Bytes since the question and before the flight that arrived, and that were lost.
+    pub(super) before: (u64, u64),
+    /// The question that was denied is asked once more.
+    pub(super) again: bool,
+    /// An answer was forged: nothing is asked any more.
+    pub(super) barred: bool,
+    pub(super) last_sent: (u64, Instant),
+    pub(super) last_limit: Limit,
+    pub(super) metrics: QuickStartMetrics,
 }
 
 impl<C: Startable> QuickStart<C> {
@@ -155,8 +117,12 @@ impl<C: Startable> QuickStart<C> {
             after,
             srtt: None,
             state: State::Ready,
+            keep: Keep::No,
             nonce: None,
             earlier: None,
+            before: (0, 0),
+            again: false,
+            barred: false,
             last_sent: (0, Instant::ZERO),
             last_limit: Limit::Window,
             metrics: QuickStartMetrics::default(),
@@ -164,81 +130,8 @@ impl<C: Startable> QuickStart<C> {
     }
 
     /// A rate of IP packets as one of UDP payload.
-    fn of_payload(&self, rate: u64) -> u64 {
+    pub(super) fn of_payload(&self, rate: u64) -> u64 {
         mul_div(rate, self.mtu, self.mtu + HEADERS)
-    }
-
-    fn deny(&mut self) {
-        self.metrics.denied += 1;
-        self.state = State::Over;
-    }
-
-    /// Takes an answer for what it can prove (RFC 4782 §4.4).
-    fn on_answer(&mut self, now: Instant, answer: &QuickStartFeedback, acked: &Acked) {
-        let State::Asked(question) = self.state else {
-            self.metrics.late += 1;
-            return;
-        };
-        let Question { request, at, .. } = question;
-        // Counters that count no further request, come before the packet that asked has arrived, or
-        // show the request before, answer an earlier one.
-        let arrived = question.arrived || acked.largest >= question.number;
-        let differs = |nonce| (answer.nonce ^ nonce) & kept(answer.nonce_bits) != 0;
-        let forged = differs(request.nonce);
-        let earlier = forged && self.earlier.is_some_and(|nonce| !differs(nonce));
-        if answer.packets == 0 || !arrived || earlier {
-            self.metrics.late += 1;
-            return;
-        }
-        if now > at + self.patience(acked.srtt) {
-            self.metrics.late += 1;
-            return self.deny();
-        }
-        if answer.rate == 0 {
-            return self.deny();
-        }
-        // The wire rounds what is asked for up by 1/2048 at most.
-        if answer.rate > request.rate.saturating_add(request.rate / 1024 + 1) {
-            self.metrics.above += 1;
-            return self.deny();
-        }
-        // Of hops that do not show in the TTL, none may have been asked.
-        if answer.ttl_difference != Some(request.ttl_difference) || !answer.answered {
-            self.metrics.partial += 1;
-            return self.deny();
-        }
-        if forged {
-            self.metrics.forged += 1;
-            self.metrics.denied += 1;
-            self.state = State::Never;
-            return;
-        }
-        self.metrics.approved += 1;
-        let granted = answer.rate.min(request.rate);
-        let pace = self.of_payload(granted);
-        let window = mul_div(pace, nanos(acked.min_rtt), 1_000_000_000);
-        if window <= self.law.window() {
-            self.state = State::Over;
-            return;
-        }
-        self.metrics.granted = granted;
-        let steered = self.law.begin_with(now, window);
-        self.state = State::Flight(Flight {
-            pace,
-            window,
-            steered,
-            until: now + acked.srtt.min(LATEST_START),
-            packets: None,
-            started: now,
-            bytes: 0,
-            lost: 0,
-        });
-    }
-
-    /// How long an answer may take.
-    fn patience(&self, srtt: Duration) -> Duration {
-        let known = self.srtt.map_or(srtt, |known| known.max(srtt));
-        known.saturating_mul(ANSWER_RTTS)
     }
 
     /// The first packet of a flight was acknowledged: from now on the law goes on with what was
@@ -269,6 +162,7 @@ impl<C: Startable> QuickStart<C> {
     /// What was granted is not there: as if it had never been (RFC 4782 §4.6).
     fn revoke(&mut self, now: Instant, last_sent: u64, delivered: u64) {
         self.metrics.revoked += 1;
+        self.keep = Keep::No;
         self.state = State::Falling(Falling {
             last_sent,
             delivered,
@@ -317,10 +211,24 @@ impl<C: Startable> Controller for QuickStart<C> {
         self.last_sent = (sent.packet_number, now);
         self.last_limit = sent.limit;
         let mut told = *sent;
+        // The shim of a packet that asks is the question's, and not the law's.
+        if let Keep::Asking(request) = self.keep {
+            told.signal = false;
+            self.keep = if sent.signal {
+                Keep::Asked(Question {
+                    request,
+                    number: sent.packet_number,
+                    at: now,
+                    arrived: false,
+                })
+            } else {
+                Keep::Due
+            };
+        }
         match &mut self.state {
             State::Asking(request) if sent.signal => {
-                // The shim is the question's, and not the law's.
                 told.signal = false;
+                self.before = (0, 0);
                 self.metrics.asked += 1;
                 self.metrics.wanted = request.rate;
                 self.state = State::Asked(Question {
@@ -342,6 +250,7 @@ impl<C: Startable> Controller for QuickStart<C> {
                     if flight.steered {
                         self.law.start_with(now, self.initial, self.after);
                     }
+                    self.keep = Keep::No;
                     self.state = State::Over;
                 } else {
                     flight.packets = Some((sent.packet_number, sent.packet_number));
@@ -357,11 +266,21 @@ impl<C: Startable> Controller for QuickStart<C> {
     #[inline]
     fn on_ack(&mut self, now: Instant, acked: &Acked) {
         self.srtt = Some(acked.srtt);
+        if let Keep::Asked(mut question) = self.keep {
+            question.arrived |= acked.largest >= question.number;
+            let over = question.is_over(now, self.patience(acked.srtt));
+            self.keep = if over {
+                Keep::No
+            } else {
+                Keep::Asked(question)
+            };
+        }
+        self.before.0 = self.before.0.saturating_add(acked.bytes);
         match &mut self.state {
             State::Asked(question) => {
                 question.arrived |= acked.largest >= question.number;
-                let at = question.at;
-                if now > at + self.patience(acked.srtt) {
+                let question = *question;
+                if question.is_over(now, self.patience(acked.srtt)) {
                     self.deny();
                 }
             }
@@ -411,6 +330,16 @@ impl<C: Startable> Controller for QuickStart<C> {
                 return;
             }
         }
+        if matches!(self.state, State::Asked(_) | State::Flight(_)) {
+            self.before.1 = self.before.1.saturating_add(lost.bytes);
+            if let State::Flight(flight) = &self.state
+                && flight.steered
+                && self.loses_before()
+            {
+                let delivered = self.before.0;
+                return self.revoke(now, lost.last_sent, delivered);
+            }
+        }
         match self.of_flight(Some(lost.largest), lost.sent_at) {
             Some(delivered) if !self.is_steered_through(lost.bytes, delivered) => {
                 self.revoke(now, lost.last_sent, delivered);
@@ -439,11 +368,13 @@ impl<C: Startable> Controller for QuickStart<C> {
             }
             _ => {}
         }
+        self.keep = Keep::No;
         self.law.on_probe_timeout(now);
     }
 
     fn on_persistent_congestion(&mut self, now: Instant) {
         self.state = State::Never;
+        self.keep = Keep::No;
         self.law.on_persistent_congestion(now);
     }
 
@@ -458,6 +389,8 @@ impl<C: Startable> Controller for QuickStart<C> {
             && idle > srtt
         {
             self.state = State::Ready;
+            self.keep = Keep::No;
+            self.again = false;
         }
         self.law.on_restart(now, idle);
     }
@@ -504,18 +437,16 @@ impl<C: Startable> Controller for QuickStart<C> {
 
     #[inline]
     fn asks(&self) -> bool {
-        matches!(self.state, State::Ready | State::Asking(_))
+        let ready = matches!(self.state, State::Ready | State::Asking(_));
+        (ready || self.keep.asks()) && !self.barred
     }
 
     fn ask(&mut self, _now: Instant, random: u64, limits: &Limits) -> Option<QuickStartRequest> {
-        let usable = self.law.usable(limits);
-        if usable <= self.law.window() {
-            return None;
-        }
-        // No more than can be used within a round trip (RFC 4782 §4.1).
-        let most = match (usable, self.srtt) {
-            (u64::MAX, _) | (_, None) => self.wanted,
-            (usable, Some(srtt)) => rate(usable, srtt, self.mtu + HEADERS, self.mtu),
+        let keeps = self.keep.asks();
+        let rate = if keeps {
+            self.metrics.granted
+        } else {
+            self.usable_rate(limits)?
         };
         let [difference, _, nonce @ ..] = random.to_be_bytes();
         let nonce = nonce
@@ -523,12 +454,20 @@ impl<C: Startable> Controller for QuickStart<C> {
             .fold(0, |nonce, &byte| nonce << 8 | u64::from(byte));
         self.earlier = self.nonce.replace(nonce);
         let request = QuickStartRequest {
-            rate: self.wanted.min(most),
-            report: false,
+            rate,
+            purpose: QuickStartPurpose::Start,
             ttl_difference: difference,
             nonce,
             rtt: self.srtt,
         };
+        if keeps {
+            let request = QuickStartRequest {
+                purpose: QuickStartPurpose::Keep,
+                ..request
+            };
+            self.keep = Keep::Asking(request);
+            return Some(request);
+        }
         self.state = State::Asking(request);
         Some(request)
     }

@@ -31,6 +31,17 @@ pub trait Startable: Controller {
         let _ = (now, rounds);
     }
 
+    /// True if routers may take part of a granted window back for others who asked meanwhile,
+    /// because the law itself would take long to. Asked once a flight begins that routers steer.
+    fn may_have_to_share(&self) -> bool {
+        false
+    }
+
+    /// Routers leave `window` bytes of what they granted.
+    fn give_back(&mut self, now: Instant, window: u64) {
+        let _ = (now, window);
+    }
+
     /// Something of a granted window was lost: begins anew with `window` bytes, and slow start ends
     /// at `threshold` bytes. Losses of packets up to `last_sent` are of the same event.
     fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64);

@@ -4,19 +4,31 @@ use super::VcpSender;
 use crate::quick_start::{AfterGrant, Startable};
 use crate::{Instant, Limits, LossRule};
 
+impl<L: LossRule> VcpSender<L> {
+    /// Codes show by now what was granted: they go on from what was made use of.
+    pub(super) fn end_start(&mut self) {
+        let srtt = self.rtt();
+        let granted = self.hidden.granted_window(srtt);
+        if granted > 0 {
+            self.steering.cap(granted);
+            self.hidden.allow(0, srtt);
+        }
+    }
+}
+
 impl<L: LossRule> Startable for VcpSender<L> {
     fn begin_with(&mut self, now: Instant, window: u64) -> bool {
         if !self.explicit() {
             return false;
         }
         self.steering.take_over(now, window);
-        self.hidden.allow(window);
+        self.hidden.allow(window, self.rtt());
         self.wait_for_measure(now, 2);
         true
     }
 
     fn start_with(&mut self, now: Instant, window: u64, after: AfterGrant) {
-        self.hidden.allow(0);
+        self.hidden.allow(0, self.rtt());
         if self.explicit() {
             self.steering.cap(window);
         } else {
@@ -29,8 +41,19 @@ impl<L: LossRule> Startable for VcpSender<L> {
         self.held_until = Some(now + self.steering.t_rho() + rounds);
     }
 
+    fn may_have_to_share(&self) -> bool {
+        true
+    }
+
+    fn give_back(&mut self, now: Instant, window: u64) {
+        if self.explicit() {
+            self.steering.cap(window);
+            self.wait_for_measure(now, 1);
+        }
+    }
+
     fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {
-        self.hidden.allow(0);
+        self.hidden.allow(0, self.rtt());
         if self.explicit() {
             self.steering.take_over(now, window.max(threshold));
         } else {

@@ -200,7 +200,10 @@ impl<L: LossRule> Controller for VcpSender<L> {
         }
         self.srtt = Some(self.recent.bound(acked.srtt));
         self.min_rtt = Some(acked.min_rtt);
-        self.held_until = self.held_until.filter(|&until| now < until);
+        if self.held_until.is_some_and(|until| now >= until) {
+            self.held_until = None;
+            self.end_start();
+        }
         self.delivered.on_ack(now, acked.srtt, acked.bytes);
         // While a hidden bottleneck has given CUBIC the window, most packets ask nothing.
         if !core::mem::take(&mut self.fed) && acked.packets > 0 && !self.hidden.rules() {

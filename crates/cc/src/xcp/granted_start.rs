@@ -18,14 +18,15 @@ impl Startable for XcpSender {
         // What headers were granted before the answer is not part of it: routers took that off.
         let window = window.saturating_add(self.steering.bytes().saturating_sub(self.initial()));
         self.steering.floor(window);
-        self.hidden.allow(window);
-        let rounds = self.srtt.unwrap_or_default().saturating_mul(KEPT_ROUNDS);
+        let srtt = self.srtt.unwrap_or_default();
+        self.hidden.allow(window, srtt);
+        let rounds = srtt.saturating_mul(KEPT_ROUNDS);
         self.steering.keep_until(now + rounds);
         true
     }
 
     fn start_with(&mut self, now: Instant, window: u64, after: AfterGrant) {
-        self.hidden.allow(0);
+        self.hidden.allow(0, self.srtt.unwrap_or_default());
         if self.explicit() {
             self.steering.cap(window);
         } else {
@@ -34,7 +35,7 @@ impl Startable for XcpSender {
     }
 
     fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {
-        self.hidden.allow(0);
+        self.hidden.allow(0, self.srtt.unwrap_or_default());
         if self.explicit() {
             self.steering = Steering::new(now, window.max(threshold));
             self.void_until = Some(self.void_until.unwrap_or(0).max(last_sent));

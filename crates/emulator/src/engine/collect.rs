@@ -130,6 +130,7 @@ fn quick_start(metrics: &QuickStartMetrics) -> QuickStartResult {
         forged: metrics.forged,
         late: metrics.late,
         revoked: metrics.revoked,
+        lowered: metrics.lowered,
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use pathmark_cc::{
-    Acked, Controller, Feedback, Limits, Lost, Metrics, PacketState, Phase, QuickStartRequest,
-    Request, Sent, VcpFeedback,
+    Acked, Controller, Feedback, Limits, Lost, Metrics, PacketState, Phase, QuickStartPurpose,
+    QuickStartRequest, Request, Sent, VcpFeedback,
 };
 
 use crate::config::ControllerFactory;
@@ -147,7 +147,7 @@ impl Controller for FixedWindow {
             self.told.lock().unwrap().questions += 1;
             QuickStartRequest {
                 rate: 1_000_000,
-                report: false,
+                purpose: QuickStartPurpose::Start,
                 ttl_difference: 0,
                 nonce: random >> 16,
                 rtt: None,

@@ -1,0 +1,157 @@
+//! What a sender makes of answers to its questions.
+
+use super::flight::Flight;
+use super::keep::Keep;
+use super::params::{ANSWER_RTTS, FIRST_LOST, LATEST_START};
+use super::question::{Proof, Question};
+use super::sender::{HEADERS, State};
+use super::{QuickStart, QuickStartFeedback, Startable};
+use crate::arith::{mul_div, nanos, rate};
+use crate::{Acked, Duration, Instant, Limits};
+
+impl<C: Startable> QuickStart<C> {
+    pub(super) fn deny(&mut self) {
+        self.metrics.denied += 1;
+        self.state = State::Over;
+    }
+
+    /// Takes an answer for what it can prove (RFC 4782 §4.4).
+    pub(super) fn on_answer(&mut self, now: Instant, answer: &QuickStartFeedback, acked: &Acked) {
+        if let Keep::Asked(question) = self.keep {
+            return self.on_second_answer(now, &question, answer, acked);
+        }
+        let State::Asked(question) = self.state else {
+            self.metrics.late += 1;
+            return;
+        };
+        let patience = self.patience(acked.srtt);
+        let count = match question.judge(now, answer, acked, patience, self.earlier) {
+            Proof::Approved(rate) => return self.begin(now, rate, acked),
+            Proof::Stale => {
+                self.metrics.late += 1;
+                return;
+            }
+            Proof::Denied => {
+                self.deny();
+                // Who was granted all may give part of it back by then.
+                if !core::mem::replace(&mut self.again, true) && self.law.may_have_to_share() {
+                    self.state = State::Ready;
+                }
+                return;
+            }
+            Proof::Forged => {
+                self.metrics.forged += 1;
+                self.metrics.denied += 1;
+                self.state = State::Never;
+                return;
+            }
+            Proof::Late => &mut self.metrics.late,
+            Proof::Above => &mut self.metrics.above,
+            Proof::Partial => &mut self.metrics.partial,
+        };
+        *count += 1;
+        self.deny();
+    }
+
+    /// `granted` bytes of IP packets per second are approved.
+    fn begin(&mut self, now: Instant, granted: u64, acked: &Acked) {
+        self.metrics.approved += 1;
+        let pace = self.of_payload(granted);
+        let window = mul_div(pace, nanos(acked.min_rtt), 1_000_000_000);
+        if window <= self.law.window() || self.loses_before() {
+            self.state = State::Over;
+            return;
+        }
+        self.metrics.granted = granted;
+        let steered = self.law.begin_with(now, window);
+        if steered && !self.again && self.law.may_have_to_share() {
+            self.keep = Keep::Due;
+        }
+        self.state = State::Flight(Flight {
+            pace,
+            window,
+            steered,
+            until: now + acked.srtt.min(LATEST_START),
+            packets: None,
+            started: now,
+            bytes: 0,
+            lost: 0,
+        });
+    }
+
+    /// True if much of what was sent before the flight is lost.
+    pub(super) fn loses_before(&self) -> bool {
+        let (arrived, lost) = self.before;
+        lost >= FIRST_LOST.0 * self.mtu && lost >= arrived.saturating_add(lost) / FIRST_LOST.1
+    }
+
+    /// An answer came while the second question was in flight.
+    fn on_second_answer(
+        &mut self,
+        now: Instant,
+        question: &Question,
+        answer: &QuickStartFeedback,
+        acked: &Acked,
+    ) {
+        let patience = self.patience(acked.srtt);
+        let proof = question.judge(now, answer, acked, patience, self.earlier);
+        let count = match proof {
+            Proof::Approved(rate) => {
+                self.keep = Keep::No;
+                if rate < question.request.rate && self.is_underway() {
+                    self.metrics.lowered += 1;
+                    self.metrics.granted = rate;
+                    let window =
+                        mul_div(self.of_payload(rate), nanos(acked.min_rtt), 1_000_000_000);
+                    self.law.give_back(now, window.max(self.initial));
+                }
+                return;
+            }
+            Proof::Stale => {
+                self.metrics.late += 1;
+                return;
+            }
+            Proof::Denied => {
+                self.keep = Keep::No;
+                return;
+            }
+            Proof::Late => &mut self.metrics.late,
+            Proof::Above => &mut self.metrics.above,
+            Proof::Partial => &mut self.metrics.partial,
+            Proof::Forged => {
+                self.barred = true;
+                &mut self.metrics.forged
+            }
+        };
+        *count += 1;
+        self.keep = Keep::No;
+    }
+
+    /// True while what was granted is what the law goes by.
+    const fn is_underway(&self) -> bool {
+        matches!(
+            self.state,
+            State::Flight(_) | State::Landing(_) | State::Over
+        )
+    }
+
+    /// The rate to ask for where `limits` bound the sender. `None`: its window is enough for it.
+    pub(super) fn usable_rate(&self, limits: &Limits) -> Option<u64> {
+        let usable = self.law.usable(limits);
+        if usable <= self.law.window() {
+            return None;
+        }
+        // No more than can be used within a round trip (RFC 4782 §4.1).
+        let most = match (usable, self.srtt) {
+            (u64::MAX, _) | (_, None) => self.wanted,
+            (usable, Some(srtt)) => rate(usable, srtt, self.mtu + HEADERS, self.mtu),
+        };
+        Some(self.wanted.min(most))
+    }
+
+    /// How long an answer may take.
+    pub(super) fn patience(&self, srtt: Duration) -> Duration {
+        let known = self.srtt.map_or(srtt, |known| known.max(srtt));
+        known.saturating_mul(ANSWER_RTTS)
+    }
+}

@@ -1,0 +1,82 @@
+//! Flows that begin together at a port: the first is granted all that is free, gives back what is
+//! not its share a round trip later, and the others then have theirs of it.
+
+use super::params::UNKNOWN_RTT;
+use crate::arith::{nanos, ns_since};
+use crate::{Duration, Instant};
+
+/// So many round trips after the first grant what was given back is dealt out.
+const ROUNDS: u32 = 4;
+
+/// The latest flows that begin together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Burst {
+    /// When the first of them was granted something, and of how much in bytes per second.
+    at: Instant,
+    of: u64,
+    lasts: Duration,
+    given_back: bool,
+}
+
+impl Burst {
+    pub(super) const fn new(now: Instant) -> Self {
+        Self {
+            at: now,
+            of: 0,
+            lasts: Duration::ZERO,
+            given_back: false,
+        }
+    }
+
+    fn lasts(&self, now: Instant) -> bool {
+        ns_since(now, self.at) < nanos(self.lasts)
+    }
+
+    /// A flow with a round-trip time of `rtt` was granted of `free` bytes per second.
+    pub(super) fn on_grant(&mut self, now: Instant, free: u64, rtt: Option<Duration>) {
+        if !self.lasts(now) {
+            *self = Self {
+                at: now,
+                of: free,
+                lasts: rtt.unwrap_or(UNKNOWN_RTT).saturating_mul(ROUNDS),
+                given_back: false,
+            };
+        }
+    }
+
+    /// A flow that was granted something at `at` gives part of it back.
+    pub(super) fn on_given_back(&mut self, at: Instant) {
+        self.given_back |= at == self.at;
+    }
+
+    /// Since when flows are of it and what they share, in bytes per second. `None`: nothing.
+    pub(super) fn given_back(&self, now: Instant) -> Option<(Instant, u64)> {
+        (self.given_back && self.lasts(now)).then_some((self.at, self.of))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ms;
+
+    #[test]
+    fn what_the_first_gives_back_is_there_for_some_round_trips() {
+        let at = Instant::from_millis;
+        let mut burst = Burst::new(at(0));
+        assert_eq!(burst.given_back(at(0)), None);
+        burst.on_grant(at(1000), 850, Some(ms(100)));
+        burst.on_grant(at(1050), 20, Some(ms(100)));
+        assert_eq!(burst.given_back(at(1060)), None);
+        burst.on_given_back(at(1050));
+        assert_eq!(burst.given_back(at(1060)), None, "not the first");
+        burst.on_given_back(at(1000));
+        assert_eq!(burst.given_back(at(1399)), Some((at(1000), 850)));
+        assert_eq!(burst.given_back(at(1400)), None);
+        burst.on_grant(at(1400), 300, None);
+        assert_eq!(burst.given_back(at(1401)), None);
+        burst.on_given_back(at(1400));
+        assert_eq!(burst.given_back(at(5399)), Some((at(1400), 300)));
+        assert_eq!(burst.given_back(at(5400)), None);
+    }
+}

@@ -1,0 +1,273 @@
+//! Flows that begin together: what the first gives back, and what the others have of it.
+
+use super::*;
+use crate::testing::{acked, lost, ms, sent};
+use crate::{
+    Answer, Arrival, Bise, BiseParams, Carried, Controller, Feedback, Halving, Instant, Limits,
+    LinkController, Passive, VcpFeedback, VcpLink, VcpLinkParams, VcpParams, VcpSender,
+};
+
+/// 100 Mbit/s in bytes per second.
+const CAPACITY: u64 = 12_500_000;
+const MTU: u16 = 1472;
+const RTT: u64 = 100;
+
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+fn vcp() -> QuickStartLink<VcpLink<Bise>> {
+    let rule = Bise::new(BiseParams::default(), 1);
+    let law = VcpLink::new(at(0), CAPACITY, VcpLinkParams::with_bise(), rule);
+    QuickStartLink::beside(at(0), CAPACITY, 7, law)
+}
+
+fn question(flow: u32, rate: u64, keeps: bool) -> Arrival {
+    Arrival {
+        bytes: 1500,
+        flow_hash: flow,
+        carried: Carried::QuickStart(QuickStartCarried {
+            rate,
+            rtt: Some(ms(128)),
+            source: flow,
+            keeps,
+        }),
+    }
+}
+
+/// What is approved. `None`: the question was left alone.
+fn ask(port: &mut impl LinkController, millis: u64, question: &Arrival) -> Option<u64> {
+    port.on_arrival(at(millis), question, 0);
+    match port.on_departure(at(millis), question, 0) {
+        Answer::QuickStart(answer) => Some(answer.approved),
+        Answer::None => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn of_flows_that_begin_together_each_has_its_share_after_the_second_question() {
+    let mut port = vcp();
+    let all = ask(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    assert!(all > CAPACITY * 84 / 100, "{all}");
+    for flow in 1..20 {
+        let got = ask(&mut port, u64::from(flow), &question(flow, u64::MAX, false));
+        assert_eq!(got, Some(0), "{flow}");
+    }
+    let share = all / 20;
+    let mut sum = ask(&mut port, 100, &question(0, all, true)).unwrap();
+    assert_eq!(sum, share);
+    for flow in 1..20 {
+        let again = question(flow, u64::MAX, false);
+        let got = ask(&mut port, 100 + u64::from(flow), &again).unwrap();
+        assert_eq!(got, share, "{flow}");
+        sum += got;
+    }
+    assert!(sum <= all, "{sum} of {all}");
+    for flow in 1..20 {
+        let kept = ask(&mut port, 220, &question(flow, share, true));
+        assert_eq!(kept, Some(share), "{flow}");
+    }
+    assert_eq!(port.metrics().grants.unwrap().lowered, 1);
+    // Who did not ask with the others is not one of them.
+    assert_eq!(ask(&mut port, 130, &question(99, u64::MAX, false)), Some(0));
+}
+
+#[test]
+fn others_take_no_more_than_they_want() {
+    let mut port = vcp();
+    let all = ask(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    assert_eq!(ask(&mut port, 1, &question(1, 100_000, false)), Some(0));
+    let kept = ask(&mut port, 100, &question(0, all, true)).unwrap();
+    assert_eq!(kept, all - 100_000);
+}
+
+#[test]
+fn alone_a_flow_keeps_what_it_has_and_strangers_are_left_alone() {
+    let mut port = vcp();
+    let all = ask(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    assert_eq!(ask(&mut port, 100, &question(0, all, true)), Some(all));
+    // A port before this one lowered it.
+    assert_eq!(ask(&mut port, 110, &question(0, 5000, true)), Some(5000));
+    assert_eq!(ask(&mut port, 120, &question(5, all, true)), None);
+    assert_eq!(ask(&mut port, 130, &question(0, 0, true)), None);
+    // A port whose law evens out starts by itself takes nothing back.
+    let mut port = QuickStartLink::new(at(0), CAPACITY, 7, Passive);
+    let all = ask(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    ask(&mut port, 10, &question(1, u64::MAX, false));
+    assert_eq!(ask(&mut port, 100, &question(0, all, true)), Some(all));
+    assert_eq!(port.metrics().grants.unwrap().lowered, 0);
+}
+
+#[test]
+fn a_flow_that_gives_nothing_back_leaves_nothing_for_others() {
+    let mut port = vcp();
+    let all = ask(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    for round in 0..3 {
+        let got = ask(&mut port, 50 + 20 * round, &question(1, u64::MAX, false));
+        assert_eq!(got, Some(0));
+    }
+    assert!(port.metrics().grants.unwrap().pending <= all);
+}
+
+/// Thousands of askers: what is approved at once is never more than the port grants.
+#[test]
+fn a_crowd_is_promised_no_more_than_there_is() {
+    let mut port = vcp();
+    let all = ask(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    for n in 0..2000u32 {
+        let millis = u64::from(n) / 20;
+        ask(&mut port, millis, &question(1 + n, u64::MAX, false));
+    }
+    ask(&mut port, 100, &question(0, all, true)).unwrap();
+    for n in 0..2000u32 {
+        let millis = 101 + u64::from(n) / 20;
+        ask(&mut port, millis, &question(1 + n, u64::MAX, false));
+        let pending = port.metrics().grants.unwrap().pending;
+        assert!(pending <= CAPACITY * 85 / 100, "{n}: {pending}");
+    }
+}
+
+/// A VCP sender that routers steer and that asked with packet 0.
+fn asked() -> (QuickStart<VcpSender<Halving>>, QuickStartRequest) {
+    let law = VcpSender::new("vcp", at(0), MTU, VcpParams::with_bise(), Halving);
+    let mut sender = QuickStart::new(None, MTU, None, AfterGrant::Avoidance, law);
+    sender.on_handshake_rtt(at(0), ms(RTT));
+    let request = sender.ask(at(0), 77, &Limits::NONE).unwrap();
+    assert_eq!(request.purpose, QuickStartPurpose::Start);
+    for number in 0..10 {
+        sender.on_sent(at(0), &sent(number, 1472));
+    }
+    let marked = VcpFeedback {
+        packets: [0, 1, 0, 0],
+        bytes: [0, 1472, 0, 0],
+        sum_r: 65_536,
+        t_rho: ms(200),
+        hops: 1,
+        bise: true,
+        carried_r: true,
+        ..VcpFeedback::default()
+    };
+    let ack = acked(0, 1472, ms(RTT));
+    sender.on_feedback(at(RTT), &Feedback::Vcp(marked), &ack);
+    (sender, request)
+}
+
+fn hear(
+    sender: &mut QuickStart<VcpSender<Halving>>,
+    millis: u64,
+    number: u64,
+    request: &QuickStartRequest,
+    rate: u64,
+) {
+    let ack = acked(number, 1472, ms(RTT));
+    let answer = QuickStartFeedback {
+        packets: 1,
+        bytes: 1472,
+        rate,
+        ttl_difference: Some(request.ttl_difference),
+        answered: true,
+        nonce: request.nonce,
+        nonce_bits: 48,
+    };
+    sender.on_feedback(at(millis), &Feedback::QuickStart(answer), &ack);
+    sender.on_ack(at(millis), &ack);
+}
+
+/// The same with a grant of 10⁷ bytes per second, that asked with packet 10 whether it may keep it.
+fn granted() -> (QuickStart<VcpSender<Halving>>, QuickStartRequest) {
+    let (mut sender, request) = asked();
+    hear(&mut sender, RTT, 0, &request, 10_000_000);
+    assert!(sender.window() > 900_000, "{}", sender.window());
+    assert!(sender.asks());
+    let second = sender.ask(at(RTT), 78, &Limits::NONE).unwrap();
+    assert_eq!(second.purpose, QuickStartPurpose::Keep);
+    assert_eq!(second.rate, 10_000_000);
+    for number in 10..600 {
+        sender.on_sent(at(RTT + number / 10), &sent(number, 1472));
+    }
+    assert!(!sender.asks());
+    (sender, second)
+}
+
+#[test]
+fn a_sender_gives_back_what_routers_take_back() {
+    let (mut sender, second) = granted();
+    hear(&mut sender, 2 * RTT, 10, &second, 1_000_000);
+    let window = sender.window();
+    assert!((97_000..=100_000).contains(&window), "{window}");
+    let metrics = sender.metrics().quick_start.unwrap();
+    assert_eq!((metrics.lowered, metrics.granted), (1, 1_000_000));
+    assert!(!sender.asks());
+}
+
+#[test]
+fn what_proves_nothing_takes_nothing() {
+    type Bend = fn(&mut QuickStartRequest, &mut u64);
+    let cases: [Bend; 5] = [
+        |request, _| request.ttl_difference ^= 1,
+        |request, _| request.nonce ^= 1,
+        |_, rate| *rate = 0,
+        |_, rate| *rate = 20_000_000,
+        |_, _| {},
+    ];
+    for (index, bend) in cases.into_iter().enumerate() {
+        let (mut sender, mut second) = granted();
+        let window = sender.window();
+        let mut rate = 1_000_000;
+        bend(&mut second, &mut rate);
+        // The last one's answer comes too late.
+        let millis = if index == 4 { 3 * RTT + 60 } else { 2 * RTT };
+        hear(&mut sender, millis, 10, &second, rate);
+        assert!(sender.window() >= window * 9 / 10, "{index}");
+        assert_eq!(sender.metrics().quick_start.unwrap().lowered, 0, "{index}");
+        assert!(!sender.asks(), "{index}");
+    }
+}
+
+#[test]
+fn a_denied_sender_asks_once_more_and_gives_nothing_back() {
+    let (mut sender, request) = asked();
+    hear(&mut sender, RTT, 0, &request, 0);
+    assert!(sender.asks());
+    let second = sender.ask(at(RTT), 78, &Limits::NONE).unwrap();
+    assert_eq!(second.purpose, QuickStartPurpose::Start);
+    for number in 10..20 {
+        sender.on_sent(at(RTT), &sent(number, 1472));
+    }
+    let mut denied = sender;
+    hear(&mut denied, 2 * RTT, 10, &second, 0);
+    assert!(!denied.asks());
+    assert_eq!(denied.metrics().quick_start.unwrap().denied, 2);
+
+    let (mut granted, request) = asked();
+    hear(&mut granted, RTT, 0, &request, 0);
+    let second = granted.ask(at(RTT), 78, &Limits::NONE).unwrap();
+    for number in 10..20 {
+        granted.on_sent(at(RTT), &sent(number, 1472));
+    }
+    hear(&mut granted, 2 * RTT, 10, &second, 1_000_000);
+    assert!(granted.window() > 90_000, "{}", granted.window());
+    assert!(!granted.asks());
+}
+
+#[test]
+fn nothing_is_started_with_where_the_first_window_is_lost() {
+    for told_before in [true, false] {
+        let (mut sender, request) = asked();
+        let lose = |sender: &mut QuickStart<VcpSender<Halving>>| {
+            for number in 3..8 {
+                sender.on_loss(at(RTT + 1), &lost(number, 9, ms(RTT)));
+            }
+        };
+        if told_before {
+            lose(&mut sender);
+            hear(&mut sender, RTT, 0, &request, 10_000_000);
+        } else {
+            hear(&mut sender, RTT, 0, &request, 10_000_000);
+            assert!(sender.window() > 900_000);
+            lose(&mut sender);
+        }
+        assert!(sender.window() < 30_000, "{}", sender.window());
+    }
+}

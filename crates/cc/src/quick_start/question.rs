@@ -1,0 +1,83 @@
+//! A question in flight, and what its answer proves.
+
+use super::{QuickStartFeedback, QuickStartRequest};
+use crate::{Acked, Duration, Instant};
+
+/// A question that left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question {
+    pub(super) request: QuickStartRequest,
+    pub(super) number: u64,
+    pub(super) at: Instant,
+    /// Its packet was acknowledged.
+    pub(super) arrived: bool,
+}
+
+/// What an answer proves (RFC 4782 §4.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Proof {
+    /// Nothing: it is none to this question. The right one may yet come.
+    Stale,
+    /// It comes after its time.
+    Late,
+    Denied,
+    /// More than was asked for.
+    Above,
+    /// Not every hop took part, or the receiver cannot tell.
+    Partial,
+    /// A wrong nonce.
+    Forged,
+    /// So much is approved, in bytes of IP packets per second.
+    Approved(u64),
+}
+
+impl Question {
+    /// True if there is no answer and none is to come any more: answers may take `patience`.
+    pub(super) fn is_over(&self, now: Instant, patience: Duration) -> bool {
+        now > self.at + patience
+    }
+
+    /// What `answer` proves beside the acknowledgement `acked`; `earlier` is the nonce of the
+    /// question before.
+    pub(super) fn judge(
+        &self,
+        now: Instant,
+        answer: &QuickStartFeedback,
+        acked: &Acked,
+        patience: Duration,
+        earlier: Option<u64>,
+    ) -> Proof {
+        let request = &self.request;
+        // Counters that count no further request, come before the packet that asked has arrived, or
+        // show the request before, answer an earlier one.
+        let arrived = self.arrived || acked.largest >= self.number;
+        let differs = |nonce| (answer.nonce ^ nonce) & kept(answer.nonce_bits) != 0;
+        let forged = differs(request.nonce);
+        if answer.packets == 0 || !arrived || (forged && earlier.is_some_and(|n| !differs(n))) {
+            return Proof::Stale;
+        }
+        if self.is_over(now, patience) {
+            return Proof::Late;
+        }
+        if answer.rate == 0 {
+            return Proof::Denied;
+        }
+        // The wire rounds what is asked for up by 1/2048 at most.
+        if answer.rate > request.rate.saturating_add(request.rate / 1024 + 1) {
+            return Proof::Above;
+        }
+        // Of hops that do not show in the TTL, none may have been asked.
+        if answer.ttl_difference != Some(request.ttl_difference) || !answer.answered {
+            return Proof::Partial;
+        }
+        if forged {
+            return Proof::Forged;
+        }
+        Proof::Approved(answer.rate.min(request.rate))
+    }
+}
+
+/// The low `bits` of a nonce.
+fn kept(bits: u32) -> u64 {
+    1_u64.checked_shl(bits).map_or(u64::MAX, |bit| bit - 1)
+}

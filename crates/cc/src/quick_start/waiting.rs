@@ -1,0 +1,91 @@
+//! Who asked for a starting rate lately, and what each was not granted of it.
+
+use crate::Instant;
+
+/// Flows that are remembered: the latest.
+const FLOWS: usize = 64;
+
+/// A flow that asked.
+#[derive(Clone, Copy, Debug)]
+struct Asker {
+    flow: u32,
+    at: Instant,
+    /// Bytes per second that it wanted and was not granted.
+    unmet: u64,
+}
+
+/// The latest flows that asked.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    askers: Box<[Option<Asker>; FLOWS]>,
+    next: usize,
+}
+
+impl Waiting {
+    pub(super) fn new() -> Self {
+        Self {
+            askers: Box::new([None; FLOWS]),
+            next: 0,
+        }
+    }
+
+    /// `flow` asked and was not granted `unmet` bytes per second of what it wanted.
+    pub(super) fn add(&mut self, now: Instant, flow: u32, unmet: u64) {
+        let asker = Asker {
+            flow,
+            at: now,
+            unmet,
+        };
+        let mut known = self.askers.iter_mut().flatten();
+        if let Some(known) = known.find(|known| known.flow == flow) {
+            *known = asker;
+            return;
+        }
+        if let Some(place) = self.askers.get_mut(self.next) {
+            *place = Some(asker);
+        }
+        self.next = (self.next + 1) % FLOWS;
+    }
+
+    /// True if `flow` asked at `since` or later and was not granted all that it wanted.
+    pub(super) fn has(&self, flow: u32, since: Instant) -> bool {
+        let mut askers = self.askers.iter().flatten();
+        askers.any(|asker| asker.flow == flow && asker.at >= since && asker.unmet > 0)
+    }
+
+    /// Flows other than `flow` that asked at `since` or later, and what all of them together were
+    /// not granted, in bytes per second.
+    pub(super) fn beside(&self, flow: u32, since: Instant) -> (u64, u64) {
+        let askers = self.askers.iter().flatten();
+        let others = askers.filter(|asker| asker.flow != flow && asker.at >= since);
+        others.fold((0, 0), |(count, unmet), asker| {
+            (count + 1, asker.unmet.saturating_add(unmet))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_flow_counts_once_and_the_latest_are_remembered() {
+        let at = Instant::from_millis;
+        let mut waiting = Waiting::new();
+        assert_eq!(waiting.beside(1, at(0)), (0, 0));
+        waiting.add(at(10), 1, 0);
+        waiting.add(at(20), 2, 500);
+        assert!(waiting.has(2, at(20)) && !waiting.has(2, at(21)));
+        assert!(!waiting.has(1, at(0)) && !waiting.has(3, at(0)));
+        waiting.add(at(30), 2, 700);
+        waiting.add(at(30), 3, u64::MAX);
+        assert_eq!(waiting.beside(1, at(10)), (2, u64::MAX));
+        assert_eq!(waiting.beside(3, at(10)), (2, 700));
+        assert_eq!(waiting.beside(3, at(11)), (1, 700));
+        assert_eq!(waiting.beside(1, at(31)), (0, 0));
+        for flow in 100..1000 {
+            waiting.add(at(40), flow, 1);
+        }
+        assert_eq!(waiting.beside(1, at(0)), (64, 64));
+    }
+}
