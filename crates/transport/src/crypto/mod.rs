@@ -231,6 +231,8 @@ pub struct HandshakeData {
     pub protocol: Option<Vec<u8>>,
     /// At a server: the name that the client asked for.
     pub server_name: Option<String>,
+    /// The handshake went on from an earlier connection's, without certificates (RFC 8446 §2.2).
+    pub resumed: bool,
 }
 
 /// Keys that need no handshake: those of Initial packets, and the tag of Retry packets.

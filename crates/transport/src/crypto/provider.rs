@@ -30,6 +30,15 @@ pub(super) fn tls_provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(provider)
 }
 
+/// Seals session tickets under keys that nobody else has and that change every six hours; a ticket
+/// is good for twice as long.
+///
+/// # Errors
+/// If the library has no randomness.
+pub(super) fn ticketer() -> Result<Arc<dyn rustls::server::ProducesTickets>, rustls::Error> {
+    tls::Ticketer::new()
+}
+
 /// Has the library gather the entropy that it starts with. Takes tens of milliseconds the first
 /// time.
 #[cfg(feature = "tokio")]

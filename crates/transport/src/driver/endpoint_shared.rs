@@ -226,16 +226,16 @@ impl EndpointShared {
         let is_current = Arc::ptr_eq(socket, &state.socket);
         match state.core.handle(now, received, bytes, answer) {
             DatagramEvent::Connection(handle) => state.connections.get(handle.0)?.clone(),
-            DatagramEvent::Incoming(incoming) if is_current => {
-                state.push_incoming(incoming);
+            DatagramEvent::Incoming(incoming) => {
+                if is_current {
+                    state.push_incoming(incoming);
+                } else {
+                    state.core.ignore(incoming);
+                }
                 let evicted = state.evicted();
                 drop(state);
                 // A connection's lock comes before the endpoint's.
                 evicted.iter().for_each(|connection| connection.refuse(now));
-                None
-            }
-            DatagramEvent::Incoming(incoming) => {
-                state.core.ignore(incoming);
                 None
             }
             DatagramEvent::Respond => {

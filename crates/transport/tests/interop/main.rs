@@ -4,6 +4,8 @@
 mod support;
 
 mod bulk;
+mod cases;
+mod cases_tests;
 mod close;
 mod datagrams;
 mod handshake;
@@ -12,6 +14,7 @@ mod key_update;
 mod migration;
 mod proxy;
 mod reset;
+mod resumption;
 mod retry;
 mod streams;
 mod tshark;

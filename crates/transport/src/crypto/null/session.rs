@@ -305,6 +305,7 @@ impl Session for NullSession {
         HandshakeData {
             protocol: self.protocol.clone(),
             server_name: self.server_name.clone().filter(|_| self.side.is_server()),
+            resumed: false,
         }
     }
 

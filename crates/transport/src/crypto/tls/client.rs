@@ -12,6 +12,9 @@ use crate::crypto::{
     ClientCrypto, InitialCrypto, Keys, RETRY_TAG_LEN, Session, Side, StartError, provider,
 };
 
+/// Servers whose sessions are remembered.
+const REMEMBERED_SERVERS: usize = 64;
+
 /// A client's TLS configuration: whom it trusts and which application protocols it offers.
 pub struct TlsClientConfig {
     config: Arc<rustls::ClientConfig>,
@@ -35,8 +38,18 @@ impl TlsClientConfig {
             .with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
         config.key_log = Arc::new(KeyLogFile::new());
-        config.resumption = Resumption::disabled();
+        config.resumption = Resumption::in_memory_sessions(REMEMBERED_SERVERS);
         Self::from_rustls(config)
+    }
+
+    /// Remembers no sessions: each handshake is a full one. By default, connections that are made
+    /// with one configuration resume the sessions of earlier ones to servers of the same name, up to
+    /// 64 names, and each ticket is used once. What a network's observer could link by tickets, it
+    /// could not without.
+    #[must_use]
+    pub fn without_resumption(mut self) -> Self {
+        Arc::make_mut(&mut self.config).resumption = Resumption::disabled();
+        self
     }
 
     /// A configuration made with rustls itself, for what [`new`](Self::new) does not offer (client
@@ -86,6 +99,6 @@ impl ClientCrypto for TlsClientConfig {
             transport_parameters,
         )
         .map_err(|e| StartError::Config(e.to_string()))?;
-        Ok(Box::new(TlsSession(connection.into())))
+        Ok(Box::new(TlsSession::new(connection.into())))
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! A client trusts a server by [`Trust`]: certificate authorities, or the SHA-256 of the server's
 //! own certificate. Secrets are written to the file that `SSLKEYLOGFILE` names when a configuration
-//! is made, so that captures can be read. Sessions are not resumed: no tickets are sent or kept
-//! until 0-RTT needs them.
+//! is made, so that captures can be read. Sessions are resumed with tickets unless a
+//! configuration says otherwise; no data is sent before the handshake (0-RTT), and nothing is
+//! remembered of the server's transport parameters.
 
 use rustls::quic::Suite;
 

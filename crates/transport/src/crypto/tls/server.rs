@@ -6,13 +6,38 @@ use std::sync::Arc;
 use rustls::KeyLogFile;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::NoServerSessionStorage;
+use rustls::server::{NoServerSessionStorage, ProducesTickets};
 
 use super::session::TlsSession;
 use super::{Initial, Pin, TlsConfigError};
 use crate::crypto::{
     InitialCrypto, Keys, RETRY_TAG_LEN, ServerCrypto, Session, Side, StartError, provider,
 };
+
+/// Session tickets that a client gets: for two connections at once.
+const TICKETS: usize = 2;
+
+/// Gives and takes no tickets.
+#[derive(Debug)]
+struct NoTickets;
+
+impl ProducesTickets for NoTickets {
+    fn enabled(&self) -> bool {
+        false
+    }
+
+    fn lifetime(&self) -> u32 {
+        0
+    }
+
+    fn encrypt(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn decrypt(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+}
 
 /// A server's TLS configuration: its certificate and the application protocols that it accepts.
 pub struct TlsServerConfig {
@@ -59,10 +84,24 @@ impl TlsServerConfig {
         config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
         config.key_log = Arc::new(KeyLogFile::new());
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
+        config.ticketer =
+            provider::ticketer().map_err(|e| TlsConfigError::Unusable(e.to_string()))?;
+        config.send_tls13_tickets = TICKETS;
         let mut this = Self::from_rustls(config)?;
         this.pin = pin;
         Ok(this)
+    }
+
+    /// Gives no session tickets: each handshake is a full one. By default, clients get two tickets
+    /// with which later connections to this configuration resume, for up to twelve hours; the server
+    /// keeps nothing for them. Another configuration, or this one after a restart, does not know
+    /// them, and the handshake is a full one.
+    #[must_use]
+    pub fn without_resumption(mut self) -> Self {
+        let config = Arc::make_mut(&mut self.config);
+        config.send_tls13_tickets = 0;
+        config.ticketer = Arc::new(NoTickets);
+        self
     }
 
     /// A configuration made with rustls itself, for what [`new`](Self::new) does not offer (client
@@ -113,6 +152,6 @@ impl ServerCrypto for TlsServerConfig {
             transport_parameters,
         )
         .map_err(|e| StartError::Config(e.to_string()))?;
-        Ok(Box::new(TlsSession(connection.into())))
+        Ok(Box::new(TlsSession::new(connection.into())))
     }
 }

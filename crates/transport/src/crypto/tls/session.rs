@@ -1,6 +1,6 @@
 //! rustls connections and keys behind this crate's traits.
 
-use rustls::quic;
+use rustls::{HandshakeKind, quic};
 
 use super::error::handshake_error;
 use crate::crypto::{
@@ -10,45 +10,64 @@ use crate::crypto::{
 
 const TAG_LEN: usize = 16;
 
-pub(super) struct TlsSession(pub(super) quic::Connection);
+pub(super) struct TlsSession {
+    connection: quic::Connection,
+    /// The peer's transport parameters are those of this handshake. A client that resumes a session
+    /// has those of the earlier connection before; they say nothing here (RFC 9000 §7.4.1).
+    has_parameters: bool,
+}
+
+impl TlsSession {
+    pub(super) fn new(connection: quic::Connection) -> Self {
+        Self {
+            has_parameters: matches!(connection, quic::Connection::Server(_)),
+            connection,
+        }
+    }
+}
 
 impl Session for TlsSession {
     fn read_handshake(&mut self, bytes: &[u8]) -> Result<(), HandshakeError> {
-        self.0
+        self.connection
             .read_hs(bytes)
-            .map_err(|e| handshake_error(&e, self.0.alert()))
+            .map_err(|e| handshake_error(&e, self.connection.alert()))
     }
 
     fn write_handshake(&mut self, out: &mut Vec<u8>) -> Option<KeyChange> {
-        let change = self.0.write_hs(out)?;
+        let change = self.connection.write_hs(out)?;
         Some(match change {
             quic::KeyChange::Handshake { keys } => KeyChange::Handshake(wrap(keys)),
             quic::KeyChange::OneRtt { keys, next } => {
+                // The server's messages are read.
+                self.has_parameters = true;
                 KeyChange::OneRtt(wrap(keys), Box::new(TlsPhases(next)))
             }
         })
     }
 
     fn is_handshaking(&self) -> bool {
-        self.0.is_handshaking()
+        self.connection.is_handshaking()
     }
 
     fn peer_transport_parameters(&self) -> Option<&[u8]> {
-        self.0.quic_transport_parameters()
+        let connection = &self.connection;
+        let known = self.has_parameters.then_some(connection);
+        known.and_then(quic::Connection::quic_transport_parameters)
     }
 
     fn handshake_data(&self) -> HandshakeData {
         HandshakeData {
-            protocol: self.0.alpn_protocol().map(<[u8]>::to_vec),
-            server_name: match &self.0 {
+            protocol: self.connection.alpn_protocol().map(<[u8]>::to_vec),
+            server_name: match &self.connection {
                 quic::Connection::Client(_) => None,
                 quic::Connection::Server(c) => c.server_name().map(str::to_owned),
             },
+            resumed: self.connection.handshake_kind() == Some(HandshakeKind::Resumed),
         }
     }
 
     fn peer_certificates(&self) -> Vec<Vec<u8>> {
-        self.0
+        self.connection
             .peer_certificates()
             .unwrap_or(&[])
             .iter()
@@ -62,7 +81,7 @@ impl Session for TlsSession {
         label: &[u8],
         context: &[u8],
     ) -> Result<(), ExportError> {
-        self.0
+        self.connection
             .export_keying_material(out, label, Some(context))
             .map(|_| ())
             .map_err(|_| ExportError)

@@ -73,6 +73,20 @@ impl Identity {
         IDENTITY.get_or_init(|| Self::new("a trusted authority"))
     }
 
+    /// The same with certificates besides that nobody needs: more than three first datagrams hold.
+    pub(crate) fn long() -> &'static Self {
+        static IDENTITY: OnceLock<Identity> = OnceLock::new();
+        IDENTITY.get_or_init(|| {
+            let trusted = Self::trusted();
+            let unneeded = std::iter::repeat_n(&Self::foreign().authority, 12);
+            Self {
+                authority: trusted.authority.clone(),
+                chain: trusted.chain.iter().chain(unneeded).cloned().collect(),
+                key: trusted.key.clone(),
+            }
+        })
+    }
+
     /// One that they do not know.
     pub(crate) fn foreign() -> &'static Self {
         static IDENTITY: OnceLock<Identity> = OnceLock::new();
@@ -101,6 +115,8 @@ pub(crate) struct Options {
     pub(crate) retry: bool,
     pub(crate) idle: Option<Duration>,
     pub(crate) keep_alive: Option<Duration>,
+    /// Packets are sealed with ChaCha20-Poly1305.
+    pub(crate) chacha20: bool,
     /// Unreliable datagrams are taken.
     pub(crate) datagrams: bool,
     /// Server: the key of tokens and resets, for one that is to know another's.
@@ -123,6 +139,7 @@ impl Default for Options {
             retry: false,
             idle: Some(Duration::from_secs(30)),
             keep_alive: None,
+            chacha20: false,
             datagrams: false,
             key: None,
         }
@@ -167,8 +184,12 @@ impl Options {
     }
 
     pub(crate) fn our_client(&self) -> driver::ClientConfig {
-        let trust = Trust::Roots(Identity::trusted().roots());
-        let tls = TlsClientConfig::new(trust, &[self.alpn]).unwrap();
+        let tls = if self.chacha20 {
+            TlsClientConfig::from_rustls(self.rustls_client()).unwrap()
+        } else {
+            let trust = Trust::Roots(Identity::trusted().roots());
+            TlsClientConfig::new(trust, &[self.alpn]).unwrap()
+        };
         driver::ClientConfig::new(Arc::new(tls), self.transport())
     }
 
@@ -187,15 +208,31 @@ impl Options {
         config
     }
 
-    pub(crate) fn quinn_client(&self) -> quinn::ClientConfig {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+    /// What rustls makes of the options for a client.
+    fn rustls_client(&self) -> rustls::ClientConfig {
+        let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+        if self.chacha20 {
+            let only = rustls::CipherSuite::TLS13_CHACHA20_POLY1305_SHA256;
+            provider.cipher_suites.retain(|suite| suite.suite() == only);
+        }
+        let mut tls = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .unwrap()
             .with_root_certificates(Identity::trusted().roots())
             .with_no_client_auth();
         tls.alpn_protocols = vec![self.alpn.to_vec()];
-        let crypto = QuicClientConfig::try_from(tls).unwrap();
+        tls
+    }
+
+    pub(crate) fn quinn_client(&self) -> quinn::ClientConfig {
+        // Initial packets are sealed with AES-128 in any case.
+        let initial = rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
+        let initial = initial
+            .tls13()
+            .and_then(|suite| suite.quic_suite())
+            .unwrap();
+        let tls = Arc::new(self.rustls_client());
+        let crypto = QuicClientConfig::with_initial(tls, initial).unwrap();
         let mut config = quinn::ClientConfig::new(Arc::new(crypto));
         config.transport_config(self.quinn_transport());
         config
@@ -271,7 +308,7 @@ pub(crate) enum End {
 impl From<ConnectionError> for End {
     fn from(error: ConnectionError) -> Self {
         // Tests compare codes; who looks into a failure wants the words.
-        println!("our side: {error}");
+        eprintln!("our side: {error}");
         match error {
             ConnectionError::Transport(error) => Self::Transport(error.code.0),
             ConnectionError::PeerTransport(error) => Self::PeerTransport(error.code.0),
@@ -290,7 +327,7 @@ impl From<ConnectionError> for End {
 
 impl From<quinn::ConnectionError> for End {
     fn from(error: quinn::ConnectionError) -> Self {
-        println!("quinn: {error}");
+        eprintln!("quinn: {error}");
         match error {
             quinn::ConnectionError::TransportError(error) => Self::Transport(error.code.into()),
             quinn::ConnectionError::ConnectionClosed(close) => {
@@ -311,10 +348,12 @@ impl From<quinn::ConnectionError> for End {
 
 impl Server {
     pub(crate) fn start(stack: Stack, options: &Options) -> Self {
+        Self::start_at(stack, options, loopback())
+    }
+
+    pub(crate) fn start_at(stack: Stack, options: &Options, at: SocketAddr) -> Self {
         match stack {
-            Stack::Ours => {
-                Self::Ours(driver::Endpoint::server(options.our_server(), loopback()).unwrap())
-            }
+            Stack::Ours => Self::Ours(driver::Endpoint::server(options.our_server(), at).unwrap()),
             Stack::Quinn => {
                 let mut config = quinn::EndpointConfig::default();
                 if let Some(keys) = &options.key {
@@ -322,13 +361,17 @@ impl Server {
                     // By default it drops ids that are none of its own without a word.
                     config.cid_generator(|| Box::new(AnyIds));
                 }
-                Self::quinn(config, options)
+                Self::quinn_at(config, options, at)
             }
         }
     }
 
     pub(crate) fn quinn(config: quinn::EndpointConfig, options: &Options) -> Self {
-        let socket = std::net::UdpSocket::bind(loopback()).unwrap();
+        Self::quinn_at(config, options, loopback())
+    }
+
+    fn quinn_at(config: quinn::EndpointConfig, options: &Options, at: SocketAddr) -> Self {
+        let socket = std::net::UdpSocket::bind(at).unwrap();
         let runtime = Arc::new(quinn::TokioRuntime);
         let server = Some(options.quinn_server());
         Self::Quinn {
@@ -366,9 +409,13 @@ impl Server {
 
 impl Client {
     pub(crate) fn start(stack: Stack) -> Self {
+        Self::start_at(stack, loopback())
+    }
+
+    pub(crate) fn start_at(stack: Stack, at: SocketAddr) -> Self {
         match stack {
-            Stack::Ours => Self::Ours(driver::Endpoint::client(loopback()).unwrap()),
-            Stack::Quinn => Self::Quinn(quinn::Endpoint::client(loopback()).unwrap()),
+            Stack::Ours => Self::Ours(driver::Endpoint::client(at).unwrap()),
+            Stack::Quinn => Self::Quinn(quinn::Endpoint::client(at).unwrap()),
         }
     }
 

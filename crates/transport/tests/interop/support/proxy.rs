@@ -96,7 +96,7 @@ struct Shared {
     server: SocketAddr,
     toll: Toll,
     /// The next datagram to the server leaves from a new port, as after a NAT's restart.
-    rebind: bool,
+    rebind: Option<Ipv4Addr>,
     passed: Option<Vec<Passed>>,
 }
 
@@ -165,7 +165,7 @@ impl Proxy {
             weather,
             server,
             toll: Toll::default(),
-            rebind: false,
+            rebind: None,
             passed: None,
         }));
         let front = bind().await.unwrap();
@@ -218,7 +218,12 @@ impl Proxy {
     /// From now on the server sees the client at another port, and what it sends to the old one is
     /// lost.
     pub(crate) fn rebind(&self) {
-        self.lock().rebind = true;
+        self.rebind_at(Ipv4Addr::LOCALHOST);
+    }
+
+    /// The same at another address.
+    pub(crate) fn rebind_at(&self, address: Ipv4Addr) {
+        self.lock().rebind = Some(address);
     }
 
     pub(crate) fn toll(&self) -> Toll {
@@ -340,11 +345,11 @@ impl Path {
                     bytes: bytes.clone(),
                 });
             }
-            let rebind = from_client && std::mem::take(&mut shared.rebind);
+            let rebind = shared.rebind.take_if(|_| from_client);
             (fate, weather.hold, weather.delay, rebind)
         };
-        if rebind {
-            self.back = bind().await.unwrap();
+        if let Some(address) = rebind {
+            self.back = UdpSocket::bind((address, 0)).await.unwrap();
         }
         let now = Instant::now();
         let due = now + delay + if fate.reorder { hold } else { Duration::ZERO };
