@@ -334,7 +334,7 @@ impl<R: LinkRule> VcpLink<R> {
 }
 
 impl<R: LinkRule> LinkController for VcpLink<R> {
-    #[inline]
+    #[inline(always)]
     fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64) {
         self.meter.sample(now, queue);
         if self.idle && self.params.restart {
@@ -367,7 +367,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         self.on_arrival(now, run, queue);
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_departure(&mut self, now: Instant, packet: &Arrival, queue: u64) -> Answer {
         self.meter
             .sample(now, queue.saturating_add(u64::from(packet.bytes)));

@@ -2,13 +2,20 @@
 //! Lopez-Pacheco, Pham, Lefèvre, section II-B).
 
 use core::net::{IpAddr, Ipv4Addr};
-use core::num::NonZeroU64;
 
 use crate::Duration;
 
 /// Names whoever sent a packet into a cloud, an XCP router or the sending host, by its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Upstream(NonZeroU64);
+pub struct Upstream(Name);
+
+/// In words of 32 bits, so that what a packet carries stays small: ports move it often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Name {
+    V4(u32),
+    /// A hash of the address.
+    V6([u32; 2]),
+}
 
 impl Upstream {
     /// The name that follows from an address: IPv4 addresses differ in it, of IPv6 addresses it is
@@ -18,27 +25,30 @@ impl Upstream {
         if address.is_unspecified() {
             return None;
         }
-        NonZeroU64::new(match address {
-            IpAddr::V4(v4) => u64::from(v4.to_bits()),
+        Some(Self(match address {
+            IpAddr::V4(v4) => Name::V4(v4.to_bits()),
             IpAddr::V6(v6) => {
                 let [high, low] = [v6.to_bits() >> 64, v6.to_bits()];
-                let fold = |hash: u64, part: u128| {
-                    let part = u64::try_from(part & u128::from(u64::MAX)).unwrap_or(0);
-                    (hash ^ part)
+                let part = |bits: u128| u64::try_from(bits & u128::from(u64::MAX)).unwrap_or(0);
+                let fold = |hash: u64, bits: u128| {
+                    (hash ^ part(bits))
                         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
                         .rotate_left(29)
                 };
-                // Beyond all IPv4 addresses.
-                fold(fold(0, high), low) | 1 << 63
+                let hash = fold(fold(0, high), low);
+                let half = |bits: u64| u32::try_from(bits & u64::from(u32::MAX)).unwrap_or(0);
+                Name::V6([half(hash >> 32), half(hash)])
             }
-        })
-        .map(Self)
+        }))
     }
 
     /// The IPv4 address that it stands for; `None` if it stands for an IPv6 address.
     #[must_use]
-    pub fn v4(self) -> Option<Ipv4Addr> {
-        u32::try_from(self.0.get()).ok().map(Ipv4Addr::from_bits)
+    pub const fn v4(self) -> Option<Ipv4Addr> {
+        match self.0 {
+            Name::V4(bits) => Some(Ipv4Addr::from_bits(bits)),
+            Name::V6(_) => None,
+        }
     }
 }
 

@@ -74,6 +74,8 @@ pub(crate) struct Policer {
     started: Instant,
     length: Duration,
     refused: u64,
+    /// Where the flow of the last packet is.
+    latest: usize,
 }
 
 impl Policer {
@@ -84,6 +86,7 @@ impl Policer {
             started: Instant::ZERO,
             length: Duration::from_millis(50),
             refused: 0,
+            latest: 0,
         }
     }
 
@@ -111,22 +114,30 @@ impl Policer {
         self.length = length;
     }
 
+    /// The places of a flow's set.
     #[inline]
-    fn set(&mut self, flow_hash: u32) -> &mut [Entry] {
+    fn set(flow_hash: u32) -> core::ops::Range<usize> {
         let set =
             usize::try_from(flow_hash.wrapping_mul(0x9E37_79B1) >> (32 - SET_BITS)).unwrap_or(0);
-        self.entries
-            .get_mut(set * WAYS..(set + 1) * WAYS)
-            .unwrap_or_default()
+        set * WAYS..(set + 1) * WAYS
     }
 
-    fn find(&mut self, flow_hash: u32) -> Option<&mut Entry> {
-        self.set(flow_hash)
-            .iter_mut()
-            .find(|entry| entry.interval > 0 && entry.flow_hash == flow_hash)
+    /// Where a flow is. A packet often leaves before another arrives: where the last one was is
+    /// looked at first.
+    #[inline]
+    fn find(&mut self, flow_hash: u32) -> Option<usize> {
+        let is = |entry: &Entry| entry.interval > 0 && entry.flow_hash == flow_hash;
+        if self.entries.get(self.latest).is_some_and(is) {
+            return Some(self.latest);
+        }
+        let set = Self::set(flow_hash);
+        let way = self.entries.get(set.clone())?.iter().position(is)?;
+        self.latest = set.start + way;
+        Some(self.latest)
     }
 
     /// A packet with an XCP header, or (`None`) without one: true if it is to pass.
+    #[inline]
     pub(crate) fn admits(
         &mut self,
         now: Instant,
@@ -135,17 +146,13 @@ impl Policer {
         bytes: u32,
     ) -> bool {
         let (interval, length) = (self.interval, self.length);
-        if self.find(flow_hash).is_none() {
-            if header.is_none() {
-                return true;
-            }
-            let Some(free) = self.free(flow_hash) else {
-                return true;
-            };
-            *free = Entry::new(now, flow_hash, interval, length, bytes);
-        }
-        let admitted = self
-            .find(flow_hash)
+        let place = match self.find(flow_hash) {
+            None if header.is_none() => return true,
+            None => self.claim(now, flow_hash, bytes),
+            found => found,
+        };
+        let admitted = place
+            .and_then(|place| self.entries.get_mut(place))
             .is_none_or(|entry| entry.admits(now, interval, length, header, bytes));
         self.refused += u64::from(!admitted);
         admitted
@@ -153,29 +160,33 @@ impl Policer {
 
     /// The flow may start with `rate`, in 2^-16 bytes per second, within the next intervals.
     pub(crate) fn on_granted(&mut self, now: Instant, flow_hash: u32, rate: u64) {
-        let (interval, length) = (self.interval, self.length);
-        if self.find(flow_hash).is_none()
-            && let Some(free) = self.free(flow_hash)
-        {
-            *free = Entry::new(now, flow_hash, interval, length, GRANT_BYTES);
-        }
-        if let Some(entry) = self.find(flow_hash) {
+        let place = self
+            .find(flow_hash)
+            .or_else(|| self.claim(now, flow_hash, GRANT_BYTES));
+        if let Some(entry) = place.and_then(|place| self.entries.get_mut(place)) {
             entry.allowed = entry.allowed.max(rate);
-            entry.kept_until = interval + GRANT_INTERVALS;
+            entry.kept_until = self.interval + GRANT_INTERVALS;
         }
     }
 
-    /// A place in its set that may be taken.
-    fn free(&mut self, flow_hash: u32) -> Option<&mut Entry> {
-        let interval = self.interval;
-        self.set(flow_hash)
-            .iter_mut()
-            .find(|entry| entry.interval + STALE < interval)
+    /// A place for a flow that has none, if one of its set may be taken.
+    #[cold]
+    fn claim(&mut self, now: Instant, flow_hash: u32, bytes: u32) -> Option<usize> {
+        let (interval, length) = (self.interval, self.length);
+        let set = Self::set(flow_hash);
+        let entries = self.entries.get_mut(set.clone())?;
+        let old = |entry: &Entry| entry.interval + STALE < interval;
+        let way = entries.iter().position(old)?;
+        *entries.get_mut(way)? = Entry::new(now, flow_hash, interval, length, bytes);
+        self.latest = set.start + way;
+        Some(self.latest)
     }
 
     /// A packet of the flow left with this answer.
+    #[inline]
     pub(crate) fn on_answer(&mut self, flow_hash: u32, answer: &XcpAnswer) {
-        if let Some(entry) = self.find(flow_hash) {
+        let place = self.find(flow_hash);
+        if let Some(entry) = place.and_then(|place| self.entries.get_mut(place)) {
             let size = answer.delta.unsigned_abs();
             let sum = if answer.delta > 0 {
                 &mut entry.given

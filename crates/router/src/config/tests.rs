@@ -130,6 +130,34 @@ fn declared_corruption() {
 }
 
 #[test]
+fn granted_starts() {
+    let with = |text: &str| parse(&GOOD.replacen("loss =", &format!("{text}\nloss ="), 1));
+    let grants = |text| {
+        with(text).map(|config| {
+            let law = config.ports[0].link.controller.as_ref();
+            law.is_some_and(|law| law.grants())
+        })
+    };
+    assert_eq!(grants(""), Ok(true));
+    assert_eq!(grants("grant = true"), Ok(true));
+    assert_eq!(grants("grant = false"), Ok(false));
+    for (bad, expected) in [
+        ("grant = 1", "grant"),
+        ("grant = \"no\"", "grant"),
+        ("grants = false", "did you mean `grant`"),
+    ] {
+        let error = grants(bad).unwrap_err();
+        assert!(
+            error.contains(":12:") && error.contains(expected),
+            "{error}"
+        );
+    }
+    // Nobody would answer.
+    fails("fd = 5", "fd = 5\ngrant = true", &["grant", "add one"]);
+    fails("fd = 5", "fd = 5\ngrant = false", &["grant", "add one"]);
+}
+
+#[test]
 fn values_that_make_no_sense() {
     fails("10Mbit", "10Mbot", &[":8:", "rate", "10Mbit"]);
     fails("199ms", "199", &[":9:", "delay", "199ms"]);

@@ -100,8 +100,20 @@ impl Classifier {
         (arrival, Carrier::None)
     }
 
-    /// The same of the first segment of a super-packet, which is to be an IP packet of `packet`
-    /// bytes.
+    /// What a port needs to know of packets that it never looks into.
+    #[inline]
+    #[must_use]
+    pub fn unread(layout: &Layout) -> (Arrival, Carrier) {
+        let arrival = Arrival {
+            bytes: u32::try_from(layout.len()).unwrap_or(u32::MAX),
+            flow_hash: 0,
+            carried: Carried::Foreign,
+        };
+        (arrival, Carrier::None)
+    }
+
+    /// The same as [`classify`](Self::classify) of the first segment of a super-packet, which is
+    /// to be an IP packet of `packet` bytes.
     #[inline]
     #[must_use]
     pub fn classify_first(

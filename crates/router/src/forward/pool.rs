@@ -62,16 +62,15 @@ impl Account {
 #[derive(Clone, Copy, Debug, Default)]
 struct Holding {
     reserve: usize,
-    /// Bytes held of the reserve.
-    own: usize,
-    /// Bytes held beyond it.
-    shared: usize,
+    /// Bytes held; what exceeds the reserve is of the shared part.
+    held: usize,
     open: bool,
 }
 
 impl Holding {
-    fn held(&self) -> usize {
-        self.own + self.shared
+    /// Bytes held of the shared part.
+    fn shared(&self) -> usize {
+        self.held.saturating_sub(self.reserve)
     }
 }
 
@@ -125,7 +124,7 @@ impl Pool {
         self.take_of(class_of(len))
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_of(&mut self, class: usize) -> Option<Box<[u8]>> {
         let buffer = match self.free.get_mut(class)?.pop() {
             Some(buffer) => buffer,
@@ -190,12 +189,11 @@ impl Pool {
     #[inline(always)]
     pub fn give(&mut self, frame: Frame) {
         if let Some(holding) = self.holdings.get_mut(frame.account.0 as usize) {
-            // What was taken last, of the shared part, comes back first.
-            let size = frame.buffer.len();
-            let shared = size.min(holding.shared);
-            holding.shared -= shared;
-            holding.own -= size - shared;
-            self.shared -= shared;
+            let before = holding.shared();
+            holding.held -= frame.buffer.len();
+            if before > 0 {
+                self.shared -= before - holding.shared();
+            }
         }
         self.give_buffer(frame.buffer);
     }
@@ -232,7 +230,7 @@ impl Pool {
 
     /// Opens an account that may always hold `reserve` bytes.
     pub(super) fn open(&mut self, reserve: usize) -> Account {
-        let vacant = |holding: &Holding| !holding.open && holding.held() == 0;
+        let vacant = |holding: &Holding| !holding.open && holding.held == 0;
         let index = self.holdings.iter().position(vacant);
         let index = index.unwrap_or_else(|| {
             self.holdings.push(Holding::default());
@@ -258,35 +256,30 @@ impl Pool {
     pub(super) fn set_reserve(&mut self, account: Account, reserve: usize) {
         if let Some(holding) = self.holdings.get_mut(account.0 as usize) {
             self.reserved -= holding.reserve;
-            self.shared -= holding.shared;
-            let held = holding.held();
+            self.shared -= holding.shared();
             holding.reserve = reserve;
-            holding.own = held.min(reserve);
-            holding.shared = held - holding.own;
             self.reserved += holding.reserve;
-            self.shared += holding.shared;
+            self.shared += holding.shared();
         }
     }
 
     /// Puts a frame on a port's account. False if the port holds what it may; the frame then stays
     /// nobody's.
-    #[inline]
+    #[inline(always)]
     pub(super) fn charge(&mut self, frame: &mut Frame, account: Account) -> bool {
         let Some(holding) = self.holdings.get_mut(account.0 as usize) else {
             return false;
         };
-        let size = frame.buffer.len();
-        let own = size.min(holding.reserve - holding.own);
-        let more = size - own;
-        if more > 0 {
+        let held = holding.held + frame.buffer.len();
+        if held > holding.reserve {
+            let more = (held - holding.reserve) - holding.shared();
             let common = self.limit.saturating_sub(self.reserved + WORKING);
             if self.shared + more > common {
                 return false;
             }
-            holding.shared += more;
             self.shared += more;
         }
-        holding.own += own;
+        holding.held = held;
         frame.account = account;
         true
     }
@@ -295,7 +288,7 @@ impl Pool {
     pub(super) fn held(&self, account: Account) -> usize {
         self.holdings
             .get(account.0 as usize)
-            .map_or(0, Holding::held)
+            .map_or(0, |holding| holding.held)
     }
 
     /// When [`tidy`](Self::tidy) has something to do next.

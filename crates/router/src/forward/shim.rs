@@ -76,21 +76,32 @@ pub(super) fn find(
     packet_bytes: u32,
     ip: &impl Outer,
 ) -> (Carried, Carrier) {
+    match Contents::classify(udp.payload(bytes)) {
+        Contents::Shim(Kind::VCP) => match Lifted::find(bytes, udp) {
+            Ok(lifted) => (
+                vcp_proto::carried::from_packet(&lifted.packet()),
+                Carrier::Vcp(lifted),
+            ),
+            Err(_) => (Carried::Foreign, Carrier::None),
+        },
+        Contents::Shim(kind) => find_other(kind, bytes, udp, packet_bytes, ip),
+        _ => (Carried::Foreign, Carrier::None),
+    }
+}
+
+/// Apart, so that what comes before each packet of VCP stays small.
+#[inline(never)]
+fn find_other(
+    kind: Kind,
+    bytes: &[u8],
+    udp: &Datagram,
+    packet_bytes: u32,
+    ip: &impl Outer,
+) -> (Carried, Carrier) {
     let payload = udp.payload(bytes);
-    let carried = match Contents::classify(payload) {
-        Contents::Shim(Kind::VCP) => {
-            return match Lifted::find(bytes, udp) {
-                Ok(lifted) => (
-                    vcp_proto::carried::from_packet(&lifted.packet()),
-                    Carrier::Vcp(lifted),
-                ),
-                Err(_) => (Carried::Foreign, Carrier::None),
-            };
-        }
-        Contents::Shim(Kind::XCP) => read_xcp(payload, packet_bytes, ip),
-        Contents::Shim(Kind::QUICK_START) => {
-            qs_proto::carried::from_payload(payload, ip.source_hash())
-        }
+    let carried = match kind {
+        Kind::XCP => read_xcp(payload, packet_bytes, ip),
+        Kind::QUICK_START => qs_proto::carried::from_payload(payload, ip.source_hash()),
         _ => return (Carried::Foreign, Carrier::None),
     };
     let payload = u16::try_from(udp.payload_offset()).unwrap_or(u16::MAX);

@@ -147,6 +147,7 @@ impl<P> Wire<P> {
         }
     }
 
+    #[inline]
     fn land(&mut self, now: Instant) -> Option<P> {
         // Both hold packets only for a while after reordering was switched on or off.
         if self.shuffled.peek().is_some_and(|flying| flying.at <= now) {

@@ -1,0 +1,43 @@
+//! What one TCP flow gets from card to card, through the router and through the kernel alone.
+
+#![expect(clippy::disallowed_methods, reason = "these tests run in real time")]
+
+mod cards;
+
+use std::process::Command;
+use std::time::Duration;
+
+use cards::{Cards, goodput};
+
+/// The program under test.
+fn vcp_router() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_vcp-router"))
+}
+
+/// In turn, so that what else the machine does meets both: a figure, not a test.
+#[test]
+#[ignore = "a measurement: run it alone, with --release"]
+fn one_tcp_flow_beside_kernel_forwarding() {
+    let mut cards = Cards::new();
+    cards.configure("", "");
+    let time = Duration::from_secs(2);
+    let mut shares = Vec::new();
+    for _ in 0..9 {
+        let (a, b) = cards.tcp(false);
+        let kernel = goodput(a, b, time) / 1e9;
+        cards.setup();
+        cards.start();
+        cards.udp(false).until_not_past();
+        let (a, b) = cards.tcp(false);
+        let router = goodput(a, b, time) / 1e9;
+        cards.kill();
+        assert_eq!(cards.tool("teardown", &[]).code, Some(0));
+        eprintln!("kernel {kernel:.2}, router {router:.2} Gbit/s");
+        shares.push((router / kernel, router, kernel));
+    }
+    shares.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (share, router, kernel) = shares[shares.len() / 2];
+    eprintln!("the median share is {share:.2}: {router:.2} of {kernel:.2} Gbit/s");
+    let (least, most) = (shares[0].0, shares[shares.len() - 1].0);
+    eprintln!("from {least:.2} to {most:.2}");
+}
