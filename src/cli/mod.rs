@@ -36,7 +36,7 @@ Examples:
   pathmark perf client host:4433 --download 1GB     measure
   pathmark emulate five-files                       the same code under a virtual clock, in a second
 
-Controllers (--cc): vcp+bise+wlte (default), vcp+bise, vcp+wlte, vcp, cubic, bbr, newreno;
+Controllers (--cc): vcp+bise+wlte (default), vcp+bise, vcp+wlte, vcp, auto, cubic, bbr, newreno;
 options in brackets: --cc 'vcp[alpha=1.0,t_rho=200ms]'.")]
 struct Cli {
     #[command(subcommand)]

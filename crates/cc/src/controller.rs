@@ -2,7 +2,9 @@
 
 use core::fmt;
 
-use crate::{Duration, Feedback, Instant, QuickStartMetrics, QuickStartRequest, XcpRequest};
+use crate::{
+    Duration, Explicit, Feedback, Instant, QuickStartMetrics, QuickStartRequest, XcpRequest,
+};
 
 /// What a controller may keep with each packet in flight, handed back on its ACK or loss.
 ///
@@ -136,6 +138,9 @@ pub struct Lost {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Request {
+    /// The signal that is to carry it, for laws that listen to several. `None`, and where the peer
+    /// does not know that one: the connection's own.
+    pub signal: Option<Explicit>,
     /// VCP: the sender would follow BISE's large ε.
     pub bise: bool,
     /// Least RTT of this path, with queues on the way back if they stand, for routers that size

@@ -42,6 +42,20 @@ impl Fallback {
         }
     }
 
+    /// CUBIC alone, as it stands.
+    pub(crate) const fn of(cubic: CubicController) -> Self {
+        Self {
+            cubic,
+            bbr: None,
+            modelled: false,
+        }
+    }
+
+    /// CUBIC as it stands.
+    pub(crate) const fn cubic(&self) -> &CubicController {
+        &self.cubic
+    }
+
     /// Routers no longer answer: goes on with `window` bytes, which they have allowed on a path
     /// whose least and smoothed RTT are `least` and `srtt`.
     pub(crate) fn take_over(&mut self, now: Instant, window: u64, least: Duration, srtt: Duration) {

@@ -40,6 +40,8 @@ pub struct VcpFeedback {
     /// Its load in 1/128. From 128 on it is OVER, and HIGH then means that this flow has too little
     /// to be cut.
     pub load_128: u8,
+    /// That router runs another law, and says in VCP's terms what it would tell.
+    pub translated: bool,
     /// Loss by corruption that the routers on the path declare together, in 10^-6 of packets (a
     /// class of it, at most 300 000), from the latest packet. 0: none declared. Routers' word, not
     /// proof: a law bounds what it does for it.
@@ -72,6 +74,8 @@ pub struct XcpFeedback {
     pub unmarked_hop: Option<bool>,
     /// Identity of the router that last lowered the request, from the latest packet. 0: none.
     pub router: u16,
+    /// That router runs another law, and says in XCP's rates what it would tell.
+    pub translated: bool,
 }
 
 /// The most that a receiver can have counted in a path epoch: what its sender sent with the signal

@@ -28,6 +28,7 @@
 
 mod ada;
 mod arith;
+mod auto;
 mod bbr;
 mod bise;
 mod controller;

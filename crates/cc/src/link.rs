@@ -139,6 +139,9 @@ pub struct VcpAnswer {
     pub t_rho_ms: u16,
     /// This port's load in 1/128, saturating; the packet keeps the higher one with its router's id.
     pub load_128: u8,
+    /// The port runs another law and says in VCP's terms what that would tell. The packet keeps
+    /// this with the load.
+    pub translated: bool,
     /// Loss by corruption that the port declares for the link behind it, in 10^-6 of packets; added
     /// to what the packet says. The port's to fill in ([`Answer::declare`]), not the law's.
     pub corruption_ppm: u32,

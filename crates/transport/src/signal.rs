@@ -7,7 +7,7 @@
 
 use core::fmt;
 
-use pathmark_cc::{Countable, Feedback, Request};
+use pathmark_cc::{Countable, Explicit, Feedback, Request};
 
 /// The IP ECN field (RFC 3168).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -145,9 +145,26 @@ pub trait Signal: Send + Sync + fmt::Debug {
     /// Its number in the `explicit_feedback` transport parameter and in FEEDBACK frames.
     fn kind(&self) -> u8;
 
-    /// Bytes in front of each datagram that carries it, fixed per connection. 0: no shim (the ECN
-    /// field carries it).
+    /// Bytes in front of a datagram that carries it. 0: no shim (the ECN field carries it).
     fn shim_len(&self) -> usize;
+
+    /// The same for a datagram with this request: never 0 where [`shim_len`](Self::shim_len) is
+    /// not, but it may be less or more.
+    fn len_of(&self, request: &Request) -> usize {
+        let _ = request;
+        self.shim_len()
+    }
+
+    /// The most that [`len_of`](Self::len_of) may say of any request.
+    fn longest(&self) -> usize {
+        self.shim_len()
+    }
+
+    /// True if it carries what laws [ask in](Request::signal) as `wanted`.
+    fn speaks(&self, wanted: Explicit) -> bool {
+        let _ = wanted;
+        false
+    }
 
     /// The ECN field of outgoing packets, if this signal claims it. `None`: the transport's own
     /// (ECT(0)).
@@ -162,7 +179,7 @@ pub trait Signal: Send + Sync + fmt::Debug {
         false
     }
 
-    /// Fills the [`shim_len`](Self::shim_len) bytes in front of a datagram from the controller's
+    /// Fills the [`len_of`](Self::len_of) bytes in front of a datagram from the controller's
     /// request.
     fn fill(&self, request: &Request, shim: &mut [u8]);
 

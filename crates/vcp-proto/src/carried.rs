@@ -59,6 +59,7 @@ mod tests {
             code: VcpCode::High,
             bise: true,
             carries_r: true,
+            translated: false,
             corruption: 0,
             hops: 1,
             router: 7,

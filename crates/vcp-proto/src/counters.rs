@@ -11,7 +11,7 @@
 //! | 8 | sum_r | Σ r over LOW packets in 2⁻¹⁶; 65 536 for each without a carried r, and for r = 65 535 |
 //! | 9 | t_rho | of the latest packet with a sound shim, in ms |
 //! | 10 | hops | of that packet |
-//! | 11 | flags | of that packet: bit 0 BISE, bit 1 r carried, bits 2 to 4 class of the declared loss by corruption |
+//! | 11 | flags | of that packet: bit 0 BISE, bit 1 r carried, bits 2 to 4 class of the declared loss by corruption, bit 5 the router named runs another law |
 //! | 12 | router | of that packet |
 //! | 13 | load | of that packet, in 1/128 |
 //! | 14 | ttl | its IP TTL or hop limit plus 1; 0 if unknown |
@@ -37,6 +37,7 @@ const ONE: u64 = 1 << 16;
 const FLAG_BISE: u64 = 1;
 const FLAG_CARRIED_R: u64 = 2;
 const CORRUPTION_SHIFT: u32 = 2;
+const FLAG_TRANSLATED: u64 = 1 << 5;
 
 /// Counters that cannot be: the sender ignores them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +96,7 @@ struct Latest {
     hops: u8,
     bise: bool,
     carried_r: bool,
+    translated: bool,
     /// Class of the declared loss by corruption.
     corruption: u8,
     router: u16,
@@ -115,6 +117,7 @@ impl Totals {
             hops: shim.hops(),
             bise: shim.bise(),
             carried_r: shim.carries_r(),
+            translated: shim.translated(),
             corruption: shim.corruption(),
             router: shim.router(),
             load_128: shim.load_128(),
@@ -176,6 +179,9 @@ impl Totals {
         if latest.carried_r {
             flags |= FLAG_CARRIED_R;
         }
+        if latest.translated {
+            flags |= FLAG_TRANSLATED;
+        }
         [
             n1,
             n2,
@@ -227,6 +233,7 @@ impl Totals {
                 hops: hops.try_into().map_err(range)?,
                 bise: flags & FLAG_BISE != 0,
                 carried_r: flags & FLAG_CARRIED_R != 0,
+                translated: flags & FLAG_TRANSLATED != 0,
                 corruption: (flags >> CORRUPTION_SHIFT).to_le_bytes()[0] & corruption::MASK,
                 router: router.try_into().map_err(range)?,
                 load_128: load.try_into().map_err(range)?,
@@ -280,6 +287,7 @@ impl Totals {
             corruption_ppm: corruption::decode(latest.corruption),
             router: latest.router,
             load_128: latest.load_128,
+            translated: latest.translated,
             unmarked_hop: match (sent_ttl, latest.ttl) {
                 // More TTL than it was sent with: someone on the way rewrote it, so it tells
                 // nothing.

@@ -16,6 +16,7 @@ fn shim(code: u8, hops: u8, carries_r: bool, r: u16) -> [u8; 16] {
         code: VcpCode::from_bits(code),
         bise: true,
         carries_r,
+        translated: hops > 1,
         corruption: 6,
         hops,
         router: 0xBEEF,

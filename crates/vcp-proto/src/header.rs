@@ -3,12 +3,12 @@
 //! ```text
 //!    0 … 3    4        5      6    7      8    9   10   11   12     13        14   15
 //!   ┌────────┬────────┬──────┬─────────┬─────────┬─────────┬──────┬─────────┬─────────┐
-//!   │ prefix │ccBR0kkk│ hops │ router  │ r       │ t_ρ     │ load │ min RTT │ check   │
+//!   │ prefix │ccBRTkkk│ hops │ router  │ r       │ t_ρ     │ load │ min RTT │ check   │
 //!   └────────┴────────┴──────┴─────────┴─────────┴─────────┴──────┴─────────┴─────────┘
 //!   cc       code, 2 bits: 0 not VCP, 1 LOW, 2 HIGH, 3 OVER
 //!   B        BISE: set by a sender that would follow a large ε, cleared by a VCP router without BISE
 //!   R        r is carried: routers lower r instead of mixing marks
-//!   0        a bit, sent as 0, left alone by routers, ignored by receivers
+//!   T        the router named runs another law, and says in VCP's terms what that would tell
 //!   k        class of the loss by corruption that routers declare, three bits ([`corruption`]): the sum over routers
 //!   hops     VCP routers passed, saturating
 //!   router   identity of the router with the highest load so far (ties: the later); 0 before the first
@@ -35,6 +35,7 @@ pub(crate) const CODE_SHIFT: u8 = 6;
 pub(crate) const CODE_MASK: u8 = 0xC0;
 pub(crate) const BISE: u8 = 0x20;
 pub(crate) const CARRIES_R: u8 = 0x10;
+pub(crate) const TRANSLATED: u8 = 0x08;
 
 /// A VCP shim whose prefix, length and check are right: a checked view. Its methods never fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +83,13 @@ impl<'a> Packet<'a> {
     #[must_use]
     pub const fn carries_r(&self) -> bool {
         self.0[4] & CARRIES_R != 0
+    }
+
+    /// True if the router with the highest load so far runs another law than VCP.
+    #[inline]
+    #[must_use]
+    pub const fn translated(&self) -> bool {
+        self.0[4] & TRANSLATED != 0
     }
 
     /// Class of the loss by corruption that the routers passed declare together, see
@@ -144,6 +152,8 @@ pub struct Repr {
     pub bise: bool,
     /// r is carried: routers lower it instead of mixing marks.
     pub carries_r: bool,
+    /// The router with the highest load runs another law.
+    pub translated: bool,
     /// Class of the declared loss by corruption, 0 to 7, see [`corruption`].
     pub corruption: u8,
     /// VCP routers passed.
@@ -169,6 +179,7 @@ impl Repr {
             code: VcpCode::Low,
             bise: request.bise,
             carries_r,
+            translated: false,
             corruption: 0,
             hops: 0,
             router: 0,
@@ -179,7 +190,7 @@ impl Repr {
         }
     }
 
-    /// The fields of a checked shim. The reserved bit is dropped.
+    /// The fields of a checked shim.
     #[inline]
     #[must_use]
     pub const fn parse(packet: &Packet<'_>) -> Self {
@@ -187,6 +198,7 @@ impl Repr {
             code: packet.code(),
             bise: packet.bise(),
             carries_r: packet.carries_r(),
+            translated: packet.translated(),
             corruption: packet.corruption(),
             hops: packet.hops(),
             router: packet.router(),
@@ -207,6 +219,9 @@ impl Repr {
         }
         if self.carries_r {
             first |= CARRIES_R;
+        }
+        if self.translated {
+            first |= TRANSLATED;
         }
         let [router0, router1] = self.router.to_be_bytes();
         let [r0, r1] = self.r.to_be_bytes();
@@ -242,11 +257,11 @@ mod tests {
 
     prop_compose! {
         fn repr()(
-            code in 0..4u8, bise: bool, carries_r: bool, corruption in 0..8u8, hops: u8, router: u16, r: u16,
+            code in 0..4u8, bise: bool, carries_r: bool, translated: bool, corruption in 0..8u8, hops: u8, router: u16, r: u16,
             t_rho_ms: u16, load_128: u8, rtt_class: u8,
         ) -> Repr {
             let code = VcpCode::from_bits(code);
-            Repr { code, bise, carries_r, corruption, hops, router, r, t_rho_ms, load_128, rtt_class }
+            Repr { code, bise, carries_r, translated, corruption, hops, router, r, t_rho_ms, load_128, rtt_class }
         }
     }
 
@@ -267,6 +282,7 @@ mod tests {
             code: VcpCode::Over,
             bise: false,
             carries_r: true,
+            translated: false,
             corruption: 5,
             hops: 3,
             router: 0xABCD,
@@ -310,8 +326,7 @@ mod tests {
             let mut shim = fields;
             frame::seal(Kind::VCP, &mut shim);
             let packet = Packet::parse(&shim).unwrap();
-            let mut again = Repr::parse(&packet).emit();
-            again[4] |= shim[4] & 0x08;
+            let again = Repr::parse(&packet).emit();
             prop_assert_eq!(&again[..14], &shim[..14]);
         }
     }

@@ -8,12 +8,12 @@
 //! | code | the higher of both; 0 stays 0, such a packet is not VCP |
 //! | BISE | cleared by a router without it |
 //! | hops | one more, up to 255 |
-//! | router, load | this router's, if its load is not below the one found |
+//! | router, load, translated | this router's, if its load is not below the one found |
 //! | r | the lower of both, if the shim carries r |
 //! | t_ρ | the longer of both, rounded up to a millisecond |
 //! | corruption | the class of what it stands for and what this router declares, together |
 //!
-//! The reserved bit and the sender's RTT class stay as they are.
+//! The sender's RTT class stays as it is.
 
 use pathmark_cc::VcpAnswer;
 use pathmark_shim::{
@@ -32,6 +32,7 @@ const FLAGS: u32 = !(header::CODE_MASK | corruption::MASK) as u32;
 const CORRUPTION: u32 = corruption::MASK as u32;
 const BISE: u32 = header::BISE as u32;
 const CARRIES_R: u32 = header::CARRIES_R as u32;
+const TRANSLATED: u32 = header::TRANSLATED as u32;
 const HOPS: u32 = 0xFF00;
 const ONE_HOP: u32 = 0x0100;
 const ROUTER: u32 = 0xFFFF_0000;
@@ -86,6 +87,8 @@ pub fn combine(packet: &Packet<'_>, answer: &VcpAnswer, router: u16) -> Option<[
     if mine >= load {
         load = mine;
         by = u32::from(router.swap_bytes()) << ROUTER.trailing_zeros();
+        let translated = u32::from(answer.translated) << TRANSLATED.trailing_zeros();
+        flags = flags & !TRANSLATED | translated;
     }
     let t_rho = (swapped & T_RHO).max(u32::from(answer.t_rho_ms));
     let change = [

@@ -10,6 +10,7 @@ fn fresh() -> Repr {
         code: VcpCode::Low,
         bise: true,
         carries_r: true,
+        translated: false,
         corruption: 0,
         hops: 0,
         router: 0,
@@ -26,6 +27,7 @@ fn answer(code: VcpCode, r: Option<u16>, t_rho_ms: u16, load_128: u8) -> VcpAnsw
         r,
         t_rho_ms,
         load_128,
+        translated: false,
         corruption_ppm: 0,
     }
 }
@@ -174,19 +176,20 @@ fn packet(v6: bool, payload: &[u8]) -> Vec<u8> {
 
 prop_compose! {
     fn any_repr()(
-        code in 0..4u8, bise: bool, carries_r: bool, corruption in 0..8u8, hops: u8, router: u16, r: u16,
-        t_rho_ms: u16, load_128: u8, rtt_class: u8,
+        code in 0..4u8, bise: bool, carries_r: bool, translated: bool, corruption in 0..8u8, hops: u8, router: u16,
+        r: u16, t_rho_ms: u16, load_128: u8, rtt_class: u8,
     ) -> Repr {
         let code = VcpCode::from_bits(code);
-        Repr { code, bise, carries_r, corruption, hops, router, r, t_rho_ms, load_128, rtt_class }
+        Repr { code, bise, carries_r, translated, corruption, hops, router, r, t_rho_ms, load_128, rtt_class }
     }
 }
 
 prop_compose! {
     fn any_answer()(
-        code in 0..4u8, r: Option<u16>, t_rho_ms: u16, load_128: u8, corruption_ppm in prop_oneof![Just(0), 0..400_000u32],
+        code in 0..4u8, r: Option<u16>, t_rho_ms: u16, load_128: u8, translated: bool,
+        corruption_ppm in prop_oneof![Just(0), 0..400_000u32],
     ) -> VcpAnswer {
-        VcpAnswer { code: VcpCode::from_bits(code), r, t_rho_ms, load_128, corruption_ppm }
+        VcpAnswer { code: VcpCode::from_bits(code), r, t_rho_ms, load_128, translated, corruption_ppm }
     }
 }
 
@@ -240,16 +243,19 @@ proptest! {
         prop_assert_eq!(row.mark_payload(&mut [0; 15], &answers[0].0, 1), Outcome::Untouched);
     }
 
-    /// The reserved bit passes through.
+    /// Whose law it is goes with the load and the identity.
     #[test]
-    fn the_reserved_bit_stays(repr in any_repr(), answer in any_answer(), reserved: bool) {
+    fn the_router_that_is_named_says_whether_it_translates(repr in any_repr(), answer in any_answer()) {
         let mut shim = repr.emit();
-        let reserved = u8::from(reserved) << 3;
-        shim[4] |= reserved;
-        frame::renew_check(&mut shim);
-        let _ = mark_payload(&mut shim, &answer, 9);
-        prop_assert_eq!(shim[4] & 0x08, reserved);
-        prop_assert!(Packet::parse(&shim).is_ok());
+        let outcome = mark_payload(&mut shim, &answer, 9);
+        let after = Repr::parse(&Packet::parse(&shim).unwrap());
+        let named = outcome == Outcome::Marked && answer.load_128 >= repr.load_128;
+        let (router, translated) = if named {
+            (9, answer.translated)
+        } else {
+            (repr.router, repr.translated)
+        };
+        prop_assert_eq!((after.router, after.translated), (router, translated));
     }
 
     /// Marking in an IP packet changes the shim as in a bare payload and the UDP checksum to that

@@ -1,6 +1,6 @@
 //! VCP's two carriers as signals of the transport.
 
-use pathmark_cc::{Countable, Feedback, Request, VcpCode};
+use pathmark_cc::{Carrier, Countable, Explicit, Feedback, Request, VcpCode};
 use pathmark_shim::Kind;
 use pathmark_transport::{Arrived, BadFeedback, Breach, Counters, Ecn, Meter, Signal};
 
@@ -59,6 +59,10 @@ impl Signal for VcpSignal {
 
     fn shim_len(&self) -> usize {
         header::LEN
+    }
+
+    fn speaks(&self, wanted: Explicit) -> bool {
+        wanted == Explicit::Vcp(Carrier::Shim)
     }
 
     /// A buffer of another length than [`shim_len`](Self::shim_len) is left as it is.

@@ -39,6 +39,7 @@ fn mark_one(&[code, with_r, r0, r1, t0, t1, corruption, load_128]: &[u8; 8], dat
         r: (with_r & 1 == 1).then_some(r),
         t_rho_ms: u16::from_be_bytes([t0, t1]),
         load_128,
+        translated: with_r & 2 == 2,
         corruption_ppm: u32::from(corruption) << 11,
     };
     let mut marked = datagram.to_vec();
@@ -57,6 +58,12 @@ fn mark_one(&[code, with_r, r0, r1, t0, t1, corruption, load_128]: &[u8; 8], dat
     assert!(after.r <= before.r);
     assert!(after.t_rho_ms >= before.t_rho_ms && after.load_128 >= before.load_128);
     assert!(after.bise <= before.bise);
+    if answer.load_128 < before.load_128 {
+        assert_eq!(
+            (after.router, after.translated),
+            (before.router, before.translated)
+        );
+    }
     assert!((before.corruption..8).contains(&after.corruption));
     assert_eq!(
         (after.carries_r, after.rtt_class),

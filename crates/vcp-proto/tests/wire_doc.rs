@@ -85,6 +85,7 @@ fn every_vector_is_used() {
         "marked",
         "marked-declared",
         "marked-declared-twice",
+        "marked-translated",
         "marked-twice",
         "parameter",
         "unknown",
@@ -140,6 +141,7 @@ fn a_shim_and_two_routers() {
         code: VcpCode::High,
         bise: false,
         carries_r: true,
+        translated: false,
         corruption: 0,
         hops: 2,
         router: 22,
@@ -149,6 +151,22 @@ fn a_shim_and_two_routers() {
         rtt_class: 47,
     };
     assert_eq!(read, expected);
+}
+
+#[test]
+fn a_port_of_another_law() {
+    let mut shim: [u8; 16] = vector("fresh").try_into().unwrap();
+    let answer = VcpAnswer {
+        translated: true,
+        ..first_mark()
+    };
+    let _ = mark::mark_payload(&mut shim, &answer, 11);
+    assert_eq!(shim[..], vector("marked-translated"));
+    let mut totals = Totals::default();
+    totals.count_shim(Some(&Packet::parse(&shim).unwrap()), 1200, None);
+    let read = Totals::decode(&totals.encode()).unwrap();
+    let feedback = read.since(&Totals::default(), &sent(1), None).unwrap();
+    assert!(feedback.translated);
 }
 
 #[test]
@@ -166,6 +184,7 @@ fn declared_corruption() {
         t_rho_ms: 1250,
         load_128: 110,
         corruption_ppm: 50_000,
+        ..VcpAnswer::default()
     };
     let _ = mark::mark_payload(&mut shim, &answer, 22);
     assert_eq!(shim[..], vector("marked-declared-twice"));

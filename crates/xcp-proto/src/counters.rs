@@ -12,7 +12,7 @@
 //! | 4 | xcp_ttl | of the latest of these packets |
 //! | 5 | ttl | its IP TTL or hop limit plus 1; 0 if unknown |
 //! | 6 | router | that it says bounds the flow |
-//! | 7 | corruption | class of the loss by corruption that its routers declare; left out while it is 0 |
+//! | 7 | flags | bits 0 to 2 class of the loss by corruption that its routers declare, bit 3 the router named runs another law; left out while 0 |
 //!
 //! A header that no router has stamped returns its sender's own wish, and counts for nothing. A
 //! packet whose IP ECN field says "congestion experienced" adds only what is negative. Each header
@@ -33,6 +33,8 @@ pub const LEN: usize = 7;
 const CEILING: u64 = (1 << 62) - 1;
 /// Bits of the sum.
 const SUM_BITS: u32 = 62;
+/// In the last counter: the router named runs another law.
+const FLAG_TRANSLATED: u8 = 1 << 3;
 /// The most that one header counts for, in 2⁻¹⁶ bytes per second.
 pub const MOST: i64 = 1 << 56;
 /// Counters that cannot be: the sender ignores them.
@@ -92,6 +94,7 @@ struct Latest {
     router: u16,
     /// Class of the declared loss by corruption.
     corruption: u8,
+    translated: bool,
 }
 
 impl Totals {
@@ -113,6 +116,7 @@ impl Totals {
             ttl,
             router: header.router(),
             corruption: header.corruption(),
+            translated: header.translated(),
         };
         add(&mut self.packets, 1);
         add(&mut self.bytes, bytes);
@@ -138,7 +142,11 @@ impl Totals {
     /// As they go into a FEEDBACK frame, in the order of the table above.
     pub fn encode(&self) -> impl Iterator<Item = u64> + use<> {
         let latest = &self.latest;
-        let corruption = (latest.corruption > 0).then_some(u64::from(latest.corruption));
+        let mut flags = latest.corruption & corruption::MASK;
+        if latest.translated {
+            flags |= FLAG_TRANSLATED;
+        }
+        let flags = (flags > 0).then_some(u64::from(flags));
         let all: [u64; LEN] = [
             self.packets,
             self.stamped,
@@ -148,7 +156,7 @@ impl Totals {
             latest.ttl.map_or(0, |ttl| u64::from(ttl) + 1),
             latest.router.into(),
         ];
-        all.into_iter().chain(corruption)
+        all.into_iter().chain(flags)
     }
 
     /// Reads counters from a FEEDBACK frame.
@@ -161,12 +169,12 @@ impl Totals {
             .ok_or(Implausible::Count)?;
         let &[packets, stamped, bytes, sum, xcp_ttl, ttl, router] = all;
         let range = |_| Implausible::Range;
-        let corruption = match *more {
+        let flags = match *more {
             [] => 0,
-            [class] => u8::try_from(class).map_err(range)?,
+            [flags] => u8::try_from(flags).map_err(range)?,
             _ => return Err(Implausible::Count),
         };
-        if sum > CEILING || corruption > corruption::MASK {
+        if sum > CEILING || flags > corruption::MASK | FLAG_TRANSLATED {
             return Err(Implausible::Range);
         }
         Ok(Self {
@@ -181,7 +189,8 @@ impl Totals {
                     Some(ttl) => Some(ttl.try_into().map_err(range)?),
                 },
                 router: router.try_into().map_err(range)?,
-                corruption,
+                corruption: flags & corruption::MASK,
+                translated: flags & FLAG_TRANSLATED != 0,
             },
         })
     }
@@ -232,6 +241,7 @@ impl Totals {
                 (ttl <= latest.xcp_ttl).then_some(ttl < latest.xcp_ttl)
             }),
             router: latest.router,
+            translated: latest.translated,
             corruption_ppm: corruption::decode(latest.corruption),
         })
     }

@@ -68,6 +68,7 @@ fn what_counts() {
             hops: 2,
             unmarked_hop: Some(false),
             router: 5,
+            translated: false,
             corruption_ppm: 0,
         }
     );
@@ -82,6 +83,18 @@ fn what_counts() {
         .since(&Totals::default(), &most(6), Some(64))
         .unwrap();
     assert_eq!(feedback.corruption_ppm, 50_000);
+    assert!(!feedback.translated);
+
+    // And one that runs another law, if it is the one that bounds.
+    let mut translated = header(0, true, 62, 5);
+    translated[4] |= 0x40;
+    frame::renew_check(translated.first_chunk_mut::<36>().unwrap());
+    count(&mut totals, &translated, false);
+    assert_eq!(encoded(&totals), [7, 6, 7000, 450, 62, 63, 5, 8]);
+    let feedback = totals
+        .since(&Totals::default(), &most(7), Some(64))
+        .unwrap();
+    assert!(feedback.translated);
 }
 
 #[test]
@@ -148,7 +161,7 @@ fn what_cannot_be() {
             [4, 3, 4000, 100, 62, 63, 5, 7, 0].as_slice(),
             Err(Implausible::Count),
         ),
-        (&[4, 3, 4000, 100, 62, 63, 5, 8], Err(Implausible::Range)),
+        (&[4, 3, 4000, 100, 62, 63, 5, 16], Err(Implausible::Range)),
         (
             &[4, 3, 4000, 100, 62, 63, 5, 1 << 40],
             Err(Implausible::Range),

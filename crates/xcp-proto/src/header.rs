@@ -12,7 +12,8 @@
 //!   │ prefix │ffff Sc│ xcp_ttl  │ H_cwnd │ H_rtt  │ H_feedback │ router  │ check   │
 //!   └────────┴───────┴──────────┴────────┴────────┴────────────┴─────────┴─────────┘
 //!   ffff     format, 4 bits: 1 standard, 2 minimal (routers leave it alone), 3 standard, but behind a cloud that the
-//!            feedback knows nothing of (full form); others are not XCP to this version
+//!            feedback knows nothing of (full form); 5 and 7 are 1 and 3 where the router named runs another law and says
+//!            in XCP's rates what that would tell; others are not XCP to this version
 //!   S        stamped: an XCP router has had its say
 //!   k        full form, three bits: class of the loss by corruption that routers declare ([`corruption`]), the sum over XCP
 //!            routers; the compact form has no room for it
@@ -50,7 +51,10 @@ pub const MAX_COMPACT_COVERS: u16 = 8;
 
 pub(crate) const STAMPED: u8 = 0x08;
 const COVERS: u8 = 0x07;
-pub(crate) const FORMAT: u8 = 0xF0;
+/// The bits that tell formats from each other.
+pub(crate) const FORMAT: u8 = 0xB0;
+/// The bit of the formats 5 and 7.
+pub(crate) const TRANSLATED: u8 = 0x40;
 
 /// What a header is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,9 +72,9 @@ pub enum Format {
 impl Format {
     const fn from_bits(bits: u8) -> Option<Self> {
         match bits {
-            1 => Some(Self::Standard),
+            1 | 5 => Some(Self::Standard),
             2 => Some(Self::Minimal),
-            3 => Some(Self::Uncounted),
+            3 | 7 => Some(Self::Uncounted),
             _ => None,
         }
     }
@@ -180,8 +184,8 @@ impl<'a> Packet<'a> {
     #[must_use]
     pub const fn format(&self) -> Format {
         match self.first()[4] >> 4 {
-            1 => Format::Standard,
-            3 => Format::Uncounted,
+            1 | 5 => Format::Standard,
+            3 | 7 => Format::Uncounted,
             _ => Format::Minimal,
         }
     }
@@ -191,6 +195,13 @@ impl<'a> Packet<'a> {
     #[must_use]
     pub const fn stamped(&self) -> bool {
         self.first()[4] & STAMPED != 0
+    }
+
+    /// True if the router that bounds the flow runs another law than XCP.
+    #[inline]
+    #[must_use]
+    pub const fn translated(&self) -> bool {
+        self.first()[4] & TRANSLATED != 0
     }
 
     /// Class of the loss by corruption that the routers passed declare together, see
@@ -223,6 +234,7 @@ impl<'a> Packet<'a> {
         Repr {
             format: self.format(),
             stamped: self.stamped(),
+            translated: self.translated(),
             xcp_ttl: self.xcp_ttl(),
             router: self.router(),
             body,
@@ -274,6 +286,8 @@ pub struct Repr {
     pub format: Format,
     /// An XCP router has had its say.
     pub stamped: bool,
+    /// The router that bounds the flow runs another law. Not in the minimal format.
+    pub translated: bool,
     /// The IP TTL that the packet was sent with, less one per XCP router.
     pub xcp_ttl: u8,
     /// Identity of the router that bounds the flow; 0 for none.
@@ -342,6 +356,7 @@ impl Repr {
         Self {
             format,
             stamped: false,
+            translated: false,
             xcp_ttl: ttl,
             router: 0,
             body: match form {
@@ -375,7 +390,14 @@ impl Repr {
     }
 
     const fn flags(&self) -> u8 {
-        (self.format as u8) << 4 | if self.stamped { STAMPED } else { 0 }
+        let mut flags = (self.format as u8) << 4;
+        if self.stamped {
+            flags |= STAMPED;
+        }
+        if self.translated && self.format.asks() {
+            flags |= TRANSLATED;
+        }
+        flags
     }
 
     #[inline]

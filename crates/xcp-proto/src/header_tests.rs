@@ -17,9 +17,10 @@ prop_compose! {
 }
 
 prop_compose! {
-    pub(crate) fn repr()(format in 1..4u8, stamped: bool, xcp_ttl: u8, router: u16, body in body()) -> Repr {
+    pub(crate) fn repr()(format in 1..4u8, stamped: bool, translated: bool, xcp_ttl: u8, router: u16, body in body()) -> Repr {
         let format = Format::from_bits(format).unwrap_or(Format::Minimal);
-        Repr { format, stamped, xcp_ttl, router, body }
+        let translated = translated && format.asks();
+        Repr { format, stamped, translated, xcp_ttl, router, body }
     }
 }
 

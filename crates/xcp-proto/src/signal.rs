@@ -1,6 +1,6 @@
 //! XCP as a signal of the transport.
 
-use pathmark_cc::{Countable, Feedback, Request, XcpForm};
+use pathmark_cc::{Countable, Explicit, Feedback, Request, XcpForm};
 use pathmark_shim::Kind;
 use pathmark_transport::{Arrived, BadFeedback, Breach, Counters, Ecn, Meter, Signal};
 
@@ -43,6 +43,18 @@ impl XcpSignal {
     }
 }
 
+impl XcpSignal {
+    /// The form of the header for this request: the one that it names, if it names one.
+    #[inline]
+    const fn form_of(&self, request: &Request) -> Form {
+        match (request.signal, self.form) {
+            (Some(Explicit::Xcp(XcpForm::Compact)), _) => Form::Compact,
+            (Some(Explicit::Xcp(XcpForm::Full)), Form::Compact) => Form::V4,
+            (_, form) => form,
+        }
+    }
+}
+
 impl Default for XcpSignal {
     fn default() -> Self {
         Self::new()
@@ -67,11 +79,25 @@ impl Signal for XcpSignal {
         self.form.len()
     }
 
+    /// By the form that the request names, or its own.
+    #[inline]
+    fn len_of(&self, request: &Request) -> usize {
+        self.form_of(request).len()
+    }
+
+    fn longest(&self) -> usize {
+        self.form.len().max(Form::V4.len())
+    }
+
+    fn speaks(&self, wanted: Explicit) -> bool {
+        matches!(wanted, Explicit::Xcp(_))
+    }
+
     /// A controller that asks nothing gets a header that routers leave alone. A buffer shorter than
-    /// [`shim_len`](Self::shim_len) is left as it is.
+    /// [`len_of`](Self::len_of) is left as it is.
     fn fill(&self, request: &Request, shim: &mut [u8]) {
         // Too little room is all that can go wrong.
-        let _ = Repr::initial(self.form, request.xcp.as_ref(), self.ttl).emit(shim);
+        let _ = Repr::initial(self.form_of(request), request.xcp.as_ref(), self.ttl).emit(shim);
     }
 
     fn meter(&self) -> Box<dyn Meter> {

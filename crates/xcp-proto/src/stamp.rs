@@ -7,7 +7,7 @@
 //! | xcp_ttl | one less, modulo 256; at XCP-i routers less the hops of a cloud before them, in the full form |
 //! | feedback | the router's, if lower; never raised |
 //! | last router | this router's address, in the full form |
-//! | router | this router's identity, if it lowered the feedback |
+//! | router, translated | this router's identity, and whether it runs another law, if it lowered the feedback |
 //! | corruption | the class of what it stands for and what this router declares, together; in the full form |
 //!
 //! Everything else stays as the sender wrote it. A header of the minimal format is left alone.
@@ -20,7 +20,9 @@ use pathmark_shim::{
     udp::{ChecksumState, Datagram},
 };
 
-use crate::header::{FORMAT, Form, Format, LEN_COMPACT, LEN_V4, LEN_V6, Packet, STAMPED, put};
+use crate::header::{
+    FORMAT, Form, Format, LEN_COMPACT, LEN_V4, LEN_V6, Packet, STAMPED, TRANSLATED, put,
+};
 
 /// A router as shims name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +165,7 @@ fn full<const N: usize, const A: usize>(
     put(&mut new, 28, address);
     if answer.bounding {
         put(&mut new, 28 + A, id.to_be_bytes());
+        name_law(&mut new, answer.translated);
     }
     frame::renew_check(&mut new);
     Some(new)
@@ -182,6 +185,17 @@ fn pass_cloud<const N: usize>(shim: &mut [u8; N], xcp_ttl: u8, cloud: CloudAnswe
     }
 }
 
+/// Says beside the router's identity whether it runs another law.
+#[inline]
+fn name_law<const N: usize>(shim: &mut [u8; N], translated: bool) {
+    if let Some(first) = shim.get_mut(4) {
+        *first &= !TRANSLATED;
+        if translated {
+            *first |= TRANSLATED;
+        }
+    }
+}
+
 #[inline]
 fn compact(
     shim: &[u8; LEN_COMPACT],
@@ -198,6 +212,7 @@ fn compact(
             put(&mut new, 10, word.to_be_bytes());
         }
         put(&mut new, 12, router.id.to_be_bytes());
+        name_law(&mut new, answer.translated);
     }
     frame::renew_check(&mut new);
     Some(new)

@@ -307,7 +307,7 @@ proptest! {
         let mut shim = shim(&start);
         let mut before = start;
         for (answer, bounding, id, corruption_ppm) in answers {
-            let answer = XcpAnswer { delta: answer, bounding, corruption_ppm, cloud: CloudAnswer::None, };
+            let answer = XcpAnswer { delta: answer, bounding, corruption_ppm, ..XcpAnswer::default() };
             let class = Packet::parse(&shim).unwrap().corruption();
             let outcome = stamp_payload(&mut shim, &answer, bytes, &Identity::new(id));
             let now = Packet::parse(&shim).unwrap().repr();
@@ -353,7 +353,7 @@ proptest! {
         let whole = bytes.clone();
         let ip = Layout::walk(&bytes).unwrap();
         let udp = Datagram::locate(&bytes, &ip).unwrap();
-        let answer = XcpAnswer { delta: answer, bounding: true, corruption_ppm: 0, cloud: CloudAnswer::None, };
+        let answer = XcpAnswer { delta: answer, bounding: true, ..XcpAnswer::default() };
         let offset = segment * index;
         let outcome = stamp_packet(&mut bytes, &udp, offset, &answer, 1500, &ROUTER, ChecksumState::Complete);
         let field = |bytes: &[u8]| u16::from_be_bytes([bytes[udp.payload_offset() - 2], bytes[udp.payload_offset() - 1]]);

@@ -28,6 +28,7 @@ fn shim(input: &[u8]) {
     let answer = XcpAnswer {
         delta,
         bounding: delta & 1 == 1,
+        translated: delta & 2 == 2,
         corruption_ppm: u32::from(low >> 1) << 11,
         cloud: match low & 3 {
             2 => CloudAnswer::Counted { hops: low },

@@ -55,6 +55,7 @@ fn every_vector_is_used() {
         "stamped",
         "stamped-declared",
         "stamped-ipv6",
+        "stamped-translated",
         "stamped-twice",
     ];
     assert_eq!(names, used);
@@ -90,6 +91,7 @@ fn router(id: u16, last: u8) -> Identity {
 const GRANT: XcpAnswer = XcpAnswer {
     delta: 9548 << 16,
     bounding: true,
+    translated: false,
     corruption_ppm: 0,
     cloud: pathmark_cc::CloudAnswer::None,
 };
@@ -110,6 +112,13 @@ fn a_full_shim_and_two_routers() {
     };
     let _ = stamp_payload(&mut declared, &grant, 1528, &router(11, 11));
     assert_eq!(declared, vector("stamped-declared"));
+    let mut translated = fresh(Form::V4);
+    let grant = XcpAnswer {
+        translated: true,
+        ..GRANT
+    };
+    let _ = stamp_payload(&mut translated, &grant, 1528, &router(11, 11));
+    assert_eq!(translated, vector("stamped-translated"));
     // 1097.5 B/s.
     let take = XcpAnswer {
         delta: -(1097 << 16) - (1 << 15),

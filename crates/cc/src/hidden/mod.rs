@@ -191,6 +191,11 @@ impl HiddenHop {
         }
     }
 
+    /// Another law goes on.
+    pub(crate) const fn set_step(&mut self, step: Step) {
+        self.step = step;
+    }
+
     /// Routers rule anew: what was learned about losses stays.
     pub(crate) fn restart(&mut self, now: Instant) {
         if !matches!(self.state, State::Routers(_)) {

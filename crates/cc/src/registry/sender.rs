@@ -10,6 +10,7 @@ use super::value;
 use super::vcp::{self, VcpConfig};
 use super::xcp;
 use crate::ada::Ada;
+use crate::auto::AutoSender;
 use crate::cubiq::{Cubiq, CubiqParams};
 use crate::{
     AfterGrant, Bbr, Carrier, Controller, Cubic, CubicController, Halving, Instant, LossBased,
@@ -33,6 +34,7 @@ enum Law {
     Cubiq(CubiqParams),
     Ada(AdaConfig),
     Vcp(VcpConfig),
+    Auto(AutoConfig),
     Xcp(XcpParams),
     /// The same with headers that say where clouds begin.
     XcpI(XcpParams),
@@ -55,6 +57,45 @@ struct InitialConfig {
     /// Initial window in packets; RFC 9002's if `None`.
     initial_window: Option<u32>,
 }
+
+/// Options of `auto`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct AutoConfig {
+    /// Initial window in packets; RFC 9002's if `None`.
+    initial_window: Option<u32>,
+    /// Asks routers for a rate to start with.
+    asks_start: bool,
+}
+
+impl Default for AutoConfig {
+    fn default() -> Self {
+        Self {
+            initial_window: None,
+            asks_start: true,
+        }
+    }
+}
+
+const AUTO: &[Knob<AutoConfig>] = &[
+    Knob {
+        key: "iw",
+        expects: INITIAL_WINDOW,
+        set: |config, text| {
+            config.initial_window = initial_window(text)?;
+            Some(())
+        },
+        show: |config| show_initial_window(config.initial_window),
+    },
+    Knob {
+        key: "start",
+        expects: START,
+        set: |config, text| {
+            config.asks_start = asks_start(text)?;
+            Some(())
+        },
+        show: |config| show_asks_start(config.asks_start),
+    },
+];
 
 /// Options of CUBIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,6 +211,7 @@ impl Algorithm {
         "newreno",
         "cubiq",
         "ada",
+        "auto",
     ];
 
     /// Reads a name, with options in brackets.
@@ -195,6 +237,11 @@ impl Algorithm {
                 let mut config = AdaConfig::default();
                 knob::apply("ada", &[ADA], &mut config, options)?;
                 Law::Ada(config)
+            }
+            "auto" => {
+                let mut config = AutoConfig::default();
+                knob::apply("auto", &[AUTO], &mut config, options)?;
+                Law::Auto(config)
             }
             "vcp" => Law::Vcp(vcp_family(VcpConfig::new(false, false), options)?),
             "vcp+bise" => Law::Vcp(vcp_family(VcpConfig::new(true, false), options)?),
@@ -236,18 +283,26 @@ impl Algorithm {
             Law::Cubiq(_) => "cubiq",
             Law::Ada(_) => "ada",
             Law::Vcp(config) => config.name(),
+            Law::Auto(_) => "auto",
             Law::Xcp(_) => "xcp",
             Law::XcpI(_) => "xcp-i",
         }
     }
 
-    /// Which routers' answers the law listens to, if any.
+    /// True if the law listens to VCP's codes and to XCP's headers, by turns.
+    #[must_use]
+    pub const fn chooses(&self) -> bool {
+        matches!(self.law, Law::Auto(_))
+    }
+
+    /// Which routers' answers the law listens to, if any; what it begins with, if to several.
     #[must_use]
     pub const fn explicit(&self) -> Option<Explicit> {
         match &self.law {
             Law::Cubic(_) | Law::Bbr(_) | Law::NewReno(_) => None,
             Law::Cubiq(_) | Law::Ada(_) => Some(Explicit::QuickStart),
             Law::Vcp(config) => Some(Explicit::Vcp(config.params.carrier)),
+            Law::Auto(_) => Some(Explicit::Xcp(XcpForm::Full)),
             Law::Xcp(params) | Law::XcpI(params) => Some(Explicit::Xcp(params.form)),
         }
     }
@@ -259,6 +314,7 @@ impl Algorithm {
             Law::Cubic(_) | Law::Bbr(_) | Law::NewReno(_) => false,
             Law::Cubiq(_) | Law::Ada(_) => true,
             Law::Vcp(config) => config.asks_start,
+            Law::Auto(config) => config.asks_start,
             Law::Xcp(params) | Law::XcpI(params) => params.asks_start,
         }
     }
@@ -294,6 +350,15 @@ impl Algorithm {
                 match config.wlte {
                     Some(wlte) => started(asks, mtu, VcpSender::new(name, now, mtu, params, wlte)),
                     None => started(asks, mtu, VcpSender::new(name, now, mtu, params, Halving)),
+                }
+            }
+            Law::Auto(config) => {
+                let law = AutoSender::new(now, mtu, config.initial_window);
+                if config.asks_start {
+                    let after = AfterGrant::SlowStart;
+                    Box::new(QuickStart::new(None, mtu, None, after, law))
+                } else {
+                    Box::new(law)
                 }
             }
             Law::Xcp(params) | Law::XcpI(params) => {
@@ -376,6 +441,9 @@ impl fmt::Display for Algorithm {
                     config.wlte.is_some(),
                 );
                 knob::show(f, self.name(), &vcp_knobs(config), config, &default)
+            }
+            Law::Auto(config) => {
+                knob::show(f, self.name(), &[AUTO], config, &AutoConfig::default())
             }
             Law::Xcp(params) | Law::XcpI(params) => {
                 let default = XcpParams::default();

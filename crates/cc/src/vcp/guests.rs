@@ -102,6 +102,7 @@ impl Guests {
         XcpAnswer {
             delta: header.delta.min(share),
             bounding: header.delta > share,
+            translated: true,
             ..XcpAnswer::default()
         }
     }

@@ -5,6 +5,7 @@ use super::params::{TYPICAL_RTT, VcpParams};
 use super::ruler::{Change, Ruler};
 use super::steering::{FULL_128, Latest, Moment, Steering};
 use crate::arith::rate;
+use crate::auto::Handover;
 use crate::fallback::Fallback;
 use crate::hidden::{Finding, HiddenHop, Step};
 use crate::recent_rtt::RecentRtt;
@@ -97,6 +98,43 @@ impl<L: LossRule> VcpSender<L> {
             held_until: None,
             params,
         }
+    }
+
+    /// What another law goes on with. `None` while a bottleneck rules that no router announces.
+    pub(crate) fn leave(&self) -> Option<Handover> {
+        (!self.hidden.rules()).then(|| Handover {
+            mtu: self.mtu,
+            window: self.window(),
+            cubic: self.fallback.cubic().clone(),
+            ruler: self.ruler.clone(),
+            hidden: self.hidden.clone(),
+            srtt: self.srtt,
+            recent: self.recent,
+            last_sent: self.last_sent,
+        })
+    }
+
+    /// Goes on where another law has left off.
+    pub(crate) fn enter(name: &'static str, now: Instant, params: VcpParams, left: Handover) -> Self
+    where
+        L: Default,
+    {
+        let mtu = u16::try_from(left.mtu).unwrap_or(u16::MAX);
+        let mut law = Self::new(name, now, mtu, params, L::default());
+        law.steering.take_over(now, left.window);
+        law.fallback = Fallback::of(left.cubic);
+        law.ruler = left.ruler;
+        law.hidden = left.hidden;
+        law.hidden.set_step(STEP);
+        law.srtt = left.srtt;
+        law.recent = left.recent;
+        law.last_sent = left.last_sent;
+        law
+    }
+
+    /// Something came back with the acknowledgement that is told next.
+    pub(crate) const fn is_fed(&mut self) {
+        self.fed = true;
     }
 
     /// True while codes steer the window.

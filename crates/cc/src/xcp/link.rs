@@ -389,6 +389,7 @@ impl XcpLink {
             r: carried.carries_r.then_some(told.r),
             t_rho_ms: VcpAnswer::whole_millis(self.guests.look()),
             load_128: load,
+            translated: true,
             ..VcpAnswer::default()
         }
     }

@@ -8,6 +8,7 @@ use super::request::Wish;
 use super::room::Room;
 use super::steering::Steering;
 use crate::arith::rate;
+use crate::auto::Handover;
 use crate::hidden::{Finding, HiddenHop, Step};
 use crate::recent_rtt::RecentRtt;
 use crate::vcp::{Change, Ruler};
@@ -67,10 +68,7 @@ impl XcpSender {
     #[must_use]
     pub fn new(now: Instant, mtu: u16, params: XcpParams) -> Self {
         let fallback = CubicController::cubic(mtu, params.initial_window);
-        let step = Step {
-            partly: STEP,
-            unknown: (!params.naive).then_some(UNKNOWN_STEP),
-        };
+        let step = step(&params);
         Self {
             mtu: u64::from(mtu.max(1)),
             steering: Steering::new(now, fallback.window()),
@@ -91,6 +89,47 @@ impl XcpSender {
             settled: false,
             params,
         }
+    }
+
+    /// What another law goes on with. `None` while a hop that stamps nothing is the narrow one.
+    pub(crate) fn leave(&self) -> Option<Handover> {
+        let rules = self.end_to_end.is_some() || self.hidden.rules();
+        (!rules).then(|| Handover {
+            mtu: self.mtu,
+            window: self.own_window(),
+            cubic: self.fallback.clone(),
+            ruler: self.ruler.clone(),
+            hidden: self.hidden.clone(),
+            srtt: self.srtt,
+            recent: self.recent,
+            last_sent: self.last_sent,
+        })
+    }
+
+    /// Goes on where another law has left off; packets up to `last_sent` had no header.
+    pub(crate) fn enter(now: Instant, params: XcpParams, left: Handover) -> Self {
+        let mtu = u16::try_from(left.mtu).unwrap_or(u16::MAX);
+        let mut law = Self::new(now, mtu, params);
+        law.steering = Steering::new(now, left.window);
+        law.fallback = left.cubic;
+        law.ruler = left.ruler;
+        law.hidden = left.hidden;
+        law.hidden.set_step(step(&law.params));
+        law.srtt = left.srtt;
+        law.recent = left.recent;
+        law.last_sent = left.last_sent;
+        law.void_until = Some(left.last_sent);
+        law
+    }
+
+    /// The window does not age before.
+    pub(crate) const fn keep_until(&mut self, until: Instant) {
+        self.steering.keep_until(until);
+    }
+
+    /// Something came back with the acknowledgement that is told next.
+    pub(crate) const fn is_fed(&mut self) {
+        self.fed = true;
     }
 
     /// True while routers steer the window.
@@ -276,6 +315,14 @@ impl XcpSender {
             covers: packets,
         };
         wish.request()
+    }
+}
+
+/// How much may be sent at once that nobody has proved to arrive.
+fn step(params: &XcpParams) -> Step {
+    Step {
+        partly: STEP,
+        unknown: (!params.naive).then_some(UNKNOWN_STEP),
     }
 }
 

@@ -247,6 +247,9 @@ fn signals(algorithm: &Algorithm) -> Vec<Arc<dyn Signal>> {
         Some(Explicit::QuickStart) => vec![Arc::new(QuickStartSignal::new())],
         Some(Explicit::Xcp(form)) => vec![Arc::new(XcpSignal::from(form))],
     };
+    if algorithm.chooses() {
+        signals.push(Arc::new(VcpSignal::new()));
+    }
     if algorithm.asks_start() && algorithm.explicit() != Some(Explicit::QuickStart) {
         signals.push(Arc::new(QuickStartSignal::new()));
     }

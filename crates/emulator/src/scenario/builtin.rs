@@ -12,6 +12,22 @@ pub struct BuiltIn {
 /// All of them.
 pub const BUILT_IN: &[BuiltIn] = &[
     BuiltIn {
+        name: "auto-start",
+        text: include_str!("../../scenarios/auto-start.toml"),
+    },
+    BuiltIn {
+        name: "auto-files",
+        text: include_str!("../../scenarios/auto-files.toml"),
+    },
+    BuiltIn {
+        name: "auto-mice",
+        text: include_str!("../../scenarios/auto-mice.toml"),
+    },
+    BuiltIn {
+        name: "auto-loss",
+        text: include_str!("../../scenarios/auto-loss.toml"),
+    },
+    BuiltIn {
         name: "five-files",
         text: include_str!("../../scenarios/five-files.toml"),
     },

@@ -102,6 +102,7 @@ pub fn build_schedule(spec: &LinkSpec, context: &LinkContext<'_>) -> Schedule {
             rate: change.rate.map(|rate| rate.bytes()),
             delay: change.delay.map(|delay| delay.0),
             loss: change.loss.map(|loss| build_loss(&loss, context)),
+            controller: change.controller.clone().map(|law| (law, context.seed)),
         };
         (change.t.0, what)
     });

@@ -211,7 +211,7 @@ impl<'de> Deserialize<'de> for JitterSpec {
 }
 
 /// One entry of `at = [ { t = "30s", rate = "5Mbit" } ]`.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeSpec {
     /// When, from the start.
@@ -222,6 +222,17 @@ pub struct ChangeSpec {
     pub delay: Option<Span>,
     /// New loss.
     pub loss: Option<LossSpec>,
+    /// New control law.
+    #[serde(default, deserialize_with = "law")]
+    pub controller: Option<LinkAlgorithm>,
+}
+
+/// A port's law by its name.
+fn law<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<LinkAlgorithm>, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    LinkAlgorithm::parse(&name)
+        .map(Some)
+        .map_err(de::Error::custom)
 }
 
 /// All that a file says of one link.

@@ -139,6 +139,11 @@ impl<P> Link<P> {
                 self.wire.set_loss(loss);
                 self.port.set_code(self.wire.code());
             }
+            if let Some((law, seed)) = change.controller {
+                let capacity = self.port.capacity().unwrap_or(0);
+                let controller = law.controller(now, capacity, seed);
+                self.port.set_controller(now, Some(controller));
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Changes of a link over time.
 
-use pathmark_cc::{Duration, Instant};
+use pathmark_cc::{Duration, Instant, LinkAlgorithm};
 
 use super::impair::Loss;
 
@@ -13,6 +13,8 @@ pub struct Change {
     pub delay: Option<Duration>,
     /// New loss.
     pub loss: Option<Loss>,
+    /// New control law, and the seed of what it draws.
+    pub controller: Option<(LinkAlgorithm, u64)>,
 }
 
 /// Changes in order of their times.

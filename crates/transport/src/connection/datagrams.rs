@@ -24,7 +24,7 @@ impl Connection {
             let data = bytes.saturating_sub(1);
             data.saturating_sub(varint::len(data as u64))
         };
-        let shim = self.feedback.shim_len().max(self.feedback.question_len());
+        let shim = self.feedback.longest_shim();
         let id = self.control.remote_ids.current().id.len();
         let packet = usize::from(self.route.mtud.mtu());
         let payload = packet.saturating_sub(shim + 1 + id + NUMBER + TAG_LEN);

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use pathmark_cc::{Feedback as Difference, Request};
+use pathmark_cc::{Explicit, Feedback as Difference, Request};
 use pathmark_shim::Framed;
 use pathmark_shim::frame::declared_len;
 
@@ -89,7 +89,10 @@ pub(super) struct Feedback {
     own: Vec<Arc<dyn Signal>>,
     /// Kinds that the peer reads and fills.
     peer: Vec<u8>,
-    outgoing: Option<Outgoing>,
+    /// Signals in front of our data: one, or those among which a law chooses.
+    outgoing: Vec<Outgoing>,
+    /// Which of them is in use.
+    used: usize,
     /// The signal that asks for a starting rate.
     asking: Option<Outgoing>,
     /// One per kind of ours that the peer uses.
@@ -127,7 +130,10 @@ impl Feedback {
         };
         let alone = self.own.first().is_some_and(|s| s.asks_once());
         self.asking = first(true);
-        self.outgoing = if alone { None } else { first(false) };
+        self.outgoing = if alone { None } else { first(false) }
+            .into_iter()
+            .collect();
+        self.used = 0;
         for signal in self.own.clone() {
             if signal.shim_len() == 0 && kinds.contains(&signal.kind()) {
                 self.counting(signal.kind());
@@ -142,40 +148,103 @@ impl Feedback {
         if !self.peer.contains(&kind) || !self.own.iter().any(|own| own.kind() == kind) {
             return false;
         }
-        let slot = if signal.asks_once() {
-            self.outgoing = None;
-            &mut self.asking
+        let known = if signal.asks_once() {
+            self.asking.take().filter(|o| o.signal.kind() == kind)
         } else {
-            &mut self.outgoing
+            let at = self.outgoing.iter().position(|o| o.signal.kind() == kind);
+            at.map(|at| self.outgoing.swap_remove(at))
         };
-        match slot {
-            Some(outgoing) if outgoing.signal.kind() == kind => outgoing.signal = signal,
-            outgoing => {
+        let returned = known.map_or_else(
+            || {
                 let mut returned = Returned::new();
                 returned.on_path_change(next);
-                *outgoing = Some(Outgoing { signal, returned });
-            }
+                returned
+            },
+            |known| known.returned,
+        );
+        let outgoing = Outgoing { signal, returned };
+        self.outgoing.clear();
+        self.used = 0;
+        if outgoing.signal.asks_once() {
+            self.asking = Some(outgoing);
+        } else {
+            self.outgoing.push(outgoing);
         }
         true
+    }
+
+    /// From packet `next` on, a signal that speaks `wanted` goes in front of our data, if both
+    /// sides named one.
+    #[inline]
+    pub(super) fn choose(&mut self, wanted: Explicit, next: u64) {
+        if self.signal().is_none_or(|signal| signal.speaks(wanted)) {
+            return;
+        }
+        self.change(wanted, next);
+    }
+
+    #[cold]
+    fn change(&mut self, wanted: Explicit, next: u64) {
+        if let Some(at) = self.outgoing.iter().position(|o| o.signal.speaks(wanted)) {
+            self.used = at;
+            return;
+        }
+        let fits = |s: &&Arc<dyn Signal>| {
+            !s.asks_once() && self.peer.contains(&s.kind()) && s.speaks(wanted)
+        };
+        if let Some(signal) = self.own.iter().find(fits).cloned() {
+            let mut returned = Returned::new();
+            returned.on_path_change(next);
+            self.used = self.outgoing.len();
+            self.outgoing.push(Outgoing { signal, returned });
+        }
+    }
+
+    /// The one in use.
+    #[inline]
+    fn in_use(&self) -> Option<&Outgoing> {
+        self.outgoing.get(self.used)
+    }
+
+    /// All that went in front of our data, and what asks.
+    fn all(&self) -> impl Iterator<Item = &Outgoing> {
+        self.outgoing.iter().chain(&self.asking)
+    }
+
+    /// The same, to change them.
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Outgoing> {
+        self.outgoing.iter_mut().chain(&mut self.asking)
     }
 
     /// The signal in front of our data.
     #[inline]
     pub(super) fn signal(&self) -> Option<&dyn Signal> {
-        self.outgoing.as_ref().map(|o| &*o.signal)
+        self.in_use().map(|o| &*o.signal)
     }
 
     /// The kind of the signal in front of our data, or of the one that asks for a starting rate if
     /// there is no other.
     pub(super) fn kind(&self) -> Option<u8> {
-        let in_use = self.outgoing.as_ref().or(self.asking.as_ref());
+        let in_use = self.in_use().or(self.asking.as_ref());
         in_use.map(|o| o.signal.kind())
     }
 
-    /// Bytes of our shim; 0 without one.
+    /// True if the signal in front of our data travels in a shim.
     #[inline]
-    pub(super) fn shim_len(&self) -> usize {
-        self.signal().map_or(0, Signal::shim_len)
+    pub(super) fn has_shim(&self) -> bool {
+        self.signal().is_some_and(|signal| signal.shim_len() > 0)
+    }
+
+    /// Bytes of the longest shim of the signals in front of our datagrams, whatever is asked.
+    pub(super) fn longest_shim(&self) -> usize {
+        let longest = self.all().map(|o| o.signal.longest());
+        longest.max().unwrap_or(0)
+    }
+
+    /// Bytes of our shim with this request; 0 without one.
+    #[inline]
+    pub(super) fn shim_len(&self, request: &Request) -> usize {
+        self.signal().map_or(0, |signal| signal.len_of(request))
     }
 
     /// Fills the room in front of a datagram.
@@ -203,8 +272,8 @@ impl Feedback {
     #[inline]
     pub(super) fn on_sent(&mut self, rider: Rider, number: u64, bytes: u64) {
         let outgoing = match rider {
-            Rider::Question(_) => &mut self.asking,
-            Rider::Nothing | Rider::Request(_) => &mut self.outgoing,
+            Rider::Question(_) => self.asking.as_mut(),
+            Rider::Nothing | Rider::Request(_) => self.outgoing.get_mut(self.used),
         };
         if let Some(outgoing) = outgoing {
             outgoing.returned.on_sent(number, bytes);
@@ -269,8 +338,7 @@ impl Feedback {
     /// A FEEDBACK frame arrived in packet `number`; what it adds, if it is newer than all before.
     pub(super) fn on_frame(&mut self, number: u64, frame: &Frame<'_>) -> Option<Difference> {
         let of_kind = |outgoing: &&mut Outgoing| outgoing.signal.kind() == frame.kind;
-        let outgoing = [self.outgoing.as_mut(), self.asking.as_mut()];
-        let Outgoing { signal, returned } = outgoing.into_iter().flatten().find(of_kind)?;
+        let Outgoing { signal, returned } = self.all_mut().find(of_kind)?;
         if frame.epoch > varint::MAX {
             return None;
         }
@@ -280,28 +348,26 @@ impl Feedback {
     /// The epoch that the peer counts in, as far as it has told.
     #[cfg(test)]
     pub(super) fn epoch(&self) -> Option<u64> {
-        self.outgoing.as_ref()?.returned.epoch()
+        self.in_use()?.returned.epoch()
     }
 
     /// FEEDBACK frames that were not believed.
     pub(super) fn disbelieved(&self) -> Disbelieved {
-        let outgoing = [self.outgoing.as_ref(), self.asking.as_ref()];
-        let frames = outgoing.into_iter().flatten();
-        frames.fold(Disbelieved::default(), |sum, outgoing| {
+        self.all().fold(Disbelieved::default(), |sum, outgoing| {
             sum.plus(outgoing.returned.disbelieved())
         })
     }
 
     /// Our datagrams take another path from packet `next` on.
     pub(super) fn on_new_outgoing_path(&mut self, next: u64) {
-        for outgoing in [&mut self.outgoing, &mut self.asking].into_iter().flatten() {
+        for outgoing in self.all_mut() {
             outgoing.returned.on_path_change(next);
         }
     }
 
     /// A challenge of our path was sent, at which the peer counts anew.
     pub(super) fn on_challenge_sent(&mut self) {
-        for outgoing in [&mut self.outgoing, &mut self.asking].into_iter().flatten() {
+        for outgoing in self.all_mut() {
             outgoing.returned.on_challenge();
         }
     }

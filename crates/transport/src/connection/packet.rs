@@ -98,23 +98,27 @@ impl Connection {
         probe: Option<u8>,
         w: &mut Writer<'_>,
     ) -> Rider {
-        let len = self.feedback.shim_len();
-        if len == 0
+        if !self.feedback.has_shim()
             || !self.is_complete()
             || !self.route.plain.wants_shim(now, probe)
             || !self.wants_signal(now)
         {
             return Rider::Nothing;
         }
-        let Ok(room) = w.take(len) else {
-            return Rider::Nothing;
-        };
         let limits = self.streams.limits(self.recovery.bytes_in_flight());
         self.route.controller.on_limits(now, &limits);
         let mut request = self.route.controller.request();
         // The controller hears of 1-RTT packets alone; the handshake has measured the path before
         // the first of them.
         request.min_rtt = request.min_rtt.or_else(|| self.recovery.rtt().min());
+        if let Some(wanted) = request.signal {
+            let next = self.recovery.space(SpaceId::Data).sent().next_number();
+            self.feedback.choose(wanted, next);
+        }
+        let len = self.feedback.shim_len(&request);
+        let Ok(room) = w.take(len) else {
+            return Rider::Nothing;
+        };
         self.feedback.fill(&request, room);
         Rider::Request(len)
     }

@@ -2,8 +2,16 @@
 
 use crate::{Duration, Instant};
 
-/// Shim lost and plain acknowledged, this often without a shim getting through: the path is plain.
+/// Shim lost and plain acknowledged, this often without a shim getting through: the path is plain …
 const PAIRS: u32 = 3;
+/// … unless packets are lost at random so often that as many shims in a row would be lost with
+/// this chance or a greater one, 10^-9: where every n-th packet has a shim, a thousand per second
+/// come and most plain ones between two of them pass.
+const CHANCE: u64 = 1_000_000_000;
+/// More pairs are not waited for.
+const MOST_PAIRS: u32 = 64;
+/// Packets over which random loss is known; older ones count half.
+const REMEMBERED: u32 = 4096;
 /// … unless so large a share of the plain ones was lost meanwhile that chance explains the shims.
 const LOST_BY_CHANCE: u32 = 4;
 /// Packets with a shim that may be lost until a trial has failed.
@@ -29,10 +37,47 @@ enum State {
     Trial { outstanding: bool, lost: u32 },
 }
 
+/// How many packets got through of late, and how many did not, whatever they bore. Shims lost since
+/// the last one that got through are not among them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usual {
+    passed: u32,
+    lost: u32,
+}
+
+impl Usual {
+    const fn add(&mut self, passed: u32, lost: u32) {
+        self.passed += passed;
+        self.lost = self.lost.saturating_add(lost);
+        if self.passed >= REMEMBERED {
+            self.passed /= 2;
+            self.lost /= 2;
+        }
+    }
+
+    /// Pairs that chance does not explain.
+    fn pairs(self) -> u32 {
+        let (lost, all) = (
+            u64::from(self.lost),
+            u64::from(self.lost) + u64::from(self.passed),
+        );
+        let mut chance = CHANCE;
+        let mut pairs = 0;
+        while chance > 0 && pairs < MOST_PAIRS {
+            chance = chance * lost / all.max(1);
+            pairs += 1;
+        }
+        pairs.max(PAIRS)
+    }
+}
+
 /// Decides for each packet whether a shim goes in front.
 #[derive(Clone, Debug)]
 pub struct PlainPath {
     state: State,
+    usual: Usual,
+    /// Shims lost since the last one that got through.
+    lost_shims: u32,
     retry: Duration,
     /// Largest number among acknowledged packets with a shim: losses from before it say nothing.
     largest_acked: Option<u64>,
@@ -63,6 +108,8 @@ impl PlainPath {
     pub const fn new() -> Self {
         Self {
             state: Self::HOPEFUL,
+            usual: Usual { passed: 0, lost: 0 },
+            lost_shims: 0,
             retry: FIRST_RETRY,
             largest_acked: None,
             first_shim: None,
@@ -121,6 +168,8 @@ impl PlainPath {
             return;
         }
         if shim {
+            let lost = core::mem::take(&mut self.lost_shims);
+            self.usual.add(1, lost);
             self.largest_acked = self.largest_acked.max(Some(number));
             self.retry = FIRST_RETRY;
             self.state = Self::HOPEFUL;
@@ -133,19 +182,28 @@ impl PlainPath {
         {
             *plain_acked = plain_acked.saturating_add(1);
             *plain_passed = plain_passed.saturating_add(1);
+            self.usual.add(1, 0);
         }
     }
 
     /// Ack-eliciting packet `number` was lost. Call after [`on_acked`](Self::on_acked) for the same
     /// ACK frame. True if this makes the path plain.
     pub fn on_lost(&mut self, now: Instant, number: u64, shim: bool) -> bool {
-        if number < self.since || self.largest_acked.is_some_and(|l| number < l) {
+        if number < self.since {
             return false;
+        }
+        if self.largest_acked.is_some_and(|l| number < l) {
+            self.usual.add(0, 1);
+            return false;
+        }
+        if shim {
+            self.lost_shims = self.lost_shims.saturating_add(1);
         }
         match &mut self.state {
             State::Shims { plain_lost, .. } if !shim => {
                 if self.first_shim.is_some_and(|first| number > first) {
                     *plain_lost = plain_lost.saturating_add(1);
+                    self.usual.add(0, 1);
                 }
                 false
             }
@@ -189,7 +247,8 @@ impl PlainPath {
         *pairs = pairs.saturating_add(new);
         *lost = 0;
         *plain_acked = 0;
-        if *pairs < PAIRS || plain_lost.saturating_mul(LOST_BY_CHANCE) > *plain_passed {
+        if *pairs < self.usual.pairs() || plain_lost.saturating_mul(LOST_BY_CHANCE) > *plain_passed
+        {
             return false;
         }
         self.since = self.next;

@@ -138,7 +138,7 @@ fn shims_lost_beside_many_plain_packets_prove_nothing() {
         let mut path = Path::new();
         path.plain.on_sent(0, true);
         path.plain.on_acked(0, true);
-        for round in 0..6u64 {
+        for round in 0..12u64 {
             let numbers = 1 + 8 * round..9 + 8 * round;
             for number in numbers.clone() {
                 path.plain.on_sent(number, number % 8 == 1);
@@ -155,5 +155,41 @@ fn shims_lost_beside_many_plain_packets_prove_nothing() {
     };
     assert!(rounds(|n| n % 2 == 0), "half of all is lost");
     assert!(!rounds(|_| false));
-    assert!(!rounds(|n| n % 8 == 2));
+    assert!(!rounds(|n| n % 8 == 2), "a seventh: eleven shims in a row");
+}
+
+/// Every n-th packet bears a shim, and packets are lost at random: of thousands of shims per second
+/// three in a row are lost soon.
+#[test]
+fn random_loss_does_not_make_a_path_plain_on_which_few_packets_bear_shims() {
+    for (every, loss_ppm) in [(3, 50_000), (8, 10_000), (8, 50_000), (8, 300_000)] {
+        let mut path = PlainPath::new();
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        let now = Instant::from_millis(1);
+        for number in 0..2_000_000_u64 {
+            let shim = number % every == 0 && path.wants_shim(now, None);
+            path.on_sent(number, shim);
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            if state % 1_000_000 < loss_ppm {
+                let _ = path.on_lost(now, number, shim);
+            } else {
+                path.on_acked(number, shim);
+            }
+            assert!(!path.settle(now), "1 in {every}, {loss_ppm} ppm: {number}");
+        }
+        // One that begins to eat them is found all the same.
+        let found = (2_000_000..).position(|number| {
+            let shim = number % every == 0;
+            path.on_sent(number, shim);
+            if shim {
+                let _ = path.on_lost(now, number, shim);
+            } else {
+                path.on_acked(number, shim);
+            }
+            path.settle(now)
+        });
+        assert!(found.is_some_and(|packets| packets < 160), "{found:?}");
+    }
 }

@@ -106,6 +106,7 @@ impl Path {
             r: Some(self.random.below(65_536) as u16),
             t_rho_ms: 200,
             load_128,
+            translated: false,
             corruption_ppm: 0,
         }
     }

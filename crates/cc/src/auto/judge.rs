@@ -1,0 +1,164 @@
+//! Whether the narrow port runs the other law.
+
+use crate::arith::{nanos, ns_since};
+use crate::{Duration, Instant};
+
+/// Of the packets of a round trip that routers answered, this share has to come back in translation
+/// (or none of them, to end a count): the numerator and the denominator.
+const SHARE: (u64, u64) = (3, 4);
+/// For so many round trips in a row.
+const ROUNDS: u32 = 2;
+/// Between two changes lie so many round trips at least …
+const LEAST_STAY: u32 = 8;
+/// … which double with each change that comes soon after another, up to so many.
+const MOST_STAY: u32 = 512;
+/// A change after so many times the least stay is not soon.
+const LONG: u32 = 4;
+
+/// Counts packets of a round trip by whose answer bounds them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judge {
+    /// When the running round trip began.
+    since: Option<Instant>,
+    /// Packets that came back in it with a router's answer.
+    answered: u64,
+    /// Those of them that a port of another law bounds.
+    translated: u64,
+    /// Round trips in a row that spoke for a change.
+    rounds: u32,
+    /// The last change.
+    changed: Option<Instant>,
+    /// Round trips to stay.
+    stay: u32,
+}
+
+impl Judge {
+    pub(crate) const fn new() -> Self {
+        Self {
+            since: None,
+            answered: 0,
+            translated: 0,
+            rounds: 0,
+            changed: None,
+            stay: LEAST_STAY,
+        }
+    }
+
+    /// `packets` more came back with an answer, `translated` or not. True if it is time to change.
+    #[inline]
+    pub(crate) fn hear(
+        &mut self,
+        now: Instant,
+        srtt: Duration,
+        packets: u64,
+        translated: bool,
+    ) -> bool {
+        if packets == 0 {
+            return false;
+        }
+        let Some(since) = self.since else {
+            self.since = Some(now);
+            // Nothing is under way that a change could disturb.
+            return translated && self.changed.is_none();
+        };
+        self.answered = self.answered.saturating_add(packets);
+        if translated {
+            self.translated = self.translated.saturating_add(packets);
+        }
+        if ns_since(now, since) < nanos(srtt) {
+            return false;
+        }
+        let most = self.answered.saturating_mul(SHARE.0) <= self.translated.saturating_mul(SHARE.1);
+        self.since = Some(now);
+        self.answered = 0;
+        self.translated = 0;
+        self.rounds = if most {
+            self.rounds.saturating_add(1)
+        } else {
+            0
+        };
+        let stayed = self
+            .changed
+            .is_none_or(|at| now >= at + srtt.saturating_mul(self.stay));
+        self.rounds >= ROUNDS && stayed
+    }
+
+    /// No change within `patience`.
+    pub(crate) fn is_settled(&self, now: Instant, patience: Duration) -> bool {
+        self.changed.is_none_or(|at| now >= at + patience)
+    }
+
+    /// The law has changed.
+    pub(crate) fn on_change(&mut self, now: Instant, srtt: Duration) {
+        let soon = self
+            .changed
+            .is_some_and(|at| now < at + srtt.saturating_mul(self.stay.saturating_mul(LONG)));
+        *self = Self {
+            // Answers to what was sent before say nothing any more.
+            since: Some(now),
+            changed: Some(now),
+            stay: if soon {
+                self.stay.saturating_mul(2).min(MOST_STAY)
+            } else {
+                LEAST_STAY
+            },
+            ..Self::new()
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ms;
+
+    const RTT: Duration = Duration::from_millis(100);
+
+    /// Round trips, told ten packets at a time, until a change is called for.
+    fn rounds_until(judge: &mut Judge, from: Instant, translated: impl Fn(u64) -> bool) -> u64 {
+        for tenth in 1..100_000 {
+            let now = from + ms(10 * tenth);
+            if judge.hear(now, RTT, 10, translated(tenth)) {
+                return tenth / 10;
+            }
+        }
+        u64::MAX
+    }
+
+    #[test]
+    fn the_first_answer_decides_at_once_and_later_ones_over_two_round_trips() {
+        let mut judge = Judge::new();
+        assert!(
+            !judge.hear(Instant::ZERO, RTT, 0, true),
+            "nothing came back"
+        );
+        assert!(judge.hear(Instant::ZERO, RTT, 1, true));
+        let mut judge = Judge::new();
+        assert!(!judge.hear(Instant::ZERO, RTT, 1, false));
+        assert_eq!(rounds_until(&mut judge, Instant::ZERO, |_| true), 2);
+        // Two ports that bound it by turns.
+        assert_eq!(
+            rounds_until(&mut judge, Instant::ZERO, |n| n % 2 == 0),
+            u64::MAX
+        );
+    }
+
+    #[test]
+    fn who_goes_to_and_fro_does_so_more_and_more_seldom() {
+        let mut judge = Judge::new();
+        let mut now = Instant::from_millis(1);
+        judge.on_change(now, RTT);
+        let mut stays = Vec::new();
+        for _ in 0..9 {
+            let rounds = rounds_until(&mut judge, now, |_| true);
+            now += ms(100 * rounds);
+            judge.on_change(now, RTT);
+            stays.push(rounds);
+        }
+        assert_eq!(stays, [8, 16, 32, 64, 128, 256, 512, 512, 512]);
+        // After long it begins anew.
+        now += ms(100 * 5000);
+        judge.on_change(now, RTT);
+        assert_eq!(rounds_until(&mut judge, now, |_| true), 8);
+    }
+}

@@ -1,0 +1,236 @@
+use super::AutoSender;
+use crate::quick_start::{AfterGrant, Startable};
+use crate::testing::{acked, lost, ms, sent};
+use crate::{
+    Carrier, Controller, Duration, Explicit, Feedback, Instant, Limits, VcpFeedback, XcpFeedback,
+    XcpForm,
+};
+
+const MTU: u16 = 1200;
+const RTT: Duration = Duration::from_millis(100);
+
+/// A path of which every round trip brings ten packets back.
+struct Path {
+    law: AutoSender,
+    now: Instant,
+    number: u64,
+}
+
+impl Path {
+    fn new() -> Self {
+        Self {
+            law: AutoSender::new(Instant::ZERO, MTU, None),
+            now: Instant::ZERO,
+            number: 0,
+        }
+    }
+
+    /// A tenth of a round trip: a packet is sent, and this comes back of an earlier one.
+    fn step(&mut self, feedback: Option<Feedback>) {
+        self.now += ms(10);
+        self.law.on_limits(self.now, &Limits::NONE);
+        let _ = self.law.request();
+        let state = self.law.on_sent(self.now, &sent(self.number, 1200));
+        let mut acked = acked(self.number.saturating_sub(10), 1200, RTT);
+        acked.state = state;
+        if let Some(feedback) = feedback {
+            self.law.on_feedback(self.now, &feedback, &acked);
+        }
+        self.law.on_ack(self.now, &acked);
+        self.number += 1;
+    }
+
+    fn rounds(&mut self, rounds: u32, feedback: Option<Feedback>) {
+        for _ in 0..10 * rounds {
+            self.step(feedback);
+        }
+    }
+
+    fn asks_in(&self) -> Explicit {
+        self.law.request().signal.unwrap()
+    }
+
+    fn asks_xcp(&self) -> bool {
+        matches!(self.asks_in(), Explicit::Xcp(_))
+    }
+}
+
+fn xcp(stamped: u64, delta: i64, translated: bool) -> Option<Feedback> {
+    Some(Feedback::Xcp(XcpFeedback {
+        delta: delta << 16,
+        packets: 1,
+        stamped,
+        bytes: 1200,
+        hops: 1,
+        translated,
+        ..XcpFeedback::default()
+    }))
+}
+
+/// One packet under `code`.
+fn vcp(code: usize, translated: bool) -> Option<Feedback> {
+    let mut feedback = VcpFeedback {
+        t_rho: ms(200),
+        hops: 1,
+        bise: true,
+        carried_r: true,
+        translated,
+        ..VcpFeedback::default()
+    };
+    feedback.packets[code] = 1;
+    feedback.bytes[code] = 1200;
+    Some(Feedback::Vcp(feedback))
+}
+
+#[test]
+fn it_asks_in_xcp_until_a_port_of_vcp_bounds_it_and_keeps_its_window() {
+    let mut path = Path::new();
+    assert!(path.asks_xcp());
+    path.rounds(3, xcp(1, 1000, false));
+    assert!(path.asks_xcp());
+    assert_eq!(path.law.metrics().ruling, "xcp");
+    let before = path.law.window();
+    path.rounds(3, xcp(1, 0, true));
+    assert_eq!(path.asks_in(), Explicit::Vcp(Carrier::Shim));
+    assert_eq!(path.law.window(), before);
+    // What is still under way in XCP's language is no silence, and changes nothing.
+    path.rounds(1, xcp(1, 50_000, true));
+    assert_eq!(path.law.window(), before);
+    assert!(path.law.metrics().explicit);
+    path.rounds(1, vcp(2, false));
+    assert_eq!(path.law.metrics().ruling, "vcp+bise+wlte");
+    let grown = path.law.window();
+    assert!((before..=before + 2 * u64::from(MTU)).contains(&grown));
+    // The port becomes one of XCP's.
+    for _ in 0..12 {
+        if !path.asks_xcp() {
+            path.rounds(1, vcp(2, true));
+        }
+    }
+    assert!(path.asks_xcp());
+    let before = path.law.window();
+    path.rounds(3, xcp(1, 10_000, false));
+    assert_eq!(path.law.metrics().ruling, "xcp");
+    assert!(path.law.window() > before);
+}
+
+#[test]
+fn the_first_answer_of_a_path_decides_at_once() {
+    let mut path = Path::new();
+    path.step(xcp(1, 1000, true));
+    assert_eq!(path.asks_in(), Explicit::Vcp(Carrier::Shim));
+    path.step(vcp(1, false));
+    assert!(
+        path.law.metrics().explicit,
+        "routers rule from the first on"
+    );
+}
+
+#[test]
+fn without_routers_cubic_rules_and_one_that_comes_is_found() {
+    let mut path = Path::new();
+    path.rounds(4, xcp(0, 0, false));
+    assert_eq!(path.law.metrics().ruling, "cubic");
+    assert!(path.law.signal_every() >= 32);
+    let before = path.law.window();
+    path.step(xcp(1, 0, true));
+    assert_eq!(path.asks_in(), Explicit::Vcp(Carrier::Shim));
+    path.rounds(4, vcp(2, false));
+    assert_eq!(path.law.metrics().ruling, "vcp+bise+wlte");
+    assert!(path.law.window() >= before);
+    // And it goes again.
+    path.rounds(4, vcp(0, false));
+    assert_eq!(path.law.metrics().ruling, "cubic");
+}
+
+#[test]
+fn a_peer_that_knows_one_language_has_that_one() {
+    let mut path = Path::new();
+    path.rounds(8, vcp(1, false));
+    assert_eq!(path.asks_in(), Explicit::Vcp(Carrier::Shim));
+    assert_eq!(path.law.metrics().ruling, "vcp+bise+wlte");
+    // For good: there is nothing else to be had.
+    path.rounds(40, vcp(1, true));
+    assert_eq!(path.asks_in(), Explicit::Vcp(Carrier::Shim));
+}
+
+#[test]
+fn headers_cost_no_more_than_vcps_sixteen_bytes() {
+    let bytes = |form| match form {
+        XcpForm::Full => 36,
+        XcpForm::Compact => 16,
+    };
+    for rtt in [ms(2), ms(20), ms(500)] {
+        for packets in [1_u32, 5, 11, 12, 30, 100, 1000, 10_000] {
+            let mut law = AutoSender::new(Instant::ZERO, MTU, Some(packets));
+            law.on_handshake_rtt(Instant::ZERO, rtt);
+            let Some(Explicit::Xcp(form)) = law.request().signal else {
+                panic!("it begins with XCP");
+            };
+            let every = law.signal_every();
+            assert!(bytes(form) <= 16 * every, "{packets} {rtt:?}");
+            let headers = packets / every;
+            assert!(headers >= 10 || every <= 3, "{packets} {rtt:?}: {headers}");
+        }
+    }
+}
+
+#[test]
+fn a_granted_window_goes_over_to_the_other_law_and_waits_for_its_measure() {
+    let mut path = Path::new();
+    path.step(xcp(1, 1000, false));
+    assert!(path.law.begin_with(path.now, 1_000_000));
+    path.rounds(2, xcp(1, 0, true));
+    assert_eq!(path.asks_in(), Explicit::Vcp(Carrier::Shim));
+    let window = path.law.window();
+    assert!(window >= 1_000_000);
+    // LOW does not show yet what was granted.
+    path.rounds(1, vcp(1, false));
+    assert_eq!(path.law.window(), window);
+    path.law.give_up(path.now, 12_000, 50_000, path.number);
+    assert_eq!(path.law.window(), 50_000);
+    path.law.raise_threshold(60_000);
+    assert_eq!(path.law.window(), 60_000);
+    path.law.start_with(path.now, 30_000, AfterGrant::SlowStart);
+    assert_eq!(path.law.window(), 30_000);
+}
+
+/// Whatever comes in whatever order: no panic, a window of a packet at least, and never more than
+/// eight times of what it was.
+#[test]
+fn anything_may_come_at_any_time() {
+    let mut state = 0x2545_F491_4F6C_DD1D_u64;
+    let mut next = |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    for _ in 0..200 {
+        let mut path = Path::new();
+        for _ in 0..600 {
+            let before = path.law.window();
+            let translated = next(2) == 0;
+            match next(12) {
+                0..=4 => path.step(xcp(next(2), (next(4000) as i64) - 2000, translated)),
+                5..=9 => path.step(vcp(next(4) as usize, translated)),
+                10 => path.step(None),
+                _ => {
+                    let number = path.number;
+                    path.law.on_loss(path.now, &lost(number, number, RTT));
+                    match next(4) {
+                        0 => path.law.on_persistent_congestion(path.now),
+                        1 => path.law.on_restart(path.now, ms(next(1000))),
+                        2 => path.law.on_probe_timeout(path.now),
+                        _ => path
+                            .law
+                            .on_congestion_experienced(path.now, path.now, number),
+                    }
+                }
+            }
+            let window = path.law.window();
+            assert!(window >= u64::from(MTU).min(before));
+            assert!(window <= before.saturating_mul(8), "{before} {window}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `auto` with real endpoints: whatever the routers speak, and while they change.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use pathmark_emulator::Scenario;
+use pathmark_emulator::result::RunResult;
+
+/// One download over two links of 20 and 20 Mbit/s, 100 ms in all, one bandwidth-delay product each.
+const FILE: &str = r#"
+duration = "30s"
+measure = [ ["5s", "10s"], ["15s", "30s"] ]
+
+[[link]]
+name = "first"
+from = "S"
+to = "R"
+duplex = true
+rate = "20Mbit"
+delay = "10ms"
+
+[[link]]
+name = "second"
+from = "R"
+to = "D"
+duplex = true
+rate = "20Mbit"
+delay = "40ms"
+
+[[flow]]
+name = "f"
+from = "S"
+to = "D"
+algorithm = "auto"
+"#;
+
+/// `FILE` with keys changed.
+fn run(changes: &[(&str, &str)]) -> RunResult {
+    let mut scenario = Scenario::parse(Path::new("auto.toml"), FILE).unwrap();
+    for (key, value) in changes {
+        scenario.set(key, value).unwrap();
+    }
+    scenario.run(|_| ControlFlow::Continue(())).unwrap()
+}
+
+/// The same with controllers and an algorithm.
+fn path(first: &str, second: &str, algorithm: &str, more: &[(&str, &str)]) -> RunResult {
+    let mut changes = vec![
+        ("link.first.controller", first),
+        ("link.second.controller", second),
+        ("flow.f.algorithm", algorithm),
+    ];
+    changes.extend(more);
+    run(&changes)
+}
+
+fn goodput(result: &RunResult) -> f64 {
+    result.flows[0].goodput_bps / 1e6
+}
+
+fn drops(result: &RunResult) -> u64 {
+    result.links.iter().map(|link| link.drops).sum()
+}
+
+/// Goodput in a measuring window, Mbit/s.
+fn during(result: &RunResult, window: usize) -> f64 {
+    result.windows[window].flows[0].goodput_bps / 1e6
+}
+
+#[test]
+fn on_a_path_of_one_kind_it_does_as_the_law_of_that_kind_does() {
+    for (port, law, least) in [
+        ("xcp", "xcp[start=quick-start]", 0.995),
+        ("vcp+bise", "vcp+bise+wlte[start=quick-start]", 0.98),
+        ("vcp", "vcp+bise+wlte[start=quick-start]", 0.95),
+        ("none", "cubic", 0.98),
+        ("quick-start", "cubiq", 0.98),
+    ] {
+        let own = path(port, port, law, &[]);
+        let auto = path(port, port, "auto", &[]);
+        let share = goodput(&auto) / goodput(&own);
+        assert!(share >= least, "{port}: {share} of {}", goodput(&own));
+        if port != "none" && port != "quick-start" {
+            assert_eq!(drops(&auto), 0, "{port}");
+        }
+        let queue = |result: &RunResult| result.links[0].queue_packets.max;
+        assert!(queue(&auto) <= queue(&own) + 10.0, "{port}");
+    }
+}
+
+#[test]
+fn whichever_kind_the_narrow_port_is_the_link_is_full_and_nothing_is_dropped() {
+    for (first, second) in [("xcp", "vcp+bise"), ("vcp+bise", "xcp")] {
+        for (narrow, wide) in [("first", "second"), ("second", "first")] {
+            let rate = format!("link.{wide}.rate");
+            let result = path(first, second, "auto", &[(&rate, "40Mbit")]);
+            let late = during(&result, 1);
+            // 1444 of 1500 bytes, less shims and QUIC's own.
+            assert!(late >= 0.9 * 20.0, "{first}, {second}, {narrow}: {late}");
+            assert_eq!(drops(&result), 0, "{first}, {second}, {narrow}");
+        }
+        // Both as narrow.
+        let result = path(first, second, "auto", &[]);
+        assert!(during(&result, 1) >= 0.9 * 20.0, "{first}, {second}");
+        assert_eq!(drops(&result), 0, "{first}, {second}");
+    }
+}
+
+#[test]
+fn a_port_that_changes_its_law_under_a_flow_neither_stalls_nor_floods_it() {
+    for (before, after) in [
+        ("xcp", "vcp+bise"),
+        ("vcp+bise", "xcp"),
+        ("xcp", "none"),
+        ("vcp+bise", "none"),
+        ("none", "xcp"),
+        ("none", "vcp+bise"),
+    ] {
+        let at = format!(r#"[{{ t = "10s", controller = "{after}" }}]"#);
+        let changes = [
+            ("link.second.at", at.as_str()),
+            ("link.first.rate", "100Mbit"),
+            (
+                "measure",
+                r#"[["5s", "10s"], ["10s", "13s"], ["20s", "30s"]]"#,
+            ),
+        ];
+        let result = path("none", before, "auto", &changes);
+        let [first, turn, late] = [0, 1, 2].map(|window| during(&result, window));
+        assert!(first >= 17.0, "{before} to {after}: {first}");
+        // A queue that CUBIC has filled has to go first.
+        let least = if before == "none" { 0.7 } else { 0.85 };
+        assert!(
+            turn >= least * first,
+            "{before} to {after}: {turn} of {first}"
+        );
+        assert!(late >= 17.0, "{before} to {after}: {late}");
+        if before != "none" && after != "none" {
+            assert_eq!(drops(&result), 0, "{before} to {after}");
+        }
+    }
+}
