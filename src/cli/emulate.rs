@@ -4,7 +4,7 @@ mod harm;
 mod merge;
 mod metric;
 mod pool;
-mod results;
+pub(super) mod results;
 mod table;
 
 use std::path::PathBuf;
@@ -19,6 +19,7 @@ use serde::Serialize;
 use super::{Failure, Outcome, output};
 
 pub(super) use merge::{Args as MergeArgs, merge};
+pub(super) use table::{aligned, dash};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -71,7 +72,7 @@ struct Runs<'a> {
 /// Set by Ctrl-C: runs end and keep what they have measured.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-fn interrupted() -> bool {
+pub(super) fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
@@ -203,7 +204,7 @@ fn list() -> Outcome {
 }
 
 /// The first Ctrl-C ends the runs; the second, the program.
-fn watch_for_interrupts() -> anyhow::Result<()> {
+pub(super) fn watch_for_interrupts() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()

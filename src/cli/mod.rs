@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. With `--json` one JSON object goes
 //! to stdout and nothing else; text for people and progress bars go to stderr.
 
+mod compare;
 mod demo;
 mod emulate;
 mod figures;
@@ -35,6 +36,7 @@ Examples:
   pathmark put big.iso host:4433 --pin 3f5a…        store a file, if the server runs with --allow-put
   pathmark perf client host:4433 --download 1GB     measure
   pathmark emulate five-files                       the same code under a virtual clock, in a second
+  pathmark compare --out compare                    control laws over a grid of paths, in minutes
 
 Controllers (--cc): vcp+bise+wlte (default), vcp+bise, vcp+wlte, vcp, auto, cubic, bbr, newreno;
 options in brackets: --cc 'vcp[alpha=1.0,t_rho=200ms]'.")]
@@ -55,6 +57,8 @@ enum Command {
     Put(put::Args),
     /// Run a scenario under a virtual clock: the same endpoints and routers, without a network
     Emulate(emulate::Args),
+    /// Lay control laws beside each other over a grid of paths, and draw where each is best
+    Compare(compare::Args),
     /// Join the runs of a sweep that was split among jobs
     Merge(emulate::MergeArgs),
     /// Measure throughput (QUIC performance protocol, draft-banks-quic-performance)
@@ -103,6 +107,7 @@ pub fn main() -> ExitCode {
         Command::Get(args) => session::run(get::get(args)),
         Command::Put(args) => session::run(put::put(args)),
         Command::Emulate(args) => emulate::emulate(&args),
+        Command::Compare(args) => compare::compare(&args),
         Command::Merge(args) => emulate::merge(&args),
         Command::Perf(perf::Command::Server(args)) => session::run(perf::server(args)),
         Command::Perf(perf::Command::Client(args)) => session::run(perf::client(args)),

@@ -21,6 +21,7 @@
     )
 )]
 
+pub mod compare;
 mod engine;
 pub mod fairness;
 pub mod harm;

@@ -1,7 +1,8 @@
-//! Line charts as SVG and PNG, with a font of their own so that they look the same on every
+//! Line charts and heat maps as SVG and PNG, with a font of their own so that they look the same on every
 //! machine.
 
 mod clip;
+mod heat;
 
 use std::path::Path;
 use std::sync::Once;
@@ -9,6 +10,8 @@ use std::sync::Once;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::register_font;
+
+pub use heat::{HeatCell, HeatColour, HeatMap, HeatPanel};
 
 /// A chart that cannot be written.
 #[derive(Debug, thiserror::Error)]

@@ -215,7 +215,7 @@ fn has_column(metric: Metric) -> bool {
     )
 }
 
-pub(super) fn dash() -> String {
+pub(in super::super) fn dash() -> String {
     "-".to_owned()
 }
 
@@ -229,7 +229,7 @@ fn more(text: &mut String, all: usize, what: &str) {
 }
 
 /// Columns as wide as their widest cell; the first to the left, numbers to the right.
-pub(super) fn aligned(header: &[String], rows: &[Vec<String>]) -> String {
+pub(in super::super) fn aligned(header: &[String], rows: &[Vec<String>]) -> String {
     let mut widths = vec![0; header.len()];
     let lines = || std::iter::once(header).chain(rows.iter().map(Vec::as_slice));
     for line in lines() {

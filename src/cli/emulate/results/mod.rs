@@ -1,6 +1,7 @@
 //! `pathmark emulate --results DIR`: every built-in scenario run, and a page with tables and
 //! pictures made of it.
 
+pub(in super::super) mod chapter;
 mod figure;
 mod page;
 
@@ -16,10 +17,13 @@ use pathmark_emulator::sweep::{Case, Sweep, cases};
 use pathmark_emulator::{Progress, Scenario};
 
 use super::super::{Failure, Outcome};
-use super::harm::page as page_of_harm;
+use super::harm::page::HEADING as HARM;
 use super::pool::{self, Watch};
 
-pub(super) use page::wrapped;
+pub(in super::super) use page::wrapped;
+
+/// The heading of the chapter that `pathmark compare` writes.
+pub(in super::super) const COMPARISON: &str = "## Comparison\n";
 
 /// Runs that differ in their seeds only.
 #[derive(Debug)]
@@ -84,12 +88,14 @@ pub(super) fn write(directory: &Path, only: Option<&str>, paper_scale: bool) -> 
         Some(_) => print!("{text}"),
         None => {
             let path = directory.join("results.md");
-            // The grid has a command of its own; what it found stays.
+            // These have commands of their own; what they found stays.
             let before = fs::read_to_string(&path).unwrap_or_default();
-            let text = match page_of_harm::find(&before) {
-                Some(chapter) => page_of_harm::spliced(&text, chapter),
-                None => text,
-            };
+            let mut text = text;
+            for heading in [HARM, COMPARISON] {
+                if let Some(chapter) = chapter::find(&before, heading) {
+                    text = chapter::spliced(&text, heading, chapter);
+                }
+            }
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
             println!("{}", path.display());
         }

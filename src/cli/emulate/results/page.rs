@@ -180,7 +180,7 @@ fn table(text: &mut String, chapter: &Chapter) {
 }
 
 /// A paragraph in lines of at most 100 columns; words that are longer stand alone.
-pub(in super::super) fn wrapped(paragraph: &str) -> String {
+pub(in super::super::super) fn wrapped(paragraph: &str) -> String {
     let mut text = String::new();
     let mut column = 0;
     for word in paragraph.split_whitespace() {

@@ -1,0 +1,233 @@
+//! A point of the grid, and the scenario that it is run as.
+
+use std::fmt;
+use std::fmt::Write as _;
+
+use pathmark_router::config::LimitSpec;
+use pathmark_router::core::impair::Random;
+
+use super::axis::{Axis, Loss, Rate, Room, Routers, Rtt};
+use super::contestant::Contestant;
+
+/// Bytes of the largest IP packets.
+const PACKET: f64 = 1500.0;
+/// Data packets of a run, if its path is not so long that this is a few round trips.
+const PACKETS: f64 = 300_000.0;
+/// Files together keep the bottleneck busy for so many round trips, within these seconds.
+const ROUND_TRIPS: f64 = 60.0;
+const SECONDS: (f64, f64) = (10.0, 30.0);
+/// But at least for so many round trips.
+const LEAST_ROUND_TRIPS: f64 = 10.0;
+/// A run ends after so many times its floor.
+const PATIENCE: f64 = 8.0;
+/// Round trips before a first byte has arrived: the handshake's, and the way there.
+const FIRST_BYTE: f64 = 1.5;
+/// Short files in a run, and the largest that they are. All of them are a tenth of the large ones
+/// at most.
+const SHORT: u32 = 20;
+const SHORT_BYTES: f64 = 30_000.0;
+const SHORT_SHARE: f64 = 0.1;
+
+/// Names of flows: large files and short ones.
+pub(super) const LARGE_NAME: &str = "file";
+pub(super) const SHORT_NAME: &str = "short";
+/// The bottleneck's name.
+pub(super) const BOTTLENECK: &str = "bottleneck";
+
+/// A path and how many files share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// The bottleneck's rate.
+    pub rate: Rate,
+    /// Propagation round trip.
+    pub rtt: Rtt,
+    /// Room of the bottleneck's queue.
+    pub buffer: Room,
+    /// Data packets lost at random, behind the bottleneck.
+    pub loss: Loss,
+    /// Large files that share it.
+    pub flows: u32,
+    /// Which routers answer.
+    pub routers: Routers,
+}
+
+impl fmt::Display for Cell {
+    /// `100Mbit-80ms-1bdp-0.1%-8-none`: the values in the order of [`Axis::ALL`].
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, axis) in Axis::ALL.into_iter().enumerate() {
+            let dash = if index > 0 { "-" } else { "" };
+            write!(f, "{dash}{}", self.value(axis))?;
+        }
+        Ok(())
+    }
+}
+
+impl Cell {
+    /// Its value on an axis, as people write it.
+    #[must_use]
+    pub fn value(&self, axis: Axis) -> String {
+        match axis {
+            Axis::Rate => self.rate.to_string(),
+            Axis::Rtt => self.rtt.to_string(),
+            Axis::Buffer => self.buffer.to_string(),
+            Axis::Loss => self.loss.to_string(),
+            Axis::Flows => self.flows.to_string(),
+            Axis::Routers => self.routers.to_string(),
+        }
+    }
+
+    /// The cell that a law is run in: where nothing listens to routers, one that answers is a plain
+    /// hop.
+    #[must_use]
+    pub fn as_run_by(mut self, contestant: &Contestant) -> Self {
+        if self.routers == Routers::Answer(1) && !contestant.hears_routers() {
+            self.routers = Routers::None;
+        }
+        self
+    }
+
+    fn rtt_s(&self) -> f64 {
+        self.rtt.0.as_secs_f64()
+    }
+
+    /// Seconds that the large files keep the bottleneck busy.
+    #[must_use]
+    pub fn busy_s(&self) -> f64 {
+        let wanted = (ROUND_TRIPS * self.rtt_s()).clamp(SECONDS.0, SECONDS.1);
+        let affordable = PACKETS * PACKET * 8.0 / self.rate.bps();
+        let least = LEAST_ROUND_TRIPS * self.rtt_s();
+        (wanted.min(affordable).max(least) * 100.0).round().max(1.0) / 100.0
+    }
+
+    /// Bytes of each large file: a packet's worth at least.
+    fn large_bytes(&self) -> f64 {
+        let all = self.rate.bps() / 8.0 * self.busy_s();
+        (all / f64::from(self.flows)).round().max(PACKET)
+    }
+
+    /// Bytes of each short file.
+    fn short_bytes(&self) -> f64 {
+        let all = self.large_bytes() * f64::from(self.flows);
+        let affordable = all * SHORT_SHARE / f64::from(SHORT);
+        SHORT_BYTES.min(affordable).round().max(100.0)
+    }
+
+    /// The least time, seconds, in which all files can arrive: a handshake, the way there, and all
+    /// bytes of the files at the bottleneck's rate, with no header around them.
+    #[must_use]
+    pub fn floor_s(&self) -> f64 {
+        let large = self.large_bytes() * f64::from(self.flows);
+        let all = large + self.short_bytes() * f64::from(SHORT);
+        FIRST_BYTE * self.rtt_s() + all * 8.0 / self.rate.bps()
+    }
+
+    /// The same for one short file that has the path to itself.
+    #[must_use]
+    pub fn short_floor_s(&self) -> f64 {
+        FIRST_BYTE * self.rtt_s() + self.short_bytes() * 8.0 / self.rate.bps()
+    }
+
+    /// When a run ends at the latest, seconds.
+    fn duration_s(&self) -> f64 {
+        PATIENCE * self.floor_s() + 2.0 * self.rtt_s()
+    }
+
+    /// Packets that enter links in a run, about, acknowledgements among them.
+    #[must_use]
+    pub fn packets(&self) -> f64 {
+        let data = self.large_bytes() * f64::from(self.flows) / 1400.0;
+        let links = match self.routers {
+            Routers::None => 1.0,
+            Routers::Hidden => 2.0,
+            Routers::Answer(number) => f64::from(number),
+        };
+        1.5 * data * links
+    }
+
+    /// The cell as a scenario file.
+    #[must_use]
+    pub fn scenario(&self, contestant: &Contestant, seed: u64) -> String {
+        let busy = self.busy_s();
+        let mut text = format!(
+            "name = \"{self} {contestant}\"\nduration = \"{:.6}s\"\nseed = {seed}\n\
+             measure = [[\"{:.6}s\", \"{:.6}s\"]]\n",
+            self.duration_s(),
+            busy / 2.0,
+            busy
+        );
+        self.links(&mut text, contestant);
+        let last = match self.routers {
+            Routers::None => 1,
+            Routers::Hidden => 2,
+            Routers::Answer(number) => number,
+        };
+        let _ = write!(
+            text,
+            "\n[[flow]]\nname = \"{LARGE_NAME}\"\nfrom = \"N0\"\nto = \"N{last}\"\n\
+             algorithm = \"{law}\"\ncount = {}\nbytes = {}\nstart_spread = \"{:.6}s\"\n\
+             \n[[flow]]\nname = \"{SHORT_NAME}\"\nfrom = \"N0\"\nto = \"N{last}\"\n\
+             algorithm = \"{law}\"\ncount = {SHORT}\nbytes = {}\nstart = [{}]\n",
+            self.flows,
+            self.large_bytes(),
+            // Files begin within a round trip, and a file alone begins at once.
+            if self.flows > 1 { self.rtt_s() } else { 0.0 },
+            self.short_bytes(),
+            self.short_starts(seed),
+            law = contestant.law(),
+        );
+        text
+    }
+
+    /// Room of the queues: of two packets at least, however short the path is.
+    fn limit(&self) -> String {
+        let bdp = self.rate.bps() / 8.0 * self.rtt_s();
+        match self.buffer.0 {
+            LimitSpec::MilliBdp(milli) if bdp * milli as f64 / 1000.0 < 2.0 * PACKET => {
+                "2p".to_owned()
+            }
+            _ => self.buffer.to_string(),
+        }
+    }
+
+    fn links(&self, text: &mut String, contestant: &Contestant) {
+        let limit = self.limit();
+        let plain = format!("queue = {{ kind = \"droptail\", limit = \"{limit}\" }}\n");
+        let answering = contestant.port(&limit);
+        let rate = self.rate.0.bits;
+        let hops: Vec<(u64, &str)> = match self.routers {
+            Routers::None => vec![(rate, &plain)],
+            Routers::Hidden => vec![(2 * rate, &answering), (rate, &plain)],
+            Routers::Answer(number) => vec![(rate, &answering); usize::from(number)],
+        };
+        let delay = self.rtt.0.as_nanos() / (2 * hops.len().max(1) as u128);
+        for (index, (rate, port)) in hops.iter().enumerate() {
+            let last = index + 1 == hops.len();
+            let name = if last {
+                BOTTLENECK.to_owned()
+            } else {
+                format!("hop{index}")
+            };
+            let _ = write!(
+                text,
+                "\n[[link]]\nname = \"{name}\"\nfrom = \"N{index}\"\nto = \"N{}\"\nduplex = true\n\
+                 rate = {rate}\ndelay = \"{delay}ns\"\n{port}",
+                index + 1
+            );
+            if last && self.loss.ppm > 0 {
+                let per = f64::from(self.loss.ppm) / 1e6;
+                let _ = writeln!(text, "loss = {{ kind = \"bernoulli\", per = {per} }}");
+            }
+        }
+    }
+
+    /// Short files begin at random between a tenth and nine tenths of the time that the large ones
+    /// need at least.
+    fn short_starts(&self, seed: u64) -> String {
+        let mut random = Random::new(seed, &format!("{self}/short"));
+        let starts = (0..SHORT).map(|_| {
+            let part = 0.1 + 0.8 * random.below(1_000_000) as f64 / 1e6;
+            format!("\"{:.6}s\"", part * self.busy_s())
+        });
+        starts.collect::<Vec<_>>().join(", ")
+    }
+}

@@ -1,0 +1,127 @@
+//! A law, and what the ports beside it run.
+
+use std::fmt;
+use std::str::FromStr;
+
+use pathmark_cc::{Algorithm, Explicit, LinkAlgorithm, ParseError};
+
+/// A law and its port: `xcp`, `cubic@codel`, `vcp[paper]@vcp[paper]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contestant {
+    law: Algorithm,
+    port: Port,
+    /// The port was named.
+    named: bool,
+}
+
+/// What routers run that answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Port {
+    /// A DropTail queue, and no answers.
+    DropTail,
+    /// Controlled delay (RFC 8289), and no answers.
+    CoDel,
+    /// A controller.
+    Controller(LinkAlgorithm),
+}
+
+/// Text that names no law or no port.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadContestant {
+    /// The law.
+    #[error(transparent)]
+    Law(ParseError),
+    /// The port.
+    #[error(
+        "`{port}` behind @ is no port's law: {source}; without one it is `droptail` or `codel`"
+    )]
+    Port {
+        /// What stands behind the `@`.
+        port: String,
+        /// What is wrong.
+        source: ParseError,
+    },
+}
+
+impl Contestant {
+    /// A law with the port that answers it best: its own, or DropTail if it listens to none.
+    #[must_use]
+    pub fn new(law: Algorithm) -> Self {
+        let own = match law.explicit() {
+            None => None,
+            Some(Explicit::QuickStart) => Some("quick-start"),
+            Some(Explicit::Xcp(_)) if law.name() == "xcp-i" => Some("xcp-i"),
+            Some(Explicit::Xcp(_)) => Some("xcp"),
+            Some(Explicit::Vcp(_)) if law.name().contains("bise") => Some("vcp+bise"),
+            Some(Explicit::Vcp(_)) => Some("vcp"),
+        };
+        let port = own.and_then(|own| own.parse().ok());
+        Self {
+            law,
+            port: port.map_or(Port::DropTail, Port::Controller),
+            named: false,
+        }
+    }
+
+    /// The sender's law.
+    #[must_use]
+    pub const fn law(&self) -> &Algorithm {
+        &self.law
+    }
+
+    /// True if routers that answer differ from plain ones for it.
+    pub(super) fn hears_routers(&self) -> bool {
+        self.port != Port::DropTail
+    }
+
+    /// The lines of a link's table that say what its port runs.
+    pub(super) fn port(&self, limit: &str) -> String {
+        match &self.port {
+            Port::DropTail => format!("queue = {{ kind = \"droptail\", limit = \"{limit}\" }}\n"),
+            Port::CoDel => format!("queue = {{ kind = \"codel\", limit = \"{limit}\" }}\n"),
+            Port::Controller(law) => format!(
+                "queue = {{ kind = \"droptail\", limit = \"{limit}\" }}\ncontroller = \"{law}\"\n"
+            ),
+        }
+    }
+}
+
+impl FromStr for Contestant {
+    type Err = BadContestant;
+    fn from_str(text: &str) -> Result<Self, BadContestant> {
+        let (law, port) = match text.split_once('@') {
+            Some((law, port)) => (law, Some(port.trim())),
+            None => (text, None),
+        };
+        let law: Algorithm = law.trim().parse().map_err(BadContestant::Law)?;
+        let Some(port) = port else {
+            return Ok(Self::new(law));
+        };
+        let read = match port {
+            "droptail" | "none" => Port::DropTail,
+            "codel" => Port::CoDel,
+            _ => Port::Controller(port.parse().map_err(|source| BadContestant::Port {
+                port: port.to_owned(),
+                source,
+            })?),
+        };
+        Ok(Self {
+            law,
+            port: read,
+            named: true,
+        })
+    }
+}
+
+impl fmt::Display for Contestant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.law.fmt(f)?;
+        match (&self.port, self.named) {
+            (_, false) => Ok(()),
+            (Port::DropTail, true) => f.write_str("@droptail"),
+            (Port::CoDel, true) => f.write_str("@codel"),
+            (Port::Controller(law), true) => write!(f, "@{law}"),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! What is measured in each run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::cell::{BOTTLENECK, Cell, LARGE_NAME, SHORT_NAME};
+use super::tally::Tally;
+use crate::fairness::jain;
+use crate::result::{FlowResult, RunResult};
+
+/// A figure that laws are compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Figure {
+    /// Time until all large files have arrived, over the least that physics allows
+    /// ([`Cell::floor_s`]).
+    Completion,
+    /// Of the bottleneck, in the second half of the time that the files need at least.
+    Utilization,
+    /// Mean of the queues on the way over the whole run, milliseconds.
+    Queue,
+    /// Jain's index over what the large files got in the second half of the time that they need at
+    /// least; none for a single file.
+    Jain,
+    /// Median time of a short file, over the least that physics allows ([`Cell::short_floor_s`]).
+    #[serde(rename = "fct-p50")]
+    ShortMedian,
+    /// Time that 95 % of the short files need at most, over the same.
+    #[serde(rename = "fct-p95")]
+    ShortTail,
+}
+
+impl Figure {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Completion,
+        Self::Utilization,
+        Self::Queue,
+        Self::Jain,
+        Self::ShortMedian,
+        Self::ShortTail,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Completion => "completion",
+            Self::Utilization => "utilization",
+            Self::Queue => "queue",
+            Self::Jain => "jain",
+            Self::ShortMedian => "fct-p50",
+            Self::ShortTail => "fct-p95",
+        }
+    }
+
+    /// What it is, for headlines.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Completion => "completion of all files over the physical floor",
+            Self::Utilization => "utilization of the bottleneck",
+            Self::Queue => "mean queue [ms]",
+            Self::Jain => "Jain's index",
+            Self::ShortMedian => "short files: median time over the floor",
+            Self::ShortTail => "short files: 95th percentile over the floor",
+        }
+    }
+
+    /// True if more of it is better.
+    #[must_use]
+    pub const fn more_is_better(self) -> bool {
+        matches!(self, Self::Utilization | Self::Jain)
+    }
+
+    /// True if `value` is as good as `best` for people, whatever the seeds: 5 % in times, 0.02 in
+    /// shares and indices, 10 % and 1 ms in queues, 10 % in the tail of times.
+    #[must_use]
+    pub fn is_close(self, value: f64, best: f64) -> bool {
+        match self {
+            Self::Completion | Self::ShortMedian => value <= 1.05 * best,
+            Self::ShortTail => value <= 1.1 * best,
+            Self::Queue => value <= 1.1 * best + 1.0,
+            Self::Utilization | Self::Jain => value >= best - 0.02,
+        }
+    }
+
+    /// True if seeds may be all that tells `value` from `best`, where their intervals overlap: five
+    /// times as far apart as what is close. What is further apart is worse, however unsure: a law
+    /// that collapses with one seed of three has a wide interval too.
+    #[must_use]
+    pub fn is_near(self, value: f64, best: f64) -> bool {
+        match self {
+            Self::Completion | Self::ShortMedian => value <= 1.25 * best,
+            Self::ShortTail => value <= 1.5 * best,
+            Self::Queue => value <= 1.5 * best + 5.0,
+            Self::Utilization | Self::Jain => value >= best - 0.1,
+        }
+    }
+
+    /// True for times, which are lower bounds where files had not arrived.
+    #[must_use]
+    pub const fn is_time(self) -> bool {
+        matches!(self, Self::Completion | Self::ShortMedian | Self::ShortTail)
+    }
+
+    /// From 0, as bad as it is drawn, to 1, as good as can be.
+    #[must_use]
+    pub fn goodness(self, value: f64) -> f64 {
+        let good = match self {
+            Self::Utilization => value,
+            Self::Jain => 2.0 * value - 1.0,
+            Self::Queue => 1.0 - (1.0 + value.max(0.0)).log10() / 3.0,
+            Self::Completion | Self::ShortMedian | Self::ShortTail => {
+                1.0 - value.max(1.0).log2() / 3.0
+            }
+        };
+        good.clamp(0.0, 1.0)
+    }
+
+    /// What both ends of [`goodness`](Self::goodness) stand for.
+    #[must_use]
+    pub const fn ends(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Utilization => ("1", "0"),
+            Self::Jain => ("1", "0.5 and less"),
+            Self::Queue => ("0 ms", "1 s and more"),
+            Self::Completion | Self::ShortMedian | Self::ShortTail => ("1", "8 and more"),
+        }
+    }
+
+    /// A value as short as it can be told.
+    #[must_use]
+    pub fn shown(self, value: f64) -> String {
+        match self {
+            Self::Utilization | Self::Jain => format!("{value:.2}"),
+            _ if value >= 99.5 => format!("{value:.0}"),
+            _ if value >= 9.95 => format!("{value:.1}"),
+            _ => format!("{value:.2}"),
+        }
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What came of one run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// The figures that the run has.
+    pub figures: BTreeMap<Figure, f64>,
+    /// Files that had not arrived when the run ended: their times count as the time until then, so
+    /// completion and short files' times are at least what is told.
+    pub unfinished: usize,
+    /// Data packets that queues dropped.
+    pub drops: u64,
+}
+
+/// Takes the figures of a run of this cell.
+#[must_use]
+pub fn measure(cell: &Cell, run: &RunResult) -> Measured {
+    let named = |name: &'static str| {
+        let flows = run.flows.iter();
+        flows.filter(move |flow| is_of(&flow.name, name))
+    };
+    let took = |flow: &FlowResult| {
+        let left = run.simulated_s - flow.start_s;
+        flow.completion_s.unwrap_or(left).max(0.0)
+    };
+    let begin = named(LARGE_NAME).map(|flow| flow.start_s);
+    let begin = begin.fold(f64::INFINITY, f64::min);
+    let end = named(LARGE_NAME).map(|flow| flow.start_s + took(flow));
+    let end = end.fold(0.0, f64::max);
+    let mut short: Vec<f64> = named(SHORT_NAME).map(took).collect();
+    short.sort_by(f64::total_cmp);
+    let forward = run
+        .links
+        .iter()
+        .filter(|link| !link.name.ends_with(".reverse"));
+    let window = run.windows.first();
+    let used = window.and_then(|window| {
+        let link = window.links.iter().find(|link| link.name == BOTTLENECK);
+        link.and_then(|link| link.utilization)
+    });
+    let shares = window.filter(|_| cell.flows > 1).map(|window| {
+        let large = window.flows.iter().filter(|f| is_of(&f.name, LARGE_NAME));
+        jain(large.map(|flow| flow.goodput_bps))
+    });
+    let queue = forward.clone().filter_map(|link| link.queue_ms);
+    let short_floor = cell.short_floor_s();
+    let figures = [
+        (Figure::Completion, Some((end - begin) / cell.floor_s())),
+        (Figure::Utilization, used),
+        (Figure::Queue, Some(queue.map(|queue| queue.mean).sum())),
+        (Figure::Jain, shares),
+        (
+            Figure::ShortMedian,
+            quantile(&short, 0.5).map(|time| time / short_floor),
+        ),
+        (
+            Figure::ShortTail,
+            quantile(&short, 0.95).map(|time| time / short_floor),
+        ),
+    ];
+    Measured {
+        figures: figures
+            .into_iter()
+            .filter_map(|(figure, value)| Some((figure, value.filter(|v| v.is_finite())?)))
+            .collect(),
+        unfinished: run.flows.iter().filter(|flow| !flow.completed).count(),
+        drops: forward.map(|link| link.drops).sum(),
+    }
+}
+
+/// The least value that this share of the values does not exceed.
+fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+    let rank = (share * sorted.len() as f64).ceil().max(1.0) as usize;
+    sorted.get(rank - 1).copied()
+}
+
+/// True for `name`, `name0`, `name1`, …
+fn is_of(flow: &str, name: &str) -> bool {
+    let rest = flow.strip_prefix(name);
+    rest.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit()))
+}
+
+/// Each figure over the seeds that have it.
+pub(super) fn tallies(runs: &[Measured]) -> BTreeMap<Figure, Tally> {
+    let values = |figure: Figure| {
+        let values = runs.iter().filter_map(|run| run.figures.get(&figure));
+        values.copied().collect::<Vec<f64>>()
+    };
+    let all = Figure::ALL.into_iter();
+    all.filter_map(|figure| Some((figure, Tally::new(&values(figure))?)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_occur() {
+        let values: Vec<f64> = (1..=20).map(f64::from).collect();
+        assert_eq!(quantile(&values, 0.5), Some(10.0));
+        assert_eq!(quantile(&values, 0.95), Some(19.0));
+        assert_eq!(quantile(&[7.0], 0.95), Some(7.0));
+        assert_eq!(quantile(&[], 0.5), None);
+    }
+
+    #[test]
+    fn names_of_flows() {
+        assert!(is_of("file", "file") && is_of("file12", "file"));
+        assert!(!is_of("filex", "file") && !is_of("short1", "file"));
+    }
+}

@@ -1,0 +1,385 @@
+//! The grid: laws, seeds, and values of each axis.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use pathmark_router::config::{Fault, Source};
+use serde::Deserialize;
+
+use super::axis::{self, Axis, BadValue};
+use super::cell::Cell;
+use super::contestant::{BadContestant, Contestant};
+
+/// Most seeds per cell and law.
+const MOST_SEEDS: u32 = 1000;
+/// Most runs: more take days.
+const MOST_RUNS: u64 = 200_000;
+/// Packets that enter links per second of one core, about, in an optimized build.
+const SPEED: f64 = 0.8e6;
+
+/// The laws that are compared unless others are named.
+const LAWS: [&str; 5] = ["vcp+bise+wlte", "xcp", "cubic", "cubic@codel", "bbr"];
+/// Seeds unless told otherwise.
+const SEEDS: u32 = 3;
+/// The default values of each axis: two cores take some minutes for all of it.
+const VALUES: [(Axis, &[&str]); 6] = [
+    (Axis::Rate, &["10Mbit", "100Mbit"]),
+    (Axis::Rtt, &["20ms", "100ms", "500ms"]),
+    (Axis::Buffer, &["0.1bdp", "1bdp"]),
+    (Axis::Loss, &["0%", "0.1%", "1%"]),
+    (Axis::Flows, &["1", "8"]),
+    (Axis::Routers, &["none", "1"]),
+];
+
+/// A grid as a file or a command line says it; what neither says has its default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GridFile {
+    /// Laws, each with `@` and a port's law if that is not its own: `cubic@codel`.
+    pub algorithms: Option<Values>,
+    /// How many seeds each cell is run with.
+    pub seeds: Option<u32>,
+    /// The bottleneck's rate.
+    pub rate: Option<Values>,
+    /// Propagation round trip.
+    pub rtt: Option<Values>,
+    /// Room of the bottleneck's queue.
+    pub buffer: Option<Values>,
+    /// Share of data packets that are lost at random.
+    pub loss: Option<Values>,
+    /// Files that share the bottleneck.
+    pub flows: Option<Values>,
+    /// `none`, `hidden`, or how many routers answer.
+    pub routers: Option<Values>,
+}
+
+/// A list of values; a single one needs no brackets, and numbers need no quotes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "OneOrMany")]
+pub struct Values(pub Vec<String>);
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "a value or a list of values, such as [\"10Mbit\", \"1Gbit\"]"
+)]
+enum OneOrMany {
+    One(Value),
+    Many(Vec<Value>),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Value {
+    Whole(i64),
+    Number(f64),
+    Text(String),
+}
+
+impl From<OneOrMany> for Values {
+    fn from(given: OneOrMany) -> Self {
+        let text = |value: Value| match value {
+            Value::Whole(number) => number.to_string(),
+            Value::Number(number) => number.to_string(),
+            Value::Text(text) => text,
+        };
+        Self(match given {
+            OneOrMany::One(value) => vec![text(value)],
+            OneOrMany::Many(values) => values.into_iter().map(text).collect(),
+        })
+    }
+}
+
+/// A grid that cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadGrid {
+    /// The file is not TOML, or has keys that mean nothing.
+    #[error("{0}")]
+    File(Fault),
+    /// A value does not fit its axis.
+    #[error(transparent)]
+    Value(#[from] BadValue),
+    /// An axis has no values.
+    #[error("{0} has no values: write one at least, or leave the key out for its default")]
+    Empty(Axis),
+    /// A value stands twice.
+    #[error("{axis} has `{value}` twice: keep one")]
+    Twice {
+        /// The axis.
+        axis: Axis,
+        /// The value.
+        value: String,
+    },
+    /// A law or a port is unknown.
+    #[error(transparent)]
+    Law(#[from] BadContestant),
+    /// No law.
+    #[error("there is nothing to compare: name a law at least, such as vcp+bise+wlte,cubic")]
+    NoLaws,
+    /// A law stands twice.
+    #[error("`{0}` stands twice among the laws: keep one")]
+    LawTwice(String),
+    /// No seeds, or too many.
+    #[error("{0} seeds cannot be: write 1 to {MOST_SEEDS}")]
+    Seeds(u32),
+    /// More runs than anybody waits for.
+    #[error(
+        "{cells} cells, {laws} laws and {seeds} seeds make {runs} runs, about {hours} hours of one \
+         core: at most {MOST_RUNS} runs go; take fewer values, laws or seeds, or several grids"
+    )]
+    TooMany {
+        /// Cells.
+        cells: u64,
+        /// Laws.
+        laws: u64,
+        /// Seeds.
+        seeds: u32,
+        /// Their product, or the largest number that can be told.
+        runs: u64,
+        /// What they take, about.
+        hours: u64,
+    },
+}
+
+impl From<Fault> for BadGrid {
+    fn from(fault: Fault) -> Self {
+        Self::File(fault)
+    }
+}
+
+/// A checked grid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Laws.
+    pub laws: Vec<Contestant>,
+    /// Seeds 1 to this are run.
+    pub seeds: u32,
+    rate: Vec<axis::Rate>,
+    rtt: Vec<axis::Rtt>,
+    buffer: Vec<axis::Room>,
+    loss: Vec<axis::Loss>,
+    flows: Vec<Flows>,
+    routers: Vec<axis::Routers>,
+}
+
+impl GridFile {
+    /// Reads a file's text; `path` is for messages.
+    ///
+    /// # Errors
+    /// [`BadGrid::File`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self, BadGrid> {
+        let source = Source { path, text };
+        toml::from_str(text)
+            .map_err(|error| source.locate(error.span(), error.message().trim()).into())
+    }
+
+    /// What `other` says, and what this says of the rest.
+    #[must_use]
+    pub fn changed_by(self, other: Self) -> Self {
+        Self {
+            algorithms: other.algorithms.or(self.algorithms),
+            seeds: other.seeds.or(self.seeds),
+            rate: other.rate.or(self.rate),
+            rtt: other.rtt.or(self.rtt),
+            buffer: other.buffer.or(self.buffer),
+            loss: other.loss.or(self.loss),
+            flows: other.flows.or(self.flows),
+            routers: other.routers.or(self.routers),
+        }
+    }
+
+    /// Checks it.
+    ///
+    /// # Errors
+    /// [`BadGrid`].
+    pub fn grid(self) -> Result<Grid, BadGrid> {
+        let names = self.algorithms.map(|names| names.0);
+        let names = names.unwrap_or_else(|| LAWS.map(str::to_owned).into());
+        let mut laws: Vec<Contestant> = Vec::new();
+        for name in &names {
+            let law: Contestant = name.parse()?;
+            if laws
+                .iter()
+                .any(|known| known.to_string() == law.to_string())
+            {
+                return Err(BadGrid::LawTwice(law.to_string()));
+            }
+            laws.push(law);
+        }
+        if laws.is_empty() {
+            return Err(BadGrid::NoLaws);
+        }
+        let seeds = self.seeds.unwrap_or(SEEDS);
+        if !(1..=MOST_SEEDS).contains(&seeds) {
+            return Err(BadGrid::Seeds(seeds));
+        }
+        let grid = Grid {
+            laws,
+            seeds,
+            rate: values(Axis::Rate, self.rate)?,
+            rtt: values(Axis::Rtt, self.rtt)?,
+            buffer: values(Axis::Buffer, self.buffer)?,
+            loss: values(Axis::Loss, self.loss)?,
+            flows: values(Axis::Flows, self.flows)?,
+            routers: values(Axis::Routers, self.routers)?,
+        };
+        grid.bounded()
+    }
+}
+
+/// [`Cell::flows`] as an axis has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Flows(u32);
+
+impl FromStr for Flows {
+    type Err = BadValue;
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        axis::flows(text).map(Self)
+    }
+}
+
+impl fmt::Display for Flows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+fn values<T: FromStr<Err = BadValue> + fmt::Display>(
+    axis: Axis,
+    given: Option<Values>,
+) -> Result<Vec<T>, BadGrid> {
+    let default = || {
+        let known = VALUES.iter().find(|(known, _)| *known == axis);
+        let texts = known.map_or(&[][..], |(_, texts)| texts).iter();
+        texts.map(|text| (*text).to_owned()).collect()
+    };
+    let texts: Vec<String> = given.map_or_else(default, |values| values.0);
+    if texts.is_empty() {
+        return Err(BadGrid::Empty(axis));
+    }
+    if texts.len() as u64 > MOST_RUNS {
+        let runs = texts.len() as u64;
+        return Err(too_many(runs, 1, 1, runs, 0));
+    }
+    let mut values: Vec<T> = Vec::with_capacity(texts.len());
+    let mut seen = std::collections::HashSet::new();
+    for text in &texts {
+        let value: T = text.parse()?;
+        let shown = value.to_string();
+        if !seen.insert(shown.clone()) {
+            return Err(BadGrid::Twice { axis, value: shown });
+        }
+        values.push(value);
+    }
+    Ok(values)
+}
+
+fn too_many(cells: u64, laws: u64, seeds: u32, runs: u64, hours: u64) -> BadGrid {
+    BadGrid::TooMany {
+        cells,
+        laws,
+        seeds,
+        runs,
+        hours,
+    }
+}
+
+impl Grid {
+    /// The values of an axis, as people write them.
+    #[must_use]
+    pub fn values(&self, axis: Axis) -> Vec<String> {
+        fn texts<T: fmt::Display>(values: &[T]) -> Vec<String> {
+            values.iter().map(ToString::to_string).collect()
+        }
+        match axis {
+            Axis::Rate => texts(&self.rate),
+            Axis::Rtt => texts(&self.rtt),
+            Axis::Buffer => texts(&self.buffer),
+            Axis::Loss => texts(&self.loss),
+            Axis::Flows => texts(&self.flows),
+            Axis::Routers => texts(&self.routers),
+        }
+    }
+
+    /// All cells, the last axis turning fastest.
+    #[must_use]
+    pub fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for &rate in &self.rate {
+            for &rtt in &self.rtt {
+                for &buffer in &self.buffer {
+                    for &loss in &self.loss {
+                        for &Flows(flows) in &self.flows {
+                            cells.extend(self.routers.iter().map(|&routers| Cell {
+                                rate,
+                                rtt,
+                                buffer,
+                                loss,
+                                flows,
+                                routers,
+                            }));
+                        }
+                    }
+                }
+            }
+        }
+        cells
+    }
+
+    /// Seconds that so many packets take one core, about.
+    #[must_use]
+    pub fn core_seconds(packets: f64) -> f64 {
+        packets / SPEED
+    }
+
+    /// Refuses what would take days, before any of it is made.
+    fn bounded(self) -> Result<Self, BadGrid> {
+        let lengths = [
+            self.rate.len(),
+            self.rtt.len(),
+            self.buffer.len(),
+            self.loss.len(),
+            self.flows.len(),
+            self.routers.len(),
+        ];
+        let cells = lengths.iter().fold(1u64, |product, length| {
+            product.saturating_mul(*length as u64)
+        });
+        let laws = self.laws.len() as u64;
+        let runs = cells
+            .saturating_mul(laws)
+            .saturating_mul(u64::from(self.seeds));
+        if runs <= MOST_RUNS {
+            return Ok(self);
+        }
+        let each = self.mean_packets();
+        let hours = Self::core_seconds(each * runs as f64) / 3600.0;
+        Err(too_many(cells, laws, self.seeds, runs, hours.ceil() as u64))
+    }
+
+    /// Of the runs of a grid that is too large to be made: those of the rates and round trips, in
+    /// the mean.
+    fn mean_packets(&self) -> f64 {
+        let (Some(&buffer), Some(&loss)) = (self.buffer.first(), self.loss.first()) else {
+            return 0.0;
+        };
+        let (mut sum, mut count) = (0.0, 0.0);
+        for &rate in self.rate.iter().take(100) {
+            for &rtt in self.rtt.iter().take(100) {
+                let cell = Cell {
+                    rate,
+                    rtt,
+                    buffer,
+                    loss,
+                    flows: 1,
+                    routers: axis::Routers::None,
+                };
+                sum += cell.packets();
+                count += 1.0;
+            }
+        }
+        sum / f64::max(count, 1.0)
+    }
+}

@@ -1,0 +1,172 @@
+//! All cells with all laws, and who is best where.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::axis::Axis;
+use super::cell::Cell;
+use super::figure::{Figure, Measured, tallies};
+use super::grid::Grid;
+use super::sentence;
+use super::tally::Tally;
+
+/// What came of a grid; its JSON form.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Laws, in the order of every list here.
+    pub laws: Vec<String>,
+    /// Seeds 1 to this.
+    pub seeds: u32,
+    /// Values of each axis.
+    pub axes: BTreeMap<String, Vec<String>>,
+    /// The cells of which all runs came to their end.
+    pub cells: Vec<CellReport>,
+    /// Cells that were wanted.
+    pub wanted: usize,
+    /// What the figures say, a sentence for each.
+    pub sentences: Vec<String>,
+}
+
+/// A cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CellReport {
+    /// Its name.
+    pub cell: String,
+    /// Its value on each axis.
+    pub at: BTreeMap<String, String>,
+    /// The least time in which all files can arrive, seconds.
+    pub floor_s: f64,
+    /// The same for a short file.
+    pub short_floor_s: f64,
+    /// What came of each law.
+    pub laws: Vec<LawReport>,
+    /// For each figure, the laws that are best or as good: within what people care about, or within
+    /// what seeds may account for.
+    pub best: BTreeMap<Figure, Vec<String>>,
+}
+
+/// A law in a cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LawReport {
+    /// The law.
+    pub law: String,
+    /// Its figures over the seeds.
+    pub figures: BTreeMap<Figure, Tally>,
+    /// Files that had not arrived when their runs ended, all seeds together; if any, completion and
+    /// times of short files are lower bounds.
+    pub unfinished: usize,
+    /// Data packets that queues dropped, all seeds together.
+    pub drops: u64,
+}
+
+impl LawReport {
+    /// Of the runs with each seed.
+    #[must_use]
+    pub fn new(law: String, runs: &[Measured]) -> Self {
+        Self {
+            law,
+            figures: tallies(runs),
+            unfinished: runs.iter().map(|run| run.unfinished).sum(),
+            drops: runs.iter().map(|run| run.drops).sum(),
+        }
+    }
+
+    fn mean(&self, figure: Figure) -> Option<f64> {
+        self.figures.get(&figure).map(|tally| tally.mean)
+    }
+}
+
+impl CellReport {
+    fn new(cell: &Cell, laws: Vec<LawReport>) -> Self {
+        let value = |axis: Axis| (axis.name().to_owned(), cell.value(axis));
+        let best = Figure::ALL.into_iter();
+        let best = best.map(|figure| (figure, best_of(figure, &laws)));
+        Self {
+            cell: cell.to_string(),
+            at: Axis::ALL.into_iter().map(value).collect(),
+            floor_s: cell.floor_s(),
+            short_floor_s: cell.short_floor_s(),
+            best: best.filter(|(_, laws)| !laws.is_empty()).collect(),
+            laws,
+        }
+    }
+
+    /// Its value on an axis.
+    #[must_use]
+    pub fn value(&self, axis: Axis) -> &str {
+        self.at.get(axis.name()).map_or("", String::as_str)
+    }
+
+    /// What came of a law.
+    #[must_use]
+    pub fn law(&self, name: &str) -> Option<&LawReport> {
+        self.laws.iter().find(|law| law.law == name)
+    }
+
+    /// True if the law is best by this figure, or as good.
+    #[must_use]
+    pub fn is_best(&self, figure: Figure, law: &str) -> bool {
+        let best = self.best.get(&figure);
+        best.is_some_and(|best| best.iter().any(|name| name == law))
+    }
+}
+
+fn best_of(figure: Figure, laws: &[LawReport]) -> Vec<String> {
+    // Lower bounds do not compete with times, unless there is nothing else.
+    let bound = |law: &LawReport| figure.is_time() && law.unfinished > 0;
+    let all_bounds = laws.iter().all(bound);
+    let laws = laws.iter().filter(|law| all_bounds || !bound(law));
+    let means = laws.clone();
+    let means = means.filter_map(|law| Some((law, law.mean(figure)?)));
+    let best = means.max_by(|(_, a), (_, b)| match figure.more_is_better() {
+        true => a.total_cmp(b),
+        false => b.total_cmp(a),
+    });
+    let Some(best) = best.and_then(|(law, _)| law.figures.get(&figure)) else {
+        return Vec::new();
+    };
+    let as_good = |law: &&LawReport| {
+        let own = law.figures.get(&figure);
+        own.is_some_and(|own| {
+            let near = figure.is_near(own.mean, best.mean) && own.overlaps(best);
+            near || figure.is_close(own.mean, best.mean)
+        })
+    };
+    let good = laws.filter(as_good);
+    good.map(|law| law.law.clone()).collect()
+}
+
+impl Report {
+    /// Of the cells that there are all results of. `result` gives a law's runs in a cell.
+    pub fn new(grid: &Grid, mut result: impl FnMut(&Cell, usize) -> Option<Vec<Measured>>) -> Self {
+        let laws: Vec<String> = grid.laws.iter().map(ToString::to_string).collect();
+        let all = grid.cells();
+        let mut cells = Vec::with_capacity(all.len());
+        for cell in &all {
+            let each = laws.iter().enumerate().map(|(index, law)| {
+                result(cell, index).map(|runs| LawReport::new(law.clone(), &runs))
+            });
+            if let Some(each) = each.collect() {
+                cells.push(CellReport::new(cell, each));
+            }
+        }
+        let axis = |axis: Axis| (axis.name().to_owned(), grid.values(axis));
+        let mut report = Self {
+            laws,
+            seeds: grid.seeds,
+            axes: Axis::ALL.into_iter().map(axis).collect(),
+            cells,
+            wanted: all.len(),
+            sentences: Vec::new(),
+        };
+        report.sentences = sentence::sentences(&report);
+        report
+    }
+
+    /// The values of an axis that the grid has.
+    #[must_use]
+    pub fn values(&self, axis: Axis) -> &[String] {
+        self.axes.get(axis.name()).map_or(&[], Vec::as_slice)
+    }
+}

@@ -1,0 +1,328 @@
+//! Heat maps: tables of coloured cells, panel beside panel, with the rows' names on the left.
+
+use std::path::Path;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::{COLOURS, PlotError, failed, load_font};
+
+/// Panels of the same rows and columns beside each other, in lines of so many.
+#[derive(Clone, Debug, Default)]
+pub struct HeatMap {
+    /// Headline.
+    pub title: String,
+    /// A line below it.
+    pub subtitle: String,
+    /// What colours mean: their names.
+    pub legend: Vec<(String, HeatColour)>,
+    /// Panels in a line.
+    pub columns: usize,
+    /// Names of the rows, the same for all panels.
+    pub rows: Vec<String>,
+    /// Names of the columns, each of one line or several.
+    pub heads: Vec<Vec<String>>,
+    /// The panels.
+    pub panels: Vec<HeatPanel>,
+}
+
+/// One table.
+#[derive(Clone, Debug, Default)]
+pub struct HeatPanel {
+    /// Headline.
+    pub title: String,
+    /// Its cells, row by row.
+    pub cells: Vec<Vec<HeatCell>>,
+}
+
+/// One cell: stripes of colours beside each other, and text on them.
+#[derive(Clone, Debug, Default)]
+pub struct HeatCell {
+    /// Its colours; empty: nothing was measured.
+    pub colours: Vec<HeatColour>,
+    /// What stands on them.
+    pub text: String,
+}
+
+/// A colour of a cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum HeatColour {
+    /// From 0, bad, to 1, good: vermillion over white to blue, which stay apart for those who do
+    /// not see all colours.
+    Good(f64),
+    /// One of the colours that lines have.
+    Of(usize),
+}
+
+const CELL: (i32, i32) = (48, 17);
+const LETTER: i32 = 7;
+const MARGIN: i32 = 12;
+const TOP: i32 = 58;
+const LEGEND: i32 = 22;
+const LINE: i32 = 14;
+
+impl HeatColour {
+    fn rgb(self) -> RGBColor {
+        match self {
+            Self::Of(number) => {
+                let place = number % COLOURS.len();
+                COLOURS.get(place).copied().unwrap_or(BLACK)
+            }
+            Self::Good(share) => {
+                let share = share.clamp(0.0, 1.0);
+                let (end, part) = if share < 0.5 {
+                    (RGBColor(213, 94, 0), 1.0 - 2.0 * share)
+                } else {
+                    (RGBColor(0, 114, 178), 2.0 * share - 1.0)
+                };
+                let mix = |end: u8| (255.0 + (f64::from(end) - 255.0) * part).round() as u8;
+                RGBColor(mix(end.0), mix(end.1), mix(end.2))
+            }
+        }
+    }
+
+    /// Black or white, whichever is read better on it (luma of ITU-R BT.601).
+    fn ink(self) -> RGBColor {
+        let RGBColor(r, g, b) = self.rgb();
+        let luma = 0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b);
+        if luma > 110.0 { BLACK } else { WHITE }
+    }
+}
+
+impl HeatMap {
+    /// Writes it as SVG.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write_svg(&self, path: &Path) -> Result<(), PlotError> {
+        load_font();
+        let area = SVGBackend::new(path, self.size()).into_drawing_area();
+        self.draw(&area).map_err(|reason| failed(path, reason))
+    }
+
+    /// Writes it as PNG.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write_png(&self, path: &Path) -> Result<(), PlotError> {
+        load_font();
+        let area = BitMapBackend::new(path, self.size()).into_drawing_area();
+        self.draw(&area).map_err(|reason| failed(path, reason))
+    }
+
+    /// Width of the rows' names.
+    fn names(&self) -> i32 {
+        let letters = self.rows.iter().map(|name| name.chars().count()).max();
+        letters.map_or(0, |letters| int(letters).saturating_mul(LETTER) + MARGIN)
+    }
+
+    /// Lines of the columns' names.
+    fn head_lines(&self) -> i32 {
+        int(self.heads.iter().map(Vec::len).max().unwrap_or(0))
+    }
+
+    fn panel_size(&self) -> (i32, i32) {
+        let heads = (self.head_lines() + 1) * LINE + 8;
+        (
+            // The panel's headline needs room also where there are few columns.
+            (int(self.heads.len()) * CELL.0).max(150) + MARGIN,
+            heads + int(self.rows.len()) * CELL.1 + MARGIN,
+        )
+    }
+
+    fn columns(&self) -> usize {
+        self.columns.clamp(1, self.panels.len().max(1))
+    }
+
+    fn size(&self) -> (u32, u32) {
+        let (wide, high) = self.panel_size();
+        let columns = int(self.columns());
+        let lines = int(self.panels.len().div_ceil(self.columns()).max(1));
+        let text = self
+            .title
+            .chars()
+            .count()
+            .max(self.subtitle.chars().count());
+        let width = (self.names() + columns * wide + 2 * MARGIN).max(int(text) * LETTER + 40);
+        let height = TOP + LEGEND + lines * high + MARGIN;
+        (
+            u32::try_from(width).unwrap_or(1),
+            u32::try_from(height).unwrap_or(1),
+        )
+    }
+
+    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<(), String> {
+        let told = |error: DrawingAreaErrorKind<B::ErrorType>| error.to_string();
+        area.fill(&WHITE).map_err(told)?;
+        let left = Pos::new(HPos::Left, VPos::Top);
+        text(area, &self.title, (MARGIN, 10), 18.0, BLACK, left).map_err(told)?;
+        text(area, &self.subtitle, (MARGIN, 36), 12.0, BLACK, left).map_err(told)?;
+        self.draw_legend(area).map_err(told)?;
+        let (wide, high) = self.panel_size();
+        let columns = self.columns();
+        for (index, panel) in self.panels.iter().enumerate() {
+            let (line, column) = (int(index / columns), int(index % columns));
+            let at = (
+                MARGIN + self.names() + column * wide,
+                TOP + LEGEND + line * high,
+            );
+            self.draw_panel(area, panel, at).map_err(told)?;
+            if column == 0 {
+                self.draw_names(area, at).map_err(told)?;
+            }
+        }
+        area.present().map_err(told)
+    }
+
+    fn draw_legend<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Drawn<B> {
+        let mut x = MARGIN;
+        for (name, colour) in &self.legend {
+            let square = [(x, TOP), (x + 12, TOP + 12)];
+            area.draw(&Rectangle::new(square, colour.rgb().filled()))?;
+            area.draw(&Rectangle::new(square, BLACK.mix(0.4)))?;
+            let left = Pos::new(HPos::Left, VPos::Top);
+            text(area, name, (x + 17, TOP), 12.0, BLACK, left)?;
+            x += 17 + int(name.chars().count()) * LETTER + 16;
+        }
+        Ok(())
+    }
+
+    fn draw_names<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+        (x, y): (i32, i32),
+    ) -> Drawn<B> {
+        let top = y + (self.head_lines() + 1) * LINE + 8;
+        let right = Pos::new(HPos::Right, VPos::Center);
+        for (index, name) in self.rows.iter().enumerate() {
+            let middle = top + int(index) * CELL.1 + CELL.1 / 2;
+            text(area, name, (x - 6, middle), 11.0, BLACK, right)?;
+        }
+        Ok(())
+    }
+
+    fn draw_panel<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+        panel: &HeatPanel,
+        (x, y): (i32, i32),
+    ) -> Drawn<B> {
+        let left = Pos::new(HPos::Left, VPos::Top);
+        text(area, &panel.title, (x, y), 13.0, BLACK, left)?;
+        let centre = Pos::new(HPos::Center, VPos::Top);
+        for (column, lines) in self.heads.iter().enumerate() {
+            let middle = x + int(column) * CELL.0 + CELL.0 / 2;
+            for (line, head) in lines.iter().enumerate() {
+                let at = (middle, y + 4 + (int(line) + 1) * LINE);
+                text(area, head, at, 10.0, BLACK, centre)?;
+            }
+        }
+        let top = y + (self.head_lines() + 1) * LINE + 8;
+        for (row, cells) in panel.cells.iter().enumerate() {
+            for (column, cell) in cells.iter().enumerate() {
+                let at = (x + int(column) * CELL.0, top + int(row) * CELL.1);
+                cell.draw(area, at)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
+
+impl HeatCell {
+    fn draw<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+        (x, y): (i32, i32),
+    ) -> Drawn<B> {
+        let stripes = int(self.colours.len());
+        for (index, colour) in self.colours.iter().enumerate() {
+            let edge = |index: i32| x + CELL.0 * index / stripes.max(1);
+            let index = int(index);
+            let stripe = [(edge(index), y), (edge(index + 1), y + CELL.1)];
+            area.draw(&Rectangle::new(stripe, colour.rgb().filled()))?;
+        }
+        let frame = [(x, y), (x + CELL.0, y + CELL.1)];
+        area.draw(&Rectangle::new(frame, WHITE))?;
+        let ink = match self.colours.as_slice() {
+            [only] => only.ink(),
+            _ => BLACK,
+        };
+        let middle = (x + CELL.0 / 2, y + CELL.1 / 2);
+        let centre = Pos::new(HPos::Center, VPos::Center);
+        text(area, &self.text, middle, 11.0, ink, centre)
+    }
+}
+
+fn text<B: DrawingBackend>(
+    area: &DrawingArea<B, Shift>,
+    words: &str,
+    at: (i32, i32),
+    size: f64,
+    colour: RGBColor,
+    pos: Pos,
+) -> Drawn<B> {
+    if words.is_empty() {
+        return Ok(());
+    }
+    let style = ("sans-serif", size).into_font().color(&colour).pos(pos);
+    area.draw(&Text::new(words, at, style))
+}
+
+fn int(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX / 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_carries_its_words_and_colours() {
+        let cell = |text: &str, colours: &[HeatColour]| HeatCell {
+            colours: colours.to_vec(),
+            text: text.to_owned(),
+        };
+        let map = HeatMap {
+            title: "Where laws are best".to_owned(),
+            legend: vec![("one".to_owned(), HeatColour::Of(0))],
+            columns: 2,
+            rows: vec!["a row".to_owned()],
+            heads: vec![vec!["10Mbit".to_owned(), "20ms".to_owned()], vec![]],
+            panels: vec![HeatPanel {
+                title: "left".to_owned(),
+                cells: vec![vec![
+                    cell("0.97", &[HeatColour::Good(1.0)]),
+                    cell("", &[HeatColour::Of(0), HeatColour::Of(1)]),
+                ]],
+            }],
+            ..HeatMap::default()
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("map.svg");
+        map.write_svg(&path).unwrap();
+        let svg = std::fs::read_to_string(path).unwrap();
+        for word in [
+            "Where laws are best",
+            "a row",
+            "10Mbit",
+            "0.97",
+            "left",
+            "one",
+        ] {
+            assert!(svg.contains(word), "{word} is missing");
+        }
+        assert!(svg.contains("#0072B2"), "the colour of what is good");
+        assert!(HeatMap::default().size().0 > 0, "nothing to draw is drawn");
+    }
+
+    #[test]
+    fn ends_of_the_scale() {
+        assert_eq!(HeatColour::Good(0.5).rgb(), RGBColor(255, 255, 255));
+        assert_eq!(HeatColour::Good(9.0).rgb(), RGBColor(0, 114, 178));
+        assert_eq!(HeatColour::Good(-1.0).rgb(), RGBColor(213, 94, 0));
+        assert_eq!(HeatColour::Good(f64::NAN).rgb(), RGBColor(0, 0, 0));
+    }
+}

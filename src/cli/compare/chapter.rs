@@ -1,0 +1,101 @@
+//! A comparison as a chapter of `results.md`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use pathmark_emulator::compare::{Axis, Report};
+
+use super::super::emulate::results::{COMPARISON, chapter, wrapped};
+use super::{Args, draw, table};
+
+const ABOUT: &str = "\
+    Control laws beside each other over a grid of paths, all in the same code: files that share a \
+    bottleneck, and short files beside them. [emulate.md](emulate.md#comparison) says what is \
+    measured, and how. This chapter is what";
+
+const READING: &str = "\
+    writes. A law is best in a cell, or as good, if its mean is within 5 % (times), 0.02 \
+    (utilization, Jain's index), 10 % and 1 ms (queue) or 10 % (95th percentile) of the best, or if \
+    the 95 % intervals of both means overlap and it is no more than five times as far off. Times of \
+    runs that did not end are bounds, and compete with none. Behind each sentence's numbers stands where a law \
+    gains or loses most.";
+
+/// Puts the chapter into `results.md` in this directory, and its pictures beside it.
+pub(super) fn write(directory: &Path, report: &Report, args: &Args) -> anyhow::Result<()> {
+    let folder = directory.join("results");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let names = draw(&folder, report)?;
+    chapter::put(directory, COMPARISON, &text(report, args, &names))
+}
+
+fn text(report: &Report, args: &Args, pictures: &[String]) -> String {
+    let mut text = format!(
+        "{COMPARISON}\n{}\n\n```\n{}\n```\n\n{}\n\n",
+        wrapped(ABOUT),
+        command(args),
+        wrapped(READING)
+    );
+    let axes = Axis::ALL.into_iter();
+    let axes = axes.map(|axis| format!("{axis} {}", report.values(axis).join(", ")));
+    let axes: Vec<String> = axes.collect();
+    let all = format!(
+        "{} cells, {} seeds: {}.",
+        report.cells.len(),
+        report.seeds,
+        axes.join("; ")
+    );
+    let _ = write!(text, "{}\n\n", wrapped(&all));
+    for sentence in &report.sentences {
+        let _ = write!(text, "{}\n\n", wrapped(sentence));
+    }
+    let (header, rows) = table::count_rows(report);
+    let _ = writeln!(text, "| {} |", header.join(" | "));
+    let _ = writeln!(text, "|{}", "---|".repeat(header.len()));
+    for row in rows {
+        let [law, counts @ ..] = row.as_slice() else {
+            continue;
+        };
+        let _ = writeln!(text, "| `{law}` | {} |", counts.join(" | "));
+    }
+    for name in pictures {
+        let _ = write!(text, "\n![{name}](results/{name}.svg)\n");
+    }
+    text.push('\n');
+    text
+}
+
+/// What was typed, but for where it goes.
+fn command(args: &Args) -> String {
+    let mut words = Vec::new();
+    if let Some(grid) = &args.grid {
+        words.push(format!("--grid {}", grid.display()));
+    }
+    let options = [
+        ("algorithms", &args.algorithms),
+        ("rate", &args.rate),
+        ("rtt", &args.rtt),
+        ("buffer", &args.buffer),
+        ("loss", &args.loss),
+        ("flows", &args.flows),
+        ("routers", &args.routers),
+    ];
+    for (option, value) in options {
+        words.extend(value.as_ref().map(|value| format!("--{option} '{value}'")));
+    }
+    words.extend(args.seeds.map(|seeds| format!("--seeds {seeds}")));
+    words.push("--results docs".to_owned());
+    let (mut command, mut column) = ("pathmark compare".to_owned(), 16);
+    for word in words {
+        let length = word.chars().count();
+        // Room for the backslash of the next line.
+        if column + 1 + length > 98 {
+            command += " \\\n ";
+            column = 1;
+        }
+        let _ = write!(command, " {word}");
+        column += 1 + length;
+    }
+    command
+}

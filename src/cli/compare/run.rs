@@ -1,0 +1,170 @@
+//! The runs of a grid: which there are, and all of them on all cores.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use anyhow::{Context, anyhow};
+use indicatif::{ProgressBar, ProgressStyle};
+use pathmark_emulator::compare::{Cell, Contestant, Grid, Measured, measure};
+use pathmark_emulator::{Progress, Scenario};
+
+use super::super::{emulate, output};
+use super::store::Store;
+
+/// A run is ended when so many times the packets that were reckoned with have entered links: a law
+/// that floods the path tells enough by then.
+const FLOOD: f64 = 20.0;
+const LEAST_FLOOD: u64 = 2_000_000;
+
+/// A cell and a law, to be run with each seed.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    /// The cell's name and the law's.
+    pub(super) name: String,
+    pub(super) cell: Cell,
+    law: Contestant,
+    pub(super) seeds: u32,
+    /// Packets that enter links in all of its runs, about.
+    pub(super) packets: f64,
+}
+
+impl Job {
+    /// The scenario of a seed.
+    pub(super) fn scenario(&self, seed: u32) -> String {
+        self.cell.scenario(&self.law, u64::from(seed))
+    }
+}
+
+/// The name of the job that has the results of a law in a cell.
+pub(super) fn name(grid: &Grid, cell: &Cell, law: usize) -> Option<String> {
+    let law = grid.laws.get(law)?;
+    Some(format!("{} {law}", cell.as_run_by(law)))
+}
+
+/// Every law in every cell, each scenario once.
+pub(super) fn jobs(grid: &Grid) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    let mut known = BTreeSet::new();
+    for cell in grid.cells() {
+        for law in &grid.laws {
+            let cell = cell.as_run_by(law);
+            let name = format!("{cell} {law}");
+            if known.insert(name.clone()) {
+                jobs.push(Job {
+                    name,
+                    packets: cell.packets() * f64::from(grid.seeds),
+                    cell,
+                    law: law.clone(),
+                    seeds: grid.seeds,
+                });
+            }
+        }
+    }
+    jobs
+}
+
+/// Results by job; `None`: an interrupt kept it from its end.
+pub(super) type Done = Vec<Option<Vec<Measured>>>;
+
+/// Does what is not known yet, the longest jobs first so that all cores end together, and keeps
+/// each result as soon as it is there.
+pub(super) fn run_all(jobs: &[Job], known: Done, store: Option<&Store>) -> anyhow::Result<Done> {
+    let mut left: Vec<(usize, &Job)> = jobs
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| known.get(*index).is_none_or(Option::is_none))
+        .collect();
+    left.sort_by(|(_, a), (_, b)| b.packets.total_cmp(&a.packets));
+    let bar = bar(&left);
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(known);
+    let failed = Mutex::new(None);
+    let turn = || {
+        while let Some((index, job)) = left.get(next.fetch_add(1, Ordering::Relaxed))
+            && !emulate::interrupted()
+        {
+            match run(job, &bar, store) {
+                Ok(result) => {
+                    if let Ok(mut done) = done.lock()
+                        && let Some(place) = done.get_mut(*index)
+                    {
+                        *place = result;
+                    }
+                }
+                Err(error) => {
+                    // What is wrong with one run is mostly wrong with all.
+                    next.store(left.len(), Ordering::Relaxed);
+                    if let Ok(mut failed) = failed.lock() {
+                        failed.get_or_insert(error);
+                    }
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..cores.min(left.len()) {
+            scope.spawn(turn);
+        }
+        turn();
+    });
+    bar.finish_and_clear();
+    let poisoned = || anyhow!("a run ended in a panic");
+    if let Some(error) = failed.into_inner().map_err(|_| poisoned())? {
+        return Err(error);
+    }
+    done.into_inner().map_err(|_| poisoned())
+}
+
+/// A job's runs, seed by seed; `None`: an interrupt came first.
+fn run(
+    job: &Job,
+    bar: &ProgressBar,
+    store: Option<&Store>,
+) -> anyhow::Result<Option<Vec<Measured>>> {
+    let each = job.packets / f64::from(job.seeds.max(1));
+    let most = LEAST_FLOOD.max((each * FLOOD) as u64);
+    let mut results = Vec::new();
+    for seed in 1..=job.seeds {
+        let text = job.scenario(seed);
+        let scenario = Scenario::parse(Path::new(&job.name), &text)?;
+        let shown = AtomicU64::new(0);
+        let mut broken = false;
+        let progress = |now: &Progress| {
+            let part = now.packets.min(each as u64);
+            bar.inc(part.saturating_sub(shown.swap(part, Ordering::Relaxed)));
+            broken = emulate::interrupted();
+            if broken || now.packets >= most {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        let result = scenario
+            .run(progress)
+            .with_context(|| format!("{}, seed {seed}", job.name))?;
+        if broken {
+            return Ok(None);
+        }
+        bar.inc((each as u64).saturating_sub(shown.load(Ordering::Relaxed)));
+        results.push(measure(&job.cell, &result));
+    }
+    if let Some(store) = store {
+        store.keep(job, &results)?;
+    }
+    Ok(Some(results))
+}
+
+fn bar(left: &[(usize, &Job)]) -> ProgressBar {
+    let style = ProgressStyle::with_template(
+        "{prefix} {wide_bar:.cyan/blue} {percent:>3} %  {elapsed}, {eta} to go",
+    )
+    .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let packets: f64 = left.iter().map(|(_, job)| job.packets).sum();
+    let bar = output::bars().add(ProgressBar::new(packets as u64).with_style(style));
+    bar.set_prefix(format!("{} jobs", left.len()));
+    bar
+}

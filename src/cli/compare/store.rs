@@ -1,0 +1,183 @@
+//! Results on disk, a file for each cell and law, so that a comparison that was stopped goes on
+//! where it was.
+//!
+//! A file counts only if its checksum holds and it is of the same program and the same scenarios:
+//! whatever else stands there is run again.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use pathmark_emulator::compare::Measured;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::run::{Done, Job};
+
+/// Where the files are.
+const FOLDER: &str = "cells";
+/// A file of results is of some kilobytes; what is larger is none.
+const MOST_BYTES: u64 = 16 << 20;
+/// Letters of a checksum that stand in names and files.
+const LETTERS: usize = 32;
+
+/// A directory of results.
+#[derive(Debug)]
+pub(super) struct Store {
+    folder: PathBuf,
+    /// Of the running program: another one's laws may differ.
+    program: String,
+}
+
+/// What a file holds.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    /// The cell and the law, for people.
+    job: String,
+    /// Checksum of the program that ran it.
+    program: String,
+    /// Checksum of the scenarios.
+    scenarios: String,
+    /// What came of each seed.
+    runs: Vec<Measured>,
+    /// Checksum of all of the above.
+    #[serde(default)]
+    check: String,
+}
+
+impl Kept {
+    /// The checksum that it ought to have.
+    fn sum(&self) -> anyhow::Result<String> {
+        let all = (&self.job, &self.program, &self.scenarios, &self.runs);
+        Ok(sum(&serde_json::to_vec(&all)?))
+    }
+}
+
+/// What became of a file.
+enum Found {
+    Nothing,
+    Good(Vec<Measured>),
+    /// Of another program, or of another scenario.
+    Old,
+    Damaged,
+}
+
+impl Store {
+    /// The results in this directory, which is made if need be.
+    pub(super) fn open(directory: &Path) -> anyhow::Result<Self> {
+        let folder = directory.join(FOLDER);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let program = std::env::current_exe().and_then(fs::read);
+        let program = program.context("cannot read this program's own file")?;
+        Ok(Self {
+            folder,
+            program: sum(&program),
+        })
+    }
+
+    /// The results that are there, in the order of the jobs, and what to say of them.
+    pub(super) fn load(&self, jobs: &[Job]) -> anyhow::Result<(Done, String)> {
+        let (mut done, mut old, mut damaged) = (Vec::with_capacity(jobs.len()), 0, 0);
+        for job in jobs {
+            done.push(match self.find(job)? {
+                Found::Good(runs) => Some(runs),
+                Found::Nothing => None,
+                Found::Old => {
+                    old += 1;
+                    None
+                }
+                Found::Damaged => {
+                    damaged += 1;
+                    None
+                }
+            });
+        }
+        let known = done.iter().filter(|runs| runs.is_some()).count();
+        let mut told = String::new();
+        for (number, what) in [
+            (known, "are there already"),
+            (old, "are of another program or grid and are run again"),
+            (damaged, "are damaged and are run again"),
+        ] {
+            if number > 0 {
+                told += &format!("; {number} of {} cells and laws {what}", jobs.len());
+            }
+        }
+        Ok((done, told))
+    }
+
+    /// Keeps a job's results.
+    pub(super) fn keep(&self, job: &Job, runs: &[Measured]) -> anyhow::Result<()> {
+        let mut kept = Kept {
+            job: job.name.clone(),
+            program: self.program.clone(),
+            scenarios: scenarios(job),
+            runs: runs.to_vec(),
+            check: String::new(),
+        };
+        kept.check = kept.sum()?;
+        let mut text = serde_json::to_vec_pretty(&kept)?;
+        text.push(b'\n');
+        replace(&self.path(job), &text)
+    }
+
+    fn find(&self, job: &Job) -> anyhow::Result<Found> {
+        let path = self.path(job);
+        let mut text = Vec::new();
+        match fs::File::open(&path) {
+            Ok(file) => file.take(MOST_BYTES).read_to_end(&mut text),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
+            Err(error) => Err(error),
+        }
+        .with_context(|| format!("cannot read {}", path.display()))?;
+        let Ok(kept) = serde_json::from_slice::<Kept>(&text) else {
+            return Ok(Found::Damaged);
+        };
+        if kept.sum()? != kept.check {
+            return Ok(Found::Damaged);
+        }
+        let same = kept.program == self.program && kept.scenarios == scenarios(job);
+        Ok(if same {
+            Found::Good(kept.runs)
+        } else {
+            Found::Old
+        })
+    }
+
+    /// The job's name as far as file systems and shells like it, and a checksum of all of it.
+    fn path(&self, job: &Job) -> PathBuf {
+        let fine = |c: char| c.is_ascii_alphanumeric() || "+-.@".contains(c);
+        let name = job.name.chars().map(|c| if fine(c) { c } else { '_' });
+        let name: String = name.take(120).collect();
+        let check = sum(job.name.as_bytes());
+        let short = check.get(..8).unwrap_or_default();
+        self.folder.join(format!("{name}-{short}.json"))
+    }
+}
+
+/// Of what a job runs.
+fn scenarios(job: &Job) -> String {
+    let texts: Vec<String> = (1..=job.seeds).map(|seed| job.scenario(seed)).collect();
+    sum(texts.concat().as_bytes())
+}
+
+fn sum(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    let letters = digest.iter().map(|byte| format!("{byte:02x}"));
+    letters.collect::<String>().chars().take(LETTERS).collect()
+}
+
+/// Writes a file at once or not at all: whoever reads it finds the old one or the new one, whole.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let Some(folder) = path.parent() else {
+        bail!("{} is no place for a file", path.display());
+    };
+    let write = || -> std::io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(bytes)?;
+        file.persist(path)?;
+        Ok(())
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,284 @@
+//! `pathmark compare` as a user meets it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A second for all of it.
+const SMALL: [&str; 15] = [
+    "compare",
+    "--algorithms",
+    "vcp+bise+wlte,cubic",
+    "--seeds",
+    "2",
+    "--rate",
+    "2Mbit",
+    "--rtt",
+    "20ms,100ms",
+    "--buffer",
+    "1bdp",
+    "--flows",
+    "2",
+    "--routers",
+    "none,1",
+];
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+/// The small grid with more options.
+fn small(more: &[&str]) -> Output {
+    run(&[&SMALL[..], &["--loss", "0,1%"], more].concat())
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", said(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    files
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_grid_for_people_and_for_scripts() {
+    let directory = TempDir::new().unwrap();
+    let out = directory.path().join("out");
+    let output = small(&["--json", "--out", text(&out)]);
+    assert!(
+        said(&output).contains("8 cells, 2 laws, 2 seeds"),
+        "{}",
+        said(&output)
+    );
+    let report = json(&output);
+    let cells = report["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 8);
+    for cell in cells {
+        for law in cell["laws"].as_array().unwrap() {
+            assert_eq!(law["figures"]["completion"]["n"], 2, "{law}");
+            assert!(law["figures"]["queue"]["ci95"].is_number());
+        }
+        assert!(!cell["best"]["completion"].as_array().unwrap().is_empty());
+    }
+    assert_eq!(report["sentences"].as_array().unwrap().len(), 6);
+    // CUBIC hears no router: its runs are the same with and without.
+    let cubic = |index: usize| &cells[index]["laws"][1]["figures"];
+    assert_eq!(cubic(0), cubic(1));
+    for name in [
+        "compare",
+        "compare-completion",
+        "compare-jain",
+        "compare-fct-p95",
+    ] {
+        let picture = fs::read_to_string(out.join(format!("{name}.svg"))).unwrap();
+        assert!(
+            picture.contains("<svg") && picture.contains("router answers"),
+            "{name}"
+        );
+    }
+    let table = fs::read_to_string(out.join("compare.txt")).unwrap();
+    assert!(
+        table.contains("best or as good in") && table.contains("±"),
+        "{table}"
+    );
+    // 4 paths, with and without routers for one law.
+    assert_eq!(files(&out.join("cells")).len(), 12);
+}
+
+#[test]
+fn a_run_that_was_stopped_goes_on_and_believes_no_damaged_file() {
+    let directory = TempDir::new().unwrap();
+    let out = directory.path().join("out");
+    let more = ["--json", "--out", text(&out)];
+    let whole = json(&small(&more));
+    let cells = files(&out.join("cells"));
+    // One is gone, one is cut, one has other numbers, one is of another program, one is no file of
+    // ours.
+    fs::remove_file(&cells[0]).unwrap();
+    let cut = fs::read_to_string(&cells[1]).unwrap();
+    fs::write(&cells[1], &cut[..cut.len() / 2]).unwrap();
+    let forged = fs::read_to_string(&cells[2]).unwrap();
+    let forged = forged.replacen("\"unfinished\": 0", "\"unfinished\": 7", 1);
+    fs::write(&cells[2], forged).unwrap();
+    let mut other: Value = serde_json::from_slice(&fs::read(&cells[3]).unwrap()).unwrap();
+    other["program"] = "00".into();
+    fs::write(&cells[3], other.to_string()).unwrap();
+    fs::write(&cells[4], vec![b'['; 1 << 20]).unwrap();
+    let again = small(&more);
+    let told = said(&again);
+    assert!(told.contains("10 runs to do"), "{told}");
+    assert!(
+        told.contains("7 of 12 cells and laws are there already"),
+        "{told}"
+    );
+    assert!(
+        told.contains("4 of 12 cells and laws are damaged"),
+        "{told}"
+    );
+    assert_eq!(json(&again), whole);
+    let third = small(&more);
+    assert!(said(&third).contains(": 0 runs to do"), "{}", said(&third));
+    assert_eq!(json(&third), whole);
+    // Other seeds are other runs.
+    let fewer = [&more[..], &["--seeds", "1", "--estimate"]].concat();
+    let fewer: Vec<&str> = SMALL[..3]
+        .iter()
+        .chain(&SMALL[5..])
+        .copied()
+        .chain(fewer)
+        .collect();
+    let fewer = run(&fewer);
+    assert!(
+        said(&fewer).contains("another program or grid"),
+        "{}",
+        said(&fewer)
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_keeps_what_is_done() {
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+
+    let directory = TempDir::new().unwrap();
+    let out = directory.path().join("out");
+    // Each job is short, and there are enough of them for a while.
+    let arguments = [
+        "compare",
+        "--algorithms",
+        "cubic,bbr",
+        "--rate",
+        "1Mbit,5Mbit",
+        "--rtt",
+        "10ms,20ms",
+        "--flows",
+        "1..300",
+        "--routers",
+        "none",
+        "--out",
+        text(&out),
+    ];
+    let child = command(&arguments).spawn().unwrap();
+    // From the first result on, Ctrl-C is listened to.
+    let kept = || fs::read_dir(out.join("cells")).is_ok_and(|mut cells| cells.any(is_result));
+    while !kept() {
+        std::thread::yield_now();
+    }
+    kill(
+        Pid::from_raw(i32::try_from(child.id()).unwrap()),
+        Signal::SIGINT,
+    )
+    .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let told = said(&output);
+    assert!(told.contains("goes on where this one was"), "{told}");
+    assert!(!files(&out.join("cells")).is_empty());
+    let estimate = run(&[&arguments[..], &["--estimate"]].concat());
+    assert!(
+        said(&estimate).contains("are there already"),
+        "{}",
+        said(&estimate)
+    );
+}
+
+#[cfg(unix)]
+fn is_result(entry: std::io::Result<fs::DirEntry>) -> bool {
+    entry.is_ok_and(|entry| entry.path().extension().is_some_and(|end| end == "json"))
+}
+
+#[test]
+fn what_cannot_be_is_usage() {
+    let directory = TempDir::new().unwrap();
+    let grid = directory.path().join("grid.toml");
+    fs::write(&grid, "rate = \"1Mbit\"\nspeed = 3\n").unwrap();
+    for (arguments, words) in [
+        (&["--algorithms", "cubik"][..], "did you mean `cubic`"),
+        (
+            &["--rate", "1Mbit,,2Mbit"],
+            "--rate `1Mbit,,2Mbit` lists no values",
+        ),
+        (
+            &["--flows", "1..1000", "--seeds", "999"],
+            "at most 200000 runs",
+        ),
+        (&["--seeds", "0"], "0 seeds"),
+        (&["--grid", text(&grid)], "grid.toml:2"),
+        (
+            &["--grid", "/no/such/grid.toml"],
+            "cannot read /no/such/grid.toml",
+        ),
+        (&["--out", "/proc/no"], "cannot make /proc/no"),
+    ] {
+        let output = run(&[&["compare", "--estimate"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let told = said(&output);
+        assert!(told.contains(words), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
+fn the_default_grid_is_told_to_be_short() {
+    let output = run(&["compare", "--estimate"]);
+    assert!(output.status.success());
+    let told = said(&output);
+    assert!(told.contains("144 cells, 5 laws, 3 seeds"), "{told}");
+}
+
+#[test]
+fn a_chapter_of_the_results() {
+    let directory = TempDir::new().unwrap();
+    let page = directory.path().join("results.md");
+    fs::write(
+        &page,
+        "# Results\n\n## Harm\n\nharm\n\n## Paper and here\n\nrows\n",
+    )
+    .unwrap();
+    for _ in 0..2 {
+        let output = small(&["--results", text(directory.path())]);
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    let page = fs::read_to_string(page).unwrap();
+    assert_eq!(page.matches("## Comparison\n").count(), 1, "{page}");
+    assert!(page.contains("## Harm\n\nharm\n") && page.contains("## Paper and here\n\nrows\n"));
+    assert!(
+        page.contains("--algorithms 'vcp+bise+wlte,cubic'"),
+        "{page}"
+    );
+    for picture in page.lines().filter_map(|line| line.strip_prefix("![")) {
+        let file = picture.split(['(', ')']).nth(1).unwrap();
+        assert!(directory.path().join(file).is_file(), "{file}");
+    }
+    assert!(
+        page.lines()
+            .all(|line| line.starts_with('|') || line.chars().count() <= 100)
+    );
+}
