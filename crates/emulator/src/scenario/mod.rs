@@ -8,6 +8,7 @@ mod builtin;
 mod check;
 mod document;
 mod error;
+mod model;
 mod paper;
 mod plot;
 pub(crate) mod route;
@@ -27,6 +28,7 @@ use document::Document;
 
 pub use builtin::{BUILT_IN, BuiltIn};
 pub use error::ScenarioError;
+pub use model::Model;
 pub use paper::{Metric, Reference};
 pub use plot::{Plot, Quantity, Shown};
 pub use variant::{Repeat, Variant};

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, de};
 use toml::{Spanned, Table};
 
 use super::ForgedShim;
+use super::model::Model;
 use super::paper::Reference;
 use super::plot::Plot;
 use super::variant::Repeat;
@@ -62,6 +63,7 @@ pub(super) struct FileLink {
     pub(super) queue: Option<Spanned<QueueSpec>>,
     pub(super) medium: Option<Spanned<String>>,
     pub(super) controller: Option<Spanned<String>>,
+    pub(super) capacity: Option<Spanned<CapacitySpec>>,
     pub(super) grant: Option<Spanned<bool>>,
     pub(super) corruption: Option<Spanned<Percent>>,
     pub(super) frame_overhead: Option<u32>,
@@ -82,6 +84,7 @@ pub(super) struct FileReverse {
     pub(super) delay: Option<Span>,
     pub(super) queue: Option<Spanned<QueueSpec>>,
     pub(super) controller: Option<Spanned<String>>,
+    pub(super) capacity: Option<Spanned<CapacitySpec>>,
     pub(super) grant: Option<Spanned<bool>>,
     pub(super) corruption: Option<Spanned<Percent>>,
     pub(super) frame_overhead: Option<u32>,
@@ -123,17 +126,41 @@ pub(super) struct ForgeSpec {
     pub(super) ports: Option<Span>,
 }
 
-/// `rate = "10Mbit"`, or `{ trace = "FILE" }`.
+/// `rate = "10Mbit"`, or `{ trace = "FILE" }`, or `{ model = "cellular", mean = "10Mbit" }`.
 #[derive(Clone, Debug)]
 pub(super) enum RateSpec {
     Value(RateValue),
     Trace(PathBuf),
+    Model { model: Model, mean: RateValue },
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TraceTable {
-    trace: PathBuf,
+    trace: Option<PathBuf>,
+    model: Option<Model>,
+    mean: Option<RateValue>,
+}
+
+/// `capacity = "auto"`, or a rate.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum CapacitySpec {
+    /// What the link could send lately.
+    Auto,
+    /// So much at most.
+    Told(RateValue),
+}
+
+impl<'de> Deserialize<'de> for CapacitySpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match text.as_str() {
+            "auto" => Ok(Self::Auto),
+            _ => text.parse().map(Self::Told).map_err(|error| {
+                de::Error::custom(format!("{error}, or \"auto\" for what the link could send"))
+            }),
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for RateSpec {
@@ -142,7 +169,10 @@ impl<'de> Deserialize<'de> for RateSpec {
         impl<'de> de::Visitor<'de> for Visitor {
             type Value = RateSpec;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a rate such as \"10Mbit\", or { trace = \"FILE\" }")
+                f.write_str(
+                    "a rate such as \"10Mbit\", or { trace = \"FILE\" }, \
+                     or { model = \"cellular\", mean = \"10Mbit\" }",
+                )
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<RateSpec, E> {
                 text.parse().map(RateSpec::Value).map_err(E::custom)
@@ -155,7 +185,13 @@ impl<'de> Deserialize<'de> for RateSpec {
             }
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<RateSpec, A::Error> {
                 let table = TraceTable::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(RateSpec::Trace(table.trace))
+                match (table.trace, table.model, table.mean) {
+                    (Some(file), None, None) => Ok(RateSpec::Trace(file)),
+                    (None, Some(model), Some(mean)) => Ok(RateSpec::Model { model, mean }),
+                    _ => Err(de::Error::custom(
+                        "write { trace = \"FILE\" }, or { model = \"cellular\", mean = \"10Mbit\" }",
+                    )),
+                }
             }
         }
         deserializer.deserialize_any(Visitor)

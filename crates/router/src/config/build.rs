@@ -19,6 +19,8 @@ const SMOOTH: Duration = Duration::from_micros(100);
 const DEFAULT_RTT: Duration = Duration::from_millis(200);
 /// Room of a queue without limit at a link without rate.
 const DEFAULT_PACKETS: u64 = 1000;
+/// What a link is taken to carry until something is known of it: 1 Mbit/s, in bytes per second.
+const UNKNOWN_RATE: u64 = 125_000;
 /// Least room that a bandwidth-delay product is rounded up to, in bytes.
 const LEAST_BDP: u64 = 2 * 1514;
 
@@ -67,6 +69,9 @@ pub fn build_link<P: Send + 'static>(
     port.set_overhead(spec.frame_overhead);
     port.set_corruption(spec.corruption.ppm);
     port.set_capacity(now, spec.capacity.map(|capacity| capacity.bytes()));
+    if spec.follow {
+        port.follow(now, UNKNOWN_RATE);
+    }
     port.set_controller(now, spec.controller(context));
     let link = Link::new(LinkConfig {
         port,
@@ -252,7 +257,12 @@ impl LinkSpec {
         let least = [self.rate, self.capacity].into_iter().flatten();
         let least = least.min_by_key(|rate: &RateValue| rate.bytes());
         let (law, rate) = (self.controller.as_ref()?, least?);
+        let rate = if self.follow {
+            UNKNOWN_RATE
+        } else {
+            rate.bytes()
+        };
         let seed = u64::from(context.random("controller").next_u32());
-        Some(law.controller(context.now, rate.bytes(), seed))
+        Some(law.controller(context.now, rate, seed))
     }
 }

@@ -246,6 +246,7 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
         link: LinkSpec {
             rate: port.rate.map(Spanned::into_inner),
             capacity: port.capacity.map(Spanned::into_inner),
+            follow: false,
             trace: None,
             delay: port.delay,
             queue,

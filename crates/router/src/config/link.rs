@@ -244,6 +244,8 @@ pub struct LinkSpec {
     pub trace: Option<Arc<Trace>>,
     /// What the control law may reckon with, where that is less than the rate or there is none.
     pub capacity: Option<RateValue>,
+    /// The control law is told no rate, but what the link could send lately.
+    pub follow: bool,
     /// Propagation delay, one way.
     pub delay: Span,
     /// Queue.

@@ -12,6 +12,7 @@
 //! [`Owner`]. `now` comes in, deadlines go out. Every buffer has a limit.
 
 mod flows;
+mod follow;
 mod gauge;
 pub mod impair;
 mod link;

@@ -1,10 +1,12 @@
 //! An output port: control law, queue, transmitter.
 
+mod capacity;
 mod law;
 mod queues;
 
 use pathmark_cc::{Answer, Arrival, CloudEstimate, Instant, LinkController, LinkMetrics, Upstream};
 
+use super::follow::Follow;
 use super::impair::Code;
 use super::queue::{Depth, Limit, Popped, Pushed, Queue, Queued};
 use super::{DropCause, LinkStats, Owner, Separation, Shaper};
@@ -21,6 +23,8 @@ pub struct Port<P> {
     shaper: Shaper,
     /// What there is to reckon with where that is less than the rate, or there is no rate.
     hint: Option<u64>,
+    /// What it could send lately, where its law is not told the rate.
+    follow: Option<Box<Follow>>,
     /// Bytes that the link adds to each packet.
     overhead: u32,
     /// Loss by corruption that the port declares for the link, in 10^-6 of packets.
@@ -79,6 +83,7 @@ impl<P> Port<P> {
             queues,
             shaper,
             hint: None,
+            follow: None,
             overhead: 0,
             corruption_ppm: 0,
             code: None,
@@ -274,11 +279,21 @@ impl<P> Port<P> {
     pub fn advance(&mut self, now: Instant) {
         while let Some((at, rate)) = self.shaper.turn(now) {
             self.stats.on_rate(at, Some(rate));
-            self.law.on_capacity(now, Some(rate));
+            if self.follow.is_none() {
+                let told = capacity::told(None, &self.shaper, self.hint);
+                self.law.on_capacity(now, told);
+            }
+        }
+        if self
+            .follow
+            .as_ref()
+            .is_some_and(|follow| follow.due() <= now)
+        {
+            self.look(now);
         }
         if let Queues::Two(separation) = &mut self.queues
             && separation.window_is_over(now)
-            && let Some(rate) = told(self.shaper.rate(), self.hint)
+            && let Some(rate) = capacity::told(self.follow.as_deref(), &self.shaper, self.hint)
             && let Some(capacity) = separation.capacity(now, rate)
         {
             if let Some(law) = &self.law.controller {
@@ -305,7 +320,10 @@ impl<P> Port<P> {
     /// The [`deadline`](Self::deadline), or the far future.
     #[inline]
     pub(super) fn due(&self) -> Instant {
-        let timer = self.law.timer.min(self.shaper.turns_at());
+        let mut timer = self.law.timer.min(self.shaper.turns_at());
+        if let Some(follow) = &self.follow {
+            timer = timer.min(follow.due());
+        }
         if self.queues.depth().packets > 0 && self.access != Access::Asked {
             timer.min(self.shaper.ready_at())
         } else {
@@ -318,15 +336,6 @@ impl<P> Port<P> {
         self.advance(now);
         self.shaper.set_rate(now, rate);
         self.stats.on_rate(now, rate);
-        self.law.on_capacity(now, self.capacity());
-    }
-
-    /// Says what the control law may reckon with, in bytes per second, where the port cannot see
-    /// it: the link behind it is slower than the port's rate, or the port has none. `None`: its
-    /// rate. Nothing is sent slower for it.
-    pub fn set_capacity(&mut self, now: Instant, hint: Option<u64>) {
-        self.advance(now);
-        self.hint = hint;
         self.law.on_capacity(now, self.capacity());
     }
 
@@ -344,12 +353,6 @@ impl<P> Port<P> {
         if let Some(controller) = &self.law.controller {
             controller.visit_clouds(visit);
         }
-    }
-
-    /// What the control law may reckon with, in bytes per second.
-    #[must_use]
-    pub fn capacity(&self) -> Option<u64> {
-        told(self.shaper.rate(), self.hint)
     }
 
     /// Replaces the control law, keeping queue and counters.
@@ -491,14 +494,5 @@ impl<P> core::fmt::Debug for Port<P> {
             .field("rate", &self.rate())
             .field("controller", &self.law.controller)
             .finish_non_exhaustive()
-    }
-}
-
-/// The capacity that a control law is told.
-const fn told(rate: Option<u64>, hint: Option<u64>) -> Option<u64> {
-    match (rate, hint) {
-        (Some(rate), Some(hint)) if hint < rate => Some(hint),
-        (Some(rate), _) => Some(rate),
-        (None, hint) => hint,
     }
 }

@@ -226,6 +226,55 @@ fn a_trace_says_when_packets_leave_and_what_the_link_could_have_carried() {
     assert_eq!(rates, ["210000", "225000"]);
 }
 
+/// A port that follows a trace: one opportunity each 10 ms for 100 ms, then one each 2 ms.
+fn varying() -> (Port<u32>, Arc<std::sync::Mutex<Vec<String>>>) {
+    let times = (1..=10).map(|n| n * 10).chain((51..=100).map(|n| n * 2));
+    let lines: Vec<String> = times.map(|at| at.to_string()).collect();
+    let trace = Arc::new(Trace::parse(&lines.join("\n")).unwrap());
+    let shaper = Shaper::following(trace, Instant::ZERO);
+    let witness = Witness::default();
+    let events = Arc::clone(&witness.events);
+    let queue = Box::new(DropTail::new(Limit::Packets(10)));
+    let port = Port::new(Instant::ZERO, queue, shaper);
+    let port = port.with_controller(Instant::ZERO, Box::new(witness));
+    events.lock().unwrap().clear();
+    (port, events)
+}
+
+fn told(events: &std::sync::Mutex<Vec<String>>) -> Vec<u64> {
+    let events = events.lock().unwrap();
+    let rates = events.iter().filter_map(|e| e.strip_prefix("capacity "));
+    rates.map(|rate| rate.parse().unwrap()).collect()
+}
+
+#[test]
+fn a_law_is_told_no_more_than_the_hint_however_the_rate_turns() {
+    let (mut port, events) = varying();
+    port.set_capacity(Instant::ZERO, Some(200_000));
+    port.advance(Instant::from_millis(100));
+    assert!(told(&events).iter().all(|rate| *rate <= 200_000));
+    assert_eq!(told(&events).last(), Some(&200_000));
+}
+
+#[test]
+fn a_law_that_is_told_nothing_hears_what_was_and_nothing_of_what_comes() {
+    let (mut port, events) = varying();
+    port.follow(Instant::ZERO, 125_000);
+    assert_eq!(told(&events), [125_000]);
+    while let Some(at) = port
+        .deadline()
+        .filter(|at| *at <= Instant::from_millis(200))
+    {
+        port.advance(at);
+    }
+    let told = told(&events);
+    // Every 20 ms; an opportunity at the moment itself is not over yet.
+    assert_eq!(told.len(), 11, "{told:?}");
+    assert!(told[1..=5].iter().all(|rate| *rate <= 150_000), "{told:?}");
+    assert!(told[6..].is_sorted(), "{told:?}");
+    assert_eq!(told[10], 50 * 15_000, "{told:?}");
+}
+
 #[test]
 fn on_a_shared_medium_a_port_sends_when_it_is_its_turn() {
     let mut port = port(1_000_000, Limit::Packets(10));

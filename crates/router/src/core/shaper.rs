@@ -97,6 +97,11 @@ impl Shaper {
         }
     }
 
+    /// Bytes that a trace could have delivered until `now`; `None` where there is none.
+    pub(super) fn offered(&self, now: Instant) -> Option<u64> {
+        Some(self.trace.as_ref()?.offered(now))
+    }
+
     /// When the rate of a trace changes next.
     #[inline]
     pub(super) fn turns_at(&self) -> Instant {

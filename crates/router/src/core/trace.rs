@@ -1,5 +1,6 @@
 //! Links whose capacity varies: recorded opportunities to deliver packets.
 
+use std::io::{BufRead, ErrorKind, Read};
 use std::sync::Arc;
 
 use pathmark_cc::Instant;
@@ -10,6 +11,10 @@ pub const OPPORTUNITY: u32 = 1500;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 /// Opportunities that a trace may hold: a day at 1 Gbit/s would have more.
 const MOST: usize = 50_000_000;
+/// Bytes of a line that a time may take, blanks included.
+const LINE: u64 = 64;
+/// Longest time without an opportunity, ns.
+const GAP: u64 = 3_600_000 * NANOS_PER_MILLI;
 /// Time that a link's rate of the moment is told over, ns.
 const WINDOW: u64 = 100_000_000;
 
@@ -45,6 +50,18 @@ pub enum BadTrace {
     /// More than memory should hold.
     #[error("the trace has more than 50 million lines: cut it")]
     Long,
+    /// No link is out for so long.
+    #[error(
+        "line {line} of the trace is more than an hour after the one before it: times are in \
+         milliseconds"
+    )]
+    Gap {
+        /// Which, from 1.
+        line: usize,
+    },
+    /// It cannot be read.
+    #[error("cannot read the trace: {0}")]
+    Read(std::io::ErrorKind),
 }
 
 impl Trace {
@@ -53,8 +70,30 @@ impl Trace {
     /// # Errors
     /// [`BadTrace`].
     pub fn parse(text: &str) -> Result<Self, BadTrace> {
+        Self::read(text.as_bytes())
+    }
+
+    /// Reads a trace line by line, however long the text is.
+    ///
+    /// # Errors
+    /// [`BadTrace`].
+    pub fn read(mut text: impl BufRead) -> Result<Self, BadTrace> {
         let mut at: Vec<u64> = Vec::new();
-        for (number, line) in (1..).zip(text.lines()) {
+        let mut line = String::new();
+        for number in 1.. {
+            line.clear();
+            // A line without an end is none.
+            match text.by_ref().take(LINE).read_line(&mut line) {
+                Ok(0) => break,
+                Ok(length) if length as u64 == LINE && !line.ends_with('\n') => {
+                    return Err(BadTrace::Number { line: number });
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::InvalidData => {
+                    return Err(BadTrace::Number { line: number });
+                }
+                Err(error) => return Err(BadTrace::Read(error.kind())),
+            }
             let line = line.trim();
             if line.is_empty() {
                 continue;
@@ -64,16 +103,35 @@ impl Trace {
             let Some(nanos) = nanos.filter(|nanos| *nanos < u64::MAX / 4) else {
                 return Err(BadTrace::Number { line: number });
             };
-            if at.last().is_some_and(|last| *last > nanos) {
+            let last = at.last().copied().unwrap_or(0);
+            if last > nanos {
                 return Err(BadTrace::Order { line: number });
+            }
+            if nanos - last > GAP {
+                return Err(BadTrace::Gap { line: number });
             }
             if at.len() >= MOST {
                 return Err(BadTrace::Long);
             }
             at.push(nanos);
         }
+        Self::new(at)
+    }
+
+    /// Of times in nanoseconds from the start, in order; the last is also the length.
+    ///
+    /// # Errors
+    /// [`BadTrace`].
+    pub fn new(at: Vec<u64>) -> Result<Self, BadTrace> {
+        if at.len() > MOST {
+            return Err(BadTrace::Long);
+        }
+        let pairs = at.iter().zip(at.iter().skip(1));
+        if let Some(place) = pairs.into_iter().position(|(first, then)| first > then) {
+            return Err(BadTrace::Order { line: place + 2 });
+        }
         match at.last() {
-            Some(&period) if period > 0 => Ok(Self { at, period }),
+            Some(&period) if (1..u64::MAX / 4).contains(&period) => Ok(Self { at, period }),
             _ => Err(BadTrace::Empty),
         }
     }
@@ -82,6 +140,17 @@ impl Trace {
     #[must_use]
     pub fn mean_rate(&self) -> u64 {
         per_second(self.at.len() as u64, self.period)
+    }
+
+    /// Opportunities in each stretch of so many ns, the last one perhaps shorter.
+    #[must_use]
+    pub fn counts(&self, nanos: u64) -> Vec<u64> {
+        let nanos = nanos.max(1);
+        let stretches = self.period.div_ceil(nanos);
+        let edge = |n: u64| self.at.partition_point(|at| *at <= n.saturating_mul(nanos)) as u64;
+        // What is due at the very beginning is in the first.
+        let first = |n: u64| if n == 0 { 0 } else { edge(n) };
+        (0..stretches).map(|n| edge(n + 1) - first(n)).collect()
     }
 
     /// Opportunities before `offset` ns from the start of all of it, however often it has begun
@@ -184,6 +253,13 @@ impl Cursor {
         }
     }
 
+    /// Bytes that could have been delivered until `now`, by whomever.
+    pub(super) fn offered(&self, now: Instant) -> u64 {
+        let offset = now.as_nanos().saturating_sub(self.start);
+        let passed = self.trace.before(offset);
+        passed.saturating_mul(u64::from(OPPORTUNITY))
+    }
+
     /// The rate of the moment, bytes per second.
     pub(super) fn rate(&self) -> u64 {
         self.window.rate
@@ -226,7 +302,32 @@ mod tests {
         assert_eq!(fails("0\n0\n"), BadTrace::Empty);
         assert_eq!(fails(""), BadTrace::Empty);
         assert_eq!(fails("-1"), BadTrace::Number { line: 1 });
+        assert_eq!(fails("1e3"), BadTrace::Number { line: 1 });
+        assert_eq!(fails("0\n3600001\n"), BadTrace::Gap { line: 2 });
+        assert!(Trace::parse("0\n3600000\n").is_ok());
         assert_eq!(fails(&u64::MAX.to_string()), BadTrace::Number { line: 1 });
+    }
+
+    /// What has no end is not taken in whole.
+    #[test]
+    fn a_text_without_lines_is_refused_at_once() {
+        let endless = std::io::BufReader::new(std::io::repeat(b'1'));
+        let read = Trace::read(endless);
+        assert_eq!(read, Err(BadTrace::Number { line: 1 }));
+        let zeros = std::io::BufReader::new(std::io::repeat(0));
+        assert_eq!(Trace::read(zeros), Err(BadTrace::Number { line: 1 }));
+        let binary = Trace::read(&[0xff, 0xfe, b'\n'][..]);
+        assert_eq!(binary, Err(BadTrace::Number { line: 1 }));
+    }
+
+    #[test]
+    fn times_in_nanoseconds_are_checked_too() {
+        assert_eq!(Trace::new(vec![3, 2]), Err(BadTrace::Order { line: 2 }));
+        assert_eq!(Trace::new(vec![0, 0]), Err(BadTrace::Empty));
+        assert_eq!(Trace::new(vec![]), Err(BadTrace::Empty));
+        assert_eq!(Trace::new(vec![u64::MAX]), Err(BadTrace::Empty));
+        let same = Trace::parse("3\n10\n").unwrap();
+        assert_eq!(Trace::new(vec![3_000_000, 10_000_000]), Ok(same));
     }
 
     /// Two opportunities at 3 ms, one at 10 ms, and again at 13, 13, 20.

@@ -2,14 +2,10 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::Arc;
 
 use pathmark_cc::{Duration, LinkAlgorithm};
-use pathmark_router::config::{
-    Fault, LimitSpec, LinkSpec, Percent, QueueKind, QueueSpec, RateValue,
-};
+use pathmark_router::config::{Fault, LimitSpec, LinkSpec, Percent, QueueKind, QueueSpec};
 use pathmark_router::core::queue::Limit;
-use pathmark_router::core::trace::Trace;
 use toml::Spanned;
 
 use super::super::LinkSetup;
@@ -100,7 +96,7 @@ impl Check<'_> {
         if file.rate.is_none() {
             return fail("links that share a medium take turns at a rate: add `rate`");
         }
-        let traced = |rate: &Spanned<RateSpec>| matches!(rate.get_ref(), RateSpec::Trace(_));
+        let traced = |rate: &Spanned<RateSpec>| !matches!(rate.get_ref(), RateSpec::Value(_));
         if rates.into_iter().flatten().any(traced) {
             return fail("a link that follows a trace shares no medium: leave one of them out");
         }
@@ -116,11 +112,15 @@ impl Check<'_> {
     }
 
     fn forward(&self, file: &FileLink) -> Result<LinkSpec, Fault> {
-        let (rate, trace) = self.pace(file.rate.as_ref())?;
+        let name = file.name.get_ref();
+        let delay = file.delay.unwrap_or_default().0;
+        let pace = self.pace(file.rate.as_ref(), name, delay)?;
+        let (capacity, follow) = self.capacity(file.capacity.as_ref())?;
         let mut spec = LinkSpec {
-            rate,
-            trace,
-            capacity: None,
+            rate: pace.rate,
+            trace: pace.trace.clone(),
+            capacity,
+            follow,
             delay: file.delay.unwrap_or_default(),
             queue: file
                 .queue
@@ -132,7 +132,7 @@ impl Check<'_> {
             frame_overhead: file.frame_overhead.unwrap_or(0),
             loss: file.loss,
             jitter: file.jitter,
-            at: file.at.clone(),
+            at: pace.with(&file.at),
         };
         self.rate(&spec, file.rate.as_ref().map(Spanned::span), file)?;
         self.corruption(&spec, file.corruption.as_ref())?;
@@ -148,50 +148,28 @@ impl Check<'_> {
             limit: Some(REVERSE_QUEUE),
             ..QueueSpec::default()
         };
-        let (mean, trace) = self.pace(rate)?;
+        let name = format!("{}.reverse", file.name.get_ref());
+        let delay = own.delay.or(file.delay).unwrap_or_default();
+        let pace = self.pace(rate, &name, delay.0)?;
+        let (capacity, follow) = self.capacity(own.capacity.as_ref())?;
         let mut spec = LinkSpec {
-            rate: mean,
-            trace,
-            capacity: None,
-            delay: own.delay.or(file.delay).unwrap_or_default(),
+            rate: pace.rate,
+            trace: pace.trace.clone(),
+            capacity,
+            follow,
+            delay,
             queue: own.queue.as_ref().map_or_else(large, |q| *q.get_ref()),
             controller: self.law(own.controller.as_ref())?,
             corruption: share(own.corruption.as_ref()),
             frame_overhead: own.frame_overhead.or(file.frame_overhead).unwrap_or(0),
             loss: own.loss,
             jitter: own.jitter,
-            at: own.at.clone(),
+            at: pace.with(&own.at),
         };
         self.rate(&spec, rate.map(Spanned::span), file)?;
         self.corruption(&spec, own.corruption.as_ref())?;
         self.grant(&mut spec, own.grant.as_ref())?;
         Ok(spec)
-    }
-
-    /// A rate, or a trace with its mean rate.
-    fn pace(
-        &self,
-        given: Option<&Spanned<RateSpec>>,
-    ) -> Result<(Option<RateValue>, Option<Arc<Trace>>), Fault> {
-        let Some(given) = given else {
-            return Ok((None, None));
-        };
-        let file = match given.get_ref() {
-            RateSpec::Value(rate) => return Ok((Some(*rate), None)),
-            RateSpec::Trace(file) => file,
-        };
-        let fail = |error: &dyn std::fmt::Display| {
-            self.fault(given.span(), format!("{}: {error}", file.display()))
-        };
-        // As people mean it: beside the scenario that names it.
-        let path = match self.source.path.parent() {
-            Some(directory) => directory.join(file),
-            None => file.clone(),
-        };
-        let text = std::fs::read_to_string(&path).map_err(|error| fail(&error))?;
-        let trace = Trace::parse(&text).map_err(|error| fail(&error))?;
-        let bits = trace.mean_rate().saturating_mul(8);
-        Ok((Some(RateValue { bits }), Some(Arc::new(trace))))
     }
 
     fn rate(

@@ -2,6 +2,7 @@
 
 mod flows;
 mod links;
+mod pace;
 
 use std::ops::Range;
 

@@ -1,0 +1,293 @@
+//! Links that vary, made up by a seed: when they can deliver, and how their delay steps.
+//!
+//! | model | what it is |
+//! |---|---|
+//! | cellular | the rate goes up and down at random, and now and then stays at zero |
+//! | wifi | turns of several packets at a time, whose size steps with the modulation |
+//! | leo | a satellite for 15 s each, then a short outage, another rate and another delay |
+
+use pathmark_cc::Duration;
+use pathmark_router::config::{ChangeSpec, Span};
+use pathmark_router::core::impair::Random;
+use pathmark_router::core::trace::{BadTrace, OPPORTUNITY, Trace};
+use serde::Deserialize;
+
+/// Longest recording that is made up, seconds; a longer run has it again.
+const LONGEST: f64 = 600.0;
+const MILLI: f64 = 1e-3;
+
+/// A kind of link that varies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Model {
+    /// Deliveries as a Poisson process whose rate moves as Brownian motion of σ = 0.4 means per
+    /// √s, in steps of 20 ms, between zero and twice the mean; zero lasts 1 s in the mean and ends
+    /// with a quarter of the mean (but for that end, Winstein, Sivaraman, Balakrishnan, "Stochastic
+    /// Forecasts Achieve High Throughput and Low Delay over Cellular Networks", NSDI 2013, §3.1,
+    /// with a bound of 1000 packets/s and σ = 200).
+    Cellular,
+    /// Turns at exponential intervals of 4 ms in the mean, each of a number of packets that is
+    /// uniform from nothing to twice its mean; the mean is 0.25, 0.5, 1 or 1.5 of the whole's,
+    /// drawn anew after exponential times of 0.5 s in the mean.
+    Wifi,
+    /// Every 15 s another satellite: nothing for 60 to 160 ms, then a rate of 0.5 to 1.5 means,
+    /// which varies by a fifth either way each second, and a delay of 0.7 to 1.3 of the link's.
+    Leo,
+}
+
+/// A recording that was made up.
+#[derive(Debug)]
+pub(super) struct MadeUp {
+    pub(super) trace: Trace,
+    /// When the link's delay changes, and to what.
+    pub(super) delays: Vec<ChangeSpec>,
+}
+
+/// A share of a millisecond's mean deliveries, millisecond by millisecond.
+struct Course {
+    shares: Vec<f64>,
+    delays: Vec<ChangeSpec>,
+}
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    pub(super) model: Model,
+    /// Mean rate, bits per second.
+    pub(super) mean: u64,
+    /// Time that it is for.
+    pub(super) length: Duration,
+    /// The link's delay, which `leo` steps around.
+    pub(super) delay: Duration,
+}
+
+impl Wish {
+    /// Makes a recording up. Its mean is the one that is wanted, within chance.
+    ///
+    /// # Errors
+    /// [`BadTrace`] if it would be too long for memory, or has nothing in it.
+    pub(super) fn make(&self, mut random: Random) -> Result<MadeUp, BadTrace> {
+        let seconds = self.length.as_secs_f64().clamp(1.0, LONGEST);
+        let millis = (seconds / MILLI).ceil() as usize;
+        let packets = self.mean as f64 * seconds / 8.0 / f64::from(OPPORTUNITY);
+        if packets > 60e6 {
+            return Err(BadTrace::Long);
+        }
+        let mut course = match self.model {
+            Model::Cellular => cellular(&mut random, millis),
+            Model::Wifi => wifi(&mut random, millis),
+            Model::Leo => leo(&mut random, millis, self.delay),
+        };
+        let sum: f64 = course.shares.iter().sum();
+        let each = packets / sum.max(1e-9);
+        let mut at = Vec::with_capacity(packets as usize);
+        // Cellular deliveries come by chance, all others as soon as there is a packet's worth.
+        let poisson = self.model == Model::Cellular;
+        let mut left = if poisson {
+            exponential(&mut random)
+        } else {
+            1.0
+        };
+        for (milli, share) in course.shares.iter().enumerate() {
+            let mut due = share * each;
+            while due >= left {
+                due -= left;
+                at.push((milli as u64 + 1) * 1_000_000);
+                left = if poisson {
+                    exponential(&mut random)
+                } else {
+                    1.0
+                };
+            }
+            left -= due;
+        }
+        // The last line is the length of the recording too.
+        at.push(millis as u64 * 1_000_000);
+        let delays = std::mem::take(&mut course.delays);
+        let trace = Trace::new(at)?;
+        Ok(MadeUp { trace, delays })
+    }
+}
+
+/// Uniform in 0 to 1, 1 excluded.
+fn uniform(random: &mut Random) -> f64 {
+    f64::from(random.next_u32()) / 4_294_967_296.0
+}
+
+/// Exponential with mean 1.
+fn exponential(random: &mut Random) -> f64 {
+    -libm::log(1.0 - uniform(random))
+}
+
+/// Normal with mean 0 and variance 1: the sum of twelve uniform numbers, less six.
+fn normal(random: &mut Random) -> f64 {
+    (0..12).map(|_| uniform(random)).sum::<f64>() - 6.0
+}
+
+fn cellular(random: &mut Random, millis: usize) -> Course {
+    const STEP: usize = 20;
+    const BOUND: f64 = 2.0;
+    let seconds = STEP as f64 * MILLI;
+    let sigma = 0.4 * libm::sqrt(seconds);
+    let leave = 1.0 - libm::exp(-seconds);
+    let mut rate = 1.0;
+    let mut shares = Vec::with_capacity(millis);
+    while shares.len() < millis {
+        if rate > 0.0 {
+            rate = (rate + sigma * normal(random)).max(0.0);
+            if rate > BOUND {
+                rate = (2.0 * BOUND - rate).max(0.0);
+            }
+        } else if uniform(random) < leave {
+            // A step of the motion alone would be back at zero soon.
+            rate = 0.25;
+        }
+        shares.extend(std::iter::repeat_n(rate, STEP));
+    }
+    shares.truncate(millis);
+    Course {
+        shares,
+        delays: Vec::new(),
+    }
+}
+
+fn wifi(random: &mut Random, millis: usize) -> Course {
+    const TURN: f64 = 4.0;
+    const HOLD: f64 = 500.0;
+    const LEVELS: [f64; 4] = [0.25, 0.5, 1.0, 1.5];
+    let mut shares = vec![0.0; millis];
+    let (mut now, mut level, mut until) = (0.0, 1.0, 0.0);
+    while now < millis as f64 {
+        if now >= until {
+            let drawn = usize::try_from(random.below(LEVELS.len() as u64)).unwrap_or(0);
+            level = LEVELS.get(drawn).copied().unwrap_or(1.0);
+            until = now + HOLD * exponential(random);
+        }
+        now += TURN * exponential(random);
+        if let Some(share) = shares.get_mut(now as usize) {
+            *share += 2.0 * level * uniform(random);
+        }
+    }
+    Course {
+        shares,
+        delays: Vec::new(),
+    }
+}
+
+fn leo(random: &mut Random, millis: usize, delay: Duration) -> Course {
+    const EPOCH: usize = 15_000;
+    let mut shares = Vec::with_capacity(millis);
+    let mut delays = Vec::new();
+    while shares.len() < millis {
+        let begun = shares.len();
+        let level = 0.5 + uniform(random);
+        let outage = 60 + usize::try_from(random.below(101)).unwrap_or(0);
+        if begun > 0 {
+            let step = 0.7 + 0.6 * uniform(random);
+            delays.push(ChangeSpec {
+                t: Span(Duration::from_millis(begun as u64)),
+                rate: None,
+                delay: Some(Span(delay.mul_f64(step))),
+                loss: None,
+                controller: None,
+            });
+            shares.extend(std::iter::repeat_n(0.0, outage));
+        }
+        while shares.len() < begun + EPOCH {
+            let share = level * (0.8 + 0.4 * uniform(random));
+            let rest = begun + EPOCH - shares.len();
+            shares.extend(std::iter::repeat_n(share, rest.min(1000)));
+        }
+    }
+    shares.truncate(millis);
+    let end = Duration::from_millis(millis as u64);
+    delays.retain(|change| change.t.0 < end);
+    Course { shares, delays }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(model: Model, mbit: u64, seconds: u64, seed: u64) -> MadeUp {
+        let wish = Wish {
+            model,
+            mean: mbit * 1_000_000,
+            length: Duration::from_secs(seconds),
+            delay: Duration::from_millis(25),
+        };
+        wish.make(Random::new(seed, "test")).unwrap()
+    }
+
+    const ALL: [Model; 3] = [Model::Cellular, Model::Wifi, Model::Leo];
+
+    #[test]
+    fn the_mean_is_the_one_that_is_wanted() {
+        for model in ALL {
+            for seed in 1..=5 {
+                let mean = made(model, 10, 60, seed).trace.mean_rate() as f64 * 8.0 / 1e6;
+                assert!((mean - 10.0).abs() < 0.3, "{model:?}, seed {seed}: {mean}");
+            }
+        }
+    }
+
+    /// Deliveries in stretches of so many milliseconds: their mean, and standard deviation over it.
+    fn spread(trace: &Trace, millis: u64) -> f64 {
+        let counts = trace.counts(millis * 1_000_000);
+        let n = counts.len() as f64;
+        let mean = counts.iter().sum::<u64>() as f64 / n;
+        let squares = counts.iter().map(|count| (*count as f64 - mean).powi(2));
+        (squares.sum::<f64>() / n).sqrt() / mean
+    }
+
+    /// What the table in docs/scenarios.md says, over 20 seeds.
+    #[test]
+    fn statistics_are_as_stated() {
+        for (model, least, most) in [
+            (Model::Cellular, 0.5, 0.8),
+            (Model::Wifi, 0.45, 0.75),
+            (Model::Leo, 0.2, 0.4),
+        ] {
+            let spreads = (1..=20).map(|seed| spread(&made(model, 10, 120, seed).trace, 100));
+            let mean = spreads.sum::<f64>() / 20.0;
+            assert!((least..most).contains(&mean), "{model:?}: {mean}");
+        }
+        let one_milli = spread(&made(Model::Wifi, 10, 120, 1).trace, 1);
+        assert!(one_milli > 2.0, "turns come in bursts: {one_milli}");
+    }
+
+    #[test]
+    fn satellites_change_delay_and_pause() {
+        let made = made(Model::Leo, 50, 60, 3);
+        let at: Vec<u64> = made.delays.iter().map(|c| c.t.0.as_secs()).collect();
+        assert_eq!(at, [15, 30, 45]);
+        for change in &made.delays {
+            let delay = change.delay.unwrap().0.as_secs_f64() / 0.025;
+            assert!((0.7..=1.3).contains(&delay), "{delay}");
+        }
+        let pauses = made.trace.counts(10_000_000);
+        let empty = pauses.iter().filter(|count| **count == 0).count();
+        // Three pauses of 60 to 160 ms, in stretches of 10 ms.
+        assert!((3 * 5..=3 * 16).contains(&empty), "{empty}");
+    }
+
+    #[test]
+    fn the_same_seed_makes_the_same_and_others_do_not() {
+        for model in ALL {
+            assert_eq!(made(model, 5, 20, 1).trace, made(model, 5, 20, 1).trace);
+            assert_ne!(made(model, 5, 20, 1).trace, made(model, 5, 20, 2).trace);
+        }
+    }
+
+    #[test]
+    fn too_much_is_refused() {
+        let wish = Wish {
+            model: Model::Leo,
+            mean: 1_000_000_000_000,
+            length: Duration::from_secs(100),
+            delay: Duration::ZERO,
+        };
+        let made = wish.make(Random::new(1, "test"));
+        assert_eq!(made.unwrap_err(), BadTrace::Long);
+    }
+}
