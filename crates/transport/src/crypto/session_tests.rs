@@ -6,6 +6,18 @@ use super::*;
 
 const NAME: &str = "server.test";
 
+/// A client that does not resume sessions.
+#[cfg(feature = "rustls")]
+fn client(protocols: &[&[u8]]) -> tls::TlsClientConfig {
+    tls::testing::client(tls::testing::trust_ca(), protocols).without_resumption()
+}
+
+/// A server that gives no tickets.
+#[cfg(feature = "rustls")]
+fn server(protocols: &[&[u8]]) -> tls::TlsServerConfig {
+    tls::testing::server("server", protocols).without_resumption()
+}
+
 fn both(
     run: impl Fn(&dyn Fn(&[&[u8]]) -> Arc<dyn ClientCrypto>, &dyn Fn(&[&[u8]]) -> Arc<dyn ServerCrypto>),
 ) {
@@ -13,10 +25,7 @@ fn both(
         Arc::new(NullCrypto::new(p))
     });
     #[cfg(feature = "rustls")]
-    run(
-        &|p| Arc::new(tls::testing::client(tls::testing::trust_ca(), p)),
-        &|p| Arc::new(tls::testing::server("server", p)),
-    );
+    run(&|p| Arc::new(client(p)), &|p| Arc::new(server(p)));
 }
 
 fn completed(outcome: &Outcome) {
@@ -47,12 +56,24 @@ fn handshake_takes_one_round_trip_and_the_clients_finished() {
 
 #[cfg(feature = "rustls")]
 #[test]
+fn tickets_come_behind_the_handshake_unless_they_are_not_wanted() {
+    let client = tls::testing::client(tls::testing::trust_ca(), &[b"a"]);
+    let giving = tls::testing::server("server", &[b"a"]);
+    let outcome = handshake(&client, &giving, NAME, usize::MAX);
+    assert_eq!(outcome.failure, None);
+    assert_eq!(outcome.client.written[2], 0);
+    assert!(outcome.server.written[2] > 0);
+    completed(&handshake(&client, &server(&[b"a"]), NAME, usize::MAX));
+}
+
+#[cfg(feature = "rustls")]
+#[test]
 fn null_cipher_sends_as_much_as_tls() {
     let null = NullCrypto::new(&[b"protocol"]);
     let null = handshake(&null, &null, NAME, usize::MAX);
     let tls = handshake(
-        &tls::testing::client(tls::testing::trust_ca(), &[b"protocol"]),
-        &tls::testing::server("server", &[b"protocol"]),
+        &client(&[b"protocol"]),
+        &server(&[b"protocol"]),
         NAME,
         usize::MAX,
     );

@@ -59,11 +59,13 @@ impl ConnectionTask {
                     let mut buffer = endpoint.take_buffer();
                     let segments = socket.max_segments();
                     let now = clock::now();
-                    let transmit =
-                        self.shared
-                            .lock()
-                            .core
-                            .poll_transmit(now, &mut buffer, segments);
+                    let mut state = self.shared.lock();
+                    let transmit = state.core.poll_transmit(now, &mut buffer, segments);
+                    if state.core.has_routing() {
+                        // The peer may use new ids as soon as they are sent.
+                        endpoint.route(now, self.shared.handle, &mut state.core);
+                    }
+                    drop(state);
                     match transmit {
                         Some(transmit) => (buffer, transmit),
                         None => {
