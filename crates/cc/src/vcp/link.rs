@@ -341,10 +341,16 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
             self.wake(now);
         }
         self.meter.count(arrival.bytes);
-        if let (Carried::Vcp(_) | Carried::Xcp(_), Some(shares)) =
-            (&arrival.carried, &mut self.shares)
-        {
-            shares.count(arrival.flow_hash, arrival.bytes);
+        if let Some(shares) = &mut self.shares {
+            match &arrival.carried {
+                Carried::Vcp(_) | Carried::Xcp(_) => {
+                    shares.count(arrival.flow_hash, arrival.bytes);
+                }
+                // Not each packet of a flow asks.
+                Carried::QuickStart(_) | Carried::Foreign => {
+                    shares.count_silent(arrival.flow_hash, arrival.bytes);
+                }
+            }
         }
         let rtt = match &arrival.carried {
             Carried::Vcp(carried) => carried.min_rtt,

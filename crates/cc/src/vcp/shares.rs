@@ -124,6 +124,15 @@ impl Shares {
         }
     }
 
+    /// A packet of a flow arrived that asks nothing: it counts if others of that flow did ask.
+    #[inline]
+    pub(crate) fn count_silent(&mut self, flow_hash: u32, bytes: u32) {
+        let slot = self.slots.get(Self::index(flow_hash));
+        if slot.is_some_and(|slot| slot.bytes > 0) {
+            self.count(flow_hash, bytes);
+        }
+    }
+
     /// The r of a flow, from the port's r; both in 2^-16, 65 535 standing for 1.
     #[inline]
     pub(crate) fn grant(&self, flow_hash: u32, r: u16) -> u16 {
@@ -253,6 +262,20 @@ mod tests {
             shares.settle();
             assert_eq!(shares.grant(9, 12_345), 12_345);
         }
+    }
+
+    #[test]
+    fn packets_that_ask_nothing_count_for_flows_that_ask() {
+        let mut shares = Shares::new(10 * PPM);
+        shares.count(1, 1000);
+        for _ in 0..63 {
+            shares.count_silent(1, 1000);
+            shares.count_silent(3, 1000);
+            shares.count(2, 1000);
+        }
+        shares.weigh();
+        assert!(!shares.spares(1) && !shares.spares(2));
+        assert_eq!(shares.total, 127_000);
     }
 
     #[test]

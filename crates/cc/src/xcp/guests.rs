@@ -163,6 +163,24 @@ impl Guests {
         net
     }
 
+    /// A packet arrived that asks nothing: it counts as [`count`](Self::count) says if others of
+    /// its flow asked lately, for a VCP sender whose window is CUBIC's asks with few.
+    #[inline]
+    pub(crate) fn count_silent(
+        &mut self,
+        now: Instant,
+        flow_hash: u32,
+        bytes: u32,
+        pools: &mut Pools,
+    ) -> i64 {
+        let slot = self.slots.get(Self::index(flow_hash));
+        if slot.is_some_and(|slot| self.interval - slot.interval <= STALE) {
+            self.count(now, flow_hash, bytes, pools)
+        } else {
+            0
+        }
+    }
+
     /// What the flow's packets are told during this interval.
     #[inline]
     pub(crate) fn told(&self, flow_hash: u32, bise: bool) -> Told {
@@ -247,5 +265,31 @@ impl Slot {
         } else {
             self.code = VcpCode::High;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_that_ask_with_few_packets_are_told_by_all_that_they_send() {
+        let (mut guests, mut pools) = (Guests::new(), Pools::default());
+        let interval = Duration::from_millis(100);
+        for n in 0..40 {
+            guests.begin(interval, interval, 0);
+            for packet in 0..64 {
+                let now = Instant::from_micros(n * 100_000 + packet * 1500);
+                let _ = guests.count(now, 1, 1500, &mut pools);
+                let _ = match packet {
+                    0 => guests.count(now, 2, 1500, &mut pools),
+                    _ => guests.count_silent(now, 2, 1500, &mut pools),
+                };
+                let _ = guests.count_silent(now, 3, 1500, &mut pools);
+            }
+            assert!(n == 0 || guests.active() == 2, "one never asks");
+            assert_eq!(guests.told(1, true), guests.told(2, true));
+        }
+        assert_eq!(guests.told(2, true).code, VcpCode::Over);
     }
 }

@@ -479,7 +479,13 @@ impl LinkController for XcpLink {
                     .count(now, arrival.flow_hash, bytes, &mut self.pools);
                 self.totals.add(net);
             }
-            Carried::QuickStart(_) | Carried::Foreign => {}
+            Carried::QuickStart(_) | Carried::Foreign => {
+                let bytes = self.size(arrival);
+                let net = self
+                    .guests
+                    .count_silent(now, arrival.flow_hash, bytes, &mut self.pools);
+                self.totals.add(net);
+            }
         }
     }
 

@@ -312,8 +312,11 @@ impl Controller for XcpSender {
             .on_codes(now, srtt, &[unstamped, feedback.stamped, 0, 0]);
         self.obey(now, change);
         if self.watches() {
-            self.hidden
-                .set_partly(feedback.unmarked_hop == Some(true), srtt);
+            let told = feedback.unmarked_hop;
+            if self.ruler.routers() && self.hidden.set_partly(now, told, srtt) {
+                // The window is CUBIC's still.
+                self.end_to_end = Some(EndToEnd::new(now, self.fallback.window()));
+            }
             self.hidden.declare(feedback.corruption_ppm.into());
         }
         let delta = self.granted(feedback, acked);

@@ -42,10 +42,13 @@ const CLAIM_EVERY: u8 = 8;
 const SEEN_ONCE: u8 = 2;
 /// A flow of fewer bytes per epoch gives its place away.
 const FADED: u32 = 64;
-/// A class that loses more than an eighth of its bytes is worth less, and from a quarter on one
-/// flow. In 2^-16.
-const LOSSY_Q16: u64 = 1 << 13;
-const RUINED_Q16: u64 = 1 << 14;
+/// A class that loses more than the first share of its bytes is worth less, and from the second on
+/// one flow: its flows heed no losses. In 2^-16.
+const LOSSES_Q16: (u64, u64) = (1 << 13, 1 << 14);
+/// The same of the class that carries feedback. Flows that obey lose much where each has a packet
+/// or two in flight; were they worth less for it, they would lose the more. Who does not obey is
+/// set aside.
+const HEARD_LOSSES_Q16: (u64, u64) = (1 << 14, 1 << 15);
 /// One flow, in 2^-8.
 pub(super) const ONE_FLOW_Q8: u64 = 1 << 8;
 
@@ -300,8 +303,8 @@ impl Flows {
             }
         }
         Worth {
-            heard_q8: self.heard.settle(epochs, &heard),
-            foreign_q8: self.foreign.settle(epochs, &foreign),
+            heard_q8: self.heard.settle(epochs, &heard, HEARD_LOSSES_Q16),
+            foreign_q8: self.foreign.settle(epochs, &foreign, LOSSES_Q16),
         }
     }
 }
@@ -343,8 +346,10 @@ impl Sums {
 }
 
 impl Class {
-    /// Ends an epoch; returns what the class is worth, in 2^-8 flows.
-    fn settle(&mut self, epochs: u64, lasting: &Sums) -> u64 {
+    /// Ends an epoch; returns what the class is worth, in 2^-8 flows. It is worth less from the
+    /// first loss of `losses` on, in 2^-16, and one flow from the second on.
+    fn settle(&mut self, epochs: u64, lasting: &Sums, losses: (u64, u64)) -> u64 {
+        let (lossy, ruined) = losses;
         self.mean = averaged(self.mean, self.bytes, epochs);
         self.mean_dropped = averaged(self.mean_dropped, self.dropped, epochs);
         (self.bytes, self.dropped) = (0, 0);
@@ -352,8 +357,8 @@ impl Class {
         let part = |of: u64| u64::try_from((u128::from(of) << 16) / u128::from(all)).unwrap_or(0);
         // Bytes of flows that do not last are one flow's.
         let others = ((lasting.flows_q8() - ONE_FLOW_Q8) * part(lasting.bytes)) >> 16;
-        let lost = part(self.mean_dropped).clamp(LOSSY_Q16, RUINED_Q16);
-        ONE_FLOW_Q8 + others * (RUINED_Q16 - lost) / (RUINED_Q16 - LOSSY_Q16)
+        let lost = part(self.mean_dropped).clamp(lossy, ruined);
+        ONE_FLOW_Q8 + others * (ruined - lost) / (ruined - lossy)
     }
 }
 

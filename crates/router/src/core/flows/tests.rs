@@ -124,6 +124,23 @@ fn flows_that_heed_no_losses_are_worth_one() {
 }
 
 #[test]
+fn flows_with_feedback_are_worth_less_from_a_quarter_of_losses_on() {
+    for (lost, flows) in [(18, 50.0), (37, 25.0), (60, 1.0)] {
+        let worth = worth(|ms, flows| {
+            flows.note(
+                Instant::from_millis(ms),
+                &packet((ms % 50) as u32, 1000, VCP),
+            );
+            if ms % 100 < lost {
+                flows.dropped(true, 1000);
+            }
+        });
+        let got = flows_of(worth.heard_q8);
+        assert!((got / flows - 1.0).abs() < 0.2, "{lost} %: {got}");
+    }
+}
+
+#[test]
 fn a_full_table_keeps_the_flows_that_last() {
     let mut heard_after = 0;
     let worth = worth(|ms, flows| {
