@@ -380,7 +380,7 @@ fn more_loss_than_can_be_random_takes_a_few_round_trips_to_tell() {
         path.capacity = capacity;
         while path.appeared.is_none() {
             path.run_round();
-            assert!(path.round <= 30, "{capacity}");
+            assert!(path.round <= 40, "{capacity}");
         }
         let begin = path.appeared.unwrap();
         assert!(begin.window <= (capacity + 2) * MTU, "{begin:?}");
