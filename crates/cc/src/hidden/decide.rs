@@ -283,11 +283,7 @@ impl HiddenHop {
             now,
             srtt,
             window,
-            full: if self.doubted == Some(true) {
-                self.full
-            } else {
-                self.over
-            },
+            over: self.over,
             calm: self.delay.delayed_since().is_none(),
             overflows,
             relapses: self.relapses,

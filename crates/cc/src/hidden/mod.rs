@@ -18,8 +18,9 @@
 //! While CUBIC rules every loss counts, as it does for the others at that hop, and the routers'
 //! word stays an upper bound.
 //!
-//! Where TTLs show from the start that some hop writes nothing, CUBIC rules until a router has said
-//! that its own hop is full: before, nothing says that the narrow one is a router's.
+//! Where TTLs show from the start that some hop writes nothing, and the law grows many times at once,
+//! CUBIC rules until a router has said that its own hop is full: before, nothing says that the
+//! narrow one is a router's.
 
 mod arrivals;
 mod decide;
@@ -136,8 +137,6 @@ pub(crate) struct HiddenHop {
     queued: Option<Instant>,
     began: Instant,
     over: Option<Instant>,
-    /// The last time that a router's hop was full, or nearly.
-    full: Option<Instant>,
     alarms: u32,
     relapses: u32,
     /// A trial found a hidden hop by bursty losses: until then a second one is believed.
@@ -177,7 +176,6 @@ impl HiddenHop {
             queued: None,
             began: now,
             over: None,
-            full: None,
             alarms: 0,
             relapses: 0,
             suspected_until: None,
@@ -267,10 +265,9 @@ impl HiddenHop {
         self.tolerance.declare(ppm);
     }
 
-    /// Whether TTLs show a hop that writes nothing; `None`: they tell nothing. True if they do from
-    /// the start, so that CUBIC goes on ruling.
+    /// Whether TTLs show a hop that writes nothing; `None`: they tell nothing.
     #[inline]
-    pub(crate) fn set_partly(&mut self, now: Instant, told: Option<bool>, srtt: Duration) -> bool {
+    pub(crate) fn set_partly(&mut self, told: Option<bool>, srtt: Duration) {
         let partly = told == Some(true);
         if partly != self.partly {
             self.partly = partly;
@@ -279,8 +276,13 @@ impl HiddenHop {
         if self.doubted.is_none() {
             self.doubted = told;
         }
-        let doubted = self.doubted == Some(true);
-        let begins = doubted && matches!(self.state, State::Routers(_));
+    }
+
+    /// For laws whose window may grow many times at once. True if TTLs have shown such a hop from
+    /// the start and no router has been full yet, so that CUBIC goes on ruling from now on.
+    #[inline]
+    pub(crate) fn doubts(&mut self, now: Instant) -> bool {
+        let begins = self.doubted == Some(true) && matches!(self.state, State::Routers(_));
         if begins {
             self.state = State::Cubic(Ruled::from_start(now));
         }
@@ -342,13 +344,6 @@ impl HiddenHop {
     #[inline]
     pub(crate) fn on_over(&mut self, now: Instant) {
         self.over = Some(now);
-        self.full = Some(now);
-    }
-
-    /// A router's hop is as good as full.
-    #[inline]
-    pub(crate) fn on_full(&mut self, now: Instant) {
-        self.full = Some(now);
     }
 
     /// An acknowledgement came while the window was `window` bytes. Routers take `patience` to say

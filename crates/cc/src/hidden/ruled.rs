@@ -38,7 +38,7 @@ pub(super) struct Look {
     /// CUBIC's window in bytes.
     pub(super) window: u64,
     /// The last time that a router said that its own hop is full.
-    pub(super) full: Option<Instant>,
+    pub(super) over: Option<Instant>,
     /// No queue stands.
     pub(super) calm: bool,
     /// One stands, and no router says that it is its own: what is lost beside it is not random.
@@ -120,7 +120,7 @@ impl Ruled {
         let calm = self
             .last_loss
             .is_none_or(|at| now - at.max(self.since) >= lossless);
-        let bounded = look.full.is_some_and(|at| now - at <= srtt) && calm;
+        let bounded = look.over.is_some_and(|at| now - at <= srtt) && calm;
         if (look.calm && room) || bounded {
             return Outcome::Gone;
         }

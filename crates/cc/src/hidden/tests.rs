@@ -318,7 +318,8 @@ fn losses_that_a_router_announces_are_no_hidden_hops() {
 /// A path whose TTLs show from the start that some hop writes nothing, after `rounds` round trips.
 fn doubted(rounds: u64) -> Path {
     let mut path = Path::new(100, 13);
-    assert!(path.watch.set_partly(Instant::ZERO, Some(true), RTT));
+    path.watch.set_partly(Some(true), RTT);
+    assert!(path.watch.doubts(Instant::ZERO));
     path.run(rounds);
     path
 }
@@ -331,13 +332,14 @@ fn now(path: &Path) -> Instant {
 fn where_a_hop_shows_that_writes_nothing_cubic_rules_until_a_router_is_full() {
     let mut path = doubted(100);
     assert!(path.watch.rules() && path.gone == 0);
-    path.watch.on_full(now(&path));
+    path.watch.on_over(now(&path));
     path.run(1);
     assert_eq!(path.gone, 1);
     assert!(!path.watch.rules());
     // That the hop shows still is no reason to doubt again.
     let at = now(&path);
-    assert!(!path.watch.set_partly(at, Some(true), RTT));
+    path.watch.set_partly(Some(true), RTT);
+    assert!(!path.watch.doubts(at));
     path.run(20);
     assert!(!path.watch.rules());
 }
@@ -349,12 +351,12 @@ fn a_full_router_proves_nothing_soon_after_a_loss() {
     path.run(2);
     path.capacity = u64::MAX;
     for _ in 0..7 {
-        path.watch.on_full(now(&path));
+        path.watch.on_over(now(&path));
         path.run(1);
         assert_eq!(path.gone, 0, "{}", path.round);
     }
     path.run(2);
-    path.watch.on_full(now(&path));
+    path.watch.on_over(now(&path));
     path.run(1);
     assert_eq!(path.gone, 1);
 }
@@ -362,12 +364,12 @@ fn a_full_router_proves_nothing_soon_after_a_loss() {
 #[test]
 fn only_what_shows_from_the_start_is_doubted_and_only_while_it_shows() {
     let mut path = Path::new(100, 13);
-    assert!(!path.watch.set_partly(Instant::ZERO, None, RTT));
-    assert!(!path.watch.set_partly(Instant::ZERO, Some(false), RTT));
-    assert!(!path.watch.set_partly(Instant::ZERO, Some(true), RTT));
+    for told in [None, Some(false), Some(true)] {
+        path.watch.set_partly(told, RTT);
+        assert!(!path.watch.doubts(Instant::ZERO));
+    }
     let mut path = doubted(20);
-    let at = now(&path);
-    assert!(!path.watch.set_partly(at, Some(false), RTT));
+    path.watch.set_partly(Some(false), RTT);
     path.run(2);
     assert_eq!(path.gone, 1);
 }

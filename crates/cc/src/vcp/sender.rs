@@ -20,10 +20,6 @@ const CE_SHARE_PPM: u64 = 700_000;
 /// bottleneck, one per round trip and one in so many at least.
 const ASK_IN_VAIN: u64 = 64;
 
-/// Load in 1/128 from which HIGH says that a port is full: more than a hop that is narrower by a
-/// twentieth lets arrive there.
-const NEARLY_FULL_128: u8 = 125;
-
 /// A window that does not grow leaves a little faster than once per round trip.
 const STEADY_PACE: (u64, u64) = (33, 32);
 
@@ -175,13 +171,8 @@ impl<L: LossRule> Controller for VcpSender<L> {
         }
         if over > 0 {
             self.hidden.on_over(now);
-        } else if high > 0 && feedback.load_128 >= NEARLY_FULL_128 {
-            self.hidden.on_full(now);
         }
-        if self.ruler.routers() && self.loss_rule.doubts() {
-            // The window is CUBIC's still.
-            let _ = self.hidden.set_partly(now, feedback.unmarked_hop, srtt);
-        }
+        self.hidden.set_partly(feedback.unmarked_hop, srtt);
         self.hidden.declare(feedback.corruption_ppm.into());
         if self.explicit() {
             let moment = Moment {

@@ -312,8 +312,8 @@ impl Controller for XcpSender {
             .on_codes(now, srtt, &[unstamped, feedback.stamped, 0, 0]);
         self.obey(now, change);
         if self.watches() {
-            let told = feedback.unmarked_hop;
-            if self.ruler.routers() && self.hidden.set_partly(now, told, srtt) {
+            self.hidden.set_partly(feedback.unmarked_hop, srtt);
+            if self.ruler.routers() && self.hidden.doubts(now) {
                 // The window is CUBIC's still.
                 self.end_to_end = Some(EndToEnd::new(now, self.fallback.window()));
             }
