@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use pathmark_emulator::Scenario;
-use pathmark_emulator::harm::{Cell, Group, Roles, draw, judge};
+use pathmark_emulator::harm::{Cell, Compared, Condition, Group, Roles, draw, judge};
 use pathmark_emulator::result::RunResult;
 
 const SEED: u64 = 12;
@@ -38,30 +38,39 @@ fn run(cell: Cell, roles: Roles<'_>) -> RunResult {
     scenario.run(|_| ControlFlow::Continue(())).unwrap()
 }
 
-/// What is harmed in the first cheap cells of a group, a line for each figure.
+/// A cell's figures with a law beside those with `cubic`.
+fn compare(cell: Cell, roles: Roles<'_>) -> Vec<Compared> {
+    let baseline = Roles {
+        law: "cubic",
+        ..roles
+    };
+    let figures = judge(&run(cell, roles), &run(cell, baseline));
+    assert!(figures.len() >= 3, "{cell}: {figures:?}");
+    figures
+}
+
+/// What a law harms in a cell, a line for each figure.
+fn harm_in(cell: Cell, roles: Roles<'_>) -> String {
+    let mut harmed = String::new();
+    for figure in compare(cell, roles).iter().filter(|figure| figure.harm) {
+        let _ = writeln!(
+            harmed,
+            "{cell} {}: {} {:.4} (cubic {:.4}), {:.2} times the bound",
+            roles.law, figure.condition, figure.law, figure.cubic, figure.beyond
+        );
+    }
+    harmed
+}
+
+/// What is harmed in the first cheap cells of a group.
 fn harm(group: Group) -> String {
     let cheap = |cell: &Cell| cell.packets() < CHEAP;
     let cells: Vec<Cell> = draw(group, SEED, 100).into_iter().filter(cheap).collect();
     assert!(cells.len() >= CELLS);
-    let mut harmed = String::new();
-    for cell in cells.into_iter().take(CELLS) {
-        for roles in LAWS {
-            let baseline = Roles {
-                law: "cubic",
-                ..roles
-            };
-            let figures = judge(&run(cell, roles), &run(cell, baseline));
-            assert!(figures.len() >= 3, "{cell}: {figures:?}");
-            for figure in figures.iter().filter(|figure| figure.harm) {
-                let _ = writeln!(
-                    harmed,
-                    "{cell} {}: {} {:.4} (cubic {:.4}), {:.2} times the bound",
-                    roles.law, figure.condition, figure.law, figure.cubic, figure.beyond
-                );
-            }
-        }
-    }
-    harmed
+    let cells = cells.into_iter().take(CELLS);
+    cells
+        .flat_map(|cell| LAWS.map(|roles| harm_in(cell, roles)))
+        .collect()
 }
 
 #[test]
@@ -77,4 +86,31 @@ fn several_bottlenecks() {
 #[test]
 fn jitter_and_short_paths() {
     assert_eq!(harm(Group::Jitter), "");
+}
+
+/// XCP's TTL shows that the hop behind the port is no router, and losses there are congestion.
+#[test]
+fn hops_that_show_in_the_ttl() {
+    let [_, xcp] = LAWS;
+    let harmed: String = [
+        "hidden/after-20M-10M-100p-20+0-80ms",
+        "loss/both-20M-10M-8p-5%-1+0-80ms",
+        "loss/forged-20M-10M-20p-5%-5+0-80ms",
+    ]
+    .map(|cell| harm_in(cell.parse().unwrap(), xcp))
+    .concat();
+    assert_eq!(harmed, "");
+}
+
+/// Flows that have a packet or two in flight each lose much, whatever their law: that is no reason
+/// to give their class less.
+#[test]
+fn many_small_flows_keep_their_share_beside_others() {
+    let cell: Cell = "flows/many-10M-20+2-20ms".parse().unwrap();
+    for roles in LAWS {
+        let figures = compare(cell, roles);
+        let goodput = figures.iter().find(|c| c.condition == Condition::Goodput);
+        let (law, cubic) = goodput.map(|c| (c.law, c.cubic)).unwrap();
+        assert!(law >= 0.85 * cubic, "{}: {law} of {cubic}", roles.law);
+    }
 }

@@ -17,8 +17,13 @@
 //!
 //! While CUBIC rules every loss counts, as it does for the others at that hop, and the routers'
 //! word stays an upper bound.
+//!
+//! Where TTLs show from the start that some hop writes nothing, and the law grows many times at once,
+//! CUBIC rules until a router has said that its own hop is full: before, nothing says that the
+//! narrow one is a router's.
 
 mod arrivals;
+mod decide;
 mod delay;
 mod delay_trial;
 mod following;
@@ -39,29 +44,16 @@ use crate::{Acked, Duration, Instant, Lost};
 
 use arrivals::Arrivals;
 use delay::DelayWatch;
-use delay_trial::{DelayTrial, DelayVerdict};
+use delay_trial::DelayTrial;
 use following::Following;
 use losing::Losing;
-use losses::{LossRecord, Sample};
+use losses::LossRecord;
 use phases::Phases;
-use ruled::{Look, Outcome, Ruled};
+use ruled::Ruled;
 use tolerance::Tolerance;
 use train::Trains;
-use trial::{SLACK_PPM, Trial, Verdict};
+use trial::Trial;
 
-/// Packets after which fewer losses than are tolerated lower what is tolerated.
-const LOWER_PACKETS: u64 = 2048;
-/// Where losses are bursty, or some loss is known to be random, a trial has to find a hidden hop
-/// twice within so many round trips.
-const TWICE_ROUNDS: u32 = 60;
-/// No trial for so many round trips after a false alarm; each further one doubles that.
-const CALM_ROUNDS: u32 = 10;
-/// … and after an attestation.
-const ATTESTED_ROUNDS: u32 = 40;
-const MOST_DOUBLINGS: u32 = 5;
-
-/// What a trial of delay accepted holds for so many round trips.
-const HOLDS_ROUNDS: u32 = 300;
 /// Where TTLs show a hop that writes nothing, the window is at most a few times what has arrived in
 /// a round trip, or so many packets.
 const FIRST_WINDOW: u64 = 40;
@@ -74,9 +66,6 @@ const ATTESTED_STEP: u64 = 4;
 /// A granted window is at most this part of what packets sent at once show: what is paced to all of
 /// it fills the queue of a hop that says nothing. Of a port's own rate 85 % are granted at most.
 const SURE_OF_TRAIN: (u64, u64) = (7, 8);
-
-/// Windows below this many packets tell nothing about the rate.
-const LEAST_WINDOW: u64 = 20;
 
 /// How many times what has arrived in a round trip a law may send in the next one.
 #[derive(Clone, Copy, Debug)]
@@ -129,6 +118,8 @@ pub(crate) struct HiddenHop {
     tolerance: Tolerance,
     /// TTLs show a hop that writes nothing.
     partly: bool,
+    /// It is not known yet whether the narrow hop is a router's. `None`: nothing is known.
+    doubted: Option<bool>,
     losing: Losing,
     mtu: u64,
     step: Step,
@@ -154,6 +145,10 @@ pub(crate) struct HiddenHop {
     relapses: u32,
     /// A trial found a hidden hop by bursty losses: until then a second one is believed.
     suspected_until: Option<Instant>,
+    /// The running trial began since losses come with the rate.
+    by_rate: bool,
+    /// Such a trial was not sure: until then a second one is not needed to be.
+    by_rate_until: Option<Instant>,
     /// So often CUBIC's own cuts have attested; each asks for twice the packets of the one before.
     attested_by_cuts: u32,
 }
@@ -172,6 +167,7 @@ impl HiddenHop {
             phases: Phases::default(),
             tolerance: Tolerance::default(),
             partly: false,
+            doubted: None,
             losing: Losing::default(),
             mtu,
             last_sent: 0,
@@ -187,6 +183,8 @@ impl HiddenHop {
             alarms: 0,
             relapses: 0,
             suspected_until: None,
+            by_rate: false,
+            by_rate_until: None,
             attested_by_cuts: 0,
         }
     }
@@ -276,13 +274,28 @@ impl HiddenHop {
         self.tolerance.declare(ppm);
     }
 
-    /// Whether TTLs show a hop that writes nothing.
+    /// Whether TTLs show a hop that writes nothing; `None`: they tell nothing.
     #[inline]
-    pub(crate) fn set_partly(&mut self, partly: bool, srtt: Duration) {
+    pub(crate) fn set_partly(&mut self, told: Option<bool>, srtt: Duration) {
+        let partly = told == Some(true);
         if partly != self.partly {
             self.partly = partly;
             self.limit_step(srtt);
         }
+        if self.doubted.is_none() {
+            self.doubted = told;
+        }
+    }
+
+    /// For laws whose window may grow many times at once. True if TTLs have shown such a hop from
+    /// the start and no router has been full yet, so that CUBIC goes on ruling from now on.
+    #[inline]
+    pub(crate) fn doubts(&mut self, now: Instant) -> bool {
+        let begins = self.doubted == Some(true) && matches!(self.state, State::Routers(_));
+        if begins {
+            self.state = State::Cubic(Ruled::from_start(now));
+        }
+        begins
     }
 
     /// Bounds the next round trip's window by what has arrived in one.
@@ -435,28 +448,6 @@ impl HiddenHop {
         }
     }
 
-    /// A round trip is over: losses too few for a trial may come with the rate.
-    fn compare_phases(&mut self, now: Instant, srtt: Duration, window: u64) {
-        let dispersion = self.record.all().map_or(0, |all| all.dispersion);
-        let found = self.phases.turn(dispersion, self.partly);
-        if let State::Routers(calm) = &self.state
-            && now >= *calm
-            && let Some(trigger) = found
-        {
-            self.begin_trial(now, trigger, srtt, window);
-        }
-    }
-
-    /// True if a queue stands ahead for longer than routers take to say that it is theirs.
-    ///
-    /// Where packets are lost as well, it overflows. Several senders at one hop cannot tell that by
-    /// trials: what one leaves the others take up.
-    fn overflows(&self, now: Instant, patience: Duration, srtt: Duration) -> bool {
-        let told = self.queued.unwrap_or(self.began).max(self.began);
-        let stands = |since: Instant| now - since.max(told) > patience + srtt + srtt;
-        self.delay.queued_since().is_some_and(stands)
-    }
-
     /// True if what becomes of packet `number` is part of the record.
     fn counts(&self, number: u64) -> bool {
         match &self.state {
@@ -464,271 +455,6 @@ impl HiddenHop {
             _ => true,
         }
     }
-
-    #[cold]
-    fn look(&mut self, now: Instant, acked: &Acked, patience: Duration, window: u64) -> Finding {
-        let srtt = acked.srtt;
-        self.tolerance.age(now);
-        let tolerated = self.tolerance.ppm();
-        if tolerated > 0
-            && self.record.packets() >= LOWER_PACKETS
-            && let Some(seen) = self.record.all()
-        {
-            self.tolerance.lower(seen.ppm() + 3 * seen.sigma_ppm());
-        }
-        match &mut self.state {
-            State::Routers(_) => {
-                let low_since = self.raised.unwrap_or(self.began).max(self.began);
-                // A router's own queue shows in its word after this at the latest.
-                let patience = patience + srtt + srtt;
-                let standing = self
-                    .delay
-                    .delayed_since()
-                    .is_some_and(|since| now - since.max(low_since) > patience);
-                if standing {
-                    let sent = self.arrivals.delivered();
-                    let least = least_pace(srtt, self.mtu);
-                    let trial = DelayTrial::new(now, self.delay.mean(), sent, least, srtt);
-                    self.trial_cap = cap(trial.pace(), srtt, self.mtu);
-                    self.before = window;
-                    self.state = State::DelayTrial(trial);
-                }
-                Finding::Clear
-            }
-            State::DelayTrial(trial) => {
-                let pace = trial.pace();
-                self.trial_cap = cap(pace, srtt, self.mtu);
-                match trial.judge(now, srtt) {
-                    None => Finding::Clear,
-                    Some(DelayVerdict::Hidden) => {
-                        self.appear(now, 0, self.before, window_of(pace, srtt), srtt)
-                    }
-                    Some(DelayVerdict::Normal(delay)) => {
-                        self.delay
-                            .accept(now, delay, srtt.saturating_mul(HOLDS_ROUNDS));
-                        self.trial_cap = u64::MAX;
-                        self.state = State::Routers(now);
-                        Finding::Clear
-                    }
-                }
-            }
-            State::Trial(trial) => {
-                if trial.settle(now, self.last_sent, self.arrivals.delivered()) {
-                    self.record.clear();
-                }
-                let limit = tolerated + SLACK_PPM;
-                let most = self.tolerance.most_ppm();
-                let verdict = trial.judge(now, &mut self.record, limit, most, srtt);
-                let (ppm, dispersion) = (trial.trigger_ppm(), trial.dispersion());
-                let pace = trial.pace();
-                self.trial_cap = cap(pace, srtt, self.mtu);
-                let overflows = self.overflows(now, patience, srtt);
-                match verdict {
-                    None => Finding::Clear,
-                    Some(Verdict::Random(_)) if overflows => {
-                        self.end_trial(now, Verdict::Hidden, ppm, pace, self.before, srtt)
-                    }
-                    Some(Verdict::Hidden)
-                        if (trigger::may_be_bursts(ppm, dispersion, limit)
-                            || (tolerated > 0 && trigger::is_moderate(ppm, limit)))
-                            && self.suspected_until.is_none_or(|until| now > until) =>
-                    {
-                        self.suspected_until = Some(now + srtt * TWICE_ROUNDS);
-                        self.trial_cap = u64::MAX;
-                        self.record.clear();
-                        self.state = State::Routers(now);
-                        Finding::Clear
-                    }
-                    Some(verdict) => self.end_trial(now, verdict, ppm, pace, self.before, srtt),
-                }
-            }
-            State::Cubic(_) => {
-                let overflows = self.overflows(now, patience, srtt);
-                self.look_while_cubic(now, srtt, window, overflows)
-            }
-        }
-    }
-
-    /// Losses may be worth a trial; soon after a false alarm (`calm`) fewer are.
-    fn on_trigger(
-        &mut self,
-        now: Instant,
-        calm: bool,
-        patience: Duration,
-        srtt: Duration,
-        window: u64,
-    ) -> Finding {
-        match self.trigger(calm) {
-            // More than any trial could attest.
-            Some(Trigger::Flood(seen)) => {
-                let path = window_of(self.arrivals.now(now, srtt), srtt).min(window);
-                // What arrived before was another path.
-                self.arrivals.forget_most();
-                self.appear(now, seen.ppm(), window, path, srtt)
-            }
-            Some(Trigger::Above(seen)) if self.overflows(now, patience, srtt) => {
-                let path = window_of(self.arrivals.now(now, srtt), srtt).min(window);
-                self.appear(now, seen.ppm(), window, path, srtt)
-            }
-            Some(Trigger::Above(seen)) => {
-                self.begin_trial(now, seen, srtt, window);
-                Finding::Clear
-            }
-            None => Finding::Clear,
-        }
-    }
-
-    /// Bytes per second that are sent and that arrive at a window of `window` bytes while losses
-    /// are as `seen`.
-    fn rates(&self, now: Instant, seen: &Sample, srtt: Duration, window: u64) -> (u64, u64) {
-        let arrived = 1_000_000u64.saturating_sub(seen.ppm()).max(1);
-        // In a start, what arrived over the last round trip is much less than the path takes: half
-        // of what the window and the loss say.
-        let half = rate(mul_div(window, arrived, 1_000_000), srtt, 1, 2);
-        let arriving = self.arrivals.now(now, srtt).max(half);
-        (mul_div(arriving, 1_000_000, arrived), arriving)
-    }
-
-    fn begin_trial(&mut self, now: Instant, trigger: Sample, srtt: Duration, window: u64) {
-        let (sent, arriving) = self.rates(now, &trigger, srtt, window);
-        let least = least_pace(srtt, self.mtu);
-        let trial = Trial::new(now, trigger, (sent, arriving), least, srtt);
-        self.trial_cap = cap(trial.pace(), srtt, self.mtu);
-        self.before = window;
-        self.state = State::Trial(trial);
-        self.phases.clear();
-        self.record.clear();
-    }
-
-    fn end_trial(
-        &mut self,
-        now: Instant,
-        verdict: Verdict,
-        trigger_ppm: u64,
-        pace: u64,
-        before: u64,
-        srtt: Duration,
-    ) -> Finding {
-        self.trial_cap = u64::MAX;
-        self.record.clear();
-        match verdict {
-            Verdict::Hidden => {
-                let arriving = self.arrivals.now(now, srtt).min(pace);
-                self.appear(now, trigger_ppm, before, window_of(arriving, srtt), srtt)
-            }
-            Verdict::FalseAlarm => {
-                let calm = srtt.saturating_mul(CALM_ROUNDS << self.alarms.min(MOST_DOUBLINGS));
-                self.alarms = self.alarms.saturating_add(1);
-                self.state = State::Routers(now + calm);
-                Finding::Clear
-            }
-            Verdict::Random(ppm) => {
-                self.tolerance.attest(now, ppm, srtt, self.last_sent);
-                self.limit_step(srtt);
-                self.alarms = 0;
-                let calm = srtt.saturating_mul(ATTESTED_ROUNDS);
-                self.state = State::Routers(now + calm);
-                Finding::Clear
-            }
-        }
-    }
-
-    fn appear(
-        &mut self,
-        now: Instant,
-        ppm: u64,
-        before: u64,
-        window: u64,
-        srtt: Duration,
-    ) -> Finding {
-        let window = window.max(2 * self.mtu);
-        // A start may end before a round trip of what the path takes has arrived.
-        let taken = mul_div(before, 1_000_000 - ppm.min(1_000_000), 2_000_000);
-        let proven = self
-            .arrivals
-            .proven(srtt)
-            .max(taken)
-            .min(before)
-            .max(window);
-        self.tolerance.forget();
-        self.delay.forget();
-        self.phases.clear();
-        self.losing.clear();
-        self.record.clear();
-        self.trial_cap = u64::MAX;
-        // Small windows tell nothing about the rate.
-        let told = if before < LEAST_WINDOW * self.mtu {
-            0
-        } else {
-            before
-        };
-        self.state = State::Cubic(Ruled::new(now, told, ppm, proven));
-        Finding::Appeared(TakeOver { window, proven })
-    }
-
-    fn look_while_cubic(
-        &mut self,
-        now: Instant,
-        srtt: Duration,
-        window: u64,
-        overflows: bool,
-    ) -> Finding {
-        let State::Cubic(ruled) = &mut self.state else {
-            return Finding::Clear;
-        };
-        let look = Look {
-            now,
-            srtt,
-            window,
-            over: self.over,
-            calm: self.delay.delayed_since().is_none(),
-            overflows,
-            relapses: self.relapses,
-            attested: self.attested_by_cuts,
-            most_ppm: self.tolerance.most_ppm(),
-        };
-        match ruled.look(&look, &mut self.record) {
-            Outcome::Stays => Finding::Clear,
-            Outcome::Gone => self.leave(now),
-            Outcome::Random(ppm) => {
-                self.attested_by_cuts += 1;
-                self.tolerance.attest(now, ppm, srtt, self.last_sent);
-                self.leave(now)
-            }
-        }
-    }
-
-    fn leave(&mut self, now: Instant) -> Finding {
-        self.relapses = self.relapses.saturating_add(1);
-        self.record.clear();
-        self.state = State::Routers(now);
-        self.began = now;
-        Finding::Gone
-    }
-
-    /// Loss beyond what is tolerated that is worth a trial: much more, soon after one (`calm`) or
-    /// while more arrives than before.
-    fn trigger(&self, calm: bool) -> Option<Trigger> {
-        let tolerated = self.tolerance.ppm();
-        if let Some(seen) = trigger::flood(&self.record, tolerated) {
-            return Some(Trigger::Flood(seen));
-        }
-        let slack = if calm || self.arrivals.is_growing() {
-            losing::MUCH_PPM
-        } else {
-            SLACK_PPM
-        };
-        trigger::above(&self.record, tolerated + slack, self.arrivals.are_few()).map(Trigger::Above)
-    }
-}
-
-/// Losses beyond what is tolerated.
-#[derive(Clone, Copy, Debug)]
-enum Trigger {
-    /// More than chance and bursts explain, and than a trial could attest.
-    Flood(Sample),
-    /// To be tried.
-    Above(Sample),
 }
 
 /// Bytes that `pace` bytes per second are in a round trip.

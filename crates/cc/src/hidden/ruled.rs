@@ -37,7 +37,7 @@ pub(super) struct Look {
     pub(super) srtt: Duration,
     /// CUBIC's window in bytes.
     pub(super) window: u64,
-    /// The last time that a router said OVER.
+    /// The last time that a router said that its own hop is full.
     pub(super) over: Option<Instant>,
     /// No queue stands.
     pub(super) calm: bool,
@@ -58,13 +58,13 @@ pub(super) struct Ruled {
     before: u64,
     /// The loss that led here, in 10^-6. 0: it was delay.
     ppm: u64,
-    /// The largest window at which a loss came, in bytes.
-    largest: u64,
+    /// The largest window at which a loss came, in bytes. `None`: none came yet.
+    largest: Option<u64>,
     /// Since when the window is well above that.
     above: Option<Instant>,
     /// Since when it is well below the window before.
     cut_since: Option<Instant>,
-    last_loss: Instant,
+    last_loss: Option<Instant>,
 }
 
 impl Ruled {
@@ -75,24 +75,39 @@ impl Ruled {
             since: now,
             before,
             ppm,
-            largest,
+            largest: Some(largest),
             above: None,
             cut_since: None,
-            last_loss: now,
+            last_loss: Some(now),
+        }
+    }
+
+    /// CUBIC has ruled from the start: TTLs show a hop that writes nothing, and no router has said
+    /// yet that its own hop is full.
+    pub(super) const fn from_start(now: Instant) -> Self {
+        Self {
+            since: now,
+            before: 0,
+            ppm: 0,
+            largest: None,
+            above: None,
+            cut_since: None,
+            last_loss: None,
         }
     }
 
     /// Packets were lost at a window of `window` bytes.
     pub(super) fn on_loss(&mut self, now: Instant, window: u64) {
-        self.last_loss = now;
-        self.largest = self.largest.max(window);
+        self.last_loss = Some(now);
+        self.largest = self.largest.max(Some(window));
         self.above = None;
     }
 
     /// A round trip, or some packets, later.
     pub(super) fn look(&mut self, look: &Look, record: &mut LossRecord) -> Outcome {
         let Look { now, srtt, .. } = *look;
-        if look.window > mul_div(self.largest, LEAVE_SHARE.0, LEAVE_SHARE.1) {
+        let above = |largest| look.window > mul_div(largest, LEAVE_SHARE.0, LEAVE_SHARE.1);
+        if self.largest.is_some_and(above) {
             self.above.get_or_insert(now);
         } else {
             self.above = None;
@@ -101,9 +116,11 @@ impl Ruled {
         let patience = srtt.saturating_mul(LEAVE_ROUNDS << relapses);
         let lossless = srtt.saturating_mul(LOSSLESS_ROUNDS << relapses);
         let room = self.above.is_some_and(|since| now - since >= patience);
-        let bounded = look.over.is_some_and(|at| now - at <= srtt)
-            && now - self.last_loss >= lossless
-            && now - self.since >= lossless;
+        // Before the first loss the first word is enough.
+        let calm = self
+            .last_loss
+            .is_none_or(|at| now - at.max(self.since) >= lossless);
+        let bounded = look.over.is_some_and(|at| now - at <= srtt) && calm;
         if (look.calm && room) || bounded {
             return Outcome::Gone;
         }

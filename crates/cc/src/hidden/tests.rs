@@ -314,3 +314,77 @@ fn losses_that_a_router_announces_are_no_hidden_hops() {
     path.run(60);
     assert!(path.watch.rules(), "nobody announces them any more");
 }
+
+/// A path whose TTLs show from the start that some hop writes nothing, after `rounds` round trips.
+fn doubted(rounds: u64) -> Path {
+    let mut path = Path::new(100, 13);
+    path.watch.set_partly(Some(true), RTT);
+    assert!(path.watch.doubts(Instant::ZERO));
+    path.run(rounds);
+    path
+}
+
+fn now(path: &Path) -> Instant {
+    Instant::ZERO + RTT * u32::try_from(path.round).unwrap()
+}
+
+#[test]
+fn where_a_hop_shows_that_writes_nothing_cubic_rules_until_a_router_is_full() {
+    let mut path = doubted(100);
+    assert!(path.watch.rules() && path.gone == 0);
+    path.watch.on_over(now(&path));
+    path.run(1);
+    assert_eq!(path.gone, 1);
+    assert!(!path.watch.rules());
+    // That the hop shows still is no reason to doubt again.
+    let at = now(&path);
+    path.watch.set_partly(Some(true), RTT);
+    assert!(!path.watch.doubts(at));
+    path.run(20);
+    assert!(!path.watch.rules());
+}
+
+#[test]
+fn a_full_router_proves_nothing_soon_after_a_loss() {
+    let mut path = doubted(20);
+    path.capacity = 95;
+    path.run(2);
+    path.capacity = u64::MAX;
+    for _ in 0..7 {
+        path.watch.on_over(now(&path));
+        path.run(1);
+        assert_eq!(path.gone, 0, "{}", path.round);
+    }
+    path.run(2);
+    path.watch.on_over(now(&path));
+    path.run(1);
+    assert_eq!(path.gone, 1);
+}
+
+#[test]
+fn only_what_shows_from_the_start_is_doubted_and_only_while_it_shows() {
+    let mut path = Path::new(100, 13);
+    for told in [None, Some(false), Some(true)] {
+        path.watch.set_partly(told, RTT);
+        assert!(!path.watch.doubts(Instant::ZERO));
+    }
+    let mut path = doubted(20);
+    path.watch.set_partly(Some(false), RTT);
+    path.run(2);
+    assert_eq!(path.gone, 1);
+}
+
+#[test]
+fn more_loss_than_can_be_random_takes_a_few_round_trips_to_tell() {
+    for capacity in [10, 30, 60] {
+        let mut path = Path::new(100, 1);
+        path.run(20);
+        path.capacity = capacity;
+        while path.appeared.is_none() {
+            path.run_round();
+            assert!(path.round <= 40, "{capacity}");
+        }
+        let begin = path.appeared.unwrap();
+        assert!(begin.window <= (capacity + 2) * MTU, "{begin:?}");
+    }
+}

@@ -7,6 +7,7 @@
 
 use super::losses::{LossRecord, Sample};
 use super::tolerance::packets_for;
+use super::trigger::is_too_much;
 use crate::arith::mul_div;
 use crate::{Duration, Instant};
 
@@ -139,6 +140,14 @@ impl Trial {
         srtt: Duration,
     ) -> Option<Verdict> {
         let late = now >= self.ends;
+        let too_much = || {
+            let seen = record.all().filter(|seen| seen.packets >= LEAST_PACKETS);
+            is_too_much(&self.trigger, most) || seen.is_some_and(|seen| is_too_much(&seen, most))
+        };
+        // Nothing is left to be told but what the path carries, and that shows by now.
+        if self.from.is_some() && too_much() {
+            return Some(Verdict::Hidden);
+        }
         if self.from.is_none() || (record.packets() < self.wanted && !late) {
             return None;
         }

@@ -1,6 +1,7 @@
 //! When losses are worth a trial.
 
 use super::losses::{self, LossRecord, Sample};
+use super::trial::SLACK_PPM;
 
 /// So much loss beyond what is tolerated, in 10^-6, over so many groups, and so many losses in each
 /// of them, is neither chance nor a burst: it begins a trial at any time.
@@ -17,6 +18,14 @@ const FEW_EACH: u8 = 3;
 const BURSTY: u64 = 40;
 /// … unless so much more was lost than bursts bring, in 10^-6.
 const BURSTS_PPM: u64 = 200_000;
+
+/// Standard deviations in halves for loss that is more than any trial attests.
+const TOO_MUCH: u64 = 5;
+
+/// True if so much more than `most` is lost, in 10^-6, that no trial could attest it.
+pub(super) fn is_too_much(seen: &Sample, most: u64) -> bool {
+    seen.ppm() > most + SLACK_PPM + TOO_MUCH * seen.sigma_ppm() / 2
+}
 
 /// True if a share of losses may be that of bursts above `limit`.
 pub(super) const fn may_be_bursts(ppm: u64, dispersion: u64, limit: u64) -> bool {

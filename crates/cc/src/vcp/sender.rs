@@ -210,8 +210,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
         if over > 0 {
             self.hidden.on_over(now);
         }
-        self.hidden
-            .set_partly(feedback.unmarked_hop == Some(true), srtt);
+        self.hidden.set_partly(feedback.unmarked_hop, srtt);
         self.hidden.declare(feedback.corruption_ppm.into());
         if self.explicit() {
             let moment = Moment {

@@ -359,8 +359,11 @@ impl Controller for XcpSender {
             .on_codes(now, srtt, &[unstamped, feedback.stamped, 0, 0]);
         self.obey(now, change);
         if self.watches() {
-            self.hidden
-                .set_partly(feedback.unmarked_hop == Some(true), srtt);
+            self.hidden.set_partly(feedback.unmarked_hop, srtt);
+            if self.ruler.routers() && self.hidden.doubts(now) {
+                // The window is CUBIC's still.
+                self.end_to_end = Some(EndToEnd::new(now, self.fallback.window()));
+            }
             self.hidden.declare(feedback.corruption_ppm.into());
         }
         let delta = self.granted(feedback, acked);
