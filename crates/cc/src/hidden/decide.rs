@@ -34,7 +34,6 @@ impl HiddenHop {
             && let Some(trigger) = found
         {
             self.begin_trial(now, trigger, srtt, window);
-            self.by_rate = true;
         }
     }
 
@@ -185,7 +184,6 @@ impl HiddenHop {
         self.trial_cap = cap(trial.pace(), srtt, self.mtu);
         self.before = window;
         self.state = State::Trial(trial);
-        self.by_rate = false;
         self.phases.clear();
         self.record.clear();
     }
@@ -201,16 +199,6 @@ impl HiddenHop {
     ) -> Finding {
         self.trial_cap = u64::MAX;
         self.record.clear();
-        // Thousands of packets have said that losses come with the rate; a trial of fewer is not
-        // sure. Once more, and it is.
-        let by_rate = core::mem::take(&mut self.by_rate) && verdict == Verdict::FalseAlarm;
-        let until = now + srtt.saturating_mul(HOLDS_ROUNDS);
-        let again = by_rate
-            && self
-                .by_rate_until
-                .replace(until)
-                .is_some_and(|at| now <= at);
-        let verdict = if again { Verdict::Hidden } else { verdict };
         match verdict {
             Verdict::Hidden => {
                 let arriving = self.arrivals.now(now, srtt).min(pace);

@@ -145,10 +145,6 @@ pub(crate) struct HiddenHop {
     relapses: u32,
     /// A trial found a hidden hop by bursty losses: until then a second one is believed.
     suspected_until: Option<Instant>,
-    /// The running trial began since losses come with the rate.
-    by_rate: bool,
-    /// Such a trial was not sure: until then a second one is not needed to be.
-    by_rate_until: Option<Instant>,
     /// So often CUBIC's own cuts have attested; each asks for twice the packets of the one before.
     attested_by_cuts: u32,
 }
@@ -183,8 +179,6 @@ impl HiddenHop {
             alarms: 0,
             relapses: 0,
             suspected_until: None,
-            by_rate: false,
-            by_rate_until: None,
             attested_by_cuts: 0,
         }
     }
