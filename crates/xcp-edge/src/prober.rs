@@ -21,6 +21,8 @@ const MOST_OF_ONE: usize = 2;
 const MOST_ANSWERS: usize = 64;
 /// Headers of IP (version 6) and UDP, as the budget counts them for each packet.
 const HEADERS: u64 = 48;
+/// Packets that are late by no more are sent one behind the other.
+const LATE: Duration = Duration::from_micros(500);
 /// Longest time that a train may take.
 const MOST_SPAN: u64 = 4_000_000_000;
 
@@ -203,10 +205,11 @@ impl Prober {
         };
         let (to, bytes) = (under.to, under.train.bytes);
         under.next += 1;
-        // A sender that was late does not make up for it: the gap is what matters.
+        // A sender that was late for long does not make up for it: the rate is what matters, and
+        // packets that queue up here would come too fast. Timers may be coarser than a gap.
         let gap = Duration::from_nanos(u64::from(under.train.gap));
         let steady = under.due + gap;
-        under.due = if steady + gap < now {
+        under.due = if steady + gap.max(LATE) < now {
             now + gap
         } else {
             steady

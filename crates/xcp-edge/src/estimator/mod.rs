@@ -4,7 +4,8 @@
 //!
 //! - **Capacity** C of the narrow link ([`capacity`]): packets that wait together in front of it
 //!   leave it one after the other, so the shortest time that a few of them take to arrive is that
-//!   of their bytes at C (packet pairs; here four packets in a row).
+//!   of their bytes at C (packet pairs; here four packets in a row, more where times are coarse:
+//!   [`arrivals`]).
 //! - **Foreign traffic** X ([`load`]): a train sent at a little more than C keeps the link busy
 //!   from its first packet to its last. What the link carried in between and was neither the train
 //!   nor traffic that router k knows for its own came from others (trains that load the path
@@ -22,6 +23,7 @@
 //! Trains take [`LOAD_PPM`] of C over time, and a tenth of a second of it for the first estimate.
 //! An estimate holds for three times as long as it took.
 
+mod arrivals;
 mod capacity;
 mod delay;
 mod load;
@@ -30,9 +32,10 @@ use pathmark_cc::{CloudEstimate, Duration, Instant};
 
 use crate::message::{LEAST_PROBE, MOST_PACKETS, Probe, Train};
 use crate::requester::Ask;
+use arrivals::{Arrivals, Arrived};
 use capacity::Capacity;
 use delay::Delay;
-use load::{Arrived, Load};
+use load::Load;
 
 /// Headers of IP (version 4) and UDP.
 const HEADERS: u64 = 28;
@@ -50,6 +53,8 @@ const CAPACITY_EVERY: u32 = 4;
 /// Least packets of a train, and those of one for the capacity.
 const LEAST_PACKETS: u16 = 12;
 const CAPACITY_PACKETS: u16 = 16;
+/// Least time that the latter take on the link, ms, so that times may be coarse.
+const CAPACITY_MS: u128 = 2;
 /// Time between small packets, between the first trains and later.
 const FIRST_DELAY_GAP: Duration = Duration::from_millis(10);
 const DELAY_GAP: Duration = Duration::from_millis(20);
@@ -67,9 +72,12 @@ pub struct Estimator {
     /// When it began, and how long the first estimate took.
     began: Instant,
     took: Option<Duration>,
+    arrivals: Arrivals,
     capacity: Capacity,
     load: Load,
     delay: Delay,
+    /// By how much packets are read late, on average over some trains, ns.
+    late: u64,
     /// Trains that were asked for, small packets excluded.
     asked: u32,
     /// Packets of the next train.
@@ -87,9 +95,11 @@ impl Estimator {
             packet: packet.max(LEAST_PROBE),
             began: now,
             took: None,
+            arrivals: Arrivals::default(),
             capacity: Capacity::default(),
             load: Load::default(),
             delay: Delay::default(),
+            late: 0,
             asked: 0,
             packets: CAPACITY_PACKETS,
             last_probe: now,
@@ -114,7 +124,7 @@ impl Estimator {
     /// A train is coming: what to ask for next.
     pub fn coming(&mut self, now: Instant, number: u32, train: &Train, rtt: Duration) -> Ask {
         if train.bytes > LEAST_PROBE {
-            let lost = self.load.begin(number, train.packets);
+            let lost = self.arrivals.begin(number, train.packets);
             self.asked += 1;
             self.size(lost);
             return Ask {
@@ -153,17 +163,17 @@ impl Estimator {
 
     /// The next train.
     fn next(&self) -> Train {
-        let fast = Train {
-            packets: CAPACITY_PACKETS.min(self.packets),
-            ..Self::first_train(self.packet)
-        };
-        let Some(capacity) = self.capacity.get() else {
-            return fast;
-        };
-        if self.asked.is_multiple_of(CAPACITY_EVERY) {
-            return fast;
-        }
         let each = u128::from(self.packet) + u128::from(HEADERS);
+        let capacity = self.capacity.get();
+        if capacity.is_none() || self.asked.is_multiple_of(CAPACITY_EVERY) {
+            let lasting = u128::from(capacity.unwrap_or(0)) * CAPACITY_MS / 1000 / each;
+            let lasting = u16::try_from(lasting).unwrap_or(u16::MAX);
+            return Train {
+                packets: lasting.max(CAPACITY_PACKETS).min(self.packets),
+                ..Self::first_train(self.packet)
+            };
+        }
+        let capacity = capacity.unwrap_or(0);
         let rate = u128::from(capacity) * u128::from(FASTER_PPM) / 1_000_000;
         let gap = each * 1_000_000_000 / rate.max(1);
         Train {
@@ -213,24 +223,34 @@ impl Estimator {
             bytes: bytes as u64 + HEADERS,
             own,
         };
-        self.load.on_packet(number, &arrived);
+        self.arrivals.on_packet(number, arrived);
         if probe.index + 1 == probe.packets {
-            let before = self.capacity.get();
-            if let Some(rate) = self.load.fastest() {
-                self.capacity.note(rate);
-            }
-            if let (Some(before), Some(now)) = (before, self.capacity.get())
-                && before.abs_diff(now) > before / 8
-            {
-                // Another link: what was foreign by the former capacity says nothing.
-                self.load.forget();
-            }
-            if let Some(capacity) = self.capacity.get() {
-                self.load.finish(capacity);
-            }
-            if self.took.is_none() && self.load.samples() >= TRAINS_FOR_ESTIMATE {
-                self.took = Some(now - self.began);
-            }
+            self.finish(now);
+        }
+    }
+
+    /// The last packet of a train came.
+    fn finish(&mut self, now: Instant) {
+        let before = self.capacity.get();
+        if let Some(rate) = self.arrivals.fastest() {
+            self.capacity.note(rate);
+        }
+        if let (Some(before), Some(now)) = (before, self.capacity.get())
+            && before.abs_diff(now) > before / 8
+        {
+            // Another link: what was foreign by the former capacity says nothing.
+            self.load.forget();
+        }
+        let Some(capacity) = self.capacity.get() else {
+            return;
+        };
+        let late = self.arrivals.lateness(capacity);
+        self.late = self.late - self.late / 4 + late / 4;
+        if let Some(met) = self.arrivals.met(capacity) {
+            self.load.finish(capacity, met);
+        }
+        if self.took.is_none() && self.load.samples() >= TRAINS_FOR_ESTIMATE {
+            self.took = Some(now - self.began);
         }
     }
 
@@ -248,7 +268,8 @@ impl Estimator {
     /// in ns.
     fn noise(&self, capacity: u64) -> u64 {
         let packet = u64::from(self.packet) + HEADERS;
-        (2 * packet * 1_000_000_000 / capacity.max(1)).max(200_000)
+        let packets = 2 * packet * 1_000_000_000 / capacity.max(1);
+        packets.max(200_000).max(2 * self.late)
     }
 
     /// What the cloud leaves now, when `own` bytes have come that are its own traffic's. It is for
