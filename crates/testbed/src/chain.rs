@@ -24,6 +24,13 @@ pub const SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1));
 /// The receiver's address.
 pub const RECEIVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
 
+/// The address that a router of a chain may call its own (`addresses` of a port); the wires know the
+/// way to it.
+#[must_use]
+pub const fn router_address(index: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 3, index))
+}
+
 /// The program that is a router when called with `vcp-router`'s arguments.
 #[derive(Clone, Debug)]
 pub struct RouterProgram {
@@ -123,10 +130,14 @@ impl Chain {
             };
             node.add_route(everywhere, "tun0", None)?;
         }
-        for wire in &wires {
+        for (left, wire) in (0..).zip(&wires) {
             wire.forward()?;
             wire.add_route(Prefix::host(RECEIVER), "right", None)?;
             wire.add_route(Prefix::host(SENDER), "left", None)?;
+            for router in (0..).take(hops.len()) {
+                let side = if router <= left { "left" } else { "right" };
+                wire.add_route(Prefix::host(router_address(router)), side, None)?;
+            }
         }
         let files = TempDir::new().map_err(io_error("cannot make a directory"))?;
         let mut chain = Self {

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use toml::Spanned;
 
+use super::clouds::XcpISpec;
 use super::error::{ConfigError, Source};
 use super::link::{LimitSpec, LinkSpec, QueueKind};
 use super::schema::{Config, File, FilePort, Interface, PortSpec, RouteSpec};
@@ -56,6 +57,7 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
     let mut interfaces = HashSet::new();
     let mut buffers = Vec::new();
     let mut trusts = Vec::new();
+    let mut measuring = None;
     for port in file.port {
         let name = port.name.clone();
         if names.insert(name.get_ref().clone(), ports.len()).is_some() {
@@ -69,7 +71,11 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         buffers.push(asks.unwrap_or_else(|| port.name.span()));
         trusts.push(port.shims.clone());
         let source_check = port.source_check.unwrap_or(file.source_check);
+        let law = port.controller.as_ref().map(Spanned::span);
         let mut checked = self::port(source, port)?;
+        if checked.link.measures_clouds() {
+            measuring = measuring.or(law);
+        }
         checked.source_check = source_check;
         if !interfaces.insert(format!("{:?}", checked.interface)) {
             return Err(source.fault(place, "two ports share this interface"));
@@ -101,6 +107,7 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         };
         routes.push(RouteSpec { prefix, port });
     }
+    check_clouds(source, file.xcp_i.as_ref(), measuring, &ports)?;
     let steers = steer::steers(source, file.steer, &ports, &names)?;
     let table = steer::first_table(source, file.table.as_ref())?;
     let config = Config {
@@ -116,12 +123,42 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         shims: file.shims.unwrap_or(true),
         ecn: file.ecn.into_iter().map(Spanned::into_inner).collect(),
         icmp: file.icmp,
+        xcp_i: file.xcp_i.map(Spanned::into_inner),
         ports,
         routes,
     };
     match config.short_of_memory() {
         Some((port, message)) => Err(source.fault(buffers.get(port).cloned(), message)),
         None => Ok(config),
+    }
+}
+
+/// Measuring takes a secret, and an address that others can reach.
+fn check_clouds(
+    source: &Source<'_>,
+    xcp_i: Option<&Spanned<XcpISpec>>,
+    measuring: Option<Range<usize>>,
+    ports: &[PortSpec],
+) -> Result<(), ConfigError> {
+    let Some(xcp_i) = xcp_i else {
+        return match measuring {
+            None => Ok(()),
+            place => Err(source.fault(
+                place,
+                "`estimate=real` measures with the help of other routers: add [xcp_i] with the secret that they share",
+            )),
+        };
+    };
+    let mut addresses = ports.iter().flat_map(|port| &port.addresses);
+    if !addresses.any(|address| address.is_ipv4()) {
+        return Err(source.fault(
+            Some(xcp_i.span()),
+            "messages go to and from the router's own IPv4 address: add `addresses` to a port",
+        ));
+    }
+    match xcp_i.get_ref().port {
+        0 => Err(source.fault(Some(xcp_i.span()), "a UDP port is from 1 to 65535")),
+        _ => Ok(()),
     }
 }
 
@@ -202,15 +239,6 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
         return fail(
             law.span(),
             "only the emulator knows what clouds have left: leave `estimate=exact` out",
-        );
-    }
-    if let Some(law) = &port.controller
-        && let Some(named) = &law.get_ref().0
-        && named.measured_estimate()
-    {
-        return fail(
-            law.span(),
-            "routers cannot measure clouds yet: leave `estimate=real` out",
         );
     }
     let queue = port

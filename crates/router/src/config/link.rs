@@ -295,6 +295,13 @@ impl LinkSpec {
         None
     }
 
+    /// True if its control law is to be told what clouds have left, as measured by packets.
+    #[must_use]
+    pub fn measures_clouds(&self) -> bool {
+        let law = self.controller.as_ref();
+        law.is_some_and(LinkAlgorithm::measured_estimate)
+    }
+
     /// True if packets meet chance one by one, now or after a scheduled change.
     #[must_use]
     pub fn is_random(&self) -> bool {

@@ -7,6 +7,7 @@
 
 mod build;
 mod check;
+mod clouds;
 #[cfg(test)]
 mod edge_tests;
 mod error;
@@ -22,6 +23,7 @@ mod trust;
 mod units;
 
 pub use build::{LinkContext, build_link, build_schedule, build_wire};
+pub use clouds::{Secret, XcpISpec};
 pub use error::{ConfigError, Fault, Source};
 pub use link::{Chance, ChangeSpec, JitterSpec, LimitSpec, LinkSpec, QueueKind, QueueSpec};
 pub use loss::{AntennasText, Decibel, FecSpec, LossSpec, MeanBurst};

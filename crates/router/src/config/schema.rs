@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
 use super::check;
+use super::clouds::XcpISpec;
 use super::error::{ConfigError, Source};
 use super::link::{ChangeSpec, JitterSpec, LinkSpec, QueueSpec};
 use super::loss::LossSpec;
@@ -39,6 +40,8 @@ pub struct Config {
     pub ecn: Vec<EcnSpec>,
     /// Limits of ICMP messages.
     pub icmp: IcmpSpec,
+    /// Messages between XCP-i routers; absent: none are sent or answered.
+    pub xcp_i: Option<XcpISpec>,
     /// Ports.
     pub ports: Vec<PortSpec>,
     /// Routes; ports by index.
@@ -166,6 +169,7 @@ pub(super) struct File {
     pub(super) ecn: Vec<Spanned<EcnSpec>>,
     #[serde(default)]
     pub(super) icmp: IcmpSpec,
+    pub(super) xcp_i: Option<Spanned<XcpISpec>>,
     #[serde(default)]
     pub(super) port: Vec<FilePort>,
     #[serde(default)]

@@ -423,6 +423,29 @@ fn exact_estimates_are_refused() {
     assert_eq!(law.unwrap().name(), "xcp-i");
     let error = with("xcp-i[estimate=exact]").unwrap_err();
     assert!(error.contains("only the emulator"), "{error}");
-    let error = with("xcp-i[estimate=real]").unwrap_err();
-    assert!(error.contains("cannot measure"), "{error}");
+}
+
+/// Measuring takes a secret that is one, and an address of the router's own.
+#[test]
+fn measuring_takes_a_secret_and_an_address() {
+    let with = |law: &str, keys: &str| {
+        let text = GOOD.replace("\"vcp\"", &format!("\"{law}\""));
+        parse(&format!("{text}\n{keys}"))
+    };
+    let real = "xcp-i[estimate=real]";
+    let error = with(real, "").unwrap_err();
+    assert!(error.contains("add [xcp_i]"), "{error}");
+    let good = "[xcp_i]\nsecret = \"sixteen bytes or more\"\n";
+    let config = with(real, good).unwrap();
+    let xcp_i = config.xcp_i.unwrap();
+    assert_eq!((xcp_i.port, xcp_i.trains), (6653, None));
+    // Nobody reads it in a log.
+    assert!(!format!("{xcp_i:?}").contains("sixteen"));
+    assert!(config.ports[0].link.measures_clouds());
+    // Who only answers needs no such port.
+    assert!(with("vcp", good).is_ok());
+    let short = with(real, "[xcp_i]\nsecret = \"short\"\n").unwrap_err();
+    assert!(short.contains("at least 16 bytes"), "{short}");
+    let zero = with(real, &format!("{good}port = 0\n")).unwrap_err();
+    assert!(zero.contains("from 1 to 65535"), "{zero}");
 }

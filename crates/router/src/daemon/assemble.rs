@@ -1,11 +1,13 @@
 //! From a configuration to a running router, and from a running one to the next: all or nothing.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::IpAddr;
 
 use pathmark_cc::Instant;
 use xcp_proto::Identity;
 
+use super::clouds;
 use crate::config::{
     Config, Interface, LinkContext, PortSpec, build_link, build_schedule, build_wire,
 };
@@ -29,6 +31,9 @@ pub enum AssembleError {
         /// Why.
         source: DeviceError,
     },
+    /// The system has no random numbers.
+    #[error("cannot draw random numbers: {0}")]
+    Random(io::Error),
     /// RED parameters that cannot work.
     #[error("port {port}: queue: {source}")]
     Queue {
@@ -50,7 +55,7 @@ pub(super) fn router(config: &Config) -> Router {
 
 /// How shims name this router: its id, and one address of each version, if a port has one that
 /// others can reach.
-fn identity(config: &Config) -> Identity {
+pub(super) fn identity(config: &Config) -> Identity {
     let mut identity = Identity::new(config.id);
     let addresses = config.ports.iter().flat_map(|port| &port.addresses);
     // Backwards, so that the first one stays.
@@ -86,6 +91,8 @@ pub(super) struct Plan {
     /// By port; `None` for one that keeps its queue.
     built: Vec<Option<Link<Frame>>>,
     table: RouteTable<Target>,
+    /// Random numbers for this one.
+    seeds: clouds::Seeds,
 }
 
 /// Prepares `new` for being put in place of `old` (`None` at the start): interfaces are opened,
@@ -128,6 +135,7 @@ pub(super) fn plan(
         opened,
         built,
         table,
+        seeds: clouds::Seeds::draw().map_err(AssembleError::Random)?,
     })
 }
 
@@ -157,6 +165,7 @@ pub(super) fn put_in_force(
         opened,
         built,
         table,
+        seeds,
     } = plan;
     let ports = driver.router_mut().take_ports();
     let mut ports: Vec<Option<RouterPort>> = ports.into_iter().map(Some).collect();
@@ -194,7 +203,14 @@ pub(super) fn put_in_force(
     for port in ports.into_iter().flatten() {
         driver.router_mut().retire(now, port);
     }
+    let meter = match old {
+        Some(old) if clouds::same(old, &new) => None,
+        _ => Some(clouds::meter(&new, now, &seeds)),
+    };
     let router = driver.router_mut();
+    if let Some(meter) = meter {
+        router.set_cloud_meter(meter);
+    }
     router.configure(
         identity(&new),
         classifier(&new),
@@ -253,6 +269,7 @@ fn settings(port: &PortSpec, config: &Config) -> PortSettings {
         per_packet: port.link.is_random(),
         shims: port.shims.clone(),
         source_check: port.source_check,
+        measures: port.link.measures_clouds(),
         reserve: usize::try_from(config.reserve(port)).unwrap_or(usize::MAX),
     }
 }

@@ -2,6 +2,7 @@
 
 mod ask;
 mod assemble;
+mod clouds;
 mod desk;
 pub mod exchange;
 pub mod http;
@@ -20,6 +21,7 @@ mod socket;
 
 pub use ask::ask;
 pub use assemble::AssembleError;
+pub use clouds::{CloudView, MeterView};
 pub use probe::{missing, probe};
 pub use query::{Hint, Query};
 pub use rates::Rates;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use pathmark_cc::{Duration, Instant};
 use serde::Serialize;
 
+use super::clouds::MeterView;
 use super::rates::{History, Rates};
 use crate::core::{DropCause, Summary};
 use crate::forward::{Router, RouterPort};
@@ -22,6 +23,9 @@ pub struct Snapshot {
     pub links: Vec<LinkView>,
     /// The router's own counters.
     pub counters: BTreeMap<&'static str, u64>,
+    /// Measuring of clouds, if it is configured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xcp_i: Option<MeterView>,
     /// Bytes of packet buffers.
     pub memory_bytes: usize,
     /// The program.
@@ -227,6 +231,7 @@ impl Snapshot {
             uptime_s: seconds(now),
             links: links.collect(),
             counters: router.counters().entries().into_iter().collect(),
+            xcp_i: MeterView::take(router, now),
             memory_bytes: router.memory(),
             build: Build::default(),
             reload: around.reload.clone(),

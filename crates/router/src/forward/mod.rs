@@ -7,6 +7,7 @@
 
 mod addresses;
 mod classify;
+mod clouds;
 mod counters;
 mod cut;
 mod deadlines;
@@ -36,6 +37,7 @@ mod trust_tests;
 mod xcp_tests;
 
 pub use classify::{Classifier, EcnRule, write_answer};
+pub use clouds::{CloudMeter, Estimated, HEADERS, MessageCounts};
 pub use counters::Counters;
 pub use frame::{Carrier, Frame};
 pub use pool::{LARGE, Pool, USUAL, WORKING, cost};

@@ -30,6 +30,8 @@ pub struct PortSettings {
     pub shims: Trust,
     /// Packets that come in here must have a source that routes back here (RFC 3704 §2.2).
     pub source_check: bool,
+    /// Its control law is told what is left of the clouds before the router.
+    pub measures: bool,
 }
 
 /// An output port.

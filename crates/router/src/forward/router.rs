@@ -7,6 +7,7 @@ use vcp_proto::mark::Row;
 use xcp_proto::Identity;
 
 use super::classify::{Classifier, write_answer};
+use super::clouds::CloudMeter;
 use super::counters::Counters;
 use super::deadlines::Deadlines;
 use super::examine::Route;
@@ -20,7 +21,7 @@ use crate::ip::{Reassembly, RouteTable, Routes, TokenBucket};
 use crate::offload::Offload;
 
 /// The least step of time.
-const TICK: Duration = Duration::from_nanos(1);
+pub(super) const TICK: Duration = Duration::from_nanos(1);
 
 /// Where a route leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,9 @@ pub struct Router {
     pub(super) next_id: u16,
     /// Where replies and segments are put together.
     pub(super) workbench: Box<[u8]>,
+    /// What measures clouds, and when it has something to do.
+    pub(super) meter: Option<Box<CloudMeter>>,
+    pub(super) meter_due: Instant,
 }
 
 /// Where the ports' packets live.
@@ -111,6 +115,8 @@ impl Router {
             reassembly: Reassembly::default(),
             next_id: 0,
             workbench: vec![0; LARGE].into_boxed_slice(),
+            meter: None,
+            meter_due: Instant::FAR_FUTURE,
         }
     }
 
@@ -140,6 +146,7 @@ impl Router {
         self.own = own.copied().collect();
         self.own.sort_unstable();
         self.resting = None;
+        self.look_for_clouds();
         let deadlines = ports.iter().map(|port| port.link.deadline());
         self.deadlines
             .reset(deadlines.map(|at| at.unwrap_or(Instant::FAR_FUTURE)));
@@ -378,6 +385,9 @@ impl Router {
     #[inline]
     #[must_use]
     pub fn due(&mut self, now: Instant) -> Option<usize> {
+        if self.meter_due <= now {
+            self.measure(now);
+        }
         self.settle();
         let (port, at) = self.deadlines.first()?;
         (at <= now).then_some(port)
@@ -388,7 +398,8 @@ impl Router {
     #[must_use]
     pub fn deadline(&mut self) -> Option<Instant> {
         self.settle();
-        let (_, at) = self.deadlines.first()?;
+        let port = self.deadlines.first().map(|(_, at)| at);
+        let at = port.map_or(self.meter_due, |at| at.min(self.meter_due));
         (at < Instant::FAR_FUTURE).then_some(at)
     }
 

@@ -18,7 +18,8 @@ pub(crate) use interface::{
     Unfit, adopt_tun, bring_up, namespace_of, open_tun, route_socket, set_offloads,
 };
 pub(crate) use process::{
-    Signal, Signals, monotonic_micros, precise_timers, raise_descriptor_limit, return_memory,
+    Signal, Signals, monotonic_micros, precise_timers, raise_descriptor_limit, random,
+    return_memory,
 };
 #[cfg(test)]
 pub(crate) use unix::set_backlog;

@@ -83,6 +83,23 @@ pub(crate) fn precise_timers() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong, 0, 0, 0) };
 }
 
+/// Fills `out` with random numbers that nobody can guess.
+pub(crate) fn random(out: &mut [u8]) -> io::Result<()> {
+    let mut rest = out;
+    while !rest.is_empty() {
+        // SAFETY: writes at most the length of `rest` to where it is.
+        let got = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
+        match usize::try_from(got) {
+            Ok(got) => rest = rest.get_mut(got..).unwrap_or_default(),
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+        }
+    }
+    Ok(())
+}
+
 /// CLOCK_MONOTONIC in microseconds, as service managers compare it.
 pub(crate) fn monotonic_micros() -> u64 {
     // SAFETY: `timespec` is plain data, for which all zeros is a value.

@@ -1,0 +1,304 @@
+//! Messages of XCP-i routers (`docs/wire.md`, section 9) in this router: taken in where they are
+//! for its own address, sent along its routes like any packet, and what they tell passed on to the
+//! ports that look for clouds.
+//!
+//! Upstream routers are named by their IPv4 addresses; of an IPv6 address a port keeps a hash, to
+//! which nothing can be sent. So clouds of IPv6 traffic are not measured.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use pathmark_cc::{CloudEstimate, Duration, Instant, Upstream};
+use pathmark_shim::checksum::Sum;
+use pathmark_shim::ip::{Layout, protocol};
+use pathmark_shim::udp::Datagram;
+use xcp_edge::Measurer;
+
+use super::router::{Router, TICK, Target};
+use crate::field::{put, put_low};
+use crate::offload::Offload;
+
+/// Time between two estimates that ports are told of.
+const EVERY: Duration = Duration::from_millis(50);
+/// Bytes of the headers of IPv4 and UDP.
+pub const HEADERS: u16 = 28;
+/// Upstream routers that are asked about at most.
+const MOST_NAMED: usize = 64;
+/// TTL of messages.
+const TTL: u8 = 64;
+
+/// Measures clouds, and lets others measure theirs.
+#[derive(Debug)]
+pub struct CloudMeter {
+    own: Ipv4Addr,
+    port: u16,
+    measurer: Measurer,
+    /// When ports are told next.
+    next: Instant,
+    estimates: Vec<Estimated>,
+    /// Where upstream routers are gathered.
+    named: Vec<(Ipv4Addr, u64)>,
+    counts: MessageCounts,
+}
+
+/// What became of messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MessageCounts {
+    /// Datagrams for the router's message port.
+    pub received: u64,
+    /// Datagrams that left by a port.
+    pub sent: u64,
+    /// Datagrams without a route, or too long for it.
+    pub unsent: u64,
+}
+
+/// The last estimate of a cloud.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Estimated {
+    /// The router before the cloud.
+    pub upstream: Ipv4Addr,
+    /// What is left of it.
+    pub estimate: CloudEstimate,
+    /// When that was.
+    pub at: Instant,
+}
+
+impl CloudMeter {
+    /// A meter whose messages go between the UDP ports `port` of routers. `own` is the address that
+    /// headers name this router by, and the one that `measurer` was made with.
+    #[must_use]
+    pub fn new(own: Ipv4Addr, port: u16, measurer: Measurer) -> Self {
+        Self {
+            own,
+            port,
+            measurer,
+            next: Instant::ZERO,
+            estimates: Vec::new(),
+            named: Vec::new(),
+            counts: MessageCounts::default(),
+        }
+    }
+
+    /// Its messages, to look at.
+    #[must_use]
+    pub const fn measurer(&self) -> &Measurer {
+        &self.measurer
+    }
+
+    /// What became of datagrams.
+    #[must_use]
+    pub const fn counts(&self) -> MessageCounts {
+        self.counts
+    }
+
+    /// Estimates that hold at `now`.
+    pub fn estimates(&self, now: Instant) -> impl Iterator<Item = &Estimated> {
+        let holds = move |known: &&Estimated| now < known.at + known.estimate.valid_for;
+        self.estimates.iter().filter(holds)
+    }
+
+    fn note(&mut self, now: Instant, upstream: Ipv4Addr, estimate: CloudEstimate) {
+        let known = Estimated {
+            upstream,
+            estimate,
+            at: now,
+        };
+        self.estimates
+            .retain(|kept| kept.upstream != upstream && now < kept.at + kept.estimate.valid_for);
+        self.estimates.push(known);
+    }
+
+    /// When something is due.
+    fn deadline(&self) -> Instant {
+        let messages = self.measurer.deadline().unwrap_or(Instant::FAR_FUTURE);
+        messages.min(self.next)
+    }
+}
+
+impl Router {
+    /// From now on it measures clouds with `meter`, or (`None`) does not.
+    pub fn set_cloud_meter(&mut self, meter: Option<CloudMeter>) {
+        self.meter = meter.map(Box::new);
+        self.meter_due = match self.meter {
+            Some(_) => Instant::ZERO,
+            None => Instant::FAR_FUTURE,
+        };
+    }
+
+    /// Ports have changed: who measures is found out anew.
+    pub(super) fn look_for_clouds(&mut self) {
+        if let Some(meter) = &mut self.meter {
+            meter.next = Instant::ZERO;
+            self.meter_due = Instant::ZERO;
+        }
+    }
+
+    /// What measures clouds, if something does.
+    #[must_use]
+    pub fn cloud_meter(&self) -> Option<&CloudMeter> {
+        self.meter.as_deref()
+    }
+
+    /// Bytes that have come through the cloud behind `upstream`, by all ports that count them.
+    fn came_from(&self, upstream: Upstream) -> u64 {
+        let mut sum = 0u64;
+        for port in self.ports.iter().filter(|port| port.settings.measures) {
+            port.link.port().visit_clouds(&mut |known, bytes| {
+                if known == upstream {
+                    sum = sum.saturating_add(bytes);
+                }
+            });
+        }
+        sum
+    }
+
+    /// Takes a UDP packet for the router itself if it is for its message port; false if it is not.
+    pub(super) fn take_message(&mut self, now: Instant, bytes: &[u8], layout: &Layout) -> bool {
+        let Some(mut meter) = self.meter.take() else {
+            return false;
+        };
+        let taken = (|| {
+            let udp = Datagram::locate(bytes, layout)?;
+            let (from, to) = udp.ports(bytes)?;
+            let (IpAddr::V4(source), IpAddr::V4(own)) =
+                (layout.source(bytes)?, layout.destination(bytes)?)
+            else {
+                return None;
+            };
+            if to != meter.port || own != meter.own {
+                return None;
+            }
+            meter.counts.received += 1;
+            let upstream = Upstream::of(source.into())?;
+            let own = || self.came_from(upstream);
+            let from = SocketAddr::from((source, from));
+            let payload = udp.payload(bytes);
+            meter.measurer.on_datagram(now, from, payload, own);
+            Some(())
+        })();
+        self.meter_due = meter.deadline();
+        self.meter = Some(meter);
+        taken.is_some()
+    }
+
+    /// Does what is due of measuring.
+    #[cold]
+    pub(super) fn measure(&mut self, now: Instant) {
+        let Some(mut meter) = self.meter.take() else {
+            self.meter_due = Instant::FAR_FUTURE;
+            return;
+        };
+        if meter.next <= now {
+            let measures = self.ports.iter().any(|port| port.settings.measures);
+            meter.next = match measures {
+                true => now + EVERY,
+                false => Instant::FAR_FUTURE,
+            };
+            self.tell_ports(now, &mut meter);
+        }
+        let start = usize::from(HEADERS);
+        while let Some(room) = self.workbench.get_mut(start..) {
+            let Some(transmit) = meter.measurer.poll_transmit(now, room) else {
+                break;
+            };
+            let sent = match transmit.to {
+                SocketAddr::V4(to) => {
+                    let ends = [(meter.own, meter.port), (*to.ip(), to.port())];
+                    udp_around(&mut self.workbench, transmit.len, ends)
+                        .is_some_and(|len| self.send_own(now, len))
+                }
+                SocketAddr::V6(_) => false,
+            };
+            meter.counts.sent += u64::from(sent);
+            meter.counts.unsent += u64::from(!sent);
+        }
+        self.meter_due = meter.deadline().max(now + TICK);
+        self.meter = Some(meter);
+    }
+
+    /// Tells ports what is left of the clouds before them.
+    fn tell_ports(&mut self, now: Instant, meter: &mut CloudMeter) {
+        let mut named = std::mem::take(&mut meter.named);
+        named.clear();
+        for port in self.ports.iter().filter(|port| port.settings.measures) {
+            port.link.port().visit_clouds(&mut |upstream, bytes| {
+                let Some(address) = upstream.v4().filter(|address| *address != meter.own) else {
+                    return;
+                };
+                let room = named.len() < MOST_NAMED;
+                match named.iter_mut().find(|(known, _)| *known == address) {
+                    Some((_, sum)) => *sum = sum.saturating_add(bytes),
+                    None if room => named.push((address, bytes)),
+                    None => {}
+                }
+            });
+        }
+        for &(address, bytes) in &named {
+            let from = SocketAddr::from((address, meter.port));
+            let Some(estimate) = meter.measurer.estimate(now, from, bytes) else {
+                continue;
+            };
+            let Some(upstream) = Upstream::of(address.into()) else {
+                continue;
+            };
+            meter.note(now, address, estimate);
+            for port in self.ports.iter_mut().filter(|port| port.settings.measures) {
+                port.link.port_mut().tell_cloud(now, upstream, &estimate);
+            }
+        }
+        meter.named = named;
+    }
+
+    /// Sends the packet of `len` bytes on the workbench, if there is a way for it; never in pieces.
+    fn send_own(&mut self, now: Instant, len: usize) -> bool {
+        let bytes = self.workbench.get(..len).unwrap_or(&[]);
+        let Ok(layout) = Layout::walk(bytes) else {
+            return false;
+        };
+        let to = layout.destination(bytes);
+        let Some(&Target::Port(port)) = to.and_then(|to| self.routes.lookup(to)) else {
+            return false;
+        };
+        let mtu = self.ports.get(port).map_or(0, |port| port.settings.mtu);
+        if len > mtu as usize {
+            return false;
+        }
+        let (arrival, carrier) = self.classifier.classify(bytes, &layout);
+        let frame = self.yard.pool.copy(bytes, Offload::default());
+        self.enqueue(now, port, frame, arrival, carrier, 1);
+        true
+    }
+}
+
+/// Writes the headers of IPv4 and UDP in front of a payload of `len` bytes that stands behind the
+/// room for them; the length of the packet.
+fn udp_around(out: &mut [u8], len: usize, ends: [(Ipv4Addr, u16); 2]) -> Option<usize> {
+    let headers = usize::from(HEADERS);
+    let [(source, from), (destination, to)] = ends;
+    let packet = out.get_mut(..headers + len)?;
+    packet.get_mut(..headers)?.fill(0);
+    // Version and length of the header, DF, TTL.
+    *packet.first_mut()? = 0x45;
+    put_low(packet, 2, headers + len);
+    put(packet, 6, 0x4000);
+    put(packet, 8, u16::from(TTL) << 8 | u16::from(protocol::UDP));
+    packet.get_mut(12..16)?.copy_from_slice(&source.octets());
+    packet
+        .get_mut(16..20)?
+        .copy_from_slice(&destination.octets());
+    let sum = Sum::new().bytes(packet.get(..20)?).finish();
+    put(packet, 10, sum);
+    put(packet, 20, from);
+    put(packet, 22, to);
+    put_low(packet, 24, 8 + len);
+    let datagram = u32::try_from(8 + len).ok()?;
+    let layout = Layout::walk(packet).ok()?;
+    let sum = layout.pseudo_header(packet, datagram);
+    let sum = sum.bytes(packet.get(20..)?).finish();
+    // 0 would say that there is none (RFC 768).
+    put(packet, 26, if sum == 0 { 0xFFFF } else { sum });
+    Some(packet.len())
+}
+
+#[cfg(test)]
+#[path = "clouds_tests.rs"]
+mod tests;
