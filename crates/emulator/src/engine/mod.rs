@@ -13,6 +13,7 @@
 mod agenda;
 mod average;
 mod capture;
+mod carry;
 mod clouds;
 mod collect;
 mod edges;
@@ -24,6 +25,7 @@ mod own;
 mod packet;
 mod pattern;
 mod ramp;
+mod run;
 mod sampler;
 mod setup;
 mod shares;
@@ -32,10 +34,7 @@ mod source;
 mod udp;
 mod windows;
 
-use std::ops::ControlFlow;
-
-use pathmark_cc::{Duration, Instant};
-use pathmark_router::core::queue::BadRed;
+use pathmark_cc::Instant;
 use pathmark_transport::connection::ConnectError;
 
 use agenda::Agenda;
@@ -45,96 +44,21 @@ use edges::Edges;
 use endpoint::Endpoint;
 use link::MeasuredLink;
 use medium::Medium;
-use packet::{Label, PacketId, Pool};
+use packet::{Label, Pool};
 use sampler::Sampler;
 use shares::Shares;
 use windows::Windows;
 
 pub(crate) use own::{Own, OwnLaw};
+pub use run::RunError;
 
 use crate::observe::{Observer, Progress};
-use crate::result::RunResult;
 use crate::scenario::Scenario;
 
 /// Events between two reports of progress.
 const REPORT: u64 = 1 << 13;
 /// Events at one instant that no scenario comes to unless it goes in circles.
 const STALL: u64 = 50_000_000;
-
-/// A run that cannot go on.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError {
-    /// A link's queue cannot work.
-    #[error("link `{link}`: {source}")]
-    Queue {
-        /// The link.
-        link: String,
-        /// Why.
-        source: BadRed,
-    },
-    /// A connection cannot begin.
-    #[error("flow `{flow}`: {source}")]
-    Connect {
-        /// The flow.
-        flow: String,
-        /// Why.
-        source: ConnectError,
-    },
-    /// Simulated time stands still.
-    #[error(
-        "time stands still at {at:?}: packets go round without delay; give links a `rate` or a `delay`"
-    )]
-    Stall {
-        /// When.
-        at: Duration,
-    },
-}
-
-impl Scenario {
-    /// Runs it. `progress` is told of every few thousand events; it can end the run early, and the
-    /// result then holds what was measured until then. How long it took is for the caller to fill
-    /// in.
-    ///
-    /// # Errors
-    /// [`RunError`].
-    pub fn run(
-        &self,
-        progress: impl FnMut(&Progress) -> ControlFlow<()>,
-    ) -> Result<RunResult, RunError> {
-        self.run_with(&mut Watch(progress))
-    }
-
-    /// Runs it under the eyes of an observer, such as [`Outputs`](crate::Outputs).
-    ///
-    /// # Errors
-    /// [`RunError`].
-    pub fn run_with(&self, observer: &mut dyn Observer) -> Result<RunResult, RunError> {
-        self.run_own(observer, &Own::default())
-    }
-
-    /// The same with controllers of the caller's own.
-    pub(crate) fn run_own(
-        &self,
-        observer: &mut dyn Observer,
-        own: &Own,
-    ) -> Result<RunResult, RunError> {
-        let mut engine = Engine::new(self, observer, own)?;
-        engine.run(observer)?;
-        engine.catch_up(engine.now);
-        engine.take_sample(engine.now, true, observer);
-        Ok(engine.collect())
-    }
-}
-
-/// Watches progress alone.
-struct Watch<F>(F);
-
-impl<F: FnMut(&Progress) -> ControlFlow<()>> Observer for Watch<F> {
-    fn progress(&mut self, progress: &Progress) -> ControlFlow<()> {
-        self.0(progress)
-    }
-}
 
 /// A network in motion.
 struct Engine {
@@ -356,106 +280,6 @@ impl Engine {
         done.map_err(|source| self.connect_error(index, source))?;
         self.flush(index);
         Ok(())
-    }
-
-    /// Shows a packet that has come out of a link.
-    #[cold]
-    fn capture(&mut self, link: u32, packet: PacketId, observer: &mut dyn Observer) {
-        let Some((to, taken)) = self.pool.copy(packet, self.captured.datagram()) else {
-            return;
-        };
-        if let Some(endpoint) = self.endpoints.get(to as usize) {
-            let (from, to) = endpoint.addresses();
-            let packet = self.captured.packet(taken, from, to);
-            observer.packet(
-                &self.scenario,
-                link as usize,
-                self.now - Instant::ZERO,
-                packet,
-            );
-        }
-    }
-
-    /// Hands a packet to the next link of its way, or to the endpoint that it is for.
-    #[inline]
-    fn forward(&mut self, packet: PacketId) -> Result<(), RunError> {
-        let Some((to, hop)) = self.pool.heading(packet) else {
-            return Ok(());
-        };
-        let way = self.ways.get(to as usize).map_or(&[][..], Vec::as_slice);
-        let Some(&index) = way.get(usize::from(hop)) else {
-            return self.deliver(to, packet);
-        };
-        if let Some(link) = self.links.get_mut(index as usize) {
-            self.pool.enter_link(packet);
-            link.arrive(self.now, packet, &mut self.pool);
-            self.note_link(index);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn deliver(&mut self, to: u32, packet: PacketId) -> Result<(), RunError> {
-        let Some(taken) = self.pool.take(packet, &mut self.incoming) else {
-            return Ok(());
-        };
-        let Some(datagram) = self.incoming.get_mut(..taken.len) else {
-            return Ok(());
-        };
-        let Some(endpoint) = self.endpoints.get_mut(to as usize) else {
-            self.edges.deliver(self.now, to, datagram, &self.links);
-            taken.wipe(datagram);
-            self.note_clouds();
-            return Ok(());
-        };
-        let handled = endpoint.handle_datagram(self.now, taken, datagram);
-        taken.wipe(datagram);
-        handled.map_err(|source| self.connect_error(to, source))?;
-        if !self.touched.contains(&to) {
-            self.touched.push(to);
-        }
-        Ok(())
-    }
-
-    /// Sends what an endpoint has to send, and notes what it waits for.
-    fn flush(&mut self, index: u32) {
-        let Some(label) = self.labels.get(index as usize).copied() else {
-            return;
-        };
-        let mut shared = None;
-        while let Some(endpoint) = self.endpoints.get_mut(index as usize)
-            && let Some(transmit) = endpoint.poll_transmit(self.now, &mut self.outgoing)
-        {
-            let label = Label {
-                flow_hash: endpoint.flow_hash(self.now, label.flow_hash),
-                ..label
-            };
-            let batch = self.outgoing.get(..transmit.len).unwrap_or(&[]);
-            for datagram in batch.chunks(transmit.segment_size.max(1)) {
-                let label = Label {
-                    ecn: transmit.ecn,
-                    hop: 1,
-                    ..label
-                };
-                let packet = self.pool.insert(label, datagram);
-                let way = self.ways.get(label.to as usize);
-                if let Some(&first) = way.and_then(|way| way.first())
-                    && let Some(link) = self.links.get_mut(first as usize)
-                {
-                    link.arrive(self.now, packet, &mut self.pool);
-                    self.agenda.set(first + 1, link.deadline());
-                    shared = link.medium();
-                }
-            }
-        }
-        if let Some(medium) = shared {
-            self.note_medium(medium);
-        }
-        if let Some(endpoint) = self.endpoints.get_mut(index as usize) {
-            endpoint.settle(self.now);
-        }
-        self.note_finished(index);
-        self.note_endpoint(index);
     }
 
     /// Counts a finite flow whose receiver has everything.
