@@ -5,8 +5,8 @@ use std::collections::BinaryHeap;
 
 use pathmark_cc::Instant;
 
-use super::flow::Ack;
 use super::hop::Packet;
+use super::receiver::Ack;
 
 #[derive(Debug)]
 pub(crate) enum Event {

@@ -1,4 +1,4 @@
-//! A flow: a sender with a real controller, a receiver with VCP's counters.
+//! A flow's sender, with a real controller, and what came of the flow.
 
 use std::collections::VecDeque;
 
@@ -7,128 +7,10 @@ use pathmark_cc::{
     Lost, PacketState, Sent, VcpCarried, VcpCode, VcpFeedback, XcpCarried, XcpFeedback,
 };
 
+use super::config::{FlowConfig, Forged, Lie};
 use super::hop::{Packet, Shim, XcpShim};
+use super::receiver::{Ack, Receiver, difference, xcp_difference};
 use super::{APP_BYTES, IP_BYTES, MTU, Random};
-
-/// The receiver waits for a second packet for so long.
-const ACK_DELAY: Duration = Duration::from_millis(10);
-
-#[derive(Clone, Debug)]
-pub(crate) struct FlowConfig {
-    pub(crate) algorithm: &'static str,
-    pub(crate) start: Duration,
-    pub(crate) rtt: Duration,
-    /// Application bytes; `None`: without end.
-    pub(crate) bytes: Option<u64>,
-    /// A packet each time so long, whatever comes back (UDP).
-    pub(crate) constant: Option<Duration>,
-    /// IP bytes of a full packet.
-    pub(crate) packet: u32,
-    /// Bytes in flight that the peer's flow control allows.
-    pub(crate) peer_window: u64,
-    /// How the sender lies, for XCP.
-    pub(crate) lie: Lie,
-    /// Its packets carry forged XCP headers.
-    pub(crate) forged: Option<Forged>,
-}
-
-/// What forged headers say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Forged {
-    /// Anything, over all orders of magnitude.
-    Random,
-    /// This.
-    As(XcpCarried),
-}
-
-/// How a sender lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lie {
-    No,
-    /// It does not hear what is taken.
-    Deaf,
-    /// It sends so many times what it states.
-    Times(u64),
-}
-
-impl FlowConfig {
-    pub(crate) fn new(algorithm: &'static str, rtt_ms: u64) -> Self {
-        Self {
-            algorithm,
-            start: Duration::ZERO,
-            rtt: Duration::from_millis(rtt_ms),
-            bytes: None,
-            constant: None,
-            packet: IP_BYTES,
-            peer_window: u64::MAX,
-            lie: Lie::No,
-            forged: None,
-        }
-    }
-
-    /// Forged headers at a constant rate in Mbit/s.
-    pub(crate) fn garbage(mbit: f64) -> Self {
-        Self {
-            forged: Some(Forged::Random),
-            ..Self::udp(mbit, 100)
-        }
-    }
-
-    /// A packet of 84 bytes with this header every `gap`.
-    pub(crate) fn forged(header: XcpCarried, gap: Duration) -> Self {
-        Self {
-            forged: Some(Forged::As(header)),
-            constant: Some(gap),
-            packet: 84,
-            ..Self::new("newreno", 0)
-        }
-    }
-
-    pub(crate) fn peer_window(self, bytes: u64) -> Self {
-        Self {
-            peer_window: bytes,
-            ..self
-        }
-    }
-
-    pub(crate) fn lie(self, lie: Lie) -> Self {
-        Self { lie, ..self }
-    }
-
-    pub(crate) fn bytes(self, bytes: u64) -> Self {
-        Self {
-            bytes: Some(bytes),
-            ..self
-        }
-    }
-
-    /// A round trip in other units than milliseconds.
-    pub(crate) fn rtt(self, rtt: Duration) -> Self {
-        Self { rtt, ..self }
-    }
-
-    pub(crate) fn start(self, start: Duration) -> Self {
-        Self { start, ..self }
-    }
-
-    pub(crate) fn packet(self, packet: u32) -> Self {
-        Self { packet, ..self }
-    }
-
-    /// UDP at a constant rate in Mbit/s.
-    pub(crate) fn udp(mbit: f64, rtt_ms: u64) -> Self {
-        Self {
-            constant: Some(Duration::from_nanos(
-                (f64::from(IP_BYTES) * 8_000.0 / mbit) as u64,
-            )),
-            ..Self::new("newreno", rtt_ms)
-        }
-    }
-
-    pub(crate) fn start_at(&self) -> Instant {
-        Instant::ZERO + self.start
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
@@ -139,35 +21,17 @@ struct Outstanding {
     acked: bool,
 }
 
-/// What an ACK packet says: ranges as a list of newly arrived numbers, and the counters.
-#[derive(Debug)]
-pub(crate) struct Ack {
-    arrived: Vec<u64>,
-    counters: VcpFeedback,
-    xcp: XcpFeedback,
-    order: u64,
-}
-
-#[derive(Debug, Default)]
-struct Receiver {
-    pending: Vec<u64>,
-    counters: VcpFeedback,
-    xcp: XcpFeedback,
-    acks: u64,
-    bytes: u64,
-}
-
 #[derive(Debug)]
 pub(crate) struct Flow {
     index: usize,
-    config: FlowConfig,
+    pub(super) config: FlowConfig,
     controller: Box<dyn Controller>,
     carries: bool,
     carries_xcp: bool,
     /// The code travels in the IP ECN field: no hop count, interval or flags.
-    ecn: bool,
-    mtu: u64,
-    app_bytes: u64,
+    pub(super) ecn: bool,
+    pub(super) mtu: u64,
+    pub(super) app_bytes: u64,
     to_send: u64,
     next_number: u64,
     outstanding: VecDeque<Outstanding>,
@@ -185,8 +49,8 @@ pub(crate) struct Flow {
     last_ack: Instant,
     probe_armed: u64,
     probe_backoff: u32,
-    receiver: Receiver,
-    completed: Option<Duration>,
+    pub(super) receiver: Receiver,
+    pub(super) completed: Option<Duration>,
     started: bool,
     pub(crate) lost: u64,
     pub(crate) delivered_slots: Vec<u64>,
@@ -522,91 +386,10 @@ impl Flow {
         );
     }
 
-    // --- Receiver
-    // ---------------------------------------------------------------------------------------------
-
-    /// Counts a packet; `Some` asks for an ACK timer.
-    pub(crate) fn deliver(&mut self, now: Instant, packet: &Packet) -> Option<Duration> {
-        let receiver = &mut self.receiver;
-        receiver.bytes += self.app_bytes;
-        let slot = (now.as_nanos() / 100_000_000) as usize;
-        if self.delivered_slots.len() <= slot {
-            self.delivered_slots.resize(slot + 1, 0);
-        }
-        self.delivered_slots[slot] += self.app_bytes;
-        if self.completed.is_none() && self.config.bytes.is_some_and(|all| receiver.bytes >= all) {
-            self.completed = Some(now - self.config.start_at());
-        }
-        if self.config.constant.is_some() {
-            return None;
-        }
-        if let Some(shim) = packet.shim {
-            let code = if shim.hops == 0 && !self.ecn {
-                VcpCode::None
-            } else {
-                shim.carried.code
-            };
-            let counters = &mut receiver.counters;
-            counters.packets[code as usize] += 1;
-            counters.bytes[code as usize] += self.mtu;
-            if self.ecn {
-                counters.sum_r += u64::from(code == VcpCode::Low) << 16;
-                receiver.pending.push(packet.number);
-                return (receiver.pending.len() == 1).then_some(ACK_DELAY);
-            }
-            if code == VcpCode::Low {
-                counters.sum_r += match shim.r {
-                    None | Some(u16::MAX) => 65_536,
-                    Some(r) => u64::from(r),
-                };
-            }
-            counters.t_rho = shim.t_rho;
-            counters.hops = shim.hops;
-            counters.bise = shim.carried.bise;
-            counters.carried_r = shim.r.is_some();
-            counters.load_128 = shim.load_128;
-        }
-        if let Some(xcp) = packet.xcp
-            && xcp.carried.covers > 0
-        {
-            let counters = &mut receiver.xcp;
-            counters.packets += 1;
-            counters.bytes += self.mtu;
-            if xcp.stamped {
-                counters.stamped += 1;
-                counters.delta += xcp.carried.delta;
-            }
-        }
-        receiver.pending.push(packet.number);
-        (receiver.pending.len() == 1).then_some(ACK_DELAY)
-    }
-
     /// The peer's flow control changes.
     pub(crate) fn set_peer_window(&mut self, bytes: u64) {
         self.config.peer_window = bytes;
     }
-
-    pub(crate) fn acks_sent(&self) -> u64 {
-        self.receiver.acks
-    }
-
-    pub(crate) fn make_ack(&mut self, _now: Instant, force: bool) -> Option<Box<Ack>> {
-        let receiver = &mut self.receiver;
-        let enough = receiver.pending.len() >= 2 || (force && !receiver.pending.is_empty());
-        if !enough {
-            return None;
-        }
-        receiver.acks += 1;
-        Some(Box::new(Ack {
-            arrived: std::mem::take(&mut receiver.pending),
-            counters: receiver.counters,
-            xcp: receiver.xcp,
-            order: receiver.acks,
-        }))
-    }
-
-    // --- Results
-    // ---------------------------------------------------------------------------------------------
 
     /// Application bytes that arrived.
     pub(crate) fn delivered(&self) -> u64 {
@@ -632,16 +415,6 @@ impl Flow {
     }
 }
 
-fn difference(older: &VcpFeedback, newer: &VcpFeedback) -> VcpFeedback {
-    let mut feedback = *newer;
-    for code in 0..4 {
-        feedback.packets[code] -= older.packets[code];
-        feedback.bytes[code] -= older.bytes[code];
-    }
-    feedback.sum_r -= older.sum_r;
-    feedback
-}
-
 /// A header of random content, each field over all orders of magnitude.
 fn forged(number: u64) -> XcpShim {
     let mut random = Random::new(number);
@@ -655,15 +428,5 @@ fn forged(number: u64) -> XcpShim {
             cloud: None,
         },
         stamped: false,
-    }
-}
-
-fn xcp_difference(older: &XcpFeedback, newer: &XcpFeedback) -> XcpFeedback {
-    XcpFeedback {
-        delta: newer.delta - older.delta,
-        packets: newer.packets - older.packets,
-        stamped: newer.stamped - older.stamped,
-        bytes: newer.bytes - older.bytes,
-        ..*newer
     }
 }

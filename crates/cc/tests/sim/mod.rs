@@ -10,11 +10,13 @@
     reason = "each test binary uses a part of it"
 )]
 
+mod config;
 mod event;
 mod flow;
 mod hop;
+mod receiver;
 
-pub(crate) use flow::{FlowConfig, Forged, Lie};
+pub(crate) use config::{FlowConfig, Forged, Lie};
 pub(crate) use hop::HopConfig;
 
 use event::{Event, Queue};

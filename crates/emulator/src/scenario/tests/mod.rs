@@ -1,0 +1,160 @@
+//! Files as people write them, and the errors that they get.
+
+mod flows;
+mod keys;
+mod links;
+
+use std::path::Path;
+
+use pathmark_cc::Duration;
+use pathmark_router::core::queue::Limit;
+
+use super::*;
+
+fn parse(text: &str) -> Result<Scenario, String> {
+    Scenario::parse(Path::new("test.toml"), text).map_err(|error| error.to_string())
+}
+
+const GOOD: &str = r#"name = "test"
+duration = "60s"
+packet = 1040
+measure = [["10s", "20s"]]
+
+[[link]]
+name = "access"
+from = "S"
+to = "R"
+duplex = true
+delay = "1ms"
+
+[[link]]
+name = "bottleneck"
+from = "R"
+to = "D"
+duplex = true
+rate = "10Mbit"
+delay = "199ms"
+queue = { kind = "droptail", limit = "1bdp" }
+controller = "vcp"
+loss = { kind = "bernoulli", per = 1e-3 }
+at = [ { t = "30s", rate = "5Mbit" } ]
+reverse = { rate = "1Mbit", loss = { kind = "bernoulli", per = 0.01 } }
+
+[[flow]]
+name = "ftp"
+from = "S"
+to = "D"
+algorithm = "vcp"
+count = 3
+bytes = 5_000_000
+start = ["0s", "1s", "2.5s"]
+stop = "50s"
+receive_window = "64KiB"
+packet = 600
+"#;
+
+#[test]
+fn a_whole_file() {
+    let scenario = parse(GOOD).unwrap();
+    assert_eq!(scenario.nodes, ["S", "R", "D"]);
+    let names: Vec<_> = scenario.links.iter().map(|l| l.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "access",
+            "access.reverse",
+            "bottleneck",
+            "bottleneck.reverse"
+        ]
+    );
+    let [_, _, there, back] = &scenario.links[..] else {
+        panic!("four directions")
+    };
+    assert_eq!(there.spec.rate.unwrap().bytes(), 1_250_000);
+    assert_eq!(there.spec.limit(there.rtt), Limit::Bytes(500_000));
+    assert_eq!(back.spec.rate.unwrap().bytes(), 125_000);
+    assert_eq!(back.spec.delay, there.spec.delay);
+    assert_eq!(back.spec.limit(back.rtt), Limit::Packets(100_000));
+    assert!(back.spec.controller.is_none() && back.spec.at.is_empty());
+    assert_ne!(back.spec.loss, there.spec.loss);
+    let flows = &scenario.flows;
+    let names: Vec<_> = flows.iter().map(|f| f.name.as_str()).collect();
+    assert_eq!(names, ["ftp0", "ftp1", "ftp2"]);
+    assert_eq!(flows[2].start, Duration::from_millis(2_500));
+    assert_eq!(flows[0].path, [vec![0, 2], vec![3, 1]]);
+    assert_eq!(flows[0].receive_window, Some(65_536));
+    assert_eq!(flows[0].packet, 600);
+    assert_eq!(scenario.id(), "test");
+}
+
+/// Replaces a piece of the good file; the error must hold all of `expected`.
+fn fails(from: &str, to: &str, expected: &[&str]) {
+    assert!(GOOD.contains(from), "{from}");
+    let error = parse(&GOOD.replacen(from, to, 1)).unwrap_err();
+    assert!(error.starts_with("test.toml:"), "{error}");
+    assert!(!error.contains('\n'), "{error}");
+    for part in expected {
+        assert!(error.contains(part), "{error}\nlacks {part}");
+    }
+}
+
+#[test]
+fn unknown_names_suggest_the_nearest() {
+    fails("delay = \"1ms\"", "dealy = \"1ms\"", &[":11:", "`delay`"]);
+    fails("duration", "durration", &[":2:", "`duration`"]);
+    fails(
+        "algorithm = \"vcp\"",
+        "algorithm = \"vpc\"",
+        &[":30:", "algorithm", "did you mean `vcp`"],
+    );
+    fails(
+        "controller = \"vcp\"",
+        "controller = \"vcp[kapa=1]\"",
+        &[":21:", "controller", "did you mean `kappa`"],
+    );
+    fails(
+        "reverse = { rate",
+        "reverse = { rat",
+        &[":24:", "did you mean `rate`"],
+    );
+    fails("[[flow]]", "[[flwo]]", &["did you mean `flow`"]);
+    let node = "name = \"ftp\"\nfrom = \"S\"";
+    fails(
+        node,
+        "name = \"ftp\"\nfrom = \"s\"",
+        &[":28:", "from:", "no link", "did you mean"],
+    );
+}
+
+#[test]
+fn impossible_demands() {
+    fails("10Mbit", "7bit", &[":18:", "rate", "at least 8bit"]);
+    fails("10Mbit", "10Mb", &[":18:", "rate", "10Mbit"]);
+    fails("\"1bdp\"", "\"1000B\"", &[":20:", "cannot hold one packet"]);
+    fails("\"1bdp\"", "\"0p\"", &[":20:", "room for a packet"]);
+    fails("\"1bdp\"", "\"0.001bdp\"", &[":20:"]);
+    fails("rate = \"10Mbit\"\n", "", &["controller", "add `rate`"]);
+    fails("\"60s\"", "\"0s\"", &[":2:", "duration"]);
+    fails("\"20s\"]]", "\"10s\"]]", &[":4:", "ends after it begins"]);
+    fails("\"20s\"]]", "\"61s\"]]", &[":4:", "raise `duration`"]);
+    fails("packet = 1040", "packet = 100", &[":3:", "512"]);
+    fails("\"2.5s\"]", "\"60s\"]", &[":33:", "starts after the run"]);
+    fails(", \"2.5s\"]", "]", &[":33:", "2 times for 3 flows"]);
+    fails("count = 3", "count = 0", &[":31:", "count"]);
+    fails("stop = \"50s\"", "stop = \"2s\"", &[":34:", "stops before"]);
+    fails("to = \"R\"", "to = \"S\"", &[":9:", "comes from"]);
+    fails("\"bottleneck\"", "\"access\"", &[":14:", "already"]);
+    fails(
+        "duplex = true\ndelay = \"1ms\"",
+        "delay = \"1ms\"",
+        &[":28:", "no way back from `D` to `S`"],
+    );
+    fails(
+        "from = \"S\"\nto = \"R\"",
+        "from = \"S\"\nto = \"X\"",
+        &[":29:", "no way leads from `S` to `D`"],
+    );
+    assert!(parse("duration = \"1s\"").unwrap_err().contains("[[link]]"));
+    let lonely = GOOD.split("[[flow]]").next().unwrap();
+    assert!(parse(lonely).unwrap_err().contains("[[flow]]"));
+}
