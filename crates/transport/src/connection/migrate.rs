@@ -21,19 +21,45 @@ impl Connection {
     /// socket). The path is validated anew, with a controller of its own. False if that is not
     /// possible: the handshake is not confirmed, or the server forbids it (RFC 9000 §9.1).
     pub fn migrate(&mut self, now: Instant, local: Option<IpAddr>) -> bool {
-        if !self.handshake.is_confirmed() || self.is_migration_forbidden() {
+        let moves = self.leave_for(now, local).is_some();
+        if moves {
+            // There is no way back.
+            self.fallback = None;
+        }
+        moves
+    }
+
+    /// The same while the former address is still ours: if nobody answers at the new one, the
+    /// connection goes on at the last that worked, where it stood.
+    pub fn try_address(&mut self, now: Instant, local: Option<IpAddr>) -> bool {
+        let Some(left) = self.leave_for(now, local) else {
             return false;
+        };
+        if left.validation.is_none() {
+            self.fallback = Some(OldPath {
+                route: left,
+                id: None,
+                left_at: now,
+            });
+        }
+        true
+    }
+
+    /// Begins a path from `local`; the one before is returned. `None`: that is not possible.
+    fn leave_for(&mut self, now: Instant, local: Option<IpAddr>) -> Option<Route> {
+        if !self.handshake.is_confirmed() || self.is_migration_forbidden() {
+            return None;
         }
         // An id of its own, so that observers cannot link the paths (RFC 9000 §9.5).
         let id = self.control.remote_ids.current();
         if !id.id.is_empty() && !self.control.remote_ids.switch() {
-            return false;
+            return None;
         }
         let mut route = Route::new(now, self.route.remote, local, true, &self.config);
         route.validation = Some(self.validation(now));
-        self.change_route(now, route);
+        let left = self.change_route(now, route);
         self.feedback.on_new_incoming_path();
-        true
+        Some(left)
     }
 
     /// True if this side must never [`migrate`](Self::migrate): it is a server, or its server said
@@ -254,6 +280,9 @@ impl Connection {
         self.route.validation = (!validated.full_size).then(|| self.validation(now));
         if validated.full_size {
             self.stats.migrations += 1;
+            if self.side.is_client() {
+                self.fallback = None;
+            }
         }
     }
 
@@ -268,7 +297,7 @@ impl Connection {
             return;
         }
         self.route.validation = None;
-        if self.route.limit.is_validated() {
+        if self.side.is_server() && self.route.limit.is_validated() {
             return;
         }
         if let Some(old) = self.fallback.take() {
@@ -276,6 +305,10 @@ impl Connection {
                 self.control.remote_ids.adopt(id.sequence);
             }
             self.change_route(now, old.route);
+            if self.side.is_client() {
+                self.control.remote_ids.switch();
+                self.feedback.on_new_incoming_path();
+            }
         }
     }
 

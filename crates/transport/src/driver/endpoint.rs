@@ -137,6 +137,11 @@ impl Endpoint {
             .ok_or(ConnectError::Address(address))?;
         let interface = interface_mtu(remote, bound(local));
         let mut state = self.shared.lock();
+        if !Arc::ptr_eq(&socket, &state.socket) {
+            // It was replaced in the meantime.
+            drop(state);
+            return self.connect(config, address, server_name);
+        }
         if state.closed {
             return Err(ConnectError::Closed);
         }
@@ -159,7 +164,7 @@ impl Endpoint {
             connection,
             datagrams: Vec::new(),
         };
-        Ok(self.shared.begin(state, begun, name))
+        Ok(self.shared.begin(state, socket, begun, name))
     }
 
     /// The next client that asks for a connection; `None` once the endpoint is closed.

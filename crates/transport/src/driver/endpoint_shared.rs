@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
@@ -40,7 +40,8 @@ pub(super) struct EndpointState {
     /// By handle.
     pub(super) connections: Vec<Option<Arc<Shared>>>,
     pub(super) alive: usize,
-    pub(super) incoming: VecDeque<core::Incoming>,
+    /// Clients that ask, with the socket where they did.
+    pub(super) incoming: VecDeque<(core::Incoming, Weak<Socket>)>,
     pub(super) accepting: WaitList,
     pub(super) idle: WaitList,
     /// The tasks that receive, one for each socket.
@@ -60,14 +61,15 @@ impl fmt::Debug for EndpointShared {
 
 impl EndpointState {
     /// Hands a client to whoever accepts next.
-    fn push_incoming(&mut self, incoming: core::Incoming) {
+    fn push_incoming(&mut self, incoming: core::Incoming, socket: &Arc<Socket>) {
         if self.incoming.len() >= self.incoming.capacity() {
             // Before there are more of them than ever: those that came too late or had to make room
             // are of no use.
             let core = &self.core;
-            self.incoming.retain(|incoming| core.is_waiting(incoming));
+            self.incoming
+                .retain(|(incoming, _)| core.is_waiting(incoming));
         }
-        self.incoming.push_back(incoming);
+        self.incoming.push_back((incoming, Arc::downgrade(socket)));
         self.accepting.wake();
     }
 
@@ -84,7 +86,7 @@ impl EndpointState {
     pub(super) fn stop_accepting(&mut self) {
         self.closed = true;
         self.core.set_server(None);
-        for incoming in self.incoming.drain(..) {
+        for (incoming, _) in self.incoming.drain(..) {
             self.core.ignore(incoming);
         }
         self.accepting.wake();
@@ -133,10 +135,11 @@ impl EndpointShared {
         }
     }
 
-    /// Starts the task of a new connection.
+    /// Starts the task of a new connection at `socket`.
     pub(super) fn begin(
         self: &Arc<Self>,
         mut state: MutexGuard<'_, EndpointState>,
+        socket: Arc<Socket>,
         begun: core::Accepted,
         server_name: Option<String>,
     ) -> Connecting {
@@ -145,7 +148,6 @@ impl EndpointShared {
             connection,
             datagrams,
         } = begun;
-        let socket = Arc::clone(&state.socket);
         let shared = Shared::new(connection, Arc::clone(self), &socket, handle, server_name);
         // Nobody knows the connection yet, so its lock is free: what comes for it next waits until
         // it has taken its first datagrams, which the endpoint's lock is not kept for.
@@ -228,7 +230,7 @@ impl EndpointShared {
             DatagramEvent::Connection(handle) => state.connections.get(handle.0)?.clone(),
             DatagramEvent::Incoming(incoming) => {
                 if is_current {
-                    state.push_incoming(incoming);
+                    state.push_incoming(incoming, socket);
                 } else {
                     state.core.ignore(incoming);
                 }

@@ -3,14 +3,14 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use super::clock;
 use super::connecting::Connecting;
 use super::endpoint::Endpoint;
 use super::endpoint_shared::{EndpointShared, respond};
-use super::socket::interface_mtu;
+use super::socket::{Socket, interface_mtu};
 use super::waiters::Place;
 use crate::Instant;
 use crate::endpoint::{self as core, AcceptError, DatagramEvent};
@@ -20,6 +20,9 @@ use crate::endpoint::{self as core, AcceptError, DatagramEvent};
 pub struct Incoming {
     /// `None` once decided.
     inner: Option<core::Incoming>,
+    /// Where it asked: it knows this side by the address of that socket, which may be replaced in
+    /// the meantime.
+    socket: Weak<Socket>,
     shared: Arc<EndpointShared>,
 }
 
@@ -54,12 +57,13 @@ impl Future for Accept<'_> {
         let Self { endpoint, place } = &mut *self;
         let shared = &endpoint.shared;
         let mut state = shared.lock();
-        while let Some(incoming) = state.incoming.pop_front() {
+        while let Some((incoming, socket)) = state.incoming.pop_front() {
             if !state.core.is_waiting(&incoming) {
                 continue;
             }
             return Poll::Ready(Some(Incoming {
                 inner: Some(incoming),
+                socket,
                 shared: Arc::clone(shared),
             }));
         }
@@ -91,6 +95,8 @@ impl Incoming {
     /// # Errors
     /// [`AcceptError`], above all if this came too late.
     pub fn accept(mut self) -> Result<Connecting, AcceptError> {
+        // A socket that was replaced is read for some seconds more.
+        let socket = self.socket.upgrade().ok_or(AcceptError::Expired)?;
         let incoming = self.inner.take().ok_or(AcceptError::Expired)?;
         let interface = interface_mtu(incoming.remote_address(), incoming.local_address());
         let mut state = self.shared.lock();
@@ -98,7 +104,7 @@ impl Incoming {
         if let Some(bytes) = interface {
             begun.connection.set_interface_mtu(bytes);
         }
-        Ok(self.shared.begin(state, begun, None))
+        Ok(self.shared.begin(state, socket, begun, None))
     }
 
     /// Tells the client that it is not wanted.
@@ -129,9 +135,8 @@ impl Incoming {
         let mut answer = Vec::new();
         let mut state = self.shared.lock();
         let event = decide(&mut state.core, clock::now(), incoming, &mut answer);
-        let socket = Arc::clone(&state.socket);
         drop(state);
-        if matches!(event, DatagramEvent::Respond) {
+        if let (DatagramEvent::Respond, Some(socket)) = (event, self.socket.upgrade()) {
             respond(&socket, to, from, &answer);
         }
     }

@@ -1,7 +1,7 @@
 //! Connections that go on at another socket, or from another address of this host (RFC 9000 §9).
 
 use std::io;
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use super::clock;
@@ -50,14 +50,37 @@ impl Endpoint {
 impl Connection {
     /// Client: from now on this connection's datagrams leave from `local`, an address of this host
     /// that the endpoint's socket can send from, or from whichever the system chooses. The new path
-    /// is validated and begins with a congestion controller of its own. False, and nothing changed,
-    /// if that is not possible: the handshake is not confirmed, the server forbids it, or has given
-    /// no connection id for another path yet.
+    /// is validated and begins with a congestion controller of its own; if nobody answers there, the
+    /// connection is back on the last that worked after some seconds. An IPv4 address may be
+    /// IPv4-mapped (RFC 4291, section 2.5.5.2) or not. False, and nothing changed, if that is not
+    /// possible: the handshake is not confirmed, the server forbids it, has given no connection id
+    /// for another path yet, or has an address of the other IP version than `local`.
     pub fn migrate(&self, local: Option<IpAddr>) -> bool {
         let mut state = self.shared.lock();
-        let moves = state.core.is_established() && state.core.migrate(clock::now(), local);
+        // Any address is the system's choice.
+        let local = match local.filter(|ip| !ip.to_canonical().is_unspecified()) {
+            None => None,
+            Some(local) => match source_for(state.core.remote_address(), local) {
+                None => return false,
+                known => known,
+            },
+        };
+        let moves = state.core.is_established() && state.core.try_address(clock::now(), local);
         state.wake_driver();
         moves
+    }
+}
+
+/// `local` in the form that `remote` has, in which the kernel tells it of what arrives. `None`:
+/// nothing leaves from there for `remote`.
+fn source_for(remote: SocketAddr, local: IpAddr) -> Option<IpAddr> {
+    match (remote.ip().to_canonical(), local.to_canonical()) {
+        (IpAddr::V4(_), IpAddr::V4(local)) if remote.is_ipv6() => {
+            Some(local.to_ipv6_mapped().into())
+        }
+        (IpAddr::V4(_), IpAddr::V4(local)) => Some(local.into()),
+        (IpAddr::V6(_), IpAddr::V6(local)) => Some(local.into()),
+        _ => None,
     }
 }
 

@@ -167,6 +167,10 @@ impl Shared {
         let mut state = self.lock();
         if std::ptr::eq(state.socket.as_ptr(), Arc::as_ptr(socket)) {
             state.settle(error);
+            // There is nothing to send to the peer by. What the connection holds goes like that of
+            // any that was closed, not with the idle timeout.
+            state.core.close(clock::now(), 0, Bytes::new());
+            state.wake_driver();
         }
     }
 

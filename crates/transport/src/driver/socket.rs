@@ -143,17 +143,32 @@ impl Socket {
     }
 
     /// The form in which this socket sends to `address`: an IPv6 one that takes both versions sends
-    /// to IPv4-mapped addresses. `None`: it cannot.
+    /// to IPv4-mapped addresses, an IPv4 one never to those. `None`: it cannot.
     pub(super) fn reaches(&self, address: SocketAddr) -> Option<SocketAddr> {
-        let remote = match (address, self.local) {
-            (SocketAddr::V4(to), SocketAddr::V6(local))
-                if self.both_versions && local.ip().is_unspecified() =>
-            {
-                SocketAddr::new(to.ip().to_ipv6_mapped().into(), to.port())
+        let port = address.port();
+        let remote = match (address.ip().to_canonical(), self.local) {
+            (IpAddr::V4(to), SocketAddr::V6(_)) if self.sends_ipv4() => {
+                SocketAddr::new(to.to_ipv6_mapped().into(), port)
             }
-            _ => address,
+            (IpAddr::V4(to), SocketAddr::V4(_)) => SocketAddr::new(to.into(), port),
+            // With its scope.
+            (IpAddr::V6(_), SocketAddr::V6(local)) if local.ip().to_ipv4_mapped().is_none() => {
+                address
+            }
+            _ => return None,
         };
-        (remote.port() != 0 && remote.is_ipv4() == self.local.is_ipv4()).then_some(remote)
+        (port != 0).then_some(remote)
+    }
+
+    /// True for an IPv6 socket that sends IPv4 packets: it is bound to any address of both versions,
+    /// or to one of IPv4.
+    fn sends_ipv4(&self) -> bool {
+        match self.local.ip() {
+            IpAddr::V4(_) => true,
+            IpAddr::V6(local) => {
+                local.to_ipv4_mapped().is_some() || (self.both_versions && local.is_unspecified())
+            }
+        }
     }
 
     pub(super) fn buffers(&self) -> SocketBuffers {

@@ -1,15 +1,18 @@
 //! Futures that are dropped leave no waker behind.
 
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use pathmark_cc::{Controller, NewReno};
 
 use super::*;
+use crate::connection::ConnectionError;
 use crate::crypto::tls::{Trust, testing};
 use crate::{Instant, TransportConfig};
 
@@ -190,4 +193,24 @@ async fn a_future_that_is_dropped_leaves_no_waker_behind() {
     assert_eq!((state.accepting.len(), state.idle.len()), (0, 0));
     drop(state);
     assert_eq!(shared.lock().waiting_places(), 0);
+}
+
+/// A socket that fails ends its connections for all who wait, and the connections themselves: what
+/// they hold is free long before an idle timeout, which there need not be.
+#[tokio::test]
+async fn connections_at_a_socket_that_fails_are_over() {
+    let (ours, _theirs) = connected().await;
+    let shared = Arc::clone(ours.shared());
+    let reason = ConnectionError::Socket(io::ErrorKind::NotConnected);
+    let socket = shared.endpoint.socket();
+    shared.fail(&socket, &reason);
+    assert_eq!(ours.closed().await, reason);
+    let gone = async {
+        while shared.endpoint.lock().alive > 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let limit = Duration::from_secs(10);
+    tokio::time::timeout(limit, gone).await.expect("forgotten");
+    assert_eq!(ours.close_reason(), Some(reason));
 }

@@ -81,6 +81,34 @@ fn a_client_migrates_with_an_id_of_its_own() {
     assert_eq!(pair.server.get().stats().migrations, 1);
 }
 
+/// Nobody answers where a client has moved: it is back where it was, with the controller that it
+/// had there. After an answer there is no way back.
+#[test]
+fn a_client_returns_from_an_address_that_does_not_work() {
+    for works in [false, true] {
+        let mut pair = Pair::connected(Setup::default());
+        pair.run(Duration::from_millis(200));
+        pair.upload(20_000, Duration::from_secs(5));
+        let (now, built) = (pair.now, pair.client.told().built);
+        let before = pair.client.get().local_address();
+        let new = Some("10.1.0.1".parse().unwrap());
+        assert!(pair.client.get().try_address(now, new));
+        if !works {
+            pair.up.faults.loss = 1_000_000;
+        }
+        pair.run(Duration::from_secs(2));
+        pair.up.faults.loss = 1_000_000;
+        pair.run(Duration::from_secs(8));
+        pair.up.faults.loss = 0;
+        let expected = if works { new } else { before };
+        assert_eq!(pair.client.get().local_address(), expected);
+        assert_eq!(pair.client.get().stats().migrations, u64::from(works));
+        assert!(pair.client.get().fallback.is_none());
+        assert_eq!(pair.client.told().built, built + 1);
+        pair.upload(50_000, Duration::from_secs(30));
+    }
+}
+
 #[test]
 fn a_forged_address_gets_little_and_the_connection_comes_back() {
     let mut pair = Pair::connected(Setup::default());
