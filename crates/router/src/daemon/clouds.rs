@@ -94,6 +94,8 @@ pub(super) fn meter(config: &Config, now: Instant, seeds: &Seeds) -> Option<Clou
 pub struct MeterView {
     /// Datagrams for the router's message port.
     pub received: u64,
+    /// Those that came too fast to be looked at.
+    pub too_many: u64,
     /// Messages sent.
     pub sent: u64,
     /// Messages without a route, or too long for it.
@@ -154,6 +156,7 @@ impl MeterView {
         });
         Some(Self {
             received: counts.received,
+            too_many: counts.too_many,
             sent: counts.sent,
             unsent: counts.unsent,
             forged: edge.forged(),

@@ -15,12 +15,17 @@ use xcp_edge::Measurer;
 
 use super::router::{Router, TICK, Target};
 use crate::field::{put, put_low};
+use crate::ip::TokenBucket;
 use crate::offload::Offload;
 
 /// Time between two estimates that ports are told of.
 const EVERY: Duration = Duration::from_millis(50);
 /// Bytes of the headers of IPv4 and UDP.
 pub const HEADERS: u16 = 28;
+/// Messages that are looked at per second, and at once: an authenticator takes some microseconds,
+/// and anybody can send a wrong one.
+const LOOKED_AT: u32 = 10_000;
+const LOOKED_AT_ONCE: u32 = 1_000;
 /// Upstream routers that are asked about at most.
 const MOST_NAMED: usize = 64;
 /// TTL of messages.
@@ -37,6 +42,7 @@ pub struct CloudMeter {
     estimates: Vec<Estimated>,
     /// Where upstream routers are gathered.
     named: Vec<(Ipv4Addr, u64)>,
+    looks: TokenBucket,
     counts: MessageCounts,
 }
 
@@ -45,6 +51,8 @@ pub struct CloudMeter {
 pub struct MessageCounts {
     /// Datagrams for the router's message port.
     pub received: u64,
+    /// Those that came too fast to be looked at.
+    pub too_many: u64,
     /// Datagrams that left by a port.
     pub sent: u64,
     /// Datagrams without a route, or too long for it.
@@ -74,6 +82,7 @@ impl CloudMeter {
             next: Instant::ZERO,
             estimates: Vec::new(),
             named: Vec::new(),
+            looks: TokenBucket::new(LOOKED_AT, LOOKED_AT_ONCE),
             counts: MessageCounts::default(),
         }
     }
@@ -168,6 +177,10 @@ impl Router {
                 return None;
             }
             meter.counts.received += 1;
+            if !meter.looks.take(now) {
+                meter.counts.too_many += 1;
+                return Some(());
+            }
             let upstream = Upstream::of(source.into())?;
             let own = || self.came_from(upstream);
             let from = SocketAddr::from((source, from));

@@ -1,7 +1,8 @@
 //! Three routers in a row, the middle one plain: the last one measures what it leaves.
 
-use pathmark_cc::{LinkAlgorithm, XcpRequest};
+use pathmark_cc::{CloudMetrics, LinkAlgorithm, XcpRequest};
 use xcp_edge::{Edge, Estimator, Key, Limits, Prober, Requester};
+use xcp_proto::header::{Body, LastRouter};
 use xcp_proto::{Form, Repr};
 
 use super::super::tests::udp;
@@ -68,6 +69,14 @@ struct Row {
     now: Instant,
     routers: Vec<Router>,
     arrived: Vec<Vec<u8>>,
+    /// Messages on their way to the first router, and on the way back.
+    requests: Vec<Vec<u8>>,
+    answers: Vec<Vec<u8>>,
+    /// Headers of further packets, ten for each of the sender's, name ever new routers.
+    made_up: u32,
+    floods: bool,
+    /// What a tunnel in the middle gives all packets for a TTL.
+    tunnel: Option<u8>,
 }
 
 impl Row {
@@ -108,6 +117,11 @@ impl Row {
             now: Instant::ZERO,
             routers: routers.collect(),
             arrived: Vec::new(),
+            requests: Vec::new(),
+            answers: Vec::new(),
+            made_up: 0,
+            floods: false,
+            tunnel: None,
         }
     }
 
@@ -128,7 +142,16 @@ impl Row {
                     self.routers[router].pool_mut().give(frame);
                 }
             }
-            for (port, bytes) in out {
+            for (port, mut bytes) in out {
+                let message = bytes[9] == 17 && bytes[22..24] == PORT.to_be_bytes();
+                match (port, router) {
+                    (BACK, 1) if message => self.requests.push(bytes.clone()),
+                    (OUT, 1) if message => self.answers.push(bytes.clone()),
+                    _ => {}
+                }
+                if let (OUT, 1, Some(ttl)) = (port, router, self.tunnel) {
+                    set_ttl(&mut bytes, ttl);
+                }
                 match (port, router) {
                     (OUT, 2) => self.arrived.push(bytes),
                     (OUT, _) => self.receive(router + 1, BACK, &bytes),
@@ -160,8 +183,31 @@ impl Row {
             if tick.is_multiple_of(50) {
                 self.receive(0, BACK, &data);
             }
+            if self.floods && tick.is_multiple_of(5) {
+                let flood = self.made_up(&request);
+                self.receive(2, BACK, &flood);
+            }
             self.turn();
         }
+    }
+
+    /// A packet that says that it came through a cloud from another router than any before.
+    fn made_up(&mut self, request: &XcpRequest) -> Vec<u8> {
+        self.made_up += 1;
+        let address = Ipv4Addr::from_bits(0xC612_0000 + self.made_up);
+        let mut header = Repr::initial(Form::V4, Some(request), 64);
+        header.stamped = true;
+        if let Body::Full(fields) = &mut header.body {
+            fields.last = LastRouter::V4(address);
+        }
+        let mut payload = vec![0x55; 100];
+        header.emit(&mut payload).unwrap();
+        udp("10.0.0.77", RECEIVER, 40, 0x4000, &payload)
+    }
+
+    fn clouds(&self) -> CloudMetrics {
+        let port = self.routers[2].ports()[OUT].link.port();
+        port.metrics().unwrap().clouds.unwrap()
     }
 
     fn estimate(&self) -> Option<CloudEstimate> {
@@ -191,8 +237,7 @@ fn a_plain_router_in_the_middle_is_measured() {
         (share(known.available) - 2.0 / 3.0).abs() < 0.05,
         "{known:?}"
     );
-    let clouds = row.routers[2].ports()[OUT].link.port().metrics();
-    let clouds = clouds.unwrap().clouds.unwrap();
+    let clouds = row.clouds();
     assert_eq!((clouds.upstreams, clouds.known), (1, 1));
     assert!(clouds.counted > 2000, "{clouds:?}");
     // Four seconds of data, and no message, came out at the end.
@@ -239,4 +284,125 @@ fn other_packets_for_the_router_are_answered_as_before() {
     row.receive(0, OUT, &packet);
     assert_eq!(unreachable(&row), 2);
     assert_eq!(row.routers[0].cloud_meter().unwrap().counts().received, 1);
+}
+
+fn measured() -> Row {
+    let mut row = Row::new(["xcp-i", "none", "xcp-i[estimate=real]"]);
+    for router in [0, 2u8] {
+        let meter = meter(router, b"a secret of sixteen bytes");
+        row.routers[usize::from(router)].set_cloud_meter(Some(meter));
+    }
+    row
+}
+
+fn set_ttl(packet: &mut [u8], ttl: u8) {
+    packet[8] = ttl;
+    packet[10..12].fill(0);
+    let sum = Sum::new().bytes(&packet[..20]).finish();
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// The router before the cloud vanishes: its estimate runs out within seconds, packets say that the
+/// cloud is not accounted for, and few requests go out. Once it is back it is asked again.
+#[test]
+fn a_router_that_vanishes() {
+    let mut row = measured();
+    row.run(Duration::from_secs(2));
+    assert!(row.estimate().is_some());
+    row.routers[0].set_cloud_meter(None);
+    let asked = row.requests.len();
+    row.run(Duration::from_secs(8));
+    assert_eq!(row.estimate(), None);
+    let before = row.clouds();
+    row.run(Duration::from_secs(9));
+    let after = row.clouds();
+    assert_eq!(after.counted, before.counted);
+    assert!(after.unknown >= before.unknown + 990, "{after:?}");
+    assert!(row.requests.len() - asked <= 12);
+    row.routers[0].set_cloud_meter(Some(meter(0, b"a secret of sixteen bytes")));
+    row.run(Duration::from_secs(16));
+    assert!(row.estimate().is_some());
+}
+
+/// Whoever heard all messages and sends them again gets nothing, and changes nothing.
+#[test]
+fn messages_that_are_repeated() {
+    let mut row = measured();
+    row.run(Duration::from_secs(2));
+    let (requests, answers) = (row.requests.clone(), row.answers.clone());
+    assert!(requests.len() > 5 && answers.len() > 50);
+    let trains = |row: &Row| {
+        let meter = row.routers[0].cloud_meter().unwrap();
+        meter.measurer().edge().prober.stats()
+    };
+    let before = trains(&row);
+    for request in &requests {
+        row.receive(0, OUT, request);
+    }
+    let after = trains(&row);
+    assert_eq!(after.trains, before.trains);
+    assert!(after.replayed + after.unproven >= before.replayed + requests.len() as u64 - 2);
+    let known = row.estimate();
+    for answer in answers.iter().rev() {
+        row.receive(2, BACK, answer);
+    }
+    let meter = row.routers[2].cloud_meter().unwrap();
+    assert!(meter.measurer().edge().requester.stats().stray >= answers.len() as u64 - 128);
+    assert_eq!(row.estimate(), known);
+}
+
+/// A thousand made-up routers a second, each of which would be asked: memory is bounded, few
+/// requests leave, and the cloud that is known stays known.
+#[test]
+fn made_up_routers_in_headers() {
+    let mut row = measured();
+    row.run(Duration::from_secs(2));
+    row.floods = true;
+    let counts = row.routers[2].cloud_meter().unwrap().counts();
+    row.run(Duration::from_secs(6));
+    assert!(row.made_up > 30_000);
+    assert!(row.estimate().is_some());
+    let clouds = row.clouds();
+    assert!(clouds.upstreams <= 32 && clouds.known == 1, "{clouds:?}");
+    assert!(clouds.counted > 5000, "{clouds:?}");
+    // Nobody knows the way to them; there are ten requests at once, and ten a second.
+    let after = row.routers[2].cloud_meter().unwrap().counts();
+    assert!(after.unsent - counts.unsent <= 60, "{after:?}");
+}
+
+/// A tunnel in the cloud gives packets a TTL of its own. The one that they would have without the
+/// cloud hides it, any other makes it longer. Neither harms anybody.
+#[test]
+fn a_tunnel_that_rewrites_the_ttl() {
+    for (ttl, found) in [(63, false), (255, true), (12, true)] {
+        let mut row = measured();
+        row.tunnel = Some(ttl);
+        row.run(Duration::from_secs(2));
+        assert_eq!(row.clouds().upstreams > 0, found, "{ttl}");
+        assert_eq!(row.estimate().is_some(), found, "{ttl}");
+        assert!(row.arrived.len() >= 1990);
+    }
+}
+
+/// A flood of forged messages costs no more than ten thousand authenticators a second, and the cloud
+/// stays known as long as an estimate holds.
+#[test]
+fn a_flood_of_forged_messages() {
+    let mut row = measured();
+    row.run(Duration::from_secs(2));
+    let own = address(2).to_string();
+    let mut payload = row.answers[0][28..].to_vec();
+    payload[20] ^= 1;
+    let mut forged = udp(&address(0).to_string(), &own, 60, 0x4000, &payload);
+    forged[20..24].copy_from_slice(&[PORT.to_be_bytes(), PORT.to_be_bytes()].concat());
+    for _ in 0..50_000 {
+        row.receive(2, BACK, &forged);
+    }
+    let meter = row.routers[2].cloud_meter().unwrap();
+    let looked_at = meter.measurer().edge().forged();
+    assert!(looked_at <= 1_000, "{looked_at}");
+    assert!(meter.counts().too_many >= 49_000);
+    assert!(row.estimate().is_some());
+    row.run(Duration::from_secs(4));
+    assert!(row.estimate().is_some());
 }
