@@ -74,7 +74,7 @@ pub use quick_start::{
     AfterGrant, GrantMetrics, QuickStart, QuickStartAnswer, QuickStartCarried, QuickStartFeedback,
     QuickStartLink, QuickStartMetrics, QuickStartPurpose, QuickStartRequest, Startable,
 };
-pub use registry::{Algorithm, Explicit, LinkAlgorithm, ParseError};
+pub use registry::{Algorithm, Explicit, LinkAlgorithm, ParseError, RegisterError};
 pub use slow_start::{HyStart, SlowStart};
 pub use time::{Duration, Instant};
 pub use vcp::{

@@ -7,6 +7,7 @@
 mod error;
 mod knob;
 mod link;
+mod own;
 mod quick_start;
 mod sender;
 mod value;
@@ -18,4 +19,5 @@ mod tests;
 
 pub use error::ParseError;
 pub use link::LinkAlgorithm;
+pub use own::RegisterError;
 pub use sender::{Algorithm, Explicit};

@@ -5,6 +5,7 @@ use core::str::FromStr;
 
 use super::error::ParseError;
 use super::knob::{self, Knob};
+use super::own::{self, OwnLaw};
 use super::quick_start::{ADA, AdaConfig, CUBIQ};
 use super::value;
 use super::vcp::{self, VcpConfig};
@@ -38,6 +39,7 @@ enum Law {
     Xcp(XcpParams),
     /// The same with headers that say where clouds begin.
     XcpI(XcpParams),
+    Own(OwnLaw),
 }
 
 /// Which routers' answers a law listens to, and how they travel.
@@ -263,9 +265,16 @@ impl Algorithm {
                 Law::XcpI(params)
             }
             _ => {
+                if let Some(own) = own::find(name) {
+                    return match options {
+                        None => Ok(Self { law: Law::Own(own) }),
+                        Some(_) => Err(ParseError::NoOptions { name: own.name }),
+                    };
+                }
+                let names = Self::NAMES.iter().copied().chain(own::names());
                 return Err(ParseError::UnknownName {
                     given: name.to_owned(),
-                    nearest: value::nearest(name, Self::NAMES.iter().copied()).unwrap_or("cubic"),
+                    nearest: value::nearest(name, names).unwrap_or("cubic"),
                     known: Self::NAMES,
                 });
             }
@@ -286,6 +295,7 @@ impl Algorithm {
             Law::Auto(_) => "auto",
             Law::Xcp(_) => "xcp",
             Law::XcpI(_) => "xcp-i",
+            Law::Own(own) => own.name,
         }
     }
 
@@ -304,6 +314,7 @@ impl Algorithm {
             Law::Vcp(config) => Some(Explicit::Vcp(config.params.carrier)),
             Law::Auto(_) => Some(Explicit::Xcp(XcpForm::Full)),
             Law::Xcp(params) | Law::XcpI(params) => Some(Explicit::Xcp(params.form)),
+            Law::Own(own) => own.hears,
         }
     }
 
@@ -311,7 +322,7 @@ impl Algorithm {
     #[must_use]
     pub const fn asks_start(&self) -> bool {
         match &self.law {
-            Law::Cubic(_) | Law::Bbr(_) | Law::NewReno(_) => false,
+            Law::Cubic(_) | Law::Bbr(_) | Law::NewReno(_) | Law::Own(_) => false,
             Law::Cubiq(_) | Law::Ada(_) => true,
             Law::Vcp(config) => config.asks_start,
             Law::Auto(config) => config.asks_start,
@@ -365,6 +376,7 @@ impl Algorithm {
                 let law = XcpSender::new(now, mtu, params.clone());
                 started(params.asks_start, mtu, law)
             }
+            Law::Own(own) => own.controller(now, mtu),
         }
     }
 }
@@ -449,6 +461,7 @@ impl fmt::Display for Algorithm {
                 let default = XcpParams::default();
                 knob::show(f, self.name(), &[xcp::SENDER], params, &default)
             }
+            Law::Own(own) => f.write_str(own.name),
         }
     }
 }
