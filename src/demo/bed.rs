@@ -162,6 +162,7 @@ fn link_result(link: &Value) -> Result<LinkResult> {
         queue_ms: Some(queue("queue_ms")),
         drops: link["drops"].as_u64().unwrap_or(0),
         random_losses: link["random_losses"].as_u64().unwrap_or(0),
+        restart_losses: 0,
         times_set_aside: link["times_set_aside"].as_u64().unwrap_or(0),
         controller: controller.into_iter().collect(),
     })

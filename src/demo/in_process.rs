@@ -297,6 +297,7 @@ fn link_result(name: &str, link: &Link<Datagram>, now: Instant) -> LinkResult {
         queue_ms: Some(queue(stats.queue_micros(now), 1e-3)),
         drops: stats.drops().by_queue(),
         random_losses: stats.drops().of(DropCause::RandomLoss),
+        restart_losses: 0,
         times_set_aside: link.port().times_set_aside(),
         controller: Default::default(),
     }

@@ -120,6 +120,9 @@ pub struct LinkResult {
     pub drops: u64,
     /// Packets lost at random on the wire.
     pub random_losses: u64,
+    /// Packets lost to restarts of its router: those that waited, and those that arrived meanwhile.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub restart_losses: u64,
     /// How often flows were set aside because they went on with more than their share of a queue
     /// that overflowed.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pathmark_cc::{Duration, Instant, LinkMetrics, QuickStartMetrics};
-use pathmark_router::core::Summary;
+use pathmark_router::core::{DropCause, Summary};
 use pathmark_router::law_view::LawView;
 use serde_json::Value;
 
@@ -107,6 +107,7 @@ impl Engine {
                 .map(|_| queue_stats(&stats.queue_micros(now), 1e3)),
             drops: link.drops(),
             random_losses: link.losses(),
+            restart_losses: stats.drops().of(DropCause::Removed),
             times_set_aside: port.times_set_aside(),
             controller: setup
                 .spec

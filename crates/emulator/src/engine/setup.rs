@@ -66,6 +66,10 @@ impl Engine {
                 let controller = factory.build(Instant::ZERO, rate);
                 link.port_mut()
                     .set_controller(Instant::ZERO, Some(controller));
+                let factory = Arc::clone(factory);
+                link = link.on_restart(move |now, port| {
+                    port.set_controller(now, Some(factory.build(now, rate)));
+                });
             }
             // 0 means "no router".
             let mut router = Identity::new(u16::try_from(setup.from + 1).unwrap_or(u16::MAX));

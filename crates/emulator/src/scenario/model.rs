@@ -190,6 +190,7 @@ fn leo(random: &mut Random, millis: usize, delay: Duration) -> Course {
                 delay: Some(Span(delay.mul_f64(step))),
                 loss: None,
                 controller: None,
+                restart: None,
             });
             shares.extend(std::iter::repeat_n(0.0, outage));
         }

@@ -8,10 +8,11 @@ use super::link::{JitterSpec, LimitSpec, LinkSpec, QueueKind, QueueSpec};
 use super::loss::LossSpec;
 use super::units::RateValue;
 use crate::core::impair::{
-    BitErrors, BitRates, GilbertElliott, Jitter, Loss, Random, WireConfig, bit_error_rate,
+    BitErrors, BitRates, GilbertElliott, Jitter, Loss, Random, TimedGilbertElliott, WireConfig,
+    bit_error_rate,
 };
 use crate::core::queue::{BadRed, CoDel, CoDelConfig, DropTail, Limit, Queue, Red, RedConfig};
-use crate::core::{Change, Link, LinkConfig, Port, Schedule, Separation, Shaper};
+use crate::core::{Change, Link, LinkConfig, Port, Rebuild, Restart, Schedule, Separation, Shaper};
 
 /// A link's packets are spaced to this time and no finer: the driver wakes up no more often.
 const SMOOTH: Duration = Duration::from_micros(100);
@@ -51,6 +52,35 @@ pub fn build_link<P: Send + 'static>(
     spec: &LinkSpec,
     context: &LinkContext<'_>,
 ) -> Result<Link<P>, BadRed> {
+    let port = build_port(spec, context)?;
+    let link = Link::new(LinkConfig {
+        port,
+        wire: build_wire(spec, context),
+        schedule: build_schedule(spec, context),
+    });
+    let link = link.hand_over_early(SMOOTH);
+    if spec.at.iter().all(|change| change.restart.is_none()) {
+        return Ok(link);
+    }
+    let (spec, name) = (spec.clone(), context.name.to_owned());
+    let (seed, rtt) = (context.seed, context.rtt);
+    Ok(link.with_rebuild(Rebuild::new(move |now| {
+        let name = &name;
+        let context = LinkContext {
+            now,
+            seed,
+            name,
+            rtt,
+        };
+        build_port(&spec, &context).ok()
+    })))
+}
+
+/// The port of a link as it is when its router starts at `context.now`.
+fn build_port<P: Send + 'static>(
+    spec: &LinkSpec,
+    context: &LinkContext<'_>,
+) -> Result<Port<P>, BadRed> {
     let now = context.now;
     let rate = spec.rate.map(|rate| rate.bytes());
     let limit = spec.limit(context.rtt);
@@ -73,12 +103,7 @@ pub fn build_link<P: Send + 'static>(
         port.follow(now, UNKNOWN_RATE);
     }
     port.set_controller(now, spec.controller(context));
-    let link = Link::new(LinkConfig {
-        port,
-        wire: build_wire(spec, context),
-        schedule: build_schedule(spec, context),
-    });
-    Ok(link.hand_over_early(SMOOTH))
+    Ok(port)
 }
 
 /// The wire of a link as `spec` describes it.
@@ -102,14 +127,22 @@ pub fn build_wire(spec: &LinkSpec, context: &LinkContext<'_>) -> WireConfig {
 /// The changes over time that `spec` names, from `context.now` on.
 #[must_use]
 pub fn build_schedule(spec: &LinkSpec, context: &LinkContext<'_>) -> Schedule {
-    let changes = spec.at.iter().map(|change| {
+    let changes = spec.at.iter().flat_map(|change| {
         let what = Change {
             rate: change.rate.map(|rate| rate.bytes()),
             delay: change.delay.map(|delay| delay.0),
             loss: change.loss.map(|loss| build_loss(&loss, context)),
             controller: change.controller.clone().map(|law| (law, context.seed)),
+            restart: change.restart.map(|_| Restart::Down),
         };
-        (change.t.0, what)
+        let up = change.restart.map(|takes| {
+            let up = Change {
+                restart: Some(Restart::Up),
+                ..Change::default()
+            };
+            (change.t.0.saturating_add(takes.0), up)
+        });
+        [Some((change.t.0, what)), up].into_iter().flatten()
     });
     Schedule::new(context.now, changes)
 }
@@ -129,6 +162,18 @@ fn build_loss(spec: &LossSpec, context: &LinkContext<'_>) -> Loss {
         } => Loss::GilbertElliott(GilbertElliott::new(
             p_good_bad.probability(),
             p_bad_good.probability(),
+            per_good.probability(),
+            per_bad.probability(),
+            context.random("loss"),
+        )),
+        LossSpec::GilbertElliottTime {
+            good,
+            bad,
+            per_good,
+            per_bad,
+        } => Loss::Timed(TimedGilbertElliott::new(
+            good.0.0,
+            bad.0.0,
             per_good.probability(),
             per_bad.probability(),
             context.random("loss"),

@@ -225,6 +225,28 @@ pub struct ChangeSpec {
     /// New control law.
     #[serde(default, deserialize_with = "law")]
     pub controller: Option<LinkAlgorithm>,
+    /// The port's router stops, and runs again after so long: what waits is lost, what arrives
+    /// meanwhile too, and the law begins anew.
+    #[serde(default, deserialize_with = "restart")]
+    pub restart: Option<Span>,
+}
+
+/// `true`, or how long it takes.
+fn restart<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Span>, D::Error> {
+    struct Visitor;
+    impl de::Visitor<'_> for Visitor {
+        type Value = Option<Span>;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("true, or how long the restart takes, such as \"700ms\"")
+        }
+        fn visit_bool<E: de::Error>(self, restarts: bool) -> Result<Option<Span>, E> {
+            Ok(restarts.then(Span::default))
+        }
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Option<Span>, E> {
+            text.parse().map(Some).map_err(E::custom)
+        }
+    }
+    deserializer.deserialize_any(Visitor)
 }
 
 /// A port's law by its name.

@@ -2,13 +2,14 @@
 
 use std::num::NonZeroU32;
 
+use pathmark_cc::Duration;
 use serde::Deserialize;
 
-use super::Chance;
+use super::{Chance, Span};
 use crate::core::impair::{Antennas, Code, Redundancy, Short};
 
-/// `loss = { kind = "bernoulli", per = 1e-3 }`, or `none`, `gilbert-elliott`, `bursts`,
-/// `bit-errors`, `fading`.
+/// `loss = { kind = "bernoulli", per = 1e-3 }`, or `none`, `gilbert-elliott`,
+/// `gilbert-elliott-time`, `bursts`, `bit-errors`, `fading`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LossSpec {
@@ -25,6 +26,19 @@ pub enum LossSpec {
         p_good_bad: Chance,
         /// From the bad to the good state, per packet.
         p_bad_good: Chance,
+        /// Loss in the good state.
+        #[serde(default = "never")]
+        per_good: Chance,
+        /// Loss in the bad state.
+        #[serde(default = "always")]
+        per_bad: Chance,
+    },
+    /// In bursts that last some time, however many packets come meanwhile.
+    GilbertElliottTime {
+        /// Mean time in the good state.
+        good: MeanStay,
+        /// Mean time in the bad state.
+        bad: MeanStay,
         /// Loss in the good state.
         #[serde(default = "never")]
         per_good: Chance,
@@ -89,6 +103,24 @@ impl TryFrom<f64> for MeanBurst {
             Err(format!(
                 "bursts are 1 to 1000000 packets long in the mean, not {packets}"
             ))
+        }
+    }
+}
+
+/// A mean time in a state: one microsecond to a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Span")]
+pub struct MeanStay(pub Span);
+
+impl TryFrom<Span> for MeanStay {
+    type Error = String;
+
+    fn try_from(time: Span) -> Result<Self, String> {
+        let most = Duration::from_secs(86_400);
+        if (Duration::from_micros(1)..=most).contains(&time.0) {
+            Ok(Self(time))
+        } else {
+            Err("a state lasts from 1us to 86400s in the mean".to_owned())
         }
     }
 }

@@ -24,11 +24,11 @@ pub(super) struct Follow {
 }
 
 impl Follow {
-    /// A link that came up at `now`. Until the first look it is taken for one that carries `rate`
-    /// bytes per second.
-    pub(super) fn new(now: Instant, rate: u64) -> Self {
+    /// Follows a link from `now` on, when it could have sent `offered` bytes. Until the first look
+    /// it is taken for one that carries `rate` bytes per second.
+    pub(super) fn new(now: Instant, rate: u64, offered: u64) -> Self {
         Self {
-            looks: [(now, 0); STEPS],
+            looks: [(now, offered); STEPS],
             oldest: 0,
             next: now + STEP,
             rate,
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn the_mean_over_100_ms_every_20() {
-        let mut follow = Follow::new(Instant::ZERO, 77);
+        let mut follow = Follow::new(Instant::ZERO, 77, 0);
         assert_eq!(follow.rate(), 77);
         let mut rates = Vec::new();
         // 1 kB per step, then nothing, then 10 kB.
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn late_looks_and_time_that_stands_still() {
-        let mut follow = Follow::new(Instant::ZERO, 1);
+        let mut follow = Follow::new(Instant::ZERO, 1, 0);
         follow.look(Instant::from_millis(1000), 5000);
         assert_eq!(follow.rate(), 5000);
         for _ in 0..10 {

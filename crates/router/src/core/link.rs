@@ -1,9 +1,9 @@
 //! A port and the wire behind it, with scheduled changes of both.
 
-use pathmark_cc::{Arrival, Duration, Instant};
+use pathmark_cc::{Arrival, Duration, Instant, LinkAlgorithm};
 
 use super::impair::{Wire, WireConfig};
-use super::{Departure, DropCause, Owner, Port, Schedule};
+use super::{Change, Departure, DropCause, Owner, Port, Rebuild, Restart, Schedule};
 
 /// What a [`Link`] is made of.
 pub struct LinkConfig<P> {
@@ -22,9 +22,18 @@ pub struct Link<P> {
     wire: Wire<P>,
     schedule: Schedule,
     early: Duration,
+    restarts: Option<Box<Restarts<P>>>,
 }
 
-impl<P> Link<P> {
+/// What a restart needs.
+#[derive(Debug)]
+struct Restarts<P> {
+    rebuild: Rebuild<P>,
+    /// The law that a change put in charge since the start, and its seed.
+    law: Option<(LinkAlgorithm, u64)>,
+}
+
+impl<P: 'static> Link<P> {
     /// A link at rest.
     #[must_use]
     pub fn new(config: LinkConfig<P>) -> Self {
@@ -33,6 +42,7 @@ impl<P> Link<P> {
             wire: Wire::new(config.wire),
             schedule: config.schedule,
             early: Duration::ZERO,
+            restarts: None,
         };
         link.port.set_code(link.wire.code());
         link
@@ -44,6 +54,27 @@ impl<P> Link<P> {
     #[must_use]
     pub fn hand_over_early(mut self, by: Duration) -> Self {
         self.early = by;
+        self
+    }
+
+    /// Makes ports anew after restarts. Without it a restart leaves the port as it is.
+    #[must_use]
+    pub fn with_rebuild(mut self, rebuild: Rebuild<P>) -> Self {
+        self.restarts = Some(Box::new(Restarts { rebuild, law: None }));
+        self
+    }
+
+    /// Has `change` made to each port that a restart makes anew.
+    #[must_use]
+    pub fn on_restart(
+        mut self,
+        change: impl FnMut(Instant, &mut Port<P>) + Send + 'static,
+    ) -> Self {
+        self.restarts = self.restarts.map(|restarts| {
+            let Restarts { rebuild, law } = *restarts;
+            let rebuild = rebuild.with(change);
+            Box::new(Restarts { rebuild, law })
+        });
         self
     }
 
@@ -63,13 +94,13 @@ impl<P> Link<P> {
         packet: P,
         owner: &mut dyn Owner<P>,
     ) {
-        self.change(now);
+        self.change(now, owner);
         self.port.arrive_run(now, arrival, packets, packet, owner);
     }
 
     /// The next packet that has reached the far end by `now`.
     pub fn poll(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Option<P> {
-        self.change(now);
+        self.change(now, owner);
         while let Some(departure) = self.port.poll(now, owner) {
             if departure.finished <= now + self.early && self.wire.is_transparent() {
                 return Some(departure.packet);
@@ -94,7 +125,7 @@ impl<P> Link<P> {
     /// through all that was due, each at its own [`next_step`](Self::next_step), before the next
     /// arrival or when [`next_arrival`](Self::next_arrival) has come.
     pub fn step(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
-        self.change(now);
+        self.change(now, owner);
         while let Some(departure) = self.port.poll(now, owner) {
             self.transmit(departure, owner);
         }
@@ -127,24 +158,55 @@ impl<P> Link<P> {
         }
     }
 
-    fn change(&mut self, now: Instant) {
+    #[inline]
+    fn change(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
         while let Some(change) = self.schedule.poll(now) {
-            if let Some(rate) = change.rate {
-                self.port.set_rate(now, Some(rate));
-            }
-            if let Some(delay) = change.delay {
-                self.wire.set_delay(delay);
-            }
-            if let Some(loss) = change.loss {
-                self.wire.set_loss(loss);
-                self.port.set_code(self.wire.code());
-            }
-            if let Some((law, seed)) = change.controller {
-                let capacity = self.port.capacity().unwrap_or(0);
-                let controller = law.controller(now, capacity, seed);
-                self.port.set_controller(now, Some(controller));
+            self.apply(now, change, owner);
+        }
+    }
+
+    #[cold]
+    fn apply(&mut self, now: Instant, change: Change, owner: &mut dyn Owner<P>) {
+        match change.restart {
+            Some(Restart::Down) if self.restarts.is_some() => self.port.go_down(now, owner),
+            Some(Restart::Up) => self.come_up(now),
+            Some(Restart::Down) | None => {}
+        }
+        if let Some(rate) = change.rate {
+            self.port.set_rate(now, Some(rate));
+        }
+        if let Some(delay) = change.delay {
+            self.wire.set_delay(delay);
+        }
+        if let Some(loss) = change.loss {
+            self.wire.set_loss(loss);
+            self.port.set_code(self.wire.code());
+        }
+        if let Some((law, seed)) = change.controller {
+            self.set_law(now, &law, seed);
+            if let Some(restarts) = &mut self.restarts {
+                restarts.law = Some((law, seed));
             }
         }
+    }
+
+    fn set_law(&mut self, now: Instant, law: &LinkAlgorithm, seed: u64) {
+        let capacity = self.port.capacity().unwrap_or(0);
+        let controller = law.controller(now, capacity, seed);
+        self.port.set_controller(now, Some(controller));
+    }
+
+    fn come_up(&mut self, now: Instant) {
+        let Some(mut restarts) = self.restarts.take() else {
+            return;
+        };
+        if let Some(fresh) = restarts.rebuild.build(now) {
+            self.port.come_up(now, fresh);
+            if let Some((law, seed)) = &restarts.law {
+                self.set_law(now, law, *seed);
+            }
+        }
+        self.restarts = Some(restarts);
     }
 
     /// When [`poll`](Self::poll) has something to do next.

@@ -32,8 +32,8 @@ use pathmark_cc::Answer;
 
 pub use gauge::{Gauge, Summary};
 pub use link::{Link, LinkConfig};
-pub use port::{Departure, Port};
-pub use schedule::{Change, Schedule};
+pub use port::{Departure, Port, Rebuild};
+pub use schedule::{Change, Restart, Schedule};
 pub use separation::Separation;
 pub use shaper::Shaper;
 pub use stats::{DropCause, Drops, LinkStats};

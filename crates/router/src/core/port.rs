@@ -3,6 +3,7 @@
 mod capacity;
 mod law;
 mod queues;
+mod restart;
 
 use pathmark_cc::{Answer, Arrival, CloudEstimate, Instant, LinkController, LinkMetrics, Upstream};
 
@@ -12,6 +13,8 @@ use super::queue::{Depth, Limit, Popped, Pushed, Queue, Queued};
 use super::{DropCause, LinkStats, Owner, Separation, Shaper};
 use law::Law;
 use queues::Queues;
+
+pub use restart::Rebuild;
 
 /// One output port of a router.
 ///
@@ -406,18 +409,6 @@ impl<P> Port<P> {
     #[must_use]
     pub fn ready_at(&self) -> Instant {
         self.shaper.ready_at()
-    }
-
-    /// Hands every waiting packet back as [`DropCause::Removed`].
-    pub fn clear(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
-        while let Popped {
-            item: Some(item), ..
-        } = self.queues.pop(now, owner)
-        {
-            self.stats.drops.count(DropCause::Removed);
-            owner.dropped(item.packet, DropCause::Removed);
-        }
-        self.measure(now);
     }
 
     /// What waits.

@@ -12,7 +12,9 @@ use super::impair::{Random, WireConfig};
 use super::queue::{DropTail, Limit, Red, RedConfig};
 use super::testing::Log;
 use super::trace::Trace;
-use super::{Change, DropCause, Link, LinkConfig, Port, Schedule, Separation, Shaper};
+use super::{
+    Change, DropCause, Link, LinkConfig, Port, Rebuild, Restart, Schedule, Separation, Shaper,
+};
 
 pub(super) const VCP: Carried = Carried::Vcp(VcpCarried {
     code: VcpCode::Low,
@@ -403,4 +405,77 @@ proptest! {
         prop_assert_eq!(count, sent + drops + port.depth().packets);
         prop_assert_eq!(port.stats().drops().by_queue(), drops);
     }
+}
+
+/// While its router is down a port holds nothing and tells nobody anything; then a new law begins
+/// with an empty queue. Rate and counters stay.
+#[test]
+fn a_restart_forgets_queue_and_law() {
+    let (old, new) = (Witness::default(), Witness::default());
+    let (told_old, told_new) = (old.events.clone(), new.events.clone());
+    let make = |law: Witness| {
+        port(1_000_000, Limit::Packets(10)).with_controller(Instant::ZERO, Box::new(law))
+    };
+    let change = |restart| Change {
+        restart: Some(restart),
+        ..Change::default()
+    };
+    let at = |ms| Duration::from_millis(ms);
+    let slower = Change {
+        rate: Some(500_000),
+        ..Change::default()
+    };
+    let schedule = [
+        (at(2), slower),
+        (at(3), change(Restart::Down)),
+        (at(9), change(Restart::Up)),
+    ];
+    let mut new = Some(new);
+    let mut link = Link::new(LinkConfig {
+        port: make(old),
+        wire: WireConfig::default(),
+        schedule: Schedule::new(Instant::ZERO, schedule),
+    })
+    .with_rebuild(Rebuild::new(move |_| Some(make(new.take()?))));
+    let mut log = Log::default();
+    for id in 0..5 {
+        link.arrive(Instant::ZERO, arrival(1000, VCP), id, &mut log);
+    }
+    // Two leave before the restart; the third is being sent when it comes, and arrives.
+    let mut out = Vec::new();
+    let mut poll = |ms, link: &mut Link<u32>, log: &mut Log| {
+        while let Some(packet) = link.poll(Instant::from_millis(ms), log) {
+            out.push(packet);
+        }
+    };
+    for ms in 0..=3 {
+        poll(ms, &mut link, &mut log);
+    }
+    link.arrive(Instant::from_millis(5), arrival(1000, VCP), 10, &mut log);
+    poll(5, &mut link, &mut log);
+    let heard = told_old.lock().unwrap().len();
+    assert_eq!(link.port().depth().packets, 0);
+    link.arrive(Instant::from_millis(10), arrival(1000, VCP), 11, &mut log);
+    poll(10, &mut link, &mut log);
+    poll(12, &mut link, &mut log);
+    assert_eq!(out, [0, 1, 2, 11]);
+    let removed = |id| (id, DropCause::Removed);
+    assert_eq!(log.drops, [removed(3), removed(4), removed(10)]);
+    assert_eq!(link.port().stats().drops().of(DropCause::Removed), 3);
+    assert_eq!(
+        told_old.lock().unwrap().len(),
+        heard,
+        "the old law hears no more"
+    );
+    let told_new = told_new.lock().unwrap();
+    assert!(
+        told_new.contains(&"arrival 1000 behind 0".to_owned()),
+        "{told_new:?}"
+    );
+    assert_eq!(told_new.last().unwrap(), "departure 1000 before 0");
+    assert!(
+        told_new.contains(&"capacity 500000".to_owned()),
+        "{told_new:?}"
+    );
+    assert_eq!(link.port().rate(), Some(500_000));
 }

@@ -15,6 +15,17 @@ pub struct Change {
     pub loss: Option<Loss>,
     /// New control law, and the seed of what it draws.
     pub controller: Option<(LinkAlgorithm, u64)>,
+    /// The router stops, or runs again.
+    pub restart: Option<Restart>,
+}
+
+/// Half of a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// The router stops: what waits is lost, and what arrives too.
+    Down,
+    /// It runs again and knows nothing of before.
+    Up,
 }
 
 /// Changes in order of their times.

@@ -190,9 +190,14 @@ impl Check<'_> {
                 span,
                 "the rate must be at least 8bit; leave it out for an unlimited link",
             )),
-            None if spec.controller.is_some() => Err(self.fault(
+            None if spec.follow => Err(self.fault(
                 span,
-                "a controller measures load against the link's rate: add `rate`",
+                "what a link without a rate could send has no bound: add `rate`, or tell `capacity`",
+            )),
+            None if spec.controller.is_some() && spec.capacity.is_none() => Err(self.fault(
+                span,
+                "a controller measures load against the link's rate: add `rate`, \
+                 or `capacity` if the link behind the port is the slow one",
             )),
             _ => Ok(()),
         }

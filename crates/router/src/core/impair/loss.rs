@@ -1,6 +1,8 @@
 //! Random loss: independent, or in bursts after Gilbert and Elliott, of packets or of bits.
 
-use super::{BitErrors, Code, Random};
+use pathmark_cc::Instant;
+
+use super::{BitErrors, Code, Random, TimedGilbertElliott};
 
 /// A probability in 2^-32; 2^32 stands for certainty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +39,7 @@ impl Probability {
     }
 
     #[inline]
-    fn happens(self, random: &mut Random) -> bool {
+    pub(super) fn happens(self, random: &mut Random) -> bool {
         u64::from(random.next_u32()) < self.0
     }
 }
@@ -57,18 +59,22 @@ pub enum Loss {
     },
     /// In bursts.
     GilbertElliott(GilbertElliott),
+    /// In bursts that last some time, however many packets come.
+    Timed(TimedGilbertElliott),
     /// Those with more wrong bits than can be put right.
     Bits(BitErrors),
 }
 
 impl Loss {
-    /// True if the next packet is lost; it has `bytes` bytes before a code adds its own.
+    /// True if the next packet is lost; it leaves at `sent` and has `bytes` bytes before a code
+    /// adds its own.
     #[inline]
-    pub fn strikes(&mut self, bytes: u32) -> bool {
+    pub fn strikes(&mut self, sent: Instant, bytes: u32) -> bool {
         match self {
             Self::None => false,
             Self::Bernoulli { per, random } => per.happens(random),
             Self::GilbertElliott(chain) => chain.strikes(),
+            Self::Timed(chain) => chain.strikes(sent),
             Self::Bits(bits) => bits.strikes(bytes),
         }
     }
@@ -182,7 +188,9 @@ mod tests {
             per: p(0.01),
             random: Random::new(11, "bernoulli"),
         };
-        let lost = (0..1_000_000).filter(|_| loss.strikes(1500)).count() as f64;
+        let lost = (0..1_000_000)
+            .filter(|_| loss.strikes(Instant::ZERO, 1500))
+            .count() as f64;
         assert!((lost / 1e6 - 0.01).abs() < 4.0 * (0.01f64 * 0.99 / 1e6).sqrt());
     }
 
@@ -199,7 +207,8 @@ mod tests {
             let mut loss =
                 Loss::GilbertElliott(GilbertElliott::new(p(gb), p(bg), p(good), p(bad), random));
             let n = 1_000_000;
-            let lost = (0..n).filter(|_| loss.strikes(1500)).count() as f64 / f64::from(n);
+            let lost =
+                (0..n).filter(|_| loss.strikes(Instant::ZERO, 1500)).count() as f64 / f64::from(n);
             let inflation = (2.0 - gb - bg) / (gb + bg);
             let tolerance = 4.0 * (per * (1.0 - per) / f64::from(n) * inflation).sqrt();
             assert!(
@@ -221,7 +230,7 @@ mod tests {
         ));
         let (mut lost, mut bursts, mut before) = (0u32, 0u32, false);
         for _ in 0..2_000_000 {
-            let now = loss.strikes(1500);
+            let now = loss.strikes(Instant::ZERO, 1500);
             lost += u32::from(now);
             bursts += u32::from(now && !before);
             before = now;

@@ -5,6 +5,7 @@ mod code;
 mod fading;
 mod loss;
 mod random;
+mod timed;
 mod wire;
 
 pub use bits::{BitErrors, BitRates};
@@ -12,4 +13,5 @@ pub use code::{Code, Redundancy, Short};
 pub use fading::{Antennas, bit_error_rate};
 pub use loss::{GilbertElliott, Loss, Probability};
 pub use random::Random;
+pub use timed::TimedGilbertElliott;
 pub use wire::{Jitter, Wire, WireConfig};

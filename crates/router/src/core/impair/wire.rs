@@ -90,7 +90,7 @@ impl<P> Wire<P> {
     /// For callers that keep packets under way themselves; [`send`](Self::send) does both.
     #[inline]
     pub fn fate(&mut self, sent: Instant, bytes: u32) -> Option<Instant> {
-        if self.config.loss.strikes(bytes) {
+        if self.config.loss.strikes(sent, bytes) {
             return None;
         }
         let mut at = sent + self.config.delay;

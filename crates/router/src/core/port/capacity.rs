@@ -20,19 +20,25 @@ impl<P> Port<P> {
     /// ms. Until something is known of it, it is taken for one of `rate` bytes per second.
     pub fn follow(&mut self, now: Instant, rate: u64) {
         self.advance(now);
-        self.follow = Some(Box::new(Follow::new(now, rate)));
+        let offered = self.offered(now);
+        self.follow = Some(Box::new(Follow::new(now, rate, offered)));
         self.law.on_capacity(now, self.capacity());
     }
 
     /// Looks what the link could send.
     #[cold]
     pub(super) fn look(&mut self, now: Instant) {
-        let passed = self.shaper.offered(now);
-        let offered = passed.unwrap_or_else(|| self.stats.capacity_bytes(now));
+        let offered = self.offered(now);
         if let Some(follow) = &mut self.follow {
             follow.look(now, offered);
         }
         self.law.on_capacity(now, self.capacity());
+    }
+
+    /// Bytes that it could have sent since it came up.
+    fn offered(&self, now: Instant) -> u64 {
+        let passed = self.shaper.offered(now);
+        passed.unwrap_or_else(|| self.stats.capacity_bytes(now))
     }
 
     /// What the control law may reckon with, in bytes per second.

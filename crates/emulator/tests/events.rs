@@ -1,0 +1,240 @@
+//! Links that change while a run goes on, and ports that are told of links behind them.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use pathmark_cc::{Algorithm, Controller, Explicit, Instant};
+use pathmark_emulator::Scenario;
+use pathmark_emulator::kit::Trial;
+use pathmark_emulator::result::RunResult;
+
+fn parse(text: &str) -> Result<Scenario, String> {
+    Scenario::parse(Path::new("test.toml"), text).map_err(|error| error.to_string())
+}
+
+fn run(text: &str) -> RunResult {
+    let scenario = parse(text).unwrap();
+    scenario.run(|_| ControlFlow::Continue(())).unwrap()
+}
+
+/// Two flows of `law` over 10 Mbit/s and 60 ms, with these keys at the link.
+fn path(law: &str, keys: &str) -> String {
+    format!(
+        r#"duration = "40s"
+measure = [["10s", "20s"], ["22s", "40s"]]
+[[link]]
+name = "l"
+from = "A"
+to = "B"
+duplex = true
+rate = "10Mbit"
+delay = "30ms"
+{keys}
+[[flow]]
+name = "f"
+from = "A"
+to = "B"
+algorithm = "{law}"
+count = 2
+"#
+    )
+}
+
+#[test]
+fn flows_go_on_after_a_restart() {
+    for (law, port) in [
+        ("vcp+bise+wlte", "vcp+bise"),
+        ("xcp", "xcp"),
+        ("cubic", "none"),
+    ] {
+        let plain = format!("controller = \"{port}\"");
+        let restart = format!("{plain}\nat = [{{ t = \"20s\", restart = \"500ms\" }}]");
+        let before = run(&path(law, &plain));
+        let after = run(&path(law, &restart));
+        assert_eq!(before.links[0].restart_losses, 0);
+        // Nothing is different until then.
+        assert_eq!(before.windows[0], after.windows[0], "{law}");
+        // Half a second at 10 Mbit/s is 417 packets; senders stop when nothing comes back.
+        let lost = after.links[0].restart_losses;
+        assert!((10..1000).contains(&lost), "{law}: {lost}");
+        assert_eq!(
+            after.links[1].restart_losses, 0,
+            "the other direction has no restart"
+        );
+        let used = after.windows[1].links[0].utilization.unwrap();
+        assert!(used > 0.85, "{law}: {used}");
+        assert_eq!(
+            serde_json::to_string(&after).unwrap(),
+            serde_json::to_string(&run(&path(law, &restart))).unwrap()
+        );
+    }
+}
+
+/// A law that a change put in charge is there again after a restart; so is one of the caller's.
+#[test]
+fn a_restart_brings_the_law_back() {
+    let at = "at = [{ t = \"5s\", controller = \"xcp\" }, { t = \"20s\", restart = true }]";
+    let result = run(&path("xcp", &format!("controller = \"vcp+bise\"\n{at}")));
+    let used = result.windows[1].links[0].utilization.unwrap();
+    assert!(used > 0.9, "{used}");
+    assert!(result.windows[1].jain > 0.95, "{}", result.windows[1].jain);
+    // At VCP's port XCP's senders are CUBIC, which drops.
+    assert_eq!(result.windows[1].links[0].drops, 0);
+
+    let built = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let count = std::sync::Arc::clone(&built);
+    let restart = "controller = \"xcp\"\nat = [{ t = \"20s\", restart = true }]";
+    let figures = Trial::parse(&path("xcp", restart))
+        .unwrap()
+        .port("l", move |now: Instant, rate: u64| {
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let law: pathmark_cc::LinkAlgorithm = "xcp".parse().unwrap();
+            law.controller(now, rate, 1)
+        })
+        .run()
+        .unwrap();
+    assert_eq!(built.load(std::sync::atomic::Ordering::Relaxed), 2);
+    figures
+        .expect()
+        .utilization_at_least("l", 0.9)
+        .met()
+        .unwrap();
+}
+
+/// `capacity = "auto"` measures anew: what the link could send before is not sent now.
+#[test]
+fn a_restarted_port_follows_from_then_on() {
+    let keys = "controller = \"xcp\"\ncapacity = \"auto\"\nat = [{ t = \"20s\", restart = true }]";
+    let result = run(&path("xcp", keys));
+    let late = &result.windows[1].links[0];
+    assert!(late.utilization.unwrap() > 0.9, "{late:?}");
+    assert!(late.queue_packets.max < 60.0, "{late:?}");
+}
+
+#[test]
+fn restarts_that_cannot_be_read() {
+    for (given, expected) in [
+        ("restart = 3", "true, or how long the restart takes"),
+        ("restart = \"soon\"", "soon"),
+        ("restrat = true", "restart"),
+    ] {
+        let text = path("cubic", &format!("at = [{{ t = \"20s\", {given} }}]"));
+        let error = parse(&text).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+    let never = path("cubic", "at = [{ t = \"20s\", restart = false }]");
+    assert_eq!(run(&never).links[0].restart_losses, 0);
+}
+
+/// The port in front of a slow link that answers nobody is told of it.
+#[test]
+fn a_port_without_a_rate_is_told_the_capacity() {
+    let text = |keys: &str| {
+        format!(
+            r#"duration = "30s"
+measure = [["5s", "30s"]]
+[[link]]
+name = "told"
+from = "A"
+to = "R"
+duplex = true
+{keys}
+[[link]]
+name = "slow"
+from = "R"
+to = "B"
+duplex = true
+rate = "10Mbit"
+delay = "30ms"
+queue = {{ limit = "500p" }}
+[[flow]]
+name = "f"
+from = "A"
+to = "B"
+algorithm = "vcp+bise"
+count = 2
+"#
+        )
+    };
+    let law = "controller = \"vcp+bise\"";
+    let result = run(&text(&format!("{law}\ncapacity = \"9.5Mbit\"")));
+    let slow = &result.windows[0].links[2];
+    assert_eq!(slow.name, "slow");
+    assert!(slow.utilization.unwrap() > 0.85, "{slow:?}");
+    assert!(
+        slow.queue_packets.mean < 20.0 && slow.drops == 0,
+        "{slow:?}"
+    );
+
+    let error = parse(&text(law)).unwrap_err();
+    assert!(error.contains("add `rate`, or `capacity`"), "{error}");
+    let error = parse(&text(&format!("{law}\ncapacity = \"auto\""))).unwrap_err();
+    assert!(error.contains("has no bound"), "{error}");
+}
+
+/// A bad state lasts 100 ms after 1.9 s and loses everything: 5 % of a steady stream of packets,
+/// in bursts that grow with the rate.
+#[test]
+fn losses_that_follow_the_clock() {
+    let text = |rate: &str| {
+        format!(
+            r#"duration = "600s"
+[[link]]
+name = "l"
+from = "A"
+to = "B"
+rate = "2Mbit"
+loss = {{ kind = "gilbert-elliott-time", good = "1.9s", bad = "100ms" }}
+[[link]]
+name = "back"
+from = "B"
+to = "A"
+[[flow]]
+name = "u"
+from = "A"
+to = "B"
+algorithm = "udp"
+rate = "{rate}"
+packet = 125
+"#
+        )
+    };
+    for (rate, packets) in [("10kbit", 6_000.0), ("1Mbit", 600_000.0)] {
+        let share = run(&text(rate)).links[0].random_losses as f64 / packets;
+        // 300 bad states: a standard error of some 6 % of the share.
+        assert!((share - 0.05).abs() < 0.01, "{rate}: {share}");
+    }
+    let broken = text("1Mbit").replace("100ms", "0s");
+    let error = parse(&broken).unwrap_err();
+    assert!(error.contains("a state lasts from 1us"), "{error}");
+    let missing = text("1Mbit").replace("good = \"1.9s\", ", "");
+    assert!(parse(&missing).unwrap_err().contains("good"));
+}
+
+/// A law that the process registered runs by its name, in files and after changes, and hears what
+/// it says that it hears.
+#[test]
+fn a_law_of_ones_own_is_named_in_a_scenario() {
+    let window = |packets: u64| {
+        move |_: Instant, mtu: u16| -> Box<dyn Controller> {
+            let law: Algorithm = format!("cubic[iw={packets}]").parse().unwrap();
+            law.controller(Instant::ZERO, mtu)
+        }
+    };
+    Algorithm::register("own-cubic", None, window(10)).unwrap();
+    let codes = Some(Explicit::Vcp(pathmark_cc::Carrier::Shim));
+    Algorithm::register("own-shims", codes, window(10)).unwrap();
+    let named = run(&path("own-cubic", ""));
+    assert_eq!(named.flows[0].algorithm, "own-cubic");
+    let known = run(&path("cubic", ""));
+    assert_eq!(
+        named.flows[0].bytes_delivered,
+        known.flows[0].bytes_delivered
+    );
+    let mut changed = parse(&path("cubic", "controller = \"vcp\"")).unwrap();
+    changed.set("flow.f.algorithm", "own-shims").unwrap();
+    let result = changed.run(|_| ControlFlow::Continue(())).unwrap();
+    assert!(result.links[0].utilization.unwrap() > 0.9);
+    let misnamed = parse(&path("own-cubik", "")).unwrap_err();
+    assert!(misnamed.contains("did you mean `own-cubic`"), "{misnamed}");
+}

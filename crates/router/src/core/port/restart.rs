@@ -1,0 +1,119 @@
+//! Restarts: a port that forgets what its router knew.
+
+use std::fmt;
+
+use pathmark_cc::Instant;
+
+use super::super::queue::{Depth, Limit, Popped, Pushed, Queue, Queued};
+use super::queues::Queues;
+use super::{DropCause, Owner, Port};
+
+/// Makes a port as it was when its router first started: the present time in, a port with empty
+/// queues and a law that knows nothing out.
+pub struct Rebuild<P>(Box<dyn FnMut(Instant) -> Option<Port<P>> + Send>);
+
+impl<P: 'static> Rebuild<P> {
+    /// A port that `build` makes. `None` leaves the port without queue and law, so it drops all
+    /// that comes.
+    #[must_use]
+    pub fn new(build: impl FnMut(Instant) -> Option<Port<P>> + Send + 'static) -> Self {
+        Self(Box::new(build))
+    }
+
+    /// The same with `change` made to each port that it makes.
+    #[must_use]
+    pub fn with(mut self, mut change: impl FnMut(Instant, &mut Port<P>) + Send + 'static) -> Self {
+        Self::new(move |now| {
+            let mut port = (self.0)(now)?;
+            change(now, &mut port);
+            Some(port)
+        })
+    }
+}
+
+impl<P> Rebuild<P> {
+    pub(in crate::core) fn build(&mut self, now: Instant) -> Option<Port<P>> {
+        (self.0)(now)
+    }
+}
+
+impl<P> fmt::Debug for Rebuild<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Rebuild")
+    }
+}
+
+impl<P> Port<P> {
+    /// Hands every waiting packet back as [`DropCause::Removed`].
+    pub fn clear(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
+        while let Popped {
+            item: Some(item), ..
+        } = self.queues.pop(now, owner)
+        {
+            self.stats.drops.count(DropCause::Removed);
+            owner.dropped(item.packet, DropCause::Removed);
+        }
+        self.measure(now);
+    }
+}
+
+impl<P: 'static> Port<P> {
+    /// Its router stops: hands every waiting packet back as [`DropCause::Removed`], forgets the
+    /// control law, and drops what arrives until [`come_up`](Self::come_up).
+    pub(in crate::core) fn go_down(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
+        self.advance(now);
+        self.clear(now, owner);
+        let limit = self.queues.limit();
+        self.queues = Queues::One(Box::new(Down(limit)), Depth::default());
+        self.law.controller = None;
+        self.law.refresh();
+        self.measure(now);
+    }
+
+    /// Its router runs again: queue, control law and what it follows are those of `fresh`, which
+    /// has seen nothing yet. Transmitter, rate, counters and what it declares stay.
+    pub(in crate::core) fn come_up(&mut self, now: Instant, fresh: Self) {
+        self.advance(now);
+        self.queues = fresh.queues;
+        self.law.controller = fresh.law.controller;
+        if let Some(follow) = fresh.follow {
+            self.follow(now, follow.rate());
+        }
+        self.law.on_capacity(now, self.capacity());
+        self.law.on_buffer(self.queues.limit());
+        self.measure(now);
+    }
+}
+
+/// The queue of a port whose router is down: nothing gets in.
+struct Down(Limit);
+
+impl<P> Queue<P> for Down {
+    fn push(&mut self, _now: Instant, item: Queued<P>, owner: &mut dyn Owner<P>) -> Pushed {
+        owner.dropped(item.packet, DropCause::Removed);
+        Pushed::Dropped(DropCause::Removed)
+    }
+
+    fn pop(&mut self, _now: Instant, _owner: &mut dyn Owner<P>) -> Popped<P> {
+        Popped {
+            item: None,
+            dropped: 0,
+        }
+    }
+
+    fn pop_youngest(&mut self) -> Option<Queued<P>> {
+        None
+    }
+
+    fn depth(&self) -> Depth {
+        Depth::default()
+    }
+
+    fn limit(&self) -> Limit {
+        self.0
+    }
+
+    fn set_limit(&mut self, limit: Limit) {
+        self.0 = limit;
+    }
+}
