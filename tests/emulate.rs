@@ -109,7 +109,8 @@ fn shards_merge_to_what_the_whole_sweep_gives() {
         arguments.extend(more);
         run(&arguments)
     };
-    let whole = json(&sweep(&[]));
+    let unsplit = directory.path().join("unsplit");
+    let whole = json(&sweep(&["--out", text(&unsplit)]));
     assert_eq!(whole["runs"].as_array().unwrap().len(), 4);
     assert_eq!(whole["runs"][2]["set"]["flow.file.algorithm"], "cubic");
     assert_eq!(whole["runs"][3]["result"]["seed"], 2);
@@ -144,6 +145,8 @@ fn shards_merge_to_what_the_whole_sweep_gives() {
     assert_eq!(json(&merged), whole);
     let csv = fs::read_to_string(joined.join("runs.csv")).unwrap();
     assert_eq!(csv.lines().count(), 5, "{csv}");
+    let alone = fs::read_to_string(unsplit.join("runs.csv")).unwrap();
+    assert_eq!(csv, alone, "byte by byte");
     assert!(
         csv.starts_with("run,variant,flow.file.algorithm,seed,"),
         "{csv}"

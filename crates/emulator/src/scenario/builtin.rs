@@ -76,6 +76,10 @@ pub const BUILT_IN: &[BuiltIn] = &[
         text: include_str!("../../scenarios/vcp-linux-fig11.toml"),
     },
     BuiltIn {
+        name: "vcp-linux-fig11-antennas",
+        text: include_str!("../../scenarios/vcp-linux-fig11-antennas.toml"),
+    },
+    BuiltIn {
         name: "vcp-beside-tcp",
         text: include_str!("../../scenarios/vcp-beside-tcp.toml"),
     },

@@ -192,7 +192,7 @@ impl Check<'_> {
             )),
             None if spec.follow => Err(self.fault(
                 span,
-                "what a link without a rate could send has no bound: add `rate`, or tell `capacity`",
+                "what a link without a rate may send has no bound: add `rate`, or tell `capacity`",
             )),
             None if spec.controller.is_some() && spec.capacity.is_none() => Err(self.fault(
                 span,
