@@ -144,7 +144,8 @@ fn a_run_that_was_stopped_goes_on_and_believes_no_damaged_file() {
     );
     assert_eq!(json(&again), whole);
     let third = small(&more);
-    assert!(said(&third).contains(": 0 runs to do"), "{}", said(&third));
+    let nothing = ": 0 runs to do, 0 million packets, about 0 seconds";
+    assert!(said(&third).contains(nothing), "{}", said(&third));
     assert_eq!(json(&third), whole);
     // Other seeds are other runs.
     let fewer = [&more[..], &["--seeds", "1", "--estimate"]].concat();

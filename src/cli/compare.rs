@@ -137,7 +137,8 @@ fn values(name: &str, given: Option<&String>) -> anyhow::Result<Option<Values>> 
 /// How long it will take.
 fn length(grid: &Grid, left: &[&Job]) -> String {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let packets: f64 = left.iter().map(|job| job.packets).sum();
+    // The sum of nothing is -0.0, which is printed with its sign.
+    let packets = left.iter().fold(0.0, |sum, job| sum + job.packets);
     let minutes = Grid::core_seconds(packets) / cores as f64 / 60.0;
     let time = match minutes {
         minutes if minutes >= 90.0 => format!("{:.1} hours", minutes / 60.0),
