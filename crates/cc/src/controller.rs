@@ -118,6 +118,8 @@ pub struct Lost {
     pub bytes: u64,
     /// Their number.
     pub packets: u64,
+    /// Of how many ranges of packet numbers in a row they are, at least 1.
+    pub ranges: u64,
     /// Largest packet number among them.
     pub largest: u64,
     /// When that largest packet was sent.

@@ -38,6 +38,7 @@ pub(crate) fn lost(largest: u64, last_sent: u64, rtt: Duration) -> Lost {
     Lost {
         bytes: 1000,
         packets: 1,
+        ranges: 1,
         largest,
         sent_at: Instant::ZERO,
         state: PacketState::default(),

@@ -3,7 +3,7 @@
 
 use super::bounds::{Bounds, Latest, NONE, in_flight_at_loss, too_high};
 use super::cycle::State;
-use super::params::{BETA, STARTUP_LOSS_EVENTS, UNIT};
+use super::params::{BETA, STARTUP_LOSS_RANGES, UNIT};
 use super::rate::RateSample;
 use super::sender::Bbr;
 use crate::arith::mul_div;
@@ -18,8 +18,8 @@ pub(super) struct Losses {
     started: bool,
     /// `BBR.is_loss_in_round`.
     lossy: bool,
-    /// Acknowledgements with news of losses in the running round trip.
-    events: u32,
+    /// Ranges of packets that were lost in the running round trip.
+    ranges: u64,
     /// Before the first loss of the round trip.
     bounds: Bounds,
     /// `BBR.undo_state`: the state that losses have ended since.
@@ -44,7 +44,7 @@ impl Bbr {
         }
         self.check_startup_losses(sample);
         self.losses.lossy = false;
-        self.losses.events = 0;
+        self.losses.ranges = 0;
     }
 
     /// `AdvanceLatestDeliverySignals`.
@@ -65,7 +65,7 @@ impl Bbr {
     fn check_startup_losses(&mut self, sample: &RateSample) {
         if self.full.reached
             || self.recovery_end.is_none()
-            || self.losses.events < STARTUP_LOSS_EVENTS
+            || self.losses.ranges < STARTUP_LOSS_RANGES
             || !too_high(sample)
         {
             return;
@@ -85,7 +85,7 @@ impl Bbr {
             self.losses.state = None;
         }
         self.losses.lossy = true;
-        self.losses.events = self.losses.events.saturating_add(1);
+        self.losses.ranges = self.losses.ranges.saturating_add(lost.ranges);
         self.recovery_end.get_or_insert(lost.last_sent);
         let Some(mut sample) = self.sampler.on_loss(lost) else {
             return;

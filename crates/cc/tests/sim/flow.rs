@@ -350,7 +350,8 @@ impl Flow {
 
     fn find_losses(&mut self, now: Instant, largest: u64, srtt: Duration) {
         let in_flight_before = self.in_flight;
-        let (mut bytes, mut packets, mut newest) = (0, 0, None);
+        let (mut bytes, mut packets, mut ranges) = (0, 0, 0);
+        let mut newest: Option<Outstanding> = None;
         while let Some(first) = self.outstanding.front().copied() {
             if first.acked {
                 self.outstanding.pop_front();
@@ -358,6 +359,7 @@ impl Flow {
                 self.outstanding.pop_front();
                 bytes += first.bytes;
                 packets += 1;
+                ranges += u64::from(newest.is_none_or(|last| last.number + 1 < first.number));
                 newest = Some(first);
             } else {
                 break;
@@ -375,6 +377,7 @@ impl Flow {
             &Lost {
                 bytes,
                 packets,
+                ranges,
                 largest: newest.number,
                 sent_at: newest.sent_at,
                 state: newest.state,

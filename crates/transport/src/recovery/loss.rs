@@ -72,6 +72,8 @@ pub struct NewlyLost {
     pub counted: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Ranges of numbers in a row that they are of.
+    pub ranges: u64,
     /// The largest of those: number, send time, state.
     pub largest: Option<(u64, Instant, PacketState)>,
     /// Persistent congestion is established (RFC 9002 §7.6.2).
@@ -290,6 +292,8 @@ impl<F> LossDetector<F> {
                 if packet.in_flight {
                     lost.counted += 1;
                     lost.bytes += u64::from(packet.size);
+                    let before = lost.largest.map(|(before, ..)| before);
+                    lost.ranges += u64::from(before.is_none_or(|before| before + 1 < number));
                     lost.largest = Some((number, sent_at, packet.state));
                 }
             }

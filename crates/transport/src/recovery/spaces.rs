@@ -227,6 +227,7 @@ impl<F> Recovery<F> {
             packets,
             counted,
             bytes,
+            ranges,
             largest,
             persistent_congestion,
         } = detector.detect(now, &self.rtt, max_ack_delay, |number, packet| {
@@ -239,6 +240,7 @@ impl<F> Recovery<F> {
             lost: largest.map(|(largest, sent_at, state)| Lost {
                 bytes,
                 packets: counted,
+                ranges,
                 largest,
                 sent_at,
                 state,

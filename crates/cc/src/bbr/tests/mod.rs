@@ -5,3 +5,4 @@ mod malice;
 mod path;
 mod paths;
 mod sampling;
+mod startup;

@@ -230,13 +230,15 @@ impl Run {
 
     fn find_lost(&mut self, now: Instant) {
         let before = self.in_flight;
-        let mut lost = 0;
-        let mut newest = None;
+        let (mut lost, mut ranges) = (0, 0);
+        let mut newest: Option<(u64, Flying)> = None;
         let mut oldest = None;
         for number in self.first..(self.largest + 1).saturating_sub(REORDERING) {
             // Those on their way are late, not lost.
             if let Some(packet) = self.take(number) {
                 lost += 1;
+                let before = newest.as_ref().map(|(before, _)| *before);
+                ranges += u64::from(before.is_none_or(|before| before + 1 < number));
                 oldest = oldest.or(Some(packet.sent_at));
                 newest = Some((number, packet));
             }
@@ -248,6 +250,7 @@ impl Run {
         let news = Lost {
             bytes: lost * MTU,
             packets: lost,
+            ranges,
             largest,
             sent_at: Instant::from_nanos(packet.sent_at),
             state: packet.state,
