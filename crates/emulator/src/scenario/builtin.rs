@@ -112,6 +112,14 @@ pub const BUILT_IN: &[BuiltIn] = &[
         text: include_str!("../../scenarios/xcp-linux-fig11.toml"),
     },
     BuiltIn {
+        name: "xcp-linux-fig13",
+        text: include_str!("../../scenarios/xcp-linux-fig13.toml"),
+    },
+    BuiltIn {
+        name: "xcp-linux-fig14",
+        text: include_str!("../../scenarios/xcp-linux-fig14.toml"),
+    },
+    BuiltIn {
         name: "xcp-linux-eq5",
         text: include_str!("../../scenarios/xcp-linux-eq5.toml"),
     },
@@ -154,6 +162,10 @@ pub const BUILT_IN: &[BuiltIn] = &[
     BuiltIn {
         name: "xcp-i-fig2",
         text: include_str!("../../scenarios/xcp-i-fig2.toml"),
+    },
+    BuiltIn {
+        name: "xcp-i-fig4",
+        text: include_str!("../../scenarios/xcp-i-fig4.toml"),
     },
     BuiltIn {
         name: "xcp-i-fig6",
