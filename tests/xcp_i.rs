@@ -1,16 +1,26 @@
 //! XCP-i for real: three routers on TUN interfaces, the middle one plain, so that the last one has to
 //! measure what it leaves; beside what the emulator says of the same path.
 
-use std::io::{BufRead, BufReader};
-use std::net::IpAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, TcpStream};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use pathmark_emulator::Scenario;
 use pathmark_testbed::chain::{Chain, Hop, RouterProgram, SENDER, router_address};
 use serde_json::Value;
 use tempfile::TempDir;
+
+fn program() -> RouterProgram {
+    RouterProgram {
+        program: env!("CARGO_BIN_EXE_pathmark").into(),
+        prefix: vec!["vcp-router".to_owned()],
+    }
+}
 
 fn pathmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
@@ -44,14 +54,16 @@ fn hop(own: u8, others: &[(u8, &str)], rate: &str, controller: &str, keys: &str)
     }
 }
 
+/// Rates are measured: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 const SECRET: &str = "[xcp_i]\nsecret = \"known to both ends of the cloud\"\n";
 
 /// The last of three routers measures what the one in the middle carries.
 fn chain() -> Chain {
-    let program = RouterProgram {
-        program: env!("CARGO_BIN_EXE_pathmark").into(),
-        prefix: vec!["vcp-router".to_owned()],
-    };
     let forward = |to| (to, "forward");
     let reverse = |to| (to, "reverse");
     let hops = [
@@ -65,7 +77,24 @@ fn chain() -> Chain {
             SECRET,
         ),
     ];
-    Chain::new(program, 1500, &hops).unwrap()
+    Chain::new(program(), 1500, &hops).unwrap()
+}
+
+/// Two routers, and between them the kernel, which carries 30 Mbit/s.
+fn around_a_kernel() -> Chain {
+    let hops = [
+        hop(0, &[(1, "forward")], "80Mbit", "xcp-i", SECRET),
+        hop(
+            1,
+            &[(0, "reverse")],
+            "80Mbit",
+            "xcp-i[estimate=real]",
+            SECRET,
+        ),
+    ];
+    let chain = Chain::new(program(), 1500, &hops).unwrap();
+    chain.shape_wire(0, "30mbit", 100).unwrap();
+    chain
 }
 
 fn show(chain: &Chain, router: usize) -> Value {
@@ -76,6 +105,11 @@ fn show(chain: &Chain, router: usize) -> Value {
 
 /// Fetches a file of so many bytes by XCP-i; the client's figures.
 fn get(chain: &Chain, bytes: usize) -> Value {
+    get_from(chain, bytes, &[])
+}
+
+/// The same from a server with further arguments.
+fn get_from(chain: &Chain, bytes: usize, more: &[&str]) -> Value {
     let directory = TempDir::new().unwrap();
     let content: Vec<u8> = (0..bytes as u64 / 8)
         .flat_map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
@@ -86,6 +120,7 @@ fn get(chain: &Chain, bytes: usize) -> Value {
     let serve = [
         "serve", "--listen", &listen, "--dir", path, "--cc", "xcp-i", "--json",
     ];
+    let serve = [&serve, more].concat();
     let mut server = chain.sender.spawn(pathmark(&serve), &[]).unwrap();
     let mut line = String::new();
     BufReader::new(server.child().stdout.take().unwrap())
@@ -140,6 +175,7 @@ fn emulated(bytes: usize) -> f64 {
 #[test]
 fn a_plain_router_in_the_middle() {
     const BYTES: usize = 24_000_000;
+    let _alone = alone();
     let chain = chain();
     let figures = get(&chain, BYTES);
     let (middle, last) = (show(&chain, 1), show(&chain, 2));
@@ -164,4 +200,121 @@ fn a_plain_router_in_the_middle() {
     );
     assert!(real >= 0.75 * emulated, "{real} {emulated}");
     assert!(middle["links"][0]["drops"].as_u64().unwrap() <= 100);
+}
+
+/// The first router on the way looks for clouds, the one before it is plain: the sending host answers
+/// requests, and the virtual router has the rate of the plain one.
+#[test]
+fn the_sending_host_answers() {
+    let _alone = alone();
+    let hops = [
+        hop(0, &[(1, "forward")], "30Mbit", "none", ""),
+        hop(
+            1,
+            &[(0, "reverse")],
+            "80Mbit",
+            "xcp-i[estimate=real]",
+            SECRET,
+        ),
+    ];
+    let chain = Chain::new(program(), 1500, &hops).unwrap();
+    let directory = TempDir::new().unwrap();
+    let secret = directory.path().join("secret");
+    std::fs::write(&secret, "known to both ends of the cloud\n").unwrap();
+    let secret = ["--answer-routers", secret.to_str().unwrap()];
+    let figures = get_from(&chain, 16_000_000, &secret);
+    let last = show(&chain, 1);
+    println!("{figures}\n{}", last["xcp_i"]);
+    let known = &last["xcp_i"]["clouds"][0];
+    assert_eq!(known["upstream"], SENDER.to_string());
+    let capacity = known["capacity_bps"].as_f64().unwrap();
+    assert!((10e6..=40e6).contains(&capacity), "{known}");
+    let goodput = figures["goodput_down_bps"].as_f64().unwrap();
+    assert!(goodput >= 0.5 * 30e6, "{goodput}");
+    assert!(show(&chain, 0)["links"][0]["drops"].as_u64().unwrap() <= 1000);
+}
+
+/// Sends by the kernel's TCP CUBIC, sender to receiver, until it is dropped.
+struct KernelCubic {
+    came: Arc<AtomicU64>,
+    over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl KernelCubic {
+    fn begin(chain: &Chain) -> Self {
+        let listener = chain.sender.tcp_listener((SENDER, 0).into()).unwrap();
+        let control = socket2::SockRef::from(&listener);
+        control.set_tcp_congestion(b"cubic").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (came, over) = (
+            Arc::new(AtomicU64::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let socket = chain.receiver.socket(libc::AF_INET, libc::SOCK_STREAM, 0);
+        let (counted, stop) = (Arc::clone(&came), Arc::clone(&over));
+        let receives = std::thread::spawn(move || {
+            let mut stream = TcpStream::from(socket.unwrap());
+            socket2::SockRef::from(&stream)
+                .connect(&address.into())
+                .unwrap();
+            let mut buffer = vec![0; 1 << 16];
+            while !stop.load(Ordering::Relaxed) {
+                match stream.read(&mut buffer) {
+                    Ok(0) | Err(_) => return,
+                    Ok(bytes) => counted.fetch_add(bytes as u64, Ordering::Relaxed),
+                };
+            }
+        });
+        let (mut sends, _) = listener.accept().unwrap();
+        let sends = std::thread::spawn(move || {
+            let chunk = vec![0; 1 << 16];
+            // Until the receiver has gone.
+            while sends.write_all(&chunk).is_ok() {}
+        });
+        Self {
+            came,
+            over,
+            threads: vec![receives, sends],
+        }
+    }
+
+    fn came(&self) -> u64 {
+        self.came.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for KernelCubic {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// The kernel forwards in the middle: its token bucket is measured, and the file takes what it
+/// carries; beside the kernel's CUBIC neither starves.
+#[test]
+fn the_kernel_in_the_middle() {
+    let _alone = alone();
+    let chain = around_a_kernel();
+    let by_itself = get(&chain, 16_000_000);
+    let last = show(&chain, 1);
+    println!("{by_itself}\n{}", last["xcp_i"]);
+    let known = &last["xcp_i"]["clouds"][0];
+    let capacity = known["capacity_bps"].as_f64().unwrap();
+    assert!((10e6..=40e6).contains(&capacity), "{known}");
+    let goodput = by_itself["goodput_down_bps"].as_f64().unwrap();
+    assert!(goodput >= 0.6 * 30e6, "{goodput}");
+
+    let cubic = KernelCubic::begin(&chain);
+    let beside = get(&chain, 12_000_000);
+    let (came, seconds) = (cubic.came(), beside["seconds"].as_f64().unwrap());
+    drop(cubic);
+    let ours = beside["goodput_down_bps"].as_f64().unwrap();
+    let theirs = came as f64 * 8.0 / seconds;
+    println!("{beside}\nbeside CUBIC {ours:.0}, CUBIC {theirs:.0} bit/s");
+    let share = ours / (ours + theirs);
+    assert!((0.15..=0.85).contains(&share), "{share}");
 }

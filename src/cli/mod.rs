@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. With `--json` one JSON object goes
 //! to stdout and nothing else; text for people and progress bars go to stderr.
 
+mod answers;
 mod compare;
 mod demo;
 mod emulate;

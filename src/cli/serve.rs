@@ -7,10 +7,13 @@ use std::sync::Arc;
 use super::session::DscpArgs;
 use super::trust::CertificateArgs;
 use super::values::{self, Algorithms};
-use super::{Failure, Outcome, session};
+use super::{Failure, Outcome, answers, session};
 use crate::file::server::{FileServer, Rules};
 use crate::file::{self, store::Store};
 use anyhow::Context;
+
+/// What packets for routers that measure may take, bits per second: 1 % of 100 Mbit/s.
+const ANSWERS_RATE: u64 = 1_000_000;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -30,6 +33,10 @@ pub(super) struct Args {
     /// of them
     #[arg(long, value_name = "NAME[,NAME…]", value_parser = values::algorithms, default_value = "vcp+bise+wlte")]
     cc: Algorithms,
+    /// Answer XCP-i routers that measure the hops between this host and them; FILE holds the secret
+    /// that they share with it
+    #[arg(long, value_name = "FILE")]
+    answer_routers: Option<PathBuf>,
     #[command(flatten)]
     marking: DscpArgs,
     /// Print one JSON object once connections are accepted
@@ -52,6 +59,9 @@ pub(super) async fn serve(args: Args) -> Outcome {
         false,
         args.json,
     )?;
+    if let Some(secret) = &args.answer_routers {
+        answers::start(args.listen.ip(), secret, ANSWERS_RATE).map_err(Failure::usage)?;
+    }
     let rules = Rules {
         laws,
         allow_put: args.allow_put,

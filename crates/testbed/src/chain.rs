@@ -183,6 +183,34 @@ impl Chain {
         Ok(())
     }
 
+    /// From now on the kernel of the wire behind router `index` forwards what the sender sends at
+    /// `rate` (as the program `tc` reads it) only: a token bucket with room for two packets, and a
+    /// queue of so many packets before it.
+    ///
+    /// # Errors
+    /// [`ChainError`].
+    pub fn shape_wire(&self, index: usize, rate: &str, packets: u32) -> Result<(), ChainError> {
+        let Some(wire) = self.wires.get(index) else {
+            let none = io::Error::from(io::ErrorKind::NotFound);
+            return Err(io_error("there is no such wire")(none));
+        };
+        let limit = packets.to_string();
+        let bucket = format!("root handle 1: tbf rate {rate} burst 3000 latency 1s");
+        let queue = format!("parent 1:1 handle 10: pfifo limit {limit}");
+        for what in [bucket, queue] {
+            let mut tc = Command::new("tc");
+            tc.args("qdisc add dev right".split(' '))
+                .args(what.split(' '));
+            let mut tc = wire.spawn(tc, &[]).map_err(io_error("cannot run tc"))?;
+            let status = tc.wait().map_err(io_error("cannot run tc"))?;
+            if !status.success() {
+                let refused = io::Error::other("tc refuses the queue");
+                return Err(io_error("cannot run tc")(refused));
+            }
+        }
+        Ok(())
+    }
+
     fn file(&self, index: usize, suffix: &str) -> PathBuf {
         self.files.path().join(format!("router{index}.{suffix}"))
     }
