@@ -1,14 +1,11 @@
 //! The sender's half: who rules, what is asked, what losses mean, and the window that follows.
 
-use super::XcpRequest;
 use super::asked::Asked;
 use super::end_to_end::EndToEnd;
 use super::params::{XcpLoss, XcpParams};
-use super::request::Wish;
 use super::room::Room;
 use super::steering::Steering;
 use crate::arith::rate;
-use crate::auto::Handover;
 use crate::hidden::{Finding, HiddenHop, Step};
 use crate::recent_rtt::RecentRtt;
 use crate::vcp::{Change, Ruler};
@@ -25,8 +22,6 @@ const STEP: u64 = 4;
 const UNKNOWN_STEP: u64 = 8;
 /// In a window of fewer packets, the part of a packet counts.
 const FEW_PACKETS: u64 = 8;
-/// A limit within this part of the window above it is near.
-const NEAR: u64 = 8;
 /// Packets leave a little faster than the window per round trip, so that the window and not the
 /// pacer bounds the rate.
 const PACE: (u64, u64) = (33, 32);
@@ -38,25 +33,25 @@ const PACE: (u64, u64) = (33, 32);
 #[derive(Clone, Debug)]
 pub struct XcpSender {
     pub(super) params: XcpParams,
-    mtu: u64,
+    pub(super) mtu: u64,
     pub(super) steering: Steering,
     pub(super) fallback: CubicController,
-    ruler: Ruler,
+    pub(super) ruler: Ruler,
     /// Standard control rules although routers stamp.
-    end_to_end: Option<EndToEnd>,
+    pub(super) end_to_end: Option<EndToEnd>,
     pub(super) hidden: HiddenHop,
     asked: Asked,
-    room: Room,
+    pub(super) room: Room,
     pub(super) srtt: Option<Duration>,
-    recent: RecentRtt,
-    last_sent: u64,
+    pub(super) recent: RecentRtt,
+    pub(super) last_sent: u64,
     /// Nothing that was granted to packets up to here counts.
     pub(super) void_until: Option<u64>,
     /// Bytes and packets sent since the last header, itself included.
-    headed_bytes: u64,
-    headed_packets: u16,
+    pub(super) headed_bytes: u64,
+    pub(super) headed_packets: u16,
     /// The application had nothing more to send.
-    at_an_end: bool,
+    pub(super) at_an_end: bool,
     /// Feedback came with the acknowledgement that is being told.
     fed: bool,
     /// Routers have taken something back.
@@ -89,37 +84,6 @@ impl XcpSender {
             settled: false,
             params,
         }
-    }
-
-    /// What another law goes on with. `None` while a hop that stamps nothing is the narrow one.
-    pub(crate) fn leave(&self) -> Option<Handover> {
-        let rules = self.end_to_end.is_some() || self.hidden.rules();
-        (!rules).then(|| Handover {
-            mtu: self.mtu,
-            window: self.own_window(),
-            cubic: self.fallback.clone(),
-            ruler: self.ruler.clone(),
-            hidden: self.hidden.clone(),
-            srtt: self.srtt,
-            recent: self.recent,
-            last_sent: self.last_sent,
-        })
-    }
-
-    /// Goes on where another law has left off; packets up to `last_sent` had no header.
-    pub(crate) fn enter(now: Instant, params: XcpParams, left: Handover) -> Self {
-        let mtu = u16::try_from(left.mtu).unwrap_or(u16::MAX);
-        let mut law = Self::new(now, mtu, params);
-        law.steering = Steering::new(now, left.window);
-        law.fallback = left.cubic;
-        law.ruler = left.ruler;
-        law.hidden = left.hidden;
-        law.hidden.set_step(step(&law.params));
-        law.srtt = left.srtt;
-        law.recent = left.recent;
-        law.last_sent = left.last_sent;
-        law.void_until = Some(left.last_sent);
-        law
     }
 
     /// The window does not age before.
@@ -178,7 +142,7 @@ impl XcpSender {
 
     /// The window of whoever rules.
     #[inline]
-    fn own_window(&self) -> u64 {
+    pub(super) fn own_window(&self) -> u64 {
         if self.explicit() {
             self.steered()
         } else {
@@ -263,63 +227,10 @@ impl XcpSender {
             }
         }
     }
-
-    /// The window that could be made use of. What the application has is certain; the peer's flow
-    /// control and the send buffer usually grow with what is granted, so they count once the window
-    /// comes near them.
-    fn usable(&self, own: u64) -> u64 {
-        let Limits {
-            peer,
-            buffer,
-            application,
-        } = *self.room.limits();
-        let room = peer.min(buffer);
-        let near = room <= own.saturating_add(own / NEAR);
-        if near {
-            room.min(application)
-        } else {
-            application
-        }
-    }
-
-    /// The header for the next packet, and for those without one since the last.
-    fn next_header(&self) -> XcpRequest {
-        let packets = self.headed_packets.saturating_add(1);
-        let Some(srtt) = self.srtt else {
-            return XcpRequest {
-                covers: packets,
-                window: self.own_window(),
-                packet: u16::try_from(self.mtu).unwrap_or(u16::MAX),
-                ..XcpRequest::default()
-            };
-        };
-        let own = self.own_window();
-        let usable = self.usable(own);
-        let (window, desired) = if self.params.naive {
-            (own, self.params.desired)
-        } else if self.at_an_end || usable <= own || self.hidden.asks_nothing() {
-            (own.min(self.room.limits().least().max(self.mtu)), 0)
-        } else {
-            let usable = rate(usable.min(1 << 57), srtt, 1, 1);
-            (own, self.params.desired.min(usable))
-        };
-        let wish = Wish {
-            srtt,
-            window,
-            desired,
-            mtu: self.mtu,
-            bytes: match self.headed_bytes {
-                0 => self.mtu,
-                bytes => bytes,
-            },
-            covers: packets,
-        };
-        wish.request()
-    }
 }
 
 /// How much may be sent at once that nobody has proved to arrive.
-fn step(params: &XcpParams) -> Step {
+pub(super) fn step(params: &XcpParams) -> Step {
     Step {
         partly: STEP,
         unknown: (!params.naive).then_some(UNKNOWN_STEP),

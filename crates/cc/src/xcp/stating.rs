@@ -1,0 +1,64 @@
+//! What headers state and ask for.
+
+use super::request::Wish;
+use super::{XcpRequest, XcpSender};
+use crate::Limits;
+use crate::arith::rate;
+
+/// A limit within this part of the window above it is near.
+const NEAR: u64 = 8;
+
+impl XcpSender {
+    /// The window that could be made use of. What the application has is certain; the peer's flow
+    /// control and the send buffer usually grow with what is granted, so they count once the window
+    /// comes near them.
+    pub(super) fn usable(&self, own: u64) -> u64 {
+        let Limits {
+            peer,
+            buffer,
+            application,
+        } = *self.room.limits();
+        let room = peer.min(buffer);
+        let near = room <= own.saturating_add(own / NEAR);
+        if near {
+            room.min(application)
+        } else {
+            application
+        }
+    }
+
+    /// The header for the next packet, and for those without one since the last.
+    pub(super) fn next_header(&self) -> XcpRequest {
+        let packets = self.headed_packets.saturating_add(1);
+        let Some(srtt) = self.srtt else {
+            return XcpRequest {
+                covers: packets,
+                window: self.own_window(),
+                packet: u16::try_from(self.mtu).unwrap_or(u16::MAX),
+                ..XcpRequest::default()
+            };
+        };
+        let own = self.own_window();
+        let usable = self.usable(own);
+        let (window, desired) = if self.params.naive {
+            (own, self.params.desired)
+        } else if self.at_an_end || usable <= own || self.hidden.asks_nothing() {
+            (own.min(self.room.limits().least().max(self.mtu)), 0)
+        } else {
+            let usable = rate(usable.min(1 << 57), srtt, 1, 1);
+            (own, self.params.desired.min(usable))
+        };
+        let wish = Wish {
+            srtt,
+            window,
+            desired,
+            mtu: self.mtu,
+            bytes: match self.headed_bytes {
+                0 => self.mtu,
+                bytes => bytes,
+            },
+            covers: packets,
+        };
+        wish.request()
+    }
+}
