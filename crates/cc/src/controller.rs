@@ -215,6 +215,9 @@ impl Metrics {
     }
 }
 
+/// A pacing rate that bounds nothing: what the window lets go leaves at once.
+pub const UNPACED: u64 = u64::MAX;
+
 /// The sender half of a control law: one per connection and path.
 ///
 /// Told what happened, it answers with a window, a pace and the request for the next packet.

@@ -58,7 +58,7 @@ mod xcp_i;
 pub use bbr::Bbr;
 pub use bise::{Bise, BiseParams, Draw, Marking};
 pub use controller::{
-    Acked, Controller, Limit, Limits, Lost, Metrics, PacketState, Phase, Request, Sent,
+    Acked, Controller, Limit, Limits, Lost, Metrics, PacketState, Phase, Request, Sent, UNPACED,
 };
 pub use cubic::{Cubic, CubicController};
 pub use fallback::FallbackLaw;

@@ -23,6 +23,8 @@ pub(crate) struct CubiqParams {
     pub(crate) hystart: bool,
     /// What follows the granted flight.
     pub(crate) after: AfterGrant,
+    /// Spread a window over its round trip. The granted flight is paced in any case.
+    pub(crate) paced: bool,
 }
 
 impl Default for CubiqParams {
@@ -32,6 +34,7 @@ impl Default for CubiqParams {
             rate: None,
             hystart: true,
             after: AfterGrant::SlowStart,
+            paced: true,
         }
     }
 }
@@ -40,7 +43,8 @@ impl Cubiq {
     /// CUBIQ over datagrams of `mtu` bytes.
     pub(crate) fn cubiq(mtu: u16, params: &CubiqParams) -> Self {
         let ending = Ending::new(params.hystart);
-        let law = LossBased::new(mtu, params.initial_window, Cubic::default(), ending);
+        let law = LossBased::new(mtu, params.initial_window, Cubic::default(), ending)
+            .with_pace(params.paced);
         Self::new(Some("cubiq"), mtu, params.rate, params.after, law)
     }
 }

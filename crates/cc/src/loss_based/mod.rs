@@ -16,7 +16,7 @@ pub use rules::{Avoidance, Cause, Growth, StartRule};
 
 use crate::arith::{MAX_BYTES, rate};
 use crate::{
-    Acked, Controller, Duration, Instant, Lost, Metrics, PacketState, Phase, Sent, window,
+    Acked, Controller, Duration, Instant, Lost, Metrics, PacketState, Phase, Sent, UNPACED, window,
 };
 
 /// The slow-start threshold before anything was lost.
@@ -52,6 +52,7 @@ pub struct LossBased<W, S> {
     undo: Option<Undo<W>>,
     avoidance: W,
     start: S,
+    paced: bool,
 }
 
 impl<W: Avoidance, S: StartRule> LossBased<W, S> {
@@ -70,7 +71,14 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
             undo: None,
             avoidance,
             start,
+            paced: true,
         }
+    }
+
+    /// With `paced` false, for comparison, what the window lets go leaves at once.
+    #[must_use]
+    pub fn with_pace(self, paced: bool) -> Self {
+        Self { paced, ..self }
     }
 
     fn floor(&self) -> u64 {
@@ -267,6 +275,9 @@ impl<W: Avoidance, S: StartRule> Controller for LossBased<W, S> {
         // Slow start doubles per round: at N = 1.25 the pacer would hold it back (RFC 9002 §7.7
         // leaves N open).
         let srtt = self.srtt?;
+        if !self.paced {
+            return Some(UNPACED);
+        }
         let (num, den) = if self.in_slow_start() { (2, 1) } else { (5, 4) };
         Some(rate(self.window, srtt, num, den))
     }

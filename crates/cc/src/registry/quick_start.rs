@@ -1,7 +1,7 @@
 //! Options of senders that ask for a starting rate.
 
 use super::knob::Knob;
-use super::sender::{HYSTART, INITIAL_WINDOW, initial_window, show_initial_window};
+use super::sender::{HYSTART, INITIAL_WINDOW, PACE, initial_window, show_initial_window};
 use super::value::{rate, show_rate, show_switch, switch};
 use crate::AfterGrant;
 use crate::cubiq::CubiqParams;
@@ -81,6 +81,15 @@ pub(super) const CUBIQ: &[Knob<CubiqParams>] = &[
             Some(())
         },
         show: |params| show_switch(params.after == AfterGrant::Avoidance),
+    },
+    Knob {
+        key: "pace",
+        expects: PACE,
+        set: |params, text| {
+            params.paced = switch(text)?;
+            Some(())
+        },
+        show: |params| show_switch(params.paced),
     },
 ];
 

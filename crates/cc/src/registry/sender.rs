@@ -106,6 +106,8 @@ struct CubicConfig {
     initial_window: Option<u32>,
     /// HyStart++ ends slow start.
     hystart: bool,
+    /// Spread a window over its round trip.
+    paced: bool,
 }
 
 impl Default for CubicConfig {
@@ -113,6 +115,7 @@ impl Default for CubicConfig {
         Self {
             initial_window: None,
             hystart: true,
+            paced: true,
         }
     }
 }
@@ -136,11 +139,24 @@ const CUBIC: &[Knob<CubicConfig>] = &[
         },
         show: |config| value::show_switch(config.hystart),
     },
+    Knob {
+        key: "pace",
+        expects: PACE,
+        set: |config, text| {
+            config.paced = value::switch(text)?;
+            Some(())
+        },
+        show: |config| value::show_switch(config.paced),
+    },
 ];
 
 /// What `hystart` takes.
 pub(super) const HYSTART: &str =
     "`yes` (HyStart++ ends slow start before the queue overflows) or `no`";
+
+/// What `pace` takes.
+pub(super) const PACE: &str =
+    "`yes`, or `no` (what the window lets go leaves at once, as in the papers' simulations)";
 
 /// What `iw` takes.
 pub(super) const INITIAL_WINDOW: &str = "a number of packets from 1 to 10000, or `auto`";
@@ -345,11 +361,13 @@ impl Algorithm {
     pub fn controller(&self, now: Instant, mtu: u16) -> Box<dyn Controller> {
         match &self.law {
             Law::Cubic(config) if config.hystart => {
-                Box::new(CubicController::cubic(mtu, config.initial_window))
+                let law = CubicController::cubic(mtu, config.initial_window);
+                Box::new(law.with_pace(config.paced))
             }
             Law::Cubic(config) => {
                 let initial = config.initial_window;
-                Box::new(LossBased::new(mtu, initial, Cubic::default(), SlowStart))
+                let law = LossBased::new(mtu, initial, Cubic::default(), SlowStart);
+                Box::new(law.with_pace(config.paced))
             }
             Law::Bbr(config) => Box::new(Bbr::new(now, mtu, config.initial_window)),
             Law::NewReno(config) => Box::new(NewReno::newreno(mtu, config.initial_window)),

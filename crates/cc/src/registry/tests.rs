@@ -85,8 +85,9 @@ fn options_of_the_vcp_family_survive_a_round_trip() {
         "vcp[start=quick-start]",
         "xcp[start=quick-start]",
         "vcp+bise+wlte[alpha=3,ai=8,bise_epsilon=20,pure=yes]",
-        "cubic[iw=2,hystart=no]",
-        "cubiq[iw=2,rate=1Gbit,hystart=no,threshold=yes]",
+        "cubic[iw=2,hystart=no,pace=no]",
+        "cubiq[iw=2,rate=1Gbit,hystart=no,threshold=yes,pace=no]",
+        "xcp[loss=ignore,pace=no]",
         "ada[iw=4,rate=2.5Gbit]",
     ] {
         assert_eq!(Algorithm::parse(text).unwrap().to_string(), text);

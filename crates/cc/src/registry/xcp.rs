@@ -2,7 +2,7 @@
 
 use super::knob::{Knob, Knobs};
 use super::sender::{
-    INITIAL_WINDOW, START, asks_start, initial_window, show_asks_start, show_initial_window,
+    INITIAL_WINDOW, PACE, START, asks_start, initial_window, show_asks_start, show_initial_window,
 };
 use super::value::{
     decimal, duration, ppm, rate, show_decimal, show_duration, show_ppm, show_rate, show_switch,
@@ -102,6 +102,15 @@ pub(super) const SENDER: &[Knob<XcpParams>] = &[
             Some(())
         },
         show: |params| show_rate(params.desired),
+    },
+    Knob {
+        key: "pace",
+        expects: PACE,
+        set: |params, text| {
+            params.paced = switch(text)?;
+            Some(())
+        },
+        show: |params| show_switch(params.paced),
     },
 ];
 

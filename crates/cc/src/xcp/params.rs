@@ -117,6 +117,9 @@ pub struct XcpParams {
     pub desired: u64,
     /// Asks routers for a rate to start with (Quick-Start, RFC 4782).
     pub asks_start: bool,
+    /// Spread a window over its round trip. Off, for comparison: what the window lets go leaves at
+    /// once, as the papers' senders do.
+    pub paced: bool,
 }
 
 /// No rate above 1 TB/s.
@@ -132,6 +135,7 @@ impl Default for XcpParams {
             form: super::XcpForm::Full,
             desired: MOST_DESIRED,
             asks_start: false,
+            paced: true,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::recent_rtt::RecentRtt;
 use crate::vcp::{Change, Ruler};
 use crate::{
     Acked, Carrier, Controller, CubicController, Duration, Feedback, Instant, Limit, Limits, Lost,
-    Metrics, PacketState, Phase, Request, Sent, XcpFeedback, window,
+    Metrics, PacketState, Phase, Request, Sent, UNPACED, XcpFeedback, window,
 };
 
 /// A queue that stands for so many round trips while routers take nothing back is not theirs.
@@ -418,6 +418,9 @@ impl Controller for XcpSender {
     }
 
     fn pacing_rate(&self) -> Option<u64> {
+        if !self.params.paced {
+            return Some(UNPACED);
+        }
         if !self.explicit() {
             return self.fallback.pacing_rate();
         }
