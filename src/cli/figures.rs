@@ -25,6 +25,8 @@ pub(super) struct Transfer {
     pub(super) router_id: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) approved_bps: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) start: Option<String>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -40,6 +42,7 @@ impl Transfer {
         self.bounded_by = sender.bounded_by;
         self.router_id = sender.router_id;
         self.approved_bps = sender.approved_bps;
+        self.start.clone_from(&sender.start);
         self.cpu_s = cpu_seconds();
         // What is left to read when the process wakes 20 ms late must find room.
         let rate = self.goodput_up_bps.max(self.goodput_down_bps);

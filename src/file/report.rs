@@ -24,6 +24,10 @@ pub struct SenderReport {
     /// The rate to start with that routers approved and that was used, in bits per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_bps: Option<f64>,
+    /// What became of the last question for a rate to start with, if the law has asked: `used`,
+    /// `denied`, `revoked`, and so on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<String>,
 }
 
 /// Round-trip times in milliseconds.
@@ -98,6 +102,9 @@ impl SenderReport {
             approved_bps: asked
                 .filter(|asked| asked.granted > 0)
                 .map(|asked| asked.granted as f64 * 8.0),
+            start: asked
+                .filter(|asked| asked.asked > 0)
+                .map(|asked| asked.outcome.name().to_owned()),
         }
     }
 

@@ -72,7 +72,8 @@ pub use newreno::{NewReno, Reno};
 pub use passive::Passive;
 pub use quick_start::{
     AfterGrant, GrantMetrics, QuickStart, QuickStartAnswer, QuickStartCarried, QuickStartFeedback,
-    QuickStartLink, QuickStartMetrics, QuickStartPurpose, QuickStartRequest, Startable,
+    QuickStartLink, QuickStartMetrics, QuickStartOutcome, QuickStartPurpose, QuickStartRequest,
+    Startable,
 };
 pub use registry::{Algorithm, Explicit, LinkAlgorithm, ParseError, RegisterError};
 pub use slow_start::{HyStart, SlowStart};

@@ -75,7 +75,7 @@ pub struct FlowResult {
 }
 
 /// What became of a flow's questions for a starting rate. Rates in bits of IP packets per second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct QuickStartResult {
     /// Questions that left.
     pub asked: u64,
@@ -98,6 +98,9 @@ pub struct QuickStartResult {
     /// Grants of which routers took a part back, for others who asked.
     #[serde(default)]
     pub lowered: u64,
+    /// What became of the last question: `used`, `denied`, `revoked`, and so on.
+    #[serde(default)]
+    pub outcome: String,
 }
 
 /// One direction of one link.

@@ -16,7 +16,7 @@ fn run(name: &str, changes: &[(&str, &str)]) -> RunResult {
 }
 
 fn asked(result: &RunResult, flow: usize) -> QuickStartResult {
-    result.flows[flow].quick_start.unwrap()
+    result.flows[flow].quick_start.clone().unwrap()
 }
 
 /// Round trips of 60 ms from the first data, which follow the handshake's one, until the link is

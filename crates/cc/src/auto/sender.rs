@@ -359,6 +359,10 @@ impl Startable for AutoSender {
         law.give_up(now, window, threshold, last_sent);
     }
 
+    fn expected_loss_ppm(&self) -> u64 {
+        self.law.controller().expected_loss_ppm()
+    }
+
     fn usable(&self, limits: &Limits) -> u64 {
         self.law.controller().usable(limits)
     }

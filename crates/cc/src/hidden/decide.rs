@@ -304,7 +304,7 @@ impl HiddenHop {
     /// while more arrives than before.
     fn trigger(&self, calm: bool) -> Option<Trigger> {
         let tolerated = self.tolerance.ppm();
-        if let Some(seen) = trigger::flood(&self.record, tolerated) {
+        if let Some(seen) = trigger::flood(&self.record, self.tolerance.expected_ppm()) {
             return Some(Trigger::Flood(seen));
         }
         let slack = if calm || self.arrivals.is_growing() {

@@ -237,10 +237,12 @@ impl HiddenHop {
     }
 
     /// True while so much is lost, or was of late, that a window of `window` bytes must not grow,
-    /// whatever routers say.
+    /// whatever routers say: also one that is larger than what may be sent where loss is attested.
+    /// Routers see what is sent and would go on giving.
     #[inline]
     pub(crate) fn holds(&self, window: u64) -> bool {
-        self.losing.now() || window >= self.losing.cap()
+        let attested = self.tolerance.attested_ppm() > 0;
+        self.losing.now() || window >= self.losing.cap() || (attested && window >= self.step_cap)
     }
 
     /// True while routers must not be asked for more: a trial runs, or CUBIC rules.
@@ -266,6 +268,11 @@ impl HiddenHop {
     #[inline]
     pub(crate) fn declare(&mut self, ppm: u64) {
         self.tolerance.declare(ppm);
+    }
+
+    /// Loss that comes as no surprise, in 10^-6: declared, or attested.
+    pub(crate) fn expected_loss_ppm(&self) -> u64 {
+        self.tolerance.expected_ppm()
     }
 
     /// Whether TTLs show a hop that writes nothing; `None`: they tell nothing.
@@ -380,7 +387,7 @@ impl HiddenHop {
             self.trains.turn();
             let arrived = window_of(self.arrivals.delivered(), acked.srtt);
             self.losing
-                .turn(self.tolerance.ppm(), arrived, window, self.mtu);
+                .turn(self.tolerance.expected_ppm(), arrived, window, self.mtu);
             self.compare_phases(now, acked.srtt, window);
         }
         self.phases.on_acked(acked.packets);
@@ -410,7 +417,8 @@ impl HiddenHop {
         patience: Duration,
         window: u64,
     ) -> Finding {
-        self.losing.on_lost(lost.packets, self.tolerance.ppm());
+        self.losing
+            .on_lost(lost.packets, self.tolerance.expected_ppm());
         let told = patience + lost.srtt;
         let announced = self.over.is_some_and(|at| now - at <= told);
         if announced && matches!(self.state, State::Routers(_)) {

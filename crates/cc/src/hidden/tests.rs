@@ -177,6 +177,29 @@ fn more_loss_than_can_be_random_is_cubics_if_nobody_declares_it() {
     assert!(!path.watch.rules(), "declared, and attested");
 }
 
+/// A third of a record of 96 packets is lost often enough by chance alone where 30 % are lost.
+#[test]
+fn loss_that_routers_declare_is_attested_before_it_can_look_like_a_flood() {
+    let mut misjudged = 0;
+    for seed in 1..=20 {
+        let mut path = Path::new(2000, seed);
+        path.loss = 300_000;
+        path.watch.declare(300_000);
+        path.run(40);
+        assert_eq!(path.watch.losing.cap(), u64::MAX);
+        misjudged += u32::from(path.appeared.is_some());
+    }
+    assert!(misjudged <= 1, "{misjudged}");
+    // Whoever declares so much hides no hop that takes a third, or two.
+    for capacity in [1300, 600] {
+        let mut path = Path::new(2000, 5);
+        path.watch.declare(300_000);
+        path.capacity = capacity;
+        path.run(40);
+        assert!(path.watch.rules(), "{capacity}: {:?}", path.appeared);
+    }
+}
+
 #[test]
 fn declared_loss_is_no_reason_for_a_trial_and_a_forged_class_hides_no_hop() {
     let mut path = Path::new(300, 5);

@@ -40,6 +40,12 @@ impl Tolerance {
         self.attested_ppm.max(self.declared_ppm.min(MOST_PPM))
     }
 
+    /// Loss that comes as no surprise, in 10^-6: also more than what routers' word alone covers, as
+    /// a trial has to look at it first.
+    pub(crate) fn expected_ppm(&self) -> u64 {
+        self.attested_ppm.max(self.declared_ppm)
+    }
+
     /// What a trial has attested, in 10^-6.
     pub(crate) const fn attested_ppm(&self) -> u64 {
         self.attested_ppm

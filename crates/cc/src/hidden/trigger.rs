@@ -3,7 +3,7 @@
 use super::losses::{self, LossRecord, Sample};
 use super::trial::SLACK_PPM;
 
-/// So much loss beyond what is tolerated, in 10^-6, over so many groups, and so many losses in each
+/// So much loss beyond what is expected, in 10^-6, over so many groups, and so many losses in each
 /// of them, is neither chance nor a burst: it begins a trial at any time.
 const FLOOD_PPM: u64 = 350_000;
 const FLOOD_GROUPS: usize = 6;
@@ -37,11 +37,11 @@ pub(super) const fn is_moderate(ppm: u64, limit: u64) -> bool {
     ppm < limit + BURSTS_PPM
 }
 
-/// Loss that no chance and no burst explains.
-pub(super) fn flood(record: &LossRecord, tolerated: u64) -> Option<Sample> {
+/// Loss that no chance and no burst explains, where `expected` is declared or attested, in 10^-6.
+pub(super) fn flood(record: &LossRecord, expected: u64) -> Option<Sample> {
     let seen = record.latest(FLOOD_GROUPS)?;
     let each = record.fewest(FLOOD_GROUPS) >= Some(FLOOD_EACH);
-    (each && seen.ppm() > tolerated + FLOOD_PPM).then_some(seen)
+    (each && seen.ppm() > expected + FLOOD_PPM).then_some(seen)
 }
 
 /// Loss above `limit`, in 10^-6, for certain enough to try; `few` packets may be sent per round

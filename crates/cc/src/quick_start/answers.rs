@@ -5,13 +5,15 @@ use super::keep::Keep;
 use super::params::{ANSWER_RTTS, FIRST_LOST, LATEST_START};
 use super::question::{Proof, Question};
 use super::sender::{HEADERS, State};
-use super::{QuickStart, QuickStartFeedback, Startable};
+use super::{QuickStart, QuickStartFeedback, QuickStartOutcome, Startable};
 use crate::arith::{mul_div, nanos, rate};
 use crate::{Acked, Duration, Instant, Limits};
 
 impl<C: Startable> QuickStart<C> {
-    pub(super) fn deny(&mut self) {
+    /// Nothing comes of the question.
+    pub(super) fn deny(&mut self, outcome: QuickStartOutcome) {
         self.metrics.denied += 1;
+        self.metrics.outcome = outcome;
         self.state = State::Over;
     }
 
@@ -25,14 +27,14 @@ impl<C: Startable> QuickStart<C> {
             return;
         };
         let patience = self.patience(acked.srtt);
-        let count = match question.judge(now, answer, acked, patience, self.earlier) {
+        let (count, outcome) = match question.judge(now, answer, acked, patience, self.earlier) {
             Proof::Approved(rate) => return self.begin(now, rate, acked),
             Proof::Stale => {
                 self.metrics.late += 1;
                 return;
             }
             Proof::Denied => {
-                self.deny();
+                self.deny(QuickStartOutcome::Denied);
                 // Who was granted all may give part of it back by then.
                 if !core::mem::replace(&mut self.again, true) && self.law.may_have_to_share() {
                     self.state = State::Ready;
@@ -41,16 +43,16 @@ impl<C: Startable> QuickStart<C> {
             }
             Proof::Forged => {
                 self.metrics.forged += 1;
-                self.metrics.denied += 1;
+                self.deny(QuickStartOutcome::Refused);
                 self.state = State::Never;
                 return;
             }
-            Proof::Late => &mut self.metrics.late,
-            Proof::Above => &mut self.metrics.above,
-            Proof::Partial => &mut self.metrics.partial,
+            Proof::Late => (&mut self.metrics.late, QuickStartOutcome::Refused),
+            Proof::Above => (&mut self.metrics.above, QuickStartOutcome::Refused),
+            Proof::Partial => (&mut self.metrics.partial, QuickStartOutcome::Partial),
         };
         *count += 1;
-        self.deny();
+        self.deny(outcome);
     }
 
     /// `granted` bytes of IP packets per second are approved.
@@ -59,10 +61,12 @@ impl<C: Startable> QuickStart<C> {
         let pace = self.of_payload(granted);
         let window = mul_div(pace, nanos(acked.min_rtt), 1_000_000_000);
         if window <= self.law.window() || self.loses_before() {
+            self.metrics.outcome = QuickStartOutcome::Unused;
             self.state = State::Over;
             return;
         }
         self.metrics.granted = granted;
+        self.metrics.outcome = QuickStartOutcome::Used;
         let steered = self.law.begin_with(now, window);
         if steered && !self.again && self.law.may_have_to_share() {
             self.keep = Keep::Due;
@@ -82,7 +86,15 @@ impl<C: Startable> QuickStart<C> {
     /// True if much of what was sent before the flight is lost.
     pub(super) fn loses_before(&self) -> bool {
         let (arrived, lost) = self.before;
-        lost >= FIRST_LOST.0 * self.mtu && lost >= arrived.saturating_add(lost) / FIRST_LOST.1
+        let unexpected = self.unexpected(lost, arrived);
+        let sent = arrived.saturating_add(lost);
+        lost >= FIRST_LOST.0 * self.mtu && unexpected >= sent / FIRST_LOST.1
+    }
+
+    /// Of `lost` bytes beside `delivered` ones, those beyond the loss that the law expects.
+    pub(super) fn unexpected(&self, lost: u64, delivered: u64) -> u64 {
+        let sent = lost.saturating_add(delivered);
+        lost.saturating_sub(mul_div(sent, self.law.expected_loss_ppm(), 1_000_000))
     }
 
     /// An answer came while the second question was in flight.
@@ -101,6 +113,7 @@ impl<C: Startable> QuickStart<C> {
                 if rate < question.request.rate && self.is_underway() {
                     self.metrics.lowered += 1;
                     self.metrics.granted = rate;
+                    self.metrics.outcome = QuickStartOutcome::Lowered;
                     let window =
                         mul_div(self.of_payload(rate), nanos(acked.min_rtt), 1_000_000_000);
                     self.law.give_back(now, window.max(self.initial));

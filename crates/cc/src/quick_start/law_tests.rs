@@ -4,8 +4,8 @@ use super::*;
 use crate::testing::{acked, lost, ms, sent};
 use crate::{
     Acked, Answer, Arrival, Bise, BiseParams, Carried, Controller, Feedback, Instant, Interval,
-    Limits, LinkController, VcpLink, VcpLinkParams, XcpCarried, XcpFeedback, XcpLink,
-    XcpLinkParams, XcpParams, XcpSender,
+    Limits, LinkController, Lost, Metrics, Phase, VcpLink, VcpLinkParams, XcpCarried, XcpFeedback,
+    XcpLink, XcpLinkParams, XcpParams, XcpSender,
 };
 
 /// 100 Mbit/s in bytes per second.
@@ -207,7 +207,11 @@ fn a_policer_knows_of_grants() {
 
 /// An XCP sender that routers steer, with a granted window of 1000 packets.
 fn granted() -> QuickStart<XcpSender> {
-    let law = XcpSender::new(at(0), MTU, XcpParams::default());
+    granted_to(XcpSender::new(at(0), MTU, XcpParams::default()))
+}
+
+/// `law` with a granted window of 1000 packets.
+fn granted_to<C: Startable>(law: C) -> QuickStart<C> {
     let mut sender = QuickStart::new(None, MTU, None, AfterGrant::Avoidance, law);
     sender.on_handshake_rtt(at(0), ms(100));
     let request = sender.ask(at(0), 77, &Limits::NONE).unwrap();
@@ -237,7 +241,7 @@ fn granted() -> QuickStart<XcpSender> {
 }
 
 /// Sends the granted flight.
-fn fly(sender: &mut QuickStart<XcpSender>) {
+fn fly<C: Startable>(sender: &mut QuickStart<C>) {
     for number in 10..1010 {
         let now = Instant::from_micros(100_000 + 100 * number);
         sender.on_sent(now, &sent(number, 1472));
@@ -258,6 +262,81 @@ fn headers_state_the_granted_window_from_the_first_packet_on() {
     };
     sender.on_ack(at(200), &ack);
     assert!(sender.window() >= window * 9 / 10);
+}
+
+/// A law that counts what it is told of losses.
+#[derive(Debug, Default)]
+struct Told {
+    window: u64,
+    /// Packets lost, and grants given up.
+    lost: u64,
+    given_up: u64,
+    expected_ppm: u64,
+}
+
+impl Controller for Told {
+    fn on_ack(&mut self, _now: Instant, _acked: &Acked) {}
+    fn on_loss(&mut self, _now: Instant, lost: &Lost) {
+        self.lost += lost.packets;
+    }
+    fn on_persistent_congestion(&mut self, _now: Instant) {}
+    fn on_mtu(&mut self, _mtu: u16) {}
+    fn window(&self) -> u64 {
+        self.window
+    }
+    fn metrics(&self) -> Metrics {
+        Metrics::new("told", Phase::Avoidance, self.window)
+    }
+}
+
+impl Startable for Told {
+    fn begin_with(&mut self, _now: Instant, window: u64) -> bool {
+        self.window = window;
+        true
+    }
+    fn start_with(&mut self, _now: Instant, _window: u64, _after: AfterGrant) {}
+    fn give_up(&mut self, _now: Instant, _window: u64, _threshold: u64, _last_sent: u64) {
+        self.given_up += 1;
+    }
+    fn raise_threshold(&mut self, _threshold: u64) {}
+    fn expected_loss_ppm(&self) -> u64 {
+        self.expected_ppm
+    }
+}
+
+/// The granted flight of a law that counts, of which 20 of 100 packets and more are lost.
+fn lossy_flight(expected_ppm: u64) -> QuickStart<Told> {
+    let law = Told {
+        window: 14_720,
+        expected_ppm,
+        ..Told::default()
+    };
+    let mut sender = granted_to(law);
+    fly(&mut sender);
+    for hundred in 0..5 {
+        let first = 10 + 100 * hundred;
+        sender.on_ack(at(205), &acked(first + 99, 80 * 1472, ms(100)));
+        for number in 0..20 {
+            sender.on_loss(at(206), &lost(first + number, 1009, ms(100)));
+        }
+    }
+    sender
+}
+
+#[test]
+fn the_law_is_told_of_each_loss_of_a_flight_given_up_or_not() {
+    let sender = lossy_flight(0);
+    assert_eq!((sender.law.given_up, sender.law.lost), (1, 100));
+    let outcome = sender.metrics().quick_start.unwrap().outcome;
+    assert_eq!(outcome, QuickStartOutcome::Revoked);
+}
+
+#[test]
+fn a_flight_is_not_given_up_for_losses_that_were_expected() {
+    let sender = lossy_flight(200_000);
+    assert_eq!((sender.law.given_up, sender.law.lost), (0, 100));
+    let outcome = sender.metrics().quick_start.unwrap().outcome;
+    assert_eq!(outcome, QuickStartOutcome::Used);
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod law_tests;
 mod link;
 #[cfg(test)]
 mod link_tests;
+mod metrics;
 mod params;
 mod pending;
 mod question;
@@ -41,5 +42,6 @@ pub use exchange::{
 };
 pub(crate) use granted::Granted;
 pub use link::{GrantMetrics, QuickStartLink};
-pub use sender::{QuickStart, QuickStartMetrics};
+pub use metrics::{QuickStartMetrics, QuickStartOutcome};
+pub use sender::QuickStart;
 pub use startable::{AfterGrant, Startable};

@@ -8,6 +8,7 @@
 
 use super::flight::{Falling, Flight, Landing};
 use super::keep::Keep;
+use super::metrics::{QuickStartMetrics, QuickStartOutcome};
 use super::question::Question;
 use super::{AfterGrant, QuickStartPurpose, QuickStartRequest, Startable};
 use crate::arith::mul_div;
@@ -16,40 +17,14 @@ use crate::{
     Request, Sent, window,
 };
 
-/// A flight of which one packet in so many is lost, and so many packets at least, is given up also
-/// by laws that take losses for none of their business.
+/// A flight of which one packet in so many is lost beyond what is expected, and so many packets at
+/// least, is given up also by laws that take losses for none of their business.
 const GIVEN_UP: u64 = 8;
+/// … by so many standard deviations, where some is expected.
+const SIGMAS: u64 = 3;
 
 /// Bytes of IPv4 and UDP headers around a datagram: rates in requests count them, windows do not.
 pub(super) const HEADERS: u64 = 28;
-
-/// What became of a connection's questions so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct QuickStartMetrics {
-    /// Questions that left.
-    pub asked: u64,
-    /// The last one's rate, in bytes of IP packets per second.
-    pub wanted: u64,
-    /// What was approved of it and used; 0: nothing.
-    pub granted: u64,
-    /// Answers that approved a rate.
-    pub approved: u64,
-    /// Questions that were denied or not answered.
-    pub denied: u64,
-    /// Answers after their time, to an earlier question or to none.
-    pub late: u64,
-    /// Answers with more than was asked for.
-    pub above: u64,
-    /// Answers from a path on which not every hop took part, or whose receiver cannot tell.
-    pub partial: u64,
-    /// Answers with a wrong nonce. After one, nothing is asked any more.
-    pub forged: u64,
-    /// Grants that were given up because of a loss.
-    pub revoked: u64,
-    /// Grants of which routers took a part back, for others who asked.
-    pub lowered: u64,
-}
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State {
@@ -162,6 +137,7 @@ impl<C: Startable> QuickStart<C> {
     /// What was granted is not there: as if it had never been (RFC 4782 §4.6).
     fn revoke(&mut self, now: Instant, last_sent: u64, delivered: u64) {
         self.metrics.revoked += 1;
+        self.metrics.outcome = QuickStartOutcome::Revoked;
         self.keep = Keep::No;
         self.state = State::Falling(Falling {
             last_sent,
@@ -180,8 +156,15 @@ impl<C: Startable> QuickStart<C> {
             _ => return false,
         };
         *sum = sum.saturating_add(lost);
-        let few = *sum < GIVEN_UP * self.mtu;
-        steered && (few || *sum < delivered.saturating_add(*sum) / GIVEN_UP)
+        let sum = *sum;
+        let few = sum < GIVEN_UP * self.mtu;
+        let most = delivered.saturating_add(sum) / GIVEN_UP;
+        // Where loss is expected, chance brings more of it.
+        let chance = match self.law.expected_loss_ppm() {
+            0 => 0,
+            _ => SIGMAS * (sum / self.mtu).isqrt() * self.mtu,
+        };
+        steered && (few || self.unexpected(sum, delivered) < most.saturating_add(chance))
     }
 
     /// Bytes of the flight that arrived, if packet `number` or what was sent at `sent_at` is of it.
@@ -231,6 +214,8 @@ impl<C: Startable> Controller for QuickStart<C> {
                 self.before = (0, 0);
                 self.metrics.asked += 1;
                 self.metrics.wanted = request.rate;
+                self.metrics.granted = 0;
+                self.metrics.outcome = QuickStartOutcome::Waiting;
                 self.state = State::Asked(Question {
                     request: *request,
                     number: sent.packet_number,
@@ -247,6 +232,7 @@ impl<C: Startable> Controller for QuickStart<C> {
                     // What was approved then is not what is free now.
                     self.metrics.granted = 0;
                     self.metrics.late += 1;
+                    self.metrics.outcome = QuickStartOutcome::Unused;
                     if flight.steered {
                         self.law.start_with(now, self.initial, self.after);
                     }
@@ -281,7 +267,7 @@ impl<C: Startable> Controller for QuickStart<C> {
                 question.arrived |= acked.largest >= question.number;
                 let question = *question;
                 if question.is_over(now, self.patience(acked.srtt)) {
-                    self.deny();
+                    self.deny(QuickStartOutcome::Unanswered);
                 }
             }
             State::Flight(flight) => {
@@ -324,7 +310,7 @@ impl<C: Startable> Controller for QuickStart<C> {
             // Something on the path may drop what it does not know: no sign of congestion.
             let alone = lost.packets == 1 && lost.largest == question.number;
             if lost.largest >= question.number {
-                self.deny();
+                self.deny(QuickStartOutcome::Denied);
             }
             if alone {
                 return;
@@ -337,15 +323,17 @@ impl<C: Startable> Controller for QuickStart<C> {
                 && self.loses_before()
             {
                 let delivered = self.before.0;
-                return self.revoke(now, lost.last_sent, delivered);
-            }
-        }
-        match self.of_flight(Some(lost.largest), lost.sent_at) {
-            Some(delivered) if !self.is_steered_through(lost.bytes, delivered) => {
                 self.revoke(now, lost.last_sent, delivered);
+                return self.law.on_loss(now, lost);
             }
-            _ => self.law.on_loss(now, lost),
         }
+        if let Some(delivered) = self.of_flight(Some(lost.largest), lost.sent_at)
+            && !self.is_steered_through(lost.bytes, delivered)
+        {
+            self.revoke(now, lost.last_sent, delivered);
+        }
+        // Also what ended a grant tells the law of the path; it cuts no second time.
+        self.law.on_loss(now, lost);
     }
 
     fn on_congestion_experienced(&mut self, now: Instant, sent_at: Instant, last_sent: u64) {
@@ -361,9 +349,10 @@ impl<C: Startable> Controller for QuickStart<C> {
         // Nothing came back in time, so nothing is known of what the path carries. It need not be a
         // loss.
         match self.state {
-            State::Asked(_) => self.deny(),
+            State::Asked(_) => self.deny(QuickStartOutcome::Unanswered),
             State::Flight(_) => {
                 self.metrics.revoked += 1;
+                self.metrics.outcome = QuickStartOutcome::Revoked;
                 self.state = State::Over;
             }
             _ => {}

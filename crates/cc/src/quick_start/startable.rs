@@ -46,6 +46,12 @@ pub trait Startable: Controller {
     /// at `threshold` bytes. Losses of packets up to `last_sent` are of the same event.
     fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64);
 
+    /// The share of packets that is lost at random, in 10^-6, as far as routers declare or the law
+    /// has found out.
+    fn expected_loss_ppm(&self) -> u64 {
+        0
+    }
+
     /// The window that could be made use of within a round trip, in bytes, where the sender is
     /// bound by `limits`.
     fn usable(&self, limits: &Limits) -> u64 {

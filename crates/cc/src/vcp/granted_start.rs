@@ -1,6 +1,7 @@
 //! A VCP sender that starts with a rate which routers granted: codes steer the window from there.
 
 use super::VcpSender;
+use super::sender::Halving;
 use crate::quick_start::{AfterGrant, Startable};
 use crate::{Instant, Limits, LossRule};
 
@@ -55,7 +56,13 @@ impl<L: LossRule> Startable for VcpSender<L> {
     fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {
         self.hidden.allow(0, self.rtt());
         if self.explicit() {
-            self.steering.take_over(now, window.max(threshold));
+            let window = window.max(threshold);
+            self.steering.take_over(now, window);
+            // That was the cut for what was lost until then.
+            self.halving = Some(Halving {
+                last_sent,
+                before: window,
+            });
         } else {
             self.fallback.give_up(now, window, threshold, last_sent);
         }
@@ -67,6 +74,10 @@ impl<L: LossRule> Startable for VcpSender<L> {
         } else {
             self.fallback.raise_threshold(threshold);
         }
+    }
+
+    fn expected_loss_ppm(&self) -> u64 {
+        self.hidden.expected_loss_ppm()
     }
 
     fn usable(&self, limits: &Limits) -> u64 {

@@ -33,11 +33,11 @@ const STEP: Step = Step {
 
 /// A loss that halved the window.
 #[derive(Clone, Copy, Debug)]
-struct Halving {
+pub(super) struct Halving {
     /// Losses up to this packet number belong to the same round trip.
-    last_sent: u64,
+    pub(super) last_sent: u64,
     /// The window before, in bytes.
-    before: u64,
+    pub(super) before: u64,
 }
 
 /// A VCP sender; `L` says what losses mean.
@@ -61,7 +61,7 @@ pub struct VcpSender<L> {
     last_sent: u64,
     /// Feedback came with the acknowledgement that is being told.
     fed: bool,
-    halving: Option<Halving>,
+    pub(super) halving: Option<Halving>,
     marked_at: Option<Instant>,
     /// No growth before: codes do not show yet what was granted.
     pub(super) held_until: Option<Instant>,

@@ -52,6 +52,10 @@ impl Startable for XcpSender {
         }
     }
 
+    fn expected_loss_ppm(&self) -> u64 {
+        self.hidden.expected_loss_ppm()
+    }
+
     fn usable(&self, limits: &Limits) -> u64 {
         // What the peer and the buffer allow grows with what is granted.
         if self.params.naive {

@@ -27,6 +27,13 @@ impl XcpSender {
         }
     }
 
+    /// True while more could not be made use of: a trial runs, CUBIC rules, or losses hold the
+    /// window.
+    fn asks_nothing(&self) -> bool {
+        let held = self.explicit() && self.hidden.holds(self.steering.bytes());
+        held || self.hidden.asks_nothing()
+    }
+
     /// The header for the next packet, and for those without one since the last.
     pub(super) fn next_header(&self) -> XcpRequest {
         let packets = self.headed_packets.saturating_add(1);
@@ -42,7 +49,7 @@ impl XcpSender {
         let usable = self.usable(own);
         let (window, desired) = if self.params.naive {
             (own, self.params.desired)
-        } else if self.at_an_end || usable <= own || self.hidden.asks_nothing() {
+        } else if self.at_an_end || usable <= own || self.asks_nothing() {
             (own.min(self.room.limits().least().max(self.mtu)), 0)
         } else {
             let usable = rate(usable.min(1 << 57), srtt, 1, 1);

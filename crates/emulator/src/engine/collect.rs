@@ -132,6 +132,7 @@ fn quick_start(metrics: &QuickStartMetrics) -> QuickStartResult {
         late: metrics.late,
         revoked: metrics.revoked,
         lowered: metrics.lowered,
+        outcome: metrics.outcome.name().to_owned(),
     }
 }
 
