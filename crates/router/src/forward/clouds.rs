@@ -161,7 +161,15 @@ impl Router {
     }
 
     /// Takes a UDP packet for the router itself if it is for its message port; false if it is not.
-    pub(super) fn take_message(&mut self, now: Instant, bytes: &[u8], layout: &Layout) -> bool {
+    /// Each segment of a super-packet is a message: the packets of a train that a host sent may come
+    /// as one.
+    pub(super) fn take_message(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        layout: &Layout,
+        offload: Offload,
+    ) -> bool {
         let Some(mut meter) = self.meter.take() else {
             return false;
         };
@@ -176,16 +184,20 @@ impl Router {
             if to != meter.port || own != meter.own {
                 return None;
             }
-            meter.counts.received += 1;
-            if !meter.looks.take(now) {
-                meter.counts.too_many += 1;
-                return Some(());
-            }
             let upstream = Upstream::of(source.into())?;
-            let own = || self.came_from(upstream);
             let from = SocketAddr::from((source, from));
             let payload = udp.payload(bytes);
-            meter.measurer.on_datagram(now, from, payload, own);
+            let size = offload.gso.map_or(0, |gso| usize::from(gso.size));
+            let size = if size > 0 { size } else { payload.len().max(1) };
+            for message in payload.chunks(size) {
+                meter.counts.received += 1;
+                if !meter.looks.take(now) {
+                    meter.counts.too_many += 1;
+                    continue;
+                }
+                let own = || self.came_from(upstream);
+                meter.measurer.on_datagram(now, from, message, own);
+            }
             Some(())
         })();
         self.meter_due = meter.deadline();

@@ -12,6 +12,7 @@ use crate::core::impair::WireConfig;
 use crate::core::queue::{DropTail, Limit};
 use crate::core::{Link, LinkConfig, Port, Schedule, Shaper};
 use crate::ip::{Routes, TokenBucket};
+use crate::offload::{Gso, GsoKind, Partial};
 
 const SENDER: &str = "10.0.0.1";
 const RECEIVER: &str = "10.1.0.2";
@@ -405,4 +406,31 @@ fn a_flood_of_forged_messages() {
     assert!(row.estimate().is_some());
     row.run(Duration::from_secs(4));
     assert!(row.estimate().is_some());
+}
+
+/// What a host sends in a row may come as one super-packet: each of its segments is a message.
+#[test]
+fn messages_in_a_super_packet() {
+    let mut row = measured();
+    let own = address(2).to_string();
+    let mut bytes = udp(SENDER, &own, 60, 0x4000, &[4; 5 * 64]);
+    bytes[22..24].copy_from_slice(&PORT.to_be_bytes());
+    let gso = Gso {
+        kind: GsoKind::Udp,
+        size: 64,
+        ecn: false,
+    };
+    let checksum = Some(Partial {
+        start: 20,
+        offset: 6,
+    });
+    let offload = Offload {
+        checksum,
+        gso: Some(gso),
+    };
+    let mut buffer = vec![0; 2048].into_boxed_slice();
+    buffer[..bytes.len()].copy_from_slice(&bytes);
+    row.routers[2].receive(row.now, BACK, &mut buffer, bytes.len(), offload);
+    let meter = row.routers[2].cloud_meter().unwrap();
+    assert_eq!(meter.counts().received, 5);
 }

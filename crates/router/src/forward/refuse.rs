@@ -82,7 +82,7 @@ impl Router {
             return;
         };
         match (layout.version(), layout.protocol()) {
-            (_, protocol::UDP) if self.take_message(now, bytes, &layout) => {}
+            (_, protocol::UDP) if self.take_message(now, bytes, &layout, offload) => {}
             (_, protocol::UDP) => {
                 self.complain(now, from, bytes, offload, IcmpError::PortUnreachable);
             }
