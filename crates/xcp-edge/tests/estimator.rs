@@ -123,9 +123,18 @@ struct World {
 
 const DELAY: u64 = 15_000_000;
 
+/// A router; `run` tells one start of it from another.
+fn edge(n: u8, run: u8, limits: Limits, start: Instant) -> Edge {
+    let key = || Key::new(&[1; 32]).unwrap();
+    let own = Key::new(&[run; 32]).unwrap();
+    let prober = Prober::new(start, address(n), key(), own, limits);
+    let first = Estimator::first_train(PACKET);
+    let requester = Requester::new(start, address(n), key(), u64::from(run), first);
+    Edge::new(address(n), key(), prober, requester)
+}
+
 impl World {
     fn new(capacity: f64, share: f64, seed: u64) -> Self {
-        let key = || Key::new(&[1; 32]).unwrap();
         let uplink = 2.667 * capacity;
         let limits = Limits {
             rate: (uplink / 100.0) as u64,
@@ -133,18 +142,6 @@ impl World {
             packet: 1472,
         };
         let start = Instant::ZERO;
-        let edge = |n: u8| {
-            let prober = Prober::new(
-                start,
-                address(n),
-                key(),
-                Key::new(&[n; 32]).unwrap(),
-                limits,
-            );
-            let first = Estimator::first_train(PACKET);
-            let requester = Requester::new(start, address(n), key(), u64::from(n), first);
-            Edge::new(address(n), key(), prober, requester)
-        };
         Self {
             now: 0,
             capacity: capacity / 1e9,
@@ -159,8 +156,8 @@ impl World {
             },
             there: VecDeque::new(),
             back: VecDeque::new(),
-            upstream: edge(1),
-            downstream: edge(2),
+            upstream: edge(1, 1, limits, start),
+            downstream: edge(2, 2, limits, start),
             estimator: Estimator::new(start, PACKET),
             probe_bytes: 0,
             dropped: 0,
@@ -188,15 +185,26 @@ impl World {
     /// The upstream router's clock.
     fn its_clock(&self) -> Instant {
         let faster = u128::from(self.now) * u128::from(self.drift) / 1_000_000;
-        Instant::from_nanos(self.ahead + self.now + faster as u64)
+        Instant::from_nanos(self.ahead.wrapping_add(self.now) + faster as u64)
     }
 
     /// When something is due there, by the clock of this one.
     fn its_deadline(&self) -> Option<u64> {
         let at = self.upstream.deadline()?.as_nanos();
-        let slower = 1_000_000 + u128::from(self.drift);
-        let here = u128::from(at.saturating_sub(self.ahead)) * 1_000_000;
-        Some(here.div_ceil(slower) as u64)
+        let wait = u128::from(at.saturating_sub(self.its_clock().as_nanos())) * 1_000_000;
+        let here = wait.div_ceil(1_000_000 + u128::from(self.drift));
+        Some(self.now + here as u64)
+    }
+
+    /// The upstream router starts anew: its clock begins at 0, and it knows nothing of before.
+    fn restart(&mut self) {
+        self.ahead = 0u64.wrapping_sub(self.now);
+        let limits = Limits {
+            rate: (self.uplink * 1e9 / 100.0) as u64,
+            burst: (self.uplink * 1e9 / 10.0) as u64,
+            packet: 1472,
+        };
+        self.upstream = edge(1, 3, limits, Instant::ZERO);
     }
 
     fn instant(&self) -> Instant {
@@ -428,6 +436,27 @@ fn clocks_that_differ() {
     }
     let error = median(errors);
     assert!(error <= 0.1, "{error}");
+}
+
+/// The upstream router starts anew, and its clock begins at 0 again: no queue is seen where there
+/// is none, and nothing else is told of the cloud.
+#[test]
+fn a_router_that_starts_anew() {
+    let mut world = World::new(30e6 / 8.0, 0.4, 1);
+    world.run(Duration::from_secs(10));
+    assert!((known(&mut world).unwrap() - 0.6).abs() <= 0.2);
+    world.restart();
+    for tenth in 100..300 {
+        world.run(Duration::from_millis(100 * tenth));
+        let now = world.instant();
+        let Some(told) = world.estimator.estimate(now, 0) else {
+            continue;
+        };
+        let available = told.available as f64 / 1e9 / world.capacity;
+        assert!((available - 0.6).abs() <= 0.4, "{tenth}: {told:?}");
+        let queue = told.queue as f64 / 1e9 / world.capacity;
+        assert!(queue <= 0.1, "{tenth}: {queue} s");
+    }
 }
 
 /// A queue of ten packets: trains become shorter until they fit.

@@ -2,7 +2,8 @@
 //!
 //! The clocks of the two routers need not agree: only differences count. The shortest time of the
 //! last ten seconds or so stands for an empty queue, so that clocks may also drift: a drift of 100
-//! ppm is 1 ms then.
+//! ppm is 1 ms then. A router that starts anew may begin its clock anew: what was sent long before
+//! the packet that came last cannot have been overtaken for so long, and nothing of before counts.
 
 use pathmark_cc::{Duration, Instant};
 
@@ -10,6 +11,10 @@ use pathmark_cc::{Duration, Instant};
 const LOOKED_AT: usize = 5;
 /// The shortest time is remembered for one to two of these.
 const REMEMBERED: Duration = Duration::from_secs(8);
+
+/// A packet that was sent so long before one that came earlier, ns: its sender's clock has begun
+/// anew. None is on its way for longer than another by so much.
+const CLOCK_BACK: u64 = 1_000_000_000;
 
 /// A packet's time on its way.
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +44,19 @@ pub(crate) struct Delay {
     /// Shortest times of this span of time and the one before.
     shortest: [Option<i64>; 2],
     since: Instant,
+    /// When the packet that came last was sent, by its sender's clock, ns.
+    sent: u64,
 }
 
 impl Delay {
     pub(crate) fn on_probe(&mut self, now: Instant, sent: u64, own: u64) {
+        if self.sent > sent.saturating_add(CLOCK_BACK) {
+            *self = Self {
+                since: now,
+                ..Self::default()
+            };
+        }
+        self.sent = sent;
         let delay = now.as_nanos().wrapping_sub(sent).cast_signed();
         if now - self.since >= REMEMBERED {
             self.shortest = [None, self.shortest[0]];
