@@ -2,7 +2,9 @@
 //!
 //! The smoothed round trip forgets an eighth of itself per sample or more. After an interruption,
 //! whose packets waited for seconds, it stays long for many round trips, and a law that scales by
-//! it grows that much too fast. So it counts for no more than the longest of the latest samples.
+//! it grows that much too fast. So it counts for no more than the longest of the latest samples, and
+//! for no more than twice the very latest one: the first packets that waited for nothing show that
+//! the interruption is over.
 
 use crate::{Duration, Instant};
 
@@ -10,10 +12,14 @@ use crate::{Duration, Instant};
 /// and of the last whole span counts.
 const SPAN: u8 = 4;
 
+/// The smoothed round trip counts for so many times the latest sample at most.
+const MOST_TIMES: u32 = 2;
+
 /// The longest of the latest samples.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecentRtt {
     most: [Duration; 2],
+    last: Duration,
     samples: u8,
     since: Instant,
 }
@@ -22,6 +28,7 @@ impl RecentRtt {
     pub(crate) const fn new(now: Instant) -> Self {
         Self {
             most: [Duration::ZERO; 2],
+            last: Duration::ZERO,
             samples: 0,
             since: now,
         }
@@ -37,6 +44,7 @@ impl RecentRtt {
         }
         self.samples = self.samples.saturating_add(1);
         self.most[0] = self.most[0].max(rtt);
+        self.last = rtt;
     }
 
     /// The smoothed round trip, unless all of late were shorter.
@@ -46,7 +54,7 @@ impl RecentRtt {
         if longest.is_zero() {
             srtt
         } else {
-            srtt.min(longest)
+            srtt.min(longest).min(self.last.saturating_mul(MOST_TIMES))
         }
     }
 }
@@ -70,6 +78,7 @@ mod tests {
             recent.on_sample(now, ms(20));
             let forgotten = n >= 7;
             assert_eq!(recent.bound(ms(1500)) == ms(20), forgotten, "{n}");
+            assert!(recent.bound(ms(1500)) <= ms(40), "{n}");
         }
         assert_eq!(recent.bound(ms(18)), ms(18));
     }

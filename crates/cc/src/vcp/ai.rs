@@ -45,6 +45,11 @@ impl AiClock {
         self.since = now;
     }
 
+    /// OVER goes on although the window was cut: of the doublings half are left once more.
+    pub(crate) const fn halve(&mut self) {
+        self.base /= 2;
+    }
+
     /// AI is not what moves the window now: the clock stands.
     #[inline]
     pub(crate) fn hold(&mut self, now: Instant) {

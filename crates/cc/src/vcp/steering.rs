@@ -126,6 +126,10 @@ impl Steering {
         if high_packets | over_packets > 0 {
             self.latest = Latest::Raised;
         }
+        if late {
+            // Nothing says that there was no OVER meanwhile.
+            self.ai.hold(now);
+        }
         let stage = self.cut.stage(now);
         if stage == Stage::Freeze && params.freeze_all {
             return;
@@ -231,6 +235,7 @@ impl Steering {
         self.ai.on_over(now, cycle, params.ai_growth);
         if stage == Stage::Normal {
             let share = if self.cut.goes_on(now, srtt) {
+                self.ai.halve();
                 params.beta_again_ppm
             } else {
                 params.beta_ppm

@@ -411,6 +411,29 @@ fn grown_alpha_stays_below_a_quarter_of_the_window_per_interval() {
     assert!(steering.bytes() > 1000 * MTU);
 }
 
+/// After an outage, or a long time without OVER, α is large; taken for HIGH in GRACE, OVER would
+/// give back what the cut took, for good.
+#[test]
+fn an_overload_that_lasts_is_cut_however_far_alpha_had_grown() {
+    let params = VcpParams::default();
+    for gap in [true, false] {
+        let mut steering = Steering::new(Instant::ZERO, 100 * MTU, &params);
+        steering.apply(&params, moment(0), &codes(0, 1, 0));
+        for round in 1..50 {
+            if !gap {
+                steering.apply(&params, moment(100 * round), &codes(0, 1, 0));
+            }
+        }
+        let before = steering.bytes();
+        for step in 0..500 {
+            let acked = steering.bytes() / MTU / 10;
+            steering.apply(&params, moment(5000 + 10 * step), &codes(0, 0, acked));
+        }
+        let left = steering.bytes();
+        assert!(left < before / 2, "{gap}: {left} of {before}");
+    }
+}
+
 proptest! {
     /// MI rounds down by less than a byte's 2^-32 per acknowledged byte and one unit.
     #[test]
