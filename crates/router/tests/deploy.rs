@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "these tests run in real time")]
 
 mod cards;
+mod setup;
 
 use std::io::{Read, Write};
 use std::net::IpAddr;
@@ -15,45 +16,6 @@ use cards::{Cards, Host, goodput, shell};
 /// The program under test.
 fn vcp_router() -> Command {
     Command::new(env!("CARGO_BIN_EXE_vcp-router"))
-}
-
-#[test]
-fn setup_is_idempotent_and_teardown_leaves_nothing_behind() {
-    let cards = Cards::new();
-    cards.configure("", "rate = \"10Mbit\"");
-    // Link-local addresses come and get ready in their own time.
-    let state = "ip -o address | grep -v fe80; ip -o link | cut -d: -f2; ip rule; ip -6 rule; \
-                 (ip -4 route show table all; ip -6 route show table all) | grep -v fe80";
-    let before = shell(&cards.kernel, state).out;
-    let planned = cards.tool("setup", &["--dry-run"]);
-    assert_eq!(
-        shell(&cards.kernel, state).out,
-        before,
-        "a dry run changed something"
-    );
-    assert_eq!(cards.setup(), planned.out);
-    assert!(
-        planned
-            .out
-            .contains("ip tuntap add dev vcp-lan mode tun user root vnet_hdr\n")
-    );
-    // Nothing is left to do.
-    assert_eq!(cards.setup(), "");
-    // What somebody took away comes back, and nothing else changes.
-    let all = shell(&cards.kernel, state).out;
-    let away = "ip link set dev vcp-lan mtu 1400; ip rule delete iif wan0; ip -6 rule delete iif lan0; ip route flush table 11800";
-    assert_eq!(shell(&cards.kernel, away).code, Some(0));
-    assert_eq!(cards.setup().lines().count(), 5);
-    assert_eq!(shell(&cards.kernel, state).out, all);
-    // Torn down.
-    let planned = cards.tool("teardown", &["--dry-run"]);
-    assert_eq!(cards.tool("teardown", &[]).out, planned.out);
-    assert_eq!(shell(&cards.kernel, state).out, before);
-    assert_eq!(cards.tool("teardown", &[]).out, "");
-    // The printed commands do the same.
-    let script = cards.tool("setup", &["--dry-run"]).out;
-    assert_eq!(shell(&cards.kernel, &script).code, Some(0));
-    assert_eq!(cards.setup(), "");
 }
 
 #[test]
@@ -177,94 +139,6 @@ fn between_two_cards_every_packet_takes_the_router() {
     assert_eq!(cards.show()["counters"]["no_route"], 0);
 }
 
-#[test]
-fn what_setup_must_mend_is_said_at_the_start() {
-    let mut cards = Cards::new();
-    cards.configure("", "rate = \"10Mbit\"");
-    // Nobody may make an interface.
-    let error = cards.try_start().unwrap_err();
-    assert!(error.contains("let `vcp-router setup` make it"), "{error}");
-    cards.setup();
-    cards.start();
-    // The interfaces are in use, and stay as they are.
-    assert_eq!(cards.setup(), "");
-    assert_eq!(cards.link("wan")["rate_bps"].as_f64(), Some(1e7));
-    cards.kill();
-    for (change, expected) in [
-        (
-            "mtu 1400",
-            "has an MTU of 1400, the configuration says 1500",
-        ),
-        ("mtu 1500 down", "vcp-wan is down: run `vcp-router setup`"),
-    ] {
-        let change = format!("ip link set dev vcp-wan {change}");
-        assert_eq!(shell(&cards.kernel, &change).code, Some(0));
-        let error = cards.try_start().unwrap_err();
-        assert!(error.contains(expected), "{error}");
-    }
-    cards.setup();
-    cards.start();
-    let udp = cards.udp(false);
-    udp.until_it_passes();
-}
-
-#[test]
-fn setup_touches_nothing_of_others() {
-    let cards = Cards::new();
-    let fails = |expected: &str| {
-        let said = cards.tool("setup", &[]);
-        assert_eq!(said.code, Some(1), "{said:?}");
-        assert!(said.err.contains(expected), "{}", said.err);
-    };
-    cards.configure("", "");
-    let file = cards.path("router.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, text.replace("vcp-wan", "eth7")).unwrap();
-    shell(
-        &cards.kernel,
-        "ip link add eth7 type dummy || ip link add eth7 type bridge",
-    );
-    fails("eth7 exists and is no TUN interface");
-    shell(
-        &cards.kernel,
-        "ip link delete eth7; ip rule add priority 11900 lookup 9",
-    );
-    fails("rule 11900 (table 9) is not this program's");
-    shell(&cards.kernel, "ip rule delete priority 11900");
-    // A second router with tables of its own.
-    cards.setup();
-    let second = text.replace("vcp-", "two-").replace("\"lan0\"", "\"lan1\"");
-    std::fs::write(
-        &file,
-        format!("table = 20000\n{second}")
-            .replace("192.0.2", "192.0.3")
-            .replace("fd00:9", "fd00:8"),
-    )
-    .unwrap();
-    let said = cards.tool("setup", &[]);
-    assert!(said.err.contains("there is no interface lan1"), "{said:?}");
-    assert_eq!(said.code, Some(0));
-    let said = cards.tool("teardown", &[]);
-    assert!(
-        !said.out.contains("vcp-") && !said.out.contains("1180"),
-        "{said:?}"
-    );
-    // The first: its interfaces under new names, the old ones are removed.
-    std::fs::write(&file, text.replace("vcp-", "new-")).unwrap();
-    let script = cards.setup();
-    assert!(script.contains("ip link delete dev vcp-lan\n"), "{script}");
-    assert_eq!(cards.setup(), "");
-    cards.tool("teardown", &[]);
-    let left = shell(
-        &cards.kernel,
-        "ip link; ip rule; ip route show table all proto 118",
-    );
-    assert!(
-        !left.out.contains("new-") && !left.out.contains("1180"),
-        "{left:?}"
-    );
-}
-
 const UNIT: &str = include_str!("../packaging/vcp-router.service");
 
 /// Runs what the unit runs before the program, as root, with this bed's configuration.
@@ -346,56 +220,6 @@ fn an_interface_that_changes_under_load_harms_nothing() {
     udp.until_not_past();
     stop.shutdown(std::net::Shutdown::Both).unwrap();
     load.join().unwrap();
-}
-
-/// What was set up is taken away whatever has become of the configuration since.
-#[test]
-fn teardown_needs_no_configuration_that_holds_together() {
-    let cards = Cards::new();
-    let state = "ip -o link | cut -d: -f2; ip rule; ip -6 rule; \
-                 (ip -4 route show table all; ip -6 route show table all) | grep -v fe80";
-    let before = shell(&cards.kernel, state).out;
-    cards.configure("", "rate = \"10Mbit\"");
-    let file = cards.path("router.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
-    let nobody = text.replace("user = \"root\"", "user = \"no-such-user\"");
-    let moved = format!("table = 20000\n{text}");
-    for wrong in [&nobody, "rate = 7", "= not TOML", &moved] {
-        std::fs::write(&file, &text).unwrap();
-        cards.setup();
-        std::fs::write(&file, wrong).unwrap();
-        let said = cards.tool("teardown", &[]);
-        assert_eq!(said.code, Some(0), "{said:?}");
-        assert_eq!(shell(&cards.kernel, state).out, before, "{wrong}");
-    }
-    // A changed `table`: what the old one had is replaced.
-    std::fs::write(&file, &text).unwrap();
-    cards.setup();
-    std::fs::write(&file, &moved).unwrap();
-    cards.setup();
-    assert_eq!(cards.setup(), "");
-    let left = shell(&cards.kernel, state).out;
-    assert!(!left.contains("1180"), "{left}");
-    // Without any file, as when the package is removed.
-    let router = vcp_router();
-    let line = format!("{} teardown", router.get_program().display());
-    let said = shell(&cards.kernel, &line);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert_eq!(shell(&cards.kernel, state).out, before);
-    // Somebody else's route to an address of the router's.
-    std::fs::write(&file, &text).unwrap();
-    let other = "ip route add 192.0.2.1/32 dev lan0 metric 100";
-    assert_eq!(shell(&cards.kernel, other).code, Some(0));
-    let said = cards.tool("setup", &[]);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(
-        said.err
-            .contains("the route to 192.0.2.1/32 with metric 100"),
-        "{said:?}"
-    );
-    let routes = shell(&cards.kernel, "ip route show 192.0.2.1").out;
-    assert!(routes.contains("dev lan0"), "{routes}");
-    assert_eq!(cards.tool("teardown", &[]).out, "");
 }
 
 /// sd_notify(3): readiness, signs of life, reloads and their result, the end.

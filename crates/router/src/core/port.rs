@@ -4,12 +4,14 @@ mod capacity;
 mod law;
 mod queues;
 mod restart;
+mod settings;
+mod views;
 
-use pathmark_cc::{Answer, Arrival, CloudEstimate, Instant, LinkController, LinkMetrics, Upstream};
+use pathmark_cc::{Answer, Arrival, Instant, LinkController};
 
 use super::follow::Follow;
 use super::impair::Code;
-use super::queue::{Depth, Limit, Popped, Pushed, Queue, Queued};
+use super::queue::{Popped, Pushed, Queue, Queued};
 use super::{DropCause, LinkStats, Owner, Separation, Shaper};
 use law::Law;
 use queues::Queues;
@@ -334,101 +336,6 @@ impl<P> Port<P> {
         }
     }
 
-    /// Changes the rate, in bytes per second.
-    pub fn set_rate(&mut self, now: Instant, rate: Option<u64>) {
-        self.advance(now);
-        self.shaper.set_rate(now, rate);
-        self.stats.on_rate(now, rate);
-        self.law.on_capacity(now, self.capacity());
-    }
-
-    /// Tells the control law what is left of the cloud behind `upstream`, measured since it was
-    /// told last.
-    pub fn tell_cloud(&mut self, now: Instant, upstream: Upstream, estimate: &CloudEstimate) {
-        if let Some(controller) = &mut self.law.controller {
-            controller.on_estimate(now, upstream, estimate);
-        }
-    }
-
-    /// Shows each upstream router of a cloud that the control law keeps, with the bytes that have
-    /// come from it since it is kept.
-    pub fn visit_clouds(&self, visit: &mut dyn FnMut(Upstream, u64)) {
-        if let Some(controller) = &self.law.controller {
-            controller.visit_clouds(visit);
-        }
-    }
-
-    /// Replaces the control law, keeping queue and counters.
-    pub fn set_controller(&mut self, now: Instant, controller: Option<Box<dyn LinkController>>) {
-        self.law.controller = controller;
-        self.law.on_capacity(now, self.capacity());
-        self.law.on_buffer(self.queues.limit());
-        self.law.refresh();
-    }
-
-    /// Changes the queue's limit; what waits beyond it stays.
-    pub fn set_limit(&mut self, limit: Limit) {
-        match &mut self.queues {
-            Queues::One(queue, _) => queue.set_limit(limit),
-            Queues::Two(separation) => separation.set_limit(limit),
-        }
-        self.law.on_buffer(limit);
-    }
-
-    /// Changes the bytes that the link adds to each packet; packets that wait keep what they were
-    /// counted with.
-    pub fn set_overhead(&mut self, bytes: u32) {
-        self.overhead = bytes;
-    }
-
-    /// Changes the loss by corruption that the port declares for the link behind it, in 10^-6 of
-    /// packets: it goes with each answer of the control law.
-    pub fn set_corruption(&mut self, ppm: u32) {
-        self.corruption_ppm = ppm;
-    }
-
-    /// Changes what the link protects packets with: the redundancy takes its share of the rate.
-    /// Packets that wait keep what they were counted with.
-    pub(super) fn set_code(&mut self, code: Option<Code>) {
-        self.code = code;
-    }
-
-    /// Puts the port on a medium that others use too: from now on each packet leaves after a
-    /// [`grant`](Self::grant) only.
-    pub fn share_medium(&mut self) {
-        self.access = Access::Asked;
-    }
-
-    /// Lets one packet leave at the next [`poll`](Self::poll), from now on.
-    pub fn grant(&mut self, now: Instant) {
-        self.access = Access::Granted;
-        self.shaper.hold(now);
-    }
-
-    /// When the transmitter is or was ready for the next packet.
-    #[must_use]
-    pub fn ready_at(&self) -> Instant {
-        self.shaper.ready_at()
-    }
-
-    /// What waits.
-    #[must_use]
-    pub fn depth(&self) -> Depth {
-        self.queues.depth()
-    }
-
-    /// The rate in bytes per second.
-    #[must_use]
-    pub fn rate(&self) -> Option<u64> {
-        self.shaper.rate()
-    }
-
-    /// Counters.
-    #[must_use]
-    pub fn stats(&self) -> &LinkStats {
-        &self.stats
-    }
-
     pub(super) fn count_drop(&mut self, cause: DropCause) {
         self.stats.drops.count(cause);
     }
@@ -438,36 +345,6 @@ impl<P> Port<P> {
         for _ in 0..packets {
             self.stats.drops.count(cause);
         }
-    }
-
-    /// True if a control law is in charge.
-    #[inline]
-    #[must_use]
-    pub fn has_controller(&self) -> bool {
-        self.law.controller.is_some()
-    }
-
-    /// True if it matters here what packets carry: to a control law, or to tell them apart.
-    #[inline]
-    #[must_use]
-    pub fn reads_packets(&self) -> bool {
-        self.has_controller() || matches!(self.queues, Queues::Two(_))
-    }
-
-    /// How often flows were set aside because they went on with more than their fair share while
-    /// the queue of feedback overflowed; newcomers that are set aside together count once.
-    #[must_use]
-    pub fn times_set_aside(&self) -> u64 {
-        match &self.queues {
-            Queues::One(..) => 0,
-            Queues::Two(separation) => separation.watch().times(),
-        }
-    }
-
-    /// The control law's state; `None` without one.
-    #[must_use]
-    pub fn metrics(&self) -> Option<LinkMetrics> {
-        self.law.controller.as_ref().map(|c| c.metrics())
     }
 
     #[inline(always)]

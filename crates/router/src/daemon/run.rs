@@ -1,5 +1,8 @@
 //! Start, serve, reload, stop.
 
+mod reload;
+mod reopen;
+
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
@@ -9,7 +12,7 @@ use std::time::SystemTime;
 
 use pathmark_cc::{Duration, Instant};
 
-use super::assemble::{Plan, plan, put_in_force, router};
+use super::assemble::{plan, put_in_force, router};
 use super::desk::{self, Counter, Desk, Request};
 use super::notify::Supervisor;
 use super::query::Hint;
@@ -19,9 +22,9 @@ use super::run_error::{RunError, system};
 use super::server::{Door, Server};
 use super::snapshot::{Reload, Snapshot, Surroundings, seconds};
 use super::socket::{self, Socket};
-use crate::config::{Config, Interface};
+use crate::config::Config;
 use crate::tun::sys::{self, Signal, Signals};
-use crate::tun::{Deaf, Device, DeviceError, Driver, Event, Namespaces, Pace};
+use crate::tun::{Deaf, Driver, Event, Pace};
 
 /// How long an interface that is gone may stay away.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -257,57 +260,6 @@ impl Daemon<'_> {
         }
     }
 
-    /// Opens interfaces that are gone again. One that stays away for a second ends the router, so
-    /// that whoever supervises it knows.
-    fn reopen(&mut self) -> Result<(), RunError> {
-        let config = Arc::clone(&self.config);
-        for (name, until) in std::mem::take(&mut self.lost) {
-            let mut ports = config.ports.iter().enumerate();
-            let Some((port, spec)) = ports.find(|(_, port)| port.name == name) else {
-                continue;
-            };
-            if !self.driver.devices().get(port).is_some_and(Device::is_lost) {
-                continue;
-            }
-            let opened = match spec.interface {
-                // What was passed on cannot be had again.
-                Interface::Fd(fd) => Err(DeviceError::Failed {
-                    what: "use descriptor",
-                    name: fd.to_string(),
-                    source: io::Error::from_raw_os_error(libc::EBADFD),
-                }),
-                Interface::Tun(_) => Device::open(&spec.interface, spec.mtu),
-            };
-            let opened = opened.and_then(|mut device| {
-                device.find(&mut Namespaces::default());
-                let name = device.name().to_owned();
-                let placed = self.driver.replace_device(port, device);
-                placed
-                    .map(|()| name.clone())
-                    .map_err(|source| DeviceError::Failed {
-                        what: "wait for",
-                        name,
-                        source,
-                    })
-            });
-            match opened {
-                Ok(name) => eprintln!("vcp-router: interface {name} is back"),
-                Err(_)
-                    if matches!(spec.interface, Interface::Tun(_)) && self.driver.now() < until =>
-                {
-                    self.lost.push((name, until));
-                }
-                Err(source) => {
-                    let port = spec.name.clone();
-                    // What happened until now is on record.
-                    self.stop()?;
-                    return Err(RunError::Lost { port, source });
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn answer(&mut self, request: Request) {
         // A client that has gone away in the meantime needs no answer.
         match request {
@@ -357,79 +309,6 @@ impl Daemon<'_> {
             reload: &self.reloads,
         };
         Snapshot::take(self.driver.router(), self.driver.now(), around)
-    }
-
-    /// Has a thread of its own read the file as it is now, so that packets need not wait for it. It
-    /// has the priority of this one: at a lower one, on a busy machine, it would keep the
-    /// allocator's locks for as long as others go before it, and packets would wait.
-    fn reload(&mut self) {
-        if self.reading.is_some() {
-            self.reading = Some(true);
-            return;
-        }
-        self.supervisor.reloading();
-        let path = self.options.config.clone();
-        let (old, now) = (Arc::clone(&self.config), self.driver.now());
-        let lost: Vec<_> = self.driver.devices().iter().map(Device::is_lost).collect();
-        let read = move || {
-            let new = Config::load(&path)?;
-            Ok(plan(Some(&old), &lost, new, now)?)
-        };
-        let spawned = self.reader.try_clone().and_then(|reader| {
-            let thread = std::thread::Builder::new().name("reload".to_owned());
-            thread.spawn(move || reader.read(read))
-        });
-        match spawned {
-            Ok(_) => self.reading = Some(false),
-            Err(source) => self.reloaded(Err(system("start a thread")(source))),
-        }
-    }
-
-    /// Puts in force what was read, or keeps everything as it was.
-    fn reloaded(&mut self, result: Result<Plan, RunError>) {
-        let result = result.map(|plan| self.change(plan));
-        let result = result.map_err(|error| error.to_string());
-        let told = self.reloads.note(seconds(self.driver.now()), result);
-        self.supervisor.ready(&told);
-        eprintln!("vcp-router: {told} ({})", self.options.config.display());
-        if self.reading.take() == Some(true) {
-            self.reload();
-        }
-    }
-
-    /// Puts a plan in force; returns what is wrong with it nevertheless.
-    fn change(&mut self, plan: Plan) -> Vec<String> {
-        let fixed = [
-            ("control", plan.config.control != self.config.control),
-            ("metrics", plan.config.metrics != self.config.metrics),
-            (
-                "user",
-                plan.config.user != self.config.user || plan.config.group != self.config.group,
-            ),
-            ("memory", plan.config.memory != self.config.memory),
-        ];
-        for (key, changed) in fixed {
-            if changed {
-                eprintln!("vcp-router: a new `{key}` takes effect at the next start");
-            }
-        }
-        let (config, replaced, deaf) = put_in_force(&mut self.driver, Some(&self.config), plan);
-        let before = std::mem::replace(&mut self.config, Arc::new(config));
-        // A hundred thousand routes take a while to drop, too. Without a thread for it, it is done
-        // here.
-        let drop_it = move || drop((before, replaced));
-        let _ = std::thread::Builder::new().spawn(drop_it);
-        let now = self.driver.now();
-        self.history.clear(self.driver.router(), now);
-        // As with interfaces that are gone: they are opened again, or the router ends.
-        let config = Arc::clone(&self.config);
-        let named = deaf.into_iter().filter_map(|Deaf { port, source }| {
-            let name = config.ports.get(port)?.name.clone();
-            let trouble = format!("port {name}: cannot wait for its interface: {source}");
-            self.lost.push((name, now + PATIENCE));
-            Some(trouble)
-        });
-        named.collect()
     }
 
     fn stop(&mut self) -> Result<(), RunError> {

@@ -13,7 +13,8 @@ use pathmark_shim::ip::{Layout, protocol};
 use pathmark_shim::udp::Datagram;
 use xcp_edge::Measurer;
 
-use super::router::{Router, TICK, Target};
+use super::router::{Router, Target};
+use super::turns::TICK;
 use crate::field::{put, put_low};
 use crate::ip::TokenBucket;
 use crate::offload::Offload;

@@ -33,6 +33,7 @@ mod tests;
 mod trust;
 #[cfg(test)]
 mod trust_tests;
+mod turns;
 #[cfg(test)]
 mod xcp_tests;
 

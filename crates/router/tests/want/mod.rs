@@ -3,6 +3,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::bed::{Bed, Pinger, bytes};
 
 const EVERY_PING: &str = "[icmp]\nrate = 1000000\nburst = 1000000";
@@ -102,4 +104,59 @@ fn with_little_memory_packets_are_counted_and_later_ones_pass() {
     from.send(&last).unwrap();
     while to.recv(&mut buffer).unwrap() != last.len() {}
     assert_eq!(buffer[..last.len()], last[..]);
+}
+
+/// Packets so small that those under way for half a second take more buffers than the port may
+/// hold: each that finds none is counted as that, another port does not notice, and once the wire
+/// is empty everything passes again.
+#[test]
+fn packets_that_find_no_buffer_are_counted_as_that() {
+    let mut bed = Bed::new();
+    bed.keys = format!("memory = \"1MiB\"\n{EVERY_PING}");
+    bed.configure(
+        "queue = { limit = \"10p\" }",
+        "rate = \"1600kbit\"\ndelay = \"500ms\"\nqueue = { limit = \"100p\" }",
+    );
+    bed.start();
+    // 29 bytes take 145 us each and a buffer of 256: some 3,400 are under way, 2,300 find room.
+    let (from, to) = bed.udp(false);
+    let no_buffer = |state: &Value| state["counters"]["no_buffer"].as_u64().unwrap();
+    let of = |state: &Value, index: usize| {
+        let causes = &state["links"][index]["drops_by_cause"];
+        causes["no_buffer"].as_u64().unwrap()
+    };
+    let start = Instant::now();
+    let full = loop {
+        for _ in 0..200 {
+            from.send(b"x").unwrap();
+        }
+        let state = bed.show();
+        if no_buffer(&state) >= 1_000 {
+            break state;
+        }
+        assert!(start.elapsed() < Duration::from_secs(30), "{state}");
+    };
+    assert_eq!((of(&full, 0), of(&full, 1)), (0, no_buffer(&full)));
+    let held = full["links"][1]["memory_bytes"].as_u64().unwrap();
+    assert!((500_000..1 << 20).contains(&held), "{held}");
+    assert!(full["memory_bytes"].as_u64().unwrap() <= 1 << 20, "{full}");
+    let mut pinger = Pinger::new(&bed.left, "10.0.1.1");
+    let answered = (0..50).filter_map(|_| pinger.ping(56)).count();
+    assert_eq!(answered, 50);
+
+    while bed.link("right")["memory_bytes"] != 0 {
+        assert!(start.elapsed() < Duration::from_secs(60), "it never drains");
+    }
+    let before = no_buffer(&bed.show());
+    to.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut buffer = [0; 100];
+    for number in 0..20u8 {
+        from.send(&[number; 50]).unwrap();
+    }
+    for number in 0..20u8 {
+        // What came before is one byte long.
+        while to.recv(&mut buffer).unwrap() != 50 {}
+        assert_eq!(buffer[..50], [number; 50]);
+    }
+    assert_eq!(no_buffer(&bed.show()), before);
 }

@@ -1,0 +1,62 @@
+//! Interfaces that are gone.
+
+use std::io;
+use std::sync::Arc;
+
+use super::super::run_error::RunError;
+use super::Daemon;
+use crate::config::Interface;
+use crate::tun::{Device, DeviceError, Namespaces};
+
+impl Daemon<'_> {
+    /// Opens interfaces that are gone again. One that stays away for a second ends the router, so
+    /// that whoever supervises it knows.
+    pub(super) fn reopen(&mut self) -> Result<(), RunError> {
+        let config = Arc::clone(&self.config);
+        for (name, until) in std::mem::take(&mut self.lost) {
+            let mut ports = config.ports.iter().enumerate();
+            let Some((port, spec)) = ports.find(|(_, port)| port.name == name) else {
+                continue;
+            };
+            if !self.driver.devices().get(port).is_some_and(Device::is_lost) {
+                continue;
+            }
+            let opened = match spec.interface {
+                // What was passed on cannot be had again.
+                Interface::Fd(fd) => Err(DeviceError::Failed {
+                    what: "use descriptor",
+                    name: fd.to_string(),
+                    source: io::Error::from_raw_os_error(libc::EBADFD),
+                }),
+                Interface::Tun(_) => Device::open(&spec.interface, spec.mtu),
+            };
+            let opened = opened.and_then(|mut device| {
+                device.find(&mut Namespaces::default());
+                let name = device.name().to_owned();
+                let placed = self.driver.replace_device(port, device);
+                placed
+                    .map(|()| name.clone())
+                    .map_err(|source| DeviceError::Failed {
+                        what: "wait for",
+                        name,
+                        source,
+                    })
+            });
+            match opened {
+                Ok(name) => eprintln!("vcp-router: interface {name} is back"),
+                Err(_)
+                    if matches!(spec.interface, Interface::Tun(_)) && self.driver.now() < until =>
+                {
+                    self.lost.push((name, until));
+                }
+                Err(source) => {
+                    let port = spec.name.clone();
+                    // What happened until now is on record.
+                    self.stop()?;
+                    return Err(RunError::Lost { port, source });
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! Steps to one interface.
+
+use ipnet::IpNet;
+
+use super::super::SetupError;
+use super::super::marks::{alias, former, table_of};
+use super::super::state::{Kind, Link, State};
+use super::super::step::Step;
+use super::wanted::{named, sysctls};
+use super::{LEAST_IPV6_MTU, delete};
+use crate::config::{Config, PortSpec};
+
+/// The kernel's own length of a TUN interface's queue.
+const TXQUEUELEN: u32 = 500;
+
+/// Whom the interfaces belong to.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Owner<'a> {
+    pub(in super::super) name: &'a str,
+    pub(in super::super) uid: u32,
+}
+
+impl Owner<'_> {
+    fn is(&self, name: &str) -> bool {
+        name == self.name || name == self.uid.to_string()
+    }
+}
+
+/// Steps to one interface; true if it is made anew.
+pub(super) fn interface(
+    config: &Config,
+    port: &PortSpec,
+    name: &str,
+    owner: &Owner<'_>,
+    state: &State,
+    steps: &mut Vec<Step>,
+) -> Result<bool, SetupError> {
+    let found = state.link(name);
+    let keeps = match found.map(|link| &link.kind) {
+        None => None,
+        Some(Kind::Tun {
+            persistent: true,
+            owner: whose,
+        }) => found.filter(|_| owner.is(whose)),
+        Some(Kind::Tun { .. }) => {
+            return Err(SetupError::Transient {
+                name: name.to_owned(),
+            });
+        }
+        Some(Kind::Other) => {
+            return Err(SetupError::NotTun {
+                name: name.to_owned(),
+            });
+        }
+    };
+    if let Some(shown) = found.and_then(|link| table_of(&link.alias))
+        && shown != config.table
+        && !former(state, config.table, &named(config)).contains(&shown)
+    {
+        return Err(SetupError::Taken(format!(
+            "{name} belongs to a configuration with `table = {shown}`, which has more: choose another \
+             name, or take those away first (vcp-router teardown --table {shown})"
+        )));
+    }
+    if let (Some(found), None) = (found, keeps) {
+        // Somebody else's: only what set-up has made is made anew.
+        if table_of(&found.alias).is_none() {
+            return Err(SetupError::Foreign {
+                name: name.to_owned(),
+            });
+        }
+        steps.push(delete(found));
+    }
+    if keeps.is_none() {
+        let words = format!("tuntap add dev {name} mode tun user");
+        let words = words.split_whitespace().map(str::to_owned);
+        let words = words.chain([owner.name.to_owned(), "vnet_hdr".to_owned()]);
+        steps.push(Step::Ip(words.collect()));
+    }
+    let ipv6 = state.ipv6 && port.mtu >= LEAST_IPV6_MTU;
+    for (path, value) in sysctls(name, ipv6) {
+        let has = state.sysctls.get(&path).filter(|_| keeps.is_some());
+        if has.is_none_or(|has| has != value) {
+            steps.push(Step::Sysctl(path, value.to_owned()));
+        }
+    }
+    let length = port.host.txqueuelen.unwrap_or(TXQUEUELEN);
+    let alias = alias(config.table);
+    let same = |link: &Link| {
+        (link.mtu, link.txqueuelen, link.up, &link.alias) == (port.mtu, length, true, &alias)
+    };
+    if !keeps.is_some_and(same) {
+        let mtu = port.mtu;
+        steps.push(Step::ip(format!(
+            "link set dev {name} alias {alias} mtu {mtu} txqueuelen {length} up"
+        )));
+    }
+    let addresses = port.host.addresses.iter();
+    for address in addresses.filter(|address| ipv6 || matches!(address, IpNet::V4(_))) {
+        if !keeps.is_some_and(|link| link.addresses.contains(address)) {
+            let plain = match address {
+                IpNet::V4(_) => "",
+                IpNet::V6(_) => " nodad",
+            };
+            steps.push(Step::ip(format!(
+                "address replace {address} dev {name}{plain}"
+            )));
+        }
+    }
+    for address in keeps.iter().flat_map(|link| &link.addresses) {
+        let automatic = matches!(address, IpNet::V6(v6) if v6.addr().is_unicast_link_local());
+        if !automatic && !port.host.addresses.contains(address) {
+            steps.push(Step::ip(format!("address del {address} dev {name}")));
+        }
+    }
+    Ok(keeps.is_none())
+}

@@ -1,0 +1,121 @@
+//! What a configuration asks of the kernel.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+
+use super::super::state::{MAIN, Route, Rule, sysctl};
+use super::LEAST_IPV6_MTU;
+use crate::config::{Config, Interface, OnStop, PortSpec};
+
+/// Metrics: the interface first, then refusing.
+const METRIC: u32 = 100;
+const METRIC_REFUSE: u32 = 10_000;
+
+/// What a configuration asks for.
+pub(super) struct Wanted {
+    pub(super) rules: Vec<Rule>,
+    pub(super) routes: Vec<Route>,
+}
+
+pub(super) fn tun(port: &PortSpec) -> Option<&str> {
+    match &port.interface {
+        Interface::Tun(name) => Some(name),
+        Interface::Fd(_) => None,
+    }
+}
+
+/// The interfaces that a configuration names.
+pub(in super::super) fn named(config: &Config) -> BTreeSet<&str> {
+    config.ports.iter().filter_map(tun).collect()
+}
+
+/// The routes that it asks for.
+pub(in super::super) fn routes(config: &Config, ipv6: bool) -> Vec<Route> {
+    wanted(config, ipv6).routes
+}
+
+/// Sysctls of an interface, by file, with the value that is needed.
+pub(in super::super) fn sysctls(
+    name: &str,
+    ipv6: bool,
+) -> impl Iterator<Item = (PathBuf, &'static str)> {
+    // Packets come back with sources that live behind a card, which has validated them; routes
+    // without carrier are ignored, which is how the kernel knows that no router runs; no link-local
+    // address, so that the kernel sends nothing of its own.
+    let v4 = [("rp_filter", "0"), ("ignore_routes_with_linkdown", "1")];
+    let v6 = [("addr_gen_mode", "1"), ("ignore_routes_with_linkdown", "1")];
+    let of = |family: &str, key: &str| sysctl(&format!("{family}/conf/{name}/{key}"));
+    let v4 = v4.map(|(key, value)| (of("ipv4", key), value));
+    let v6 = v6.map(|(key, value)| (of("ipv6", key), value));
+    v4.into_iter().chain(v6.into_iter().filter(move |_| ipv6))
+}
+
+pub(super) fn wanted(config: &Config, ipv6: bool) -> Wanted {
+    let mut rules = Vec::new();
+    let mut steered = BTreeSet::new();
+    for (index, steer) in (0u32..).zip(&config.steers) {
+        steered.insert(steer.port);
+        let table = config.table + u32::try_from(steer.port).unwrap_or(0);
+        let rule = |v6, to| Rule {
+            v6,
+            priority: config.table + index,
+            from: steer.from.clone(),
+            mark: steer.mark,
+            to,
+            table,
+            ours: true,
+        };
+        if steer.to.is_empty() {
+            rules.extend([rule(false, None), rule(true, None)]);
+        }
+        for prefix in &steer.to {
+            let net = prefix.net();
+            let v6 = matches!(net, IpNet::V6(_));
+            // A rule for all destinations has none.
+            rules.push(rule(v6, Some(net).filter(|net| net.prefix_len() > 0)));
+        }
+    }
+    let mut routes = Vec::new();
+    for (index, port) in config.ports.iter().enumerate() {
+        let Some(name) = tun(port) else { continue };
+        let v6_here = port.mtu >= LEAST_IPV6_MTU;
+        if steered.contains(&index) {
+            let table = config.table + u32::try_from(index).unwrap_or(0);
+            for v6 in [false, true] {
+                let default = |device: Option<&str>, metric| Route {
+                    v6,
+                    table,
+                    to: None,
+                    device: device.map(str::to_owned),
+                    metric,
+                };
+                if port.host.on_stop == OnStop::Closed {
+                    routes.push(default(None, METRIC_REFUSE));
+                }
+                if v6_here || !v6 {
+                    routes.push(default(Some(name), METRIC));
+                }
+            }
+        }
+        for address in &port.addresses {
+            let v6 = address.is_ipv6();
+            let link_local =
+                matches!(address, std::net::IpAddr::V6(v6) if v6.is_unicast_link_local());
+            if link_local || v6 && !v6_here {
+                continue;
+            }
+            routes.push(Route {
+                v6,
+                table: MAIN,
+                to: Some(IpNet::from(*address)),
+                device: Some(name.to_owned()),
+                metric: METRIC,
+            });
+        }
+    }
+    rules.retain(|rule| ipv6 || !rule.v6);
+    routes.retain(|route| ipv6 || !route.v6);
+    Wanted { rules, routes }
+}
