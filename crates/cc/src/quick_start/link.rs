@@ -287,6 +287,10 @@ impl<L: LinkController> LinkController for QuickStartLink<L> {
         self.law.on_drop(now, packet);
     }
 
+    fn on_set_aside(&mut self, now: Instant) {
+        self.law.on_set_aside(now);
+    }
+
     fn on_timer(&mut self, now: Instant, queue: u64) {
         self.settle(now);
         self.law.on_timer(now, queue);

@@ -1,7 +1,7 @@
 //! Names, options and their errors.
 
 use super::*;
-use crate::{Duration, Instant};
+use crate::{Arrival, Carried, Duration, Instant, VcpCarried, VcpCode, XcpCarried};
 
 #[test]
 fn every_name_parses_prints_and_builds() {
@@ -164,5 +164,56 @@ fn who_asks_for_a_start_says_so() {
         let law = LinkAlgorithm::parse(text).unwrap();
         assert_eq!(law.grants(), grants, "{text}");
         assert!(!law.with_grants(false).grants(), "{text}");
+    }
+}
+
+/// Whatever a law is wrapped in, with grants beside it or behind clouds, it is told that flows were
+/// set aside: the long RTTs that they claimed no longer make its interval.
+#[test]
+fn every_law_forgets_what_flows_claimed_that_are_set_aside() {
+    let names = ["vcp+bise", "xcp", "xcp-i"];
+    for (name, grants) in names
+        .into_iter()
+        .flat_map(|name| [(name, true), (name, false)])
+    {
+        let law = LinkAlgorithm::parse(name).unwrap().with_grants(grants);
+        let mut port = law.controller(Instant::ZERO, 1_250_000, 1);
+        let claim = Duration::from_secs(2);
+        let carried = if name.starts_with("vcp") {
+            Carried::Vcp(VcpCarried {
+                code: VcpCode::Low,
+                min_rtt: Some(claim),
+                bise: true,
+                carries_r: true,
+            })
+        } else {
+            Carried::Xcp(XcpCarried {
+                rtt_us: u32::try_from(claim.as_micros()).unwrap(),
+                x: 1 << 30,
+                ..XcpCarried::default()
+            })
+        };
+        let packet = Arrival {
+            bytes: 1000,
+            flow_hash: 1,
+            carried,
+        };
+        let mut now = Instant::ZERO;
+        for number in 0..60_000u64 {
+            now = Instant::from_millis(number);
+            while port.deadline().is_some_and(|at| at <= now) {
+                port.on_timer(now, 0);
+            }
+            port.on_arrival(now, &packet, 0);
+            let _ = port.on_departure(now, &packet, 0);
+        }
+        let claimed = port.metrics().interval;
+        assert!(
+            claimed > Duration::from_millis(1_500),
+            "{name}: {claimed:?}"
+        );
+        port.on_set_aside(now);
+        let known = port.metrics().interval;
+        assert!(known <= Duration::from_secs(1), "{name}: {known:?}");
     }
 }

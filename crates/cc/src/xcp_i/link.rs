@@ -148,6 +148,10 @@ impl LinkController for XcpILink {
         self.own.on_drop(now, packet);
     }
 
+    fn on_set_aside(&mut self, now: Instant) {
+        self.own.on_set_aside(now);
+    }
+
     fn on_timer(&mut self, now: Instant, queue: u64) {
         self.own.on_timer(now, queue);
     }
@@ -171,6 +175,10 @@ impl LinkController for XcpILink {
 
     fn makes_room(&self) -> bool {
         self.own.makes_room()
+    }
+
+    fn evens_starts(&self) -> bool {
+        self.own.evens_starts()
     }
 
     fn on_granted(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
