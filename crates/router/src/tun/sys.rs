@@ -18,7 +18,7 @@ pub(crate) use interface::{
     Unfit, adopt_tun, bring_up, namespace_of, open_tun, route_socket, set_offloads,
 };
 pub(crate) use process::{
-    Signal, Signals, monotonic_micros, precise_timers, raise_descriptor_limit, random,
+    Signal, Signals, give_way, monotonic_micros, precise_timers, raise_descriptor_limit, random,
     return_memory,
 };
 #[cfg(test)]

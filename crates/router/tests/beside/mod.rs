@@ -21,6 +21,7 @@ fn packets_do_not_wait_for_a_configuration() {
     std::fs::remove_file(&path).unwrap();
     assert_eq!(bed.inside("mkfifo", &[path.to_str().unwrap()]).0, Some(0));
     let mut pinger = Pinger::new(&bed.left, "10.0.1.1");
+    let id = bed.router().id();
     for _ in 0..2 {
         // Of signals that come together only one is seen: each is followed by an answer.
         bed.router().hang_up().unwrap();
@@ -29,12 +30,31 @@ fn packets_do_not_wait_for_a_configuration() {
         }
         assert_eq!(bed.link("right")["rate_bps"], 2e6);
     }
+    // Where cores are wanted, it does not use up what packets are given of them.
+    let levels = nice_levels(id);
+    let reload = levels.iter().find(|(name, _)| name == "reload");
+    assert_eq!(reload.unwrap().1, levels[0].1 + 10, "{levels:?}");
     for (text, rate, generation) in [(three, 3e6, 2), (four, 4e6, 3)] {
         std::fs::write(&path, text).unwrap();
         assert!(bed.next_reload().contains("vcp-router: reloaded"));
         assert_eq!(bed.link("right")["rate_bps"], rate);
         assert_eq!(bed.show()["reload"]["generation"], generation);
     }
+}
+
+/// The nice levels of a process's threads by name, its first thread in front.
+fn nice_levels(process: u32) -> Vec<(String, i32)> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let mut tasks: Vec<_> = tasks.map(|task| task.unwrap().path()).collect();
+    tasks.sort_by_key(|path| !path.ends_with(process.to_string()));
+    let level = |path: std::path::PathBuf| {
+        let stat = std::fs::read_to_string(path.join("stat")).unwrap();
+        let (head, rest) = stat.rsplit_once(") ").unwrap();
+        // State, fifteen numbers, nice: proc_pid_stat(5).
+        let nice = rest.split(' ').nth(16).unwrap().parse().unwrap();
+        (head.split_once('(').unwrap().1.to_owned(), nice)
+    };
+    tasks.into_iter().map(level).collect()
 }
 
 fn routes(count: u32) -> String {

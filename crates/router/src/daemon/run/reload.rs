@@ -7,12 +7,13 @@ use super::super::run_error::{RunError, system};
 use super::super::snapshot::seconds;
 use super::{Daemon, PATIENCE};
 use crate::config::Config;
-use crate::tun::{Deaf, Device};
+use crate::tun::{Deaf, Device, sys};
 
 impl Daemon<'_> {
     /// Has a thread of its own read the file as it is now, so that packets need not wait for it. It
-    /// has the priority of this one: at a lower one, on a busy machine, it would keep the
-    /// allocator's locks for as long as others go before it, and packets would wait.
+    /// has a lower priority than this one: where others want the cores too, an equal one would use
+    /// up what the scheduler gives this process (or its control group), and packets would wait for
+    /// a core. It allocates from a heap (arena) of its own, so packets do not wait for its locks.
     pub(super) fn reload(&mut self) {
         if self.reading.is_some() {
             self.reading = Some(true);
@@ -28,7 +29,10 @@ impl Daemon<'_> {
         };
         let spawned = self.reader.try_clone().and_then(|reader| {
             let thread = std::thread::Builder::new().name("reload".to_owned());
-            thread.spawn(move || reader.read(read))
+            thread.spawn(move || {
+                sys::give_way();
+                reader.read(read);
+            })
         });
         match spawned {
             Ok(_) => self.reading = Some(false),
