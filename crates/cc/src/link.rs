@@ -211,6 +211,17 @@ pub trait LinkController: Send + fmt::Debug {
         }
     }
 
+    /// What a port does with each packet, in one call: [`admits`](Self::admits), and if so
+    /// [`on_arrival`](Self::on_arrival). The [`deadline`](Self::deadline) after that, or the far
+    /// future where there is none; `None` if the packet is held back.
+    fn take(&mut self, now: Instant, arrival: &Arrival, queue: u64) -> Option<Instant> {
+        if !self.admits(now, arrival) {
+            return None;
+        }
+        self.on_arrival(now, arrival, queue);
+        Some(self.deadline().unwrap_or(Instant::FAR_FUTURE))
+    }
+
     /// The packet leaves for the wire; `queue` excludes it.
     fn on_departure(&mut self, now: Instant, packet: &Arrival, queue: u64) -> Answer;
 

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Instant as Clock;
 
-use pathmark_cc::{Duration, Instant, LinkAlgorithm, Request};
+use pathmark_cc::{Duration, Instant, LinkAlgorithm, Request, XcpRequest};
 use pathmark_router::core::impair::{Random, WireConfig};
 use pathmark_router::core::queue::{DropTail, Limit};
 use pathmark_router::core::{Link, LinkConfig, Port, Schedule, Separation, Shaper};
@@ -30,22 +30,46 @@ const RUNS: usize = 4000;
 /// Bytes at the start of a packet that differ from flow to flow, or that routers change.
 const HEAD: usize = 48;
 
-fn template(shim: bool) -> Vec<u8> {
+/// What stands in front of the payload.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shim {
+    None,
+    Vcp,
+    Xcp,
+}
+
+fn template(shim: Shim) -> Vec<u8> {
     let mut bytes = vec![0x45, 0];
     bytes.extend((PACKET as u16).to_be_bytes());
     bytes.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 1, 0, 1]);
     bytes.extend([0x12, 0x34, 0x11, 0x51]);
     bytes.extend((PACKET as u16 - 20).to_be_bytes());
     bytes.extend([0xAB, 0xCD]);
-    if shim {
-        bytes.extend(Repr::initial(&Request::default(), true).emit());
+    match shim {
+        Shim::None => {}
+        Shim::Vcp => bytes.extend(Repr::initial(&Request::default(), true).emit()),
+        Shim::Xcp => {
+            // A packet each 982 ns over 20 ms, which would like to be faster.
+            let request = XcpRequest {
+                rtt_us: 20_000,
+                x: 982 * (1 << 40) / 1_000_000_000,
+                delta: 1 << 40,
+                covers: 1,
+                window: 25_000_000,
+                packet: 1200,
+            };
+            let mut shim = [0; 36];
+            let repr = xcp_proto::Repr::initial(xcp_proto::Form::V4, Some(&request), 64);
+            assert_eq!(repr.emit(&mut shim), Some(shim.len()));
+            bytes.extend(shim);
+        }
     }
     bytes.resize(PACKET, 0x55);
     bytes
 }
 
 /// What one packet of each flow starts with, as it arrives.
-fn flows(count: usize, shim: bool, random: &mut Random) -> Vec<[u8; HEAD]> {
+fn flows(count: usize, shim: Shim, random: &mut Random) -> Vec<[u8; HEAD]> {
     let mut head = [0; HEAD];
     head.copy_from_slice(&template(shim)[..HEAD]);
     (0..count)
@@ -80,6 +104,8 @@ fn routes(count: usize, random: &mut Random) -> Routes<Target> {
 struct Setup {
     router: Router,
     flows: Vec<[u8; HEAD]>,
+    /// What else of a long shim routers change.
+    rest: Option<[u8; 16]>,
     buffer: Box<[u8]>,
     now: Instant,
     step: Duration,
@@ -90,7 +116,7 @@ struct Shape {
     law: Option<&'static str>,
     rate: Option<u64>,
     separate: bool,
-    shim: bool,
+    shim: Shim,
     flows: usize,
     routes: usize,
     backlog: usize,
@@ -152,6 +178,10 @@ impl Setup {
         let mut setup = Self {
             router,
             flows,
+            rest: (shape.shim == Shim::Xcp).then(|| {
+                let packet = template(shape.shim);
+                *packet[HEAD..].first_chunk().unwrap()
+            }),
             buffer: vec![0x55; USUAL].into_boxed_slice(),
             now: Instant::from_millis(1),
             step: Duration::from_nanos(step),
@@ -172,6 +202,9 @@ impl Setup {
         };
         // As if read from an interface: the headers fresh in the buffer, the payload as it was.
         self.buffer[..HEAD].copy_from_slice(flow);
+        if let Some(rest) = &self.rest {
+            self.buffer[HEAD..HEAD + rest.len()].copy_from_slice(rest);
+        }
         self.router
             .receive(self.now, 0, &mut self.buffer, PACKET, Offload::default());
     }
@@ -187,11 +220,11 @@ impl Setup {
 }
 
 /// Nanoseconds of one call.
-fn measure(mut call: impl FnMut()) -> f64 {
-    for _ in 0..CALLS * RUNS / 20 {
+fn measure(runs: usize, mut call: impl FnMut()) -> f64 {
+    for _ in 0..CALLS * runs / 20 {
         call();
     }
-    let mut runs: Vec<f64> = (0..RUNS)
+    let mut times: Vec<f64> = (0..runs)
         .map(|_| {
             let start = Clock::now();
             for _ in 0..CALLS {
@@ -200,8 +233,8 @@ fn measure(mut call: impl FnMut()) -> f64 {
             start.elapsed().as_nanos() as f64 / CALLS as f64
         })
         .collect();
-    runs.sort_by(f64::total_cmp);
-    runs[RUNS / 10]
+    times.sort_by(f64::total_cmp);
+    times[runs / 10]
 }
 
 fn row(name: &str, nanos: f64, copy: f64) {
@@ -212,12 +245,12 @@ fn row(name: &str, nanos: f64, copy: f64) {
     );
 }
 
-fn forward(copy: f64, only: Option<&str>) {
+fn forward(copy: f64, only: Option<&str>, runs: usize) {
     let plain = Shape {
         law: None,
         rate: None,
         separate: false,
-        shim: false,
+        shim: Shim::None,
         flows: 1,
         routes: 1,
         backlog: 0,
@@ -226,12 +259,18 @@ fn forward(copy: f64, only: Option<&str>) {
         law: Some("vcp+bise"),
         rate: Some(1_250_000_000),
         separate: true,
-        shim: true,
+        shim: Shim::Vcp,
         ..plain
+    };
+    let xcp = Shape {
+        law: Some("xcp"),
+        shim: Shim::Xcp,
+        ..vcp
     };
     let shapes = [
         ("foreign", Shape { ..plain }),
         ("vcp marked", Shape { ..vcp }),
+        ("xcp stamped", Shape { ..xcp }),
         (
             "vcp, queue of 1 BDP (10 Gbit/s, 20 ms)",
             Shape {
@@ -269,7 +308,7 @@ fn forward(copy: f64, only: Option<&str>) {
             continue;
         }
         let mut setup = Setup::new(&shape);
-        row(name, measure(|| setup.packet()), copy);
+        row(name, measure(runs, || setup.packet()), copy);
         let port = setup.router.ports()[1].link.port();
         let drops = port.stats().drops().by_queue() + setup.router.counters().no_buffer;
         assert_eq!(drops, 0, "{name}");
@@ -279,9 +318,9 @@ fn forward(copy: f64, only: Option<&str>) {
 fn lookup(copy: f64) {
     let mut random = Random::new(2, "bench");
     let table = routes(100_000, &mut random).compile();
-    let hosts = flows(100_000, false, &mut random);
+    let hosts = flows(100_000, Shim::None, &mut random);
     let mut next = 0;
-    let nanos = measure(|| {
+    let nanos = measure(RUNS, || {
         next = (next + 1) % hosts.len();
         let [.., a, b, c, d] = *hosts[next].first_chunk::<20>().unwrap();
         black_box(table.lookup(Ipv4Addr::new(a, b, c, d).into()));
@@ -298,7 +337,7 @@ fn lookup(copy: f64) {
         }
     }
     let table = table.compile();
-    let nanos = measure(|| {
+    let nanos = measure(RUNS, || {
         let address = Ipv6Addr::from(u128::from(random.next_u32()) << 93 | 1 << 125);
         black_box(table.lookup(address.into()));
     });
@@ -313,12 +352,21 @@ fn main() {
         "M/s",
         "x copy"
     );
-    let (from, mut to) = (template(true), vec![0; PACKET]);
-    let copy = measure(|| black_box(&mut to).copy_from_slice(black_box(&from)));
+    let (from, mut to) = (template(Shim::Vcp), vec![0; PACKET]);
+    let copy = measure(RUNS, || {
+        black_box(&mut to).copy_from_slice(black_box(&from));
+    });
     row("copying the packet", copy, copy);
-    // `-- NAME` measures the packets of that name alone, for a profiler.
-    let only = std::env::args().skip(1).find(|word| !word.starts_with('-'));
-    forward(copy, only.as_deref());
+    // `-- NAME [RUNS]` measures the packets of that name alone, in so many runs, for a profiler: what
+    // 200 and 1200 runs take differs by 525,000 packets.
+    let mut words = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'));
+    let only = words.next();
+    let runs = words
+        .next()
+        .map_or(RUNS, |runs| runs.parse().expect("a number of runs"));
+    forward(copy, only.as_deref(), runs);
     if only.is_none() {
         lookup(copy);
     }

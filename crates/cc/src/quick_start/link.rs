@@ -51,6 +51,8 @@ pub struct QuickStartLink<L> {
     kept: Kept,
     random: u64,
     metrics: GrantMetrics,
+    /// Until then packets are only counted: no grant is remembered, no sample of the usage ends.
+    calm_until: Instant,
     /// Reports tell of requests before there was one.
     alone: bool,
 }
@@ -80,6 +82,7 @@ impl<L: LinkController> QuickStartLink<L> {
             kept: Kept::new(),
             random: seed,
             metrics: GrantMetrics::default(),
+            calm_until: now,
             alone: true,
         }
     }
@@ -144,6 +147,7 @@ impl<L: LinkController> QuickStartLink<L> {
                 of: dealt.map_or(free.max(credit), |_| u64::MAX),
             };
             self.pending.put(now, flow, asked.source, grant, asked.rtt);
+            self.calm_until = Instant::ZERO;
             self.law.on_granted(now, flow, told);
         } else {
             self.metrics.denied_busy += 1;
@@ -235,10 +239,24 @@ impl<L: LinkController> QuickStartLink<L> {
     /// `bytes` of `flow` came.
     #[inline]
     fn count(&mut self, now: Instant, flow: u32, bytes: u32) {
+        if now < self.calm_until {
+            self.usage.add_to_sample(bytes.into());
+        } else {
+            self.count_and_look(now, flow, bytes);
+        }
+    }
+
+    /// The same, and what time or a grant may have brought. Apart, so that what comes before each
+    /// packet stays small.
+    #[inline(never)]
+    fn count_and_look(&mut self, now: Instant, flow: u32, bytes: u32) {
         self.settle(now);
         self.usage.add(now, bytes.into());
         if let Some(rate) = self.pending.on_bytes(now, flow, bytes.into()) {
             self.law.on_grant_over(now, rate, true);
+        }
+        if self.pending.is_empty() {
+            self.calm_until = self.usage.sample_ends();
         }
     }
 

@@ -208,7 +208,7 @@ impl Pending {
     /// of which the law was told so much.
     #[inline]
     pub(crate) fn on_bytes(&mut self, now: Instant, flow: u32, bytes: u64) -> Option<u64> {
-        if self.used == 0 {
+        if self.is_empty() {
             return None;
         }
         self.count(now, flow, bytes)
@@ -234,6 +234,12 @@ impl Pending {
         grant.counts_until = grant.counts_until.min(now + LEAST_MEMORY);
         self.add_up();
         Some(told)
+    }
+
+    /// True if no grant is remembered.
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.used == 0
     }
 
     /// True if [`settle`](Self::settle) has something to do.

@@ -30,7 +30,18 @@ impl Usage {
         if ns_since(now, self.started) >= nanos(SAMPLE) {
             self.turn(now);
         }
+        self.add_to_sample(bytes);
+    }
+
+    /// The same before the running sample [ends](Self::sample_ends).
+    #[inline]
+    pub(crate) const fn add_to_sample(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// When the running sample ends.
+    pub(crate) fn sample_ends(&self) -> Instant {
+        self.started + SAMPLE
     }
 
     /// Ends samples whose time has passed. All bytes counted are of the first of them.

@@ -1,5 +1,6 @@
 //! The router's half: one per output port.
 
+use super::capacity::Capacity;
 use super::guests::{self, Guests, Said};
 use super::interval::TRho;
 use super::load::{Load, LoadMeter};
@@ -25,56 +26,6 @@ const BLIND_R_Q32: u64 = 1 << 31;
 /// port is OVER, but with more than that there is a queue to be drained first.
 const ROOM_FOR_SMALL_128: u8 = 136;
 
-/// What the link could carry in the running interval, while its capacity may change.
-#[derive(Clone, Copy, Debug)]
-struct Capacity {
-    /// Bytes per second.
-    now: u64,
-    /// How far into the interval that has been so, in µs.
-    since_us: u64,
-    /// ∫C dt up to there, in bytes per second times µs.
-    before: u128,
-}
-
-impl Capacity {
-    fn new(bytes_per_second: u64) -> Self {
-        Self {
-            now: bytes_per_second.max(1),
-            since_us: 0,
-            before: 0,
-        }
-    }
-
-    /// An interval begins.
-    const fn begin(&mut self) {
-        self.since_us = 0;
-        self.before = 0;
-    }
-
-    /// ∫C dt over the interval's first `length`, if nothing changes any more.
-    fn offered(&self, length: Duration) -> u128 {
-        let left = micros(length).saturating_sub(self.since_us);
-        (self.before + u128::from(self.now) * u128::from(left)).max(1)
-    }
-
-    /// Its mean over the interval's first `length`, in bytes per second.
-    fn mean(&self, length: Duration) -> u64 {
-        saturate(self.offered(length) / u128::from(micros(length).max(1)))
-    }
-
-    /// `elapsed` after the interval's begin it changes. True if it does.
-    fn change(&mut self, elapsed: Duration, bytes_per_second: u64) -> bool {
-        let next = bytes_per_second.max(1);
-        if next == self.now {
-            return false;
-        }
-        self.before = self.offered(elapsed);
-        self.since_us = micros(elapsed).max(self.since_us);
-        self.now = next;
-        true
-    }
-}
-
 /// A VCP port; `R` says what extension it mixes in.
 #[derive(Clone, Debug)]
 pub struct VcpLink<R> {
@@ -86,6 +37,8 @@ pub struct VcpLink<R> {
     /// What each flow has, where r may differ between them.
     shares: Option<Shares>,
     shares_since: Instant,
+    /// When the running interval is over, at hand for each packet.
+    ends: Instant,
     rule: R,
     /// What XCP packets are told.
     guests: Guests,
@@ -120,6 +73,7 @@ impl<R: LinkRule> VcpLink<R> {
             shares: (params.equalize && rule.tells_r())
                 .then(|| Shares::new(rule.epsilon_ppm().unwrap_or(0))),
             shares_since: now,
+            ends: now,
             rule,
             guests: Guests::new(now),
             code: VcpCode::Low,
@@ -148,6 +102,7 @@ impl<R: LinkRule> VcpLink<R> {
         let queue =
             u128::from(self.params.kappa_ppm) * u128::from(self.meter.persistent_queue()) * million;
         self.full = saturate(usable.saturating_sub(queue).div_ceil(million * million)).max(1);
+        self.ends = self.meter.started() + self.t_rho.current();
         self.schedule_look(self.meter.started());
     }
 
@@ -328,6 +283,7 @@ impl<R: LinkRule> VcpLink<R> {
 
     fn begin(&mut self, now: Instant) {
         self.meter.begin(now);
+        self.ends = now + self.t_rho.current();
         self.granted.begin(now);
         self.capacity.begin();
     }
@@ -422,7 +378,8 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
     fn deadline(&self) -> Option<Instant> {
         // An idle port has nothing to measure until a packet wakes it.
         let asleep = self.idle && self.params.restart;
-        (!asleep).then(|| self.meter.started() + self.t_rho.current())
+        debug_assert_eq!(self.ends, self.meter.started() + self.t_rho.current());
+        (!asleep).then_some(self.ends)
     }
 
     fn on_capacity(&mut self, now: Instant, bytes_per_second: u64) {

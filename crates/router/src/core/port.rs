@@ -155,15 +155,14 @@ impl<P> Port<P> {
             return;
         };
         if hears {
-            if !self.law.admits(now, &arrival, packets) {
+            let queue = self.queues.heard_bytes();
+            if !self.law.takes(now, &arrival, packets, queue) {
                 for _ in 0..packets {
                     self.stats.drops.count(DropCause::Policed);
                 }
                 owner.dropped(packet, DropCause::Policed);
                 return;
             }
-            let queue = self.queues.heard_bytes();
-            self.law.on_arrivals(now, &arrival, packets, queue);
         }
         let item = Queued {
             packet,

@@ -12,27 +12,33 @@ pub(super) struct Law {
 }
 
 impl Law {
+    /// A packet, or a run of them, arrives. False if the law holds it back: it then goes no further.
     #[inline]
-    pub(super) fn admits(&mut self, now: Instant, run: &Arrival, packets: u32) -> bool {
-        self.controller.as_mut().is_none_or(|controller| {
-            if packets == 1 {
-                controller.admits(now, run)
-            } else {
-                controller.admits_all(now, run, packets)
+    pub(super) fn takes(&mut self, now: Instant, run: &Arrival, packets: u32, queue: u64) -> bool {
+        let Some(controller) = &mut self.controller else {
+            return true;
+        };
+        if packets > 1 {
+            return self.takes_run(now, run, packets, queue);
+        }
+        match controller.take(now, run, queue) {
+            Some(timer) => {
+                self.timer = timer;
+                true
             }
-        })
+            None => false,
+        }
     }
 
-    #[inline]
-    pub(super) fn on_arrivals(&mut self, now: Instant, run: &Arrival, packets: u32, queue: u64) {
+    fn takes_run(&mut self, now: Instant, run: &Arrival, packets: u32, queue: u64) -> bool {
         if let Some(controller) = &mut self.controller {
-            if packets == 1 {
-                controller.on_arrival(now, run, queue);
-            } else {
-                controller.on_arrivals(now, run, packets, queue);
+            if !controller.admits_all(now, run, packets) {
+                return false;
             }
+            controller.on_arrivals(now, run, packets, queue);
             self.refresh();
         }
+        true
     }
 
     #[inline]
