@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pathmark_cc::Algorithm;
 use pathmark_transport::TransportConfig;
+use pathmark_transport::connection::ConnectionError;
 use pathmark_transport::crypto::tls::{Pin, TlsClientConfig, TlsServerConfig, Trust};
 use pathmark_transport::driver::{
     ClientConfig, ConnectError, Connection, Endpoint, RecvStream, SendStream, ServerConfig,
@@ -64,18 +65,14 @@ impl Server {
     async fn connect(&self, client: &Endpoint) -> (Connection, Connection) {
         let address = self.endpoint.local_address();
         let connecting = client.connect(self.client.clone(), address, "localhost");
-        let accepting = async {
-            self.endpoint
-                .accept()
-                .await
-                .unwrap()
-                .accept()
-                .unwrap()
-                .await
-        };
-        let ends = tokio::try_join!(connecting.unwrap(), accepting).unwrap();
+        let ends = tokio::try_join!(connecting.unwrap(), self.accept()).unwrap();
         ends.0.confirmed().await.unwrap();
         ends
+    }
+
+    async fn accept(&self) -> Result<Connection, ConnectionError> {
+        let incoming = self.endpoint.accept().await.unwrap();
+        incoming.accept().unwrap().await
     }
 }
 
@@ -188,17 +185,7 @@ async fn a_handshake_under_way_is_completed_and_moves_afterwards() {
         let connecting = client.connect(server.client.clone(), address, "localhost");
         // Nothing has been sent yet: the endpoint's tasks have had no turn.
         client.rebind(socket()).unwrap();
-        let accepting = async {
-            server
-                .endpoint
-                .accept()
-                .await
-                .unwrap()
-                .accept()
-                .unwrap()
-                .await
-        };
-        let (ours, theirs) = tokio::try_join!(connecting.unwrap(), accepting).unwrap();
+        let (ours, theirs) = tokio::try_join!(connecting.unwrap(), server.accept()).unwrap();
         transfer(&ours, &theirs, 3, || ()).await;
         until(|| theirs.remote_address() == client.local_address()).await;
         until(|| ours.stats().migrations == 1).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use super::connection::Connection;
-use super::shared::{Awaited, Shared};
+use super::shared::{Awaited, Shared, State};
 use super::streams::{RecvStream, SendStream};
 use super::waiters::Place;
 use crate::connection::ConnectionError;
@@ -51,6 +51,23 @@ impl Places {
     }
 }
 
+/// What `take` finds, or a place among those who wait for `awaited`.
+fn poll(
+    shared: &Shared,
+    awaited: Awaited,
+    place: &mut Place,
+    cx: &Context<'_>,
+    take: impl FnOnce(&mut State) -> Poll<Result<StreamId, ConnectionError>>,
+) -> Poll<Result<StreamId, ConnectionError>> {
+    let mut state = shared.lock();
+    let taken = take(&mut state);
+    match taken {
+        Poll::Ready(_) => state.waiting(awaited).leave(place),
+        Poll::Pending => state.waiting(awaited).wait(place, cx),
+    }
+    taken
+}
+
 /// A stream of the peer's, or a place among those who wait for one.
 fn poll_accept(
     shared: &Shared,
@@ -58,17 +75,13 @@ fn poll_accept(
     place: &mut Place,
     cx: &Context<'_>,
 ) -> Poll<Result<StreamId, ConnectionError>> {
-    let mut state = shared.lock();
-    let ready = match (state.core.streams().accept(dir), state.lost()) {
-        (Some(id), _) => Ok(id),
-        (None, Some(error)) => Err(error),
-        (None, None) => {
-            state.waiting(Awaited::Accept(dir)).wait(place, cx);
-            return Poll::Pending;
+    poll(shared, Awaited::Accept(dir), place, cx, |state| {
+        match (state.core.streams().accept(dir), state.lost()) {
+            (Some(id), _) => Poll::Ready(Ok(id)),
+            (None, Some(error)) => Poll::Ready(Err(error)),
+            (None, None) => Poll::Pending,
         }
-    };
-    state.waiting(Awaited::Accept(dir)).leave(place);
-    Poll::Ready(ready)
+    })
 }
 
 /// A stream of our own, or a place among those who wait for one.
@@ -78,21 +91,19 @@ fn poll_open(
     place: &mut Place,
     cx: &Context<'_>,
 ) -> Poll<Result<StreamId, ConnectionError>> {
-    let mut state = shared.lock();
-    let ready = match state.lost() {
-        Some(error) => Err(error),
-        None => match state.core.streams().open(dir) {
-            Ok(id) => Ok(id),
+    poll(shared, Awaited::Open(dir), place, cx, |state| {
+        if let Some(error) = state.lost() {
+            return Poll::Ready(Err(error));
+        }
+        match state.core.streams().open(dir) {
+            Ok(id) => Poll::Ready(Ok(id)),
             Err(OpenError::Limit(_)) => {
-                state.waiting(Awaited::Open(dir)).wait(place, cx);
                 // STREAMS_BLOCKED may be due.
                 state.wake_driver();
-                return Poll::Pending;
+                Poll::Pending
             }
-        },
-    };
-    state.waiting(Awaited::Open(dir)).leave(place);
-    Poll::Ready(ready)
+        }
+    })
 }
 
 impl Connection {

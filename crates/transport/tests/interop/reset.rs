@@ -6,7 +6,8 @@ use aws_lc_rs::hmac;
 use pathmark_transport::crypto::tls::EndpointSecret;
 
 use crate::support::bounded;
-use crate::support::peers::{End, EndpointKeys, Options, PAIRINGS, Pair, Server};
+use crate::support::peers::options::EndpointKeys;
+use crate::support::peers::{End, Options, PAIRINGS, Pair, Server};
 use crate::support::proxy::{Proxy, Weather};
 
 fn keyed() -> Options {

@@ -1,0 +1,138 @@
+//! First packets, whole and broken, and what finds a connection.
+
+use super::*;
+use crate::wire::version::VersionNegotiation;
+
+#[test]
+fn first_packet_asks_for_a_connection_once() {
+    let mut endpoint = server();
+    let hello = hello(1, &[]);
+    let first = incoming(&mut endpoint, 1, &hello);
+    assert_eq!(first.remote_address(), from(1).remote);
+    assert!(!first.is_validated() && first.may_retry());
+    nothing(&mut endpoint, 1, &hello);
+    assert_eq!((endpoint.connections(), endpoint.half_open()), (1, 1));
+    // The same ids from another address are another client.
+    let _second = incoming(&mut endpoint, 2, &hello);
+    let (handle_of_first, _) = endpoint.accept(NOW, first).unwrap();
+    match handle(&mut endpoint, 1, &hello).0 {
+        DatagramEvent::Connection(handle) => assert_eq!(handle, handle_of_first),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn clients_only_endpoint_hears_no_clients() {
+    let mut endpoint = Endpoint::new(config(false), Random::from_u64(1));
+    nothing(&mut endpoint, 1, &hello(1, &[]));
+    assert_eq!(endpoint.connections(), 0);
+}
+
+#[test]
+fn short_or_forged_first_packets_leave_nothing_behind() {
+    let mut endpoint = server();
+    let crypto = crypto();
+    nothing(
+        &mut endpoint,
+        1,
+        &initial(&*crypto, &id(1), &id(2), &[], 1199),
+    );
+    let short_id = ConnectionId::new(&[1; 7]).unwrap();
+    nothing(
+        &mut endpoint,
+        1,
+        &initial(&*crypto, &short_id, &id(2), &[], 1200),
+    );
+    assert_eq!(endpoint.stats().dropped_short_initials, 2);
+    let whole = hello(1, &[]);
+    for at in [100, 700, 1199] {
+        let mut forged = whole.clone();
+        forged[at] ^= 1;
+        nothing(&mut endpoint, 1, &forged);
+    }
+    assert_eq!(endpoint.stats().dropped_forged_initials, 3);
+    assert_eq!((endpoint.connections(), endpoint.demux.len()), (0, 0));
+}
+
+#[test]
+fn unknown_version_is_negotiated_if_the_datagram_is_large() {
+    let mut endpoint = server();
+    // Version 2, with ids longer than version 1 knows.
+    let mut packet = vec![0xd0, 0x6b, 0x33, 0x43, 0xcf, 30];
+    packet.extend([7; 30]);
+    packet.push(25);
+    packet.extend([8; 25]);
+    packet.resize(1200, 0);
+    let answer = answer(&mut endpoint, 1, &packet);
+    let negotiation = VersionNegotiation::decode(&answer).unwrap();
+    assert_eq!(
+        (negotiation.dcid, negotiation.scid),
+        (&[8; 25][..], &[7; 30][..])
+    );
+    let versions: Vec<_> = negotiation.versions().collect();
+    assert!(versions.contains(&1) && !versions.contains(&0x6b33_43cf));
+    nothing(&mut endpoint, 1, &packet[..1199]);
+    // Never in answer to a Version Negotiation.
+    nothing(&mut endpoint, 1, &answer);
+}
+
+#[test]
+fn shim_is_stepped_over_to_find_the_connection() {
+    let mut endpoint = server();
+    let ours = id(77);
+    let handle_of_ours =
+        ConnectionHandle(endpoint.slots.insert(Slot::Connection { half_open: None }));
+    endpoint.demux.add_id(handle_of_ours, &ours);
+    let mut shim = [0u8; 16];
+    shim[..4].copy_from_slice(&pathmark_shim::frame::prefix::<16>(
+        pathmark_shim::Kind::VCP,
+    ));
+    let packet = [&[0x41][..], ours.as_slice(), &[0; 60]].concat();
+    for datagram in [packet.clone(), [&shim[..], &packet].concat()] {
+        match handle(&mut endpoint, 1, &datagram).0 {
+            DatagramEvent::Connection(handle) => assert_eq!(handle, handle_of_ours),
+            other => panic!("{other:?}"),
+        }
+    }
+    // A long header never stands behind a shim.
+    nothing(&mut endpoint, 1, &[&shim[..], &hello(1, &[])].concat());
+    for cut in 0..20 {
+        nothing(&mut endpoint, 1, &[&shim[..], &packet].concat()[..cut]);
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn garbage_never_becomes_state(
+        first in proptest::prelude::any::<u8>(),
+        version in proptest::sample::select(vec![0u32, 1, 2, 0x0a0a_0a0a]),
+        rest in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..1400),
+    ) {
+        let mut endpoint = server();
+        let datagram = [&[first][..], &version.to_be_bytes(), &rest].concat();
+        handle(&mut endpoint, 1, &datagram);
+        proptest::prop_assert_eq!(endpoint.connections(), 0);
+        proptest::prop_assert_eq!(endpoint.demux.len(), 0);
+    }
+}
+
+#[cfg(feature = "rustls")]
+#[test]
+fn first_packets_are_authenticated_under_tls_too() {
+    use crate::crypto::tls::{Trust, testing};
+    let mut config = config(true);
+    config.server = Some(ServerConfig {
+        transport: transport(),
+        crypto: std::sync::Arc::new(testing::server("server", &[b"test"])),
+    });
+    let mut endpoint = Endpoint::new(config, Random::from_u64(1));
+    let client = testing::client(Trust::Anyone, &[b"test"]);
+    let hello = initial(&client, &id(1), &id(2), &[], 1200);
+    for at in [60, 700, 1199] {
+        let mut forged = hello.clone();
+        forged[at] ^= 1;
+        nothing(&mut endpoint, 1, &forged);
+    }
+    assert_eq!(endpoint.stats().dropped_forged_initials, 3);
+    let _client = incoming(&mut endpoint, 1, &hello);
+}

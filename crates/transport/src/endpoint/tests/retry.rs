@@ -1,0 +1,86 @@
+//! Retry, and tokens of both kinds.
+
+use super::*;
+use crate::crypto::null::NullEndpointKey;
+
+#[test]
+fn retry_proves_the_address_and_keeps_nothing_meanwhile() {
+    let mut config = config(true);
+    config.retry = RetryPolicy::Always;
+    let mut endpoint = Endpoint::new(config, Random::from_u64(1));
+    let retry = answer(&mut endpoint, 1, &hello(1, &[]));
+    assert_eq!((endpoint.connections(), endpoint.demux.len()), (0, 0));
+    let (token, dcid) = follow(&retry, &id(1));
+
+    let again = initial(&*crypto(), &dcid, &id(2), &token, 1200);
+    let validated = incoming(&mut endpoint, 1, &again);
+    assert!(validated.is_validated() && !validated.may_retry());
+    assert_eq!(validated.origin.original_dcid, id(1));
+    assert_eq!(validated.origin.retry_scid, Some(dcid));
+
+    // From another port, to another id, or too late: refused with INVALID_TOKEN.
+    let elsewhere = answer(&mut endpoint, 2, &again);
+    assert_eq!(
+        close_code(&elsewhere, &dcid),
+        TransportErrorCode::INVALID_TOKEN
+    );
+    let other_id = initial(&*crypto(), &id(5), &id(2), &token, 1200);
+    let refused = answer(&mut endpoint, 1, &other_id);
+    assert_eq!(
+        close_code(&refused, &id(5)),
+        TransportErrorCode::INVALID_TOKEN
+    );
+
+    // A bit error on the way says nothing about the client.
+    let refused = endpoint.stats().tokens_refused;
+    let mut damaged = again.clone();
+    let at = damaged
+        .windows(token.len())
+        .position(|w| w == token)
+        .unwrap();
+    damaged[at + token.len() / 2] ^= 4;
+    nothing(&mut endpoint, 2, &damaged);
+    assert_eq!(endpoint.stats().dropped_forged_initials, 1);
+    assert_eq!(endpoint.stats().tokens_refused, refused);
+
+    endpoint.ignore(validated);
+    let late = NOW + Duration::from_secs(16);
+    let mut out = Vec::new();
+    let event = endpoint.handle(late, &from(1), &again, &mut out);
+    assert!(matches!(event, DatagramEvent::Respond));
+    assert_eq!(close_code(&out, &dcid), TransportErrorCode::INVALID_TOKEN);
+}
+
+#[test]
+fn token_of_another_endpoint_is_as_good_as_none() {
+    let mut endpoint = server();
+    let other = NullEndpointKey::new(5);
+    let token = crate::crypto::token::new_token(
+        &other,
+        &mut Random::from_u64(1),
+        from(1).remote.ip(),
+        EPOCH * 2,
+    );
+    assert!(!incoming(&mut endpoint, 1, &hello(1, &token)).is_validated());
+    assert_eq!(endpoint.stats().tokens_refused, 1);
+}
+
+#[test]
+fn token_for_a_later_connection_counts_once() {
+    let mut endpoint = server();
+    let token = crate::crypto::token::new_token(
+        &*endpoint.config.key,
+        &mut Random::from_u64(1),
+        from(1).remote.ip(),
+        EPOCH + Duration::from_secs(100),
+    );
+    // Neither a damaged packet spends it nor one that finds no place.
+    let mut damaged = hello(1, &token);
+    damaged[1100] ^= 1;
+    nothing(&mut endpoint, 5, &damaged);
+    endpoint.config.max_half_open = 0;
+    nothing(&mut endpoint, 5, &hello(1, &token));
+    endpoint.config.max_half_open = 8;
+    assert!(incoming(&mut endpoint, 5, &hello(1, &token)).is_validated());
+    assert!(!incoming(&mut endpoint, 6, &hello(2, &token)).is_validated());
+}
