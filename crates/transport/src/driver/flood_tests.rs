@@ -51,15 +51,15 @@ async fn connect(server: &Endpoint) -> (Endpoint, Arc<Shared>, Connection, Conne
     (endpoint, shared, ours, theirs)
 }
 
-/// Sends packets with what `payload` makes for each, until `over`. How many.
+/// Sends packets with what `payload` makes for each, until `over` or its connection ends. How many.
 async fn flood(
     endpoint: &Endpoint,
     shared: &Shared,
-    over: &AtomicBool,
+    over: impl Fn() -> bool,
     payload: impl Fn(&mut core::Connection, u64) -> Vec<u8>,
 ) -> u64 {
     let mut sent = 0;
-    while !over.load(Ordering::Relaxed) {
+    while !over() && shared.lock().lost().is_none() {
         for _ in 0..BURST {
             let mut state = shared.lock();
             let to = state.core.remote_address();
@@ -84,21 +84,30 @@ async fn flood(
     sent
 }
 
-/// Floods a server while an honest peer sends [`HONEST`] bytes to it; what the server counted of
-/// the flood before and after.
+/// Floods a server while an honest peer sends [`HONEST`] bytes to it, and until the server has got
+/// packets enough, and as much as `enough` wants to see between two counts; what was sent, and what
+/// the server counted of the flood before and after. On a busy machine the honest peer may be
+/// served before the flood has had a turn.
 async fn beside_an_honest_peer(
     payload: impl Fn(&mut core::Connection, u64) -> Vec<u8>,
+    enough: impl Fn(&Stats, &Stats) -> bool,
 ) -> (u64, Stats, Stats) {
     let crypto = Arc::new(testing::server("server", &[b"test"]));
     let server = Endpoint::server(ServerConfig::new(crypto, transport()), loopback()).unwrap();
-    let (hostile, shared, _ours, theirs) = connect(&server).await;
+    let (hostile, shared, ours, theirs) = connect(&server).await;
     let before = theirs.stats();
     let accepting = theirs.clone();
     let application = tokio::spawn(async move {
         // It looks at each stream and gives it up.
         while accepting.accept_bi().await.is_ok() {}
     });
-    let over = AtomicBool::new(false);
+    let served = AtomicBool::new(false);
+    let over = || {
+        served.load(Ordering::Relaxed) && {
+            let now = theirs.stats();
+            arrived(&before, &now) > 10 * BURST as u64 && enough(&before, &now)
+        }
+    };
     let honest = async {
         // It begins and ends in the midst of the flood.
         let (_endpoint, _, client, accepted) = connect(&server).await;
@@ -113,18 +122,23 @@ async fn beside_an_honest_peer(
             stream.read_to_end(HONEST).await.unwrap().len()
         };
         let ((), received) = tokio::join!(sending, receiving);
-        over.store(true, Ordering::Relaxed);
+        served.store(true, Ordering::Relaxed);
         received
     };
-    let both = async { tokio::join!(flood(&hostile, &shared, &over, payload), honest) };
+    let both = async { tokio::join!(flood(&hostile, &shared, over, payload), honest) };
     let (sent, received) = tokio::time::timeout(PATIENCE, both)
         .await
-        .expect("the honest peer is served");
+        .expect("the honest peer is served, and the flood goes on");
     assert_eq!(received, HONEST);
     application.abort();
-    // The connection that floods broke no rule.
-    assert_eq!(theirs.close_reason(), None);
+    // The connection that floods broke no rule, at neither end.
+    assert_eq!((ours.close_reason(), theirs.close_reason()), (None, None));
     (sent, before, theirs.stats())
+}
+
+/// Packets of the flood between two counts.
+fn arrived(before: &Stats, after: &Stats) -> u64 {
+    after.packets_received - before.packets_received
 }
 
 /// The server sends at most `factor` times what it got in the flood; 64 kB come from before and
@@ -133,7 +147,6 @@ fn in_proportion((sent, before, after): &(u64, Stats, Stats), factor: u64) {
     let received = after.bytes_received - before.bytes_received;
     let answered = after.bytes_sent - before.bytes_sent;
     println!("{sent} packets sent, {received} bytes arrived, {answered} were sent back");
-    assert!(after.packets_received - before.packets_received > 10 * BURST as u64);
     assert!(
         answered <= factor * received + 65_536,
         "{answered} for {received}"
@@ -144,15 +157,15 @@ fn in_proportion((sent, before, after): &(u64, Stats, Stats), factor: u64) {
 async fn challenges() {
     let payload =
         |_: &mut core::Connection, n: u64| inject::frames(&[Frame::PathChallenge(n.to_be_bytes())]);
-    let flooded = beside_an_honest_peer(payload).await;
-    assert!(flooded.2.path_challenges > 0);
+    let enough = |_: &Stats, now: &Stats| now.path_challenges > 0;
+    let flooded = beside_an_honest_peer(payload, enough).await;
     in_proportion(&flooded, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledgements_asked_for() {
     let payload = |_: &mut core::Connection, _| inject::frames(&[Frame::Ping, Frame::ImmediateAck]);
-    in_proportion(&beside_an_honest_peer(payload).await, 1);
+    in_proportion(&beside_an_honest_peer(payload, |_, _| true).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -170,7 +183,7 @@ async fn pieces_of_one_byte_beyond_gaps() {
         let all: Vec<_> = (0..50).map(piece).collect();
         inject::frames(&all)
     };
-    in_proportion(&beside_an_honest_peer(payload).await, 1);
+    in_proportion(&beside_an_honest_peer(payload, |_, _| true).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -179,8 +192,8 @@ async fn ids_that_come_and_go() {
         inject::replace_ids(connection);
         inject::frames(&[Frame::Ping])
     };
-    let flooded = beside_an_honest_peer(payload).await;
-    assert!(flooded.2.id_frames > flooded.1.id_frames + 100);
+    let enough = |before: &Stats, now: &Stats| now.id_frames > before.id_frames + 100;
+    let flooded = beside_an_honest_peer(payload, enough).await;
     in_proportion(&flooded, 2);
 }
 
@@ -190,8 +203,8 @@ async fn an_id_retired_again_and_again() {
         let all: Vec<_> = (0..100).map(|_| Frame::RetireConnectionId(1)).collect();
         inject::frames(&all)
     };
-    let flooded = beside_an_honest_peer(payload).await;
-    assert!(flooded.2.id_frames > flooded.1.id_frames + 1000);
+    let enough = |before: &Stats, now: &Stats| now.id_frames > before.id_frames + 1000;
+    let flooded = beside_an_honest_peer(payload, enough).await;
     in_proportion(&flooded, 1);
 }
 
@@ -215,8 +228,8 @@ async fn streams_opened_and_given_up() {
         all.push(Frame::Ping);
         inject::frames(&all)
     };
-    let flooded = beside_an_honest_peer(payload).await;
-    assert!(flooded.2.streams_given_up > flooded.1.streams_given_up + 100);
+    let enough = |before: &Stats, now: &Stats| now.streams_given_up > before.streams_given_up + 100;
+    let flooded = beside_an_honest_peer(payload, enough).await;
     in_proportion(&flooded, 2);
 }
 
@@ -226,7 +239,8 @@ async fn key_updates_without_end() {
         connection.update_keys(clock::now());
         inject::frames(&[Frame::Ping])
     };
-    let flooded = beside_an_honest_peer(payload).await;
+    let enough = |before: &Stats, now: &Stats| now.key_updates > before.key_updates;
+    let flooded = beside_an_honest_peer(payload, enough).await;
     let updates = flooded.2.key_updates - flooded.1.key_updates;
     // One needs an acknowledgement of the one before.
     assert!(updates > 0 && updates < flooded.0 / 4, "{updates}");
