@@ -9,6 +9,7 @@ mod feedback;
 mod fixed_window;
 mod floods;
 mod handshake;
+mod ids;
 pub(crate) mod inject;
 mod key_update;
 mod lies;

@@ -12,7 +12,7 @@ use crate::connection::{
 use crate::crypto::null::{NullCrypto, NullEndpointKey};
 use crate::crypto::{ClientCrypto, Random, ServerCrypto};
 use crate::streams::{Dir, ReadError, StreamId, WriteError};
-use crate::wire::{ConnectionId, PartialDecode};
+use crate::wire::{ConnectionId, PacketType, PartialDecode};
 use crate::{Duration, Ecn, Instant};
 
 /// How a pair is set up.
@@ -61,6 +61,8 @@ pub(crate) struct Host {
     pub(crate) address: SocketAddr,
     pub(crate) events: Vec<Event>,
     pub(crate) ids: Vec<ConnectionId>,
+    /// Ids of short packets that arrived and are none of those.
+    pub(crate) unknown: Vec<ConnectionId>,
     /// Every datagram sent, if recording.
     pub(crate) sent: Vec<Vec<u8>>,
     pub(crate) batches: Vec<Transmit>,
@@ -149,6 +151,7 @@ impl Pair {
             address: address.parse().unwrap(),
             events: Vec::new(),
             ids: Vec::new(),
+            unknown: Vec::new(),
             sent: Vec::new(),
             batches: Vec::new(),
             told: Arc::clone(told),
@@ -238,6 +241,12 @@ impl Pair {
             if datagram.to == client.address
                 && let Some(connection) = &mut client.connection
             {
+                if let Ok(PartialDecode::Protected(found)) = PartialDecode::new(&datagram.bytes, 8)
+                    && found.ty == PacketType::OneRtt
+                    && !client.ids.contains(&found.dcid)
+                {
+                    client.unknown.push(found.dcid);
+                }
                 deliver(connection, now, datagram);
                 client.collect();
             }

@@ -1,0 +1,53 @@
+//! Connection ids that are replaced all the time, over links that lose, reorder and repeat.
+
+use super::inject::{self, From};
+use super::link::Faults;
+use super::pair::{Pair, Setup};
+use crate::Duration;
+use crate::crypto::ResetToken;
+use crate::crypto::null::NullEndpointKey;
+use crate::wire::{Frame, SpaceId};
+
+/// Neither end breaks a rule, and no packet that comes too late for its id at the client is
+/// answered with a stateless reset that the server would believe.
+#[test]
+fn ids_replaced_over_a_bad_link_end_no_connection() {
+    let mut late = 0;
+    for seed in 0..60 {
+        let mut setup = Setup {
+            seed,
+            ..Setup::default()
+        };
+        setup.server.active_connection_id_limit = 64;
+        let mut pair = Pair::connected(setup);
+        let bad = Faults {
+            loss: 50_000 * (seed as u32 % 8),
+            reorder: 200_000,
+            duplicate: 100_000,
+            ..Faults::default()
+        };
+        pair.up.faults = bad.clone();
+        pair.down.faults = bad;
+        for _ in 0..300 {
+            for _ in 0..4 {
+                inject::replace_ids(pair.client.get());
+                let ping = inject::frames(&[Frame::Ping]);
+                inject::send(&mut pair, From::Client, SpaceId::Data, &ping);
+            }
+            let end = pair.now + Duration::from_millis(2);
+            while pair.now < end && pair.step() {
+                for id in core::mem::take(&mut pair.client.unknown) {
+                    late += 1;
+                    let token = ResetToken::derive(&NullEndpointKey::new(7), id.as_slice());
+                    let control = &pair.server.get().control;
+                    assert!(!control.remote_ids.is_reset(&token), "seed {seed}: {id:?}");
+                }
+            }
+            let ends = (pair.client.error(), pair.server.error());
+            assert_eq!(ends, (None, None), "seed {seed}");
+        }
+        let replaced = pair.server.get().stats().id_frames;
+        assert!(replaced > 30, "seed {seed}: {replaced}");
+    }
+    assert!(late > 0, "no packet came too late for its id");
+}
