@@ -32,6 +32,8 @@ mod task;
 mod timers;
 mod waiters;
 
+#[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
+mod attack_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod flood_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
