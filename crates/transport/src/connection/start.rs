@@ -21,8 +21,8 @@ use crate::ack::AckRequest;
 use crate::cid::{LocalIds, RemoteIds, fresh_id};
 use crate::config::TransportConfig;
 use crate::crypto::{
-    ClientCrypto, InitialCrypto, Random, ResetToken, ServerCrypto, Session, SharedEndpointKey,
-    Side, StartError,
+    ClientCrypto, InitialCrypto, Keys, Random, ResetToken, ServerCrypto, Session,
+    SharedEndpointKey, Side, StartError,
 };
 use crate::datagrams::Datagrams;
 use crate::recovery::Recovery;
@@ -99,8 +99,8 @@ struct Parts {
     config: Arc<TransportConfig>,
     session: Box<dyn Session>,
     initial: Arc<dyn InitialCrypto>,
-    /// The connection id that gives the keys of Initial packets.
-    initial_keys_from: ConnectionId,
+    /// Of Initial packets.
+    initial_keys: Keys,
     local_id: ConnectionId,
     remote_id: ConnectionId,
     parameters: Parameters,
@@ -136,8 +136,10 @@ impl Connection {
                 side: Side::Client,
                 config: start.config,
                 session,
+                initial_keys: start
+                    .crypto
+                    .initial_keys(remote_id.as_slice(), Side::Client),
                 initial: start.crypto,
-                initial_keys_from: remote_id,
                 local_id,
                 remote_id,
                 parameters: Parameters::new(seen, false, start.token),
@@ -158,6 +160,15 @@ impl Connection {
     /// # Errors
     /// [`ConnectError`] if a configuration is unusable.
     pub fn server(now: Instant, start: ServerStart) -> Result<Self, ConnectError> {
+        Self::server_with_keys(now, start, None)
+    }
+
+    /// The same with the keys of Initial packets, if they were made before.
+    pub(crate) fn server_with_keys(
+        now: Instant,
+        start: ServerStart,
+        keys: Option<Keys>,
+    ) -> Result<Self, ConnectError> {
         let mut random = start.random;
         let local_id = fresh_id(&mut random);
         let ids = ServerIds {
@@ -172,14 +183,18 @@ impl Connection {
             original_destination: start.original_destination,
             retry_source: start.retry_source,
         };
+        let initial_keys = keys.unwrap_or_else(|| {
+            let id = start.destination.as_slice();
+            start.crypto.initial_keys(id, Side::Server)
+        });
         Ok(Self::assemble(
             now,
             Parts {
                 side: Side::Server,
                 config: start.config,
                 session,
+                initial_keys,
                 initial: start.crypto,
-                initial_keys_from: start.destination,
                 local_id,
                 remote_id: start.source,
                 parameters: Parameters::new(seen, true, Vec::new()),
@@ -197,11 +212,7 @@ impl Connection {
         let mut random = parts.random;
         let max_ack_delay = config.max_ack_delay.min(parameters::MAX_ACK_DELAY);
         let keys = LevelKeys {
-            initial: Some(
-                parts
-                    .initial
-                    .initial_keys(parts.initial_keys_from.as_slice(), side),
-            ),
+            initial: Some(parts.initial_keys),
             ..LevelKeys::default()
         };
         let remote_ids = RemoteIds::new(parts.remote_id, config.active_connection_id_limit);

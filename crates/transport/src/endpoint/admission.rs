@@ -6,7 +6,7 @@ use super::incoming::{Incoming, MAX_WAITING_BYTES, Waiting};
 use super::initial::{self, Origin};
 use super::{ConnectionHandle, DatagramEvent, Endpoint, Slot};
 use crate::connection::Received;
-use crate::crypto::ServerCrypto;
+use crate::crypto::{Keys, ServerCrypto};
 use crate::wire::packet::{MIN_INITIAL_DATAGRAM, Protected};
 use crate::wire::{TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
@@ -52,7 +52,7 @@ impl Endpoint {
             }
             Err(_) => {
                 // A bit error in the token must not end the handshake of an honest client.
-                if !self.opens(&*crypto, found, datagram) {
+                if self.opens(&*crypto, found, datagram).is_none() {
                     return DatagramEvent::Nothing;
                 }
                 self.stats.tokens_refused += 1;
@@ -80,9 +80,9 @@ impl Endpoint {
             self.stats.dropped_full += 1;
             return DatagramEvent::Nothing;
         }
-        if !self.opens(&*crypto, found, datagram) {
+        let Some(keys) = self.opens(&*crypto, found, datagram) else {
             return DatagramEvent::Nothing;
-        }
+        };
         if let Some(id) = origin.token {
             // Spent by a packet that its client made, on a connection that is begun, and by nothing
             // else.
@@ -91,16 +91,21 @@ impl Endpoint {
         if let Some(handle) = makes_room {
             self.evict(handle);
         }
-        DatagramEvent::Incoming(self.admit(now, received, datagram, found, origin))
+        DatagramEvent::Incoming(self.admit(now, received, datagram, found, origin, keys))
     }
 
-    /// True if the Initial is as its client made it.
-    fn opens(&mut self, crypto: &dyn ServerCrypto, found: &Protected, datagram: &[u8]) -> bool {
+    /// The keys of the Initial, if it is as its client made it.
+    fn opens(
+        &mut self,
+        crypto: &dyn ServerCrypto,
+        found: &Protected,
+        datagram: &[u8],
+    ) -> Option<Keys> {
         self.scratch.clear();
         self.scratch.extend_from_slice(datagram);
-        let opens = initial::is_authentic(crypto, found, &mut self.scratch);
-        self.stats.dropped_forged_initials += u64::from(!opens);
-        opens
+        let keys = initial::keys_that_open(crypto, found, &mut self.scratch);
+        self.stats.dropped_forged_initials += u64::from(keys.is_none());
+        keys
     }
 
     fn admit(
@@ -110,10 +115,11 @@ impl Endpoint {
         datagram: &[u8],
         found: &Protected,
         origin: Origin,
+        keys: Keys,
     ) -> Incoming {
         let serial = self.next_serial;
         self.next_serial += 1;
-        let mut waiting = Waiting::new(serial, now + WAITING_TIME);
+        let mut waiting = Waiting::new(serial, now + WAITING_TIME, keys);
         waiting.hold(*received, datagram);
         let handle = ConnectionHandle(self.slots.insert(Slot::Waiting(waiting)));
         let address = received.remote.ip();

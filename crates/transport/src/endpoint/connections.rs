@@ -154,7 +154,7 @@ impl Endpoint {
         let handle = incoming.handle;
         let begun = match &self.config.server {
             None => Err(AcceptError::NoServer),
-            Some(server) => Connection::server(
+            Some(server) => Connection::server_with_keys(
                 now,
                 ServerStart {
                     config: Arc::clone(&server.transport),
@@ -169,6 +169,7 @@ impl Endpoint {
                     endpoint_key: Arc::clone(&self.config.key),
                     random: self.random.fork(),
                 },
+                Some(waiting.keys),
             )
             .map_err(AcceptError::from),
         };

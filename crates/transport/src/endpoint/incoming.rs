@@ -6,6 +6,7 @@ use super::ConnectionHandle;
 use super::initial::Origin;
 use crate::Instant;
 use crate::connection::Received;
+use crate::crypto::Keys;
 use crate::wire::ConnectionId;
 
 /// Bytes of datagrams held for a client until it is accepted: a ClientHello of several packets,
@@ -61,15 +62,18 @@ pub(super) struct Waiting {
     pub(super) serial: u64,
     pub(super) expires: Instant,
     pub(super) datagrams: Vec<(Received, Vec<u8>)>,
+    /// Of its Initial packets.
+    pub(super) keys: Keys,
     bytes: usize,
 }
 
 impl Waiting {
-    pub(super) fn new(serial: u64, expires: Instant) -> Self {
+    pub(super) fn new(serial: u64, expires: Instant, keys: Keys) -> Self {
         Self {
             serial,
             expires,
             datagrams: Vec::new(),
+            keys,
             bytes: 0,
         }
     }

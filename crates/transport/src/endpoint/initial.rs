@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 
 use crate::Duration;
 use crate::crypto::token::{self, ReplayFilter, Token, TokenError};
-use crate::crypto::{EndpointKey, InitialCrypto, SAMPLE_LEN, Side};
+use crate::crypto::{DirectionalKeys, EndpointKey, InitialCrypto, Keys, SAMPLE_LEN, Side};
 use crate::wire::ConnectionId;
 use crate::wire::packet::{PlainHeader, Protected};
 
@@ -71,16 +71,18 @@ impl Origin {
     }
 }
 
-/// True if the Initial that `found` describes opens: whoever made it knows the protocol and saw to
-/// it that it arrived whole. `packet` is a copy, which this destroys.
-pub(super) fn is_authentic(
+/// The keys that open the Initial that `found` describes, if it opens: whoever made it knows the
+/// protocol and saw to it that it arrived whole. `packet` is a copy, which this destroys.
+pub(super) fn keys_that_open(
     crypto: &dyn InitialCrypto,
     found: &Protected,
     packet: &mut [u8],
-) -> bool {
-    let keys = crypto
-        .initial_keys(found.dcid.as_slice(), Side::Server)
-        .remote;
+) -> Option<Keys> {
+    let keys = crypto.initial_keys(found.dcid.as_slice(), Side::Server);
+    opens(&keys.remote, found, packet).then_some(keys)
+}
+
+fn opens(keys: &DirectionalKeys, found: &Protected, packet: &mut [u8]) -> bool {
     let Some(sample) = found
         .sample()
         .and_then(|range| packet.get(range)?.first_chunk::<SAMPLE_LEN>())
