@@ -1,0 +1,120 @@
+//! Full handshakes per second, both ends on one core, this library beside s2n-quic and quinn:
+//! `cargo run --release -p pathmark-judges --example handshakes [-- --rounds N] [--seconds N]
+//! [STACK…]`. Prints a table in Markdown.
+//!
+//! Both ends of a stack run in one thread, which stays on one processor. All stacks use rustls with
+//! the same configuration (a P-256 certificate that is verified, X25519, AES-128-GCM), and no
+//! session is resumed. A client opens a connection, waits until it is ready, and closes it; one or
+//! eight of them at a time. The stacks take turns, and the table has the medians of their rounds.
+
+mod stacks;
+mod tls;
+
+use std::time::{Duration, Instant};
+
+use stacks::{Ours, Quinn, S2n, Stack};
+
+/// The stacks by name.
+const STACKS: [&str; 3] = ["pathmark", "s2n-quic", "quinn"];
+/// Connections opened at a time.
+const AT_A_TIME: [usize; 2] = [1, 8];
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |name: &str, default: u64| {
+        let at = arguments.iter().position(|argument| argument == name);
+        at.map_or(default, |at| arguments[at + 1].parse().expect("a number"))
+    };
+    let rounds = number("--rounds", 5);
+    let time = Duration::from_secs(number("--seconds", 2));
+    let asked = |name: &&str| arguments.iter().any(|argument| argument == name);
+    let any = STACKS.iter().any(asked);
+    let stacks: Vec<&str> = STACKS.into_iter().filter(|s| !any || asked(s)).collect();
+    stay_on_one_processor();
+    let mut rates = vec![[const { Vec::new() }; AT_A_TIME.len()]; stacks.len()];
+    for _ in 0..rounds {
+        for (stack, rates) in stacks.iter().zip(&mut rates) {
+            for (at_a_time, rates) in AT_A_TIME.into_iter().zip(rates) {
+                rates.push(rate(stack, at_a_time, time));
+            }
+        }
+    }
+    println!("| stack | handshakes/s, 1 at a time | 8 at a time |");
+    println!("|---|---|---|");
+    for (stack, rates) in stacks.iter().zip(rates) {
+        let [one, eight] = rates.map(median);
+        println!("| {stack} | {one:.0} | {eight:.0} |");
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// The scheduler moves this thread no more.
+fn stay_on_one_processor() {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(rustix::thread::sched_getcpu());
+    rustix::thread::sched_setaffinity(None, &set).expect("allowed");
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().expect("a runtime")
+}
+
+/// Handshakes per second.
+fn rate(name: &str, at_a_time: usize, time: Duration) -> f64 {
+    let tls = tls::Configs::new();
+    runtime().block_on(async {
+        match name {
+            "pathmark" => repeat(Ours::start(tls).await, at_a_time, time).await,
+            "s2n-quic" => repeat(S2n::start(tls).await, at_a_time, time).await,
+            "quinn" => repeat(Quinn::start(tls).await, at_a_time, time).await,
+            other => panic!("no stack {other}"),
+        }
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "it measures real time")]
+async fn repeat(stack: impl Stack, at_a_time: usize, time: Duration) -> f64 {
+    // What is gathered once, and tables of a size that does.
+    for _ in 0..100 {
+        stack.handshake().await;
+    }
+    let began = Instant::now();
+    let before = stack.accepted();
+    let stack = std::rc::Rc::new(stack);
+    let local = tokio::task::LocalSet::new();
+    let tasks: Vec<_> = (0..at_a_time)
+        .map(|_| {
+            let stack = std::rc::Rc::clone(&stack);
+            local.spawn_local(async move {
+                let mut done = 0u64;
+                while began.elapsed() < time {
+                    stack.handshake().await;
+                    done += 1;
+                }
+                done
+            })
+        })
+        .collect();
+    let done = local
+        .run_until(async move {
+            let mut done = 0;
+            for task in tasks {
+                done += task.await.expect("it went on");
+            }
+            done
+        })
+        .await;
+    let took = began.elapsed();
+    // Only what is complete at both ends counts; the last few may not be accepted yet.
+    let accepted = stack.accepted() - before;
+    assert!(
+        accepted + 2 * at_a_time as u64 >= done,
+        "{accepted} of {done}"
+    );
+    done as f64 / took.as_secs_f64()
+}
