@@ -1,8 +1,9 @@
-//! Line charts and heat maps as SVG and PNG, with a font of their own so that they look the same on every
-//! machine.
+//! Line charts and heat maps as SVG and PNG, with a font of their own so that they look the same on
+//! every machine.
 
 mod clip;
 mod heat;
+mod legend;
 
 use std::path::Path;
 use std::sync::Once;
@@ -120,11 +121,11 @@ impl Figure {
         area.fill(&WHITE).map_err(text)?;
         let (head, body) = area.split_vertically(HEAD);
         let width = f64::from(head.dim_in_pixel().0);
-        // As large as fits; a letter is about 0.6 of its height wide.
-        let letters = self.title.chars().count().max(1) as f64;
-        let size = (width / letters / 0.6).min(22.0);
-        head.titled(&self.title, ("sans-serif", size))
-            .map_err(text)?;
+        let (lines, size) = headline(&self.title, width);
+        let mut rest = head;
+        for line in lines {
+            rest = rest.titled(&line, ("sans-serif", size)).map_err(text)?;
+        }
         let columns = self.columns.max(1);
         let rows = self.panels.len().div_ceil(columns).max(1);
         for (cell, panel) in body.split_evenly((rows, columns)).iter().zip(&self.panels) {
@@ -159,7 +160,7 @@ impl Panel {
         let legend = self.legend(area.dim_in_pixel().0);
         let rows = legend.iter().map(|entry| entry.row + 1).max().unwrap_or(0);
         let area = area.titled(&self.title, ("sans-serif", 16))?;
-        let (top, area) = area.split_vertically(rows * LEGEND_ROW);
+        let (top, area) = area.split_vertically(rows * legend::ROW);
         for entry in &legend {
             entry.draw(&top)?;
         }
@@ -178,7 +179,13 @@ impl Panel {
             let mut chart = builder.build_cartesian_2d((least_x..x_max).log_scale(), 0.0..y_max)?;
             self.draw_on(&mut chart, x_max, y_max)
         } else {
-            let mut chart = builder.build_cartesian_2d(0.0..x_max, 0.0..y_max)?;
+            // From 0, unless that would leave half of the axis empty.
+            let from = if least_x < x_max && 2.0 * least_x > x_max {
+                least_x
+            } else {
+                0.0
+            };
+            let mut chart = builder.build_cartesian_2d(from..x_max, 0.0..y_max)?;
             self.draw_on(&mut chart, x_max, y_max)
         }
     }
@@ -217,6 +224,7 @@ impl Panel {
         mesh.draw()?;
         let colours: Vec<RGBColor> = self.drawn().map(|(_, colour)| colour).collect();
         let mut next = colours.iter();
+        let mut labels_above = 1;
         for line in &self.lines {
             let clipped = clip::clip(&line.points, x_max, y_max);
             if line.reference || line.expected_of.is_some() {
@@ -249,11 +257,14 @@ impl Panel {
             let mut above = clipped.above;
             above.sort_by(|a, b| b.1.total_cmp(&a.1));
             above.truncate(MOST_ABOVE);
+            let lowered = if above.is_empty() { 0 } else { 11 };
             chart.draw_series(above.into_iter().map(|(x, y)| {
                 let style = ("sans-serif", 11).into_font().color(&colour);
                 let text = format!("▲{}", short(three_digits(y)));
-                EmptyElement::at((x, y_max)) + Text::new(text, (-6, 1), style)
+                EmptyElement::at((x, y_max)) + Text::new(text, (-6, labels_above), style)
             }))?;
+            // The next line's stand below.
+            labels_above += lowered;
         }
         Ok(())
     }
@@ -267,61 +278,10 @@ impl Panel {
             (line, COLOURS.get(number).copied().unwrap_or(BLACK))
         })
     }
-
-    /// Where each labelled line stands in the rows above the chart.
-    fn legend(&self, width: u32) -> Vec<Entry<'_>> {
-        let mut entries = Vec::new();
-        let (mut x, mut row) = (LEGEND_LEFT, 0);
-        for (line, colour) in self.drawn() {
-            let Some(label) = &line.label else {
-                continue;
-            };
-            let letters = u32::try_from(label.chars().count()).unwrap_or(u32::MAX);
-            let wide = letters.saturating_mul(LEGEND_LETTER).saturating_add(36);
-            if x > LEGEND_LEFT && x.saturating_add(wide) > width {
-                (x, row) = (LEGEND_LEFT, row + 1);
-            }
-            entries.push(Entry {
-                label,
-                colour,
-                x,
-                row,
-            });
-            x = x.saturating_add(wide);
-        }
-        entries
-    }
 }
-
-/// Height of a row of the legend, where rows begin, and how wide a letter is taken to be, in
-/// pixels.
-const LEGEND_ROW: u32 = 17;
-const LEGEND_LEFT: u32 = 60;
-const LEGEND_LETTER: u32 = 7;
 
 /// Most labels of a line for what lies above the axis.
 const MOST_ABOVE: usize = 3;
-
-/// A line's name in the legend.
-struct Entry<'a> {
-    label: &'a str,
-    colour: RGBColor,
-    x: u32,
-    row: u32,
-}
-
-impl Entry<'_> {
-    fn draw<B: DrawingBackend>(
-        &self,
-        area: &DrawingArea<B, Shift>,
-    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-        let at = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
-        let (x, y) = (at(self.x), at(self.row * LEGEND_ROW));
-        let stroke = [(x, y + 9), (x + 18, y + 9)];
-        area.draw(&PathElement::new(stroke, self.colour.stroke_width(2)))?;
-        area.draw(&Text::new(self.label, (x + 23, y + 2), ("sans-serif", 12)))
-    }
-}
 
 impl Panel {
     /// The name that stands at `x`, if one does.
@@ -332,6 +292,30 @@ impl Panel {
             .find(|(index, _)| (index - x).abs() < 1e-6);
         found.map_or_else(String::new, |(_, name)| name.clone())
     }
+}
+
+/// A headline in one line as large as fits, or in two where it would be small in one, and the
+/// size of its letters; a letter is about 0.6 of that wide.
+fn headline(title: &str, width: f64) -> (Vec<String>, f64) {
+    let fitting = |letters: usize| width / letters.max(1) as f64 / 0.6;
+    let letters = title.chars().count();
+    if fitting(letters) >= 14.0 {
+        return (vec![title.to_owned()], fitting(letters).min(22.0));
+    }
+    let (mut first, mut second) = (String::new(), String::new());
+    for word in title.split_whitespace() {
+        let line = if 2 * first.chars().count() < letters && second.is_empty() {
+            &mut first
+        } else {
+            &mut second
+        };
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    let longer = first.chars().count().max(second.chars().count());
+    (vec![first, second], fitting(longer).min(16.0))
 }
 
 /// A number as short as it can be told: `0.25`, `300`, `1e-5`, `1e9`.
@@ -428,6 +412,16 @@ mod tests {
         assert!(png.starts_with(b"\x89PNG"));
         // A 1120 x 648 picture with curves and text does not compress to next to nothing.
         assert!(png.len() > 10_000, "{} bytes", png.len());
+    }
+
+    #[test]
+    fn long_headlines_take_two_lines() {
+        assert_eq!(headline("A figure", 560.0), (vec!["A figure".into()], 22.0));
+        let (lines, size) = headline(&"word ".repeat(20), 560.0);
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines.join(" "), "word ".repeat(20).trim());
+        let widest = lines.iter().map(|line| line.len()).max().unwrap();
+        assert!(size > 14.0 && widest as f64 * size * 0.6 <= 560.0 + 1e-6);
     }
 
     #[test]

@@ -15,6 +15,8 @@ const UDP: &str = "udp";
 pub(super) struct Summary {
     pub(super) flows: usize,
     pub(super) completed: usize,
+    /// Flows that have an end.
+    finite: usize,
     /// Mean over the flows that completed, seconds.
     pub(super) completion_s: Option<f64>,
     /// Bytes that all flows delivered over the time from the first start to the last byte.
@@ -39,6 +41,11 @@ impl Summary {
         Self {
             flows: result.flows.len(),
             completed: times.len(),
+            finite: result
+                .flows
+                .iter()
+                .filter(|flow| flow.bytes_requested.is_some())
+                .count(),
             completion_s: (!times.is_empty())
                 .then(|| times.iter().sum::<f64>() / times.len() as f64),
             goodput_bps: together(result),
@@ -119,7 +126,8 @@ pub(super) fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> O
     let summary = Summary::new(own.as_ref().unwrap_or(result));
     let link = summary.link.as_ref();
     match metric {
-        Metric::Completion if summary.completed < summary.flows => None,
+        // Of flows without an end nobody asks when they ended.
+        Metric::Completion if summary.completed < summary.finite => None,
         Metric::Completion => summary.completion_s,
         Metric::Goodput => Some(summary.goodput_bps),
         Metric::Jain => Some(summary.jain),
@@ -172,7 +180,7 @@ pub(super) fn here(results: &[&RunResult], metric: Metric, flow: Option<&str>) -
         (None, Metric::Completion) => {
             let summaries = results.iter().map(|result| Summary::new(result));
             let (done, all) = summaries.fold((0, 0), |(done, all), summary| {
-                (done + summary.completed, all + summary.flows)
+                (done + summary.completed, all + summary.finite)
             });
             format!("{done} of {all} ended")
         }
@@ -274,6 +282,29 @@ mod tests {
         beside.flows.push(udp.clone());
         assert_eq!(value(&beside, Metric::Goodput, None), Some(8e6));
         assert_eq!(value(&run(vec![udp]), Metric::Goodput, None), Some(12e6));
+    }
+
+    /// Files beside downloads without an end have a mean completion, once all of them arrived.
+    #[test]
+    fn completion_is_of_the_flows_that_have_an_end() {
+        let file = |name: &str, completion_s| FlowResult {
+            bytes_requested: Some(1_000_000),
+            ..flow(name, 1.0, 1, completion_s)
+        };
+        let download = flow("download", 0.0, 30, None);
+        let arrived = run(vec![
+            download.clone(),
+            file("f1", Some(2.0)),
+            file("f2", Some(4.0)),
+        ]);
+        assert_eq!(value(&arrived, Metric::Completion, None), Some(3.0));
+        assert_eq!(here(&[&arrived], Metric::Completion, None), "3.00 s");
+        let one_missing = run(vec![download, file("f1", Some(2.0)), file("f2", None)]);
+        assert_eq!(value(&one_missing, Metric::Completion, None), None);
+        assert_eq!(
+            here(&[&one_missing], Metric::Completion, None),
+            "1 of 2 ended"
+        );
     }
 
     /// A row about some flows says nothing of others: UDP beside does not make TCPs unfair.

@@ -311,12 +311,18 @@ fn label(chapter: &Chapter, group: &Group, plot: &Plot, axis: Option<&String>) -
     variant.chain(set).collect::<Vec<_>>().join(", ")
 }
 
-/// The last part of a key, which says what it is of.
+/// What a swept key is of, with its unit: where nothing else is known its last part.
 fn axis_label(key: &str) -> &str {
+    if key.ends_with("fec.rate") {
+        return "code rate";
+    }
     match key.rsplit('.').next().unwrap_or(key) {
         "per" => "packet error rate",
         "rate" => "rate [bit/s]",
         "count" => "flows",
+        "limit" => "queue limit",
+        "snr" => "SNR_G [dB]",
+        "overhead" => "overhead told [bytes]",
         other => other,
     }
 }

@@ -30,12 +30,13 @@ const ABOUT: &str = "\
 
 const READING: &str = "\
     writes; numbers come out the same on every machine. `--paper-scale` takes as many seeds as the \
-    papers did, and longer. What a scenario pins, and why, stands in its file under \
+    papers did, and hours. What a scenario pins, and why, stands in its file under \
     `crates/emulator/scenarios`; [emulate.md](emulate.md) says how to run one alone. *plot only*: \
     the paper's text gives no number, and none was read off a plot. Goodput is what all flows \
     together delivered, over the time from the first start to the last byte. Jain's index is the \
     mean over windows of 20 round trips (1 s at least), each over the flows that were active all \
-    through it; where no window had two, over lifetimes. Queues are in packets, those of the link \
+    through it; where no window had two, over lifetimes. UDP beside connections is in neither. \
+    The mean completion is that of flows with an end. Queues are in packets, those of the link \
     that is used most. Where a scenario is run with several seeds, figures are means over them, \
     and bars in plots go from the least to the greatest; a curve over time is that of seed 1.";
 
@@ -133,11 +134,11 @@ fn summary_row(text: &mut String, chapter: &Chapter, says: &Reference) {
 
 fn chapter(text: &mut String, chapter: &Chapter) {
     let id = chapter.scenario.id();
-    let _ = write!(text, "\n## {id}\n\n{}.", chapter.scenario.name);
+    let mut about = format!("{}.", chapter.scenario.name);
     if chapter.seeds > 1 {
-        let _ = write!(text, " Means over {} seeds.", chapter.seeds);
+        let _ = write!(about, " Means over {} seeds.", chapter.seeds);
     }
-    text.push_str("\n\n");
+    let _ = write!(text, "\n## {id}\n\n{}\n\n", wrapped(&about));
     table(text, chapter);
     if chapter.picture {
         let _ = write!(text, "\n![{}](results/{id}.svg)\n", chapter.scenario.name);

@@ -1,0 +1,80 @@
+//! The rows above a chart that name its lines.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::Panel;
+
+/// Height of a row of the legend, where rows begin, and how wide a letter is taken to be, in
+/// pixels.
+pub(super) const ROW: u32 = 17;
+const LEFT: u32 = 60;
+const LETTER: u32 = 7;
+
+/// A line's name in the legend.
+pub(super) struct Entry<'a> {
+    label: &'a str,
+    colour: RGBColor,
+    x: u32,
+    pub(super) row: u32,
+}
+
+impl Entry<'_> {
+    pub(super) fn draw<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        let at = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+        let (x, y) = (at(self.x), at(self.row * ROW));
+        let stroke = [(x, y + 9), (x + 18, y + 9)];
+        area.draw(&PathElement::new(stroke, self.colour.stroke_width(2)))?;
+        area.draw(&Text::new(self.label, (x + 23, y + 2), ("sans-serif", 12)))
+    }
+}
+
+impl Panel {
+    /// Where each labelled line stands in the rows above the chart.
+    pub(super) fn legend(&self, width: u32) -> Vec<Entry<'_>> {
+        let mut entries = Vec::new();
+        let (mut x, mut row) = (LEFT, 0);
+        for (line, colour) in self.drawn() {
+            let Some(label) = line.label.as_ref().filter(|label| !label.is_empty()) else {
+                continue;
+            };
+            let letters = u32::try_from(label.chars().count()).unwrap_or(u32::MAX);
+            let wide = letters.saturating_mul(LETTER).saturating_add(36);
+            if x > LEFT && x.saturating_add(wide) > width {
+                (x, row) = (LEFT, row + 1);
+            }
+            entries.push(Entry {
+                label,
+                colour,
+                x,
+                row,
+            });
+            x = x.saturating_add(wide);
+        }
+        entries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Line;
+    use super::*;
+
+    /// A single line that needs no name takes no room, and has no stroke without a word beside it.
+    #[test]
+    fn lines_without_a_name_are_not_in_the_legend() {
+        let line = |label: Option<&str>| Line {
+            label: label.map(str::to_owned),
+            ..Line::default()
+        };
+        let panel = Panel {
+            lines: vec![line(Some("")), line(None), line(Some("one"))],
+            ..Panel::default()
+        };
+        let labels: Vec<&str> = panel.legend(500).iter().map(|entry| entry.label).collect();
+        assert_eq!(labels, ["one"]);
+    }
+}
