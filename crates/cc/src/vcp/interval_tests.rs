@@ -213,7 +213,11 @@ proptest! {
     /// Forgers with less than a share x of the bytes lengthen no interval by more than x, whatever
     /// they tell.
     #[test]
-    fn a_share_of_bytes_moves_it_by_no_more(share in 1u32..50, rtt_ms in 1u64..88_000, honest_ms in 20u64..400) {
+    fn a_share_of_bytes_moves_it_by_no_more(
+        share in 1u32..50,
+        rtt_ms in 1u64..88_000,
+        honest_ms in 20u64..400,
+    ) {
         let mut port = Port::new();
         port.run(ms(6000), CAPACITY, &[of(100, honest_ms)]);
         for _ in 0..20 {
@@ -228,7 +232,12 @@ proptest! {
     }
 
     #[test]
-    fn any_packets(packets in prop::collection::vec((any::<u32>(), any::<Option<Duration>>(), 0u64..1 << 40, any::<u64>()), 0..100)) {
+    fn any_packets(
+        packets in prop::collection::vec(
+            (any::<u32>(), any::<Option<Duration>>(), 0u64..1 << 40, any::<u64>()),
+            0..100,
+        ),
+    ) {
         let mut t_rho = auto();
         let mut now = Instant::ZERO;
         for (bytes, rtt, pause, capacity) in packets {

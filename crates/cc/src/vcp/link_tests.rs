@@ -425,12 +425,16 @@ proptest! {
     /// Whatever arrives whenever, nothing panics, deadlines do not stand still, and marks count up.
     #[test]
     fn any_traffic_is_survived(
-        events in prop::collection::vec((0u64..2_000_000_000, 0u32..10_000_000, any::<u32>(), 0u8..4, any::<u64>()), 1..200),
+        events in prop::collection::vec(
+            (0u64..2_000_000_000, 0u32..10_000_000, any::<u32>(), 0u8..4, any::<u64>()),
+            1..200,
+        ),
         capacity in 1u64..1_000_000_000_000,
         bise: bool,
     ) {
         let mut link: Box<dyn LinkController> = if bise {
-            Box::new(VcpLink::new(at(0), capacity, VcpLinkParams::with_bise(), Bise::new(BiseParams::default(), 3)))
+            let rule = Bise::new(BiseParams::default(), 3);
+            Box::new(VcpLink::new(at(0), capacity, VcpLinkParams::with_bise(), rule))
         } else {
             Box::new(VcpLink::new(at(0), capacity, VcpLinkParams::default(), Plain))
         };

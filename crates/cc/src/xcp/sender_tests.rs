@@ -327,7 +327,10 @@ proptest! {
     /// Any pattern of acknowledgements: the window changes by the sum of the feedback times the
     /// RTT, to a unit.
     #[test]
-    fn sums_are_exact(deltas in prop::collection::vec(0i64..1 << 40, 1..200), rtt_us in 1u64..65_000_000) {
+    fn sums_are_exact(
+        deltas in prop::collection::vec(0i64..1 << 40, 1..200),
+        rtt_us in 1u64..65_000_000,
+    ) {
         let rtt = crate::Duration::from_micros(rtt_us);
         let mut window = Steering::new(Instant::ZERO, 1500);
         for delta in &deltas {
@@ -340,7 +343,9 @@ proptest! {
 
     /// What is granted in all is never more than what was asked for in all.
     #[test]
-    fn grants_stay_below_wishes(wishes in prop::collection::vec((0i64..1 << 50, any::<i64>(), any::<bool>()), 1..100)) {
+    fn grants_stay_below_wishes(
+        wishes in prop::collection::vec((0i64..1 << 50, any::<i64>(), any::<bool>()), 1..100),
+    ) {
         let mut asked = Asked::default();
         let (mut wished, mut had) = (0i128, 0i128);
         for (wish, grant, acked) in wishes {
@@ -360,7 +365,12 @@ proptest! {
     /// Whatever a network says, in whatever order: a window from one packet to what was asked, no
     /// panic.
     #[test]
-    fn nothing_breaks_it(events in prop::collection::vec((0u8..10, any::<i64>(), 1u64..5000, any::<bool>()), 1..300)) {
+    fn nothing_breaks_it(
+        events in prop::collection::vec(
+            (0u8..10, any::<i64>(), 1u64..5000, any::<bool>()),
+            1..300,
+        ),
+    ) {
         let mut sender = XcpSender::new(Instant::ZERO, MTU, XcpParams::default());
         let (mut now, mut number) = (Instant::ZERO, 0);
         for (kind, value, gap, flag) in events {
@@ -372,17 +382,27 @@ proptest! {
                     let packet = Sent { signal: flag, ..sent(number, 1500) };
                     let state = sender.on_sent(now, &packet);
                     if flag {
-                        let acked = Acked { state, window_limited: value > 0, ..acked(number, 1500, rtt) };
+                        let acked = Acked {
+                            state,
+                            window_limited: value > 0,
+                            ..acked(number, 1500, rtt)
+                        };
                         sender.on_feedback(now, &granted(value, 1), &acked);
                         sender.on_ack(now, &acked);
                     }
                 }
-                4 => sender.on_feedback(now, &granted(value, gap), &Acked { packets: 0, ..acked(number, 0, rtt) }),
+                4 => {
+                    let nothing = Acked { packets: 0, ..acked(number, 0, rtt) };
+                    sender.on_feedback(now, &granted(value, gap), &nothing);
+                }
                 5 => sender.on_loss(now, &lost(number, number, rtt)),
                 6 => sender.on_persistent_congestion(now),
                 7 => sender.on_restart(now, rtt),
                 8 => sender.on_congestion_experienced(now, now, number),
-                _ => sender.on_limits(now, &Limits { peer: value.unsigned_abs() >> (gap % 60), ..Limits::NONE }),
+                _ => {
+                    let peer = value.unsigned_abs() >> (gap % 60);
+                    sender.on_limits(now, &Limits { peer, ..Limits::NONE });
+                }
             }
             let window = sender.window();
             prop_assert!((1500..=1 << 57).contains(&window), "{window}");

@@ -318,7 +318,11 @@ impl FromStr for Size {
 
 /// Words of which one is said.
 macro_rules! words {
-    ($(#[$about:meta])* $name:ident: $what:literal { $($(#[$doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+    (
+        $(#[$about:meta])* $name:ident: $what:literal {
+            $($(#[$doc:meta])* $variant:ident = $word:literal),+ $(,)?
+        }
+    ) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $name {

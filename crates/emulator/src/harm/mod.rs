@@ -2,8 +2,8 @@
 //! place.
 //!
 //! ```text
-//!   seed ──► draw: cells of a group ──► Cell::scenario(law, port)      ──► RunResult ──┐
-//!                                  └──► Cell::scenario("cubic", port)  ──► RunResult ──┴──► judge: what is worse
+//!   seed ──► draw: cells of a group ──► Cell::scenario(law, port)     ──► RunResult ──┐
+//!                                  └──► Cell::scenario("cubic", port) ──► RunResult ──┴──► judge
 //! ```
 //!
 //! A [`Cell`] is everything about a scenario but the law of the flows that are compared. Its name

@@ -1,18 +1,34 @@
-//! What headers state and ask for.
+//! What is asked of the routers, and what counts of their answers.
 
-use super::request::Wish;
-use super::{XcpRequest, XcpSender};
-use crate::Limits;
+use super::super::XcpRequest;
+use super::super::request::Wish;
+use super::XcpSender;
 use crate::arith::rate;
+use crate::{Acked, Limits, XcpFeedback};
 
 /// A limit within this part of the window above it is near.
 const NEAR: u64 = 8;
 
 impl XcpSender {
+    /// What was granted, as far as it counts.
+    pub(super) fn granted(&mut self, feedback: &XcpFeedback, acked: &Acked) -> i64 {
+        if acked.packets > 0 {
+            self.asked.on_ack(acked.state);
+        }
+        let delta = self.asked.grant(feedback.delta);
+        if let Some(until) = self.void_until {
+            if acked.packets == 0 || acked.largest <= until {
+                return delta.min(0);
+            }
+            self.void_until = None;
+        }
+        delta
+    }
+
     /// The window that could be made use of. What the application has is certain; the peer's flow
     /// control and the send buffer usually grow with what is granted, so they count once the window
     /// comes near them.
-    pub(super) fn usable(&self, own: u64) -> u64 {
+    fn useful_window(&self, own: u64) -> u64 {
         let Limits {
             peer,
             buffer,
@@ -46,14 +62,14 @@ impl XcpSender {
             };
         };
         let own = self.own_window();
-        let usable = self.usable(own);
+        let useful = self.useful_window(own);
         let (window, desired) = if self.params.naive {
             (own, self.params.desired)
-        } else if self.at_an_end || usable <= own || self.asks_nothing() {
+        } else if self.at_an_end || useful <= own || self.asks_nothing() {
             (own.min(self.room.limits().least().max(self.mtu)), 0)
         } else {
-            let usable = rate(usable.min(1 << 57), srtt, 1, 1);
-            (own, self.params.desired.min(usable))
+            let useful = rate(useful.min(1 << 57), srtt, 1, 1);
+            (own, self.params.desired.min(useful))
         };
         let wish = Wish {
             srtt,

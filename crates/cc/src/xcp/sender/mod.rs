@@ -1,5 +1,9 @@
 //! The sender's half: who rules, what is asked, what losses mean, and the window that follows.
 
+mod asking;
+mod handover;
+mod ruling;
+
 use super::asked::Asked;
 use super::end_to_end::EndToEnd;
 use super::params::{XcpLoss, XcpParams};
@@ -8,10 +12,10 @@ use super::steering::Steering;
 use crate::arith::rate;
 use crate::hidden::{Finding, HiddenHop, Step};
 use crate::recent_rtt::RecentRtt;
-use crate::vcp::{Change, Ruler};
+use crate::vcp::Ruler;
 use crate::{
     Acked, Carrier, Controller, CubicController, Duration, Feedback, Instant, Limit, Limits, Lost,
-    Metrics, PacketState, Phase, Request, Sent, UNPACED, XcpFeedback, window,
+    Metrics, PacketState, Phase, Request, Sent, UNPACED, window,
 };
 
 /// A queue that stands for so many round trips while routers take nothing back is not theirs.
@@ -33,25 +37,25 @@ const PACE: (u64, u64) = (33, 32);
 #[derive(Clone, Debug)]
 pub struct XcpSender {
     pub(super) params: XcpParams,
-    pub(super) mtu: u64,
+    mtu: u64,
     pub(super) steering: Steering,
     pub(super) fallback: CubicController,
-    pub(super) ruler: Ruler,
+    ruler: Ruler,
     /// Standard control rules although routers stamp.
-    pub(super) end_to_end: Option<EndToEnd>,
+    end_to_end: Option<EndToEnd>,
     pub(super) hidden: HiddenHop,
     asked: Asked,
-    pub(super) room: Room,
+    room: Room,
     pub(super) srtt: Option<Duration>,
-    pub(super) recent: RecentRtt,
-    pub(super) last_sent: u64,
+    recent: RecentRtt,
+    last_sent: u64,
     /// Nothing that was granted to packets up to here counts.
     pub(super) void_until: Option<u64>,
     /// Bytes and packets sent since the last header, itself included.
-    pub(super) headed_bytes: u64,
-    pub(super) headed_packets: u16,
+    headed_bytes: u64,
+    headed_packets: u16,
     /// The application had nothing more to send.
-    pub(super) at_an_end: bool,
+    at_an_end: bool,
     /// Feedback came with the acknowledgement that is being told.
     fed: bool,
     /// Routers have taken something back.
@@ -102,29 +106,6 @@ impl XcpSender {
         self.ruler.routers() && self.end_to_end.is_none()
     }
 
-    fn obey(&mut self, now: Instant, change: Change) {
-        match change {
-            Change::Stays => {}
-            Change::ToRouters => {
-                self.end_to_end = None;
-                self.hidden.restart(now);
-                self.steering = Steering::new(now, self.fallback.window());
-            }
-            Change::ToFallback => {
-                if self.end_to_end.take().is_none() {
-                    self.fallback.take_over(self.steered());
-                }
-                self.hidden.restart(now);
-            }
-        }
-    }
-
-    /// Standard control takes over, at `window` bytes.
-    fn go_end_to_end(&mut self, now: Instant, window: u64) {
-        self.fallback.take_over(window);
-        self.end_to_end = Some(EndToEnd::new(now, window));
-    }
-
     /// The window under the routers' rule: no more of it than there is room for.
     #[inline]
     fn steered(&self) -> u64 {
@@ -142,7 +123,7 @@ impl XcpSender {
 
     /// The window of whoever rules.
     #[inline]
-    pub(super) fn own_window(&self) -> u64 {
+    fn own_window(&self) -> u64 {
         if self.explicit() {
             self.steered()
         } else {
@@ -169,68 +150,10 @@ impl XcpSender {
     pub(super) fn initial(&self) -> u64 {
         window::initial(self.mtu, self.params.initial_window)
     }
-
-    /// What was granted, as far as it counts.
-    fn granted(&mut self, feedback: &XcpFeedback, acked: &Acked) -> i64 {
-        if acked.packets > 0 {
-            self.asked.on_ack(acked.state);
-        }
-        let delta = self.asked.grant(feedback.delta);
-        if let Some(until) = self.void_until {
-            if acked.packets == 0 || acked.largest <= until {
-                return delta.min(0);
-            }
-            self.void_until = None;
-        }
-        delta
-    }
-
-    fn means_congestion(&self) -> bool {
-        match self.params.loss {
-            XcpLoss::Ignore => false,
-            XcpLoss::Fallback => true,
-            XcpLoss::Hybrid => self.ruler.unmarked(),
-        }
-    }
-
-    /// True while hops that are no routers of ours are looked for. Who takes no loss for congestion
-    /// does not, and then nothing that only the search would lift may bound the window.
-    fn watches(&self) -> bool {
-        self.params.loss != XcpLoss::Ignore
-    }
-
-    fn follow(&mut self, now: Instant, finding: Finding) {
-        match finding {
-            Finding::Clear => {}
-            Finding::Appeared(begin) => {
-                self.go_end_to_end(now, begin.window);
-                self.fallback.take_over_below(begin.window, begin.proven);
-            }
-            Finding::Gone => {
-                self.end_to_end = None;
-                self.steering = Steering::new(now, self.fallback.window());
-            }
-        }
-    }
-
-    /// Routers answered while a hidden hop is the narrow one.
-    fn hear_while_hidden(&mut self, now: Instant, delta: i64, srtt: Duration) {
-        let (floor, window) = (self.floor(), self.fallback.window());
-        let taken = self
-            .end_to_end
-            .as_mut()
-            .and_then(|state| state.on_taken(now, delta, srtt, floor, window));
-        if let Some(left) = taken {
-            self.hidden.on_over(now);
-            if left < window {
-                self.fallback.take_over(left);
-            }
-        }
-    }
 }
 
 /// How much may be sent at once that nobody has proved to arrive.
-pub(super) fn step(params: &XcpParams) -> Step {
+fn step(params: &XcpParams) -> Step {
     Step {
         partly: STEP,
         unknown: (!params.naive).then_some(UNKNOWN_STEP),

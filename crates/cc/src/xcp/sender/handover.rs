@@ -1,8 +1,8 @@
-//! From this law to another and back.
+//! From one law to another on a path whose routers change.
 
-use super::sender::step;
-use super::steering::Steering;
-use super::{XcpParams, XcpSender};
+use super::super::params::XcpParams;
+use super::super::steering::Steering;
+use super::{XcpSender, step};
 use crate::Instant;
 use crate::auto::Handover;
 

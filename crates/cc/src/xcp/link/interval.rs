@@ -1,0 +1,232 @@
+//! A port's intervals: when one begins and ends, and what it has to give.
+
+use super::super::XcpCarried;
+use super::super::efficiency::{absorbed_q16, aggregate, rate_q16, to_q16};
+use super::super::fairness::{Pools, shuffle};
+use super::super::overflow::Overflow;
+use super::super::params::{
+    IDLE_INTERVALS, INITIAL_INTERVAL, LONGEST_LOOK, MAX_INTERVAL, MIN_INTERVAL, RISE,
+};
+use super::super::start::{Start, first};
+use super::super::sums::{Sums, x_of};
+use super::super::totals::Seen;
+use super::XcpLink;
+use crate::arith::{micros, mul_div, nanos, ns_since, saturate};
+use crate::{Duration, Instant};
+
+impl XcpLink {
+    /// Most that may be given, or dealt out anew, per interval: what the buffer can take if all of
+    /// it comes at once. While traffic begins the mean RTT is still growing, so that the longest
+    /// one is what counts.
+    pub(super) fn absorbed(&self) -> u64 {
+        if !self.params.guard {
+            return u64::MAX;
+        }
+        let rtt_us = match self.start {
+            Some(_) => micros(self.longest()),
+            None => self.mean_rtt_us,
+        };
+        absorbed_q16(self.buffer, rtt_us)
+    }
+
+    /// The first packet after idleness: what was measured before says nothing about what comes. All
+    /// capacity is spare, so the first interval may give its share of that; who comes is given as
+    /// if alone, and the pool bounds them all.
+    #[cold]
+    pub(super) fn wake(&mut self, now: Instant, header: Option<&XcpCarried>) {
+        self.mean_rtt_us = micros(INITIAL_INTERVAL);
+        self.sums = Sums::new(self.params.guard.then_some(self.mean_rtt_us));
+        self.waking = true;
+        self.guests.clear();
+        self.told_us = 0;
+        self.begin(now);
+        self.told_us = header.map_or(0, |header| u64::from(header.rtt_us));
+        self.pools = Pools::default();
+        self.seen = Seen::default();
+        if self.params.guard {
+            self.start = Some(Start::new(self.totals.net()));
+            let free = self.capacity.saturating_sub(self.granted.rate());
+            let first = first(free).min(self.absorbed());
+            let given = i64::try_from(first).unwrap_or(i64::MAX);
+            let alone = x_of(self.interval);
+            self.pools = Pools::new(given, 0, u128::from(alone), 0);
+            self.guests
+                .begin(self.interval, self.interval, self.pools.share(alone));
+            self.seen.aggregate = given;
+            self.seen.spare = i128::from(to_q16(self.capacity));
+        }
+    }
+
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.started = now;
+        self.interval = self.control_interval();
+        self.due = now + self.look(self.interval);
+        self.told_us /= 2;
+        self.note_told();
+        let flows = saturate(self.sums.x() / u128::from(x_of(self.interval).max(1)));
+        self.sums.turn();
+        self.granted.begin(now);
+        if let Some(known) = &mut self.known {
+            let longest = Duration::from_micros(self.sums.most_rtt_us()).max(self.interval);
+            known.begin(now, flows, x_of(longest));
+        }
+        self.newcomers.begin(None);
+        let longest = self.longest();
+        if let Some(policer) = &mut self.policer {
+            policer.turn(now, longest);
+        }
+    }
+
+    /// How long the mean RTT makes an interval.
+    pub(super) fn control_interval(&self) -> Duration {
+        Duration::from_micros(self.mean_rtt_us).clamp(MIN_INTERVAL, MAX_INTERVAL)
+    }
+
+    /// The longest RTT that was told says how long flows may be silent.
+    pub(super) fn note_told(&mut self) {
+        self.told_us = self.told_us.max(self.sums.told_us());
+        let pause = nanos(self.interval).max(self.told_us * 1000);
+        self.idle_ns = pause.saturating_mul(u64::from(IDLE_INTERVALS));
+    }
+
+    /// When to look at the running interval, of which so much is left.
+    pub(super) fn look(&self, left: Duration) -> Duration {
+        if self.params.guard {
+            left.min(LONGEST_LOOK)
+        } else {
+            left
+        }
+    }
+
+    /// The running interval is due: over, unless it is a long one and what came in it shows no
+    /// shorter RTTs.
+    #[cold]
+    pub(super) fn look_or_close(&mut self, now: Instant) {
+        let elapsed = now - self.started;
+        if elapsed < self.interval {
+            // One flow at least must have shown for half of the time.
+            let shown = self.sums.x() >= u128::from(x_of(elapsed) / 2);
+            let mean = self.sums.mean_rtt_us().filter(|_| shown);
+            if mean.is_none_or(|mean| Duration::from_micros(mean) > elapsed) {
+                self.due = now + self.look(self.interval - elapsed);
+                return;
+            }
+        }
+        self.close(now);
+    }
+
+    /// The mean RTT that the interval showed, as far as it is believed at once. False: it rises by
+    /// more.
+    pub(super) fn learn_mean_rtt(&mut self) -> bool {
+        let Some(mean) = self.sums.mean_rtt_us() else {
+            self.forget_mean_rtt();
+            return true;
+        };
+        let most = if self.params.guard {
+            let least = micros(MIN_INTERVAL);
+            self.mean_rtt_us.max(least).saturating_mul(RISE)
+        } else {
+            u64::MAX
+        };
+        self.mean_rtt_us = mean.min(most);
+        mean <= most
+    }
+
+    /// Nobody told an RTT for a whole interval: what others did before they left says less and less
+    /// of those that are there.
+    pub(super) fn forget_mean_rtt(&mut self) {
+        if self.params.guard {
+            let least = self.mean_rtt_us.min(micros(INITIAL_INTERVAL));
+            self.mean_rtt_us = (self.mean_rtt_us / 2).max(least);
+        }
+    }
+
+    /// The interval is over.
+    pub(super) fn close(&mut self, now: Instant) {
+        let elapsed = ns_since(now, self.started);
+        if elapsed == 0 {
+            return;
+        }
+        let full = self.learn_mean_rtt();
+        let bytes = self.sums.bytes();
+        let seen = rate_q16(bytes, elapsed);
+        let queue = self.queue.bytes();
+        if let Some(drain) = &mut self.drain {
+            drain.on_interval(seen >> 16, queue);
+            self.capacity = drain.believed();
+        }
+        // What was granted and has not come is as good as there.
+        let granted = self.granted.until(now);
+        let input = rate_q16(bytes.saturating_add(granted), elapsed);
+        let capacity = to_q16(self.capacity);
+        let mut total = 0;
+        if bytes > 0 {
+            total = aggregate(&self.params, capacity, input, queue, self.mean_rtt_us);
+        }
+        if let Some(start) = &mut self.start {
+            let within = start.within(total, capacity, input, self.totals.net(), full);
+            match within {
+                Some(within) => total = within,
+                None => self.start = None,
+            }
+        }
+        self.overflow = self.overflow.turn();
+        let most = match self.overflow {
+            Overflow::No => self.absorbed(),
+            Overflow::Now | Overflow::Before => 0,
+        };
+        total = total.min(i64::try_from(most).unwrap_or(i64::MAX));
+        let usual = self.params.shuffle_ppm;
+        let part = if self.params.guard {
+            self.newcomers.shuffle_ppm(bytes, usual)
+        } else {
+            usual
+        };
+        let moved = shuffle(part, seen, total, most / 2);
+        let told = self.sums.x() > 0;
+        let elapsed = Duration::from_nanos(elapsed);
+        let whole = x_of(elapsed);
+        let guests = u128::from(self.guests.active()) * u128::from(whole);
+        // Whoever comes first where nobody was is given as if alone.
+        let x = match self.sums.x() + guests {
+            0 if self.params.guard => u128::from(x_of(self.interval)),
+            x => x,
+        };
+        self.pools = Pools::new(total, moved, x, bytes);
+        let next = self.control_interval();
+        self.guests.begin(elapsed, next, self.pools.share(whole));
+        self.seen = Seen {
+            input,
+            spare: i128::from(capacity) - i128::from(input),
+            aggregate: total,
+            load_128: u8::try_from(mul_div(input, 128, capacity)).unwrap_or(u8::MAX),
+        };
+        self.waking = false;
+        self.totals.intervals += 1;
+        self.begin(now);
+        if self.params.guard && told {
+            self.newcomers.begin(Some(self.pools.positive_left()));
+        }
+    }
+
+    /// The first interval lasts as long as the RTTs that show, if they are shorter than it.
+    #[cold]
+    pub(super) fn settle_first_interval(&mut self) {
+        self.note_told();
+        if let Some(mean) = self.sums.mean_rtt_us() {
+            let shown = Duration::from_micros(mean).clamp(MIN_INTERVAL, self.interval);
+            self.due = self.started + shown;
+        }
+        let longest = self.longest();
+        if let Some(policer) = &mut self.policer {
+            policer.lasts(longest);
+        }
+    }
+
+    /// The longest time after which what flows are told shows: while traffic begins, intervals are
+    /// shorter than RTTs.
+    pub(super) fn longest(&self) -> Duration {
+        let told = self.told_us.min(self.sums.most_rtt_us());
+        self.interval.max(Duration::from_micros(told))
+    }
+}

@@ -1,0 +1,310 @@
+//! The router's half: one per output port.
+
+mod answers;
+mod interval;
+
+use super::XcpLinkMetrics;
+use super::drain::DrainMeter;
+use super::efficiency::to_q16;
+use super::fairness::Pools;
+use super::guests::Guests;
+use super::known::{Known, Standing};
+use super::newcomers::Newcomers;
+use super::overflow::Overflow;
+use super::params::{Capacity, INITIAL_INTERVAL, XcpLinkParams};
+use super::policer::Policer;
+use super::standing::StandingQueue;
+use super::start::Start;
+use super::sums::Sums;
+use super::totals::{Seen, Totals};
+use crate::arith::{micros, ns_since, saturate};
+use crate::quick_start::Granted;
+use crate::{Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpCode};
+
+/// An XCP port.
+///
+/// Driven by packets alone: an interval ends with the first packet that comes once it is over.
+#[derive(Clone, Debug)]
+pub struct XcpLink {
+    params: XcpLinkParams,
+    /// Bytes per second.
+    capacity: u64,
+    /// Where the capacity is measured.
+    drain: Option<DrainMeter>,
+    /// What the port's queue can hold, in bytes.
+    buffer: u64,
+    started: Instant,
+    interval: Duration,
+    /// When the running interval is over, or is to be looked at.
+    due: Instant,
+    last_arrival: Instant,
+    /// The longest RTT that was told lately, in µs.
+    told_us: u64,
+    /// A longer pause means that the port was idle.
+    idle_ns: u64,
+    /// Nothing is known of the traffic: it begins, or begins again.
+    waking: bool,
+    start: Option<Start>,
+    mean_rtt_us: u64,
+    sums: Sums,
+    granted: Granted,
+    queue: StandingQueue,
+    pools: Pools,
+    guests: Guests,
+    /// Which flows' words count.
+    known: Option<Known>,
+    newcomers: Newcomers,
+    policer: Option<Policer>,
+    overflow: Overflow,
+    seen: Seen,
+    totals: Totals,
+}
+
+impl XcpLink {
+    /// A port that starts at `now` and sends `capacity` bytes per second.
+    #[must_use]
+    pub fn new(now: Instant, capacity: u64, params: XcpLinkParams) -> Self {
+        let mut link = Self {
+            capacity: 1,
+            drain: (params.capacity == Capacity::Auto).then(|| DrainMeter::new(capacity)),
+            buffer: u64::MAX,
+            started: now,
+            interval: INITIAL_INTERVAL,
+            due: now,
+            last_arrival: now,
+            told_us: 0,
+            idle_ns: 0,
+            waking: true,
+            start: None,
+            mean_rtt_us: micros(INITIAL_INTERVAL),
+            sums: Sums::new(None),
+            granted: Granted::new(now),
+            queue: StandingQueue::new(now),
+            pools: Pools::default(),
+            guests: Guests::new(),
+            known: params.guard.then(Known::new),
+            newcomers: Newcomers::new(),
+            policer: params.police.then(Policer::new),
+            overflow: Overflow::No,
+            seen: Seen::default(),
+            totals: Totals::default(),
+            params,
+        };
+        link.set_capacity(capacity);
+        link
+    }
+
+    fn set_capacity(&mut self, port: u64) {
+        self.capacity = match (&mut self.drain, self.params.capacity) {
+            (Some(drain), _) => {
+                drain.set_port(port);
+                drain.believed()
+            }
+            (None, Capacity::Fixed(fixed)) => fixed,
+            (None, Capacity::Port | Capacity::Auto) => port,
+        }
+        .max(1);
+    }
+
+    /// Mean RTT over its flows' packets.
+    pub(crate) const fn mean_rtt(&self) -> Duration {
+        Duration::from_micros(self.mean_rtt_us)
+    }
+
+    /// Bytes that the link carries for a packet.
+    #[inline]
+    fn size(&self, packet: &Arrival) -> u32 {
+        packet.bytes.saturating_add(self.params.overhead)
+    }
+}
+
+impl LinkController for XcpLink {
+    #[inline]
+    fn admits(&mut self, now: Instant, arrival: &Arrival) -> bool {
+        let size = self.size(arrival);
+        let Some(policer) = &mut self.policer else {
+            return true;
+        };
+        let header = match &arrival.carried {
+            Carried::Xcp(header) => Some(header),
+            Carried::QuickStart(_) | Carried::Foreign => None,
+            // Its own law's business.
+            Carried::Vcp(_) => return true,
+        };
+        policer.admits(now, arrival.flow_hash, header, size)
+    }
+
+    #[inline]
+    fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64) {
+        let header = match &arrival.carried {
+            Carried::Xcp(header) => Some(header),
+            _ => None,
+        };
+        let silent = ns_since(now, self.last_arrival) > self.idle_ns && queue == 0;
+        if silent || (self.waking && self.sums.bytes() == 0) {
+            self.wake(now, header);
+        } else if now >= self.due {
+            self.look_or_close(now);
+        }
+        self.last_arrival = now;
+        self.queue
+            .sample(now, queue, self.mean_rtt_us, self.capacity);
+        self.sums.count(self.size(arrival));
+        match &arrival.carried {
+            Carried::Xcp(header) => {
+                let size = self.size(arrival);
+                let x = self.sums.hear(header, size);
+                let standing = match &mut self.known {
+                    Some(known) => known.count(now, arrival.flow_hash, x),
+                    None => Standing::Known,
+                };
+                if standing == Standing::New {
+                    self.newcomers.count(size);
+                }
+                // At first nobody is known.
+                if self.waking || standing == Standing::Known {
+                    self.sums.count_header(header, x);
+                }
+                if self.waking {
+                    self.settle_first_interval();
+                }
+            }
+            Carried::Vcp(_) => {
+                let bytes = self.size(arrival);
+                let net = self
+                    .guests
+                    .count(now, arrival.flow_hash, bytes, &mut self.pools);
+                self.totals.add(net);
+            }
+            Carried::QuickStart(_) | Carried::Foreign => {
+                let bytes = self.size(arrival);
+                let net = self
+                    .guests
+                    .count_silent(now, arrival.flow_hash, bytes, &mut self.pools);
+                self.totals.add(net);
+            }
+        }
+    }
+
+    #[inline]
+    fn on_departure(&mut self, now: Instant, packet: &Arrival, queue: u64) -> Answer {
+        self.queue
+            .sample(now, queue, self.mean_rtt_us, self.capacity);
+        if now >= self.due && !self.waking {
+            self.look_or_close(now);
+        }
+        let size = self.size(packet);
+        if let Some(drain) = &mut self.drain {
+            let mean = Duration::from_micros(self.mean_rtt_us);
+            if drain.on_departure(now, size, queue > 0, mean) {
+                self.capacity = drain.believed();
+            }
+        }
+        match &packet.carried {
+            Carried::Xcp(header) => {
+                let answer = self.answer(packet.flow_hash, header, size);
+                if let Some(policer) = &mut self.policer {
+                    policer.on_answer(packet.flow_hash, &answer);
+                }
+                Answer::Xcp(answer)
+            }
+            Carried::Vcp(carried) if carried.code != VcpCode::None => {
+                Answer::Vcp(self.answer_guest(packet.flow_hash, carried))
+            }
+            Carried::Vcp(_) | Carried::QuickStart(_) | Carried::Foreign => Answer::None,
+        }
+    }
+
+    /// Nothing is given until an interval without drops has passed; drops of plain traffic say
+    /// nothing of the flows that feedback reaches.
+    fn on_drop(&mut self, _now: Instant, packet: &Arrival) {
+        let ours = !matches!(packet.carried, Carried::QuickStart(_) | Carried::Foreign);
+        if self.params.guard && ours {
+            self.overflow = Overflow::Now;
+            self.pools.give_nothing();
+        }
+    }
+
+    /// The mean RTT and what it led to begin anew; the traffic goes on.
+    fn on_set_aside(&mut self, now: Instant) {
+        if self.params.guard {
+            self.mean_rtt_us = micros(INITIAL_INTERVAL);
+            self.sums = Sums::new(Some(self.mean_rtt_us));
+            self.told_us = 0;
+            self.overflow = Overflow::No;
+            self.begin(now);
+        }
+    }
+
+    fn on_timer(&mut self, _now: Instant, _queue: u64) {}
+
+    #[inline]
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    fn on_capacity(&mut self, _now: Instant, bytes_per_second: u64) {
+        self.set_capacity(bytes_per_second);
+    }
+
+    fn on_buffer(&mut self, bytes: u64) {
+        self.buffer = bytes;
+    }
+
+    fn makes_room(&self) -> bool {
+        true
+    }
+
+    fn promised(&self) -> u64 {
+        // Later on, what was promised shows within a round trip.
+        let Some(start) = &self.start else { return 0 };
+        let promised = u64::try_from(start.promised(self.totals.net()) >> 16).unwrap_or(0);
+        promised.saturating_sub(self.granted.rate())
+    }
+
+    fn on_granted(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
+        self.granted.add(now, self.started, bytes_per_second);
+        let rate = to_q16(bytes_per_second);
+        let rate = i64::try_from(rate).unwrap_or(i64::MAX);
+        self.pools.give_less(rate.unsigned_abs());
+        self.totals.add(rate);
+        if let Some(policer) = &mut self.policer {
+            policer.on_granted(now, flow_hash, rate.unsigned_abs());
+        }
+    }
+
+    fn on_grant_over(&mut self, now: Instant, bytes_per_second: u64, came: bool) {
+        self.granted.take(now, bytes_per_second);
+        if !came {
+            let rate = i64::try_from(to_q16(bytes_per_second)).unwrap_or(i64::MAX);
+            self.totals.add(-rate);
+        }
+    }
+
+    fn metrics(&self) -> LinkMetrics {
+        let load_ppb =
+            u128::from(self.seen.input) * 1_000_000_000 / u128::from(to_q16(self.capacity));
+        LinkMetrics {
+            interval: self.interval,
+            load_ppb: saturate(load_ppb),
+            persistent_queue: self.queue.bytes(),
+            xcp: Some(XcpLinkMetrics {
+                intervals: self.totals.intervals,
+                interval: self.interval,
+                mean_rtt: Duration::from_micros(self.mean_rtt_us),
+                capacity: self.capacity,
+                input: self.seen.input >> 16,
+                spare: i64::try_from(self.seen.spare >> 16).unwrap_or(i64::MIN),
+                persistent_queue: self.queue.bytes(),
+                aggregate: self.seen.aggregate >> 16,
+                positive_left: self.pools.positive_left() >> 16,
+                negative_left: self.pools.negative_left() >> 16,
+                given: saturate(self.totals.given >> 16),
+                taken: saturate(self.totals.taken >> 16),
+                stamped: self.totals.stamped,
+                policed: self.policer.as_ref().map_or(0, Policer::refused),
+            }),
+            ..LinkMetrics::default()
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Who rules the window: routers, or standard control in their place.
+
+use super::super::end_to_end::EndToEnd;
+use super::super::params::XcpLoss;
+use super::super::steering::Steering;
+use super::XcpSender;
+use crate::hidden::Finding;
+use crate::vcp::Change;
+use crate::{Controller, Duration, Instant};
+
+impl XcpSender {
+    pub(super) fn obey(&mut self, now: Instant, change: Change) {
+        match change {
+            Change::Stays => {}
+            Change::ToRouters => {
+                self.end_to_end = None;
+                self.hidden.restart(now);
+                self.steering = Steering::new(now, self.fallback.window());
+            }
+            Change::ToFallback => {
+                if self.end_to_end.take().is_none() {
+                    self.fallback.take_over(self.steered());
+                }
+                self.hidden.restart(now);
+            }
+        }
+    }
+
+    /// Standard control takes over, at `window` bytes.
+    pub(super) fn go_end_to_end(&mut self, now: Instant, window: u64) {
+        self.fallback.take_over(window);
+        self.end_to_end = Some(EndToEnd::new(now, window));
+    }
+
+    pub(super) fn means_congestion(&self) -> bool {
+        match self.params.loss {
+            XcpLoss::Ignore => false,
+            XcpLoss::Fallback => true,
+            XcpLoss::Hybrid => self.ruler.unmarked(),
+        }
+    }
+
+    /// True while hops that are no routers of ours are looked for. Who takes no loss for congestion
+    /// does not, and then nothing that only the search would lift may bound the window.
+    pub(super) fn watches(&self) -> bool {
+        self.params.loss != XcpLoss::Ignore
+    }
+
+    pub(super) fn follow(&mut self, now: Instant, finding: Finding) {
+        match finding {
+            Finding::Clear => {}
+            Finding::Appeared(begin) => {
+                self.go_end_to_end(now, begin.window);
+                self.fallback.take_over_below(begin.window, begin.proven);
+            }
+            Finding::Gone => {
+                self.end_to_end = None;
+                self.steering = Steering::new(now, self.fallback.window());
+            }
+        }
+    }
+
+    /// Routers answered while a hidden hop is the narrow one.
+    pub(super) fn hear_while_hidden(&mut self, now: Instant, delta: i64, srtt: Duration) {
+        let (floor, window) = (self.floor(), self.fallback.window());
+        let taken = self
+            .end_to_end
+            .as_mut()
+            .and_then(|state| state.on_taken(now, delta, srtt, floor, window));
+        if let Some(left) = taken {
+            self.hidden.on_over(now);
+            if left < window {
+                self.fallback.take_over(left);
+            }
+        }
+    }
+}

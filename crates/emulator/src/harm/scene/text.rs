@@ -1,0 +1,262 @@
+//! Links and flows of a scenario, as text.
+
+use std::fmt::Write as _;
+
+use pathmark_router::core::impair::Random;
+
+use super::super::axis::{Buffer, Burst, Count, Lossy, Mix, Percent, Rate, Size, Time};
+use super::{Roles, TCP};
+
+pub(super) fn queue(buffer: Buffer) -> String {
+    format!("queue = {{ limit = \"{buffer}\" }}\n")
+}
+
+/// A scenario in the making.
+pub(super) struct Scene<'a> {
+    pub(super) seconds: f64,
+    pub(super) roles: Roles<'a>,
+    /// For what the cell's name leaves open.
+    pub(super) random: Random,
+    pub(super) links: String,
+    pub(super) flows: String,
+}
+
+impl Scene<'_> {
+    pub(super) fn link(&mut self, name: &str, from: &str, to: &str, delay: &str, more: &str) {
+        let _ = write!(
+            self.links,
+            "\n[[link]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\nduplex = true\n\
+             delay = \"{delay}\"\n{more}"
+        );
+    }
+
+    pub(super) fn marked(
+        &mut self,
+        name: &str,
+        from: &str,
+        to: &str,
+        rate: Rate,
+        delay: &str,
+        more: &str,
+    ) {
+        let port = self.roles.port;
+        let more = format!(
+            "rate = \"{}\"\ncontroller = \"{port}\"\n{more}",
+            rate.toml()
+        );
+        self.link(name, from, to, delay, &more);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a link has that many keys")]
+    pub(super) fn plain(
+        &mut self,
+        name: &str,
+        from: &str,
+        to: &str,
+        rate: Rate,
+        delay: &str,
+        buffer: Buffer,
+        more: &str,
+    ) {
+        let more = format!("rate = \"{}\"\n{}{more}", rate.toml(), queue(buffer));
+        self.link(name, from, to, delay, &more);
+    }
+
+    pub(super) fn after(
+        &mut self,
+        marked: Rate,
+        hidden: Rate,
+        buffer: Buffer,
+        flows: Mix,
+        rtt: Time,
+    ) {
+        self.marked("marked", "S", "H", marked, &rtt.part(4), "");
+        self.plain("hidden", "H", "D", hidden, &rtt.part(4), buffer, "");
+        self.mix("S", "D", flows);
+    }
+
+    pub(super) fn flow(
+        &mut self,
+        name: &str,
+        from: &str,
+        to: &str,
+        law: &str,
+        count: u32,
+        more: &str,
+    ) {
+        if count == 0 {
+            return;
+        }
+        // Flows that begin at one moment stay in step for long, and who comes first has an
+        // advantage: let the seed say.
+        let spread = if more.contains("start") {
+            String::new()
+        } else {
+            let spread = (self.seconds / 30.0).min(1.0);
+            format!("start_spread = \"{spread:.3}s\"\n")
+        };
+        let _ = write!(
+            self.flows,
+            "\n[[flow]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\n\
+             algorithm = \"{law}\"\ncount = {count}\n{spread}{more}\n"
+        );
+    }
+
+    pub(super) fn ours(&mut self, name: &str, from: &str, to: &str, count: u32, more: &str) {
+        let law = self.roles.law;
+        self.flow(name, from, to, law, count, more);
+    }
+
+    pub(super) fn mix(&mut self, from: &str, to: &str, flows: Mix) {
+        self.ours("ours", from, to, flows.ours, "");
+        self.flow(TCP, from, to, "cubic", flows.tcp, "");
+    }
+
+    /// `at = [ … ]` of changes at shares of the run.
+    pub(super) fn at(&self, changes: &[(f64, String)]) -> String {
+        let one = |(share, change): &(f64, String)| {
+            format!("  {{ t = \"{:.3}s\", {change} }},\n", share * self.seconds)
+        };
+        let all: String = changes.iter().map(one).collect();
+        format!("at = [\n{all}]\n")
+    }
+
+    pub(super) fn lossy(&self, per: Percent, burst: Burst, lossy: Lossy) -> String {
+        let per = per.share();
+        let loss = match burst {
+            Burst::Single => format!("{{ kind = \"bernoulli\", per = {per} }}"),
+            Burst::Five => format!("{{ kind = \"bursts\", per = {per}, burst = 5 }}"),
+        };
+        let none = "{ kind = \"none\" }";
+        match lossy {
+            Lossy::Through => format!("loss = {loss}\n"),
+            Lossy::Begins => self.at(&[(1.0 / 3.0, format!("loss = {loss}"))]),
+            Lossy::Ends => {
+                let at = self.at(&[(2.0 / 3.0, format!("loss = {none}"))]);
+                format!("loss = {loss}\n{at}")
+            }
+        }
+    }
+
+    /// Out so often, evenly spread.
+    pub(super) fn outages(&self, rate: Rate, outage: Time, times: Count) -> String {
+        let mut changes = Vec::new();
+        for number in 1..=times.0 {
+            let begin = f64::from(number) / f64::from(times.0 + 1);
+            let end = begin + outage.seconds() / self.seconds;
+            changes.push((begin, "rate = 0".to_owned()));
+            changes.push((end, format!("rate = \"{}\"", rate.toml())));
+        }
+        self.at(&changes)
+    }
+
+    /// A rate that moves every 100 ms, by up to a quarter of an octave, between a quarter of this
+    /// rate and twice it, and stands still for 300 ms once in ten seconds, in the mean.
+    pub(super) fn wandering(&mut self, rate: Rate) -> String {
+        let mut changes = Vec::new();
+        let (mut octaves, mut quiet) = (0.0_f64, 0);
+        for step in 1..(self.seconds * 10.0) as u64 {
+            octaves += (self.random.below(1001) as f64 - 500.0) / 2000.0;
+            octaves = octaves.clamp(-2.0, 1.0);
+            if quiet == 0 && self.random.below(100) == 0 {
+                quiet = 3;
+            }
+            let rate = if quiet > 0 {
+                quiet -= 1;
+                "rate = 0".to_owned()
+            } else {
+                let kbit = rate.kbit as f64 * libm::exp2(octaves);
+                format!("rate = \"{}kbit\"", kbit.round())
+            };
+            changes.push((step as f64 / 10.0 / self.seconds, rate));
+        }
+        self.at(&changes)
+    }
+
+    /// Every ten seconds: out, then a rate and a delay of up to a half more or less.
+    pub(super) fn handovers(&mut self, rate: Rate, outage: Time, rtt: Time) -> String {
+        let mut changes = Vec::new();
+        let mut now = 10.0;
+        while now + outage.seconds() < self.seconds {
+            let mut around = || 0.5 + self.random.below(1001) as f64 / 1000.0;
+            let (rate, delay) = (rate.kbit as f64 * around(), rtt.seconds() / 2.0 * around());
+            changes.push((now / self.seconds, "rate = 0".to_owned()));
+            let after = format!(
+                "rate = \"{}kbit\", delay = \"{}us\"",
+                rate.round(),
+                (delay * 1e6).round()
+            );
+            changes.push(((now + outage.seconds()) / self.seconds, after));
+            now += 10.0;
+        }
+        self.at(&changes)
+    }
+
+    /// A rate that is whole, half or a quarter, for two seconds each.
+    pub(super) fn stepping(&mut self, rate: Rate) -> String {
+        let mut changes = Vec::new();
+        let mut now = 2.0;
+        while now < self.seconds {
+            let kbit = rate.kbit >> self.random.below(3);
+            changes.push((now / self.seconds, format!("rate = \"{kbit}kbit\"")));
+            now += 2.0;
+        }
+        self.at(&changes)
+    }
+
+    pub(super) fn lot(
+        &mut self,
+        rate: impl Fn(u32) -> Rate,
+        hops: Count,
+        long: Count,
+        cross: Mix,
+        buffer: Buffer,
+        rtt: Time,
+    ) {
+        let delay = rtt.part(2 * u64::from(hops.0));
+        for hop in 0..hops.0 {
+            let (from, to) = (format!("N{hop}"), format!("N{}", hop + 1));
+            let name = format!("hop{hop}");
+            self.marked(&name, &from, &to, rate(hop), &delay, &queue(buffer));
+        }
+        self.ours("long", "N0", &format!("N{}", hops.0), long.0, "");
+        for hop in 0..hops.0 {
+            let (from, to) = (format!("N{hop}"), format!("N{}", hop + 1));
+            self.ours(&format!("cross{hop}-"), &from, &to, cross.ours, "");
+            let name = format!("{TCP}{hop}-");
+            self.flow(&name, &from, &to, "cubic", cross.tcp, "");
+        }
+    }
+
+    /// Two ways to one marked link.
+    pub(super) fn two_distances(&mut self, rate: Rate, near: Time, far: Time) {
+        let shared = Time {
+            micros: near.micros.min(far.micros) / 2,
+        };
+        for (name, node, rtt) in [("near", "N", near), ("far", "F", far)] {
+            let rest = Time {
+                micros: rtt.micros - shared.micros,
+            };
+            self.link(name, node, "R", &rest.part(2), "");
+        }
+        self.marked("marked", "R", "D", rate, &shared.part(2), "");
+    }
+
+    /// One after the other, from a sixth of the run to its last tenth.
+    pub(super) fn mice(&mut self, mice: Count, size: Size) {
+        let (first, last) = (self.seconds / 6.0, self.seconds * 0.9);
+        let gap = (last - first) / f64::from(mice.0);
+        let starts: Vec<String> = (0..mice.0)
+            .map(|mouse| {
+                let jitter = self.random.below(1000) as f64 / 1000.0;
+                format!("\"{:.3}s\"", first + gap * (f64::from(mouse) + jitter))
+            })
+            .collect();
+        let more = format!(
+            "bytes = {}\nstart = [{}]",
+            u64::from(size.kilobytes) * 1000,
+            starts.join(", ")
+        );
+        self.ours("mouse", "S", "D", mice.0, &more);
+    }
+}
