@@ -30,7 +30,8 @@ impl Connection {
     }
 
     /// The same while the former address is still ours: if nobody answers at the new one, the
-    /// connection goes on at the last that worked, where it stood.
+    /// connection goes on at the last that worked, where it stood. If nobody answers there either,
+    /// both are tried by turns.
     pub fn try_address(&mut self, now: Instant, local: Option<IpAddr>) -> bool {
         let Some(left) = self.leave_for(now, local) else {
             return false;
@@ -304,10 +305,17 @@ impl Connection {
             if let Some(id) = old.id {
                 self.control.remote_ids.adopt(id.sequence);
             }
-            self.change_route(now, old.route);
+            let left = self.change_route(now, old.route);
             if self.side.is_client() {
                 self.control.remote_ids.switch();
                 self.feedback.on_new_incoming_path();
+                // Perhaps nothing works for a while: then they are tried by turns.
+                self.route.validation = Some(self.validation(now));
+                self.fallback = Some(OldPath {
+                    route: left,
+                    id: None,
+                    left_at: now,
+                });
             }
         }
     }
