@@ -197,6 +197,27 @@ fn a_plain_bottleneck_is_measured() {
     }
 }
 
+/// The router between two clouds measures the first, and lets the second be measured.
+#[test]
+fn two_clouds_in_a_row_are_measured() {
+    let real = "xcp-i[estimate=real]";
+    let changes = [
+        ("link.between.controller", real),
+        ("link.receiver.controller", real),
+    ];
+    let all = run("xcp-i-fig6", "all-xcp", &[]);
+    let result = run("xcp-i-fig6", "xcp-i", &changes);
+    for port in ["between", "receiver"] {
+        assert_eq!(clouds(&result, port, "known"), 1, "{port}");
+        let counted = clouds(&result, port, "counted");
+        let unknown = clouds(&result, port, "unknown");
+        assert!(unknown <= counted / 100, "{port}: {unknown} {counted}");
+    }
+    let (all, here) = (utilization(&all, "first"), utilization(&result, "first"));
+    assert!(here >= 0.9 * all, "{here} of {all}");
+    assert_eq!((drops(&result), timeouts(&result)), (0, 0));
+}
+
 /// Figure 13 with estimates that are measured: 800 MB in 20 s, both together.
 #[test]
 fn fast_clouds_are_measured() {

@@ -39,6 +39,8 @@ pub(super) struct Edges {
 #[derive(Debug)]
 struct Router {
     node: usize,
+    /// Of the port by which its trains leave, the fastest of several; 0: it sends none.
+    rate: u64,
     measurer: Measurer,
 }
 
@@ -127,9 +129,12 @@ impl Edges {
         });
     }
 
-    /// A router that may send trains at a part of `rate`.
+    /// A router that may send trains at a part of `rate`. Between two clouds it measures one and
+    /// lets measure the other.
     fn router(&mut self, scenario: &Scenario, node: usize, rate: u64) {
-        if self.routers.iter().any(|router| router.node == node) {
+        let known = self.routers.iter().position(|router| router.node == node);
+        let slower = |at: &usize| self.routers.get(*at).is_some_and(|known| known.rate < rate);
+        if known.is_some() && known.filter(slower).is_none() {
             return;
         }
         let seed = |what: &str| hash(scenario.seed, &format!("edge/{node}/{what}"));
@@ -149,7 +154,16 @@ impl Edges {
         let requester = Requester::new(now, own, shared.clone(), seed("run"), first);
         let edge = Edge::new(own, shared, prober, requester);
         let measurer = Measurer::new(edge, packet);
-        self.routers.push(Router { node, measurer });
+        let router = Router {
+            node,
+            rate,
+            measurer,
+        };
+        // Nothing has been sent yet.
+        match known.and_then(|at| self.routers.get_mut(at)) {
+            Some(known) => *known = router,
+            None => self.routers.push(router),
+        }
     }
 
     fn channel(
@@ -242,7 +256,7 @@ impl Engine {
             }
         }
         let (first, mut out) = (edges.first, std::mem::take(&mut edges.out));
-        for Router { node, measurer } in &mut edges.routers {
+        for Router { node, measurer, .. } in &mut edges.routers {
             while let Some(transmit) = measurer.poll_transmit(now, &mut out) {
                 let to = transmit.to;
                 let mut channels = edges.channels.iter();
