@@ -101,6 +101,21 @@ fn a_restart_brings_the_law_back() {
         .unwrap();
 }
 
+/// The router runs again when the last of its restarts is over, and nothing that waits is forgotten
+/// on the way: what is lost and what arrives are all there is.
+#[test]
+fn restarts_may_overlap() {
+    let at = "at = [{ t = \"10s\", restart = \"8s\" }, { t = \"11s\", restart = \"2s\" }]";
+    let text = path("cubic", at).replace("algorithm = \"cubic\"", "algorithm = \"udp\"");
+    let text = text.replace("count = 2", "rate = \"6Mbit\"\nstop = \"39s\"");
+    let result = run(&text);
+    let lost = result.links[0].restart_losses;
+    let sent = result.flows[0].packets_sent.unwrap();
+    // Eight seconds of 500 packets each.
+    assert!((3990..=4010).contains(&lost), "{lost}");
+    assert_eq!(result.flows[0].bytes_delivered / 1472, sent - lost);
+}
+
 /// `capacity = "auto"` measures anew: what the link could send before is not sent now.
 #[test]
 fn a_restarted_port_follows_from_then_on() {

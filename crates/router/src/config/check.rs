@@ -241,6 +241,12 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
             "only the emulator knows what clouds have left: leave `estimate=exact` out",
         );
     }
+    if let Some(change) = port.at.iter().find(|at| at.get_ref().restart.is_some()) {
+        return fail(
+            change.span(),
+            "only emulated routers restart at a given time: leave `restart` out",
+        );
+    }
     let queue = port
         .queue
         .as_ref()

@@ -260,6 +260,16 @@ fn rates_have_a_unit() {
     assert!(GOOD.contains("rate = 0"));
 }
 
+/// A real router is restarted by who runs it.
+#[test]
+fn routers_do_not_restart_by_themselves() {
+    fails(
+        "rate = \"5Mbit\"",
+        "restart = \"1s\"",
+        &[":14:", "at", "only emulated routers"],
+    );
+}
+
 #[test]
 fn an_unreadable_file_is_named() {
     let error = Config::load(Path::new("/nonexistent/router.toml")).unwrap_err();

@@ -31,6 +31,8 @@ struct Restarts<P> {
     rebuild: Rebuild<P>,
     /// The law that a change put in charge since the start, and its seed.
     law: Option<(LinkAlgorithm, u64)>,
+    /// Restarts that are under way: the router runs again after the last of them.
+    down: u32,
 }
 
 impl<P: 'static> Link<P> {
@@ -60,7 +62,11 @@ impl<P: 'static> Link<P> {
     /// Makes ports anew after restarts. Without it a restart leaves the port as it is.
     #[must_use]
     pub fn with_rebuild(mut self, rebuild: Rebuild<P>) -> Self {
-        self.restarts = Some(Box::new(Restarts { rebuild, law: None }));
+        self.restarts = Some(Box::new(Restarts {
+            rebuild,
+            law: None,
+            down: 0,
+        }));
         self
     }
 
@@ -71,9 +77,9 @@ impl<P: 'static> Link<P> {
         change: impl FnMut(Instant, &mut Port<P>) + Send + 'static,
     ) -> Self {
         self.restarts = self.restarts.map(|restarts| {
-            let Restarts { rebuild, law } = *restarts;
+            let Restarts { rebuild, law, down } = *restarts;
             let rebuild = rebuild.with(change);
-            Box::new(Restarts { rebuild, law })
+            Box::new(Restarts { rebuild, law, down })
         });
         self
     }
@@ -168,9 +174,9 @@ impl<P: 'static> Link<P> {
     #[cold]
     fn apply(&mut self, now: Instant, change: Change, owner: &mut dyn Owner<P>) {
         match change.restart {
-            Some(Restart::Down) if self.restarts.is_some() => self.port.go_down(now, owner),
+            Some(Restart::Down) => self.go_down(now, owner),
             Some(Restart::Up) => self.come_up(now),
-            Some(Restart::Down) | None => {}
+            None => {}
         }
         if let Some(rate) = change.rate {
             self.port.set_rate(now, Some(rate));
@@ -196,11 +202,21 @@ impl<P: 'static> Link<P> {
         self.port.set_controller(now, Some(controller));
     }
 
+    fn go_down(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
+        if let Some(restarts) = &mut self.restarts {
+            restarts.down += 1;
+            self.port.go_down(now, owner);
+        }
+    }
+
     fn come_up(&mut self, now: Instant) {
         let Some(mut restarts) = self.restarts.take() else {
             return;
         };
-        if let Some(fresh) = restarts.rebuild.build(now) {
+        restarts.down = restarts.down.saturating_sub(1);
+        if restarts.down == 0
+            && let Some(fresh) = restarts.rebuild.build(now)
+        {
             self.port.come_up(now, fresh);
             if let Some((law, seed)) = &restarts.law {
                 self.set_law(now, law, *seed);
