@@ -4,8 +4,8 @@
 //! something else finds several packets at once, a *batch*, and reads them within microseconds. The
 //! last of a batch was read about when it came, those before it were late. So
 //!
-//! - a rate is believed only where it is steady: over three pieces of a row of packets that took
-//!   the same time. One packet is a piece if that makes sense of most of the train; where times are
+//! - a rate is believed only where it is steady: over three pieces of a row of packets, with what
+//!   is known to have come between them. One packet is a piece if that makes sense of most of the train; where times are
 //!   coarser, pieces have more packets;
 //! - a packet came no later than the link needed to carry those that came behind it by the time
 //!   that these were read;
@@ -90,6 +90,16 @@ fn bytes_of(packets: &[Arrived]) -> u64 {
     packets.iter().map(|packet| packet.bytes).sum()
 }
 
+/// What the link is known to have carried from the first packet's end to the last one's: the
+/// train's bytes, and those of its own traffic.
+fn known_of(packets: &[Arrived]) -> u64 {
+    let (Some(first), Some(last)) = (packets.first(), packets.last()) else {
+        return 0;
+    };
+    let train = bytes_of(packets).saturating_sub(first.bytes);
+    train.saturating_add(last.own.saturating_sub(first.own))
+}
+
 impl Arrivals {
     /// Another train begins. True if the one before it lost packets.
     pub(crate) fn begin(&mut self, number: u32, packets: u16) -> bool {
@@ -130,11 +140,11 @@ impl Arrivals {
             _ => false,
         })?;
         let rest = self.arrived.get(begin..)?;
-        rate(bytes_of(rest.get(1..)?), between(rest.first()?, last)).filter(|rate| *rate > 0)
+        rate(known_of(rest), between(rest.first()?, last)).filter(|rate| *rate > 0)
     }
 
-    /// The third highest rate of rows of three pieces that took the same time, each of `piece`
-    /// packets; the highest where there are fewer. `None` if there is none, or if too many pieces
+    /// The third highest rate of rows of three pieces at the same rate, each of `piece` packets; the
+    /// highest where there are fewer. `None` if there is none, or if too many pieces
     /// of the train were faster still, as no link can be.
     fn steady(&self, piece: usize, whole: u64) -> Option<u64> {
         let mut fastest = [0; FASTEST];
@@ -154,7 +164,7 @@ impl Arrivals {
         let (mut pieces, mut impossible) = (0, 0);
         for part in self.arrived.windows(piece + 1) {
             if let (Some(first), Some(last)) = (part.first(), part.last()) {
-                let least = takes(bytes_of(part.get(1..)?), found) / 4 * 3;
+                let least = takes(known_of(part), found) / 4 * 3;
                 pieces += 1;
                 impossible += u32::from(between(first, last) < least);
             }
@@ -166,12 +176,16 @@ impl Arrivals {
     /// the link took for these, at least.
     fn correct(&mut self, capacity: u64) {
         self.corrected.clear();
-        let mut behind: Option<(u64, u64)> = None;
+        let mut behind: Option<(u64, &Arrived)> = None;
         for packet in self.arrived.iter().rev() {
             let at = packet.at.as_nanos();
-            let at = behind.map_or(at, |(next, took)| at.min(next.saturating_sub(took)));
+            let at = behind.map_or(at, |(then, next)| {
+                let between = next.own.saturating_sub(packet.own);
+                let took = takes(next.bytes.saturating_add(between), capacity);
+                at.min(then.saturating_sub(took))
+            });
             self.corrected.push(at);
-            behind = Some((at, takes(packet.bytes, capacity)));
+            behind = Some((at, packet));
         }
         self.corrected.reverse();
     }
@@ -232,26 +246,23 @@ impl Arrivals {
     }
 }
 
-/// Rate of a row of three pieces, if they took the same time.
+/// Rate of a row of three pieces, if that of each is about the same.
 fn even(row: &[Arrived], piece: usize) -> Option<u64> {
-    let ends = [
-        row.first()?,
-        row.get(piece)?,
-        row.get(2 * piece)?,
-        row.last()?,
-    ];
-    let mut took = ends.windows(2).map(|pair| match pair {
-        [a, b] => between(a, b),
-        _ => 0,
-    });
-    let took = [took.next()?, took.next()?, took.next()?];
-    let (least, most) = (took.iter().min()?, took.iter().max()?);
     let follows = row.windows(2).all(|pair| match pair {
         [a, b] => a.index + 1 == b.index,
         _ => false,
     });
-    if !follows || *least == 0 || most / 13 > least / 10 {
+    if !follows {
         return None;
     }
-    rate(bytes_of(row.get(1..)?), took.iter().sum())
+    let (mut least, mut most) = (u64::MAX, 0);
+    for begin in [0, piece, 2 * piece] {
+        let part = row.get(begin..=begin + piece)?;
+        let rate = rate(known_of(part), between(part.first()?, part.last()?))?;
+        (least, most) = (least.min(rate), most.max(rate));
+    }
+    if most / 13 > least / 10 {
+        return None;
+    }
+    rate(known_of(row), between(row.first()?, row.last()?))
 }
