@@ -336,3 +336,37 @@ fn beside_cubic() {
         assert!(clouds(&result, "out", "counted") > 50_000);
     }
 }
+
+/// Figure 4, routers only near the receiver: the sender is the one before the cloud.
+#[test]
+fn a_cloud_at_the_sender() {
+    let result = run("xcp-i-fig4", "receiver, xcp-i", &[]);
+    assert!(late(&result, "first") >= 0.98);
+    assert_eq!((drops(&result), timeouts(&result)), (0, 0));
+    assert_eq!(clouds(&result, "second", "unknown"), 0);
+}
+
+/// The Linux study's hybrid networks: with a router behind the plain queue less is dropped than by
+/// TCP, shares are even, and goodput is TCP's but for the headers; without one, XCP-i is as CUBIC.
+#[test]
+fn hybrid_networks_of_the_linux_study() {
+    let window = |result: &RunResult| {
+        let shares = goodputs(result, 0);
+        (shares.iter().sum::<f64>(), jain(&shares))
+    };
+    for (scenario, most_drops, least) in [
+        ("xcp-linux-fig13", 1.2, 0.97),
+        ("xcp-linux-fig14", 0.2, 0.95),
+    ] {
+        let tcp = run(scenario, "cubic", &[]);
+        let here = run(scenario, "xcp-i", &[]);
+        let ((rate, even), (of_tcp, _)) = (window(&here), window(&tcp));
+        assert!(rate >= least * of_tcp, "{scenario}: {rate} {of_tcp}");
+        assert!(even >= 0.95, "{scenario}: {even}");
+        let (lost, by_tcp) = (drops(&here), drops(&tcp));
+        assert!(
+            lost as f64 <= most_drops * by_tcp as f64,
+            "{scenario}: {lost} {by_tcp}"
+        );
+    }
+}

@@ -10,7 +10,8 @@ use crate::core::Link;
 pub(super) const TICK: Duration = Duration::from_nanos(1);
 
 impl Router {
-    /// The next packet to be written to the interface of `port`. It goes back by [`Pool::give`].
+    /// The next packet to be written to the interface of `port`. It goes back by
+    /// [`Pool::give`](super::Pool::give).
     #[inline]
     pub fn poll(&mut self, now: Instant, port: usize) -> Option<Frame> {
         let link = &mut self.ports.get_mut(port)?.link;
