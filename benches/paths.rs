@@ -193,7 +193,8 @@ async fn loss() -> Result<()> {
         let (rate, link, drops) = alone(&hops, VCP, 30, 0).await?;
         let queue = link.queue_ms.unwrap_or_default().mean;
         println!(
-            "  loss {loss:6}: {rate:6.2} Mbit/s, mean backlog {queue:.1} ms = {:.1} % of BDP, drops {drops}",
+            "  loss {loss:6}: {rate:6.2} Mbit/s, mean backlog {queue:.1} ms = {:.1} % of BDP, \
+             drops {drops}",
             queue / 2.5
         );
     }

@@ -82,7 +82,8 @@ impl Reader {
         script(
             "vcp-router",
             &format!(
-                "case $1 in show) set -- \"$@\" --socket {} ;; esac\nexec {PATHMARK} vcp-router \"$@\"",
+                "case $1 in show) set -- \"$@\" --socket {} ;; esac\nexec {PATHMARK} \
+                 vcp-router \"$@\"",
                 socket.display()
             ),
         );
@@ -245,7 +246,8 @@ fn perf_server(cards: &Cards) -> pathmark_testbed::ChildGuard {
 const START: &str = "Cards, forwarding, configuration";
 const END: &str = "What happens when it ends";
 const STATE: &str = "ip -o link | cut -d: -f2; ip rule; ip -6 rule; \
-                     (ip -4 route show table all; ip -6 route show table all) | grep -v -e fe80 -e anycast";
+                     (ip -4 route show table all; ip -6 route show table all) | grep -v -e fe80 -e \
+                     anycast";
 
 #[test]
 fn two_cards_routed_from_the_documents_text() {

@@ -22,7 +22,8 @@ fn run(text: &str) -> RunResult {
 /// A bottleneck from `S` to `D`, and what flows over it. `more` goes into the link's table.
 fn scenario(seconds: u32, rate: &str, rtt_ms: u32, port: &str, more: &str, flows: &str) -> String {
     format!(
-        "duration = \"{seconds}s\"\nseed = 7\n[[link]]\nname = \"bottleneck\"\nfrom = \"S\"\nto = \"D\"\nduplex = true\n\
+        "duration = \"{seconds}s\"\nseed = 7\n[[link]]\nname = \"bottleneck\"\nfrom = \"S\"\nto \
+         = \"D\"\nduplex = true\n\
          rate = \"{rate}\"\ndelay = \"{}ms\"\ncontroller = \"{port}\"\n{more}\n{flows}",
         rtt_ms / 2
     )
@@ -30,7 +31,8 @@ fn scenario(seconds: u32, rate: &str, rtt_ms: u32, port: &str, more: &str, flows
 
 fn flows(algorithm: &str, count: usize, more: &str) -> String {
     format!(
-        "[[flow]]\nname = \"flow\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"{algorithm}\"\ncount = {count}\n{more}\n"
+        "[[flow]]\nname = \"flow\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"{algorithm}\"\ncount = \
+         {count}\n{more}\n"
     )
 }
 
@@ -179,7 +181,8 @@ fn start_up_is_quick_and_stays_within_the_buffer() {
 fn foreign_traffic_in_a_trickle_leaves_the_interval_alone() {
     // A few plain packets per round trip: what they leave to the law moves all the time.
     let beside = format!(
-        "{}[[flow]]\nname = \"trickle\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"cubic\"\nreceive_window = 6000\n",
+        "{}[[flow]]\nname = \"trickle\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"cubic\"\n\
+         receive_window = 6000\n",
         flows(BEST, 2, "")
     );
     let result = run(&scenario(40, "10Mbit", 400, "vcp+bise", "", &beside));
@@ -216,8 +219,10 @@ fn without_routers_it_is_cubic() {
 fn two_hops(hops: [(&str, &str); 2], sender: &str) -> RunResult {
     let hop = |name, from, to, (rate, controller)| {
         format!(
-            "[[link]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\nduplex = true\nrate = \"{rate}\"\ndelay = \"25ms\"\n\
-             queue = {{ kind = \"droptail\", limit = \"1bdp\", rtt = \"100ms\" }}\ncontroller = \"{controller}\"\n"
+            "[[link]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\nduplex = true\nrate \
+             = \"{rate}\"\ndelay = \"25ms\"\n\
+             queue = {{ kind = \"droptail\", limit = \"1bdp\", rtt = \"100ms\" }}\ncontroller \
+             = \"{controller}\"\n"
         )
     };
     let [first, second] = hops;
@@ -282,9 +287,11 @@ fn parking_lot(sender: &str, hops: usize, crossing: usize) -> (f64, f64) {
     let mut text = "duration = \"40s\"\nseed = 7\nmeasure = [[\"20s\", \"40s\"]]\n".to_owned();
     for hop in 0..hops {
         text += &format!(
-            "[[link]]\nname = \"hop{hop}\"\nfrom = \"N{hop}\"\nto = \"N{}\"\nduplex = true\nrate = \"20Mbit\"\n\
+            "[[link]]\nname = \"hop{hop}\"\nfrom = \"N{hop}\"\nto = \"N{}\"\nduplex = true\nrate \
+             = \"20Mbit\"\n\
              delay = \"20ms\"\ncontroller = \"vcp+bise\"\n\
-             [[flow]]\nname = \"across{hop}-\"\nfrom = \"N{hop}\"\nto = \"N{}\"\nalgorithm = \"{sender}\"\n\
+             [[flow]]\nname = \"across{hop}-\"\nfrom = \"N{hop}\"\nto = \"N{}\"\nalgorithm \
+             = \"{sender}\"\n\
              count = {crossing}\n",
             hop + 1,
             hop + 1

@@ -27,7 +27,8 @@ bytes = 1_000_000
 /// first sample lies beyond it.
 fn path(more: &str) -> String {
     format!(
-        "[[link]]\nname = \"bottleneck\"\nfrom = \"S\"\nto = \"D\"\nduplex = true\nrate = \"10Mbit\"\ndelay = \"200ms\"\n\
+        "[[link]]\nname = \"bottleneck\"\nfrom = \"S\"\nto = \"D\"\nduplex = true\nrate \
+         = \"10Mbit\"\ndelay = \"200ms\"\n\
          controller = \"vcp+bise[t_rho=1s]\"\n{more}\n"
     )
 }
@@ -77,7 +78,8 @@ async fn files_over_a_wireless_hop_take_as_long_as_emulated() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_against_reverse_traffic_take_as_long_as_emulated() {
-    let reverse = "[[flow]]\nname = \"reverse\"\nfrom = \"D\"\nto = \"S\"\nalgorithm = \"udp\"\nrate = \"2Mbit\"\n";
+    let reverse = "[[flow]]\nname = \"reverse\"\nfrom = \"D\"\nto = \"S\"\nalgorithm = \"udp\"\n\
+        rate = \"2Mbit\"\n";
     compare(&format!("{TOP}{}{FILES}{reverse}", path(""))).await;
 }
 

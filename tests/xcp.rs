@@ -212,10 +212,12 @@ fn four_flows_of_the_xcp_linux_paper_as_in_the_emulator() {
 
     let scenario = format!(
         "name = \"four files\"\nduration = \"120s\"\n\
-         [[link]]\nname = \"bottleneck\"\nfrom = \"R\"\nto = \"D\"\nduplex = true\nrate = \"10Mbit\"\ndelay = \"250ms\"\n\
+         [[link]]\nname = \"bottleneck\"\nfrom = \"R\"\nto = \"D\"\nduplex = true\nrate \
+         = \"10Mbit\"\ndelay = \"250ms\"\n\
          queue = {{ limit = \"1bdp\" }}\ncontroller = \"xcp\"\n\
          [[link]]\nname = \"access\"\nfrom = \"S\"\nto = \"R\"\nduplex = true\n\
-         [[flow]]\nname = \"f\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"xcp\"\ncount = 4\nbytes = {BYTES}\n"
+         [[flow]]\nname = \"f\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"xcp\"\ncount = 4\nbytes = \
+         {BYTES}\n"
     );
     let scenario = Scenario::parse(Path::new("four files"), &scenario).unwrap();
     let emulated = scenario.run(|_| ControlFlow::Continue(())).unwrap();

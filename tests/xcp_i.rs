@@ -1,5 +1,5 @@
-//! XCP-i for real: three routers on TUN interfaces, the middle one plain, so that the last one has to
-//! measure what it leaves; beside what the emulator says of the same path.
+//! XCP-i for real: three routers on TUN interfaces, the middle one plain, so that the last one has
+//! to measure what it leaves; beside what the emulator says of the same path.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, TcpStream};
@@ -162,7 +162,8 @@ fn emulated(bytes: usize) -> f64 {
         link("cloud", "B", "C", "30Mbit", "none"),
         link("behind", "C", "D", "80Mbit", "xcp-i[estimate=real]"),
         format!(
-            "[[flow]]\nname = \"f\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"xcp-i\"\nbytes = {bytes}\n"
+            "[[flow]]\nname = \"f\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"xcp-i\"\nbytes = \
+             {bytes}\n"
         ),
     ];
     let scenario = Scenario::parse(Path::new("three routers"), &text.concat()).unwrap();
@@ -188,8 +189,9 @@ fn a_plain_router_in_the_middle() {
     assert!(clouds["counted"].as_u64().unwrap() > 10_000, "{clouds}");
     let known = &last["xcp_i"]["clouds"][0];
     let capacity = known["capacity_bps"].as_f64().unwrap();
-    // Trains share the link with the file. On a machine with other things to do routers forward late
-    // besides, and at the end of the file the link seemed as slow as 17.9 Mbit/s (28 in another run).
+    // Trains share the link with the file. On a machine with other things to do routers forward
+    // late besides, and at the end of the file the link seemed as slow as 17.9 Mbit/s (28 in
+    // another run).
     assert!((10e6..=40e6).contains(&capacity), "{known}");
     let real = figures["goodput_down_bps"].as_f64().unwrap();
     let emulated = emulated(BYTES);
@@ -202,8 +204,8 @@ fn a_plain_router_in_the_middle() {
     assert!(middle["links"][0]["drops"].as_u64().unwrap() <= 100);
 }
 
-/// The first router on the way looks for clouds, the one before it is plain: the sending host answers
-/// requests, and the virtual router has the rate of the plain one.
+/// The first router on the way looks for clouds, the one before it is plain: the sending host
+/// answers requests, and the virtual router has the rate of the plain one.
 #[test]
 fn the_sending_host_answers() {
     let _alone = alone();

@@ -1,5 +1,5 @@
-//! Answers to XCP-i routers that measure what the hops between this host and them leave: a host whose
-//! first router lies behind such hops is the one before the cloud.
+//! Answers to XCP-i routers that measure what the hops between this host and them leave: a host
+//! whose first router lies behind such hops is the one before the cloud.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -38,7 +38,12 @@ pub(super) struct Args {
     #[arg(long, value_name = "KEY=VALUE", requires = "scenario")]
     set: Vec<Change>,
     /// Congestion controller to show
-    #[arg(long, value_name = "NAME", value_parser = values::algorithm, default_value = "vcp+bise+wlte")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = values::algorithm,
+        default_value = "vcp+bise+wlte"
+    )]
     cc: Algorithm,
     /// Where demo.svg, demo.png and result.json go
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -101,7 +106,8 @@ pub(super) async fn demo(args: Args) -> Outcome {
         );
     }
     eprintln!(
-        "five files of {} MB at once over 10 Mbit/s and 400 ms round trip; all stacks run side by side, {} s at most",
+        "five files of {} MB at once over 10 Mbit/s and 400 ms round trip; all stacks run side by \
+         side, {} s at most",
         bytes / 1_000_000,
         limit.as_secs()
     );

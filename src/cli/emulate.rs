@@ -57,7 +57,10 @@ pub(super) struct Args {
     #[arg(long, requires = "results")]
     paper_scale: bool,
     /// List the built-in scenarios; with --harm, its cells
-    #[arg(long, conflicts_with_all = ["scenario", "set", "sweep", "shard", "out", "json", "results"])]
+    #[arg(
+        long,
+        conflicts_with_all = ["scenario", "set", "sweep", "shard", "out", "json", "results"]
+    )]
     list: bool,
     #[command(flatten)]
     harm: harm::Args,
@@ -130,7 +133,8 @@ pub(super) fn emulate(args: &Args) -> Outcome {
     if interrupted() {
         let whole = results.iter().filter(|run| !run.case.interrupted).count();
         return Err(anyhow!(
-            "interrupted: {whole} of {wanted} runs went to their end; what the others measured until then is kept"
+            "interrupted: {whole} of {wanted} runs went to their end; what the others measured \
+             until then is kept"
         )
         .into());
     }

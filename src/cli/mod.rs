@@ -33,8 +33,10 @@ use clap::{Parser, Subcommand};
 Examples:
   pathmark demo                                     see it work, in two minutes, without root
   pathmark serve --listen 0.0.0.0:4433 --dir data   offer a directory; prints the certificate's pin
-  pathmark get host:4433/big.iso --pin 3f5a…        fetch a file; run it again to go on after a break
-  pathmark put big.iso host:4433 --pin 3f5a…        store a file, if the server runs with --allow-put
+  pathmark get host:4433/big.iso --pin 3f5a…        fetch a file; run it again to go on after a \
+  break
+  pathmark put big.iso host:4433 --pin 3f5a…        store a file, if the server runs with \
+  --allow-put
   pathmark perf client host:4433 --download 1GB     measure
   pathmark emulate five-files                       the same code under a virtual clock, in a second
   pathmark compare --out compare                    control laws over a grid of paths, in minutes

@@ -38,7 +38,8 @@ pub(super) fn bars() -> MultiProgress {
 pub(super) fn byte_bar(bars: &MultiProgress, name: &str, total: u64) -> ProgressBar {
     let bar = bars.add(ProgressBar::new(total));
     let style = ProgressStyle::with_template(
-        "{prefix:24!} {wide_bar:.cyan/blue} {bytes:>11} of {total_bytes:11} {bytes_per_sec:>13} {eta:>4}",
+        "{prefix:24!} {wide_bar:.cyan/blue} {bytes:>11} of {total_bytes:11} {bytes_per_sec:>13} \
+         {eta:>4}",
     )
     .unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.set_style(style);

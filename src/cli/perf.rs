@@ -41,7 +41,12 @@ pub(super) struct ServerArgs {
     #[command(flatten)]
     certificate: CertificateArgs,
     /// Congestion controller to send with
-    #[arg(long, value_name = "NAME", value_parser = values::algorithm, default_value = "vcp+bise+wlte")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = values::algorithm,
+        default_value = "vcp+bise+wlte"
+    )]
     cc: Algorithm,
     #[command(flatten)]
     marking: DscpArgs,
@@ -69,7 +74,12 @@ pub(super) struct ClientArgs {
     #[arg(long, value_name = "DUR", value_parser = values::duration)]
     time: Option<Duration>,
     /// Streams at a time
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=100))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        value_parser = clap::value_parser!(u64).range(1..=100)
+    )]
     streams: u64,
     /// Congestion controller to send with
     #[arg(long, value_name = "NAME", value_parser = values::algorithm)]

@@ -31,7 +31,12 @@ pub(super) struct Args {
     allow_put: bool,
     /// Congestion controllers that clients may choose among; the first is for all that choose none
     /// of them
-    #[arg(long, value_name = "NAME[,NAME…]", value_parser = values::algorithms, default_value = "vcp+bise+wlte")]
+    #[arg(
+        long,
+        value_name = "NAME[,NAME…]",
+        value_parser = values::algorithms,
+        default_value = "vcp+bise+wlte"
+    )]
     cc: Algorithms,
     /// Answer XCP-i routers that measure the hops between this host and them; FILE holds the secret
     /// that they share with it

@@ -60,7 +60,8 @@ fn system_roots() -> Result<Trust, Failure> {
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
         return Err(Failure::usage(anyhow!(
-            "this system has no certificate authorities; say whom to believe: --pin SHA256 (the server prints it), --ca FILE or --insecure"
+            "this system has no certificate authorities; say whom to believe: --pin SHA256 (the \
+             server prints it), --ca FILE or --insecure"
         )));
     }
     Ok(Trust::Roots(roots.into()))

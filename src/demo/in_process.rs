@@ -214,7 +214,9 @@ impl Relay {
                         if !self.exits.contains_key(&datagram.client) {
                             let exit = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?);
                             exit.connect(self.server).await?;
-                            readers.spawn(read(Arc::clone(&exit), Some(datagram.client), arrivals.clone()));
+                            readers.spawn(
+                                read(Arc::clone(&exit), Some(datagram.client), arrivals.clone()),
+                            );
                             self.exits.insert(datagram.client, exit);
                         }
                         self.reverse.arrive(now, arrival, datagram, &mut Marker);

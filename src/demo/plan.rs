@@ -62,7 +62,8 @@ impl Plan {
         reverse.reverse();
         if forward.len() != reverse.len() {
             bail!(
-                "the test bed has as many links with a rate on the way back as there: give the others a `rate`, or leave it out of both"
+                "the test bed has as many links with a rate on the way back as there: give the \
+                 others a `rate`, or leave it out of both"
             );
         }
         if !(1..=MOST_HOPS).contains(&forward.len()) {
@@ -152,7 +153,8 @@ fn planned(scenario: &Scenario, first: &FlowSetup, flow: &FlowSetup) -> Result<P
             Load::Bytes(law.clone(), flow.bytes.unwrap_or(most))
         }
         _ => bail!(
-            "flow `{name}` is limited by its application (`rate` or `on_off`), which the test bed does not show"
+            "flow `{name}` is limited by its application (`rate` or `on_off`), which the test bed \
+             does not show"
         ),
     };
     Ok(Planned {

@@ -98,7 +98,8 @@ fn spread(completions: &[f64]) -> f64 {
 
 fn main() {
     println!(
-        "| sender | port | files s | last/first | queue % | drops | 0.3 % loss s | download | queue % | 1 % loss | joins 20 | joins 100 |"
+        "| sender | port | files s | last/first | queue % | drops | 0.3 % loss s | download | \
+         queue % | 1 % loss | joins 20 | joins 100 |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     for &(sender, name) in ROWS {
@@ -108,7 +109,8 @@ fn main() {
         let lossy = (1..=5).map(|seed| mean(&five_files(sender, name, 0.003, seed).0));
         let (goodput, queue) = download(sender, name, 0.0);
         println!(
-            "| `{sender}` | `{name}` | {:.1} | {:.2} | {:.1} | {} | {:.1} | {goodput:.1} | {queue:.1} | {:.1} | {:.0} | {:.0} |",
+            "| `{sender}` | `{name}` | {:.1} | {:.2} | {:.1} | {} | {:.1} | {goodput:.1} | \
+             {queue:.1} | {:.1} | {:.0} | {:.0} |",
             median(clean.iter().map(|run| mean(&run.0)).collect()),
             median(clean.iter().map(|run| spread(&run.0)).collect()),
             mean(&clean.iter().map(|run| run.1).collect::<Vec<_>>()),
@@ -120,7 +122,8 @@ fn main() {
         );
     }
     println!(
-        "\n| rate | paper's rules, IW 2, 1040 B | queue max | defaults | queue max |\n|---|---|---|---|---|"
+        "\n| rate | paper's rules, IW 2, 1040 B | queue max | defaults | queue max |\n\
+         |---|---|---|---|---|"
     );
     for mbit in [10.0, 100.0, 1000.0] {
         let start = |sender: &'static str, name: &'static str, packet: u32| {

@@ -4,9 +4,9 @@
 //! This crate holds both ends of that loop and nothing of the bytes in between:
 //!
 //! ```text
-//!   transport ──sent, acked, lost, feedback──►  Controller      ──window, pace, request──► transport
+//!   transport ──sent, acked, lost, feedback──►  Controller     ─window, pace, request──► transport
 //!                                               (sender half)
-//!   router    ──arrivals, departures, queue──►  LinkController  ──answer──►  header in the packet
+//!   router    ──arrivals, departures, queue──►  LinkController ─answer──►  header in the packet
 //!                                               (link half)
 //! ```
 //!

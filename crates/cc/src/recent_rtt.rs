@@ -2,9 +2,9 @@
 //!
 //! The smoothed round trip forgets an eighth of itself per sample or more. After an interruption,
 //! whose packets waited for seconds, it stays long for many round trips, and a law that scales by
-//! it grows that much too fast. So it counts for no more than the longest of the latest samples, and
-//! for no more than twice the very latest one: the first packets that waited for nothing show that
-//! the interruption is over.
+//! it grows that much too fast. So it counts for no more than the longest of the latest samples,
+//! and for no more than twice the very latest one: the first packets that waited for nothing show
+//! that the interruption is over.
 
 use crate::{Duration, Instant};
 

@@ -47,7 +47,8 @@ fn a_shallow_hop_that_says_nothing_is_not_flooded() {
             ] {
                 let (loss, least) = run(algorithm, port, plain_mbit, limit, first);
                 let case = format!(
-                    "{algorithm} {plain_mbit} {limit} {first}: {loss} {cubic_loss} {least} {cubic_least}"
+                    "{algorithm} {plain_mbit} {limit} {first}: {loss} {cubic_loss} {least} \
+                     {cubic_least}"
                 );
                 assert!(loss <= 2.0 * cubic_loss + 0.02, "{case}");
                 assert!(least >= 0.5 * cubic_least, "{case}");

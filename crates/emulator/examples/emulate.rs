@@ -62,7 +62,8 @@ fn print(result: &RunResult) {
         let cwnd = flow.cwnd_bytes.unwrap_or_default();
         let rtt = flow.rtt_ms.unwrap_or_default();
         println!(
-            "  {:10} {:16} {:8.3} Mbit/s, done {:?} s, sent {:?}, lost {:?}, timeouts {:?}, rtt {:.1}/{:.1}/{:.1} ms, cwnd {:.0}/{:.0} B",
+            "  {:10} {:16} {:8.3} Mbit/s, done {:?} s, sent {:?}, lost {:?}, timeouts {:?}, rtt \
+             {:.1}/{:.1}/{:.1} ms, cwnd {:.0}/{:.0} B",
             flow.name,
             flow.algorithm,
             flow.goodput_bps / 1e6,
@@ -79,7 +80,8 @@ fn print(result: &RunResult) {
     }
     for link in &result.links {
         println!(
-            "  {:20} utilization {:?}, 80 % at {:?} s, queue {:.1}/{:.1}/{:.0} packets, drops {}, lost {}",
+            "  {:20} utilization {:?}, 80 % at {:?} s, queue {:.1}/{:.1}/{:.0} packets, drops {}, \
+             lost {}",
             link.name,
             link.utilization,
             link.time_to_80_s,

@@ -6,7 +6,8 @@ use std::path::Path;
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
 
-/// One download over two links of 20 and 20 Mbit/s, 100 ms in all, one bandwidth-delay product each.
+/// One download over two links of 20 and 20 Mbit/s, 100 ms in all, one bandwidth-delay product
+/// each.
 const FILE: &str = r#"
 duration = "30s"
 measure = [ ["5s", "10s"], ["15s", "30s"] ]

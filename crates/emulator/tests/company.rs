@@ -25,7 +25,8 @@ queue = {{ limit = "1bdp", rtt = "200ms" }}
     );
     for (name, algorithm, count) in flows {
         text += &format!(
-            "[[flow]]\nname = \"{name}\"\nfrom = \"A\"\nto = \"B\"\nalgorithm = \"{algorithm}\"\ncount = {count}\nstart_spread = \"1s\"\n"
+            "[[flow]]\nname = \"{name}\"\nfrom = \"A\"\nto = \"B\"\nalgorithm = \"{algorithm}\"\n\
+             count = {count}\nstart_spread = \"1s\"\n"
         );
     }
     let scenario = Scenario::parse(Path::new("test.toml"), &text).unwrap();

@@ -300,7 +300,8 @@ algorithm = "cubic"
 fn a_code_for_short_packets_brings_acknowledgements_back() {
     let loss = |fec: &str| {
         format!(
-            "{{ kind = \"bit-errors\", ber_good = 0, ber_bad = 0.2, p_good_bad = 2e-4, p_bad_good = 1e-2, fec = {{ {fec} }} }}"
+            "{{ kind = \"bit-errors\", ber_good = 0, ber_bad = 0.2, p_good_bad = 2e-4, p_bad_good \
+             = 1e-2, fec = {{ {fec} }} }}"
         )
     };
     let lost_back = |fec: &str| {

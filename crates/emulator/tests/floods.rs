@@ -151,7 +151,8 @@ fn honest_cells() -> Vec<(String, String)> {
             r#"{ t = "10s", rate = "5Mbit" }"#,
             r#"{ t = "10s", rate = 0 }, { t = "13s", rate = "5Mbit" }"#,
             r#"{ t = "10s", rate = 0 }, { t = "25s", rate = "2Mbit" }"#,
-            r#"{ t = "10s", rate = "5Mbit" }, { t = "15s", rate = "20Mbit" }, { t = "20s", rate = "1Mbit" }"#,
+            r#"{ t = "10s", rate = "5Mbit" }, { t = "15s", rate = "20Mbit" },
+                { t = "20s", rate = "1Mbit" }"#,
         ] {
             for (kind, flows) in [("one", honest("own", own, 3)), ("both", both.clone())] {
                 let at = format!("at = [ {fall} ]\nqueue =");

@@ -128,7 +128,8 @@ fn tshark_reads_a_capture() {
     {
         assert!(
             std::env::var_os("CI").is_none(),
-            "tshark judges captures and is missing here ({error}): install it, or run .ci/run, which does"
+            "tshark judges captures and is missing here ({error}): install it, or run .ci/run, \
+             which does"
         );
         println!("not judged: tshark is not installed ({error})");
         return;
@@ -194,10 +195,20 @@ rate = "8Mbit"
 delay = "15ms"
 queue = { kind = "red", limit = "1bdp" }
 controller = "vcp+bise"
-loss = { kind = "bit-errors", ber_good = 1e-7, ber_bad = 1e-3, p_good_bad = 1e-6, p_bad_good = 1e-3, fec = { rate = 0.98 } }
 jitter = { max = "3ms", reorder = true }
-at = [ { t = "2s", rate = "4Mbit" }, { t = "4s", delay = "5ms", loss = { kind = "gilbert-elliott", p_good_bad = 0.01, p_bad_good = 0.3 } } ]
 capture = true
+at = [
+  { t = "2s", rate = "4Mbit" },
+  { t = "4s", delay = "5ms" },
+  { t = "4s", loss = { kind = "gilbert-elliott", p_good_bad = 0.01, p_bad_good = 0.3 } },
+]
+[link.loss]
+kind = "bit-errors"
+ber_good = 1e-7
+ber_bad = 1e-3
+p_good_bad = 1e-6
+p_bad_good = 1e-3
+fec = { rate = 0.98 }
 [[link]]
 name = "hub"
 from = "S"

@@ -357,8 +357,8 @@ fn main() {
         black_box(&mut to).copy_from_slice(black_box(&from));
     });
     row("copying the packet", copy, copy);
-    // `-- NAME [RUNS]` measures the packets of that name alone, in so many runs, for a profiler: what
-    // 200 and 1200 runs take differs by 525,000 packets.
+    // `-- NAME [RUNS]` measures the packets of that name alone, in so many runs, for a profiler:
+    // what 200 and 1200 runs take differs by 525,000 packets.
     let mut words = std::env::args()
         .skip(1)
         .filter(|word| !word.starts_with('-'));

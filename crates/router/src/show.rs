@@ -37,7 +37,8 @@ pub(crate) fn table(state: &Value) -> String {
             .map_or_else(|| "-".to_owned(), |ms| format!("{ms:.0}ms"));
         let _ = writeln!(
             out,
-            "{:<16} {:>10} {:>10} {:>10} {:>6} {:>6} {:>9.2} {:>9.1} {:>9.1} {:>8} {:>6} {:>7} {:<5}",
+            "{:<16} {:>10} {:>10} {:>10} {:>6} {:>6} {:>9.2} {:>9.1} {:>9.1} {:>8} {:>6} {:>7} \
+             {:<5}",
             field("/name").as_str().unwrap_or(""),
             rate(field("/rate_bps")),
             sent("1s"),

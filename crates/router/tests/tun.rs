@@ -76,7 +76,8 @@ fn a_slow_link_keeps_its_rate_and_sends_no_bursts() {
 fn losses_jitter_and_reordering_are_survived() {
     let bed = Bed::with(
         "jitter = \"1ms\"",
-        "rate = \"100Mbit\"\nloss = { kind = \"gilbert-elliott\", p_good_bad = 0.01, p_bad_good = 0.5 }\n\
+        "rate = \"100Mbit\"\nloss = { kind = \"gilbert-elliott\", p_good_bad = 0.01, p_bad_good = \
+         0.5 }\n\
          jitter = { max = \"2ms\", reorder = true }",
     );
     let (a, b) = bed.tcp(false);

@@ -185,7 +185,11 @@ mod tests {
         }
 
         #[test]
-        fn sums_of_parts_add_up(a in proptest::collection::vec(any::<[u8; 2]>(), 0..50), b in proptest::collection::vec(any::<u8>(), 0..50)) {
+        fn sums_of_parts_add_up(
+            a in proptest::collection::vec(
+                any::<[u8; 2]>(), 0..50,
+            ), b in proptest::collection::vec(any::<u8>(), 0..50),
+        ) {
             let a: Vec<u8> = a.concat();
             prop_assert_eq!(Sum::new().bytes(&a).bytes(&b).finish(), plain(&[a, b].concat()));
         }

@@ -91,7 +91,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_hop_never_lowers_it_and_more_loss_is_no_lower_class(class in 0..8u8, ppm: u32, more: u32) {
+        fn a_hop_never_lowers_it_and_more_loss_is_no_lower_class(
+            class in 0..8u8,
+            ppm: u32,
+            more: u32,
+        ) {
             prop_assert!(add(class, ppm) >= class);
             prop_assert!(encode(ppm.saturating_add(more)) >= encode(ppm));
         }

@@ -114,7 +114,8 @@ fn up_to_three_flipped_bits_are_never_believed() {
 proptest! {
     #[test]
     fn fields_changed_in_words_or_in_bytes(
-        mut old in proptest::array::uniform16(any::<u8>()), mut new in proptest::array::uniform16(any::<u8>()),
+        mut old in proptest::array::uniform16(any::<u8>()),
+        mut new in proptest::array::uniform16(any::<u8>()),
     ) {
         seal(Kind::XCP, &mut old);
         let change = [0, 1, 2].map(|i| words(&old)[i] ^ words(&new)[i]);
@@ -126,7 +127,9 @@ proptest! {
     /// A check that was wrong stays wrong.
     #[test]
     fn changes_hide_no_damage(
-        mut shim in proptest::array::uniform16(any::<u8>()), damage in 32..128usize, change in proptest::array::uniform3(any::<u32>()),
+        mut shim in proptest::array::uniform16(any::<u8>()),
+        damage in 32..128usize,
+        change in proptest::array::uniform3(any::<u32>()),
     ) {
         seal(Kind::VCP, &mut shim);
         shim[damage / 8] ^= 1 << (damage % 8);

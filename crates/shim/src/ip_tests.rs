@@ -243,7 +243,9 @@ proptest! {
     /// Any bytes, and a layout of other bytes: nothing panics.
     #[test]
     fn arbitrary_bytes_never_panic(
-        mut bytes in proptest::collection::vec(any::<u8>(), 0..120), version in 0..2u8, other in 0..120usize,
+        mut bytes in proptest::collection::vec(
+            any::<u8>(), 0..120,
+        ), version in 0..2u8, other in 0..120usize,
     ) {
         if let Some(first) = bytes.first_mut() {
             *first = *first & 0x0F | if version == 0 { 0x40 } else { 0x60 };
@@ -255,9 +257,22 @@ proptest! {
             prop_assert!(ip.len() <= bytes.len());
             prop_assert!(ip.upper_offset() <= ip.len());
             let mut shorter = bytes[..other.min(bytes.len())].to_vec();
-            let _ = (ip.source(&shorter), ip.destination(&shorter), ip.ports(&shorter), ip.flow_hash(&shorter, 1));
-            let _ = (ip.header_checksum_ok(&shorter), ip.dont_fragment(&shorter), ip.upper(&shorter));
-            let _ = (ip.set_ecn(&mut shorter, 1), ip.set_dscp(&mut shorter, 1), ip.decrement_ttl(&mut shorter));
+            let _ = (
+                ip.source(&shorter),
+                ip.destination(&shorter),
+                ip.ports(&shorter),
+                ip.flow_hash(&shorter, 1),
+            );
+            let _ = (
+                ip.header_checksum_ok(&shorter),
+                ip.dont_fragment(&shorter),
+                ip.upper(&shorter),
+            );
+            let _ = (
+                ip.set_ecn(&mut shorter, 1),
+                ip.set_dscp(&mut shorter, 1),
+                ip.decrement_ttl(&mut shorter),
+            );
         }
     }
 }

@@ -110,7 +110,9 @@ fn rewrites_out_of_reach_are_refused() {
 proptest! {
     #[test]
     fn incremental_equals_full(
-        payload in proptest::collection::vec(any::<u8>(), 16..100), new: [u8; 9], at: prop::sample::Index,
+        payload in proptest::collection::vec(
+            any::<u8>(), 16..100,
+        ), new: [u8; 9], at: prop::sample::Index,
     ) {
         let mut bytes = packet(0, u16::try_from(8 + payload.len()).unwrap(), &payload);
         let ip = Layout::walk(&bytes).unwrap();
@@ -120,11 +122,16 @@ proptest! {
         let offset = at.index(payload.len() - 8);
         prop_assert!(udp.rewrite(&mut bytes, offset, ChecksumState::Complete, |_| Some(new)));
         prop_assert_eq!(&udp.payload(&bytes)[offset..offset + 9], &new);
-        prop_assert_eq!(u16::from_be_bytes([bytes[26], bytes[27]]), udp.compute_checksum(&bytes, &ip));
+        prop_assert_eq!(
+            u16::from_be_bytes([bytes[26], bytes[27]]),
+            udp.compute_checksum(&bytes, &ip),
+        );
     }
 
     #[test]
-    fn arbitrary_bytes_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 28..120), cut in 0..120usize) {
+    fn arbitrary_bytes_never_panic(
+        mut bytes in proptest::collection::vec(any::<u8>(), 28..120), cut in 0..120usize,
+    ) {
         bytes[0] = 0x45;
         bytes[2] = 0;
         bytes[3] %= 120;

@@ -24,8 +24,8 @@ pub const SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1));
 /// The receiver's address.
 pub const RECEIVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
 
-/// The address that a router of a chain may call its own (`addresses` of a port); the wires know the
-/// way to it.
+/// The address that a router of a chain may call its own (`addresses` of a port); the wires know
+/// the way to it.
 #[must_use]
 pub const fn router_address(index: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 3, index))

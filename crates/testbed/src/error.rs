@@ -8,7 +8,8 @@ use std::io;
 pub enum Error {
     /// The machine forbids user namespaces.
     #[error(
-        "this machine forbids user namespaces ({0}); allow them with `sysctl kernel.unprivileged_userns_clone=1` \
+        "this machine forbids user namespaces ({0}); allow them with `sysctl \
+         kernel.unprivileged_userns_clone=1` \
          or, on Ubuntu, `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or run as root"
     )]
     UserNamespace(#[source] io::Error),
@@ -17,7 +18,8 @@ pub enum Error {
     NetworkNamespace(#[source] io::Error),
     /// `/dev/net/tun` is missing or refused.
     #[error(
-        "no TUN interface to be had ({0}); load the module (`modprobe tun`) and see that /dev/net/tun may be read \
+        "no TUN interface to be had ({0}); load the module (`modprobe tun`) and see that \
+         /dev/net/tun may be read \
          and written by everyone (`chmod 0666 /dev/net/tun`)"
     )]
     Tun(#[source] io::Error),

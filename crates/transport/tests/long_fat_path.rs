@@ -304,7 +304,8 @@ fn a_side_holds_a_few_bandwidth_delay_products() {
     for (loses, bound) in [(None, 3.0), (Some(100), 6.0)] {
         let ([sender, receiver], rate) = flow(loses);
         println!(
-            "loss {loses:?}: sender {sender:.2} and receiver {receiver:.2} BDP of {} MB at {:.0} Mbit/s",
+            "loss {loses:?}: sender {sender:.2} and receiver {receiver:.2} BDP of {} MB at {:.0} \
+             Mbit/s",
             BDP / 1_000_000,
             rate as f64 * 8e-6
         );

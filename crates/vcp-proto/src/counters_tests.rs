@@ -241,12 +241,18 @@ proptest! {
     #[test]
     fn arbitrary_counters(
         older in proptest::collection::vec(0..1u64 << 62, 15),
-        newer in proptest::collection::vec(prop_oneof![0..300u64, 0..1u64 << 62, any::<u64>()], 0..18),
+        newer in proptest::collection::vec(
+            prop_oneof![0..300u64, 0..1u64 << 62, any::<u64>()], 0..18,
+        ),
         sent: u64,
     ) {
         let older = Totals::decode(&older).unwrap_or_default();
-        if let Ok(feedback) = Totals::decode(&newer).and_then(|newer| newer.since(&older, &most(sent), Some(64))) {
-            prop_assert!(feedback.packets.iter().map(|&n| u128::from(n)).sum::<u128>() <= u128::from(sent));
+        if let Ok(feedback) = Totals::decode(&newer).and_then(
+            |newer| newer.since(&older, &most(sent), Some(64)),
+        ) {
+            prop_assert!(
+                feedback.packets.iter().map(|&n| u128::from(n)).sum::<u128>() <= u128::from(sent),
+            );
             prop_assert!(feedback.sum_r <= feedback.packets[1].saturating_mul(65_536));
         }
     }

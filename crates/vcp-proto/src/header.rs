@@ -257,11 +257,24 @@ mod tests {
 
     prop_compose! {
         fn repr()(
-            code in 0..4u8, bise: bool, carries_r: bool, translated: bool, corruption in 0..8u8, hops: u8, router: u16, r: u16,
+            code in 0..4u8, bise: bool, carries_r: bool, translated: bool, corruption in 0..8u8,
+            hops: u8, router: u16, r: u16,
             t_rho_ms: u16, load_128: u8, rtt_class: u8,
         ) -> Repr {
             let code = VcpCode::from_bits(code);
-            Repr { code, bise, carries_r, translated, corruption, hops, router, r, t_rho_ms, load_128, rtt_class }
+            Repr {
+                code,
+                bise,
+                carries_r,
+                translated,
+                corruption,
+                hops,
+                router,
+                r,
+                t_rho_ms,
+                load_128,
+                rtt_class,
+            }
         }
     }
 

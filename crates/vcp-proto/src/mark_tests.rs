@@ -176,11 +176,24 @@ fn packet(v6: bool, payload: &[u8]) -> Vec<u8> {
 
 prop_compose! {
     fn any_repr()(
-        code in 0..4u8, bise: bool, carries_r: bool, translated: bool, corruption in 0..8u8, hops: u8, router: u16,
+        code in 0..4u8, bise: bool, carries_r: bool, translated: bool, corruption in 0..8u8,
+        hops: u8, router: u16,
         r: u16, t_rho_ms: u16, load_128: u8, rtt_class: u8,
     ) -> Repr {
         let code = VcpCode::from_bits(code);
-        Repr { code, bise, carries_r, translated, corruption, hops, router, r, t_rho_ms, load_128, rtt_class }
+        Repr {
+            code,
+            bise,
+            carries_r,
+            translated,
+            corruption,
+            hops,
+            router,
+            r,
+            t_rho_ms,
+            load_128,
+            rtt_class,
+        }
     }
 }
 
@@ -189,14 +202,24 @@ prop_compose! {
         code in 0..4u8, r: Option<u16>, t_rho_ms: u16, load_128: u8, translated: bool,
         corruption_ppm in prop_oneof![Just(0), 0..400_000u32],
     ) -> VcpAnswer {
-        VcpAnswer { code: VcpCode::from_bits(code), r, t_rho_ms, load_128, translated, corruption_ppm }
+        VcpAnswer {
+            code: VcpCode::from_bits(code),
+            r,
+            t_rho_ms,
+            load_128,
+            translated,
+            corruption_ppm,
+        }
     }
 }
 
 proptest! {
     /// The code never falls along a path, 0 stays 0, and each field only moves its own way.
     #[test]
-    fn every_field_is_monotone(start in any_repr(), answers in proptest::collection::vec((any_answer(), any::<u16>()), 1..6)) {
+    fn every_field_is_monotone(
+        start in any_repr(),
+        answers in proptest::collection::vec((any_answer(), any::<u16>()), 1..6),
+    ) {
         let mut shim = start.emit();
         let mut before = start;
         for (answer, router) in &answers {
@@ -245,7 +268,10 @@ proptest! {
 
     /// Whose law it is goes with the load and the identity.
     #[test]
-    fn the_router_that_is_named_says_whether_it_translates(repr in any_repr(), answer in any_answer()) {
+    fn the_router_that_is_named_says_whether_it_translates(
+        repr in any_repr(),
+        answer in any_answer(),
+    ) {
         let mut shim = repr.emit();
         let outcome = mark_payload(&mut shim, &answer, 9);
         let after = Repr::parse(&Packet::parse(&shim).unwrap());
@@ -284,7 +310,8 @@ proptest! {
     /// checksum field holds.
     #[test]
     fn lifted_shims_are_marked_alike(
-        v6: bool, repr in any_repr(), answer in any_answer(), router: u16, field: Option<u16>, partial: bool,
+        v6: bool, repr in any_repr(), answer in any_answer(), router: u16, field: Option<u16>,
+        partial: bool,
         behind in proptest::collection::vec(any::<u8>(), 0..60),
     ) {
         let mut payload = repr.emit().to_vec();
@@ -309,7 +336,11 @@ proptest! {
 
     /// Left alone: IPv4's 0 for "none", and the pseudo-header's sum that offload completes.
     #[test]
-    fn checksums_that_are_not_complete_stay(repr in any_repr(), answer in any_answer(), partial: u16) {
+    fn checksums_that_are_not_complete_stay(
+        repr in any_repr(),
+        answer in any_answer(),
+        partial: u16,
+    ) {
         let mut bytes = packet(false, &repr.emit());
         for (field, state) in [(0, ChecksumState::Complete), (partial, ChecksumState::Partial)] {
             bytes[26..28].copy_from_slice(&field.to_be_bytes());

@@ -43,8 +43,8 @@ impl Measurer {
     }
 
     /// What the cloud behind the router at `from` leaves, for the time since this was asked last;
-    /// `own` bytes have come from there in all. To be asked several times a second: this is also how
-    /// it learns that packets come from there.
+    /// `own` bytes have come from there in all. To be asked several times a second: this is also
+    /// how it learns that packets come from there.
     pub fn estimate(&mut self, now: Instant, from: SocketAddr, own: u64) -> Option<CloudEstimate> {
         if !self.clouds.iter().any(|cloud| cloud.from == from) {
             self.clouds.retain(|cloud| now - cloud.asked < INACTIVE);

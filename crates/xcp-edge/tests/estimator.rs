@@ -358,8 +358,8 @@ fn error_and_load() {
 }
 
 /// The same with routers that are processes on a busy machine: what they read comes in batches, and
-/// what they send is late. Held up for up to 0.3 ms at once, they err by little more; for up to 4 ms,
-/// ten packets' time, a slow link is still known.
+/// what they send is late. Held up for up to 0.3 ms at once, they err by little more; for up to 4
+/// ms, ten packets' time, a slow link is still known.
 #[test]
 fn error_on_a_busy_machine() {
     let slow = 30e6 / 8.0;

@@ -197,7 +197,9 @@ proptest! {
     /// that came.
     #[test]
     fn nothing_is_lost(
-        packets in proptest::collection::vec((-(1i64 << 56)..1 << 56, any::<bool>(), any::<bool>(), any::<bool>()), 1..60),
+        packets in proptest::collection::vec(
+            (-(1i64 << 56)..1 << 56, any::<bool>(), any::<bool>(), any::<bool>()), 1..60,
+        ),
     ) {
         let mut totals = Totals::default();
         let (mut older, mut learned, mut expected) = (Totals::default(), 0, 0);

@@ -4,7 +4,8 @@ use super::*;
 
 prop_compose! {
     fn body()(
-        form in 0..3u8, corruption in 0..8u8, covers: u16, rtt_us: u32, x: u64, delta: i64, last: [u8; 16], cwnd: u16, rtt_ms: u16, feedback: u16,
+        form in 0..3u8, corruption in 0..8u8, covers: u16, rtt_us: u32, x: u64, delta: i64,
+        last: [u8; 16], cwnd: u16, rtt_ms: u16, feedback: u16,
     ) -> Body {
         let full = |last| Body::Full(Full { covers, rtt_us, x, delta, corruption, last });
         let [a, b, c, d, ..] = last;
@@ -17,7 +18,14 @@ prop_compose! {
 }
 
 prop_compose! {
-    pub(crate) fn repr()(format in 1..4u8, stamped: bool, translated: bool, xcp_ttl: u8, router: u16, body in body()) -> Repr {
+    pub(crate) fn repr()(
+        format in 1..4u8,
+        stamped: bool,
+        translated: bool,
+        xcp_ttl: u8,
+        router: u16,
+        body in body(),
+    ) -> Repr {
         let format = Format::from_bits(format).unwrap_or(Format::Minimal);
         let translated = translated && format.asks();
         Repr { format, stamped, translated, xcp_ttl, router, body }

@@ -301,13 +301,20 @@ proptest! {
     #[test]
     fn only_ever_lower(
         start in repr(),
-        answers in proptest::collection::vec((any::<i64>(), any::<bool>(), 1..u16::MAX, 0..400_000u32), 1..6),
+        answers in proptest::collection::vec(
+            (any::<i64>(), any::<bool>(), 1..u16::MAX, 0..400_000u32), 1..6,
+        ),
         bytes in 100..9000u32,
     ) {
         let mut shim = shim(&start);
         let mut before = start;
         for (answer, bounding, id, corruption_ppm) in answers {
-            let answer = XcpAnswer { delta: answer, bounding, corruption_ppm, ..XcpAnswer::default() };
+            let answer = XcpAnswer {
+                delta: answer,
+                bounding,
+                corruption_ppm,
+                ..XcpAnswer::default()
+            };
             let class = Packet::parse(&shim).unwrap().corruption();
             let outcome = stamp_payload(&mut shim, &answer, bytes, &Identity::new(id));
             let now = Packet::parse(&shim).unwrap().repr();
@@ -324,11 +331,17 @@ proptest! {
             match (now.body, start.body) {
                 (Body::Full(now), Body::Full(start)) => {
                     prop_assert!(now.delta <= answer.delta);
-                    prop_assert_eq!((now.rtt_us, now.x, now.covers), (start.rtt_us, start.x, start.covers));
+                    prop_assert_eq!(
+                        (now.rtt_us, now.x, now.covers),
+                        (start.rtt_us, start.x, start.covers),
+                    );
                     prop_assert_eq!(now.corruption, corruption::add(class, corruption_ppm));
                 }
                 (Body::Compact(now), Body::Compact(start)) => {
-                    prop_assert_eq!((now.rtt_ms, now.cwnd, now.covers), (start.rtt_ms, start.cwnd, start.covers));
+                    prop_assert_eq!(
+                        (now.rtt_ms, now.cwnd, now.covers),
+                        (start.rtt_ms, start.cwnd, start.covers),
+                    );
                     let least = h_feedback::decode(0x8007);
                     prop_assert!(!bounding || start.rtt_ms == 0 || now.delta(bytes) <= answer.delta
                         || now.feedback_q12() == least);
@@ -342,7 +355,8 @@ proptest! {
     /// In a packet, at any segment's offset, with a checksum that is right afterwards as before.
     #[test]
     fn checksums_hold(
-        start in repr(), v6: bool, segment in 60..400usize, index in 0..3usize, answer: i64, fill: u8,
+        start in repr(), v6: bool, segment in 60..400usize, index in 0..3usize, answer: i64,
+        fill: u8,
     ) {
         let front = shim(&start);
         let mut payload = vec![fill; segment * 3];
@@ -355,8 +369,18 @@ proptest! {
         let udp = Datagram::locate(&bytes, &ip).unwrap();
         let answer = XcpAnswer { delta: answer, bounding: true, ..XcpAnswer::default() };
         let offset = segment * index;
-        let outcome = stamp_packet(&mut bytes, &udp, offset, &answer, 1500, &ROUTER, ChecksumState::Complete);
-        let field = |bytes: &[u8]| u16::from_be_bytes([bytes[udp.payload_offset() - 2], bytes[udp.payload_offset() - 1]]);
+        let outcome = stamp_packet(
+            &mut bytes,
+            &udp,
+            offset,
+            &answer,
+            1500,
+            &ROUTER,
+            ChecksumState::Complete,
+        );
+        let field = |bytes: &[u8]| u16::from_be_bytes(
+            [bytes[udp.payload_offset() - 2], bytes[udp.payload_offset() - 1]],
+        );
         prop_assert_eq!(field(&bytes), udp.compute_checksum(&bytes, &ip));
         prop_assert_eq!(outcome == Outcome::Stamped, start.format.asks());
 
@@ -364,7 +388,15 @@ proptest! {
         let _ = stamp_payload(&mut alone[udp.payload_offset() + offset..], &answer, 1500, &ROUTER);
         prop_assert_eq!(&alone[udp.payload_offset()..], &bytes[udp.payload_offset()..]);
         let mut partial = whole.clone();
-        let _ = stamp_packet(&mut partial, &udp, offset, &answer, 1500, &ROUTER, ChecksumState::Partial);
+        let _ = stamp_packet(
+            &mut partial,
+            &udp,
+            offset,
+            &answer,
+            1500,
+            &ROUTER,
+            ChecksumState::Partial,
+        );
         prop_assert_eq!(field(&partial), field(&whole));
     }
 

@@ -129,11 +129,13 @@ mod tests {
         /// raises.
         #[test]
         fn rounding(
-            rtt_ms in 1..65_000u32, packets in 1..65_535u64, packet in 512..9000u16, delta in -(1i64 << 45)..1 << 45,
+            rtt_ms in 1..65_000u32, packets in 1..65_535u64, packet in 512..9000u16,
+            delta in -(1i64 << 45)..1 << 45,
             lower in any::<i64>(),
         ) {
             let request = XcpRequest {
-                rtt_us: rtt_ms * 1000, x: 1, delta, covers: 1, window: packets * u64::from(packet), packet,
+                rtt_us: rtt_ms * 1000, x: 1, delta, covers: 1, window: packets * u64::from(packet),
+                packet,
             };
             let compact = compact(&request);
             prop_assert_eq!(u64::from(compact.cwnd), packets);
@@ -142,7 +144,12 @@ mod tests {
             if window.abs() < 2e8 {
                 prop_assert!(read <= delta);
                 let got = read as f64 / 65_536.0 * f64::from(rtt_ms) / 1000.0 / f64::from(packet);
-                prop_assert!(window - got <= window.abs() / 256.0 + 1.1 / 4096.0, "{} {}", window, got);
+                prop_assert!(
+                    window - got <= window.abs() / 256.0 + 1.1 / 4096.0,
+                    "{} {}",
+                    window,
+                    got,
+                );
             }
             let lowered = Compact { feedback: compact.lowered(lower, packet.into()), ..compact };
             prop_assert!(lowered.feedback_q12() <= compact.feedback_q12());

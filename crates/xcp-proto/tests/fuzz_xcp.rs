@@ -86,9 +86,10 @@ fn stamp_one(answer: &XcpAnswer, datagram: &[u8]) {
     let host = || Some([192, 0, 2, 1].into());
     let behind = carried::from_forwarded(&stamped, 1500, ttl.wrapping_sub(3), host);
     let full = after.form() != Form::Compact;
-    assert!(
-        matches!(behind, Carried::Xcp(header) if header.cloud.map(|cloud| cloud.hops) == full.then_some(2))
-    );
+    assert!(matches!(
+        behind,
+        Carried::Xcp(header) if header.cloud.map(|cloud| cloud.hops) == full.then_some(2),
+    ));
     assert!(after.stamped());
     assert!(after.corruption() >= before.corruption());
     let open = before.format() == Format::Uncounted || unknown;

@@ -17,9 +17,12 @@ const ABOUT: &str = "\
 
 const READING: &str = "\
     writes. A law is best in a cell, or as good, if its mean is within 5 % (times), 0.02 \
-    (utilization, Jain's index), 10 % and 1 ms (queue) or 10 % (95th percentile) of the best, or if \
-    the 95 % intervals of both means overlap and it is no more than five times as far off. Times of \
-    runs that did not end are bounds, and compete with none. Behind each sentence's numbers stands where a law \
+    (utilization, Jain's index), 10 % and 1 ms (queue) or 10 % (95th percentile) of the best, or \
+    if \
+    the 95 % intervals of both means overlap and it is no more than five times as far off. Times \
+    of \
+    runs that did not end are bounds, and compete with none. Behind each sentence's numbers stands \
+    where a law \
     gains or loses most.";
 
 /// Puts the chapter into `results.md` in this directory, and its pictures beside it.

@@ -169,7 +169,8 @@ fn save(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 /// Columns behind the keys that were swept.
-const FIGURES: &str = "flows,completed,completion_mean_s,goodput_bps,jain,packets_lost,link,utilization,time_to_80_s,queue_mean,queue_max,drops";
+const FIGURES: &str = "flows,completed,completion_mean_s,goodput_bps,jain,packets_lost,\
+    link,utilization,time_to_80_s,queue_mean,queue_max,drops";
 
 fn csv(runs: &[CaseResult]) -> String {
     let keys: Vec<&String> = runs.first().map_or_else(Vec::new, |run| keys(&run.case));

@@ -21,7 +21,8 @@ const EVERY: (u64, u64) = (3, 8);
 /// A granted start is settled after so many round trips.
 const SETTLED_ROUNDS: u32 = 3;
 
-/// The first answers of a port that has just come say little: for so many round trips nothing grows.
+/// The first answers of a port that has just come say little: for so many round trips nothing
+/// grows.
 const STRANGE_ROUNDS: u32 = 3;
 /// … once in so many.
 const FAMILIAR_ROUNDS: u32 = 32;

@@ -202,7 +202,10 @@ fn lottery_marks_share_r_of_the_packets() {
 
 proptest! {
     #[test]
-    fn ratio_follows_the_oracle_and_falls_with_load(ppb in 1u64..1_200_000_000, more in 0u64..1_000_000) {
+    fn ratio_follows_the_oracle_and_falls_with_load(
+        ppb in 1u64..1_200_000_000,
+        more in 0u64..1_000_000,
+    ) {
         let r = ratio_q32(&params(), ppb);
         prop_assert!(r <= ONE_Q32);
         prop_assert!(ratio_q32(&params(), ppb + more) <= r);
@@ -215,7 +218,11 @@ proptest! {
     }
 
     #[test]
-    fn no_flow_up_to_the_reference_outgrows_the_target(ppb in 32_000_000u64..999_000_000, x in 0.01f64..1.0, x_ref in 1u64..=100) {
+    fn no_flow_up_to_the_reference_outgrows_the_target(
+        ppb in 32_000_000u64..999_000_000,
+        x in 0.01f64..1.0,
+        x_ref in 1u64..=100,
+    ) {
         let params = BiseParams { x_ref_ppm: x_ref * 10_000, ..params() };
         let x = x * x_ref as f64 / 100.0;
         let rho = ppb as f64 / 1e9;
@@ -225,7 +232,10 @@ proptest! {
     }
 
     #[test]
-    fn ratio_is_nothing_from_the_ceiling_on(ppb in 0u64..2_000_000_000, ceiling in 500_000u64..1_000_000) {
+    fn ratio_is_nothing_from_the_ceiling_on(
+        ppb in 0u64..2_000_000_000,
+        ceiling in 500_000u64..1_000_000,
+    ) {
         let params = BiseParams { ceiling_ppm: ceiling, ..params() };
         let r = ratio_at(&params, &load(ppb));
         prop_assert_eq!(r == 0, ppb >= ceiling * 1000);
@@ -233,8 +243,14 @@ proptest! {
 
     /// Weyl within ±(4 + log2 N / 2), diffusion within ±1, of every run of N packets.
     #[test]
-    fn lotteries_count_right(r_q32 in 0u64..=ONE_Q32, seed in any::<u64>(), skip in 0usize..500, n in 1usize..5000) {
-        for (draw, bound) in [(Draw::Weyl, 4.0 + (n as f64).log2() / 2.0), (Draw::Diffusion, 1.0 + 1e-6)] {
+    fn lotteries_count_right(
+        r_q32 in 0u64..=ONE_Q32,
+        seed in any::<u64>(), skip in 0usize..500, n in 1usize..5000,
+    ) {
+        for (draw, bound) in [
+            (Draw::Weyl, 4.0 + (n as f64).log2() / 2.0),
+            (Draw::Diffusion, 1.0 + 1e-6),
+        ] {
             let mut lottery = Lottery::new(draw, seed);
             for _ in 0..skip {
                 let _ = lottery.take(r_q32);

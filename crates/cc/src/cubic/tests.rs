@@ -141,7 +141,11 @@ proptest! {
         t_us in 0u64..1 << 34,
     ) {
         let w_max = packets * mtu;
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of w_max")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of w_max"
+        )]
         let window = (w_max as f64 * share) as u64;
         let curve = Curve::new(w_max, window, mtu);
         let m = mtu as f64;
@@ -151,7 +155,12 @@ proptest! {
         let exact = oracle::w(t_us as f64 / 1e6, curve.k_us as f64 / 1e6, w_max as f64 / m) * m;
         let exact = exact.clamp(0.0, crate::arith::MAX_BYTES as f64);
         let got = curve.at(t_us, mtu) as f64;
-        prop_assert!((got - exact).abs() <= exact.abs().max(w_max as f64) * 1e-8 + 2.0, "{} {}", got, exact);
+        prop_assert!(
+            (got - exact).abs() <= exact.abs().max(w_max as f64) * 1e-8 + 2.0,
+            "{} {}",
+            got,
+            exact,
+        );
         prop_assert_eq!(curve.at(curve.k_us, mtu), w_max);
     }
 

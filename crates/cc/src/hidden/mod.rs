@@ -18,9 +18,9 @@
 //! While CUBIC rules every loss counts, as it does for the others at that hop, and the routers'
 //! word stays an upper bound.
 //!
-//! Where TTLs show from the start that some hop writes nothing, and the law grows many times at once,
-//! CUBIC rules until a router has said that its own hop is full: before, nothing says that the
-//! narrow one is a router's.
+//! Where TTLs show from the start that some hop writes nothing, and the law grows many times at
+//! once, CUBIC rules until a router has said that its own hop is full: before, nothing says that
+//! the narrow one is a router's.
 
 mod arrivals;
 mod decide;

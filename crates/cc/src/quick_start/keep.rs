@@ -2,8 +2,8 @@
 //!
 //! A port grants all that is free to whoever asks first. Of flows that begin together that is one.
 //! So a sender whose law would take long to give back what is not its share asks again with the
-//! first packet of its flight, a round trip later, when the port knows who else asked. Routers lower
-//! the rate or leave it; no answer means that it stays.
+//! first packet of its flight, a round trip later, when the port knows who else asked. Routers
+//! lower the rate or leave it; no answer means that it stays.
 
 use super::QuickStartRequest;
 use super::question::Question;

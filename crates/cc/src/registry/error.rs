@@ -5,7 +5,8 @@
 #[non_exhaustive]
 pub enum ParseError {
     /// No such algorithm.
-    #[error("unknown algorithm `{given}`: did you mean `{nearest}`? Known are {}", .known.join(", "))]
+    #[error("unknown algorithm `{given}`: did you mean `{nearest}`? Known are \
+        {}", .known.join(", "))]
     UnknownName {
         /// What was asked for.
         given: String,

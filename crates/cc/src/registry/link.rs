@@ -64,7 +64,8 @@ impl VcpLinkConfig {
 const COMMON: &[Knob<VcpLinkConfig>] = &[
     Knob {
         key: "paper",
-        expects: "nothing: `paper` selects the papers' own rules; options after it may still differ",
+        expects: "nothing: `paper` selects the papers' own rules; options after it may still \
+            differ",
         set: |config, text| {
             if switch(text)? {
                 config.params.as_published();

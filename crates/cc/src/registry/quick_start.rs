@@ -33,7 +33,8 @@ fn show_wanted(wanted: Option<u64>) -> String {
 pub(super) const CUBIQ: &[Knob<CubiqParams>] = &[
     Knob {
         key: "paper",
-        expects: "nothing: `paper` selects the paper's own rules; options after it may still differ",
+        expects: "nothing: `paper` selects the paper's own rules; options after it may still \
+            differ",
         set: |params, text| {
             if switch(text)? {
                 params.hystart = false;

@@ -275,7 +275,8 @@ impl Algorithm {
                 knob::apply("xcp-i", &[xcp::SENDER], &mut params, options)?;
                 if params.form != XcpForm::Full {
                     return Err(ParseError::Conflict {
-                        why: "the compact form has no room for a router's address: write `xcp[form=compact]`",
+                        why: "the compact form has no room for a router's address: write \
+                            `xcp[form=compact]`",
                     });
                 }
                 Law::XcpI(params)
@@ -420,7 +421,8 @@ fn vcp_family(mut config: VcpConfig, options: Option<&str>) -> Result<VcpConfig,
     knob::apply(config.name(), &knobs, &mut config, options)?;
     if config.params.carrier == Carrier::Ecn && config.name() != "vcp" {
         return Err(ParseError::Conflict {
-            why: "the ECN field has no room for BISE's r and no proof of a router for WLTE: write `vcp[carrier=ecn]`",
+            why: "the ECN field has no room for BISE's r and no proof of a router for WLTE: write \
+                `vcp[carrier=ecn]`",
         });
     }
     Ok(config)

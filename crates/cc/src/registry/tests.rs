@@ -76,7 +76,8 @@ fn durations_have_units() {
 #[test]
 fn options_of_the_vcp_family_survive_a_round_trip() {
     for text in [
-        "vcp[epsilon=0.1,alpha=2.5,beta=0.9,t_rho=1.25s,ai=constant,ai_base=100ms,ai_clamp=no,mi_cap=no,freeze_all=yes]",
+        "vcp[epsilon=0.1,alpha=2.5,beta=0.9,t_rho=1.25s,ai=constant,\
+         ai_base=100ms,ai_clamp=no,mi_cap=no,freeze_all=yes]",
         "vcp[carrier=ecn]",
         "vcp+bise[iw=2,bise_epsilon=9]",
         "vcp+bise+wlte[fallback=bbr]",
@@ -94,7 +95,8 @@ fn options_of_the_vcp_family_survive_a_round_trip() {
     }
     for text in [
         "vcp[t_rho=auto,t_rho_max=5s,t_q=1ms,kappa=0.25,gamma=0.95,queue=min,restart=no]",
-        "vcp+bise[t_rho=1.25s,epsilon=9,k=0.5,target=0.95,x_ref=0.4,ceiling=0.8,marking=lottery-diffusion]",
+        "vcp+bise[t_rho=1.25s,epsilon=9,k=0.5,target=0.95,x_ref=0.4,ceiling=0.8,\
+         marking=lottery-diffusion]",
     ] {
         assert_eq!(LinkAlgorithm::parse(text).unwrap().to_string(), text);
     }
@@ -121,7 +123,8 @@ fn paper_spells_out_what_it_means() {
     let link = LinkAlgorithm::parse("vcp+bise[paper,t_rho=1.25s]").unwrap();
     assert_eq!(
         link.to_string(),
-        "vcp+bise[t_rho=1.25s,gamma=0.98,restart=no,foresee=0,equalize=no,ceiling=0.8,marking=lottery-random]"
+        "vcp+bise[t_rho=1.25s,gamma=0.98,restart=no,foresee=0,equalize=no,ceiling=0.8,\
+         marking=lottery-random]"
     );
 }
 

@@ -45,7 +45,8 @@ impl VcpConfig {
 pub(super) const COMMON: &[Knob<VcpConfig>] = &[
     Knob {
         key: "paper",
-        expects: "nothing: `paper` selects the papers' own rules; options after it may still differ",
+        expects: "nothing: `paper` selects the papers' own rules; options after it may still \
+            differ",
         set: |config, text| {
             if switch(text)? {
                 config.params.as_published();
@@ -120,7 +121,8 @@ pub(super) const COMMON: &[Knob<VcpConfig>] = &[
     },
     Knob {
         key: "beta_again",
-        expects: "the share that a further cut leaves while overload goes on, from 0.1 to 0.999999, such as 0.875",
+        expects: "the share that a further cut leaves while overload goes on, from 0.1 to \
+            0.999999, such as 0.875",
         set: |config, text| {
             config.params.beta_again_ppm = ppm(text, 100_000, 999_999)?;
             Some(())
@@ -129,7 +131,8 @@ pub(super) const COMMON: &[Knob<VcpConfig>] = &[
     },
     Knob {
         key: "t_rho",
-        expects: "a time from 1ms to 65.535s, such as 200ms (used where routers do not tell theirs)",
+        expects: "a time from 1ms to 65.535s, such as 200ms (used where routers do not tell \
+            theirs)",
         set: |config, text| {
             config.params.t_rho = interval(text)?;
             Some(())

@@ -46,7 +46,8 @@ pub(super) const SENDER: &[Knob<XcpParams>] = &[
     },
     Knob {
         key: "naive",
-        expects: "`yes` (tell routers the window although something else bounds the sender) or `no`",
+        expects: "`yes` (tell routers the window although something else bounds the sender) or \
+            `no`",
         set: |params, text| {
             params.naive = switch(text)?;
             Some(())
@@ -118,7 +119,8 @@ pub(super) const SENDER: &[Knob<XcpParams>] = &[
 pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
     Knob {
         key: "paper",
-        expects: "nothing: `paper` selects the papers' own rules; options after it may still differ",
+        expects: "nothing: `paper` selects the papers' own rules; options after it may still \
+            differ",
         set: |params, text| {
             if switch(text)? {
                 params.guard = false;
@@ -160,7 +162,8 @@ pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
     },
     Knob {
         key: "alpha",
-        expects: "the share of the spare bandwidth given per interval, from 0.01 to 0.555, such as 0.4",
+        expects: "the share of the spare bandwidth given per interval, from 0.01 to 0.555, such as \
+            0.4",
         set: |params, text| {
             params.alpha_ppm = ppm(text, 10_000, 555_000)?;
             Some(())
@@ -263,7 +266,8 @@ const CLOUDS: &[Knob<XcpLinkParams>] = &[
     },
     Knob {
         key: "error",
-        expects: "after `estimate=exact`: by what share it may be wrong, from 0 to 0.9, such as 0.2",
+        expects: "after `estimate=exact`: by what share it may be wrong, from 0 to 0.9, such as \
+            0.2",
         set: |params, text| {
             exact(params)?.error_ppm = ppm(text, 0, 900_000)?;
             Some(())
@@ -285,7 +289,8 @@ const CLOUDS: &[Knob<XcpLinkParams>] = &[
     },
     Knob {
         key: "hold",
-        expects: "after `estimate=exact`: for how long the error stays the same, up to 1000s, such as 1s",
+        expects: "after `estimate=exact`: for how long the error stays the same, up to 1000s, such \
+            as 1s",
         set: |params, text| {
             let hold = duration(text)?;
             if !(Duration::from_millis(1)..=Duration::from_secs(1000)).contains(&hold) {

@@ -63,8 +63,8 @@ pub struct XcpAnswer {
     pub delta: i64,
     /// True if this port lowered it: its identity is then the one that bounds the flow.
     pub bounding: bool,
-    /// The port runs another law and says in XCP's rates what that would tell. The header keeps this
-    /// with the identity.
+    /// The port runs another law and says in XCP's rates what that would tell. The header keeps
+    /// this with the identity.
     pub translated: bool,
     /// Loss by corruption that the port declares for the link behind it, in 10^-6 of packets; added
     /// to what the header says. The port's to fill in

@@ -328,7 +328,13 @@ proptest! {
     #[test]
     fn nothing_is_raised(
         guard: bool,
-        packets in prop::collection::vec((any::<u32>(), any::<u64>(), any::<i64>(), any::<u16>(), 1..60u32, any::<u8>(), 0..2000u64), 1..300),
+        packets in prop::collection::vec(
+            (
+                any::<u32>(), any::<u64>(), any::<i64>(), any::<u16>(),
+                1..60u32, any::<u8>(), 0..2000u64,
+            ),
+            1..300,
+        ),
         told in prop::collection::vec((any::<i64>(), any::<u64>(), 0..10_000u64), 1..20),
     ) {
         let params = XcpLinkParams { guard, ..published() };
@@ -338,13 +344,24 @@ proptest! {
         for (rtt_us, x, delta, covers, from, hops, wait) in packets {
             now += ms(wait);
             let cloud = Cloud { upstream: upstream(from), hops };
-            let header = XcpCarried { rtt_us, x, delta, covers, cloud: (hops > 0).then_some(cloud), };
+            let header = XcpCarried {
+                rtt_us,
+                x,
+                delta,
+                covers,
+                cloud: (hops > 0).then_some(cloud),
+            };
             let arrival = Arrival { carried: Carried::Xcp(header), ..packet(None, header) };
             let answer = pass(&mut port, now, &arrival);
             prop_assert!(answer.delta <= delta);
             prop_assert_eq!(answer.cloud == CloudAnswer::None, hops == 0);
             if let Some((available, queue, valid)) = told.next() {
-                let estimate = CloudEstimate { available: *available, capacity: *queue, queue: *queue, valid_for: ms(*valid) };
+                let estimate = CloudEstimate {
+                    available: *available,
+                    capacity: *queue,
+                    queue: *queue,
+                    valid_for: ms(*valid),
+                };
                 port.on_estimate(now, upstream(from), &estimate);
             }
         }

@@ -1,9 +1,9 @@
 //! Laws beside each other over a grid of paths.
 //!
 //! ```text
-//!   Grid ──► Cell: rate × RTT × buffer × loss × flows × routers
-//!             └─► Cell::scenario(contestant, seed) ──► RunResult ──► measure ──► Tally over seeds
-//!                                                                     Report: who is best, and where
+//!   Grid ─► Cell: rate × RTT × buffer × loss × flows × routers
+//!            └─► Cell::scenario(contestant, seed) ──► RunResult ─► measure ──► Tally over seeds
+//!                                                                   Report: who is best, and where
 //! ```
 //!
 //! In each cell some files share a bottleneck, and short files come beside them. All that is

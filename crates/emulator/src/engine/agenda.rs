@@ -140,7 +140,9 @@ mod tests {
     proptest! {
         /// Against a plain table searched from end to end.
         #[test]
-        fn agrees_with_a_table(steps in prop::collection::vec((0u32..20, prop::option::of(0u64..50)), 1..300)) {
+        fn agrees_with_a_table(
+            steps in prop::collection::vec((0u32..20, prop::option::of(0u64..50)), 1..300),
+        ) {
             let mut agenda = Agenda::new(20);
             let mut table = [None; 20];
             for (component, at) in steps {

@@ -424,7 +424,9 @@ mod tests {
         /// Whatever is put in comes out, also from slots that held something else before.
         #[test]
         fn datagrams_come_back(
-            pieces in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..200), 0usize..1400), 1..6)
+            pieces in prop::collection::vec(
+                (prop::collection::vec(any::<u8>(), 0..200), 0usize..1400), 1..6,
+            )
         ) {
             let mut pool = Pool::default();
             let mut buffer = vec![0; 2000];

@@ -33,7 +33,8 @@ pub enum RunError {
     },
     /// Simulated time stands still.
     #[error(
-        "time stands still at {at:?}: packets go round without delay; give links a `rate` or a `delay`"
+        "time stands still at {at:?}: packets go round without delay; give links a `rate` or a \
+         `delay`"
     )]
     Stall {
         /// When.

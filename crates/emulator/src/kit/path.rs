@@ -85,8 +85,10 @@ impl Path {
         } = self;
         let one_way = self.rtt.as_nanos() / 2;
         let mut text = format!(
-            "duration = \"{}ns\"\nseed = {seed}\npacket = {packet}\n[[link]]\nname = \"bottleneck\"\nfrom = \"S\"\nto = \"D\"\n\
-             duplex = true\nrate = {rate:?}\ndelay = \"{one_way}ns\"\nqueue = {{ limit = {queue:?} }}\ncontroller = {port:?}\n\
+            "duration = \"{}ns\"\nseed = {seed}\npacket = {packet}\n[[link]]\nname \
+             = \"bottleneck\"\nfrom = \"S\"\nto = \"D\"\n\
+             duplex = true\nrate = {rate:?}\ndelay = \"{one_way}ns\"\nqueue = {{ limit = {queue:?} \
+             }}\ncontroller = {port:?}\n\
              loss = {{ kind = \"bernoulli\", per = {loss:?} }}\n",
             duration.as_nanos()
         );
@@ -174,7 +176,8 @@ impl Flow {
         // Writing to a string cannot fail.
         let _ = write!(
             text,
-            "[[flow]]\nname = {name:?}\nfrom = \"{from}\"\nto = \"{to}\"\nalgorithm = {algorithm:?}\n"
+            "[[flow]]\nname = {name:?}\nfrom = \"{from}\"\nto = \"{to}\"\nalgorithm = \
+             {algorithm:?}\n"
         );
         if *count != 1 {
             let _ = writeln!(text, "count = {count}");

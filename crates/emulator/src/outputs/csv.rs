@@ -10,8 +10,10 @@ use super::OutputError;
 use crate::observe::Sample;
 use crate::scenario::Scenario;
 
-pub(super) const FLOWS: &str = "time_s,flow,cwnd_bytes,in_flight_bytes,srtt_ms,goodput_bps,delivered_bytes,packets_lost,timeouts";
-pub(super) const LINKS: &str = "time_s,link,rate_bps,utilization,queue_packets,queue_bytes,drops,random_losses,load,r,marked_low,marked_high,marked_over";
+pub(super) const FLOWS: &str = "time_s,flow,cwnd_bytes,in_flight_bytes,srtt_ms,goodput_bps,\
+    delivered_bytes,packets_lost,timeouts";
+pub(super) const LINKS: &str = "time_s,link,rate_bps,utilization,queue_packets,queue_bytes,drops,\
+    random_losses,load,r,marked_low,marked_high,marked_over";
 
 /// A file under its headings.
 pub(super) struct Csv {

@@ -10,7 +10,8 @@ use pathmark_router::config::Fault;
 pub enum ScenarioError {
     /// Neither a built-in scenario nor a file.
     #[error(
-        "no built-in scenario is called `{given}`, and there is no such file{}; `--list` shows all names",
+        "no built-in scenario is called `{given}`, and there is no such file{}; `--list` shows all \
+         names",
         hint(.nearest.as_deref())
     )]
     Unknown {

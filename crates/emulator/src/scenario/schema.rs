@@ -189,7 +189,8 @@ impl<'de> Deserialize<'de> for RateSpec {
                     (Some(file), None, None) => Ok(RateSpec::Trace(file)),
                     (None, Some(model), Some(mean)) => Ok(RateSpec::Model { model, mean }),
                     _ => Err(de::Error::custom(
-                        "write { trace = \"FILE\" }, or { model = \"cellular\", mean = \"10Mbit\" }",
+                        "write { trace = \"FILE\" }, or { model = \"cellular\", mean = \"10Mbit\" \
+                         }",
                     )),
                 }
             }

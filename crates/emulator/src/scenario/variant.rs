@@ -76,7 +76,8 @@ impl Several {
             let points = list.as_array().into_iter().flatten().map(|v| point(key, v));
             let Some(points) = points.collect::<Option<Vec<_>>>().filter(|p| !p.is_empty()) else {
                 let message = format!(
-                    "sweep: `{key}` needs a list of values, as in [\"10Mbit\", \"1Gbit\"], or of sets of keys, as in [{{ name = \"low\", set = {{ KEY = VALUE }} }}]"
+                    "sweep: `{key}` needs a list of values, as in [\"10Mbit\", \"1Gbit\"], or of \
+                     sets of keys, as in [{{ name = \"low\", set = {{ KEY = VALUE }} }}]"
                 );
                 return Err(source.locate(None, message));
             };

@@ -42,7 +42,8 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         if known.dscp.is_none() && known.port.is_none() && known.prefix.is_none() {
             return Err(source.fault(
                 Some(rule.span()),
-                "an [[ecn]] rule without dscp, port or prefix would rewrite everyone's ECN field: add one",
+                "an [[ecn]] rule without dscp, port or prefix would rewrite everyone's ECN field: \
+                 add one",
             ));
         }
         if known.dscp.is_some_and(|dscp| dscp > 63) {
@@ -145,7 +146,8 @@ fn check_clouds(
             None => Ok(()),
             place => Err(source.fault(
                 place,
-                "`estimate=real` measures with the help of other routers: add [xcp_i] with the secret that they share",
+                "`estimate=real` measures with the help of other routers: add [xcp_i] with the \
+                 secret that they share",
             )),
         };
     };
@@ -200,7 +202,8 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
                 },
             );
             let message = format!(
-                "{bits} what? a rate has a unit: write \"{bits}bit\" for {bits} bits per second, or \"{meant}\""
+                "{bits} what? a rate has a unit: write \"{bits}bit\" for {bits} bits per second, \
+                 or \"{meant}\""
             );
             return fail(span, &message);
         }
@@ -226,7 +229,8 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
     {
         return fail(
             law.span(),
-            "a controller measures load against the port's rate: add `rate`, or `capacity` if the link behind the port is the slow one",
+            "a controller measures load against the port's rate: add `rate`, or `capacity` if the \
+             link behind the port is the slow one",
         );
     }
     if let Some(law) = &port.controller

@@ -87,7 +87,11 @@ proptest! {
         (delay, jitter, rtt, at) in (one(TIMES), one(TIMES), one(TIMES), one(TIMES)),
         (limit, kind, mtu) in (one(LIMITS), one(KINDS), one(MTUS)),
         (law, corruption) in (one(LAWS), one(SHARES)),
-        (memory, reserve, overhead) in (one(SIZES), one(SIZES), prop::option::of(prop_oneof![Just(0u32), Just(u32::MAX)])),
+        (memory, reserve, overhead) in (
+            one(SIZES),
+            one(SIZES),
+            prop::option::of(prop_oneof![Just(0u32), Just(u32::MAX)]),
+        ),
     ) {
         let mut text = String::new();
         key(&mut text, "memory", memory);
@@ -128,7 +132,11 @@ proptest! {
         let mut log = Log::default();
         let (mut sent, mut got) = (0u32, 0usize);
         for step in 0..40u32 {
-            let arrival = Arrival { bytes: 40 + step * 37, flow_hash: step % 3, carried: Carried::Foreign };
+            let arrival = Arrival {
+                bytes: 40 + step * 37,
+                flow_hash: step % 3,
+                carried: Carried::Foreign,
+            };
             link.arrive(now, arrival, step, &mut log);
             sent += 1;
             while link.poll(now, &mut log).is_some() {

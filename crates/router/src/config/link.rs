@@ -67,7 +67,8 @@ impl FromStr for LimitSpec {
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || {
             format!(
-                "cannot read `{text}` as a queue limit: write \"1bdp\", \"100p\" (packets) or \"64KiB\""
+                "cannot read `{text}` as a queue limit: write \"1bdp\", \"100p\" (packets) \
+                 or \"64KiB\""
             )
         };
         if let Some(number) = text.strip_suffix("bdp") {
@@ -156,7 +157,8 @@ impl QueueSpec {
                 QueueKind::CoDel => "codel",
             };
             format!(
-                "`{key}` belongs to kind = \"{owner}\": write that instead of \"{own}\", or leave `{key}` out"
+                "`{key}` belongs to kind = \"{owner}\": write that instead of \"{own}\", or leave \
+                 `{key}` out"
             )
         };
         let red = foreign(&red).filter(|_| self.kind != QueueKind::Red);

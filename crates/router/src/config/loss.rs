@@ -221,7 +221,8 @@ impl TryFrom<FecTable> for FecSpec {
         } else {
             Err(match table.block {
                 Some(block) => format!(
-                    "words of {block} bytes have no room for data: raise `block` or `rate`, or lower `corrects`"
+                    "words of {block} bytes have no room for data: raise `block` or `rate`, or \
+                     lower `corrects`"
                 ),
                 None => "a code of rate 0 carries nothing: raise `rate`".to_owned(),
             })
@@ -235,7 +236,8 @@ fn redundancy(rate: Option<Chance>, corrects: Option<u32>) -> Result<Redundancy,
         (Some(Chance(rate)), None) => Ok(Redundancy::Rate((rate * 1e6).round() as u32)),
         (None, Some(bytes)) => Ok(Redundancy::Corrects(bytes)),
         _ => Err(
-            "a code needs either `rate`, the share of data in what is sent, or `corrects`, the wrong bytes that it puts right"
+            "a code needs either `rate`, the share of data in what is sent, or `corrects`, the \
+             wrong bytes that it puts right"
                 .to_owned(),
         ),
     }

@@ -41,7 +41,8 @@ impl Config {
         if self.reserved() > self.free() {
             let last = self.ports.iter().rposition(|port| port.reserve.is_some());
             let message = format!(
-                "the ports' reserves are {} together, but `memory` has {} for them: raise it, or lower `reserve`",
+                "the ports' reserves are {} together, but `memory` has {} for them: raise it, or \
+                 lower `reserve`",
                 ByteCount(self.reserved()),
                 ByteCount(self.free())
             );
@@ -50,7 +51,8 @@ impl Config {
         self.ports.iter().enumerate().find_map(|(index, port)| {
             let (need, room) = (need(&port.link, port.mtu), self.room(port));
             let message = format!(
-                "full, the port's queue and delay take {} of packet buffers, but of `memory` it may use {}: lower `limit`, or raise `memory`",
+                "full, the port's queue and delay take {} of packet buffers, but of `memory` it \
+                 may use {}: lower `limit`, or raise `memory`",
                 ByteCount(need),
                 ByteCount(room)
             );

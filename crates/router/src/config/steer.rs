@@ -126,7 +126,8 @@ pub(super) fn steers(
             let own =
                 |port: &PortSpec| matches!(&port.interface, Interface::Tun(tun) if tun == name);
             if ports.iter().any(own) {
-                let message = "packets that come out of a port would go round in a circle: name the network card";
+                let message = "packets that come out of a port would go round in a circle: name \
+                    the network card";
                 return fail(from.span(), message.to_owned());
             }
         }

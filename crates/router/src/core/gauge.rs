@@ -181,7 +181,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_sorted_list(steps in prop::collection::vec((1u64..1_000, 0u64..100_000), 1..60)) {
+        fn agrees_with_a_sorted_list(
+            steps in prop::collection::vec((1u64..1_000, 0u64..100_000), 1..60),
+        ) {
             let mut gauge = Gauge::new(Instant::ZERO);
             let mut now = 0;
             let mut spans = Vec::new();
@@ -199,7 +201,9 @@ mod tests {
             prop_assert_eq!(summary.mean_milli, area * 1000 / now);
             spans.sort_unstable();
             let mut seen = 0;
-            let exact = spans.iter().find(|(_, dt)| { seen += dt; seen * 100 >= now * 99 }).unwrap().0;
+            let exact = spans.iter().find(
+                |(_, dt)| { seen += dt; seen * 100 >= now * 99 },
+            ).unwrap().0;
             prop_assert!(summary.p99 >= exact);
             prop_assert!(summary.p99 <= exact + exact / 64 + 1);
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            ┌───────────────────────── Link ─────────────────────────────┐
-//!  arrival ──► Port: controller ─► queue ─► shaper ─► mark │ Wire: loss, delay, jitter ──► next hop
+//!  arrival ──► Port: controller ─► queue ─► shaper ─► mark │ Wire: loss, delay, jitter ─► next hop
 //!            └────────────────────────────────────────────────────────────┘
 //! ```
 //!

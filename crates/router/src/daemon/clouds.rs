@@ -14,7 +14,8 @@ use crate::tun::sys;
 
 /// Largest IP packet of a train: what the usual path carries.
 const USUAL_MTU: u32 = 1500;
-/// Trains take this part of the rate of the fastest port that names the router in headers, and may run ahead by that.
+/// Trains take this part of the rate of the fastest port that names the router in headers, and may
+/// run ahead by that.
 const RATE_PPM: u64 = 10_000;
 const AHEAD_PPM: u64 = 100_000;
 /// The same where trains have a rate of their own: what they take in so many times a second.

@@ -28,7 +28,8 @@ pub fn missing(config: &Config) -> Vec<String> {
     if let Some(path) = &config.control {
         match socket::vacant(path) {
             Err(ControlError::NoDirectory(directory)) => found.push(format!(
-                "control: there is no directory {}: make it (a unit does with `RuntimeDirectory`), or choose another place",
+                "control: there is no directory {}: make it (a unit does with `RuntimeDirectory`), \
+                 or choose another place",
                 directory.display()
             )),
             Err(error @ ControlError::NoSocket(_)) => found.push(format!("control: {error}")),
@@ -50,7 +51,8 @@ pub fn missing(config: &Config) -> Vec<String> {
             LinkKind::Other => "no TUN interface",
         };
         found.push(format!(
-            "port {}: tun: {name} is there, and is {what}: choose a name that is free, and steer packets into it",
+            "port {}: tun: {name} is there, and is {what}: choose a name that is free, and steer \
+             packets into it",
             port.name
         ));
     }

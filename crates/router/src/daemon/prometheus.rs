@@ -74,7 +74,8 @@ const LINK_METRICS: [(&str, &str, &str, Value); 34] = [
     (
         "flows_set_aside_total",
         "counter",
-        "Times that flows were set aside because they went on with more than their share of a queue that overflowed.",
+        "Times that flows were set aside because they went on with more than their share of a \
+         queue that overflowed.",
         |l| Some(l.times_set_aside as f64),
     ),
     (

@@ -15,7 +15,8 @@ use crate::core::DropCause;
 use crate::forward::Router;
 use crate::law_view::code_name;
 
-const HEADER: &str = "unix_s,time_s,link,rate_bps,arrived_packets,arrived_bytes,sent_packets,sent_bytes,queue_packets,queue_bytes,\
+const HEADER: &str = "unix_s,time_s,link,rate_bps,arrived_packets,arrived_bytes,\
+    sent_packets,sent_bytes,queue_packets,queue_bytes,\
 drops,random_losses,in_flight,load,code,marked_low,marked_high,marked_over\n";
 
 /// Samples that may wait for the disk; more are left out.
@@ -90,7 +91,8 @@ impl Recorder {
             // Writing to a string cannot fail.
             let _ = writeln!(
                 rows,
-                "{:.6},{:.6},{},{rate},{},{},{},{},{},{},{},{},{},{load},{code},{low},{high},{over}",
+                "{:.6},{:.6},{},{rate},{},{},{},{},{},{},{},{},{},{load},{code},{low},{high},\
+                 {over}",
                 self.epoch + seconds(now),
                 seconds(now),
                 quoted(&router_port.settings.name),

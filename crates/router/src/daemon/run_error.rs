@@ -23,7 +23,8 @@ pub enum RunError {
     Control(#[from] ControlError),
     /// No such user or group.
     #[error(
-        "no user `{user}` with the group that the configuration names: create them, or change `user` and `group`"
+        "no user `{user}` with the group that the configuration names: create them, or change \
+         `user` and `group`"
     )]
     User {
         /// The user.

@@ -39,7 +39,8 @@ pub enum ControlError {
         source: io::Error,
     },
     /// No router answers.
-    #[error("no router answers on {}: is it running, and is this its `control` socket? ({source})", .path.display())]
+    #[error("no router answers on {}: is it running, and is this its `control` socket? \
+        ({source})", .path.display())]
     Silent {
         /// Where.
         path: PathBuf,

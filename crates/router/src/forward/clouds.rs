@@ -162,8 +162,8 @@ impl Router {
     }
 
     /// Takes a UDP packet for the router itself if it is for its message port; false if it is not.
-    /// Each segment of a super-packet is a message: the packets of a train that a host sent may come
-    /// as one.
+    /// Each segment of a super-packet is a message: the packets of a train that a host sent may
+    /// come as one.
     pub(super) fn take_message(
         &mut self,
         now: Instant,

@@ -385,8 +385,8 @@ fn a_tunnel_that_rewrites_the_ttl() {
     }
 }
 
-/// A flood of forged messages costs no more than ten thousand authenticators a second, and the cloud
-/// stays known as long as an estimate holds.
+/// A flood of forged messages costs no more than ten thousand authenticators a second, and the
+/// cloud stays known as long as an estimate holds.
 #[test]
 fn a_flood_of_forged_messages() {
     let mut row = measured();

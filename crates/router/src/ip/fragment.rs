@@ -145,7 +145,12 @@ mod tests {
     proptest! {
         /// Reassembled by offset they are the packet again, whatever the order.
         #[test]
-        fn fragments_reassemble(payload in 1usize..5_000, mtu in 68usize..1_500, base in 0u16..100, more: bool) {
+        fn fragments_reassemble(
+            payload in 1usize..5_000,
+            mtu in 68usize..1_500,
+            base in 0u16..100,
+            more: bool,
+        ) {
             let field = base | if more { MORE } else { 0 };
             let bytes = packet(&[0x94, 4, 0, 0, 7, 3, 4, 0], payload, field);
             let mut fragments = Fragments::new(&bytes, mtu).unwrap();

@@ -145,7 +145,9 @@ fn echo_requests_are_answered() {
 
 proptest! {
     #[test]
-    fn garbage_never_panics(mut bytes in prop::collection::vec(any::<u8>(), 20..120), four: bool, room in 0usize..300) {
+    fn garbage_never_panics(
+        mut bytes in prop::collection::vec(any::<u8>(), 20..120), four: bool, room in 0usize..300,
+    ) {
         bytes[0] = if four { 0x45 } else { 0x60 };
         let total = bytes.len() as u16;
         if four {

@@ -329,7 +329,9 @@ mod tests {
         /// Whatever comes, what is kept stays within its bounds.
         #[test]
         fn any_pieces_are_bounded(
-            inputs in prop::collection::vec((any::<u16>(), 0u16..0x2000, any::<bool>(), 0usize..1_480), 0..400),
+            inputs in prop::collection::vec(
+                (any::<u16>(), 0u16..0x2000, any::<bool>(), 0usize..1_480), 0..400,
+            ),
         ) {
             let mut reassembly = Reassembly::default();
             for (id, offset, more, len) in inputs {

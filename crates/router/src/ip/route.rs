@@ -260,7 +260,10 @@ mod tests {
             let mut list = std::collections::BTreeMap::new();
             for (hop, (address, length)) in routes.into_iter().enumerate() {
                 // Few distinct leading bits, so that prefixes nest.
-                let net = Ipv4Net::new(Ipv4Addr::from(address & 0x0303_FFFF), length).unwrap().trunc();
+                let net = Ipv4Net::new(
+                    Ipv4Addr::from(address & 0x0303_FFFF),
+                    length,
+                ).unwrap().trunc();
                 table.insert(Prefix(IpNet::V4(net)), hop);
                 list.insert((net.prefix_len(), net.addr()), hop);
             }

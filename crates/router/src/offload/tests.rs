@@ -129,7 +129,9 @@ proptest! {
         cars in 2usize..40,
         short in 0usize..1_500,
     ) {
-        let payload: Vec<u8> = (0..cars * size - short.min(size - 1)).map(|i| (i * 31 % 251) as u8).collect();
+        let payload: Vec<u8> = (
+            0..cars * size - short.min(size - 1)
+        ).map(|i| (i * 31 % 251) as u8).collect();
         let (bytes, header) = super_packet(v6, tcp, &payload);
         let offload = offload_of(v6, tcp, size as u16);
         let segments = cut(&bytes, offload);
@@ -145,7 +147,9 @@ proptest! {
             let all = [pseudo(&done, upper, layout.protocol()), done[upper..].to_vec()].concat();
             prop_assert_eq!(ones_complement(&all), 0xFFFF);
             if tcp {
-                let sequence = u32::from_be_bytes(segment[upper + 4..upper + 8].try_into().unwrap());
+                let sequence = u32::from_be_bytes(
+                    segment[upper + 4..upper + 8].try_into().unwrap(),
+                );
                 prop_assert_eq!(sequence, 0xFFFF_FF00u32.wrapping_add((index * size) as u32));
                 prop_assert_eq!(segment[upper + 13], if index + 1 == cars { 0x18 } else { 0x10 });
             }

@@ -330,10 +330,13 @@ fn what_stands_in_the_way_is_said() {
 /// As iproute2 6.1 prints it.
 #[test]
 fn the_kernels_state_is_read() {
-    let links = br#"[{"ifindex":1,"ifname":"lo","flags":["LOOPBACK","UP"],"mtu":65536,"txqlen":1000,
+    let links =
+        br#"[{"ifindex":1,"ifname":"lo","flags":["LOOPBACK","UP"],"mtu":65536,"txqlen":1000,
         "addr_info":[{"family":"inet","local":"127.0.0.1","prefixlen":8}]},
-        {"ifname":"vcp0","flags":["NO-CARRIER","UP"],"mtu":1400,"txqlen":700,"ifalias":"vcp-router:1",
-        "linkinfo":{"info_kind":"tun","info_data":{"type":"tun","pi":false,"vnet_hdr":true,"persist":true,
+        {"ifname":"vcp0","flags":["NO-CARRIER","UP"],"mtu":1400,"txqlen":700,
+        "ifalias":"vcp-router:1",
+        "linkinfo":{"info_kind":"tun","info_data":{"type":"tun","pi":false,"vnet_hdr":true,
+        "persist":true,
         "user":"997"}},"addr_info":[]}, {}]"#;
     let links: Vec<RawLink> = parse(links).unwrap();
     let links: Vec<Link> = links.into_iter().map(RawLink::link).collect();
@@ -390,11 +393,20 @@ fn a_step_is_what_a_shell_runs() {
 proptest! {
     /// Whatever a command prints, it is read or refused.
     #[test]
-    fn no_output_is_too_strange(text in r#"(\[)?\{"(ifname|dst|dstlen|fwmark|table|metric|type|priority|mtu)":("[0-9a-fx:./]{0,12}"|-?[0-9]{1,12}|null)\}(\])?"#) {
-        let _ = parse::<RawLink>(text.as_bytes()).map(|all| all.into_iter().map(RawLink::link).count());
+    fn no_output_is_too_strange(text in concat!(
+        r#"(\[)?\{"(ifname|dst|dstlen|fwmark|table|metric|type|priority|mtu)":"#,
+        r#"("[0-9a-fx:./]{0,12}"|-?[0-9]{1,12}|null)\}(\])?"#,
+    )) {
+        let _ = parse::<RawLink>(text.as_bytes()).map(
+            |all| all.into_iter().map(RawLink::link).count(),
+        );
         for v6 in [false, true] {
-            let _ = parse::<RawRule>(text.as_bytes()).map(|all| all.iter().filter_map(|raw| raw.rule(v6)).count());
-            let _ = parse::<RawRoute>(text.as_bytes()).map(|all| all.iter().filter_map(|raw| raw.route(v6)).count());
+            let _ = parse::<RawRule>(text.as_bytes()).map(
+                |all| all.iter().filter_map(|raw| raw.rule(v6)).count(),
+            );
+            let _ = parse::<RawRoute>(text.as_bytes()).map(
+                |all| all.iter().filter_map(|raw| raw.route(v6)).count(),
+            );
         }
     }
 }

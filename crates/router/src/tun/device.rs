@@ -15,17 +15,20 @@ use crate::offload::{Offload, VNET_LEN};
 pub enum DeviceError {
     /// There is no TUN driver.
     #[error(
-        "there is no /dev/net/tun here: load the kernel module tun, or pass the device into the container"
+        "there is no /dev/net/tun here: load the kernel module tun, or pass the device into the \
+         container"
     )]
     Missing,
     /// The TUN driver's own device is closed to this user.
     #[error(
-        "the user that runs the router may not open /dev/net/tun: give it mode 0666, as udev does (whoever opens it gets no interface but their own)"
+        "the user that runs the router may not open /dev/net/tun: give it mode 0666, as udev does \
+         (whoever opens it gets no interface but their own)"
     )]
     Closed,
     /// The kernel refuses this user.
     #[error(
-        "not allowed to open the TUN interface {name}: let `vcp-router setup` make it for this user, or run as root, with CAP_NET_ADMIN, or in a user namespace of your own (unshare -rn)"
+        "not allowed to open the TUN interface {name}: let `vcp-router setup` make it for this \
+         user, or run as root, with CAP_NET_ADMIN, or in a user namespace of your own (unshare -rn)"
     )]
     Refused {
         /// The interface.
@@ -41,7 +44,8 @@ pub enum DeviceError {
     },
     /// Its MTU is another one, and may not be changed.
     #[error(
-        "the TUN interface {name} has an MTU of {has}, the configuration says {wanted}: run `vcp-router setup`, or change `mtu`"
+        "the TUN interface {name} has an MTU of {has}, the configuration says {wanted}: run \
+         `vcp-router setup`, or change `mtu`"
     )]
     Mtu {
         /// The interface.

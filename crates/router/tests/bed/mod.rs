@@ -92,7 +92,8 @@ impl Bed {
         let keys = &self.keys;
         self.write(&format!(
             "{keys}\n\
-             [[port]]\nname = \"left\"\nfd = {a}\naddresses = [\"10.0.1.1\", \"fd00:1::1\"]\n{left}\n\
+             [[port]]\nname = \"left\"\nfd = {a}\naddresses = [\"10.0.1.1\", \"fd00:1::1\"]\n\
+             {left}\n\
              [[port]]\nname = \"right\"\nfd = {b}\n{right}\n\
              [[route]]\nprefix = \"10.0.1.0/24\"\nport = \"left\"\n\
              [[route]]\nprefix = \"fd00:1::/64\"\nport = \"left\"\n\

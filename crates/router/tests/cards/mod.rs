@@ -132,7 +132,8 @@ impl Cards {
         let text = format!(
             "control = {control:?}\nuser = \"root\"\n\
              [[port]]\nname = \"wan\"\ntun = \"vcp-wan\"\n{more}\n{wan}\n\
-             [[port]]\nname = \"lan\"\ntun = \"vcp-lan\"\naddresses = [\"192.0.2.1\", \"fd00:9::1\"]\n{more}\n\
+             [[port]]\nname = \"lan\"\ntun = \"vcp-lan\"\naddresses = \
+             [\"192.0.2.1\", \"fd00:9::1\"]\n{more}\n\
              [[route]]\nprefix = \"0.0.0.0/0\"\nport = \"wan\"\n\
              [[route]]\nprefix = \"::/0\"\nport = \"wan\"\n\
              [[route]]\nprefix = \"10.0.1.0/24\"\nport = \"lan\"\n\

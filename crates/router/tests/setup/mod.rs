@@ -27,7 +27,8 @@ fn setup_is_idempotent_and_teardown_leaves_nothing_behind() {
     assert_eq!(cards.setup(), "");
     // What somebody took away comes back, and nothing else changes.
     let all = shell(&cards.kernel, state).out;
-    let away = "ip link set dev vcp-lan mtu 1400; ip rule delete iif wan0; ip -6 rule delete iif lan0; ip route flush table 11800";
+    let away = "ip link set dev vcp-lan mtu 1400; ip rule delete iif wan0; \
+                ip -6 rule delete iif lan0; ip route flush table 11800";
     assert_eq!(shell(&cards.kernel, away).code, Some(0));
     assert_eq!(cards.setup().lines().count(), 5);
     assert_eq!(shell(&cards.kernel, state).out, all);

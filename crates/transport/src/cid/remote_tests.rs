@@ -184,7 +184,9 @@ fn only_tokens_of_ids_in_use_reset() {
 proptest! {
     /// Whatever arrives, state stays bounded and the current id is never one that was retired.
     #[test]
-    fn bounded_for_any_sequence(frames in proptest::collection::vec((0u64..200, 0u64..40, any::<bool>()), 0..300)) {
+    fn bounded_for_any_sequence(
+        frames in proptest::collection::vec((0u64..200, 0u64..40, any::<bool>()), 0..300),
+    ) {
         let mut ids = RemoteIds::new(id(0), 4);
         let mut retired = Vec::new();
         for (sequence, back, switch) in frames {

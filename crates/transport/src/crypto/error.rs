@@ -56,7 +56,8 @@ impl HandshakeError {
 pub enum CertificateProblem {
     /// It is not the pinned one.
     #[error(
-        "its SHA-256 is {got}, but {expected} was pinned; if the server's certificate was renewed, pin the new one"
+        "its SHA-256 is {got}, but {expected} was pinned; if the server's certificate was renewed, \
+         pin the new one"
     )]
     PinMismatch {
         /// The pin, in hex.
@@ -75,7 +76,8 @@ pub enum CertificateProblem {
     NotValidYet,
     /// It is for other names.
     #[error(
-        "it is for {presented}, not for {expected}; connect by a name in the certificate, or pin its SHA-256"
+        "it is for {presented}, not for {expected}; connect by a name in the certificate, or pin \
+         its SHA-256"
     )]
     WrongName {
         /// The name asked for.

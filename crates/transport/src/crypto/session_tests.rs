@@ -18,9 +18,10 @@ fn server(protocols: &[&[u8]]) -> tls::TlsServerConfig {
     tls::testing::server("server", protocols).without_resumption()
 }
 
-fn both(
-    run: impl Fn(&dyn Fn(&[&[u8]]) -> Arc<dyn ClientCrypto>, &dyn Fn(&[&[u8]]) -> Arc<dyn ServerCrypto>),
-) {
+/// Makes one end for these application protocols.
+type Make<'a, T> = &'a dyn Fn(&[&[u8]]) -> Arc<T>;
+
+fn both(run: impl Fn(Make<'_, dyn ClientCrypto>, Make<'_, dyn ServerCrypto>)) {
     run(&|p| Arc::new(NullCrypto::new(p)), &|p| {
         Arc::new(NullCrypto::new(p))
     });

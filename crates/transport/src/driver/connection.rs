@@ -42,7 +42,8 @@ impl Connection {
     }
 
     /// Ends the connection at once, with an application error code and a reason for people. What is
-    /// not yet delivered is lost: wait with [`SendStream::stopped`](super::SendStream::stopped) for what matters.
+    /// not yet delivered is lost: wait with [`SendStream::stopped`](super::SendStream::stopped) for
+    /// what matters.
     pub fn close(&self, code: u32, reason: &[u8]) {
         self.shared
             .close(code.into(), Bytes::copy_from_slice(reason));

@@ -36,7 +36,8 @@ static ENTROPY: Once = Once::new();
 pub enum ConnectError {
     /// The address cannot be connected to from this endpoint's socket.
     #[error(
-        "cannot connect to {0} from this endpoint: port 0, or the other IP version than the socket's"
+        "cannot connect to {0} from this endpoint: port 0, or the other IP version than the \
+         socket's"
     )]
     Address(SocketAddr),
     /// The endpoint was closed.

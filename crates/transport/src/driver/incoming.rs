@@ -124,10 +124,10 @@ impl Incoming {
         }
     }
 
-    fn answer(
-        &mut self,
-        decide: impl FnOnce(&mut core::Endpoint, Instant, core::Incoming, &mut Vec<u8>) -> DatagramEvent,
-    ) {
+    fn answer<F>(&mut self, decide: F)
+    where
+        F: FnOnce(&mut core::Endpoint, Instant, core::Incoming, &mut Vec<u8>) -> DatagramEvent,
+    {
         let Some(incoming) = self.inner.take() else {
             return;
         };

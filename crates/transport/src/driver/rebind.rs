@@ -50,8 +50,8 @@ impl Endpoint {
 impl Connection {
     /// Client: from now on this connection's datagrams leave from `local`, an address of this host
     /// that the endpoint's socket can send from, or from whichever the system chooses. The new path
-    /// is validated and begins with a congestion controller of its own; if nobody answers there, the
-    /// connection is back on the last that worked after some seconds. An IPv4 address may be
+    /// is validated and begins with a congestion controller of its own; if nobody answers there,
+    /// the connection is back on the last that worked after some seconds. An IPv4 address may be
     /// IPv4-mapped (RFC 4291, section 2.5.5.2) or not. False, and nothing changed, if that is not
     /// possible: the handshake is not confirmed, the server forbids it, has given no connection id
     /// for another path yet, or has an address of the other IP version than `local`.

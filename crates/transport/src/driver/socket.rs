@@ -52,7 +52,8 @@ impl SocketBuffers {
         .filter(|(_, granted, _)| *granted < self.wanted)
         .map(|(which, granted, sysctl)| {
             format!(
-                "the kernel clamped the socket's {which} buffer to {granted} of {} bytes; on fast paths raise it: \
+                "the kernel clamped the socket's {which} buffer to {granted} of {} bytes; on fast \
+                 paths raise it: \
                  sysctl -w {sysctl}={}",
                 self.wanted, self.wanted
             )
@@ -160,8 +161,8 @@ impl Socket {
         (port != 0).then_some(remote)
     }
 
-    /// True for an IPv6 socket that sends IPv4 packets: it is bound to any address of both versions,
-    /// or to one of IPv4.
+    /// True for an IPv6 socket that sends IPv4 packets: it is bound to any address of both
+    /// versions, or to one of IPv4.
     fn sends_ipv4(&self) -> bool {
         match self.local.ip() {
             IpAddr::V4(_) => true,

@@ -36,7 +36,8 @@ pub struct Connect {
 pub enum ConnectError {
     /// The endpoint has as many connections as it may have.
     #[error(
-        "the endpoint has all {0} connections that it may have; close some, or raise max_connections"
+        "the endpoint has all {0} connections that it may have; close some, or raise \
+         max_connections"
     )]
     TooManyConnections(usize),
     /// The connection could not begin.

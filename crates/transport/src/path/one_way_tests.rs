@@ -229,7 +229,9 @@ proptest! {
     /// the way back can hold.
     #[test]
     fn any_clock(
-        samples in prop::collection::vec((0..1u64 << 40, any::<u32>(), 1..5_000_000u64, 1..5_000_000u64), 1..100),
+        samples in prop::collection::vec(
+            (0..1u64 << 40, any::<u32>(), 1..5_000_000u64, 1..5_000_000u64), 1..100,
+        ),
     ) {
         let mut one_way = OneWayDelay::new();
         let mut now = Instant::from_micros(0);

@@ -149,7 +149,9 @@ mod tests {
                     0 | 1 => {
                         let merged = set.insert(range.clone());
                         oracle.extend(range.clone());
-                        prop_assert!(range.is_empty() || (merged.start <= start && merged.end >= range.end));
+                        prop_assert!(
+                            range.is_empty() || (merged.start <= start && merged.end >= range.end),
+                        );
                         prop_assert!(merged.clone().all(|i| oracle.contains(&i)));
                     }
                     2 => {

@@ -67,7 +67,8 @@ pub struct SentFrames {
     connection: ConnectionFrames,
     #[allow(
         clippy::box_collection,
-        reason = "one record per packet in flight: the rare case may cost an indirection, not 16 bytes each"
+        reason = "one record per packet in flight: the rare case may cost an indirection, not 16 \
+            bytes each"
     )]
     more: Option<Box<Vec<Sent>>>,
 }

@@ -1,6 +1,6 @@
 //! Transfers over faults that a seed draws: loss, duplication, reordering, corruption, truncation,
-//! rebinding, a path that dies for a while, a router that is killed, clocks that jump, an end that dies or forgets. Each
-//! seed leaves some kinds out; one in ten has TLS.
+//! rebinding, a path that dies for a while, a router that is killed, clocks that jump, an end that
+//! dies or forgets. Each seed leaves some kinds out; one in ten has TLS.
 //!
 //! Nothing may arrive that was not sent so, no connection may hang or panic, and every transfer
 //! whose ends live is completed.

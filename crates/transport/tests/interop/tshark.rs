@@ -29,7 +29,8 @@ fn a_handshake_and_a_transfer_dissect_without_errors() {
     if let Err(error) = Command::new("tshark").arg("--version").output() {
         assert!(
             std::env::var_os("CI").is_none(),
-            "tshark judges our packets and is missing here ({error}): install it, or run .ci/run, which does"
+            "tshark judges our packets and is missing here ({error}): install it, or run .ci/run, \
+             which does"
         );
         println!("not judged: tshark is not installed ({error})");
         return;

@@ -5,8 +5,8 @@
 //! last of a batch was read about when it came, those before it were late. So
 //!
 //! - a rate is believed only where it is steady: over three pieces of a row of packets, with what
-//!   is known to have come between them. One packet is a piece if that makes sense of most of the train; where times are
-//!   coarser, pieces have more packets;
+//!   is known to have come between them. One packet is a piece if that makes sense of most of the
+//!   train; where times are coarser, pieces have more packets;
 //! - a packet came no later than the link needed to carry those that came behind it by the time
 //!   that these were read;
 //! - when packets were sent is as their sender says: where it was held up, the link may have had
@@ -143,9 +143,9 @@ impl Arrivals {
         rate(known_of(rest), between(rest.first()?, last)).filter(|rate| *rate > 0)
     }
 
-    /// The third highest rate of rows of three pieces at the same rate, each of `piece` packets; the
-    /// highest where there are fewer. `None` if there is none, or if too many pieces
-    /// of the train were faster still, as no link can be.
+    /// The third highest rate of rows of three pieces at the same rate, each of `piece` packets;
+    /// the highest where there are fewer. `None` if there is none, or if too many pieces of the
+    /// train were faster still, as no link can be.
     fn steady(&self, piece: usize, whole: u64) -> Option<u64> {
         let mut fastest = [0; FASTEST];
         for row in self.arrived.windows(3 * piece + 1) {

@@ -42,7 +42,8 @@ fn text(report: &Report, laws: &str) -> String {
     }
     let _ = write!(
         text,
-        "\nEvery harmed cell, with the law's figure, `cubic`'s, and how many times beyond its bound \
+        "\nEvery harmed cell, with the law's figure, `cubic`'s, and how many times beyond its \
+         bound \
          it is:\n\n```\n{}```\n\n",
         table::harmed(report)
     );

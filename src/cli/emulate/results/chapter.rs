@@ -9,8 +9,8 @@ use anyhow::Context;
 /// What a page without a chapter has it in front of.
 const BEFORE: &str = "## Paper and here\n";
 
-/// Puts a chapter, which begins with `heading`, into `results.md` in this directory, in place of the
-/// one that is there.
+/// Puts a chapter, which begins with `heading`, into `results.md` in this directory, in place of
+/// the one that is there.
 pub(in super::super::super) fn put(
     directory: &Path,
     heading: &str,
@@ -61,7 +61,8 @@ mod tests {
         let once = spliced(page, HARM, "## Harm\n\nfirst\n\n");
         assert_eq!(
             once,
-            "# Results\n\nText.\n\n## Harm\n\nfirst\n\n## Paper and here\n\nRows.\n\n## five-files\n"
+            "# Results\n\nText.\n\n## Harm\n\nfirst\n\n## Paper and here\n\nRows.\n\n## \
+             five-files\n"
         );
         assert_eq!(find(&once, HARM), Some("## Harm\n\nfirst\n\n"));
         let twice = spliced(&once, HARM, "## Harm\n\nsecond\n\n");

@@ -18,7 +18,10 @@ proptest! {
     #[test]
     fn any_events_leave_a_usable_window(
         mtu in any::<u16>(),
-        events in prop::collection::vec((0u8..8, any_size(), any_size(), any_size(), any_time()), 0..300),
+        events in prop::collection::vec(
+            (0u8..8, any_size(), any_size(), any_size(), any_time()),
+            0..300,
+        ),
     ) {
         let mut bbr = Bbr::new(Instant::ZERO, mtu, None);
         for (kind, a, b, c, time) in events {
@@ -26,7 +29,13 @@ proptest! {
             match kind {
                 0 | 1 => {
                     let limit = if a % 2 == 0 { Limit::Window } else { Limit::Application };
-                    let sent = Sent { packet_number: a, bytes: b, in_flight: c, limit, signal: false };
+                    let sent = Sent {
+                        packet_number: a,
+                        bytes: b,
+                        in_flight: c,
+                        limit,
+                        signal: false,
+                    };
                     bbr.on_sent(now, &sent);
                 }
                 2 | 3 => {

@@ -143,7 +143,8 @@ impl Check<'_> {
         if let (true, Some(bytes)) = (udp, &file.bytes) {
             return fail(
                 bytes.span(),
-                "udp sends until `stop` or the end: nothing that is lost comes again, so no number of bytes arrives",
+                "udp sends until `stop` or the end: nothing that is lost comes again, so no number \
+                 of bytes arrives",
             );
         }
         let Some(rate) = &file.rate else {
@@ -233,7 +234,8 @@ impl Check<'_> {
             self.fault(
                 file.to.span(),
                 format!(
-                    "acknowledgements find no way back from `{receiver}` to `{sender}`: add duplex = true to the links, or a [[link]]"
+                    "acknowledgements find no way back from `{receiver}` to `{sender}`: add duplex \
+                     = true to the links, or a [[link]]"
                 ),
             )
         })?;

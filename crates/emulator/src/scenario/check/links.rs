@@ -257,7 +257,8 @@ impl Check<'_> {
         let limit = match (queue.limit, link.spec.rate) {
             (Some(LimitSpec::MilliBdp(_)), None) => {
                 return fail(
-                    "`bdp` needs the link's rate: add `rate`, or write the limit in packets or bytes",
+                    "`bdp` needs the link's rate: add `rate`, or write the limit in packets or \
+                     bytes",
                 );
             }
             // As it was asked for, before the router rounds it up to what works.

@@ -56,8 +56,10 @@ fn forged_shims() {
 fn udp_has_smaller_packets_than_a_handshake_fits() {
     let text = |law: &str, packet: u32| {
         format!(
-            "duration = \"1s\"\n[[link]]\nname = \"l\"\nfrom = \"A\"\nto = \"B\"\nduplex = true\nrate = \"1Mbit\"\n\
-             [[flow]]\nname = \"f\"\nfrom = \"A\"\nto = \"B\"\nrate = \"9kbit\"\nalgorithm = \"{law}\"\npacket = {packet}"
+            "duration = \"1s\"\n[[link]]\nname = \"l\"\nfrom = \"A\"\nto = \"B\"\nduplex = true\n\
+             rate = \"1Mbit\"\n\
+             [[flow]]\nname = \"f\"\nfrom = \"A\"\nto = \"B\"\nrate = \"9kbit\"\nalgorithm \
+             = \"{law}\"\npacket = {packet}"
         )
     };
     assert_eq!(parse(&text("udp", 64)).err(), None);

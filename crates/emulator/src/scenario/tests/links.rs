@@ -25,7 +25,8 @@ fn bursts_and_fading() {
     let loss = "loss = { kind = \"bernoulli\", per = 1e-3 }";
     let fading = |more: &str| {
         format!(
-            "loss = {{ kind = \"fading\", snr = 35, fade = 10.5, p_good_bad = 1e-6, p_bad_good = 1e-4, {more} }}"
+            "loss = {{ kind = \"fading\", snr = 35, fade = 10.5, p_good_bad = 1e-6, p_bad_good = \
+             1e-4, {more} }}"
         )
     };
     for right in [
@@ -148,7 +149,8 @@ fn media_are_shared_by_name() {
 fn an_unlimited_flow_over_an_unlimited_path_is_refused() {
     let text = |link: &str, flow: &str| {
         format!(
-            "duration = \"1s\"\n[[link]]\nname = \"l\"\nfrom = \"A\"\nto = \"B\"\nduplex = true\n{link}\n[[flow]]\nname = \"f\"\nfrom = \"A\"\nto = \"B\"\n{flow}"
+            "duration = \"1s\"\n[[link]]\nname = \"l\"\nfrom = \"A\"\nto = \"B\"\nduplex = true\n\
+             {link}\n[[flow]]\nname = \"f\"\nfrom = \"A\"\nto = \"B\"\n{flow}"
         )
     };
     let refused = |link, flow| parse(&text(link, flow)).unwrap_err();

@@ -179,7 +179,11 @@ fn after_silence_nothing_is_known() {
 proptest! {
     /// Whatever comes, a class is worth one flow at least and no more than the table holds.
     #[test]
-    fn is_bounded(steps in prop::collection::vec((0u64..300, any::<u16>(), 0u32..=u32::MAX, any::<bool>()), 1..300)) {
+    fn is_bounded(
+        steps in prop::collection::vec(
+            (0u64..300, any::<u16>(), 0u32..=u32::MAX, any::<bool>()), 1..300,
+        ),
+    ) {
         let (mut flows, mut ms) = (Flows::new(), 1);
         for (gap, flow, bytes, heard) in steps {
             ms += gap;

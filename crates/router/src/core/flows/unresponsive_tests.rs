@@ -280,7 +280,10 @@ fn oracle(capacity: u64, flows: &[u64]) -> f64 {
 
 proptest! {
     #[test]
-    fn shares_are_max_min_fair(capacity in 0u64..1 << 40, flows in prop::collection::vec(0u64..1 << 36, 1..60)) {
+    fn shares_are_max_min_fair(
+        capacity in 0u64..1 << 40,
+        flows in prop::collection::vec(0u64..1 << 36, 1..60),
+    ) {
         let share = fair_share(capacity, || flows.iter().copied());
         let exact = oracle(capacity, &flows);
         if share == u64::MAX {
@@ -292,7 +295,11 @@ proptest! {
 
     /// Whatever comes, nothing overflows, and nobody is aside for longer than the longest time.
     #[test]
-    fn is_bounded(steps in prop::collection::vec((0u64..400, any::<u16>(), any::<u32>(), any::<bool>()), 1..400)) {
+    fn is_bounded(
+        steps in prop::collection::vec(
+            (0u64..400, any::<u16>(), any::<u32>(), any::<bool>()), 1..400,
+        ),
+    ) {
         let mut rig = Rig::new(50);
         let mut ms = 1;
         for (gap, flow, bytes, heard) in steps {

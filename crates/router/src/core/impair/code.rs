@@ -225,7 +225,11 @@ mod tests {
             rate in 0u32..1_100_000,
             by_rate: bool,
         ) {
-            let redundancy = if by_rate { Redundancy::Rate(rate) } else { Redundancy::Corrects(wrong) };
+            let redundancy = if by_rate {
+                Redundancy::Rate(rate)
+            } else {
+                Redundancy::Corrects(wrong)
+            };
             let code = Code { block: NonZeroU32::new(block), redundancy, short: None };
             if code.is_possible() {
                 let sum: u64 = code.words(bytes).map(|word| u64::from(word.bytes)).sum();

@@ -12,7 +12,8 @@ pub(super) struct Law {
 }
 
 impl Law {
-    /// A packet, or a run of them, arrives. False if the law holds it back: it then goes no further.
+    /// A packet, or a run of them, arrives. False if the law holds it back: it then goes no
+    /// further.
     #[inline]
     pub(super) fn takes(&mut self, now: Instant, run: &Arrival, packets: u32, queue: u64) -> bool {
         let Some(controller) = &mut self.controller else {

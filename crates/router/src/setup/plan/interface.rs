@@ -58,8 +58,8 @@ pub(super) fn interface(
         && !former(state, config.table, &named(config)).contains(&shown)
     {
         return Err(SetupError::Taken(format!(
-            "{name} belongs to a configuration with `table = {shown}`, which has more: choose another \
-             name, or take those away first (vcp-router teardown --table {shown})"
+            "{name} belongs to a configuration with `table = {shown}`, which has more: choose \
+             another name, or take those away first (vcp-router teardown --table {shown})"
         )));
     }
     if let (Some(found), None) = (found, keeps) {

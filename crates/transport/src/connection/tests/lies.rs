@@ -132,7 +132,10 @@ proptest! {
 
     #[test]
     fn any_words_in_any_order(
-        words in prop::collection::vec((0..4u8, 0..200u64, 0..300u64, 0..400_000u64, 0..1u32 << 30), 1..25),
+        words in prop::collection::vec(
+            (0..4u8, 0..200u64, 0..300u64, 0..400_000u64, 0..1u32 << 30),
+            1..25,
+        ),
     ) {
         let mut pair = pair();
         pair.upload(30_000, Duration::from_secs(10));

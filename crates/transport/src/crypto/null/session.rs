@@ -1,11 +1,11 @@
 //! The null cipher's handshake: TLS 1.3's flights without its cryptography.
 //!
 //! ```text
-//!   client                                   server
-//!     ClientHello            ─Initial─►
-//!                            ◄─Initial─        ServerHello
-//!                            ◄Handshake        EncryptedExtensions, Certificate, CertificateVerify, Finished
-//!     Finished               Handshake►
+//!   client                         server
+//!     ClientHello        ─Initial─►
+//!                        ◄─Initial─  ServerHello
+//!                        ◄Handshake  EncryptedExtensions, Certificate, CertificateVerify, Finished
+//!     Finished           Handshake►
 //! ```
 
 use super::super::{ExportError, HandshakeData, HandshakeError, KeyChange, Session, Side};

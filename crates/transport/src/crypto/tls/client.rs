@@ -43,9 +43,9 @@ impl TlsClientConfig {
     }
 
     /// Remembers no sessions: each handshake is a full one. By default, connections that are made
-    /// with one configuration resume the sessions of earlier ones to servers of the same name, up to
-    /// 64 names, and each ticket is used once. What a network's observer could link by tickets, it
-    /// could not without.
+    /// with one configuration resume the sessions of earlier ones to servers of the same name, up
+    /// to 64 names, and each ticket is used once. What a network's observer could link by tickets,
+    /// it could not without.
     #[must_use]
     pub fn without_resumption(mut self) -> Self {
         Arc::make_mut(&mut self.config).resumption = Resumption::disabled();

@@ -93,9 +93,9 @@ impl TlsServerConfig {
     }
 
     /// Gives no session tickets: each handshake is a full one. By default, clients get two tickets
-    /// with which later connections to this configuration resume, for up to twelve hours; the server
-    /// keeps nothing for them. Another configuration, or this one after a restart, does not know
-    /// them, and the handshake is a full one.
+    /// with which later connections to this configuration resume, for up to twelve hours; the
+    /// server keeps nothing for them. Another configuration, or this one after a restart, does not
+    /// know them, and the handshake is a full one.
     #[must_use]
     pub fn without_resumption(mut self) -> Self {
         let config = Arc::make_mut(&mut self.config);

@@ -94,7 +94,8 @@ fn anyone_is_trusted_when_asked_for() {
 #[test]
 fn pin_is_the_fingerprint_that_openssl_prints() {
     // openssl x509 -in server.pem -noout -fingerprint -sha256
-    let printed = "2D:D9:CA:8A:9B:0F:9F:98:AC:91:A1:50:F5:1B:BD:1A:83:88:BB:4D:5F:29:F5:68:16:84:58:B1:45:32:E3:8A";
+    let printed = "2D:D9:CA:8A:9B:0F:9F:98:AC:91:A1:50:F5:1B:BD:1A:\
+        83:88:BB:4D:5F:29:F5:68:16:84:58:B1:45:32:E3:8A";
     assert_eq!(
         printed.parse(),
         Ok(server("server", &[b"a"]).pin().unwrap())

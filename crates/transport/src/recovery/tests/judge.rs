@@ -203,7 +203,10 @@ proptest! {
                     now = now.max(due);
                 }
             }
-            let (packets, delay) = (subject.reordering().packets(), subject.reordering().time(&rtt));
+            let (packets, delay) = (
+                subject.reordering().packets(),
+                subject.reordering().time(&rtt),
+            );
             let mut lost = Vec::new();
             let report = subject.detect(now, &rtt, MAX_ACK_DELAY, |n, _| lost.push(n));
             judge.remembered.retain(|r| now - r.1 <= rtt.pto_base() * 3);

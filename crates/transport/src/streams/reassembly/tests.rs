@@ -95,7 +95,9 @@ proptest! {
             // Blocks double while a stream is small, so at most twice what is charged to flow
             // control; and the first and the last block may be there for a byte each.
             let charged = (highest - base) as usize;
-            prop_assert!(buffer.memory() <= charged * 2 + charged / 8 + (12 << 10) + 2 * BLOCK as usize);
+            prop_assert!(
+                buffer.memory() <= charged * 2 + charged / 8 + (12 << 10) + 2 * BLOCK as usize,
+            );
         }
     }
 }

@@ -67,7 +67,10 @@ proptest! {
             };
             match op {
                 Op::Write(len) | Op::Push(len) => {
-                    let fresh: Vec<u8> = (0..len).map(|_| { next = next.wrapping_mul(1_664_525).wrapping_add(1); (next >> 24) as u8 }).collect();
+                    let fresh: Vec<u8> = (0..len).map(|_| {
+                        next = next.wrapping_mul(1_664_525).wrapping_add(1);
+                        (next >> 24) as u8
+                    }).collect();
                     data.extend(&fresh);
                     states.resize(data.len(), Byte::Unsent);
                     if matches!(op, Op::Write(_)) {
@@ -79,10 +82,15 @@ proptest! {
                 Op::Send(max) => {
                     let first = states.iter().position(|s| *s == Byte::Unsent);
                     let taken = buffer.take_unsent(max);
-                    let expected = first.map(|first| first as u64..data.len().min(first + max as usize) as u64);
+                    let expected = first.map(
+                        |first| first as u64..data.len().min(first + max as usize) as u64,
+                    );
                     prop_assert_eq!(&taken, &expected);
                     if let Some(range) = taken {
-                        prop_assert_eq!(contents(&mut buffer, range.clone()), &data[range.start as usize..range.end as usize]);
+                        prop_assert_eq!(
+                            contents(&mut buffer, range.clone()),
+                            &data[range.start as usize..range.end as usize],
+                        );
                         set(&mut states, &range, Byte::InFlight);
                         packets.push(range);
                     }
@@ -96,7 +104,10 @@ proptest! {
                     let taken = buffer.take_lost(max);
                     prop_assert_eq!(&taken, &expected);
                     if let Some(range) = taken {
-                        prop_assert_eq!(contents(&mut buffer, range.clone()), &data[range.start as usize..range.end as usize]);
+                        prop_assert_eq!(
+                            contents(&mut buffer, range.clone()),
+                            &data[range.start as usize..range.end as usize],
+                        );
                         set(&mut states, &range, Byte::InFlight);
                         packets.push(range);
                     }
@@ -105,8 +116,14 @@ proptest! {
                     let all = packets.len() + late.len();
                     if all > 0 {
                         let i = index.index(all);
-                        let range = if i < packets.len() { packets.swap_remove(i) } else { late.swap_remove(i - packets.len()) };
-                        let fresh = states[range.start as usize..range.end as usize].iter().filter(|s| **s != Byte::Acked).count();
+                        let range = if i < packets.len() {
+                            packets.swap_remove(i)
+                        } else {
+                            late.swap_remove(i - packets.len())
+                        };
+                        let fresh = states[
+                            range.start as usize..range.end as usize
+                        ].iter().filter(|s| **s != Byte::Acked).count();
                         prop_assert_eq!(buffer.on_acked(range.clone()), fresh as u64);
                         set(&mut states, &range, Byte::Acked);
                     }

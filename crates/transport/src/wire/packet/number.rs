@@ -162,7 +162,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn expansion_is_the_nearest_number(value: u32, len in 1u32..=4, shift in 0u32..62, expected in 0..=MAX) {
+        fn expansion_is_the_nearest_number(
+            value: u32,
+            len in 1u32..=4,
+            shift in 0u32..62,
+            expected in 0..=MAX,
+        ) {
             let expected = expected >> shift;
             let number = TruncatedNumber::with_len(u64::from(value), len);
             prop_assert_eq!(
@@ -177,7 +182,10 @@ mod tests {
         ) {
             let full = (acked + ahead).min(MAX);
             let largest_heard = acked + heard.min(full - acked - 1);
-            prop_assert_eq!(TruncatedNumber::new(full, Some(acked)).expand(largest_heard + 1), full);
+            prop_assert_eq!(
+                TruncatedNumber::new(full, Some(acked)).expand(largest_heard + 1),
+                full,
+            );
         }
 
         #[test]

@@ -135,7 +135,13 @@ proptest! {
                 prop_assert!(the_ack(w.written()).ranges().eq(runs.iter().take(taken).cloned()));
                 if taken < runs.len() {
                     let mut w = Writer::new(&mut buffer);
-                    ack::encode(&mut w, runs.iter().take(taken + 1).cloned(), 7, None, 4096).unwrap();
+                    ack::encode(
+                        &mut w,
+                        runs.iter().take(taken + 1).cloned(),
+                        7,
+                        None,
+                        4096,
+                    ).unwrap();
                     prop_assert!(w.position() > limit);
                 }
             }
@@ -147,7 +153,9 @@ proptest! {
     }
 
     #[test]
-    fn whatever_decodes_is_descending_with_gaps(bytes in proptest::collection::vec(any::<u8>(), 4..80)) {
+    fn whatever_decodes_is_descending_with_gaps(
+        bytes in proptest::collection::vec(any::<u8>(), 4..80),
+    ) {
         let bytes = [&[0x02][..], &bytes].concat();
         if let Some(Ok(Frame::Ack(ack))) = Frames::new(&bytes).next() {
             let mut below = None;

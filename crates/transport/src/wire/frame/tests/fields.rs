@@ -377,7 +377,10 @@ fn what_a_reader_refuses_is_not_written() {
 
 proptest! {
     #[test]
-    fn reasons_are_cut_to_the_room_between_characters(reason in "[aé€😀]{0,120}", room in 0usize..200) {
+    fn reasons_are_cut_to_the_room_between_characters(
+        reason in "[aé€😀]{0,120}",
+        room in 0usize..200,
+    ) {
         let transport = ConnectionClose {
             error_code: TransportErrorCode::INTERNAL_ERROR,
             frame_type: 0,
@@ -397,10 +400,14 @@ proptest! {
             };
             let cut = core::str::from_utf8(cut).unwrap();
             // All of it, or no room for one more character and a longer length.
-            reason.starts_with(cut) && (whole <= room) == (cut == reason) && (cut == reason || w.remaining() <= 4)
+            reason.starts_with(cut) && (whole <= room) == (cut == reason) && (
+                cut == reason || w.remaining() <= 4
+            )
         };
         prop_assert!(check(&|w| transport.encode_cut(w), Frame::ConnectionClose(transport).len()));
-        prop_assert!(check(&|w| application.encode_cut(w), Frame::ApplicationClose(application).len()));
+        prop_assert!(
+            check(&|w| application.encode_cut(w), Frame::ApplicationClose(application).len()),
+        );
     }
 
     #[test]
@@ -416,8 +423,13 @@ proptest! {
             let again = frames(w.written());
             match (frame, again[0]) {
                 // Bytes kept for later need not be in their shortest form.
-                (Frame::Ack(a), Frame::Ack(b)) => prop_assert!(a.ranges().eq(b.ranges()) && a.ecn == b.ecn),
-                (Frame::Feedback(a), Frame::Feedback(b)) => prop_assert_eq!(a.counters(), b.counters()),
+                (Frame::Ack(a), Frame::Ack(b)) => prop_assert!(
+                    a.ranges().eq(b.ranges()) && a.ecn == b.ecn,
+                ),
+                (
+                    Frame::Feedback(a),
+                    Frame::Feedback(b),
+                ) => prop_assert_eq!(a.counters(), b.counters()),
                 (a, b) => prop_assert_eq!(a, b),
             }
         }

@@ -78,7 +78,8 @@ fn crypto_frames_take_the_most_that_fits() {
 proptest! {
     #[test]
     fn stream_frames_fill_the_room(
-        index in 0u64..1 << 60, shift in 0u32..60, offset in 0u64..1 << 61, offset_shift in 0u32..62,
+        index in 0u64..1 << 60, shift in 0u32..60, offset in 0u64..1 << 61,
+        offset_shift in 0u32..62,
         room in 0usize..3000, available in 0usize..4000, fin: bool,
     ) {
         let id = StreamId::new(Side::Server, Dir::Uni, index >> shift).unwrap();
