@@ -22,6 +22,9 @@ const AI_PER_INTERVAL: (u64, u64) = (1, 4);
 /// interval, α or not.
 const AI_WHILE_SPARED: (u64, u64) = (1, 16);
 
+/// A cut of which growth gives back half and more does not end the overload: 1/16 of the window.
+const GIVEN_BACK: u64 = 16;
+
 /// Load in 1/128 from which a port says OVER.
 pub(super) const FULL_128: u8 = 128;
 
@@ -60,6 +63,8 @@ pub(crate) struct Steering {
     latest: Latest,
     last_feedback: Option<Instant>,
     last_over: Option<Instant>,
+    /// The window before the last cut for OVER, bytes.
+    cut_from: u64,
 }
 
 impl Steering {
@@ -73,6 +78,7 @@ impl Steering {
             latest: Latest::default(),
             last_feedback: None,
             last_over: None,
+            cut_from: 0,
         }
     }
 
@@ -234,13 +240,17 @@ impl Steering {
         let cycle = self.t_rho.max(srtt);
         self.ai.on_over(now, cycle, params.ai_growth);
         if stage == Stage::Normal {
+            let before = self.window.bytes();
             let share = if self.cut.goes_on(now, srtt) {
-                self.ai.halve();
+                if before > self.cut_from - self.cut_from / GIVEN_BACK {
+                    self.ai.halve();
+                }
                 params.beta_again_ppm
             } else {
                 params.beta_ppm
             };
             self.window.md(share, mtu);
+            self.cut_from = before;
             self.cut.made(now, self.t_rho, srtt);
         }
     }
