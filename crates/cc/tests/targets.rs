@@ -26,8 +26,7 @@ fn spread(completions: &[f64]) -> f64 {
     last / first
 }
 
-// --- Five files over 10 Mbit/s and 400 ms (the VCP Linux paper's experiment)
-// -------------------------------------------
+// Five files over 10 Mbit/s and 400 ms (the VCP Linux paper's experiment).
 
 fn five_files(
     sender: &'static str,
@@ -86,8 +85,7 @@ fn five_files_over_plain_vcp() {
     }
 }
 
-// --- One download over 100 Mbit/s and 250 ms
-// ---------------------------------------------------------------------------
+// One download over 100 Mbit/s and 250 ms.
 
 #[test]
 fn a_download_keeps_its_rate_through_loss() {
@@ -103,8 +101,7 @@ fn a_download_keeps_its_rate_through_loss() {
     }
 }
 
-// --- Joining a full path
-// -----------------------------------------------------------------------------------------------
+// Joining a full path.
 
 #[test]
 fn a_second_flow_gets_half_its_fair_share_within_a_minute() {
@@ -124,8 +121,7 @@ fn a_second_flow_gets_half_its_fair_share_within_a_minute() {
     }
 }
 
-// --- Start-up (VCP extensions paper, section V)
-// ------------------------------------------------------------------------
+// Start-up (VCP extensions paper, section V).
 
 fn start(sender: &'static str, port: &'static str, mbit: f64, packet: u32) -> Sim {
     let hop = HopConfig::new(port, mbit, bdp(mbit, 500));
@@ -197,8 +193,7 @@ fn mixed_round_trips_share_one_port() {
     assert!(sim.hop(0).utilization(20.0, 100.0) >= 0.93);
 }
 
-// --- Company and other paths
-// -------------------------------------------------------------------------------------------
+// Company and other paths.
 
 #[test]
 fn foreign_traffic_counts_and_vcp_makes_room() {

@@ -11,6 +11,11 @@ use std::time::Duration;
 use system::System;
 
 const START: &str = "systemctl enable --now vcp-router";
+/// Puts the configuration aside and adds a line that no router takes.
+const SPOIL: &str = "cp /etc/vcp-router.toml /etc/vcp-router.toml.good; \
+                     echo 'rate = 7' >> /etc/vcp-router.toml";
+/// Takes that line away again.
+const RESTORE: &str = "cp /etc/vcp-router.toml.good /etc/vcp-router.toml";
 /// A datagram to the router itself is refused, which it takes the router to say.
 const ANSWERED: &str = "exec 3<>/dev/udp/192.0.2.1/9; echo >&3; \
                         timeout 5 cat <&3 2>&1 | grep -q refused";
@@ -74,11 +79,11 @@ fn the_unit_runs_without_rights_and_says_what_it_does() {
     system.says("systemctl reload vcp-router");
     system.until("reloaded", |_| told("reloaded, generation 2"));
     assert!(system.says("vcp-router show --json").contains("11000000"));
-    system.says("cp /etc/vcp-router.toml /root/good; echo 'rate = 7' >> /etc/vcp-router.toml");
+    system.says(SPOIL);
     assert!(!system.asks("systemctl reload vcp-router"), "a bad file");
     assert!(told("generation 2") && system.main_pid() == pid);
     assert_eq!(system.property("ActiveState"), "active");
-    system.says("cp /root/good /etc/vcp-router.toml; systemctl reload vcp-router");
+    system.says(&format!("{RESTORE}; systemctl reload vcp-router"));
     system.until("reloaded again", |_| told("reloaded, generation 3"));
     assert_eq!(system.main_pid(), pid);
     assert_eq!(system.property("NRestarts"), "0");
@@ -113,12 +118,12 @@ fn the_unit_comes_back() {
     assert!(system.answers());
 
     // However often it cannot start, it does once it can.
-    system.says("cp /etc/vcp-router.toml /root/good; echo 'rate = 7' >> /etc/vcp-router.toml");
+    system.says(SPOIL);
     system.says(&format!("kill -KILL {third}"));
     let restarts = |system: &System| system.property("NRestarts").parse::<u32>().unwrap();
     // systemd gives up after 5 in 10 s unless it is told otherwise.
     system.until("eight attempts", |system| restarts(system) >= 8);
-    system.says("cp /root/good /etc/vcp-router.toml");
+    system.says(RESTORE);
     let (fourth, took) = system.until_another(third);
     println!("configuration mended: active again after {took:?}");
     assert!(system.answers());

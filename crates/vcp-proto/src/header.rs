@@ -250,16 +250,15 @@ impl Repr {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
     prop_compose! {
-        fn repr()(
+        pub(crate) fn repr()(
             code in 0..4u8, bise: bool, carries_r: bool, translated: bool, corruption in 0..8u8,
-            hops: u8, router: u16, r: u16,
-            t_rho_ms: u16, load_128: u8, rtt_class: u8,
+            hops: u8, router: u16, r: u16, t_rho_ms: u16, load_128: u8, rtt_class: u8,
         ) -> Repr {
             let code = VcpCode::from_bits(code);
             Repr {

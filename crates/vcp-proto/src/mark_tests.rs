@@ -3,7 +3,8 @@ use pathmark_shim::{FramingError, Kind, ip::Layout};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Repr, header::R_ONE};
+use crate::Repr;
+use crate::header::{R_ONE, tests::repr as any_repr};
 
 fn fresh() -> Repr {
     Repr {
@@ -172,29 +173,6 @@ fn packet(v6: bool, payload: &[u8]) -> Vec<u8> {
     let at = udp.payload_offset() - 2;
     bytes[at..at + 2].copy_from_slice(&checksum);
     bytes
-}
-
-prop_compose! {
-    fn any_repr()(
-        code in 0..4u8, bise: bool, carries_r: bool, translated: bool, corruption in 0..8u8,
-        hops: u8, router: u16,
-        r: u16, t_rho_ms: u16, load_128: u8, rtt_class: u8,
-    ) -> Repr {
-        let code = VcpCode::from_bits(code);
-        Repr {
-            code,
-            bise,
-            carries_r,
-            translated,
-            corruption,
-            hops,
-            router,
-            r,
-            t_rho_ms,
-            load_128,
-            rtt_class,
-        }
-    }
 }
 
 prop_compose! {

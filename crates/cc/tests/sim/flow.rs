@@ -125,8 +125,7 @@ impl Flow {
         self.config.rtt - self.config.rtt / 2
     }
 
-    // --- Sender
-    // ---------------------------------------------------------------------------------------------
+    // Sender.
 
     /// Bytes that the pacer lets go at once after a pause.
     fn burst(&self, rate: u64) -> Duration {

@@ -230,8 +230,7 @@ impl Sim {
         }
     }
 
-    // --- Results
-    // ---------------------------------------------------------------------------------------------
+    // Results.
 
     pub(crate) fn flow(&self, index: usize) -> &Flow {
         &self.flows[index]

@@ -222,6 +222,7 @@ async fn blackhole(stacks: Stacks) {
     let (proxy, pair) = pair(stacks, &Options::default(), fair, 1).await;
     midway(&pair, 20 * MIB, async {
         proxy.set_weather(Weather { drop: 1000, ..fair });
+        // The case itself: the public runner's blackhole lasts two seconds.
         tokio::time::sleep(Duration::from_secs(2)).await;
         proxy.set_weather(fair);
     })

@@ -44,6 +44,7 @@ async fn pass(from: &Connection, to: &Connection) -> usize {
             let mut data = vec![n as u8; length];
             data[..4].copy_from_slice(&n.to_be_bytes());
             from.send_datagram(data.into());
+            // A pace, so that no queue of either stack is full: full ones drop datagrams.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         // The stream says that no more come, however much of them was lost.

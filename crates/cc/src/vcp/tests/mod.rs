@@ -14,8 +14,7 @@ use crate::{Duration, Load, VcpCode};
 const KAPPA: u64 = 500_000;
 const GAMMA: u64 = 980_000;
 
-// --- The router's decision
-// -------------------------------------------------------------------------------------------
+// The router's decision.
 
 #[test]
 fn load_gives_the_known_answers() {
@@ -94,8 +93,7 @@ proptest! {
     }
 }
 
-// --- Scaling
-// -------------------------------------------------------------------------------------------------
+// Scaling.
 
 #[test]
 fn scaling_gives_the_known_answers() {

@@ -44,8 +44,7 @@ fn metrics(link: &XcpLink) -> XcpLinkMetrics {
     link.metrics().xcp.expect("an XCP port")
 }
 
-// --- Known answers
-// -------------------------------------------------------------------------------------------------
+// Known answers.
 
 /// An interval of 100 ms at 12.5 MB/s, 1500-byte packets: groups of (packets, X in 2^-40 s).
 fn pools(groups: &[(u64, u64)], queue: u64, mean_rtt_us: u64) -> (i64, Pools) {
@@ -59,6 +58,17 @@ fn pools(groups: &[(u64, u64)], queue: u64, mean_rtt_us: u64) -> (i64, Pools) {
 }
 
 const EAGER: i64 = 1 << 61;
+
+/// What a packet carries whose sender wants more than any port has.
+fn eager(rtt_us: u32, x: u64) -> XcpCarried {
+    XcpCarried {
+        rtt_us,
+        x,
+        delta: EAGER,
+        covers: 1,
+        cloud: None,
+    }
+}
 
 /// What the first packet of an interval gets, and what remains of the pools.
 fn first(mut pools: Pools, wanted: i64, x: u64) -> (Settled, u64, u64) {
@@ -138,19 +148,12 @@ fn the_queue_is_watched_for_half_of_what_remains_of_a_round_trip() {
     assert_eq!(queue.bytes(), 3000);
 }
 
-// --- Intervals, idleness, capacity
-// --------------------------------------------------------------------------------------
+// Intervals, idleness, capacity.
 
 #[test]
 fn the_first_packets_after_idleness_are_given_at_most_one_interval_of_the_share() {
     let mut link = XcpLink::new(Instant::ZERO, CAPACITY, XcpLinkParams::default());
-    let header = XcpCarried {
-        rtt_us: 100_000,
-        x: x_of(ms(10)),
-        delta: EAGER,
-        covers: 1,
-        cloud: None,
-    };
+    let header = eager(100_000, x_of(ms(10)));
     let mut given = 0;
     for n in 0..20u32 {
         // Twenty senders with ten packets per round trip each.
@@ -174,13 +177,7 @@ fn the_first_packets_after_idleness_are_given_at_most_one_interval_of_the_share(
 /// The port's interval and mean RTT after each packet of one flow, from its first on.
 fn intervals(params: XcpLinkParams, rtt_us: u32, packets: u64) -> Vec<(Duration, Duration)> {
     let mut link = XcpLink::new(Instant::ZERO, CAPACITY, params);
-    let header = XcpCarried {
-        rtt_us,
-        x: u64::from(rtt_us) * 1_099_512 / 100,
-        delta: EAGER,
-        covers: 1,
-        cloud: None,
-    };
+    let header = eager(rtt_us, u64::from(rtt_us) * 1_099_512 / 100);
     let mut seen: Vec<(Duration, Duration)> = Vec::new();
     for n in 0..packets {
         let now = Instant::from_micros(1_000_000 + n * u64::from(rtt_us) / 100);
@@ -216,13 +213,7 @@ fn a_port_that_wakes_begins_with_its_own_interval_and_doubles_it_at_most() {
 #[test]
 fn a_long_interval_ends_within_seconds_of_shorter_round_trips() {
     let mut link = XcpLink::new(Instant::ZERO, CAPACITY, XcpLinkParams::default());
-    let header = |rtt_us: u32| XcpCarried {
-        rtt_us,
-        x: u64::from(rtt_us) * 1_099_512 / 100,
-        delta: EAGER,
-        covers: 1,
-        cloud: None,
-    };
+    let header = |rtt_us: u32| eager(rtt_us, u64::from(rtt_us) * 1_099_512 / 100);
     let mut now = 0;
     while metrics(&link).interval < ms(30_000) {
         now += 300;
@@ -248,13 +239,7 @@ fn a_long_interval_ends_within_seconds_of_shorter_round_trips() {
 /// a forged one of 84 bytes.
 fn mean_rtt_beside(params: XcpLinkParams, forged: XcpCarried, each: u64) -> Duration {
     let mut link = XcpLink::new(Instant::ZERO, 2_500_000, params);
-    let honest = XcpCarried {
-        rtt_us: 50_000,
-        x: x_of(ms(50)) * 4 / 83,
-        delta: EAGER,
-        covers: 1,
-        cloud: None,
-    };
+    let honest = eager(50_000, x_of(ms(50)) * 4 / 83);
     let mut worst = ms(50);
     for n in 1..10_000u64 {
         let arrival = if n % each == 0 {
@@ -295,13 +280,7 @@ fn few_bytes_move_the_mean_rtt_by_little() {
 #[test]
 fn after_a_drop_nothing_is_given_until_an_interval_without_drops_has_passed() {
     let mut link = XcpLink::new(Instant::ZERO, CAPACITY, XcpLinkParams::default());
-    let header = XcpCarried {
-        rtt_us: 100_000,
-        x: x_of(ms(1)),
-        delta: EAGER,
-        covers: 1,
-        cloud: None,
-    };
+    let header = eager(100_000, x_of(ms(1)));
     let arrival = packet(1, 1500, header);
     let foreign = Arrival {
         carried: Carried::Foreign,
@@ -333,13 +312,7 @@ fn what_the_buffer_cannot_take_is_not_given() {
     let mut link = XcpLink::new(Instant::ZERO, CAPACITY, XcpLinkParams::default());
     // A twentieth of a bandwidth-delay product.
     link.on_buffer(62_500);
-    let header = XcpCarried {
-        rtt_us: 100_000,
-        x: x_of(ms(1)),
-        delta: EAGER,
-        covers: 1,
-        cloud: None,
-    };
+    let header = eager(100_000, x_of(ms(1)));
     for n in 0..300u64 {
         let now = Instant::from_millis(n);
         let arrival = packet(1, 1500, header);
