@@ -151,6 +151,18 @@ impl Node {
         })
     }
 
+    /// Sets an interface's MTU (bytes of IP packet).
+    ///
+    /// # Errors
+    /// [`Error::Configure`] if there is none of this name or it carries no such packets,
+    /// [`Error::InterfaceName`].
+    pub fn set_mtu(&self, interface: &str, mtu: u32) -> Result<(), Error> {
+        let raw = interface_name(interface)?;
+        self.configure(&format!("set the MTU of {interface}"), |netlink| {
+            netlink.set_mtu(&raw, mtu)
+        })
+    }
+
     /// Gives an interface an address; IPv6 without duplicate address detection.
     ///
     /// # Errors

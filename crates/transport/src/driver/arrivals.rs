@@ -54,6 +54,11 @@ mod linux {
             self.0.receive(io.as_fd())
         }
 
+        /// Nothing was left at the socket when the batch was taken.
+        pub(in super::super) fn is_last(&self) -> bool {
+            self.0.is_last()
+        }
+
         /// Messages of the batch that the kernel could not say everything about.
         pub(in super::super) fn cut_off(&self) -> usize {
             self.0.cut_off()
@@ -127,6 +132,11 @@ mod other {
                 std::array::from_fn(|_| IoSliceMut::new(rest.next().unwrap_or(&mut [])));
             self.filled = state.recv(UdpSockRef::from(io), &mut slices, &mut self.meta)?;
             Ok(())
+        }
+
+        /// Not known here.
+        pub(in super::super) fn is_last(&self) -> bool {
+            false
         }
 
         /// Not told here.

@@ -18,8 +18,9 @@ use super::config::{ClientConfig, ServerConfig};
 use super::connecting::Connecting;
 use super::endpoint_shared::{EndpointShared, EndpointState};
 use super::incoming::Accept;
+use super::interfaces::Interfaces;
 use super::receive::ReceiveTask;
-use super::socket::{Socket, SocketBuffers, interface_mtu};
+use super::socket::{Socket, SocketBuffers};
 use super::timers::{TimerTask, Timers};
 use super::waiters::{Place, WaitList};
 use crate::Instant;
@@ -109,6 +110,7 @@ impl Endpoint {
                 closed: false,
                 tokens: FxHashMap::default(),
             }),
+            interfaces: Interfaces::default(),
             spare: Mutex::new(Vec::new()),
             users: AtomicUsize::new(1),
         });
@@ -136,7 +138,8 @@ impl Endpoint {
         let remote = socket
             .reaches(address)
             .ok_or(ConnectError::Address(address))?;
-        let interface = interface_mtu(remote, bound(local));
+        let interfaces = &self.shared.interfaces;
+        let interface = interfaces.mtu(clock::now(), remote, bound(local));
         let mut state = self.shared.lock();
         if !Arc::ptr_eq(&socket, &state.socket) {
             // It was replaced in the meantime.

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use super::clock;
 use super::connecting::Connecting;
 use super::connection::{BATCH_BYTES, Connection};
+use super::interfaces::Interfaces;
 use super::shared::Shared;
 use super::socket::{Outgoing, Socket};
 use super::task::ConnectionTask;
@@ -29,6 +30,7 @@ const REMEMBERED_SERVERS: usize = 64;
 pub(super) struct EndpointShared {
     pub(super) timers: Arc<Timers>,
     pub(super) state: Mutex<EndpointState>,
+    pub(super) interfaces: Interfaces,
     pub(super) spare: Mutex<Vec<Box<[u8]>>>,
     pub(super) users: AtomicUsize,
 }

@@ -10,7 +10,7 @@ use super::clock;
 use super::connecting::Connecting;
 use super::endpoint::Endpoint;
 use super::endpoint_shared::{EndpointShared, respond};
-use super::socket::{Socket, interface_mtu};
+use super::socket::Socket;
 use super::waiters::Place;
 use crate::Instant;
 use crate::endpoint::{self as core, AcceptError, DatagramEvent};
@@ -98,7 +98,8 @@ impl Incoming {
         // A socket that was replaced is read for some seconds more.
         let socket = self.socket.upgrade().ok_or(AcceptError::Expired)?;
         let incoming = self.inner.take().ok_or(AcceptError::Expired)?;
-        let interface = interface_mtu(incoming.remote_address(), incoming.local_address());
+        let (remote, local) = (incoming.remote_address(), incoming.local_address());
+        let interface = self.shared.interfaces.mtu(clock::now(), remote, local);
         let mut state = self.shared.lock();
         let mut begun = state.core.begin(clock::now(), incoming)?;
         if let Some(bytes) = interface {

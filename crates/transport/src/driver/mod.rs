@@ -21,6 +21,7 @@ mod deadlines;
 mod endpoint;
 mod endpoint_shared;
 mod incoming;
+mod interfaces;
 mod opening;
 mod rebind;
 mod receive;
@@ -36,6 +37,8 @@ mod waiters;
 mod attack_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod flood_tests;
+#[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
+mod interface_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod sending_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]

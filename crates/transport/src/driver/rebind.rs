@@ -7,9 +7,10 @@ use std::sync::Arc;
 use super::clock;
 use super::connection::Connection;
 use super::endpoint::{Endpoint, bound};
+use super::interfaces::interface_mtu;
 use super::receive::ReceiveTask;
 use super::shared::State;
-use super::socket::{Socket, interface_mtu};
+use super::socket::Socket;
 use crate::path::ETHERNET_MTU;
 
 impl Endpoint {

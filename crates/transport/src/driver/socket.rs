@@ -17,17 +17,9 @@ use super::arrivals::ReceiveBatch;
 use super::sys;
 use super::waiters::{Waiter, Waiters};
 use crate::Ecn;
-#[cfg(target_os = "linux")]
-use crate::path::ETHERNET_MTU;
 
 /// Asked of the kernel for each direction; enough for 20 ms at 2.5 Gbit/s.
 const WANTED_BUFFER: usize = 6 << 20;
-
-/// Bytes of headers in front of a UDP payload: 20 or 40 of IP, and 8 of UDP.
-#[cfg(target_os = "linux")]
-const IPV4_AND_UDP: u32 = 28;
-#[cfg(target_os = "linux")]
-const IPV6_AND_UDP: u32 = 48;
 
 /// What the kernel granted of the socket buffers that were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,20 +269,28 @@ impl Socket {
     ) -> Poll<io::Result<()>> {
         loop {
             ready!(self.io.poll_recv_ready(cx))?;
-            let result = self
-                .io
-                .try_io(Interest::READABLE, || batch.fill(&self.state, &self.io));
-            match result {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if is_of_one_peer(error.kind()) => {}
-                Ok(()) => {
-                    let cut_off = batch.cut_off();
-                    if cut_off > 0 {
-                        self.cut_off.fetch_add(cut_off as u64, Ordering::Relaxed);
-                    }
-                    return Poll::Ready(Ok(()));
+            let mut is_filled = false;
+            let result = self.io.try_io(Interest::READABLE, || {
+                batch.fill(&self.state, &self.io)?;
+                is_filled = true;
+                if batch.is_last() {
+                    // Another call would only be told that nothing is left.
+                    return Err(io::ErrorKind::WouldBlock.into());
                 }
-                Err(error) => return Poll::Ready(Err(error)),
+                Ok(())
+            });
+            if is_filled {
+                let cut_off = batch.cut_off();
+                if cut_off > 0 {
+                    self.cut_off.fetch_add(cut_off as u64, Ordering::Relaxed);
+                }
+                return Poll::Ready(Ok(()));
+            }
+            if let Err(error) = result
+                && error.kind() != io::ErrorKind::WouldBlock
+                && !is_of_one_peer(error.kind())
+            {
+                return Poll::Ready(Err(error));
             }
         }
     }
@@ -324,30 +324,6 @@ fn is_too_long(error: &io::Error) -> bool {
     #[cfg(not(unix))]
     let too_long = false;
     too_long
-}
-
-/// The largest datagram that the interface to `to` carries, bytes of UDP payload, from the address
-/// `from` if that is known. `None`: the system does not say, or no more than Ethernet does.
-pub(super) fn interface_mtu(to: SocketAddr, from: Option<IpAddr>) -> Option<u16> {
-    #[cfg(target_os = "linux")]
-    {
-        let packet = sys::interface_mtu(to, from).ok()?;
-        let headers = if to.ip().to_canonical().is_ipv4() {
-            IPV4_AND_UDP
-        } else {
-            IPV6_AND_UDP
-        };
-        let payload = packet.checked_sub(headers)?;
-        let payload = u16::try_from(payload).unwrap_or(u16::MAX);
-        // The socket may be of another network namespace: what is narrower there is found by
-        // probes.
-        (payload > ETHERNET_MTU).then_some(payload)
-    }
-    #[cfg(not(target_os = "linux"))]
-    {
-        let _ = (to, from);
-        None
-    }
 }
 
 /// Asks for large buffers, and for less until the kernel agrees (it clamps silently or refuses).

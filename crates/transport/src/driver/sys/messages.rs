@@ -133,6 +133,11 @@ impl Messages {
         Ok(())
     }
 
+    /// True if the latest call took all that there was: it had room for more.
+    pub(in super::super) fn is_last(&self) -> bool {
+        self.received.len() < BATCH
+    }
+
     /// Messages of the latest call beside which the kernel had more to say than there was room for.
     pub(in super::super) fn cut_off(&self) -> usize {
         let is_cut = |received: &&Received| received.flags & libc::MSG_CTRUNC != 0;
