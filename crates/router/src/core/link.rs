@@ -21,7 +21,8 @@ pub struct Link<P> {
     port: Port<P>,
     wire: Wire<P>,
     schedule: Schedule,
-    early: Duration,
+    /// How long before its last bit has left a packet may be handed over, in ns.
+    early: u64,
     restarts: Option<Box<Restarts<P>>>,
 }
 
@@ -43,7 +44,7 @@ impl<P: 'static> Link<P> {
             port: config.port,
             wire: Wire::new(config.wire),
             schedule: config.schedule,
-            early: Duration::ZERO,
+            early: 0,
             restarts: None,
         };
         link.port.set_code(link.wire.code());
@@ -55,7 +56,7 @@ impl<P: 'static> Link<P> {
     /// at once instead of each a visit late.
     #[must_use]
     pub fn hand_over_early(mut self, by: Duration) -> Self {
-        self.early = by;
+        self.early = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         self
     }
 
@@ -107,11 +108,15 @@ impl<P: 'static> Link<P> {
     /// The next packet that has reached the far end by `now`.
     pub fn poll(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Option<P> {
         self.change(now, owner);
+        let soon = Instant::from_nanos(now.as_nanos().saturating_add(self.early));
         while let Some(departure) = self.port.poll(now, owner) {
-            if departure.finished <= now + self.early && self.wire.is_transparent() {
+            if departure.finished <= soon && self.wire.is_transparent() {
                 return Some(departure.packet);
             }
             self.transmit(departure, owner);
+            if self.port.ready_at() > now {
+                break;
+            }
         }
         self.wire.poll(now)
     }
@@ -134,6 +139,9 @@ impl<P: 'static> Link<P> {
         self.change(now, owner);
         while let Some(departure) = self.port.poll(now, owner) {
             self.transmit(departure, owner);
+            if self.port.ready_at() > now {
+                break;
+            }
         }
     }
 
