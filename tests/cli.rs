@@ -192,6 +192,37 @@ fn mistakes_have_their_exit_codes_and_say_what_to_do() {
 }
 
 #[test]
+fn a_reader_that_goes_away_is_no_failure_and_a_full_disk_is() {
+    let there = TempDir::new().unwrap();
+    file(&there, "a", 10);
+    let server = serve(there.path());
+    let (a, pin) = (format!("{}/a", server.address), server.pin.as_str());
+    let here = TempDir::new().unwrap();
+    let out = here.path().to_str().unwrap();
+    let cases: &[&[&str]] = &[
+        &["emulate", "--list"],
+        &["emulate", "--harm", "--list"],
+        &["get", &a, "-o", out, "--pin", pin],
+        &["get", &a, "-o", out, "--pin", pin, "--json"],
+    ];
+    for arguments in cases {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let gone = pathmark(arguments).stdout(writer).output().unwrap();
+        let text = String::from_utf8_lossy(&gone.stderr);
+        assert_eq!(gone.status.code(), Some(0), "{arguments:?}: {text}");
+        assert!(!text.contains("panicked"), "{arguments:?}: {text}");
+
+        let full = fs::File::create("/dev/full").unwrap();
+        let full = pathmark(arguments).stdout(full).output().unwrap();
+        let text = String::from_utf8_lossy(&full.stderr);
+        assert_eq!(full.status.code(), Some(1), "{arguments:?}: {text}");
+        assert!(text.contains("standard output"), "{arguments:?}: {text}");
+    }
+    assert_eq!(fs::read(here.path().join("a")).unwrap().len(), 10);
+}
+
+#[test]
 fn perf_measures_both_directions() {
     let server = start(&["perf", "server"]);
     let client = |more: &[&str]| {

@@ -171,10 +171,10 @@ fn show(args: &Args, report: &Report) -> Outcome {
     if args.json {
         output::json(report)?;
     } else {
-        print!("{}", table::text(report));
+        output::text(format_args!("{}", table::text(report)))?;
     }
     if let (Some(directory), false) = (&args.out, args.json) {
-        println!("in {}", directory.display());
+        output::line(format_args!("in {}", directory.display()))?;
     }
     Ok(())
 }

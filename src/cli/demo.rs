@@ -196,11 +196,11 @@ async fn emulated(args: &Args, name: &str, mode: Mode) -> Outcome {
     if args.json {
         output::json(&figures)?;
     } else {
-        print!(
+        output::text(format_args!(
             "in real time: {}\nemulated: {}",
             super::emulate::table(&real),
             super::emulate::table(&emulated)
-        );
+        ))?;
     }
     Ok(())
 }
@@ -282,8 +282,11 @@ fn write(args: &Args, measured: &[Measured]) -> Outcome {
     if args.json {
         output::json(&figures)?;
     } else {
-        print!("{}", report::table(measured));
-        println!("picture: {}", args.out.join("demo.png").display());
+        output::text(format_args!("{}", report::table(measured)))?;
+        output::line(format_args!(
+            "picture: {}",
+            args.out.join("demo.png").display()
+        ))?;
     }
     if measured
         .iter()

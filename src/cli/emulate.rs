@@ -168,7 +168,7 @@ fn show(args: &Args, results: &[CaseResult], single: bool, scenario: &Scenario) 
             if args.json {
                 output::json(&only.result)?;
             } else {
-                print!("{}", table::one(&only.result));
+                output::text(format_args!("{}", table::one(&only.result)))?;
             }
         }
         _ => {
@@ -178,18 +178,18 @@ fn show(args: &Args, results: &[CaseResult], single: bool, scenario: &Scenario) 
             if args.json {
                 output::json(&Runs { runs: results })?;
             } else {
-                print!("{}", table::many(results));
+                output::text(format_args!("{}", table::many(results)))?;
             }
         }
     }
     if !args.json && !scenario.paper.is_empty() {
-        print!("\n{}", table::paper(results, &scenario.paper));
+        output::text(format_args!("\n{}", table::paper(results, &scenario.paper)))?;
     }
     if let (false, Some(note)) = (args.json, &scenario.note) {
-        println!("\n{}", note.trim());
+        output::line(format_args!("\n{}", note.trim()))?;
     }
     if let (Some(directory), false) = (&args.out, args.json) {
-        println!("in {}", directory.display());
+        output::line(format_args!("in {}", directory.display()))?;
     }
     Ok(())
 }
@@ -202,7 +202,7 @@ pub(super) fn table(result: &pathmark_emulator::result::RunResult) -> String {
 fn list() -> Outcome {
     for known in BUILT_IN {
         let scenario = Scenario::load(known.name)?;
-        println!("{:18} {}", known.name, scenario.name);
+        output::line(format_args!("{:18} {}", known.name, scenario.name))?;
     }
     Ok(())
 }

@@ -200,7 +200,7 @@ pub(super) async fn get(args: Args) -> Outcome {
         output::json(&figures)?;
     } else {
         for file in &figures.files {
-            println!("{}  {}", file.sha256, file.name);
+            output::line(format_args!("{}  {}", file.sha256, file.name))?;
         }
     }
     Ok(())

@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. With `--json` one JSON object goes
 //! to stdout and nothing else; text for people and progress bars go to stderr.
+// `println!` panics when its reader goes away: see `output`.
+#![deny(clippy::print_stdout)]
 
 mod answers;
 mod compare;

@@ -1,6 +1,7 @@
 //! What people and scripts see.
 
-use std::io::{IsTerminal, Write};
+use std::fmt::Arguments;
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
@@ -17,11 +18,30 @@ pub(super) fn log() {
 
 /// Prints the one JSON object of a command.
 pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer(&mut out, value)?;
-    writeln!(out)?;
-    out.flush()?;
-    Ok(())
+    let mut text = serde_json::to_vec(value)?;
+    text.push(b'\n');
+    print(|out| out.write_all(&text))
+}
+
+/// Prints what a command reports.
+pub(super) fn text(text: Arguments<'_>) -> anyhow::Result<()> {
+    print(|out| out.write_fmt(text))
+}
+
+/// Prints a line of what a command reports.
+pub(super) fn line(text: Arguments<'_>) -> anyhow::Result<()> {
+    print(|out| writeln!(out, "{text}"))
+}
+
+/// Prints to stdout. A reader that has read enough and has gone away is no failure; a full disk is.
+fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match write(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(anyhow::Error::new(error).context("cannot write to the standard output"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Progress bars on stderr; invisible where nobody looks.

@@ -62,7 +62,10 @@ pub(super) fn listen(
         output::json(&listening)?;
     } else {
         let pin = listening.pin.as_deref().unwrap_or("by its authority");
-        println!("listening on {}, pin {pin}", listening.listening);
+        output::line(format_args!(
+            "listening on {}, pin {pin}",
+            listening.listening
+        ))?;
     }
     Ok(endpoint)
 }

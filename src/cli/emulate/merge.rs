@@ -56,7 +56,7 @@ pub(in super::super) fn merge(args: &Args) -> Outcome {
     if args.json {
         output::json(&Runs { runs: &runs })?;
     } else {
-        print!("{}", table::many(&runs));
+        output::text(format_args!("{}", table::many(&runs)))?;
     }
     let whole = runs.iter().filter(|run| !run.case.interrupted).count();
     if whole < of {

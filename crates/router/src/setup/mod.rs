@@ -126,7 +126,7 @@ pub enum SetupError {
         /// What there is.
         tables: String,
     },
-    /// Standard output is closed.
+    /// Standard output takes nothing.
     #[error("cannot print: {0}")]
     Print(io::Error),
 }
@@ -145,7 +145,7 @@ pub fn setup(path: &Path, dry_run: bool) -> Result<(), SetupError> {
     let mut state = state::State::read(&plan::named(&config))?;
     state.foreign = state::foreign(&plan::routes(&config, state.ipv6))?;
     let steps = plan::up(&config, &plan::Owner { name: owner, uid }, &state)?;
-    run(&steps, dry_run)?;
+    run(&steps, dry_run, &mut io::stdout().lock())?;
     for warning in plan::warnings(&config, &state) {
         eprintln!("vcp-router: {warning}");
     }
@@ -167,16 +167,23 @@ pub fn teardown(whose: Whose<'_>, dry_run: bool) -> Result<(), SetupError> {
         .into_iter()
         .flat_map(|table| plan::down(table, &state))
         .collect();
-    run(&steps, dry_run)
+    run(&steps, dry_run, &mut io::stdout().lock())
 }
 
-fn run(steps: &[Step], dry_run: bool) -> Result<(), SetupError> {
-    let mut stdout = io::stdout().lock();
+/// Does `steps`, or with `dry_run` only prints them. A reader of `out` that goes away, or a full
+/// disk, does not stop what was begun.
+fn run(steps: &[Step], dry_run: bool, out: &mut dyn Write) -> Result<(), SetupError> {
+    let mut printed = Ok(());
     for step in steps {
-        writeln!(stdout, "{step}").map_err(SetupError::Print)?;
+        if printed.is_ok() {
+            printed = writeln!(out, "{step}");
+        }
         if !dry_run {
             step.run()?;
         }
     }
-    Ok(())
+    match printed.and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(SetupError::Print(error)),
+        _ => Ok(()),
+    }
 }

@@ -410,3 +410,42 @@ proptest! {
         }
     }
 }
+
+/// Takes so many writes, then fails in this way.
+struct Failing(usize, std::io::ErrorKind);
+
+impl std::io::Write for Failing {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 = self.0.checked_sub(1).ok_or(self.1)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_was_begun_is_done_though_nobody_reads_what_is_printed() {
+    use std::io::ErrorKind::{BrokenPipe, StorageFull};
+
+    let directory = tempfile::TempDir::new().unwrap();
+    let files: Vec<_> = (0..3)
+        .map(|i| directory.path().join(i.to_string()))
+        .collect();
+    let steps: Vec<_> = files
+        .iter()
+        .map(|file| Step::Sysctl(file.clone(), "1".to_owned()))
+        .collect();
+    for (kind, fails) in [(BrokenPipe, false), (StorageFull, true)] {
+        let dry = run(&steps, true, &mut Failing(0, kind));
+        assert_eq!(matches!(dry, Err(SetupError::Print(_))), fails);
+        assert!(files.iter().all(|file| !file.exists()));
+        let done = run(&steps, false, &mut Failing(0, kind));
+        assert_eq!(matches!(done, Err(SetupError::Print(_))), fails);
+        for file in &files {
+            assert_eq!(std::fs::read_to_string(file).unwrap(), "1");
+            std::fs::remove_file(file).unwrap();
+        }
+    }
+}

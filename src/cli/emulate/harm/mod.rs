@@ -154,7 +154,7 @@ pub(super) fn harm(args: &super::Args) -> Outcome {
     let cells = cells(harm, seed);
     if args.list {
         for cell in &cells {
-            println!("{cell}");
+            output::line(format_args!("{cell}"))?;
         }
         return Ok(());
     }
@@ -309,7 +309,7 @@ fn show(args: &super::Args, report: &Report) -> Outcome {
     if args.json {
         output::json(report)?;
     } else {
-        print!("{}", table::text(report));
+        output::text(format_args!("{}", table::text(report)))?;
     }
     Ok(())
 }

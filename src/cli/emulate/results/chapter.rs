@@ -6,6 +6,8 @@ use std::path::Path;
 
 use anyhow::Context;
 
+use super::super::super::output;
+
 /// What a page without a chapter has it in front of.
 const BEFORE: &str = "## Paper and here\n";
 
@@ -26,7 +28,7 @@ pub(in super::super::super) fn put(
     };
     let page = spliced(&page, heading, chapter);
     fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
-    println!("{}", path.display());
+    output::line(format_args!("{}", path.display()))?;
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use pathmark_emulator::series::{Recorder, Series};
 use pathmark_emulator::sweep::{Case, Sweep, cases};
 use pathmark_emulator::{Progress, Scenario};
 
-use super::super::{Failure, Outcome};
+use super::super::{Failure, Outcome, output};
 use super::harm::page::HEADING as HARM;
 use super::pool::{self, Watch};
 
@@ -85,7 +85,7 @@ pub(super) fn write(directory: &Path, only: Option<&str>, paper_scale: bool) -> 
     let text = page::page(&chapters, paper_scale);
     match only {
         // A page with one chapter would take the place of the whole.
-        Some(_) => print!("{text}"),
+        Some(_) => output::text(format_args!("{text}"))?,
         None => {
             let path = directory.join("results.md");
             // These have commands of their own; what they found stays.
@@ -97,7 +97,7 @@ pub(super) fn write(directory: &Path, only: Option<&str>, paper_scale: bool) -> 
                 }
             }
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-            println!("{}", path.display());
+            output::line(format_args!("{}", path.display()))?;
         }
     }
     Ok(())
