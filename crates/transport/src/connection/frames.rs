@@ -236,7 +236,9 @@ impl Connection {
             Frame::PathChallenge(data) => {
                 self.on_path_challenge(&at.carrier.received, *data, at.carrier.bytes);
             }
-            Frame::PathResponse(data) => self.on_path_response(now, *data),
+            Frame::PathResponse(data) => {
+                self.on_path_response(now, &at.carrier.received, *data);
+            }
             Frame::ConnectionClose(frame) => {
                 let error = TransportError {
                     code: frame.error_code,

@@ -79,7 +79,8 @@ impl Connection {
     /// The newest packet of the peer, with more than probing frames in it, came by `received`: if
     /// that is another path, the connection moves there (RFC 9000 §9.3).
     pub(super) fn follow_peer(&mut self, now: Instant, received: &Received, dcid: &ConnectionId) {
-        if self.route.local.is_none() {
+        // What comes while a path is new may be late, and have gone to the address that was left.
+        if self.route.local.is_none() && self.route.validation.is_none() {
             self.route.local = received.local;
         }
         if self.route.is(received.remote, received.local) {
@@ -182,6 +183,9 @@ impl Connection {
         self.route.on_mtu_change(now);
         self.after_controller(now);
         self.events.push_back(Event::PathChanged);
+        // A server follows packets with more than probing frames in them (RFC 9000 §9.2): here is
+        // one, also where there is nothing to say.
+        self.control.ping |= self.side.is_client();
         old
     }
 
@@ -261,7 +265,8 @@ impl Connection {
         }
     }
 
-    pub(super) fn on_path_response(&mut self, now: Instant, data: [u8; 8]) {
+    /// A PATH_RESPONSE arrived. It comes to where its challenge left from (RFC 9000 §8.2.2).
+    pub(super) fn on_path_response(&mut self, now: Instant, received: &Received, data: [u8; 8]) {
         let answered = |route: &Route| {
             let validation = route.validation.as_ref();
             validation.and_then(|validation| validation.on_response(now, data))
@@ -274,6 +279,7 @@ impl Connection {
             }
             return;
         };
+        self.route.local = self.route.local.or(received.local);
         self.route.limit.validate();
         self.recovery.set_amplification_blocked(now, false);
         // Too small a challenge proves the address, but not that the path carries QUIC (RFC 9000

@@ -1,8 +1,10 @@
 //! Paths that change.
 
+use super::inject;
 use super::pair::{Pair, Setup};
-use crate::Duration;
-use crate::connection::Event;
+use crate::connection::{Event, Received};
+use crate::wire::{Frame, SpaceId};
+use crate::{Duration, Ecn};
 
 fn rebind(pair: &mut Pair, address: &str) {
     pair.client.address = address.parse().unwrap();
@@ -79,6 +81,52 @@ fn a_client_migrates_with_an_id_of_its_own() {
     );
     assert_eq!(pair.client.get().stats().migrations, 1);
     assert_eq!(pair.server.get().stats().migrations, 1);
+}
+
+/// A client that has nothing to say, and no sizes to probe, is followed all the same, and back.
+#[test]
+fn an_idle_client_is_followed() {
+    let mut setup = Setup::default();
+    setup.client.max_mtu = Some(1200);
+    let mut pair = Pair::connected(setup);
+    pair.run(Duration::from_millis(500));
+    for address in ["10.1.0.1", "10.2.0.1", "10.1.0.1"] {
+        rebind(&mut pair, &format!("{address}:3000"));
+        let (now, local) = (pair.now, address.parse().unwrap());
+        assert!(pair.client.get().try_address(now, Some(local)));
+        pair.run(Duration::from_millis(500));
+        let followed = pair.server.get().remote_address();
+        assert_eq!(followed, (local, 3000).into());
+    }
+}
+
+/// The system is to choose the address to move to. A late packet to the former one does not say
+/// which that is: the client would go back there.
+#[test]
+fn a_late_packet_does_not_say_where_a_new_path_begins() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(500));
+    let now = pair.now;
+    let remote = pair.server.address;
+    let from_server = |pair: &mut Pair, local: &str| {
+        let ping = inject::frames(&[Frame::Ping]);
+        let now = pair.now;
+        let mut bytes = inject::packet(pair.server.get(), now, SpaceId::Data, &ping);
+        let received = Received {
+            remote,
+            local: Some(local.parse().unwrap()),
+            ecn: Ecn::NotEct,
+            ttl: None,
+        };
+        let client = pair.client.get();
+        client.handle_datagram(now, received, &mut bytes);
+        client.local_address()
+    };
+    assert!(pair.client.get().try_address(now, None));
+    assert_eq!(from_server(&mut pair, "10.0.0.1"), None);
+    pair.run(Duration::from_millis(500));
+    let new = "10.1.0.1";
+    assert_eq!(from_server(&mut pair, new), Some(new.parse().unwrap()));
 }
 
 /// Nobody answers where a client has moved: it is back where it was, with the controller that it
@@ -261,7 +309,6 @@ fn mtu_probes_keep_to_the_amplification_limit() {
 /// Ids that the peer asks back are not used over other paths either (RFC 9000 §5.1.2).
 #[test]
 fn a_probed_path_gets_another_id_when_its_own_is_asked_back() {
-    use crate::wire::{Frame, SpaceId};
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(500));
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -273,8 +320,8 @@ fn a_probed_path_gets_another_id_when_its_own_is_asked_back() {
     }));
     let probe = |pair: &mut Pair, data| {
         rebind(pair, "10.0.0.1:77");
-        let frames = super::inject::frames(&[Frame::PathChallenge(data)]);
-        super::inject::send(pair, super::inject::From::Client, SpaceId::Data, &frames);
+        let frames = inject::frames(&[Frame::PathChallenge(data)]);
+        inject::send(pair, inject::From::Client, SpaceId::Data, &frames);
         rebind(pair, "10.0.0.1:1000");
         pair.run(Duration::from_millis(100));
     };
