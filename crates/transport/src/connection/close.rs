@@ -95,6 +95,8 @@ pub(super) struct Closing {
     pub(super) reason: CloseReason,
     /// A CONNECTION_CLOSE is due.
     pub(super) due: bool,
+    /// When the last one was sent.
+    sent_at: Instant,
     /// Datagrams that arrived since the last one was sent.
     arrived: u32,
     /// How many have to arrive before the next is sent; doubles, so that two closing sides fall
@@ -117,15 +119,20 @@ impl CloseState {
             *self = Self::Closing(Closing {
                 reason,
                 due: true,
+                sent_at: Instant::ZERO,
                 arrived: 0,
                 needed: 1,
             });
         }
     }
 
-    /// A datagram for the connection arrived.
-    pub(super) fn on_datagram(&mut self) {
-        if let Self::Closing(closing) = self {
+    /// A datagram for the connection arrived. What arrives within a round trip (`min_rtt`, the
+    /// shortest that was seen) of a CONNECTION_CLOSE left before the peer could have it, and says
+    /// nothing about its loss.
+    pub(super) fn on_datagram(&mut self, now: Instant, min_rtt: Option<Duration>) {
+        if let Self::Closing(closing) = self
+            && min_rtt.is_none_or(|rtt| now >= closing.sent_at + rtt)
+        {
             closing.arrived = closing.arrived.saturating_add(1);
             if closing.arrived >= closing.needed {
                 closing.arrived = 0;
@@ -144,9 +151,10 @@ impl CloseState {
     }
 
     /// It was sent.
-    pub(super) fn on_sent(&mut self) {
+    pub(super) fn on_sent(&mut self, now: Instant) {
         if let Self::Closing(closing) = self {
             closing.due = false;
+            closing.sent_at = now;
         }
     }
 }
@@ -173,14 +181,26 @@ mod tests {
     fn answers_to_a_closing_connection_thin_out() {
         let mut state = closing();
         let mut sent = 0;
-        for _ in 0..64 {
+        for n in 0..64 {
+            let now = Instant::from_millis(1000 + n);
             if state.due().is_some() {
-                state.on_sent();
+                state.on_sent(now);
                 sent += 1;
             }
-            state.on_datagram();
+            state.on_datagram(now, None);
         }
         assert_eq!(sent, 7, "the first, then after 1, 2, 4, 8, 16, 32");
+    }
+
+    #[test]
+    fn what_was_under_way_is_not_answered() {
+        let rtt = Some(Duration::from_millis(30));
+        let mut state = closing();
+        state.on_sent(Instant::from_millis(1000));
+        state.on_datagram(Instant::from_millis(1029), rtt);
+        assert!(state.due().is_none());
+        state.on_datagram(Instant::from_millis(1030), rtt);
+        assert!(state.due().is_some());
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl Connection {
                 self.close_packet(now, space, &reason, pad && space == last, &mut building);
             }
         }
-        self.close.on_sent();
+        self.close.on_sent(now);
         let len = building.len();
         if len == 0 {
             return None;

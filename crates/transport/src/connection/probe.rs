@@ -7,13 +7,19 @@ use crate::Instant;
 use crate::wire::{Frame, SpaceId};
 
 impl Connection {
-    /// A probe for a larger datagram: PING and padding, and nothing that would be missed.
+    /// A probe for a larger datagram: PING and padding, and nothing that would be missed. None is
+    /// sent before the application has data to send: a connection that only listens or is closed
+    /// at once would pay for it and never use it.
     pub(super) fn transmit_mtu_probe(
         &mut self,
         now: Instant,
         buffer: &mut [u8],
     ) -> Option<Transmit> {
-        if !self.handshake.is_confirmed()
+        if !self.route.carries_data {
+            self.route.carries_data = self.has_data();
+        }
+        if !self.route.carries_data
+            || !self.handshake.is_confirmed()
             || self.route.validation.is_some()
             || self.probes != [0; 3]
         {

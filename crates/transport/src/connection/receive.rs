@@ -80,7 +80,7 @@ impl Connection {
             rest = behind;
         }
         if opened_any {
-            self.close.on_datagram();
+            self.close.on_datagram(now, self.recovery.rtt().min());
             self.stats.datagrams_received += 1;
             self.stats.bytes_received += bytes as u64;
         } else if let Some(token) = reset

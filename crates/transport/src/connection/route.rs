@@ -32,6 +32,8 @@ pub(super) struct Route {
     pub(super) responses: PathResponses,
     /// While the path is being validated.
     pub(super) validation: Option<PathValidation>,
+    /// The application had data to send: larger datagrams are worth a search.
+    pub(super) carries_data: bool,
     /// When something that counts towards bytes in flight last left.
     pub(super) last_sent: Option<Instant>,
 }
@@ -64,6 +66,7 @@ impl Route {
             one_way: OneWayDelay::new(),
             responses: PathResponses::new(),
             validation: None,
+            carries_data: false,
             last_sent: None,
         }
     }

@@ -12,9 +12,14 @@ use super::socket::{Outgoing, Sent, Socket};
 use super::timers::Timer;
 use super::waiters::Waiter;
 use crate::connection::{ConnectionError, Event, Transmit};
+use crate::{Duration, Instant};
 
 /// Batches that one turn of the task sends before other tasks get their turn.
 const BATCHES_PER_TURN: usize = 16;
+
+/// Connections that are over are forgotten at multiples of this: nobody waits for it, and one
+/// wake-up serves all that are due.
+const FORGETTING: Duration = Duration::from_millis(10);
 
 /// The task that sends what a connection has to send, keeps its deadlines and passes its events on.
 /// It ends when the connection is over and its peer has been given time to hear of it.
@@ -152,6 +157,12 @@ impl ConnectionTask {
     }
 }
 
+fn next_forgetting(deadline: Instant) -> Instant {
+    let since = deadline.saturating_since(Instant::ZERO).as_nanos();
+    let over = u64::try_from(since % FORGETTING.as_nanos()).unwrap_or(0);
+    deadline + FORGETTING.saturating_sub(Duration::from_nanos(over))
+}
+
 /// What the kernel says of a source address that is none of this host's any more: Linux EINVAL or
 /// ENETUNREACH.
 fn is_address_gone(kind: io::ErrorKind) -> bool {
@@ -189,12 +200,28 @@ impl Future for ConnectionTask {
                 // More is to be sent, and this task is woken for it; timers are looked at then.
                 return Poll::Pending;
             }
-            let deadline = state.core.deadline();
+            let deadline = match state.core.deadline() {
+                Some(deadline) if state.core.error().is_some() => Some(next_forgetting(deadline)),
+                deadline => deadline,
+            };
             drop(state);
             if this.timer.poll(cx, now, deadline).is_pending() {
                 return Poll::Pending;
             }
             shared.lock().core.handle_timeout(clock::now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_forgotten_together_and_not_too_early() {
+        for (due, forgotten) in [(1000, 1010), (1001, 1010), (1009, 1010), (1010, 1020)] {
+            let due = Instant::from_millis(due);
+            assert_eq!(next_forgetting(due), Instant::from_millis(forgotten));
         }
     }
 }

@@ -80,7 +80,11 @@ mod kernel {
                 match rustix::io::read(self.fd.get_ref(), &mut expirations) {
                     // Set anew since it was readable.
                     Err(Errno::AGAIN) => ready.clear_ready(),
-                    _ => return Poll::Ready(()),
+                    _ => {
+                        // Another call would only be told that it has not fired again.
+                        ready.clear_ready();
+                        return Poll::Ready(());
+                    }
                 }
             }
         }
