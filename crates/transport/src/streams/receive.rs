@@ -47,6 +47,7 @@ impl Streams {
             return Ok(Arrival::Taken);
         };
         let before = recv.kept();
+        let awaited = record.read_blocked && recv.keeps(frame.offset, frame.data.len());
         recv.on_data(
             now,
             rtt,
@@ -57,6 +58,9 @@ impl Streams {
         )
         .map_err(|error| to_transport(error, types::STREAM))?;
         let after = recv.kept();
+        if awaited && after.readable == 0 {
+            recv.on_held_up(frame.data.len(), &mut self.window);
+        }
         self.on_kept(before, after);
         self.after_arrival(frame.id);
         Ok(Arrival::Taken)

@@ -278,6 +278,12 @@ impl RecvPart {
         connection.on_read(len as u64);
     }
 
+    /// `len` bytes of it arrived beyond a gap that the application waits for.
+    pub(super) fn on_held_up(&mut self, len: usize, connection: &mut ReceiveWindow) {
+        self.window.on_held_up(len as u64);
+        connection.on_held_up(len as u64);
+    }
+
     /// True if data at `offset` would close the first gap, or follow what is there.
     #[must_use]
     pub fn is_next(&self, offset: u64) -> bool {

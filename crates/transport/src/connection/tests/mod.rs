@@ -8,6 +8,7 @@ mod ending;
 mod feedback;
 mod fixed_window;
 mod floods;
+mod gaps;
 mod handshake;
 mod ids;
 pub(crate) mod inject;

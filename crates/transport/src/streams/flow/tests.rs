@@ -59,6 +59,8 @@ struct Path {
     /// Steps for which delivery in order waits for a retransmission.
     delay: u64,
     delayed: VecDeque<(u64, u64)>,
+    /// The application waits for what is delayed.
+    awaited: bool,
     /// Bytes that could not be sent at once.
     held_up: u64,
 }
@@ -77,6 +79,7 @@ impl Path {
             step: 0,
             delay: 0,
             delayed: VecDeque::new(),
+            awaited: false,
             held_up: 0,
         }
     }
@@ -97,6 +100,9 @@ impl Path {
             self.data.push_back((self.step + STEPS / 2, sending));
             while let Some((_, bytes)) = self.data.pop_front_if(|(at, _)| *at <= self.step) {
                 self.window.on_received(now, rtt, bytes).unwrap();
+                if self.awaited && self.delay > 0 {
+                    self.window.on_held_up(bytes);
+                }
                 self.delayed
                     .push_back((self.step + self.delay, bytes * consume / 100));
             }
@@ -150,6 +156,64 @@ fn covers_waiting_for_retransmissions() {
         path.round(bdp, 100);
         assert_eq!(path.held_up, 0);
     }
+}
+
+/// A first flight of all that was promised, 16 MiB, then 1 Gbit/s over 1 s: delivery in order waits
+/// for four round trips from the first packet on.
+#[test]
+fn grows_while_the_application_waits_at_a_gap() {
+    let bdp = 125_000_000;
+    let mut path = Path::new(1000, 16 << 20);
+    path.delay = 4 * STEPS;
+    path.awaited = true;
+    path.round(16 << 20, 100);
+    for _ in 0..8 {
+        path.round(bdp, 100);
+        assert_eq!(path.held_up, 0);
+    }
+    assert!(path.window.earned() >= 4 * bdp, "{}", path.window.earned());
+    assert!(path.window.window() <= SPEEDING_UP * bdp * 11 / 10);
+}
+
+/// A gap that is never closed: what arrived before the last few round trips earns no memory, and
+/// the window is in proportion to what a round trip brings.
+#[test]
+fn a_gap_that_stays_earns_no_more_than_the_last_round_trips() {
+    let mut path = Path::new(100, 1 << 20);
+    path.delay = 1 << 40;
+    path.awaited = true;
+    for _ in 0..30 {
+        path.round(1_000_000, 100);
+        assert!(
+            path.window.earned() <= 4_000_000,
+            "{}",
+            path.window.earned()
+        );
+        let window = path.window.window();
+        assert!(window <= SPEEDING_UP * 1_000_000 * 11 / 10, "{window}");
+    }
+    for _ in 0..6 {
+        path.round(0, 100);
+    }
+    let now = Instant::from_nanos(path.step * path.rtt * 1_000_000 / STEPS);
+    path.window.measure(now, Some(Duration::from_millis(100)));
+    assert_eq!(path.window.earned(), 0);
+}
+
+/// Offsets are the peer's word: 1 MB that moves them with a byte of data in each kilobyte counts as
+/// a thousand bytes.
+#[test]
+fn offsets_without_bytes_grow_no_window() {
+    let mut window = ReceiveWindow::new(16 << 20, MAX);
+    let rtt = Some(Duration::from_millis(100));
+    for ms in 0..1000 {
+        window.on_held_up(16);
+        let now = Instant::from_millis(ms);
+        window.on_received(now, rtt, 16 << 10).unwrap();
+        window.measure(now, rtt);
+    }
+    assert_eq!(window.window(), 16 << 20);
+    assert!(window.earned() <= 16 * 400, "{}", window.earned());
 }
 
 #[test]

@@ -1,0 +1,157 @@
+//! Flow control while what is to be read next is missing.
+
+use std::sync::Arc;
+
+use super::fixed_window::fixed_window;
+use super::inject::{From, frames, send};
+use super::pair::{Pair, Setup};
+use crate::Duration;
+use crate::config::TransportConfig;
+use crate::streams::{ReadError, ReceiveMemory};
+use crate::wire::frame::Stream;
+use crate::wire::{Dir, Frame, Side, SpaceId, StreamId};
+
+fn id(index: u64) -> StreamId {
+    StreamId::new(Side::Client, Dir::Uni, index).unwrap()
+}
+
+/// A client with a window of `window` bytes, and its first stream.
+fn pair(seed: u64, window: u64, latency: Duration) -> Pair {
+    let (client, client_told) = fixed_window(window);
+    Pair::connected(Setup {
+        seed,
+        client: TransportConfig::new(client),
+        client_told,
+        latency,
+        ..Setup::default()
+    })
+}
+
+/// The client opens stream 0 without sending on it, and the server's application waits for it.
+fn with_a_waiting_reader(mut pair: Pair) -> Pair {
+    pair.client.get().streams().open(Dir::Uni).unwrap();
+    piece(&mut pair, 0, b"");
+    pair.run(Duration::from_millis(15));
+    let server = pair.server.get().streams();
+    assert_eq!(server.accept(Dir::Uni), Some(id(0)));
+    assert_eq!(server.read(id(0), &mut [0; 9]), Err(ReadError::Blocked));
+    pair
+}
+
+fn piece(pair: &mut Pair, offset: u64, data: &[u8]) {
+    let frame = Frame::Stream(Stream {
+        id: id(0),
+        offset,
+        fin: false,
+        data,
+    });
+    send(pair, From::Client, SpaceId::Data, &frames(&[frame]));
+}
+
+fn window(pair: &mut Pair) -> u64 {
+    pair.server.get().streams().receive_window()
+}
+
+/// 5 % loss, 160 Mbit/s, 550 ms: from the first flight on, most of what arrives waits for a
+/// retransmission.
+#[test]
+fn a_flight_with_losses_is_not_held_up_by_the_receive_window() {
+    let time = |initial: Option<u64>| {
+        let mut setup = Setup {
+            seed: 5,
+            latency: Duration::from_millis(275),
+            ..Setup::default()
+        };
+        let (client, client_told) = fixed_window(11 << 20);
+        setup.client = TransportConfig::new(client);
+        setup.client_told = client_told;
+        if let Some(window) = initial {
+            setup.server.streams.initial_connection_window = window;
+            setup.server.streams.initial_stream_window = window;
+        }
+        let mut pair = Pair::connected(setup);
+        pair.up.rate = Some(20_000_000);
+        pair.up.faults.loss = 50_000;
+        let begun = pair.now;
+        pair.upload(40 << 20, Duration::from_secs(60));
+        pair.now - begun
+    };
+    let (wide, grown) = (time(Some(1 << 30)), time(None));
+    assert!(
+        grown <= wide + Duration::from_millis(1100),
+        "{grown:?} {wide:?}"
+    );
+}
+
+#[test]
+fn far_offsets_grow_no_window_while_the_application_waits() {
+    let mut pair = with_a_waiting_reader(pair(1, 1 << 20, Duration::from_millis(10)));
+    let initial = window(&mut pair);
+    for i in 1..=60 {
+        piece(&mut pair, i * 16_000, b"x");
+        pair.run(Duration::from_millis(5));
+    }
+    assert_eq!((pair.client.error(), pair.server.error()), (None, None));
+    assert_eq!(window(&mut pair), initial);
+}
+
+#[test]
+fn a_gap_in_a_stream_that_nobody_reads_grows_no_window() {
+    let mut pair = pair(1, 1 << 20, Duration::from_millis(10));
+    pair.client.get().streams().open(Dir::Uni).unwrap();
+    let initial = window(&mut pair);
+    for i in 0..800 {
+        piece(&mut pair, 1 + i * 1100, &[7; 1100]);
+        if i % 20 == 19 {
+            pair.run(Duration::from_millis(5));
+        }
+    }
+    assert_eq!((pair.client.error(), pair.server.error()), (None, None));
+    assert_eq!(window(&mut pair), initial);
+}
+
+/// Peers that leave out the first byte, send 4 MB/s after it in all, and never close the gap.
+#[test]
+fn gaps_that_stay_hold_bounded_memory_and_an_honest_peer_goes_on() {
+    let memory = Arc::new(ReceiveMemory::new(16 << 20));
+    let mut hostile: Vec<Pair> = (0..16)
+        .map(|seed| {
+            let mut pair = pair(100 + seed, 1 << 20, Duration::from_millis(10));
+            let server = pair.server.get();
+            server.streams().share_memory(Arc::clone(&memory));
+            with_a_waiting_reader(pair)
+        })
+        .collect();
+    for round in 0..100 {
+        for pair in &mut hostile {
+            for i in 0..6 {
+                piece(pair, 1 + (round * 6 + i) * 1100, &[7; 1100]);
+            }
+            pair.run(Duration::from_millis(25));
+        }
+    }
+    assert!(hostile.iter().all(|pair| pair.server.error().is_none()));
+    // The pool of 1 MiB, what arrived within four round trips (100 ms), what each may hold anyway.
+    let held = memory.held();
+    let recent = 16 * 5 * 6 * 1100;
+    assert!(held <= (1 << 20) + recent + 16 * 64 * 1024, "{held}");
+    assert!(memory.refused() > 0);
+
+    let mut honest = pair(7, 1 << 20, Duration::from_millis(10));
+    let mut alone = pair(7, 1 << 20, Duration::from_millis(10));
+    let server = honest.server.get();
+    server.streams().share_memory(Arc::clone(&memory));
+    let [beside, alone] = [&mut honest, &mut alone].map(|pair| {
+        pair.up.faults.loss = 10_000;
+        let begun = pair.now;
+        pair.upload(8 << 20, Duration::from_secs(10));
+        pair.now - begun
+    });
+    assert!(
+        beside <= alone + Duration::from_secs(1),
+        "{beside:?} {alone:?}"
+    );
+    drop(hostile);
+    drop(honest);
+    assert_eq!(memory.held(), 0);
+}

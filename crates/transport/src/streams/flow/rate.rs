@@ -1,0 +1,135 @@
+//! How much arrives in a round trip that this side measured, and is of use to the application.
+
+use pathmark_cc::{Duration, Instant};
+
+/// Rounds over which the application must have taken what arrived, or waited for it at a gap: as
+/// long as loss keeps delivery in order waiting.
+const ROUNDS: usize = 4;
+
+/// Shortest round: over shorter paths, what must be covered is the time until the application is
+/// scheduled.
+const LEAST_ROUND: Duration = Duration::from_millis(2);
+
+/// Longest round: the peer can make a round trip as long as it likes by answering late.
+const LONGEST_ROUND: Duration = Duration::from_secs(1);
+
+/// Before the first RTT sample: RFC 9002 §6.2.2.
+const INITIAL_RTT: Duration = Duration::from_millis(333);
+
+/// Bytes since the beginning.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Totals {
+    /// Sum of the highest offsets seen.
+    pub(super) received: u64,
+    /// Taken by the application.
+    pub(super) read: u64,
+    /// Arrived beyond a gap while the application waited for what is missing.
+    pub(super) held_up: u64,
+}
+
+/// Bytes per round trip, over the present round and the one before.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rate {
+    /// When the present round began, and what was received by then.
+    since: Instant,
+    received: u64,
+    /// What arrived in the round before, per RTT.
+    previous: u64,
+    /// What was read and held up over the last rounds.
+    read: Recent,
+    held_up: Recent,
+    /// The most that a round trip brought, now and when the last two rounds began, latest first.
+    peak: u64,
+    peaks: [u64; 2],
+}
+
+impl Rate {
+    /// The most that was received *and* taken by the application, or waited for at a gap, in a
+    /// round trip so far. An application that does not read makes no window grow.
+    pub(super) fn sample(&mut self, now: Instant, rtt: Option<Duration>, totals: Totals) -> u64 {
+        let rtt = nanos(rtt.unwrap_or(INITIAL_RTT).clamp(LEAST_ROUND, LONGEST_ROUND));
+        let received = totals.received;
+        let elapsed = nanos(now - self.since);
+        if elapsed >= rtt {
+            self.previous = scale(received.saturating_sub(self.received), rtt, elapsed);
+            self.since = now;
+            self.received = received;
+            self.read.turn(totals.read);
+            // Nothing that arrived before a pause is still to be waited for.
+            let rounds = elapsed.checked_div(rtt).unwrap_or_default();
+            for _ in 0..rounds.min(ROUNDS as u64) {
+                self.held_up.turn(totals.held_up);
+            }
+            self.peaks = [self.peak, self.peaks[0]];
+        }
+        let left = rtt.saturating_sub(nanos(now - self.since));
+        let present = received.saturating_sub(self.received);
+        let sliding = present.saturating_add(scale(self.previous, left, rtt));
+        self.read.see(totals.read);
+        self.held_up.see(totals.held_up);
+        let held_up = self.held_up.in_round(totals.held_up, left, rtt);
+        let of_use = self.taken().saturating_add(held_up);
+        self.peak = self.peak.max(sliding.min(of_use));
+        self.peak
+    }
+
+    /// Bytes that the application took over the last rounds.
+    pub(super) fn taken(&self) -> u64 {
+        self.read.sum
+    }
+
+    /// Bytes that arrived beyond a gap over the last rounds, while the application waited.
+    pub(super) fn held_up(&self) -> u64 {
+        self.held_up.sum
+    }
+
+    /// True while the peak grows by more than a quarter in two rounds.
+    pub(super) fn speeds_up(&self) -> bool {
+        self.peak > self.peaks[1].saturating_add(self.peaks[1] / 4)
+    }
+
+    /// True while more than the fullest round trip brought arrives beyond gaps.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.held_up.sum > self.peak
+    }
+}
+
+/// How a total grew over the last rounds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    /// The total when the last rounds began, latest first.
+    began: [u64; ROUNDS],
+    sum: u64,
+}
+
+impl Recent {
+    /// A round begins.
+    fn turn(&mut self, total: u64) {
+        self.began.rotate_right(1);
+        if let Some(latest) = self.began.first_mut() {
+            *latest = total;
+        }
+    }
+
+    /// How it grew over the last `rtt` nanoseconds, `left` of which lie in the round before.
+    fn in_round(&self, total: u64, left: u64, rtt: u64) -> u64 {
+        let [present, previous, ..] = self.began;
+        let before = scale(present.saturating_sub(previous), left, rtt);
+        total.saturating_sub(present).saturating_add(before)
+    }
+
+    fn see(&mut self, total: u64) {
+        let oldest = self.began.last().copied().unwrap_or(0);
+        self.sum = total.saturating_sub(oldest);
+    }
+}
+
+/// `value × num / den`.
+fn scale(value: u64, num: u64, den: u64) -> u64 {
+    let scaled = u128::from(value) * u128::from(num) / u128::from(den.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
