@@ -14,14 +14,8 @@ use super::{AfterGrant, QuickStartPurpose, QuickStartRequest, Startable};
 use crate::arith::mul_div;
 use crate::{
     Acked, Controller, Duration, Feedback, Instant, Limit, Limits, Lost, Metrics, PacketState,
-    Request, Sent, window,
+    Request, Sent,
 };
-
-/// A flight of which one packet in so many is lost beyond what is expected, and so many packets at
-/// least, is given up also by laws that take losses for none of their business.
-const GIVEN_UP: u64 = 8;
-/// … by so many standard deviations, where some is expected.
-const SIGMAS: u64 = 3;
 
 /// Bytes of IPv4 and UDP headers around a datagram: rates in requests count them, windows do not.
 pub(super) const HEADERS: u64 = 28;
@@ -107,84 +101,6 @@ impl<C: Startable> QuickStart<C> {
     /// A rate of IP packets as one of UDP payload.
     pub(super) fn of_payload(&self, rate: u64) -> u64 {
         mul_div(rate, self.mtu, self.mtu + HEADERS)
-    }
-
-    /// The first packet of a flight was acknowledged: from now on the law goes on with what was
-    /// used.
-    fn land(&mut self, now: Instant, flight: &Flight, delivered: u64) {
-        let Some(packets) = flight.packets else {
-            return;
-        };
-        let used = flight.window.min(flight.bytes).max(self.initial);
-        // Who is steered has gone on from there already, and the peer's flow control may yet grow.
-        let unwanted = self.last_limit == Limit::Application && used < flight.window / 2;
-        if !flight.steered || unwanted {
-            self.law.start_with(now, used, self.after);
-        } else {
-            // One more round trip where the peer's flow control has to grow for it.
-            let all = used >= flight.window / 4 * 3;
-            self.law.wait_for_measure(now, if all { 1 } else { 2 });
-        }
-        self.state = State::Landing(Landing {
-            packets,
-            sent: (flight.started, self.last_sent.1),
-            delivered,
-            steered: flight.steered,
-            lost: flight.lost,
-        });
-    }
-
-    /// What was granted is not there: as if it had never been (RFC 4782 §4.6).
-    fn revoke(&mut self, now: Instant, last_sent: u64, delivered: u64) {
-        self.metrics.revoked += 1;
-        self.metrics.outcome = QuickStartOutcome::Revoked;
-        self.keep = Keep::No;
-        self.state = State::Falling(Falling {
-            last_sent,
-            delivered,
-        });
-        let threshold = (delivered / 2).max(window::loss_based_floor(self.mtu));
-        self.law.give_up(now, self.initial, threshold, last_sent);
-    }
-
-    /// `lost` bytes more of the flight are lost, and `delivered` are not: true if routers go on
-    /// steering it.
-    fn is_steered_through(&mut self, lost: u64, delivered: u64) -> bool {
-        let (steered, sum) = match &mut self.state {
-            State::Flight(flight) => (flight.steered, &mut flight.lost),
-            State::Landing(landing) => (landing.steered, &mut landing.lost),
-            _ => return false,
-        };
-        *sum = sum.saturating_add(lost);
-        let sum = *sum;
-        let few = sum < GIVEN_UP * self.mtu;
-        let most = delivered.saturating_add(sum) / GIVEN_UP;
-        // Where loss is expected, chance brings more of it.
-        let chance = match self.law.expected_loss_ppm() {
-            0 => 0,
-            _ => SIGMAS * (sum / self.mtu).isqrt() * self.mtu,
-        };
-        steered && (few || self.unexpected(sum, delivered) < most.saturating_add(chance))
-    }
-
-    /// Bytes of the flight that arrived, if packet `number` or what was sent at `sent_at` is of it.
-    fn of_flight(&self, number: Option<u64>, sent_at: Instant) -> Option<u64> {
-        match &self.state {
-            State::Flight(flight) => {
-                let (first, _) = flight.packets?;
-                let is_of = number.map_or(sent_at >= flight.started, |number| number >= first);
-                is_of.then_some(0)
-            }
-            State::Landing(landing) => {
-                let (first, last) = landing.packets;
-                let (begin, end) = landing.sent;
-                let is_of = number.map_or((begin..=end).contains(&sent_at), |number| {
-                    (first..=last).contains(&number)
-                });
-                is_of.then_some(landing.delivered)
-            }
-            _ => None,
-        }
     }
 }
 
