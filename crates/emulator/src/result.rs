@@ -85,6 +85,9 @@ pub struct QuickStartResult {
     pub granted_bps: f64,
     /// Questions that were denied, not answered, or answered in a way that proves nothing.
     pub denied: u64,
+    /// Of these, asked again because their packet was lost.
+    #[serde(default)]
+    pub repeated: u64,
     /// Of these, with more than was asked for.
     pub above: u64,
     /// Of these, from a path on which not every hop took part.

@@ -2,7 +2,7 @@
 
 use super::flight::Flight;
 use super::keep::Keep;
-use super::params::{ANSWER_RTTS, FIRST_LOST, LATEST_START};
+use super::params::{ANSWER_RTTS, FIRST_LOST, LATEST_START, REPEAT_TIME, REPEATS};
 use super::question::{Proof, Question};
 use super::sender::{HEADERS, State};
 use super::{QuickStart, QuickStartFeedback, QuickStartOutcome, Startable};
@@ -15,6 +15,18 @@ impl<C: Startable> QuickStart<C> {
         self.metrics.denied += 1;
         self.metrics.outcome = outcome;
         self.state = State::Over;
+    }
+
+    /// The packet with the question was lost: another may get through. Not for long, since a hop
+    /// may drop whatever has a shim that it does not know.
+    pub(super) fn ask_again(&mut self, now: Instant, srtt: Duration) {
+        let time = self.patience(srtt).saturating_mul(REPEAT_TIME);
+        let in_time = self.first_asked.is_some_and(|first| now <= first + time);
+        if self.repeats < REPEATS && in_time {
+            self.repeats += 1;
+            self.metrics.repeated += 1;
+            self.state = State::Ready;
+        }
     }
 
     /// Takes an answer for what it can prove (RFC 4782 §4.4).
@@ -38,6 +50,7 @@ impl<C: Startable> QuickStart<C> {
                 // Who was granted all may give part of it back by then.
                 if !core::mem::replace(&mut self.again, true) && self.law.may_have_to_share() {
                     self.state = State::Ready;
+                    self.first_asked = None;
                 }
                 return;
             }

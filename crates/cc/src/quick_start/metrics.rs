@@ -14,6 +14,8 @@ pub struct QuickStartMetrics {
     pub approved: u64,
     /// Questions that were denied or not answered.
     pub denied: u64,
+    /// Of these, those asked again because their packet was lost.
+    pub repeated: u64,
     /// Answers after their time, to an earlier question or to none.
     pub late: u64,
     /// Answers with more than was asked for.

@@ -62,6 +62,10 @@ pub(crate) const LATEST_START: Duration = Duration::from_secs(3);
 /// A sender waits so many round-trip times for an answer; the receiver may hold its
 /// acknowledgement back.
 pub(crate) const ANSWER_RTTS: u32 = 2;
+/// A question whose packet was lost is asked again, so often at most, and within so many times what
+/// an answer may take after the first: a loss is known after a little more than a round-trip time.
+pub(crate) const REPEATS: u32 = 2;
+pub(crate) const REPEAT_TIME: u32 = 3;
 /// Nothing is started with where so many packets, and this part, of those before the flight are
 /// lost: their hop is none of those that grant.
 pub(crate) const FIRST_LOST: (u64, u64) = (2, 4);

@@ -3,6 +3,7 @@
 //! ```text
 //!   Ready ──ask──► Asked ──approved──► Flight ──first ACK of it──► Landing ──last ACK of it──► Over
 //!     ▲              └──denied, lost, forged, no answer──► Over       │
+//!     │                 lost, in the beginning──► Ready              │
 //!     └────── after a pause ──────────────────────────────────────────┘   a loss: as if never granted
 //! ```
 
@@ -58,6 +59,9 @@ pub struct QuickStart<C> {
     pub(super) before: (u64, u64),
     /// The question that was denied is asked once more.
     pub(super) again: bool,
+    /// When the question was first asked, and how often its packets were lost.
+    pub(super) first_asked: Option<Instant>,
+    pub(super) repeats: u32,
     /// An answer was forged: nothing is asked any more.
     pub(super) barred: bool,
     pub(super) last_sent: (u64, Instant),
@@ -91,6 +95,8 @@ impl<C: Startable> QuickStart<C> {
             earlier: None,
             before: (0, 0),
             again: false,
+            first_asked: None,
+            repeats: 0,
             barred: false,
             last_sent: (0, Instant::ZERO),
             last_limit: Limit::Window,
@@ -127,7 +133,10 @@ impl<C: Startable> Controller for QuickStart<C> {
         match &mut self.state {
             State::Asking(request) if sent.signal => {
                 told.signal = false;
-                self.before = (0, 0);
+                if self.first_asked.is_none() {
+                    self.before = (0, 0);
+                }
+                self.first_asked.get_or_insert(now);
                 self.metrics.asked += 1;
                 self.metrics.wanted = request.rate;
                 self.metrics.granted = 0;
@@ -224,15 +233,24 @@ impl<C: Startable> Controller for QuickStart<C> {
     fn on_loss(&mut self, now: Instant, lost: &Lost) {
         if let State::Asked(question) = &self.state {
             // Something on the path may drop what it does not know: no sign of congestion.
-            let alone = lost.packets == 1 && lost.largest == question.number;
-            if lost.largest >= question.number {
+            let (itself, after) = (
+                lost.largest == question.number,
+                lost.largest > question.number,
+            );
+            let alone = lost.packets == 1 && itself;
+            if itself || after {
                 self.deny(QuickStartOutcome::Denied);
+            }
+            // Of several losses it may be one: its answer has not come.
+            if itself || (after && lost.packets > 1) {
+                self.ask_again(now, lost.srtt);
             }
             if alone {
                 return;
             }
         }
-        if matches!(self.state, State::Asked(_) | State::Flight(_)) {
+        let repeats = matches!(self.state, State::Ready) && self.first_asked.is_some();
+        if repeats || matches!(self.state, State::Asked(_) | State::Flight(_)) {
             self.before.1 = self.before.1.saturating_add(lost.bytes);
             if let State::Flight(flight) = &self.state
                 && flight.steered
@@ -296,6 +314,8 @@ impl<C: Startable> Controller for QuickStart<C> {
             self.state = State::Ready;
             self.keep = Keep::No;
             self.again = false;
+            self.first_asked = None;
+            self.repeats = 0;
         }
         self.law.on_restart(now, idle);
     }

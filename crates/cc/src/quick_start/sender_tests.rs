@@ -311,6 +311,89 @@ fn no_answer_is_a_denial_and_no_stall() {
 }
 
 #[test]
+fn a_question_lost_beside_later_packets_is_asked_again_and_they_count() {
+    let mut sender = cubiq(Some(GBIT));
+    ask(&mut sender);
+    let both = crate::Lost {
+        packets: 2,
+        bytes: 2 * 1472,
+        ..lost(2, 9, ms(RTT))
+    };
+    sender.on_loss(at(90), &both);
+    assert!(sender.asks());
+    assert!(sender.window() < 14_720, "the law knows of it");
+}
+
+/// Losses of what asks, known a round trip and a half later each: the packet with the question is
+/// `number`.
+#[test]
+fn a_question_whose_packet_was_lost_is_asked_again_a_few_times() {
+    let mut sender = cubiq(Some(GBIT));
+    ask(&mut sender);
+    let window = sender.window();
+    for (number, millis) in [(0, 90), (100, 180)] {
+        assert!(!sender.asks());
+        sender.on_loss(at(millis), &lost(number, number + 9, ms(RTT)));
+        assert!(sender.asks(), "{number}");
+        let request = sender.ask(at(millis), 0x3300_9999_5678_9ABC + number, &Limits::NONE);
+        assert_eq!(request.unwrap().rate, GBIT);
+        sender.on_sent(at(millis), &sent(number + 100, 1472));
+    }
+    // The third time is the last.
+    let metrics = |sender: &Cubiq| sender.metrics().quick_start.unwrap();
+    assert_eq!((metrics(&sender).asked, metrics(&sender).repeated), (3, 2));
+    sender.on_loss(at(270), &lost(200, 209, ms(RTT)));
+    assert!(!sender.asks());
+    assert_eq!(metrics(&sender).outcome, QuickStartOutcome::Denied);
+    // No law was told of them: something may drop what it does not know.
+    assert_eq!(sender.window(), window);
+    sender.on_restart(at(10_000), ms(5000));
+    assert!(sender.asks());
+}
+
+#[test]
+fn the_answer_to_a_repeated_question_counts() {
+    let mut sender = cubiq(Some(GBIT));
+    ask(&mut sender);
+    sender.on_loss(at(90), &lost(0, 9, ms(RTT)));
+    let request = sender.ask(at(90), 0x3300_9999_5678_9ABC, &Limits::NONE);
+    sender.on_sent(at(90), &sent(10, 1472));
+    let acked = acked(10, 1472, ms(RTT));
+    let answer = answer(&request.unwrap(), GBIT / 2);
+    sender.on_feedback(at(150), &Feedback::QuickStart(answer), &acked);
+    assert_eq!(sender.metrics().quick_start.unwrap().granted, GBIT / 2);
+    assert!(sender.window() > 3_000_000);
+}
+
+#[test]
+fn a_question_is_not_repeated_late_or_where_much_is_lost() {
+    // Too late.
+    let mut sender = cubiq(Some(GBIT));
+    ask(&mut sender);
+    sender.on_loss(at(6 * RTT + 1), &lost(0, 9, ms(RTT)));
+    assert!(!sender.asks());
+    // The loss of a later packet says nothing of the question's.
+    let mut sender = cubiq(Some(GBIT));
+    ask(&mut sender);
+    sender.on_loss(at(90), &lost(4, 9, ms(RTT)));
+    assert!(!sender.asks());
+    // Half of what was sent before the flight is lost: nothing is started with.
+    let mut sender = cubiq(Some(GBIT));
+    ask(&mut sender);
+    sender.on_loss(at(90), &lost(0, 9, ms(RTT)));
+    let request = sender.ask(at(90), 0x3300_9999_5678_9ABC, &Limits::NONE);
+    sender.on_sent(at(90), &sent(10, 1472));
+    for number in 1..6 {
+        sender.on_loss(at(91), &lost(number, 10, ms(RTT)));
+    }
+    let before = sender.window();
+    let acked = acked(10, 1472, ms(RTT));
+    let answer = answer(&request.unwrap(), GBIT / 2);
+    sender.on_feedback(at(150), &Feedback::QuickStart(answer), &acked);
+    assert_eq!(sender.window(), before);
+}
+
+#[test]
 fn silence_during_the_flight_gives_the_window_back() {
     let mut sender = cubiq(Some(GBIT));
     let request = ask(&mut sender);

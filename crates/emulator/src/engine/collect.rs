@@ -126,6 +126,7 @@ fn quick_start(metrics: &QuickStartMetrics) -> QuickStartResult {
         wanted_bps: metrics.wanted as f64 * 8.0,
         granted_bps: metrics.granted as f64 * 8.0,
         denied: metrics.denied,
+        repeated: metrics.repeated,
         above: metrics.above,
         partial: metrics.partial,
         forged: metrics.forged,
