@@ -409,7 +409,7 @@ impl HiddenHop {
 
     /// Packets were lost while the window was `window` bytes; what was delivered before `now` has
     /// been told. A router whose own queue overflows says OVER, for up to `patience`: losses about
-    /// that time are no hidden hop's.
+    /// that time are no hidden hop's, and no reason for CUBIC to go on ruling for one.
     pub(crate) fn on_loss(
         &mut self,
         now: Instant,
@@ -421,7 +421,7 @@ impl HiddenHop {
             .on_lost(lost.packets, self.tolerance.expected_ppm());
         let told = patience + lost.srtt;
         let announced = self.over.is_some_and(|at| now - at <= told);
-        if announced && matches!(self.state, State::Routers(_)) {
+        if announced && matches!(self.state, State::Routers(_) | State::Cubic(_)) {
             return Finding::Clear;
         }
         if self.counts(lost.largest) {

@@ -338,6 +338,32 @@ fn losses_that_a_router_announces_are_no_hidden_hops() {
     assert!(path.watch.rules(), "nobody announces them any more");
 }
 
+/// A sender that was misled by a start's losses, say: what its own router's short queue drops from
+/// then on keeps CUBIC no longer than other routers' words would.
+#[test]
+fn losses_that_a_router_announces_do_not_keep_cubic_ruling() {
+    for announces in [true, false] {
+        let mut path = Path::new(200, 1);
+        path.run(20);
+        path.capacity = 100;
+        while path.appeared.is_none() {
+            path.run_round();
+            assert!(path.round < 80);
+        }
+        path.capacity = path.window * 9 / 10;
+        let before = path.dropped;
+        for _ in 0..40 {
+            if announces {
+                path.watch.on_over(now(&path));
+            }
+            path.run_round();
+        }
+        assert!(path.dropped > before + 100, "it drops all the time");
+        assert_eq!(path.gone, u32::from(announces));
+        assert_eq!(path.watch.rules(), !announces);
+    }
+}
+
 /// A path whose TTLs show from the start that some hop writes nothing, after `rounds` round trips.
 fn doubted(rounds: u64) -> Path {
     let mut path = Path::new(100, 13);
