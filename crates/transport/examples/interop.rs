@@ -28,7 +28,7 @@ const NOT_RUN: [(&str, &str); 6] = [
         "goodput, crosstraffic",
         "measurements, not judgements; see `pathmark demo` and results.md",
     ),
-    ("s2n-quic, aioquic", "not beside ours yet"),
+    ("aioquic", "not beside ours yet"),
     ("versionnegotiation", "a test of its own (`version`)"),
 ];
 

@@ -117,6 +117,14 @@ impl Client {
         }
     }
 
+    /// Goes on at another socket.
+    pub(crate) fn rebind(&self, socket: std::net::UdpSocket) {
+        match self {
+            Self::Ours(endpoint) => endpoint.rebind(socket).unwrap(),
+            Self::Quinn(endpoint) => endpoint.rebind(socket).unwrap(),
+        }
+    }
+
     pub(crate) async fn connect(
         &self,
         server: SocketAddr,

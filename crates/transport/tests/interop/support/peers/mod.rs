@@ -4,6 +4,7 @@ mod connection;
 mod endpoints;
 mod identity;
 pub(crate) mod options;
+mod returning;
 
 use std::net::SocketAddr;
 
@@ -11,6 +12,7 @@ pub(crate) use connection::{Connection, End};
 pub(crate) use endpoints::{Client, Server};
 pub(crate) use identity::Identity;
 pub(crate) use options::Options;
+pub(crate) use returning::Returning;
 
 /// The protocol that tests speak.
 pub(crate) const ALPN: &[u8] = b"interop";
@@ -22,6 +24,13 @@ pub(crate) const NAME: &str = "server.test";
 pub(crate) enum Stack {
     Ours,
     Quinn,
+}
+
+impl Stack {
+    /// Its servers end connections whose first packet was damaged (PROTOCOL_VIOLATION).
+    pub(crate) fn ends_what_begins_damaged(self) -> bool {
+        self == Self::Quinn
+    }
 }
 
 /// Client and server of different making: (client, server).

@@ -102,7 +102,8 @@ impl Options {
         driver::ClientConfig::new(Arc::new(tls), self.transport())
     }
 
-    pub(crate) fn quinn_server(&self) -> quinn::ServerConfig {
+    /// What rustls makes of the options for a server.
+    pub(crate) fn rustls_server(&self) -> rustls::ServerConfig {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut tls = rustls::ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -111,14 +112,18 @@ impl Options {
             .with_single_cert(self.identity.chain.clone(), self.identity.key())
             .unwrap();
         tls.alpn_protocols = vec![self.alpn.to_vec()];
-        let crypto = QuicServerConfig::try_from(tls).unwrap();
+        tls
+    }
+
+    pub(crate) fn quinn_server(&self) -> quinn::ServerConfig {
+        let crypto = QuicServerConfig::try_from(self.rustls_server()).unwrap();
         let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
         config.transport_config(self.quinn_transport());
         config
     }
 
     /// What rustls makes of the options for a client.
-    fn rustls_client(&self) -> rustls::ClientConfig {
+    pub(crate) fn rustls_client(&self) -> rustls::ClientConfig {
         let mut provider = rustls::crypto::aws_lc_rs::default_provider();
         if self.chacha20 {
             let only = rustls::CipherSuite::TLS13_CHACHA20_POLY1305_SHA256;

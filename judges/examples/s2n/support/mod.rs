@@ -1,0 +1,20 @@
+//! What the cases of the interop runner need: this library and s2n-quic behind one face, and the
+//! proxy and the data of the transport's own tests.
+
+#[path = "../../../../crates/transport/tests/interop/support/data.rs"]
+#[expect(dead_code, reason = "other tests use more of it")]
+pub(crate) mod data;
+pub(crate) mod peers;
+#[path = "../../../../crates/transport/tests/interop/support/proxy.rs"]
+#[expect(dead_code, reason = "other tests use more of it")]
+pub(crate) mod proxy;
+pub(crate) mod streams;
+
+use std::time::Duration;
+
+/// Waits for what no event tells of. The command ends a case where it never comes.
+pub(crate) async fn until(condition: impl Fn() -> bool) {
+    while !condition() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

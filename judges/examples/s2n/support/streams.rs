@@ -1,0 +1,78 @@
+//! Streams of either implementation behind one face.
+
+use std::fmt::Display;
+
+use bytes::Bytes;
+use pathmark_transport::driver;
+use s2n_quic::stream::{ReceiveStream, SendStream};
+
+/// Why a stream ended early, in its implementation's words.
+#[derive(Debug)]
+pub(crate) struct Fault(#[expect(dead_code, reason = "it is printed")] String);
+
+impl<E: Display> From<E> for Fault {
+    fn from(error: E) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// A sending part.
+#[derive(Debug)]
+pub(crate) enum Sender {
+    Ours(driver::SendStream),
+    S2n(SendStream),
+}
+
+/// A receiving part.
+#[derive(Debug)]
+pub(crate) enum Receiver {
+    Ours(driver::RecvStream),
+    S2n(ReceiveStream),
+}
+
+impl Sender {
+    pub(crate) async fn write_all(&mut self, data: &[u8]) -> Result<(), Fault> {
+        match self {
+            Self::Ours(stream) => stream.write_all(data).await?,
+            Self::S2n(stream) => stream.send(Bytes::copy_from_slice(data)).await?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(&mut self) -> Result<(), Fault> {
+        match self {
+            Self::Ours(stream) => stream.finish()?,
+            Self::S2n(stream) => stream.finish()?,
+        }
+        Ok(())
+    }
+
+    /// Waits until everything is delivered.
+    pub(crate) async fn stopped(&mut self) -> Result<(), Fault> {
+        match self {
+            Self::Ours(stream) => {
+                stream.stopped().await?;
+            }
+            Self::S2n(stream) => stream.close().await?,
+        }
+        Ok(())
+    }
+}
+
+impl Receiver {
+    pub(crate) async fn read_chunk(&mut self) -> Result<Option<Bytes>, Fault> {
+        Ok(match self {
+            Self::Ours(stream) => stream.read_chunk().await?,
+            Self::S2n(stream) => stream.receive().await?,
+        })
+    }
+
+    /// Everything to the end.
+    pub(crate) async fn read_to_end(&mut self) -> Result<Vec<u8>, Fault> {
+        let mut all = Vec::new();
+        while let Some(chunk) = self.read_chunk().await? {
+            all.extend_from_slice(&chunk);
+        }
+        Ok(all)
+    }
+}
