@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use pathmark::cc::{Algorithm, Feedback};
+use pathmark::cc::{Algorithm, FallbackReason, Feedback};
 use pathmark::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use pathmark::{ClientConfig, Connection, Endpoint, ServerConfig};
 use pathmark_testbed::chain::{Chain, Hop, RECEIVER, RouterProgram, SENDER};
@@ -81,6 +81,27 @@ async fn hops_that_do_not_mark_show_in_the_ttl() {
         assert_eq!(kernel_between, Some(true), "{algorithm}");
         let plain = unmarked_hop(algorithm, &["none"]).await;
         assert_eq!(plain, Some(true), "{algorithm}");
+    }
+}
+
+/// Whom the sender obeys in the end, and why not routers: past a plain hop it does once a router
+/// was full. XCP-i routers without an estimate say so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn why_routers_do_not_steer() {
+    let no_answer = Some(FallbackReason::NoAnswer);
+    for (algorithm, controllers, expected, estimated) in [
+        ("xcp", &["xcp"][..], None, true),
+        ("xcp", &["none"], no_answer, true),
+        ("vcp", &["none"], no_answer, true),
+        ("xcp", &["xcp", "xcp"], None, true),
+        ("xcp-i", &["xcp-i", "xcp-i"], None, false),
+    ] {
+        let report = sender(algorithm, 1500, controllers).await.path_report();
+        let law = report.controller;
+        assert_eq!(law.fallback, expected, "{algorithm}, {controllers:?}");
+        assert_eq!(law.explicit, expected.is_none());
+        let uncounted = matches!(report.feedback, Some(Feedback::Xcp(xcp)) if xcp.uncounted);
+        assert_eq!(uncounted, !estimated, "{algorithm}, {controllers:?}");
     }
 }
 

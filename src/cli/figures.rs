@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use pathmark_cc::FallbackReason;
+
 use super::output;
 use crate::Connection;
 use crate::file::report::{BoundedBy, Rtt, SenderReport};
@@ -18,6 +20,8 @@ pub(super) struct Transfer {
     pub(super) streams: u64,
     pub(super) algorithm: String,
     pub(super) feedback: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fallback: Option<String>,
     pub(super) packets_lost: u64,
     pub(super) rtt_ms: Rtt,
     pub(super) cpu_s: f64,
@@ -37,6 +41,7 @@ impl Transfer {
         self.goodput_up_bps = bits_per_second(self.bytes_up, seconds);
         self.goodput_down_bps = bits_per_second(self.bytes_down, seconds);
         self.feedback.clone_from(&sender.feedback);
+        self.fallback.clone_from(&sender.fallback);
         self.packets_lost = sender.packets_lost;
         self.rtt_ms = sender.rtt_ms;
         self.bounded_by = sender.bounded_by;
@@ -69,6 +74,10 @@ impl Transfer {
         let bounds = sender.explain();
         if !bounds.is_empty() {
             eprintln!("bounded by: {bounds}");
+        }
+        let reason = self.fallback.as_deref().and_then(FallbackReason::by_name);
+        if let Some(reason) = reason {
+            eprintln!("routers do not steer it: {}", reason.message());
         }
         for warning in &self.warnings {
             eprintln!("note: {warning}");

@@ -149,6 +149,7 @@ impl Run {
                     timeouts: None,
                     rtt_ms: figures.and_then(|f| f.rtt_ms),
                     cwnd_bytes: figures.and_then(|f| f.cwnd_bytes),
+                    fallback: None,
                     quick_start: None,
                 }
             })

@@ -19,6 +19,10 @@ pub struct SenderReport {
     pub rtt_ms: Rtt,
     /// Shares of the time that each limit bounded it.
     pub bounded_by: BoundedBy,
+    /// Why routers do not steer it, if its law asks them: `no-answer`, `no-estimate`, `plain-hop`,
+    /// `ttl-rewritten`, `hidden-hop`, `ecn-mark`, `loss`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
     /// The router that bounds the flow, if routers answer.
     pub router_id: Option<u16>,
     /// The rate to start with that routers approved and that was used, in bits per second.
@@ -83,6 +87,10 @@ impl SenderReport {
         Self {
             algorithm: report.controller.ruling.to_owned(),
             feedback: feedback_kind(&report).map(ToOwned::to_owned),
+            fallback: report
+                .controller
+                .fallback
+                .map(|reason| reason.name().to_owned()),
             packets_lost: stats.packets_lost,
             rtt_ms: Rtt {
                 min: ms(stats.rtt.min()),

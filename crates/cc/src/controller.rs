@@ -3,7 +3,8 @@
 use core::fmt;
 
 use crate::{
-    Duration, Explicit, Feedback, Instant, QuickStartMetrics, QuickStartRequest, XcpRequest,
+    Duration, Explicit, FallbackReason, Feedback, Instant, QuickStartMetrics, QuickStartRequest,
+    XcpRequest,
 };
 
 /// What a controller may keep with each packet in flight, handed back on its ACK or loss.
@@ -195,6 +196,8 @@ pub struct Metrics {
     pub ssthresh: Option<u64>,
     /// True if the path's feedback steers the window; false while the law falls back.
     pub explicit: bool,
+    /// Why they do not steer it, if the law asks routers.
+    pub fallback: Option<FallbackReason>,
     /// What became of its questions for a starting rate, if the law asks.
     pub quick_start: Option<QuickStartMetrics>,
 }
@@ -210,6 +213,7 @@ impl Metrics {
             window,
             ssthresh: None,
             explicit: false,
+            fallback: None,
             quick_start: None,
         }
     }

@@ -70,8 +70,12 @@ pub struct XcpFeedback {
     /// [`VcpFeedback::corruption_ppm`].
     pub corruption_ppm: u32,
     /// True if `xcp_ttl` and the IP TTL at the receiver show a hop that is no XCP router, from the
-    /// latest packet. `None` if the receiver cannot read TTLs.
+    /// latest packet. `None` if the receiver cannot read TTLs, or something wrote them anew.
     pub unmarked_hop: Option<bool>,
+    /// … and an XCP-i router has found that hop, but does not know what it can carry.
+    pub uncounted: bool,
+    /// The IP TTL at the receiver is above `xcp_ttl`: something on the way wrote it anew.
+    pub ttl_rewritten: bool,
     /// Identity of the router that last lowered the request, from the latest packet. 0: none.
     pub router: u16,
     /// That router runs another law, and says in XCP's rates what it would tell.

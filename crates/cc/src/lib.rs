@@ -35,6 +35,7 @@ mod controller;
 mod cubic;
 mod cubiq;
 mod fallback;
+mod fallback_reason;
 mod feedback;
 mod hidden;
 mod link;
@@ -62,6 +63,7 @@ pub use controller::{
 };
 pub use cubic::{Cubic, CubicController};
 pub use fallback::FallbackLaw;
+pub use fallback_reason::FallbackReason;
 pub use feedback::{Countable, Feedback, VcpFeedback, XcpFeedback};
 pub use link::{
     Answer, Arrival, Carried, LinkController, LinkMetrics, VcpAnswer, VcpCarried, VcpCode,

@@ -69,6 +69,10 @@ pub struct FlowResult {
     pub rtt_ms: Option<Distribution>,
     /// Congestion window in bytes.
     pub cwnd_bytes: Option<MeanMax>,
+    /// Why standard congestion control has its window at the end, if its law asks routers:
+    /// `no-answer`, `no-estimate`, `plain-hop`, `ttl-rewritten`, `hidden-hop`, `ecn-mark`, `loss`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
     /// Its questions for a starting rate, if its law asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quick_start: Option<QuickStartResult>,

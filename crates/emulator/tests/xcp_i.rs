@@ -83,6 +83,30 @@ fn without_an_estimate_senders_are_told() {
         utilization(&plain, "bottleneck"),
     );
     assert!((here - there).abs() <= 0.02, "{here} {there}");
+    // And says why, which differs.
+    let short = [("measure", "[]"), ("duration", "5s")];
+    let counted = run("xcp-i-fig2", "xcp-i", &short);
+    let nobody = run(
+        "xcp-i-fig2",
+        "xcp",
+        &[
+            short[0],
+            short[1],
+            ("link.sender.controller", "none"),
+            ("link.into.controller", "none"),
+            ("link.receiver.controller", "none"),
+        ],
+    );
+    let reasons = [&result, &plain, &counted, &nobody].map(|run| run.flows[0].fallback.as_deref());
+    assert_eq!(
+        reasons,
+        [
+            Some("no-estimate"),
+            Some("plain-hop"),
+            None,
+            Some("no-answer")
+        ]
+    );
 }
 
 /// A header on every eighth packet stands for the others also in a virtual router.

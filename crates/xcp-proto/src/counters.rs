@@ -12,7 +12,7 @@
 //! | 4 | xcp_ttl | of the latest of these packets |
 //! | 5 | ttl | its IP TTL or hop limit plus 1; 0 if unknown |
 //! | 6 | router | that it says bounds the flow |
-//! | 7 | flags | bits 0 to 2 class of the loss by corruption that its routers declare, bit 3 the router named runs another law; left out while 0 |
+//! | 7 | flags | bits 0 to 2 class of the loss by corruption that its routers declare, bit 3 the router named runs another law, bit 4 a router found a cloud of which it knows nothing; left out while 0 |
 //!
 //! A header that no router has stamped returns its sender's own wish, and counts for nothing. A
 //! packet whose IP ECN field says "congestion experienced" adds only what is negative. Each header
@@ -26,7 +26,7 @@ use pathmark_shim::corruption;
 
 use crate::header::{Body, Format, Packet};
 
-/// How many counters there are, and one more where loss by corruption is declared.
+/// How many counters there are, and one more where flags are set.
 pub const LEN: usize = 7;
 
 /// Totals stop here (the largest QUIC varint), and with them the feedback. Nobody lives to see it.
@@ -35,6 +35,8 @@ const CEILING: u64 = (1 << 62) - 1;
 const SUM_BITS: u32 = 62;
 /// In the last counter: the router named runs another law.
 const FLAG_TRANSLATED: u8 = 1 << 3;
+/// In the last counter: a router found a cloud, and does not know what it can carry.
+const FLAG_UNCOUNTED: u8 = 1 << 4;
 /// The most that one header counts for, in 2⁻¹⁶ bytes per second.
 pub const MOST: i64 = 1 << 56;
 /// Counters that cannot be: the sender ignores them.
@@ -95,6 +97,7 @@ struct Latest {
     /// Class of the declared loss by corruption.
     corruption: u8,
     translated: bool,
+    uncounted: bool,
 }
 
 impl Totals {
@@ -117,6 +120,7 @@ impl Totals {
             router: header.router(),
             corruption: header.corruption(),
             translated: header.translated(),
+            uncounted: header.format() == Format::Uncounted,
         };
         add(&mut self.packets, 1);
         add(&mut self.bytes, bytes);
@@ -146,6 +150,9 @@ impl Totals {
         if latest.translated {
             flags |= FLAG_TRANSLATED;
         }
+        if latest.uncounted {
+            flags |= FLAG_UNCOUNTED;
+        }
         let flags = (flags > 0).then_some(u64::from(flags));
         let all: [u64; LEN] = [
             self.packets,
@@ -174,7 +181,7 @@ impl Totals {
             [flags] => u8::try_from(flags).map_err(range)?,
             _ => return Err(Implausible::Count),
         };
-        if sum > CEILING || flags > corruption::MASK | FLAG_TRANSLATED {
+        if sum > CEILING || flags > corruption::MASK | FLAG_TRANSLATED | FLAG_UNCOUNTED {
             return Err(Implausible::Range);
         }
         Ok(Self {
@@ -191,6 +198,7 @@ impl Totals {
                 router: router.try_into().map_err(range)?,
                 corruption: flags & corruption::MASK,
                 translated: flags & FLAG_TRANSLATED != 0,
+                uncounted: flags & FLAG_UNCOUNTED != 0,
             },
         })
     }
@@ -240,6 +248,8 @@ impl Totals {
                 // More IP TTL than XCP TTL: someone on the way rewrote it, so it tells nothing.
                 (ttl <= latest.xcp_ttl).then_some(ttl < latest.xcp_ttl)
             }),
+            uncounted: latest.uncounted,
+            ttl_rewritten: latest.ttl.is_some_and(|ttl| ttl > latest.xcp_ttl),
             router: latest.router,
             translated: latest.translated,
             corruption_ppm: corruption::decode(latest.corruption),

@@ -67,6 +67,8 @@ fn what_counts() {
             bytes: 5000,
             hops: 2,
             unmarked_hop: Some(false),
+            uncounted: false,
+            ttl_rewritten: false,
             router: 5,
             translated: false,
             corruption_ppm: 0,
@@ -95,6 +97,20 @@ fn what_counts() {
         .since(&Totals::default(), &most(7), Some(64))
         .unwrap();
     assert!(feedback.translated);
+    assert!(!feedback.uncounted);
+
+    // And one that found a cloud of which it knows nothing: that is a hop without an answer.
+    let mut uncounted = header(0, true, 62, 5);
+    uncounted[4] |= 0x20;
+    frame::renew_check(uncounted.first_chunk_mut::<36>().unwrap());
+    count(&mut totals, &uncounted, false);
+    assert_eq!(encoded(&totals), [8, 7, 8000, 450, 63, 63, 5, 16]);
+    let through = Totals::decode(&encoded(&totals)).unwrap();
+    let feedback = through
+        .since(&Totals::default(), &most(8), Some(64))
+        .unwrap();
+    assert!(feedback.uncounted && !feedback.translated);
+    assert_eq!(feedback.unmarked_hop, Some(true));
 }
 
 #[test]
@@ -113,6 +129,7 @@ fn hops_that_are_no_xcp_routers_show() {
             .since(&Totals::default(), &most(1), Some(64))
             .unwrap();
         assert_eq!(feedback.unmarked_hop, expected, "{ttl:?} {xcp_ttl}");
+        assert_eq!(feedback.ttl_rewritten, ttl == Some(200));
     }
 }
 
@@ -161,7 +178,7 @@ fn what_cannot_be() {
             [4, 3, 4000, 100, 62, 63, 5, 7, 0].as_slice(),
             Err(Implausible::Count),
         ),
-        (&[4, 3, 4000, 100, 62, 63, 5, 16], Err(Implausible::Range)),
+        (&[4, 3, 4000, 100, 62, 63, 5, 32], Err(Implausible::Range)),
         (
             &[4, 3, 4000, 100, 62, 63, 5, 1 << 40],
             Err(Implausible::Range),

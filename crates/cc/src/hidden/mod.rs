@@ -288,6 +288,11 @@ impl HiddenHop {
         }
     }
 
+    /// True if TTLs show a hop that writes nothing.
+    pub(crate) const fn is_shown(&self) -> bool {
+        self.partly
+    }
+
     /// For laws whose window may grow many times at once. True if TTLs have shown such a hop from
     /// the start and no router has been full yet, so that CUBIC goes on ruling from now on.
     #[inline]

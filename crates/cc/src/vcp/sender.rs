@@ -10,8 +10,8 @@ use crate::fallback::Fallback;
 use crate::hidden::{Finding, HiddenHop, Step};
 use crate::recent_rtt::RecentRtt;
 use crate::{
-    Acked, Controller, Duration, Feedback, Instant, LossRule, LossView, Lost, Metrics, PacketState,
-    Phase, Request, Sent, Verdict, window,
+    Acked, Controller, Duration, FallbackReason, Feedback, Instant, LossRule, LossView, Lost,
+    Metrics, PacketState, Phase, Request, Sent, Verdict, window,
 };
 
 /// What CE in the IP header leaves: β of RFC 9438.
@@ -385,7 +385,15 @@ impl<L: LossRule> Controller for VcpSender<L> {
 
     fn metrics(&self) -> Metrics {
         if !self.explicit() {
-            return self.fallback.metrics();
+            let reason = match (self.ruler.routers(), self.hidden.is_shown()) {
+                (false, _) => FallbackReason::NoAnswer,
+                (true, true) => FallbackReason::PlainHop,
+                (true, false) => FallbackReason::HiddenHop,
+            };
+            return Metrics {
+                fallback: Some(reason),
+                ..self.fallback.metrics()
+            };
         }
         Metrics {
             ruling: self.name,
@@ -397,6 +405,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
             window: self.steered(),
             ssthresh: None,
             explicit: true,
+            fallback: None,
             quick_start: None,
         }
     }

@@ -52,6 +52,9 @@ impl Engine {
         let stats = sender
             .and_then(|s| s.connection())
             .map(pathmark_transport::Connection::stats);
+        let law = sender
+            .and_then(Endpoint::connection)
+            .map(|connection| connection.path_report(now).controller);
         let datagrams = sender.and_then(Endpoint::datagrams_sent);
         let connected = datagrams.is_none();
         let stats = stats.unwrap_or_default();
@@ -85,9 +88,11 @@ impl Engine {
             cwnd_bytes: sender
                 .filter(|s| s.connection().is_some())
                 .map(|s| s.window().summary(completed.unwrap_or(now))),
-            quick_start: sender
-                .and_then(|s| s.connection())
-                .and_then(|c| c.path_report(now).controller.quick_start)
+            fallback: law
+                .and_then(|law| law.fallback)
+                .map(|reason| reason.name().to_owned()),
+            quick_start: law
+                .and_then(|law| law.quick_start)
                 .map(|metrics| quick_start(&metrics)),
         }
     }

@@ -14,8 +14,8 @@ use crate::hidden::{Finding, HiddenHop, Step};
 use crate::recent_rtt::RecentRtt;
 use crate::vcp::Ruler;
 use crate::{
-    Acked, Carrier, Controller, CubicController, Duration, Feedback, Instant, Limit, Limits, Lost,
-    Metrics, PacketState, Phase, Request, Sent, UNPACED, window,
+    Acked, Carrier, Controller, CubicController, Duration, FallbackReason, Feedback, Instant,
+    Limit, Limits, Lost, Metrics, PacketState, Phase, Request, Sent, UNPACED, window,
 };
 
 /// A queue that stands for so many round trips while routers take nothing back is not theirs.
@@ -43,6 +43,9 @@ pub struct XcpSender {
     ruler: Ruler,
     /// Standard control rules although routers stamp.
     end_to_end: Option<EndToEnd>,
+    /// … because of this. If of a hop that does not answer: how that shows.
+    reason: FallbackReason,
+    hop: FallbackReason,
     pub(super) hidden: HiddenHop,
     asked: Asked,
     room: Room,
@@ -74,6 +77,8 @@ impl XcpSender {
             fallback,
             ruler: Ruler::new(now, Carrier::Shim),
             end_to_end: None,
+            reason: FallbackReason::HiddenHop,
+            hop: FallbackReason::HiddenHop,
             hidden: HiddenHop::new(now, u64::from(mtu.max(1)), step),
             asked: Asked::default(),
             room: Room::new(),
@@ -192,10 +197,12 @@ impl Controller for XcpSender {
             .ruler
             .on_codes(now, srtt, &[unstamped, feedback.stamped, 0, 0]);
         self.obey(now, change);
+        self.hop = ruling::hop_shown_by(feedback);
         if self.watches() {
             self.hidden.set_partly(feedback.unmarked_hop, srtt);
             if self.ruler.routers() && self.hidden.doubts(now) {
                 // The window is CUBIC's still.
+                self.reason = FallbackReason::HiddenHop;
                 self.end_to_end = Some(EndToEnd::new(now, self.fallback.window()));
             }
             self.hidden.declare(feedback.corruption_ppm.into());
@@ -270,7 +277,7 @@ impl Controller for XcpSender {
             }
         }
         if self.explicit() && self.means_congestion() {
-            self.go_end_to_end(now, self.steered());
+            self.go_end_to_end(now, self.steered(), FallbackReason::Loss);
         }
         if !self.explicit() {
             self.fallback.on_loss(now, lost);
@@ -284,7 +291,7 @@ impl Controller for XcpSender {
             }
             // A queue that is no XCP router's marks packets: its marks are answered as they ask to
             // be.
-            self.go_end_to_end(now, self.steered());
+            self.go_end_to_end(now, self.steered(), FallbackReason::EcnMark);
         }
         self.fallback
             .on_congestion_experienced(now, sent_at, last_sent);
@@ -366,7 +373,10 @@ impl Controller for XcpSender {
 
     fn metrics(&self) -> Metrics {
         if !self.explicit() {
-            return self.fallback.metrics();
+            return Metrics {
+                fallback: Some(self.fallback_reason()),
+                ..self.fallback.metrics()
+            };
         }
         Metrics {
             ruling: "xcp",
@@ -378,6 +388,7 @@ impl Controller for XcpSender {
             window: self.steered(),
             ssthresh: None,
             explicit: true,
+            fallback: None,
             quick_start: None,
         }
     }

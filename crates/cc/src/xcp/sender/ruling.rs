@@ -6,7 +6,20 @@ use super::super::steering::Steering;
 use super::XcpSender;
 use crate::hidden::Finding;
 use crate::vcp::Change;
-use crate::{Controller, Duration, Instant};
+use crate::{Controller, Duration, FallbackReason, Instant, XcpFeedback};
+
+/// How a hop that does not answer shows, if there is one.
+pub(super) fn hop_shown_by(feedback: &XcpFeedback) -> FallbackReason {
+    if feedback.uncounted {
+        FallbackReason::NoEstimate
+    } else if feedback.unmarked_hop == Some(true) {
+        FallbackReason::PlainHop
+    } else if feedback.ttl_rewritten {
+        FallbackReason::TtlRewritten
+    } else {
+        FallbackReason::HiddenHop
+    }
+}
 
 impl XcpSender {
     pub(super) fn obey(&mut self, now: Instant, change: Change) {
@@ -26,10 +39,20 @@ impl XcpSender {
         }
     }
 
-    /// Standard control takes over, at `window` bytes.
-    pub(super) fn go_end_to_end(&mut self, now: Instant, window: u64) {
+    /// Standard control takes over, at `window` bytes, because of `reason`.
+    pub(super) fn go_end_to_end(&mut self, now: Instant, window: u64, reason: FallbackReason) {
+        self.reason = reason;
         self.fallback.take_over(window);
         self.end_to_end = Some(EndToEnd::new(now, window));
+    }
+
+    /// Why standard control rules, in place of routers.
+    pub(super) const fn fallback_reason(&self) -> FallbackReason {
+        match self.reason {
+            _ if !self.ruler.routers() => FallbackReason::NoAnswer,
+            FallbackReason::HiddenHop => self.hop,
+            reason => reason,
+        }
     }
 
     pub(super) fn means_congestion(&self) -> bool {
@@ -50,7 +73,7 @@ impl XcpSender {
         match finding {
             Finding::Clear => {}
             Finding::Appeared(begin) => {
-                self.go_end_to_end(now, begin.window);
+                self.go_end_to_end(now, begin.window, FallbackReason::HiddenHop);
                 self.fallback.take_over_below(begin.window, begin.proven);
             }
             Finding::Gone => {
