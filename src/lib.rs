@@ -67,6 +67,8 @@ pub mod cli;
 #[cfg(feature = "cli")]
 pub mod demo;
 pub mod file;
+#[cfg(feature = "xcp-i")]
+pub mod xcp_i;
 
 pub use pathmark_cc as cc;
 #[cfg(feature = "cli")]

@@ -110,6 +110,11 @@ fn get(chain: &Chain, bytes: usize) -> Value {
 
 /// The same from a server with further arguments.
 fn get_from(chain: &Chain, bytes: usize, more: &[&str]) -> Value {
+    get_with(chain, bytes, more, &[])
+}
+
+/// The same with further arguments of server and client.
+fn get_with(chain: &Chain, bytes: usize, more: &[&str], of_client: &[&str]) -> Value {
     let directory = TempDir::new().unwrap();
     let content: Vec<u8> = (0..bytes as u64 / 8)
         .flat_map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
@@ -139,6 +144,7 @@ fn get_from(chain: &Chain, bytes: usize, more: &[&str]) -> Value {
         "xcp-i",
         "--json",
     ];
+    let get = [&get, of_client].concat();
     let mut client = chain.receiver.spawn(pathmark(&get), &[]).unwrap();
     let output = client.child().stdout.take().unwrap();
     let figures = serde_json::from_reader(output).unwrap();
@@ -236,6 +242,42 @@ fn the_sending_host_answers() {
     assert!(show(&chain, 0)["links"][0]["drops"].as_u64().unwrap() <= 1000);
 }
 
+/// The last router on the way is plain, the one before it an XCP-i router: the receiving host
+/// measures what the plain one leaves, and has the virtual router for it.
+#[test]
+fn the_receiving_host_measures() {
+    const BYTES: usize = 16_000_000;
+    let _alone = alone();
+    let hops = [
+        hop(0, &[(1, "forward")], "80Mbit", "xcp-i", SECRET),
+        hop(1, &[(0, "reverse")], "30Mbit", "none", ""),
+    ];
+    let chain = Chain::new(program(), 1500, &hops).unwrap();
+    let directory = TempDir::new().unwrap();
+    let secret = directory.path().join("secret");
+    std::fs::write(&secret, "known to both ends of the cloud\n").unwrap();
+    let measure = ["--measure-hops", secret.to_str().unwrap()];
+    let figures = get_with(&chain, BYTES, &[], &measure);
+    let (first, plain) = (show(&chain, 0), show(&chain, 1));
+    println!(
+        "{figures}\n{}\n{}",
+        first["xcp_i"], plain["links"][0]["drops"]
+    );
+    assert!(first["xcp_i"]["probes"].as_u64().unwrap() > 100);
+    assert_eq!(figures["feedback"], "xcp");
+    assert_eq!(figures["fallback"], Value::Null, "nothing is left to CUBIC");
+    let goodput = figures["goodput_down_bps"].as_f64().unwrap();
+    assert!(goodput >= 0.6 * 30e6, "{goodput}");
+    assert!(plain["links"][0]["drops"].as_u64().unwrap() <= 100);
+    // Without the secret nothing is measured, and the sender looks after itself.
+    std::fs::write(&secret, "something else that is long enough\n").unwrap();
+    let figures = get_with(&chain, 12_000_000, &[], &measure);
+    println!("{figures}");
+    let forged = show(&chain, 0)["xcp_i"]["forged"].as_u64().unwrap();
+    assert!(forged > 0);
+    assert_eq!(figures["fallback"], "no-estimate");
+}
+
 /// Sends by the kernel's TCP CUBIC, sender to receiver, until it is dropped.
 struct KernelCubic {
     came: Arc<AtomicU64>,
@@ -319,4 +361,29 @@ fn the_kernel_in_the_middle() {
     println!("{beside}\nbeside CUBIC {ours:.0}, CUBIC {theirs:.0} bit/s");
     let share = ours / (ours + theirs);
     assert!((0.15..=0.85).contains(&share), "{share}");
+}
+
+/// What the shares beside the kernel's CUBIC are, file by file, for short and for long ones.
+#[test]
+#[ignore = "five minutes of measuring: cargo test --test xcp_i -- --ignored --nocapture"]
+fn shares_beside_the_kernels_cubic() {
+    let _alone = alone();
+    for bytes in [12_000_000, 40_000_000] {
+        for run in 0..5 {
+            let chain = around_a_kernel();
+            let cubic = KernelCubic::begin(&chain);
+            let beside = get(&chain, bytes);
+            let (came, seconds) = (cubic.came(), beside["seconds"].as_f64().unwrap());
+            drop(cubic);
+            let ours = beside["goodput_down_bps"].as_f64().unwrap();
+            let theirs = came as f64 * 8.0 / seconds;
+            let share = ours / (ours + theirs);
+            let last = show(&chain, 1);
+            println!(
+                "{bytes} bytes, run {run}: {ours:.0}, CUBIC {theirs:.0}, share {share:.3}, {}, {}",
+                beside["fallback"], last["links"][0]["controller"]["clouds"]
+            );
+            assert!(share > 0.1 && share < 0.9, "one of them starves: {share}");
+        }
+    }
 }

@@ -10,6 +10,7 @@ use pathmark_cc::Algorithm;
 use serde::Serialize;
 
 use super::figures::Transfer;
+use super::routers::MeasureArgs;
 use super::session::DscpArgs;
 use super::target::{Target, distinct};
 use super::trust::TrustArgs;
@@ -33,6 +34,8 @@ pub(super) struct Args {
     cc: Option<Algorithm>,
     #[command(flatten)]
     marking: DscpArgs,
+    #[command(flatten)]
+    measure: MeasureArgs,
     #[command(flatten)]
     trust: TrustArgs,
     /// Print one JSON object at the end
@@ -134,7 +137,8 @@ pub(super) async fn get(args: Args) -> Outcome {
         let Some((server, _)) = files.first() else {
             continue;
         };
-        let transport = session::transport(&algorithm, args.marking);
+        let mut transport = session::transport(&algorithm, args.marking);
+        let _edge = args.measure.fetch(server, &mut transport)?;
         let (endpoint, connection, handshake) =
             session::connect(server, &args.trust, file::ALPN, transport).await?;
         figures.transfer.handshake_ms = handshake.as_secs_f64() * 1e3;

@@ -5,7 +5,6 @@
 // `println!` panics when its reader goes away: see `output`.
 #![deny(clippy::print_stdout)]
 
-mod answers;
 mod compare;
 mod demo;
 mod emulate;
@@ -14,6 +13,7 @@ mod get;
 mod output;
 mod perf;
 mod put;
+mod routers;
 mod serve;
 mod session;
 mod target;

@@ -4,16 +4,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::routers::MeasureArgs;
 use super::session::DscpArgs;
 use super::trust::CertificateArgs;
 use super::values::{self, Algorithms};
-use super::{Failure, Outcome, answers, session};
+use super::{Failure, Outcome, session};
 use crate::file::server::{FileServer, Rules};
 use crate::file::{self, store::Store};
 use anyhow::Context;
-
-/// What packets for routers that measure may take, bits per second: 1 % of 100 Mbit/s.
-const ANSWERS_RATE: u64 = 1_000_000;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -43,6 +41,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     answer_routers: Option<PathBuf>,
     #[command(flatten)]
+    measure: MeasureArgs,
+    #[command(flatten)]
     marking: DscpArgs,
     /// Print one JSON object once connections are accepted
     #[arg(long)]
@@ -56,6 +56,9 @@ pub(super) async fn serve(args: Args) -> Outcome {
     let laws = args.cc.0;
     let mut transport = crate::transport_config_of(&laws);
     transport.dscp = args.marking.dscp;
+    let own = args.listen.ip();
+    let answer = args.answer_routers.as_deref();
+    let _edge = args.measure.serve(own, answer, &mut transport)?;
     let endpoint = session::listen(
         args.listen,
         &args.certificate,
@@ -64,9 +67,6 @@ pub(super) async fn serve(args: Args) -> Outcome {
         false,
         args.json,
     )?;
-    if let Some(secret) = &args.answer_routers {
-        answers::start(args.listen.ip(), secret, ANSWERS_RATE).map_err(Failure::usage)?;
-    }
     let rules = Rules {
         laws,
         allow_put: args.allow_put,

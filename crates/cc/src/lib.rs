@@ -89,4 +89,4 @@ pub use xcp::{
     Cloud, CloudAnswer, CloudEstimate, Upstream, WindowForm, XcpAnswer, XcpCapacity, XcpCarried,
     XcpForm, XcpLink, XcpLinkMetrics, XcpLinkParams, XcpLoss, XcpParams, XcpRequest, XcpSender,
 };
-pub use xcp_i::{CloudMetrics, CloudParams, ExactEstimate, XcpILink};
+pub use xcp_i::{CloudMetrics, CloudParams, ExactEstimate, ReceiverClouds, XcpILink};

@@ -370,6 +370,19 @@ fn a_cloud_at_the_sender() {
     assert_eq!(clouds(&result, "second", "unknown"), 0);
 }
 
+/// Figure 4, routers only near the sender: the receiver is the one behind the cloud, told exactly
+/// what it leaves, or measuring it.
+#[test]
+fn a_cloud_at_the_receiver() {
+    for (variant, least) in [("sender, xcp-i", 0.98), ("sender, xcp-i, measured", 0.95)] {
+        let result = run("xcp-i-fig4", variant, &[]);
+        let used = late(&result, "second");
+        assert!(used >= least, "{variant}: {used}");
+        assert_eq!((drops(&result), timeouts(&result)), (0, 0), "{variant}");
+        assert_eq!(result.flows[0].fallback, None, "{variant}");
+    }
+}
+
 /// The Linux study's hybrid networks: with a router behind the plain queue less is dropped than by
 /// TCP, shares are even, and goodput is TCP's but for the headers; without one, XCP-i is as CUBIC.
 #[test]

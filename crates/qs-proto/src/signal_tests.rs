@@ -1,4 +1,4 @@
-use pathmark_cc::{Duration, QuickStartAnswer, QuickStartRequest};
+use pathmark_cc::{Duration, Instant, QuickStartAnswer, QuickStartRequest};
 use pathmark_transport::Ecn;
 
 use super::*;
@@ -18,6 +18,8 @@ fn arrived(shim: Option<&[u8]>, ttl: u8) -> Arrived<'_> {
         ecn: Ecn::Ect0,
         ttl: Some(ttl),
         bytes: 1200,
+        now: Instant::ZERO,
+        number: 0,
     }
 }
 

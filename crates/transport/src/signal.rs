@@ -7,7 +7,7 @@
 
 use core::fmt;
 
-use pathmark_cc::{Countable, Explicit, Feedback, Request};
+use pathmark_cc::{Countable, Explicit, Feedback, Instant, Request};
 
 /// The IP ECN field (RFC 3168).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +49,10 @@ pub struct Arrived<'a> {
     pub ttl: Option<u8>,
     /// Bytes of UDP payload, shim included.
     pub bytes: u64,
+    /// When it was read.
+    pub now: Instant,
+    /// Its packet number.
+    pub number: u64,
 }
 
 /// Most counters that one signal may keep.

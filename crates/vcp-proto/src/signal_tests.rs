@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use pathmark_cc::VcpFeedback;
+use pathmark_cc::{Instant, VcpFeedback};
 
 use super::*;
 
@@ -18,6 +18,8 @@ fn arrived(shim: Option<&[u8]>, ecn: Ecn) -> Arrived<'_> {
         ecn,
         ttl: Some(64),
         bytes: 1200,
+        now: Instant::ZERO,
+        number: 0,
     }
 }
 

@@ -100,40 +100,108 @@ struct Latest {
     uncounted: bool,
 }
 
+/// What a packet adds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    latest: Latest,
+    bytes: u64,
+    /// In 2⁻¹⁶ bytes per second; `None`: no router has stamped it.
+    delta: Option<i64>,
+    /// The most that it counts for.
+    most: i64,
+}
+
+impl Counted {
+    /// `None` for a header of a format that asks nothing.
+    #[inline]
+    pub(crate) fn read(
+        header: &Packet<'_>,
+        bytes: u64,
+        ttl: Option<u8>,
+        congested: bool,
+    ) -> Option<Self> {
+        if !header.format().asks() {
+            return None;
+        }
+        let delta = || match header.repr().body {
+            Body::Full(full) => full.delta,
+            Body::Compact(compact) => compact.delta(u32::try_from(bytes).unwrap_or(u32::MAX)),
+        };
+        let mut latest = Latest {
+            xcp_ttl: header.xcp_ttl(),
+            ttl,
+            router: header.router(),
+            corruption: header.corruption(),
+            translated: header.translated(),
+            uncounted: false,
+        };
+        if header.format() == Format::Uncounted {
+            latest.uncount();
+        }
+        Some(Self {
+            latest,
+            bytes,
+            delta: header.stamped().then(delta),
+            most: if congested { 0 } else { MOST },
+        })
+    }
+
+    /// It came out of a cloud behind the last router, whose virtual router leaves `delta` of what
+    /// it asked for, if it is `known`.
+    pub(crate) const fn lower(&mut self, delta: i64, known: bool) {
+        if !known {
+            self.latest.uncount();
+            return;
+        }
+        if let Some(given) = &mut self.delta
+            && delta < *given
+        {
+            *given = delta;
+        }
+        // The cloud is accounted for; one before it may not be, and still shows.
+        if let Some(ttl) = self.latest.ttl
+            && !self.latest.uncounted
+        {
+            self.latest.xcp_ttl = ttl;
+        }
+    }
+}
+
+impl Latest {
+    /// A cloud that was found, but of which nothing is known, is to its sender as one that nobody
+    /// found.
+    const fn uncount(&mut self) {
+        self.uncounted = true;
+        if let Some(ttl) = self.ttl
+            && self.xcp_ttl <= ttl
+        {
+            self.xcp_ttl = ttl.saturating_add(1);
+        }
+    }
+}
+
 impl Totals {
     /// Counts a packet with a header, `bytes` of UDP payload with the shim. `congested`: its ECN
     /// field says so.
     #[inline]
     pub fn count(&mut self, header: &Packet<'_>, bytes: u64, ttl: Option<u8>, congested: bool) {
-        if !header.format().asks() {
-            return;
+        if let Some(counted) = Counted::read(header, bytes, ttl, congested) {
+            self.add(&counted);
         }
-        // A cloud that routers found, but know nothing of, is to its sender as one that nobody
-        // found.
-        let shown = match (header.format(), ttl) {
-            (Format::Uncounted, Some(ttl)) => ttl.saturating_add(1),
-            _ => 0,
-        };
-        self.latest = Latest {
-            xcp_ttl: header.xcp_ttl().max(shown),
-            ttl,
-            router: header.router(),
-            corruption: header.corruption(),
-            translated: header.translated(),
-            uncounted: header.format() == Format::Uncounted,
-        };
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, counted: &Counted) {
+        self.latest = counted.latest;
         add(&mut self.packets, 1);
-        add(&mut self.bytes, bytes);
-        if !header.stamped() {
+        add(&mut self.bytes, counted.bytes);
+        let Some(delta) = counted.delta else {
             return;
-        }
-        add(&mut self.stamped, 1);
-        let delta = match header.repr().body {
-            Body::Full(full) => full.delta,
-            Body::Compact(compact) => compact.delta(u32::try_from(bytes).unwrap_or(u32::MAX)),
         };
-        let most = if congested { 0 } else { MOST };
-        let sum = self.sum.wrapping_add_signed(delta.clamp(-MOST, most));
+        add(&mut self.stamped, 1);
+        let sum = self
+            .sum
+            .wrapping_add_signed(delta.clamp(-MOST, counted.most));
         self.sum = sum & CEILING;
     }
 

@@ -16,6 +16,8 @@
 //! - [`carried`]: what a packet tells the link half of the law.
 //! - [`counters`]: what a receiver counts and how a sender reads it.
 //! - `signal` (feature `transport`): XCP as a signal of the transport.
+//! - `host` (feature `transport`): virtual routers of a receiver behind hops that are no XCP
+//!   routers.
 //!
 //! The laws themselves are in `pathmark-cc`; here are bytes and the rules of both ends. Nothing
 //! panics or allocates, whatever arrives.
@@ -37,11 +39,15 @@ pub mod counters;
 pub mod h_feedback;
 pub mod header;
 #[cfg(feature = "transport")]
+mod host;
+#[cfg(feature = "transport")]
 mod signal;
 pub mod stamp;
 pub mod window;
 
 pub use header::{Form, Packet, Repr};
+#[cfg(feature = "transport")]
+pub use host::HostClouds;
 #[cfg(feature = "transport")]
 pub use signal::XcpSignal;
 pub use stamp::Identity;

@@ -4,17 +4,19 @@ use pathmark_cc::{Countable, Explicit, Feedback, Request, XcpForm};
 use pathmark_shim::Kind;
 use pathmark_transport::{Arrived, BadFeedback, Breach, Counters, Ecn, Meter, Signal};
 
-use crate::counters::{Implausible, Totals};
+use crate::counters::{Counted, Implausible, Totals};
 use crate::header::{Form, Packet, Repr};
+use crate::host::{Arrivals, HostClouds};
 
 /// TTL or hop limit that operating systems give to packets, unless told otherwise.
 const USUAL_TTL: u8 = 64;
 
 /// XCP in a shim.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct XcpSignal {
     form: Form,
     ttl: u8,
+    host: Option<HostClouds>,
 }
 
 impl XcpSignal {
@@ -24,6 +26,7 @@ impl XcpSignal {
         Self {
             form: Form::V4,
             ttl: USUAL_TTL,
+            host: None,
         }
     }
 
@@ -39,6 +42,13 @@ impl XcpSignal {
     #[must_use]
     pub const fn with_sent_ttl(mut self, ttl: u8) -> Self {
         self.ttl = ttl;
+        self
+    }
+
+    /// What arrives behind hops that are no XCP routers goes through the host's virtual routers.
+    #[must_use]
+    pub fn with_host_clouds(mut self, host: HostClouds) -> Self {
+        self.host = Some(host);
         self
     }
 }
@@ -101,7 +111,10 @@ impl Signal for XcpSignal {
     }
 
     fn meter(&self) -> Box<dyn Meter> {
-        Box::<XcpMeter>::default()
+        Box::new(XcpMeter {
+            totals: Totals::default(),
+            arrivals: self.host.clone().map(Arrivals::new),
+        })
     }
 
     fn difference(
@@ -123,24 +136,35 @@ impl Signal for XcpSignal {
 }
 
 /// Counts packets that brought a header; others say nothing.
-#[derive(Debug, Default)]
-struct XcpMeter(Totals);
+#[derive(Debug)]
+struct XcpMeter {
+    totals: Totals,
+    /// Where the host has virtual routers.
+    arrivals: Option<Arrivals>,
+}
 
 impl Meter for XcpMeter {
     #[inline]
     fn on_packet(&mut self, arrived: &Arrived<'_>) {
-        if let Some(Ok(header)) = arrived.shim.map(Packet::parse) {
-            let congested = arrived.ecn == Ecn::Ce;
-            self.0.count(&header, arrived.bytes, arrived.ttl, congested);
+        let Some(Ok(header)) = arrived.shim.map(Packet::parse) else {
+            return;
+        };
+        let congested = arrived.ecn == Ecn::Ce;
+        let counted = Counted::read(&header, arrived.bytes, arrived.ttl, congested);
+        if let Some(mut counted) = counted {
+            if let Some(arrivals) = &mut self.arrivals {
+                arrivals.lower(&header, &mut counted, arrived);
+            }
+            self.totals.add(&counted);
         }
     }
 
     fn counters(&self) -> Option<Counters> {
-        if self.0.is_empty() {
+        if self.totals.is_empty() {
             return None;
         }
         let mut counters = Counters::new();
-        self.0
+        self.totals
             .encode()
             .all(|total| counters.push(total))
             .then_some(counters)

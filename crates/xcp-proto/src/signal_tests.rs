@@ -1,4 +1,4 @@
-use pathmark_cc::{XcpFeedback, XcpRequest};
+use pathmark_cc::{Instant, XcpFeedback, XcpRequest};
 
 use super::*;
 use crate::stamp::{self, Identity};
@@ -17,6 +17,8 @@ fn arrived(shim: Option<&[u8]>) -> Arrived<'_> {
         ecn: Ecn::Ect0,
         ttl: Some(63),
         bytes: 1200,
+        now: Instant::ZERO,
+        number: 0,
     }
 }
 

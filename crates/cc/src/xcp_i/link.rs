@@ -1,12 +1,10 @@
 //! The port: virtual routers in front of an XCP controller.
 
-use super::CloudMetrics;
 use super::covered::Covered;
 use super::table::Table;
 use crate::xcp::{Cloud, CloudAnswer, CloudEstimate, Upstream, XcpLink, XcpLinkParams};
 use crate::{
-    Answer, Arrival, Carried, Instant, LinkController, LinkMetrics, XcpAnswer, XcpCapacity,
-    XcpCarried,
+    Answer, Arrival, Carried, Instant, LinkController, LinkMetrics, XcpAnswer, XcpCarried,
 };
 
 /// An XCP-i port.
@@ -24,16 +22,9 @@ impl XcpILink {
     /// A port that starts at `now` and sends `capacity` bytes per second.
     #[must_use]
     pub fn new(now: Instant, capacity: u64, params: XcpLinkParams) -> Self {
-        let virtual_params = XcpLinkParams {
-            overhead: 0,
-            capacity: XcpCapacity::Port,
-            police: false,
-            whole: false,
-            ..params.clone()
-        };
         Self {
+            table: Table::new(&params),
             own: XcpLink::new(now, capacity, params),
-            table: Table::new(virtual_params),
             covered: Covered::new(now),
             counted: 0,
             unknown: 0,
@@ -198,17 +189,9 @@ impl LinkController for XcpILink {
     }
 
     fn metrics(&self) -> LinkMetrics {
-        let (upstreams, known) = self.table.count();
+        let (counted, unknown, refused) = (self.counted, self.unknown, self.refused);
         LinkMetrics {
-            clouds: Some(CloudMetrics {
-                upstreams,
-                known,
-                counted: self.counted,
-                unknown: self.unknown,
-                refused: self.refused,
-                forgotten: self.table.forgotten(),
-                crowded: self.table.crowded(),
-            }),
+            clouds: Some(self.table.metrics(counted, unknown, refused)),
             ..self.own.metrics()
         }
     }

@@ -30,6 +30,7 @@ mod crowd;
 mod link;
 mod metrics;
 mod params;
+mod receiver;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -37,3 +38,4 @@ mod tests;
 pub use link::XcpILink;
 pub use metrics::CloudMetrics;
 pub use params::{CloudParams, ExactEstimate};
+pub use receiver::ReceiverClouds;

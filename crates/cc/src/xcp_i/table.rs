@@ -19,11 +19,12 @@
 //! of the link; N of them keep a queue of (N·g − s)/(N·β) of a bandwidth-delay product, at most 8
 //! %.
 
+use super::CloudMetrics;
 use super::crowd::Crowd;
 use super::params::{INACTIVE, MOST_UPSTREAMS, PATIENCE, SHARED_GIVEN_PPM, SHARED_TAKEN_PPM};
 use crate::arith::ns_since;
 use crate::xcp::{CloudEstimate, Upstream, XcpLink, XcpLinkParams};
-use crate::{Answer, Arrival, Carried, Instant, LinkController, XcpAnswer};
+use crate::{Answer, Arrival, Carried, Duration, Instant, LinkController, XcpAnswer, XcpCapacity};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -96,7 +97,15 @@ fn nothing(packet: &Arrival) -> XcpAnswer {
 }
 
 impl Table {
-    pub(crate) fn new(params: XcpLinkParams) -> Self {
+    /// Of a port with these parameters.
+    pub(crate) fn new(params: &XcpLinkParams) -> Self {
+        let params = XcpLinkParams {
+            overhead: 0,
+            capacity: XcpCapacity::Port,
+            police: false,
+            whole: false,
+            ..params.clone()
+        };
         Self {
             estimated: params
                 .clouds
@@ -230,21 +239,19 @@ impl Table {
         }
     }
 
-    /// Upstream routers, and those of them whose cloud is known.
-    pub(crate) fn count(&self) -> (u32, u32) {
+    /// What there is to tell, where so many packets were counted, unknown, and without room.
+    pub(crate) fn metrics(&self, counted: u64, unknown: u64, refused: u64) -> CloudMetrics {
         let known = self.entries.iter().filter(|entry| entry.link.is_some());
         let count = |n| u32::try_from(n).unwrap_or(u32::MAX);
-        (count(self.entries.len()), count(known.count()))
-    }
-
-    /// Upstream routers that made room for others.
-    pub(crate) const fn forgotten(&self) -> u64 {
-        self.forgotten
-    }
-
-    /// Times that others began to keep a cloud's queue full.
-    pub(crate) const fn crowded(&self) -> u64 {
-        self.crowded
+        CloudMetrics {
+            upstreams: count(self.entries.len()),
+            known: count(known.count()),
+            counted,
+            unknown,
+            refused,
+            forgotten: self.forgotten,
+            crowded: self.crowded,
+        }
     }
 
     /// The virtual router of the cloud behind `upstream`, for tests.

@@ -1,8 +1,9 @@
 //! What ports with `estimate=exact` are told of clouds: the emulator knows all links.
 //!
 //! A cloud is the links without a control law between two ports with one, as flows pass them;
-//! before the first port it begins at the sender. What is left of it is the least that any of its
-//! links has left, as in the XCP-i paper's simulations (section IV).
+//! before the first port it begins at the sender, and behind the last one it ends at the receiver.
+//! What is left of it is the least that any of its links has left, as in the XCP-i paper's
+//! simulations (section IV).
 
 use std::net::IpAddr;
 
@@ -10,8 +11,9 @@ use pathmark_cc::{CloudEstimate, ExactEstimate, Instant, LinkAlgorithm, Upstream
 use pathmark_router::core::impair::Random;
 
 use super::Engine;
+use super::hosts::Hosts;
 use super::link::MeasuredLink;
-use crate::scenario::{LinkSetup, Scenario};
+use crate::scenario::{FlowSetup, LinkSetup, ReceiverEstimate, Scenario};
 
 /// An estimate may be used for so many times as long as the next one takes.
 const VALID: u32 = 3;
@@ -20,12 +22,13 @@ const VALID: u32 = 3;
 #[derive(Debug, Default)]
 pub(super) struct Clouds {
     clouds: Vec<Known>,
+    hosts: Hosts,
 }
 
-/// A cloud as one port sees it.
+/// A cloud as one port or receiver sees it.
 #[derive(Debug)]
 struct Known {
-    port: usize,
+    behind: Behind,
     upstream: Upstream,
     links: Vec<Seen>,
     exact: ExactEstimate,
@@ -47,41 +50,43 @@ struct Seen {
 }
 
 impl Clouds {
-    /// The clouds that flows come through, for ports that want exact estimates. `address` names
-    /// nodes.
-    pub(super) fn new(scenario: &Scenario, address: impl Fn(usize) -> IpAddr) -> Self {
-        let mut all = Self::default();
+    /// The clouds that flows come through, for ports and receivers that want exact estimates.
+    /// `address` names nodes.
+    pub(super) fn new(
+        scenario: &Scenario,
+        hosts: Hosts,
+        address: impl Fn(usize) -> IpAddr,
+    ) -> Self {
+        let mut all = Self {
+            hosts,
+            ..Self::default()
+        };
         for flow in &scenario.flows {
-            for (path, from) in flow.path.iter().zip([flow.from, flow.to]) {
-                all.along(scenario, path, from, &address);
+            for found in on_way(scenario, flow) {
+                let exact = match found.behind {
+                    Behind::Port(port) => {
+                        let law = law(scenario, port);
+                        law.and_then(LinkAlgorithm::exact_estimate)
+                    }
+                    Behind::Receiver(_) => (flow.receiver_estimate
+                        == Some(ReceiverEstimate::Exact))
+                    .then(ExactEstimate::default),
+                };
+                if let Some(exact) = exact
+                    && let Some(upstream) = Upstream::of(address(found.upstream))
+                {
+                    all.add(scenario, found.behind, upstream, &found.links, exact);
+                }
             }
         }
         all
-    }
-
-    fn along(
-        &mut self,
-        scenario: &Scenario,
-        path: &[usize],
-        from: usize,
-        address: &impl Fn(usize) -> IpAddr,
-    ) {
-        for found in find(scenario, path, from) {
-            let setup = scenario.links.get(found.port);
-            let law = setup.and_then(|setup| setup.spec.controller.as_ref());
-            if let Some(exact) = law.and_then(LinkAlgorithm::exact_estimate)
-                && let Some(upstream) = Upstream::of(address(found.upstream))
-            {
-                self.add(scenario, found.port, upstream, &found.links, exact);
-            }
-        }
     }
 
     /// Notes a cloud, or more links of one: flows may take several ways from one router to another.
     fn add(
         &mut self,
         scenario: &Scenario,
-        port: usize,
+        behind: Behind,
         upstream: Upstream,
         links: &[usize],
         exact: ExactEstimate,
@@ -89,11 +94,14 @@ impl Clouds {
         let known = self
             .clouds
             .iter()
-            .position(|known| (known.port, known.upstream) == (port, upstream));
+            .position(|known| (known.behind, known.upstream) == (behind, upstream));
         let index = known.unwrap_or_else(|| {
-            let name = format!("cloud/{port}/{upstream:?}");
+            let name = match behind {
+                Behind::Port(port) => format!("cloud/{port}/{upstream:?}"),
+                Behind::Receiver(node) => format!("cloud/receiver/{node}/{upstream:?}"),
+            };
             self.clouds.push(Known {
-                port,
+                behind,
                 upstream,
                 links: Vec::new(),
                 exact,
@@ -125,11 +133,20 @@ impl Clouds {
     }
 }
 
+/// What lies behind a cloud.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Behind {
+    /// A port with a control law.
+    Port(usize),
+    /// The receiver, which is this node.
+    Receiver(usize),
+}
+
 /// A cloud on a flow's way.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    /// The port behind it.
-    pub(super) port: usize,
+    /// What lies behind it.
+    pub(super) behind: Behind,
     /// The node before it, and the port by which packets leave that; `None`: it is the sender.
     pub(super) upstream: usize,
     pub(super) via: Option<usize>,
@@ -137,8 +154,21 @@ pub(super) struct Found {
     pub(super) links: Vec<usize>,
 }
 
-/// The clouds on a way that begins at `from`.
-pub(super) fn find(scenario: &Scenario, path: &[usize], from: usize) -> Vec<Found> {
+/// The clouds on a flow's way to its receiver, and those before ports on the way back.
+pub(super) fn on_way(scenario: &Scenario, flow: &FlowSetup) -> Vec<Found> {
+    let [there, back] = &flow.path;
+    let mut all = find(scenario, there, flow.from, Some(flow.to));
+    all.extend(find(scenario, back, flow.to, None));
+    all
+}
+
+/// The law of a port.
+pub(super) fn law(scenario: &Scenario, port: usize) -> Option<&LinkAlgorithm> {
+    scenario.links.get(port)?.spec.controller.as_ref()
+}
+
+/// The clouds on a way that begins at `from`, and ends at the `receiver` if that is one's.
+fn find(scenario: &Scenario, path: &[usize], from: usize, receiver: Option<usize>) -> Vec<Found> {
     let mut all = Vec::new();
     let (mut upstream, mut via) = (from, None);
     let mut links: Vec<usize> = Vec::new();
@@ -154,7 +184,7 @@ pub(super) fn find(scenario: &Scenario, path: &[usize], from: usize) -> Vec<Foun
         let own = |link: &usize| path.first() == Some(link);
         if !links.iter().all(own) {
             all.push(Found {
-                port: index,
+                behind: Behind::Port(index),
                 upstream,
                 via,
                 links: links.clone(),
@@ -162,6 +192,17 @@ pub(super) fn find(scenario: &Scenario, path: &[usize], from: usize) -> Vec<Foun
         }
         (upstream, via) = (setup.from, Some(index));
         links.clear();
+    }
+    if let Some(node) = receiver
+        && via.is_some()
+        && !links.is_empty()
+    {
+        all.push(Found {
+            behind: Behind::Receiver(node),
+            upstream,
+            via,
+            links,
+        });
     }
     all
 }
@@ -234,11 +275,21 @@ impl Engine {
                     link.catch_up(now, &mut self.pool);
                 }
             }
-            if let Some(estimate) = known.estimate(now, &self.links)
-                && let Some(port) = self.links.get_mut(known.port)
-            {
-                port.catch_up(now, &mut self.pool);
-                port.tell(now, known.upstream, &estimate);
+            let Some(estimate) = known.estimate(now, &self.links) else {
+                continue;
+            };
+            match known.behind {
+                Behind::Port(port) => {
+                    if let Some(port) = self.links.get_mut(port) {
+                        port.catch_up(now, &mut self.pool);
+                        port.tell(now, known.upstream, &estimate);
+                    }
+                }
+                Behind::Receiver(node) => {
+                    if let Some(host) = clouds.hosts.at(node) {
+                        host.tell(now, known.upstream, &estimate);
+                    }
+                }
             }
         }
         self.clouds = clouds;

@@ -1,5 +1,5 @@
-//! Routers that measure clouds, for ports with `estimate=real`: their messages and trains of
-//! packets cross the emulated links as everybody's packets do.
+//! Routers that measure clouds, for ports with `estimate=real`, and receivers that do: their
+//! messages and trains of packets cross the emulated links as everybody's packets do.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -8,12 +8,13 @@ use pathmark_transport::Ecn;
 use xcp_edge::{Edge, Estimator, Key, Limits, Measurer, Prober, Requester};
 
 use super::Engine;
-use super::clouds::{Found, find};
+use super::clouds::{Behind, Found, law, on_way};
+use super::hosts::Hosts;
 use super::link::MeasuredLink;
 use super::packet::{IP_UDP_HEADER, Label};
 use super::setup::{address, hash};
-use crate::scenario::Scenario;
 use crate::scenario::route::route;
+use crate::scenario::{FlowSetup, ReceiverEstimate, Scenario};
 
 /// UDP port of routers' messages.
 const PORT: u16 = 6653;
@@ -31,6 +32,7 @@ pub(super) struct Edges {
     routers: Vec<Router>,
     channels: Vec<Channel>,
     pairs: Vec<Pair>,
+    hosts: Hosts,
     /// Where the ways of channels begin among all ways.
     first: usize,
     out: Vec<u8>,
@@ -55,9 +57,10 @@ struct Channel {
 /// A cloud that is measured.
 #[derive(Debug)]
 struct Pair {
-    /// The router behind it, and its ports.
+    /// The router behind it, and its ports; or the receiver behind it.
     node: usize,
     ports: Vec<usize>,
+    receiver: bool,
     /// The one before it.
     from: SocketAddr,
     upstream: Upstream,
@@ -70,16 +73,15 @@ fn socket(node: usize) -> SocketAddr {
 
 impl Edges {
     /// The routers of a scenario; their ways are added to those of endpoints.
-    pub(super) fn new(scenario: &Scenario, ways: &mut Vec<Vec<u32>>) -> Self {
+    pub(super) fn new(scenario: &Scenario, hosts: Hosts, ways: &mut Vec<Vec<u32>>) -> Self {
         let mut all = Self {
             first: ways.len(),
+            hosts,
             ..Self::default()
         };
         for flow in &scenario.flows {
-            for (path, from) in flow.path.iter().zip([flow.from, flow.to]) {
-                for found in find(scenario, path, from) {
-                    all.add(scenario, &found, ways);
-                }
+            for found in on_way(scenario, flow) {
+                all.add(scenario, flow, &found, ways);
             }
         }
         if !all.pairs.is_empty() {
@@ -88,28 +90,34 @@ impl Edges {
         all
     }
 
-    fn add(&mut self, scenario: &Scenario, found: &Found, ways: &mut Vec<Vec<u32>>) {
-        let Some(setup) = scenario.links.get(found.port) else {
-            return;
+    fn add(
+        &mut self,
+        scenario: &Scenario,
+        flow: &FlowSetup,
+        found: &Found,
+        ways: &mut Vec<Vec<u32>>,
+    ) {
+        let (here, port) = match found.behind {
+            Behind::Receiver(node) => (Some(node), None),
+            Behind::Port(port) => (scenario.links.get(port).map(|link| link.from), Some(port)),
         };
-        let law = setup.spec.controller.as_ref();
+        let measures = match port {
+            Some(port) => law(scenario, port).is_some_and(LinkAlgorithm::measured_estimate),
+            None => flow.receiver_estimate == Some(ReceiverEstimate::Real),
+        };
         // A sender does not answer routers.
-        let Some(via) = found
-            .via
-            .filter(|_| law.is_some_and(LinkAlgorithm::measured_estimate))
-        else {
+        let (Some(via), Some(here)) = (found.via.filter(|_| measures), here) else {
             return;
         };
-        let (here, there) = (setup.from, found.upstream);
+        let there = found.upstream;
         let Some(upstream) = Upstream::of(address(there)) else {
             return;
         };
         let back = route(scenario.nodes.len(), &scenario.links, here, there);
         let known = |pair: &&mut Pair| (pair.node, pair.upstream) == (here, upstream);
         if let Some(pair) = self.pairs.iter_mut().find(known) {
-            if !pair.ports.contains(&found.port) {
-                pair.ports.push(found.port);
-            }
+            let new = port.filter(|port| !pair.ports.contains(port));
+            pair.ports.extend(new);
             return;
         }
         let mut forth = vec![via];
@@ -122,7 +130,8 @@ impl Edges {
         self.channel(scenario, here, there, &back.unwrap_or_default(), ways);
         self.pairs.push(Pair {
             node: here,
-            ports: vec![found.port],
+            ports: port.into_iter().collect(),
+            receiver: port.is_none(),
             from: socket(there),
             upstream,
             next: Instant::ZERO + EVERY,
@@ -215,14 +224,26 @@ impl Edges {
         let from = socket(channel.from);
         let about = |pair: &&Pair| (pair.node, pair.from) == (channel.to, from);
         let pair = self.pairs.iter().find(about);
-        let own = || pair.map_or(0, |pair| pair.own(links));
+        let hosts = &self.hosts;
+        let own = || pair.map_or(0, |pair| pair.own(links, hosts));
         router.measurer.on_datagram(now, from, datagram, own);
     }
 }
 
 impl Pair {
     /// Bytes of its own traffic that came through the cloud.
-    fn own(&self, links: &[MeasuredLink]) -> u64 {
+    fn own(&self, links: &[MeasuredLink], hosts: &Hosts) -> u64 {
+        if self.receiver {
+            let mut came = 0;
+            if let Some(host) = hosts.at(self.node) {
+                host.visit(&mut |upstream, bytes| {
+                    if upstream == self.upstream {
+                        came = bytes;
+                    }
+                });
+            }
+            return came;
+        }
         let ports = self.ports.iter().filter_map(|port| links.get(*port));
         ports.filter_map(|link| link.came_from(self.upstream)).sum()
     }
@@ -241,12 +262,17 @@ impl Engine {
         let now = self.now;
         for pair in edges.pairs.iter_mut().filter(|pair| pair.next <= now) {
             pair.next = now + EVERY;
-            let own = pair.own(&self.links);
+            let own = pair.own(&self.links, &edges.hosts);
             let at = |router: &&mut Router| router.node == pair.node;
             let router = edges.routers.iter_mut().find(at);
             if let Some(router) = router
                 && let Some(estimate) = router.measurer.estimate(now, pair.from, own)
             {
+                if pair.receiver
+                    && let Some(host) = edges.hosts.at(pair.node)
+                {
+                    host.tell(now, pair.upstream, &estimate);
+                }
                 for &port in &pair.ports {
                     if let Some(port) = self.links.get_mut(port) {
                         port.catch_up(now, &mut self.pool);

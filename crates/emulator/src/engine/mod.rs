@@ -19,6 +19,7 @@ mod collect;
 mod edges;
 mod endpoint;
 mod forged;
+mod hosts;
 mod link;
 mod medium;
 mod own;

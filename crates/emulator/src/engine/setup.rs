@@ -10,7 +10,7 @@ use pathmark_router::forward::Identity;
 use pathmark_transport::{Signal, TransportConfig};
 use qs_proto::QuickStartSignal;
 use vcp_proto::{VcpEcnSignal, VcpSignal};
-use xcp_proto::XcpSignal;
+use xcp_proto::{HostClouds, XcpSignal};
 
 use super::agenda::Agenda;
 use super::capture::Frame;
@@ -18,6 +18,7 @@ use super::clouds::Clouds;
 use super::edges::Edges;
 use super::endpoint::{Application, Endpoint, Setup};
 use super::forged::Forger;
+use super::hosts::Hosts;
 use super::link::MeasuredLink;
 use super::medium::Medium;
 use super::packet::{IP_UDP_HEADER, Label, Pool};
@@ -82,13 +83,14 @@ impl Engine {
             links.push(link.with_capture(capture && setup.capture));
         }
         let media = media(scenario);
+        let hosts = Hosts::new(scenario);
         let mut engine = Self {
             now: Instant::ZERO,
             end: Instant::ZERO + scenario.duration,
             agenda: Agenda::new(2 + links.len() + media.len() + 2 * scenario.flows.len()),
             links,
             media,
-            clouds: Clouds::new(scenario, address),
+            clouds: Clouds::new(scenario, hosts.clone(), address),
             edges: Edges::default(),
             endpoints: Vec::with_capacity(2 * scenario.flows.len()),
             ways: Vec::with_capacity(2 * scenario.flows.len()),
@@ -107,14 +109,14 @@ impl Engine {
             scenario: scenario.clone(),
         };
         for (index, flow) in scenario.flows.iter().enumerate() {
-            engine.add_flow(index, flow, own.law(&flow.name));
+            engine.add_flow(index, flow, own.law(&flow.name), &hosts);
         }
-        engine.edges = Edges::new(scenario, &mut engine.ways);
+        engine.edges = Edges::new(scenario, hosts, &mut engine.ways);
         engine.agenda_all();
         Ok(engine)
     }
 
-    fn add_flow(&mut self, index: usize, flow: &FlowSetup, own: Option<&OwnLaw>) {
+    fn add_flow(&mut self, index: usize, flow: &FlowSetup, own: Option<&OwnLaw>, hosts: &Hosts) {
         let seed = |role: &str| hash(self.scenario.seed, &format!("{}/{role}", flow.name));
         let port = CLIENT_PORT + u16::try_from(index % 50_000).unwrap_or(0);
         let sender = SocketAddr::new(address(flow.from), port);
@@ -126,6 +128,9 @@ impl Engine {
             config.signals.clone_from(signals);
         }
         let mut receiving = config.clone();
+        if let Some(host) = hosts.of(flow) {
+            receiving.signals = signals(&law, Some(host));
+        }
         if let Some(own) = own {
             config.controller = Arc::clone(&own.factory);
         }
@@ -228,7 +233,7 @@ fn media(scenario: &Scenario) -> Vec<Medium> {
 fn transport(algorithm: &Algorithm, packet: u16) -> TransportConfig {
     let law = algorithm.clone();
     let mut config = TransportConfig::new(Arc::new(move |now, mtu| law.controller(now, mtu)));
-    config.signals = signals(algorithm);
+    config.signals = signals(algorithm, None);
     let grants = matches!(algorithm.explicit(), Some(Explicit::Xcp(_)));
     if grants || algorithm.asks_start() {
         config.streams = config.streams.with_room_for_grants();
@@ -243,13 +248,21 @@ fn transport(algorithm: &Algorithm, packet: u16) -> TransportConfig {
     config
 }
 
-fn signals(algorithm: &Algorithm) -> Vec<Arc<dyn Signal>> {
+/// The signals of an end whose law is `algorithm`; `host` are its virtual routers.
+fn signals(algorithm: &Algorithm, host: Option<&HostClouds>) -> Vec<Arc<dyn Signal>> {
+    let xcp = |form| {
+        let signal = XcpSignal::from(form);
+        match host {
+            Some(host) => signal.with_host_clouds(host.clone()),
+            None => signal,
+        }
+    };
     let mut signals: Vec<Arc<dyn Signal>> = match algorithm.explicit() {
         None => Vec::new(),
         Some(Explicit::Vcp(Carrier::Shim)) => vec![Arc::new(VcpSignal::new())],
         Some(Explicit::Vcp(Carrier::Ecn)) => vec![Arc::new(VcpEcnSignal)],
         Some(Explicit::QuickStart) => vec![Arc::new(QuickStartSignal::new())],
-        Some(Explicit::Xcp(form)) => vec![Arc::new(XcpSignal::from(form))],
+        Some(Explicit::Xcp(form)) => vec![Arc::new(xcp(form))],
     };
     if algorithm.chooses() {
         signals.push(Arc::new(VcpSignal::new()));

@@ -116,10 +116,23 @@ pub struct FlowSetup {
     /// Bytes that the receiver takes beyond what its application has read. `None`: as many as the
     /// path needs.
     pub receive_window: Option<u64>,
+    /// The receiver has virtual routers for hops behind the last XCP router (XCP-i), and somebody
+    /// tells them what these hops leave. `None`: it has none.
+    pub receiver_estimate: Option<ReceiverEstimate>,
     /// Its largest IP packet, bytes: the scenario's unless it has one of its own.
     pub packet: u16,
     /// Indices of the links from sender to receiver, and back.
     pub path: [Vec<usize>; 2],
+}
+
+/// Who tells a receiver what hops behind the last XCP router leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReceiverEstimate {
+    /// The emulator, which knows all links.
+    Exact,
+    /// Nobody: the receiver measures it, by packets that it asks the last router for.
+    Real,
 }
 
 impl FlowSetup {

@@ -10,11 +10,11 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, de};
 use toml::{Spanned, Table};
 
-use super::ForgedShim;
 use super::model::Model;
 use super::paper::Reference;
 use super::plot::Plot;
 use super::variant::Repeat;
+use super::{ForgedShim, ReceiverEstimate};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -109,6 +109,7 @@ pub(super) struct FileFlow {
     pub(super) start_spread: Option<Spanned<Span>>,
     pub(super) stop: Option<Spanned<Span>>,
     pub(super) receive_window: Option<Spanned<ByteCount>>,
+    pub(super) receiver_estimate: Option<ReceiverEstimate>,
     pub(super) packet: Option<Spanned<u32>>,
     pub(super) rate: Option<Spanned<RateValue>>,
     #[serde(default)]

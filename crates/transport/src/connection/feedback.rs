@@ -292,20 +292,15 @@ impl Feedback {
         self.incoming.last_mut()
     }
 
-    /// 1-RTT packet `number` with something ack-eliciting opened for the first time, first of its
+    /// A 1-RTT packet with something ack-eliciting opened for the first time, first of its
     /// datagram, on the current path. True if a shim counted.
     #[inline]
-    pub(super) fn on_packet(
-        &mut self,
-        number: u64,
-        front: Front<'_>,
-        arrived: Arrived<'_>,
-    ) -> bool {
+    pub(super) fn on_packet(&mut self, front: Front<'_>, arrived: Arrived<'_>) -> bool {
         for incoming in &mut self.incoming {
             // A shim that is not believed still was a packet with a signal.
             let shimless = incoming.signal.shim_len() == 0;
             if shimless || matches!(front, Front::Bad) {
-                incoming.counting.on_packet(number, &arrived);
+                incoming.counting.on_packet(&arrived);
             }
         }
         let Front::Shim { kind, bytes } = front else {
@@ -315,9 +310,7 @@ impl Feedback {
             return false;
         };
         let shim = Some(bytes);
-        incoming
-            .counting
-            .on_packet(number, &Arrived { shim, ..arrived });
+        incoming.counting.on_packet(&Arrived { shim, ..arrived });
         true
     }
 

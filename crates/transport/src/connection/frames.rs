@@ -109,10 +109,10 @@ impl Connection {
                 ecn: carrier.received.ecn,
                 ttl: carrier.received.ttl,
                 bytes: carrier.bytes as u64,
+                now,
+                number: opened.number,
             };
-            let counted = self
-                .feedback
-                .on_packet(opened.number, carrier.front, arrived);
+            let counted = self.feedback.on_packet(carrier.front, arrived);
             self.stats.shims_received += u64::from(counted);
         }
         Ok(())

@@ -5,9 +5,10 @@ use std::time;
 
 use crate::{Duration, Instant};
 
-/// Now, since the first call in this process.
+/// Now, by the clock that the connections of this process are driven by: since its first call.
+#[must_use]
 #[expect(clippy::disallowed_methods, reason = "the driver owns the clock")]
-pub(super) fn now() -> Instant {
+pub fn now() -> Instant {
     static EPOCH: OnceLock<time::Instant> = OnceLock::new();
     let since = EPOCH.get_or_init(time::Instant::now).elapsed();
     // Zero is the epoch of no connection: leave room below for arithmetic.

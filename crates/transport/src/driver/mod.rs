@@ -44,6 +44,7 @@ mod sending_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod waiting_tests;
 
+pub use clock::now;
 pub use config::{ClientConfig, ServerConfig};
 pub use connecting::Connecting;
 pub use connection::Connection;

@@ -29,11 +29,11 @@ impl Counting {
         }
     }
 
-    /// 1-RTT packet `number` opened, for the first time, on the current path, as the first of its
+    /// A 1-RTT packet opened, for the first time, on the current path, as the first of its
     /// datagram.
     #[inline]
-    pub fn on_packet(&mut self, number: u64, arrived: &Arrived<'_>) {
-        if number >= *self.epoch.get_or_insert(number) {
+    pub fn on_packet(&mut self, arrived: &Arrived<'_>) {
+        if arrived.number >= *self.epoch.get_or_insert(arrived.number) {
             self.meter.on_packet(arrived);
         }
     }

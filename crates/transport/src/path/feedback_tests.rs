@@ -4,7 +4,7 @@ use pathmark_cc::{Countable, Feedback, Request, VcpFeedback};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Arrived, BadFeedback, Breach, Counters, Ecn, Meter, Signal};
+use crate::{Arrived, BadFeedback, Breach, Counters, Ecn, Instant, Meter, Signal};
 
 #[derive(Debug)]
 struct Plain;
@@ -79,12 +79,16 @@ fn packets(feedback: Option<Feedback>) -> Option<u64> {
 /// Bytes of each packet.
 const SIZE: u64 = 1200;
 
-const ARRIVED: Arrived<'static> = Arrived {
-    shim: None,
-    ecn: Ecn::NotEct,
-    ttl: None,
-    bytes: SIZE,
-};
+const fn arrived(number: u64) -> Arrived<'static> {
+    Arrived {
+        shim: None,
+        ecn: Ecn::NotEct,
+        ttl: None,
+        bytes: SIZE,
+        now: Instant::ZERO,
+        number,
+    }
+}
 
 #[test]
 fn newest_frame_wins_and_impossible_ones_are_counted() {
@@ -188,16 +192,16 @@ fn an_epoch_in_each_frame_counts_no_packet_twice() {
 fn only_news_is_returned() {
     let mut counting = Counting::new(Plain.meter());
     assert!(counting.poll().is_none());
-    counting.on_packet(3, &ARRIVED);
-    counting.on_packet(4, &ARRIVED);
+    counting.on_packet(&arrived(3));
+    counting.on_packet(&arrived(4));
     let (epoch, counters) = counting.poll().unwrap();
     assert_eq!((epoch, counters), (3, totals(2)));
     counting.on_sent(counters);
     assert!(counting.poll().is_none());
     // From before the epoch, and late.
-    counting.on_packet(2, &ARRIVED);
+    counting.on_packet(&arrived(2));
     assert!(counting.poll().is_none());
-    counting.on_packet(5, &ARRIVED);
+    counting.on_packet(&arrived(5));
     assert_eq!(counting.poll(), Some((3, totals(3))));
 }
 

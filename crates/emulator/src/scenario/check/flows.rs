@@ -90,6 +90,7 @@ impl Check<'_> {
                     .receive_window
                     .as_ref()
                     .map(|window| window.get_ref().0),
+                receiver_estimate: file.receiver_estimate,
                 packet,
                 path: path.clone(),
             });

@@ -1,0 +1,105 @@
+//! A receiver behind a cloud: hops that are no XCP routers lie between the last router and itself
+//! (the XCP-i paper, section III-B).
+//!
+//! It has the virtual routers that a port behind that cloud would have, and no port: what packets
+//! ask for is lowered before it goes back to their senders.
+
+use super::CloudMetrics;
+use super::params::CloudParams;
+use super::table::Table;
+use crate::xcp::{Cloud, CloudAnswer, CloudEstimate, Upstream, XcpLinkParams};
+use crate::{Arrival, Carried, Instant, XcpAnswer, XcpCarried};
+
+/// The virtual routers of a receiver. Somebody has to [estimate](Self::on_estimate) its clouds.
+///
+/// It keeps 32 upstream routers, as ports do, and one whose cloud is known takes some 100 kB.
+#[derive(Clone, Debug)]
+pub struct ReceiverClouds {
+    table: Table,
+    counted: u64,
+    unknown: u64,
+    refused: u64,
+}
+
+impl Default for ReceiverClouds {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ReceiverClouds {
+    /// None known.
+    #[must_use]
+    pub fn new() -> Self {
+        let clouds = CloudParams {
+            measured: true,
+            ..CloudParams::default()
+        };
+        Self {
+            table: Table::new(&XcpLinkParams {
+                clouds: Some(clouds),
+                ..XcpLinkParams::default()
+            }),
+            counted: 0,
+            unknown: 0,
+            refused: 0,
+        }
+    }
+
+    /// A packet came out of `cloud` with this header, which says what is left of what its sender
+    /// asked for. `bytes` are those of the IP packets that it stands for. The answer's `delta` is
+    /// what goes back.
+    pub fn on_packet(
+        &mut self,
+        now: Instant,
+        bytes: u32,
+        header: &XcpCarried,
+        cloud: Cloud,
+    ) -> XcpAnswer {
+        let (upstream, hops) = (cloud.upstream, cloud.hops);
+        let packet = Arrival {
+            bytes,
+            // Virtual routers police nobody, and have no guests.
+            flow_hash: 0,
+            carried: Carried::Xcp(XcpCarried {
+                covers: 1,
+                cloud: None,
+                ..*header
+            }),
+        };
+        if !self.table.on_arrival(now, upstream, &packet) {
+            self.refused += 1;
+        }
+        let Some(answer) = self.table.on_departure(now, upstream, &packet) else {
+            self.unknown += 1;
+            return XcpAnswer {
+                delta: header.delta,
+                cloud: CloudAnswer::Unknown { hops },
+                ..XcpAnswer::default()
+            };
+        };
+        self.counted += 1;
+        XcpAnswer {
+            delta: answer.delta.min(header.delta),
+            cloud: CloudAnswer::Counted { hops },
+            ..answer
+        }
+    }
+
+    /// What is left of the cloud behind `upstream`, from now on. Nothing, unless packets come from
+    /// there.
+    pub fn on_estimate(&mut self, now: Instant, upstream: Upstream, estimate: &CloudEstimate) {
+        self.table.on_estimate(now, upstream, estimate);
+    }
+
+    /// Shows each upstream router, with the bytes that have come from it.
+    pub fn visit(&self, visit: &mut dyn FnMut(Upstream, u64)) {
+        self.table.visit(visit);
+    }
+
+    /// What it made of clouds.
+    #[must_use]
+    pub fn metrics(&self) -> CloudMetrics {
+        self.table.metrics(self.counted, self.unknown, self.refused)
+    }
+}

@@ -1,0 +1,30 @@
+//! Receivers that have virtual routers for hops behind the last XCP router.
+
+use std::collections::BTreeMap;
+
+use xcp_proto::HostClouds;
+
+use crate::scenario::{FlowSetup, Scenario};
+
+/// The virtual routers of nodes, which all flows to a node share.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hosts(BTreeMap<usize, HostClouds>);
+
+impl Hosts {
+    /// Those that a scenario's flows want.
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        let flows = scenario.flows.iter();
+        let wanted = flows.filter(|flow| flow.receiver_estimate.is_some());
+        Self(wanted.map(|flow| (flow.to, HostClouds::new())).collect())
+    }
+
+    /// Those of a flow's receiver, if the flow wants them.
+    pub(super) fn of(&self, flow: &FlowSetup) -> Option<&HostClouds> {
+        flow.receiver_estimate.and_then(|_| self.at(flow.to))
+    }
+
+    /// Those at a node.
+    pub(super) fn at(&self, node: usize) -> Option<&HostClouds> {
+        self.0.get(&node)
+    }
+}

@@ -1,0 +1,245 @@
+//! XCP-i at a host (feature `xcp-i`): hops that are no XCP routers between the host and the router
+//! next to it.
+//!
+//! A sender whose first XCP-i router lies behind such hops is the one before them, and
+//! [answers](HostEdge::answering) the router that measures them. A receiver whose last XCP-i router
+//! lies before such hops is the one behind them: it [measures](HostEdge::measuring) them, and has
+//! virtual routers for them ([`HostClouds`]), which [`count_hops`] puts into an endpoint's
+//! configuration. Neither is done unless asked for, and both need the secret that the routers
+//! share; messages are those of `docs/wire.md`, section 9.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use pathmark_cc::{Explicit, Instant, Upstream, XcpForm};
+use pathmark_transport::TransportConfig;
+use pathmark_transport::driver::now;
+use xcp_edge::{Edge, Estimator, Key, Limits, Measurer, Prober, Requester};
+use xcp_proto::XcpSignal;
+
+pub use xcp_edge::ShortSecret;
+pub use xcp_proto::HostClouds;
+
+/// UDP port of messages: the one that routers use unless they are told another.
+const PORT: u16 = 6653;
+/// Largest UDP payload of a train's packet: what fits 1500 bytes with either version of IP.
+const PACKET: u16 = 1452;
+/// What trains may run ahead, in seconds of their rate.
+const AHEAD: u64 = 10;
+/// Time between two estimates.
+const EVERY: Duration = Duration::from_millis(50);
+/// Messages that are read before others are sent: whoever floods the port delays nothing else.
+const AT_ONCE: usize = 64;
+/// Longest wait for a message.
+const LONG: Duration = Duration::from_millis(500);
+/// Routers that are asked about at most.
+const MOST_NAMED: usize = 32;
+
+/// Puts a receiver's virtual routers into the configuration of an endpoint: what comes to it by XCP
+/// from behind hops that are no XCP routers goes through them.
+pub fn count_hops(config: &mut TransportConfig, clouds: &HostClouds) {
+    for signal in &mut config.signals {
+        let form = match signal.shim_len() {
+            xcp_proto::header::LEN_COMPACT => XcpForm::Compact,
+            _ => XcpForm::Full,
+        };
+        if signal.speaks(Explicit::Xcp(form)) {
+            let counting = XcpSignal::from(form).with_host_clouds(clouds.clone());
+            *signal = Arc::new(counting);
+        }
+    }
+}
+
+/// What a host does for XCP-i, and lets routers do: nothing but what it is told to.
+#[derive(Debug)]
+pub struct HostEdge {
+    own: IpAddr,
+    key: Key,
+    /// Bytes per second of trains, over time.
+    rate: u64,
+    clouds: Option<HostClouds>,
+}
+
+/// While it is there, messages are taken. Dropped, it waits for its thread, half a second at most.
+#[derive(Debug)]
+pub struct RunningEdge {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for RunningEdge {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl HostEdge {
+    /// A host with the address `own`, which nobody may translate on the way, and the `secret` that
+    /// it shares with routers.
+    ///
+    /// # Errors
+    /// [`ShortSecret`]: fewer than 16 bytes.
+    pub fn new(own: IpAddr, secret: &[u8]) -> Result<Self, ShortSecret> {
+        Ok(Self {
+            own,
+            key: Key::new(secret)?,
+            rate: 0,
+            clouds: None,
+        })
+    }
+
+    /// It sends routers the trains of packets that they ask for: `rate` bytes per second over time,
+    /// and ten seconds of that at once.
+    #[must_use]
+    pub const fn answering(mut self, rate: u64) -> Self {
+        self.rate = rate;
+        self
+    }
+
+    /// It asks the routers that are named in headers for trains of packets, and tells `clouds` what
+    /// they show: 1 % of what those hops carry over time, up to 5 % in the first two seconds.
+    #[must_use]
+    pub fn measuring(mut self, clouds: HostClouds) -> Self {
+        self.clouds = Some(clouds);
+        self
+    }
+
+    /// Begins, in a thread of its own.
+    ///
+    /// # Errors
+    /// No random numbers, no thread, or UDP port 6653 of the host's address cannot be bound.
+    pub fn start(self) -> io::Result<RunningEdge> {
+        let socket = UdpSocket::bind(SocketAddr::new(self.own, PORT))?;
+        socket.set_nonblocking(true)?;
+        let (mut start, mut run) = ([0; 32], [0; 8]);
+        let mut random = File::open("/dev/urandom")?;
+        random.read_exact(&mut start)?;
+        random.read_exact(&mut run)?;
+        let limits = Limits {
+            rate: self.rate,
+            burst: self.rate.saturating_mul(AHEAD),
+            packet: PACKET,
+        };
+        let start = Key::new(&start).map_err(io::Error::other)?;
+        let (begin, key) = (now(), self.key);
+        let prober = Prober::new(begin, self.own, key.clone(), start, limits);
+        let first = Estimator::first_train(PACKET);
+        let run = u64::from_ne_bytes(run);
+        let requester = Requester::new(begin, self.own, key.clone(), run, first);
+        let over = Arc::new(AtomicBool::new(false));
+        let work = Work {
+            socket,
+            measurer: Measurer::new(Edge::new(self.own, key, prober, requester), PACKET),
+            own: self.own,
+            clouds: self.clouds,
+            named: Vec::with_capacity(MOST_NAMED),
+            next: begin,
+            over: Arc::clone(&over),
+        };
+        let thread = std::thread::Builder::new()
+            .name("xcp-i".to_owned())
+            .spawn(move || work.run())?;
+        Ok(RunningEdge {
+            over,
+            thread: Some(thread),
+        })
+    }
+}
+
+/// The thread's.
+struct Work {
+    socket: UdpSocket,
+    measurer: Measurer,
+    own: IpAddr,
+    clouds: Option<HostClouds>,
+    /// Where routers are gathered.
+    named: Vec<(Upstream, IpAddr, u64)>,
+    /// When estimates are due.
+    next: Instant,
+    over: Arc<AtomicBool>,
+}
+
+impl Work {
+    fn run(mut self) {
+        let (mut coming, mut going) = ([0; 2048], [0; 2048]);
+        while !self.over.load(Ordering::Relaxed) {
+            self.tell();
+            while let Some(transmit) = self.measurer.poll_transmit(now(), &mut going) {
+                // A packet of a train that is lost here is lost as on the way.
+                let _ = self
+                    .socket
+                    .send_to(going.get(..transmit.len).unwrap_or(&[]), transmit.to);
+            }
+            self.wait();
+            for _ in 0..AT_ONCE {
+                // An ICMP message about a packet that was sent comes as an error, too.
+                let Ok((len, from)) = self.socket.recv_from(&mut coming) else {
+                    break;
+                };
+                let bytes = coming.get(..len).unwrap_or(&[]);
+                let clouds = self.clouds.as_ref();
+                let own = || clouds.map_or(0, |clouds| came_from(clouds, from.ip()));
+                self.measurer.on_datagram(now(), from, bytes, own);
+            }
+        }
+    }
+
+    /// Until a message comes, or something is due.
+    fn wait(&self) {
+        let estimates = self.clouds.is_some().then_some(self.next);
+        let due = [self.measurer.deadline(), estimates];
+        let wait = due.into_iter().flatten().min();
+        let wait = wait.map_or(LONG, |at| at.saturating_since(now()).min(LONG));
+        let mut sockets = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        // A signal ends it sooner.
+        let _ = ppoll(&mut sockets, Some(TimeSpec::from(wait)), None);
+    }
+
+    /// Tells virtual routers what their hops leave.
+    fn tell(&mut self) {
+        let now = now();
+        let Some(clouds) = self.clouds.as_ref().filter(|_| now >= self.next) else {
+            return;
+        };
+        self.next = now + EVERY;
+        self.named.clear();
+        let (own, named) = (self.own, &mut self.named);
+        clouds.visit(&mut |upstream, bytes| {
+            if let Some(address) = upstream.v4().map(IpAddr::V4)
+                && address != own
+                && named.len() < MOST_NAMED
+            {
+                named.push((upstream, address, bytes));
+            }
+        });
+        for (upstream, address, bytes) in &self.named {
+            let from = SocketAddr::new(*address, PORT);
+            if let Some(estimate) = self.measurer.estimate(now, from, *bytes) {
+                clouds.tell(now, *upstream, &estimate);
+            }
+        }
+    }
+}
+
+/// Bytes that have come from behind the router at `address`.
+fn came_from(clouds: &HostClouds, address: IpAddr) -> u64 {
+    let mut came = 0;
+    clouds.visit(&mut |upstream, bytes| {
+        if Some(upstream) == Upstream::of(address) {
+            came = bytes;
+        }
+    });
+    came
+}
