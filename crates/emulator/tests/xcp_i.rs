@@ -383,27 +383,22 @@ fn a_cloud_at_the_receiver() {
     }
 }
 
-/// The Linux study's hybrid networks: with a router behind the plain queue less is dropped than by
-/// TCP, shares are even, and goodput is TCP's but for the headers; without one, XCP-i is as CUBIC.
+/// The Linux study's hybrid networks: with a router or receiver behind the plain queue nothing is
+/// dropped, shares are even, and goodput is nearly TCP's: 0.967 and 0.987 of CUBIC's, which loses
+/// nothing by its queue of 65 packets.
 #[test]
 fn hybrid_networks_of_the_linux_study() {
     let window = |result: &RunResult| {
         let shares = goodputs(result, 0);
         (shares.iter().sum::<f64>(), jain(&shares))
     };
-    for (scenario, most_drops, least) in [
-        ("xcp-linux-fig13", 1.2, 0.97),
-        ("xcp-linux-fig14", 0.2, 0.95),
-    ] {
+    for (scenario, least) in [("xcp-linux-fig13", 0.96), ("xcp-linux-fig14", 0.98)] {
         let tcp = run(scenario, "cubic", &[]);
         let here = run(scenario, "xcp-i", &[]);
         let ((rate, even), (of_tcp, _)) = (window(&here), window(&tcp));
         assert!(rate >= least * of_tcp, "{scenario}: {rate} {of_tcp}");
         assert!(even >= 0.95, "{scenario}: {even}");
-        let (lost, by_tcp) = (drops(&here), drops(&tcp));
-        assert!(
-            lost as f64 <= most_drops * by_tcp as f64,
-            "{scenario}: {lost} {by_tcp}"
-        );
+        assert_eq!(drops(&here), 0, "{scenario}");
+        assert!(drops(&tcp) > 700, "{scenario}");
     }
 }

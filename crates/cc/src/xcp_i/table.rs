@@ -52,6 +52,8 @@ struct Entry {
     total: u64,
     /// The virtual router, once there was an estimate.
     link: Option<Box<XcpLink>>,
+    /// What is left to it, in bytes per second, averaged over a round trip.
+    left: u64,
     /// Bytes that wait in the cloud.
     queue: u64,
     /// The estimate may be used until then.
@@ -81,6 +83,19 @@ fn shared(params: &XcpLinkParams, capacity: u64, own: i64) -> i64 {
     let taken = i128::from(own) * i128::from(SHARED_TAKEN_PPM);
     let change = (given - taken).div_euclid(i128::from(params.alpha_ppm.max(1)));
     i64::try_from(change).unwrap_or(0)
+}
+
+/// What was left on average, and what is left of late, over `elapsed` nanoseconds: an exponential
+/// average over a round trip.
+///
+/// Packets that an estimate counts before the queue, and those that are counted behind it, are not
+/// the same ones, and a header may stand for several: a few packets more or less of a short time
+/// are a large part of it. A virtual router measures its input over a round trip, too.
+fn averaged(before: u64, latest: u64, elapsed: u128, round_trip: Duration) -> u64 {
+    let round_trip = round_trip.as_nanos().max(elapsed);
+    let kept = u128::from(before) * (round_trip - elapsed);
+    let sum = kept + u128::from(latest) * elapsed;
+    u64::try_from(sum / round_trip).unwrap_or(u64::MAX)
 }
 
 /// The answer that gives nothing.
@@ -146,6 +161,7 @@ impl Table {
             bytes_since: now,
             total: 0,
             link: None,
+            left: 0,
             queue: 0,
             until: now,
             crowd: Crowd::default(),
@@ -220,7 +236,13 @@ impl Table {
         let shared = shared(params, told.capacity, own);
         let left = own.saturating_add(told.available).saturating_add(shared);
         let left = left.max(1).unsigned_abs();
-        (entry.bytes, entry.bytes_since) = (0, now);
+        let left = match &entry.link {
+            Some(link) if now <= entry.until => {
+                averaged(entry.left, left, elapsed, link.mean_rtt())
+            }
+            _ => left,
+        };
+        (entry.bytes, entry.bytes_since, entry.left) = (0, now, left);
         entry.queue = told.queue;
         entry.until = now + told.valid_for;
         let link = entry

@@ -131,6 +131,33 @@ fn capacity_is_what_is_left_and_what_is_used() {
     }
 }
 
+/// An estimate of a short time may count some packets more or less than the port does: capacity is
+/// averaged over a round trip, here of ten estimates. The exponential average of what alternates by
+/// ± A is within A/19 of its mean.
+#[test]
+fn capacity_is_averaged_over_a_round_trip() {
+    let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
+    let header = XcpCarried {
+        rtt_us: 500_000,
+        x: 1 << 30,
+        ..XcpCarried::default()
+    };
+    let mut told = 0;
+    for n in 1..8000u64 {
+        let now = Instant::from_millis(n);
+        pass(&mut port, now, &packet(Some(1), header));
+        if n % 50 == 0 {
+            told += 1;
+            let error = if told % 2 == 0 { 760_000 } else { -760_000 };
+            port.on_estimate(now, upstream(1), &estimate(1_000_000 + error));
+            let metrics = port.table().link(upstream(1)).unwrap().metrics();
+            let capacity = metrics.xcp.unwrap().capacity;
+            let off = capacity.abs_diff(2_000_000);
+            assert!(n < 5000 || off <= 45_000, "{n}: {capacity}");
+        }
+    }
+}
+
 /// Where the link's rate is known, a virtual router leaves a part of what its flows have, and takes
 /// a like part of the rate.
 #[test]
