@@ -245,23 +245,30 @@ fn build_queue<P: Send + 'static>(
         }
         QueueKind::Red => {}
     }
-    let q32 = |chance: Option<super::Chance>, default: u32| {
-        chance.map_or(default, |chance| {
-            u32::try_from(chance.probability().q32()).unwrap_or(u32::MAX)
-        })
-    };
-    let usual = RedConfig::new(limit);
-    let config = RedConfig {
-        weight_q32: q32(spec.weight, usual.weight_q32),
-        min_packets: spec.min.unwrap_or(usual.min_packets),
-        max_packets: spec.max.unwrap_or(usual.max_packets),
-        max_p_q32: q32(spec.p, usual.max_p_q32),
-        gentle: spec.gentle.unwrap_or(usual.gentle),
-        byte_mode: spec.bytes.unwrap_or(usual.byte_mode),
-        mean_packet: spec.mean_packet.unwrap_or(usual.mean_packet),
-        limit,
-    };
-    Ok(Box::new(Red::new(config, rate, context.random("red"))?))
+    let red = Red::new(spec.red(limit), rate, context.random("red"))?;
+    Ok(Box::new(red))
+}
+
+impl QueueSpec {
+    /// What RED works with, where the queue is one.
+    pub(super) fn red(&self, limit: Limit) -> RedConfig {
+        let q32 = |chance: Option<super::Chance>, default: u32| {
+            chance.map_or(default, |chance| {
+                u32::try_from(chance.probability().q32()).unwrap_or(u32::MAX)
+            })
+        };
+        let usual = RedConfig::new(limit);
+        RedConfig {
+            weight_q32: q32(self.weight, usual.weight_q32),
+            min_packets: self.min.unwrap_or(usual.min_packets),
+            max_packets: self.max.unwrap_or(usual.max_packets),
+            max_p_q32: q32(self.p, usual.max_p_q32),
+            gentle: self.gentle.unwrap_or(usual.gentle),
+            byte_mode: self.bytes.unwrap_or(usual.byte_mode),
+            mean_packet: self.mean_packet.unwrap_or(usual.mean_packet),
+            limit,
+        }
+    }
 }
 
 impl LinkSpec {

@@ -8,11 +8,13 @@ use toml::Spanned;
 use super::clouds::XcpISpec;
 use super::error::{ConfigError, Source};
 use super::link::{LimitSpec, LinkSpec, QueueKind};
+use super::names;
 use super::schema::{Config, File, FilePort, Interface, PortSpec, RouteSpec};
 use super::steer;
 use super::suggest::nearest;
 use super::trust;
 use super::units::{ByteCount, RateValue};
+use crate::core::queue::Limit;
 use crate::forward::Trust;
 
 const DEFAULT_MTU: u32 = 1500;
@@ -28,6 +30,17 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         && *id.get_ref() == 0
     {
         return Err(source.fault(Some(id.span()), "0 means \"no router\": choose 1 to 65535"));
+    }
+    if let Some(path) = &file.control
+        && let Some(message) = names::bad_socket(path.get_ref())
+    {
+        return Err(source.fault(Some(path.span()), message));
+    }
+    if let (Some(group), None) = (&file.group, &file.user) {
+        return Err(source.fault(
+            Some(group.span()),
+            "without `user` the router stays who it is, and so does the status socket: add `user`",
+        ));
     }
     let memory = file
         .memory
@@ -116,10 +129,10 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         table,
         id: file.id.map_or(1, Spanned::into_inner),
         seed: file.seed,
-        control: file.control,
+        control: file.control.map(Spanned::into_inner),
         metrics: file.metrics,
         user: file.user,
-        group: file.group,
+        group: file.group.map(Spanned::into_inner),
         memory,
         shims: file.shims.unwrap_or(true),
         ecn: file.ecn.into_iter().map(Spanned::into_inner).collect(),
@@ -169,7 +182,7 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
     let interface = match (&port.tun, &port.fd) {
         (Some(tun), None) => {
             let name = tun.get_ref();
-            if !steer::is_interface_name(name) {
+            if !names::is_interface_name(name) {
                 return fail(
                     tun.span(),
                     "an interface name has 1 to 15 letters, digits, '-', '_' or '.'",
@@ -250,6 +263,13 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
             change.span(),
             "only emulated routers restart at a given time: leave `restart` out",
         );
+    }
+    if let Some(address) = port
+        .addresses
+        .iter()
+        .find(|a| !names::is_hosts(*a.get_ref()))
+    {
+        return fail(address.span(), steer::NO_HOST);
     }
     let queue = port
         .queue
@@ -351,8 +371,12 @@ fn check_queue(
     if let Some(message) = queue.misplaced() {
         return fail(&message);
     }
-    if queue.kind == QueueKind::Red && queue.min.unwrap_or(5) >= queue.max.unwrap_or(15) {
-        return fail("RED needs min below max");
+    match queue.kind {
+        // Its thresholds do not depend on the limit.
+        QueueKind::Red => queue
+            .red(Limit::Packets(1))
+            .check()
+            .or_else(|bad| fail(&format!("RED: {bad}"))),
+        QueueKind::DropTail | QueueKind::CoDel => Ok(()),
     }
-    Ok(())
 }

@@ -50,6 +50,8 @@ const LAWS: [&str; 5] = [
     "xcp[capacity=auto,police=yes]",
 ];
 const KINDS: [&str; 3] = ["droptail", "red", "codel"];
+const WEIGHTS: [&str; 5] = ["0", "1e-300", "0.002", "1", "1.1"];
+const MEANS: [&str; 4] = ["0", "1", "1500", "4294967295"];
 const SHARES: [&str; 5] = ["\"0%\"", "\"0.0001%\"", "\"30%\"", "\"100%\"", "\"101%\""];
 const SIZES: [&str; 5] = [
     "0",
@@ -86,6 +88,7 @@ proptest! {
         (rate, capacity, later) in (one(RATES), one(RATES), one(RATES)),
         (delay, jitter, rtt, at) in (one(TIMES), one(TIMES), one(TIMES), one(TIMES)),
         (limit, kind, mtu) in (one(LIMITS), one(KINDS), one(MTUS)),
+        (weight, mean) in (one(WEIGHTS), one(MEANS)),
         (law, corruption) in (one(LAWS), one(SHARES)),
         (memory, reserve, overhead) in (
             one(SIZES),
@@ -109,6 +112,10 @@ proptest! {
         queue.extend(limit.map(|limit| format!("limit = {limit}")));
         queue.extend(kind.map(|kind| format!("kind = \"{kind}\"")));
         queue.extend(rtt.map(|rtt| format!("rtt = {rtt}")));
+        if kind == Some("red") {
+            queue.extend(weight.map(|weight| format!("weight = {weight}")));
+            queue.extend(mean.map(|bytes| format!("mean_packet = {bytes}")));
+        }
         text.push_str(&format!("queue = {{ {} }}\n", queue.join(", ")));
         if let (Some(at), Some(later)) = (at, later) {
             text.push_str(&format!("at = [ {{ t = {at}, rate = {later} }} ]\n"));
@@ -125,9 +132,8 @@ proptest! {
         ACCEPTED.fetch_add(1, Ordering::Relaxed);
         let mut now = Instant::from_millis(1);
         let context = LinkContext { now, seed: 1, name: "a", rtt: None };
-        let Ok(mut link) = build_link::<u32>(&port.link, &context) else {
-            return Ok(());
-        };
+        // What holds together for `check` has to work for `run`.
+        let mut link = build_link::<u32>(&port.link, &context).unwrap();
         // What comes in goes out, or is dropped, however far apart the steps are.
         let mut log = Log::default();
         let (mut sent, mut got) = (0u32, 0usize);

@@ -14,6 +14,7 @@ mod error;
 mod link;
 mod loss;
 mod memory;
+mod names;
 mod schema;
 mod steer;
 mod suggest;

@@ -157,10 +157,10 @@ pub(super) struct File {
     pub(super) id: Option<Spanned<u16>>,
     #[serde(default)]
     pub(super) seed: u64,
-    pub(super) control: Option<PathBuf>,
+    pub(super) control: Option<Spanned<PathBuf>>,
     pub(super) metrics: Option<SocketAddr>,
     pub(super) user: Option<String>,
-    pub(super) group: Option<String>,
+    pub(super) group: Option<Spanned<String>>,
     pub(super) memory: Option<Spanned<ByteCount>>,
     pub(super) shims: Option<bool>,
     #[serde(default)]

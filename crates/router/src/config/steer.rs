@@ -7,6 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::error::{ConfigError, Source};
+use super::names::{is_hosts, is_interface_name};
 use super::schema::{Interface, PortSpec};
 use super::suggest::nearest;
 use crate::ip::Prefix;
@@ -17,6 +18,8 @@ const TABLES: std::ops::RangeInclusive<u32> = 256..=32_000;
 const MOST: usize = 256;
 /// The first table unless the file names one.
 pub(crate) const DEFAULT_TABLE: u32 = 11_800;
+
+pub(super) const NO_HOST: &str = "this address names no single host: choose one of a network";
 
 /// What happens to steered packets while no router runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -78,17 +81,6 @@ pub(super) fn first_table(
     }
 }
 
-/// True for a name that the kernel takes for an interface, as far as this program lets it be
-/// written.
-pub(super) fn is_interface_name(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    // IFNAMSIZ, less the terminating zero. `.` and `..` are no directories of sysctls.
-    (1..=15).contains(&name.len())
-        && name.chars().all(plain)
-        && !matches!(name, "." | "..")
-        && !name.starts_with('-')
-}
-
 pub(super) fn steers(
     source: &Source<'_>,
     written: Vec<FileSteer>,
@@ -96,6 +88,7 @@ pub(super) fn steers(
     names: &BTreeMap<String, usize>,
 ) -> Result<Vec<SteerSpec>, ConfigError> {
     let mut steers = Vec::new();
+    let last = written.last().map(|steer| steer.port.span());
     for steer in written {
         let place = steer.port.span();
         let fail = |span, message: String| Err(source.fault(Some(span), message));
@@ -155,8 +148,14 @@ pub(super) fn steers(
         steers.push(steer);
     }
     if steers.len().max(ports.len()) > MOST && !steers.is_empty() {
-        let message = format!("more than {MOST} ports or [[steer]] tables");
-        return Err(source.fault(None, message));
+        let message = format!(
+            "each port and each [[steer]] takes a number from `table` on, of which there are \
+             {MOST}: the file has {} ports and {} [[steer]]; steer into fewer, or share the ports \
+             among several routers",
+            ports.len(),
+            steers.len()
+        );
+        return Err(source.fault(last, message));
     }
     Ok(steers)
 }
@@ -168,7 +167,10 @@ pub(super) fn host_addresses(
 ) -> Result<Vec<IpNet>, ConfigError> {
     let mut addresses = Vec::new();
     for text in written {
-        match text.get_ref().parse() {
+        match text.get_ref().parse::<IpNet>() {
+            Ok(address) if !is_hosts(address.addr()) => {
+                return Err(source.fault(Some(text.span()), NO_HOST));
+            }
             Ok(address) => addresses.push(address),
             Err(_) => {
                 let message = format!(

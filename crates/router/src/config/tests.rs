@@ -183,7 +183,7 @@ fn values_that_make_no_sense() {
     fails(
         "\"droptail\"",
         "\"red\", min = 20",
-        &[":10:", "min below max"],
+        &[":10:", "RED: min must be below max"],
     );
     fails("id = 7", "id = 0", &[":2:", "id"]);
     fails("fd = 5", "fd = 1", &[":18:", "above 2"]);

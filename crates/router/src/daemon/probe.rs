@@ -1,5 +1,7 @@
 //! What a configuration needs of the machine that it is to run on.
 
+use std::io;
+
 use super::run::{RunOptions, prepare};
 use super::run_error::RunError;
 use super::socket::{self, ControlError};
@@ -32,7 +34,12 @@ pub fn missing(config: &Config) -> Vec<String> {
                  or choose another place",
                 directory.display()
             )),
-            Err(error @ ControlError::NoSocket(_)) => found.push(format!("control: {error}")),
+            // Who runs the router may be allowed what this user is not.
+            Err(ControlError::Socket { source, .. })
+                if source.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error @ (ControlError::NoSocket(_) | ControlError::Socket { .. })) => {
+                found.push(format!("control: {error}"));
+            }
             // One that is in use is most likely that of the router that runs.
             _ => {}
         }
@@ -74,4 +81,31 @@ pub fn probe(options: &RunOptions) -> Result<(), RunError> {
         what: "give up privileges",
         source,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A place that no socket can be made in is told, whatever the kernel calls it.
+    #[test]
+    fn a_socket_below_a_file_is_missing_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let told = |path: std::path::PathBuf| {
+            let text = "[[port]]\nname = \"a\"\nfd = 5\n";
+            let mut config = Config::parse(std::path::Path::new("r.toml"), text).unwrap();
+            config.control = Some(path);
+            missing(&config)
+        };
+        let [line] = &told(file.join("control.sock"))[..] else {
+            panic!("not one line");
+        };
+        assert!(
+            line.starts_with("control: cannot make the status socket"),
+            "{line}"
+        );
+        assert!(told(dir.path().join("control.sock")).is_empty());
+    }
 }

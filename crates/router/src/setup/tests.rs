@@ -449,3 +449,26 @@ fn what_was_begun_is_done_though_nobody_reads_what_is_printed() {
         }
     }
 }
+
+/// There is one route to an address, however many ports have it: two would replace each other, and
+/// no set-up would ever be the last one.
+#[test]
+fn ports_with_one_address_share_its_route() {
+    let text = CONFIG.replace(
+        "mtu = 1000",
+        "mtu = 1300\naddresses = [\"192.0.2.1\", \"fd00:9::1\", \"fd00:9::1\"]",
+    );
+    let steps = plan(&text, &fresh()).unwrap();
+    let to = |address: &str| {
+        let to = steps.iter().filter(|step| step.contains(address));
+        to.map(String::as_str).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        to("192.0.2.1"),
+        ["ip -4 route replace 192.0.2.1/32 dev vcp1 table 254 metric 100 protocol 118"]
+    );
+    assert_eq!(
+        to("fd00:9::1"),
+        ["ip -6 route replace fd00:9::1/128 dev vcp2 table 254 metric 100 protocol 118"]
+    );
+}

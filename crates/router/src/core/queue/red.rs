@@ -48,6 +48,23 @@ impl RedConfig {
             limit,
         }
     }
+
+    /// Whether it can work.
+    ///
+    /// # Errors
+    /// [`BadRed`].
+    pub fn check(&self) -> Result<(), BadRed> {
+        if self.min_packets >= self.max_packets {
+            return Err(BadRed::Thresholds);
+        }
+        if self.weight_q32 == 0 {
+            return Err(BadRed::Weight);
+        }
+        if self.mean_packet == 0 {
+            return Err(BadRed::MeanPacket);
+        }
+        Ok(())
+    }
 }
 
 /// RED parameters that cannot work.
@@ -157,15 +174,7 @@ pub(super) struct Law {
 
 impl Law {
     pub(super) fn new(config: RedConfig, rate: Option<u64>) -> Result<Self, BadRed> {
-        if config.min_packets >= config.max_packets {
-            return Err(BadRed::Thresholds);
-        }
-        if config.weight_q32 == 0 {
-            return Err(BadRed::Weight);
-        }
-        if config.mean_packet == 0 {
-            return Err(BadRed::MeanPacket);
-        }
+        config.check()?;
         let nanos = u64::from(config.mean_packet) * 1_000_000_000;
         Ok(Self {
             config,

@@ -106,13 +106,17 @@ pub(super) fn wanted(config: &Config, ipv6: bool) -> Wanted {
             if link_local || v6 && !v6_here {
                 continue;
             }
-            routes.push(Route {
+            let route = Route {
                 v6,
                 table: MAIN,
                 to: Some(IpNet::from(*address)),
                 device: Some(name.to_owned()),
                 metric: METRIC,
-            });
+            };
+            // Ports may share an address, which is the router's wherever a packet for it goes in.
+            if !routes.iter().any(|other: &Route| other.replaces(&route)) {
+                routes.push(route);
+            }
         }
     }
     rules.retain(|rule| ipv6 || !rule.v6);

@@ -1,0 +1,143 @@
+//! Names and addresses that the kernel would refuse later, or take for something else.
+
+use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// `sun_path` of a Unix socket's address, less the terminating zero.
+const LONGEST_SOCKET: usize = 107;
+
+/// True for a name that the kernel takes for an interface, as far as this program lets it be
+/// written.
+pub(super) fn is_interface_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    // IFNAMSIZ, less the terminating zero. `.` and `..` are no directories of sysctls, and those
+    // called `all` and `default` belong to no single interface.
+    (1..=15).contains(&name.len())
+        && name.chars().all(plain)
+        && !matches!(name, "." | ".." | "all" | "default")
+        && !name.starts_with('-')
+}
+
+/// What is wrong with the path of the status socket, if something is.
+pub(super) fn bad_socket(path: &Path) -> Option<String> {
+    let bytes = path.as_os_str().as_bytes();
+    match bytes.len() {
+        0 => Some("an empty path: leave it out for no status socket".to_owned()),
+        _ if bytes.contains(&0) => Some("a path has no zero bytes".to_owned()),
+        len if len > LONGEST_SOCKET => Some(format!(
+            "the path of a socket has at most {LONGEST_SOCKET} bytes, this one has {len}: choose a \
+             shorter one"
+        )),
+        _ => None,
+    }
+}
+
+/// True if packets can come from this address and go to it: one host's, and not the host's own
+/// loopback (RFC 1122 §3.2.1.3, RFC 1112 §4, RFC 4291 §2.5 and §2.7). Addresses that hold on one
+/// link only count as well.
+pub(super) fn is_hosts(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => !matches!(v4.octets(), [0 | 127 | 224..=255, ..]),
+        IpAddr::V6(v6) => {
+            let other = v6.is_unspecified() || v6.is_loopback() || v6.is_multicast();
+            !other && v6.to_ipv4_mapped().is_none()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+    use super::*;
+
+    const PORT: &str = "[[port]]\nname = \"a\"\ntun = \"a0\"\n";
+
+    fn told(text: &str) -> String {
+        let parsed = Config::parse(Path::new("router.toml"), text);
+        parsed.map_or_else(|error| error.to_string(), |_| "good".to_owned())
+    }
+
+    #[test]
+    fn interfaces_that_the_kernel_refuses_are_refused() {
+        for name in ["all", "default", ".", "..", "-a", "a b", "0123456789abcdef"] {
+            let text = PORT.replace("a0", name);
+            assert!(told(&text).contains("an interface name"), "{name}");
+        }
+        for name in ["all0", "a.1", "0123456789abcde"] {
+            assert_eq!(told(&PORT.replace("a0", name)), "good", "{name}");
+        }
+    }
+
+    /// The longest path that is taken is one that a socket can have.
+    #[test]
+    fn sockets_that_cannot_be_made_are_refused() {
+        for (path, part) in [
+            ("", "leave it out"),
+            ("/a\\u0000", "zero bytes"),
+            (&"/a".repeat(54), "at most 107 bytes, this one has 108"),
+        ] {
+            let error = told(&format!("control = \"{path}\"\n{PORT}"));
+            assert!(error.starts_with("router.toml:1: control: "), "{error}");
+            assert!(error.contains(part), "{error}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let start = dir.path().to_str().unwrap().to_owned() + "/";
+        let longest = start.clone() + &"a".repeat(LONGEST_SOCKET - start.len());
+        assert_eq!(told(&format!("control = \"{longest}\"\n{PORT}")), "good");
+        std::os::unix::net::UnixListener::bind(&longest).unwrap();
+        assert!(std::os::unix::net::UnixListener::bind(longest + "a").is_err());
+    }
+
+    /// No port is called what no host is called: neither would anything arrive there, nor would
+    /// anybody take what comes from there.
+    #[test]
+    fn addresses_of_no_host_are_refused() {
+        for address in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "127.0.0.1",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "ff02::1",
+            "::ffff:192.0.2.1",
+        ] {
+            let own = told(&format!(
+                "{PORT}addresses = [\"192.0.2.1\", \"{address}\"]\n"
+            ));
+            assert!(
+                own.contains(":4: addresses: this address names no"),
+                "{own}"
+            );
+            let host = told(&format!("{PORT}host_addresses = [\"{address}/32\"]\n"));
+            assert!(
+                host.contains(":4: host_addresses: this address names no"),
+                "{host}"
+            );
+        }
+        for address in [
+            "192.0.2.1",
+            "169.254.0.1",
+            "fe80::1",
+            "fd00::1",
+            "64:ff9b::1",
+        ] {
+            let text = format!("{PORT}addresses = [\"{address}\"]\n");
+            assert_eq!(told(&text), "good", "{address}");
+        }
+    }
+
+    /// Who may ask the router hangs on who it becomes.
+    #[test]
+    fn a_group_needs_a_user() {
+        let error = told(&format!("group = \"root\"\n{PORT}"));
+        assert!(error.starts_with("router.toml:1: group: ") && error.contains("add `user`"));
+        assert_eq!(
+            told(&format!("user = \"root\"\ngroup = \"root\"\n{PORT}")),
+            "good"
+        );
+    }
+}
