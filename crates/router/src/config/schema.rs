@@ -132,7 +132,7 @@ impl Config {
     /// # Errors
     /// [`ConfigError`] names file, line and key.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+        let text = super::read(path).map_err(|source| ConfigError::Unreadable {
             path: path.to_owned(),
             source,
         })?;

@@ -59,13 +59,22 @@ impl Recorder {
 
     /// Starts the thread that writes. To be called once privileges are given up: a thread keeps
     /// those that it was born with.
-    pub(super) fn start(mut file: File, epoch: f64) -> io::Result<Self> {
+    ///
+    /// `tell` hears of the error that ends it, when that happens: a router may run on for months.
+    pub(super) fn start(
+        mut file: File,
+        epoch: f64,
+        tell: impl FnOnce(&io::Error) + Send + 'static,
+    ) -> io::Result<Self> {
         let (rows, queue) = mpsc::sync_channel::<String>(WAITING);
         let writer = std::thread::Builder::new().spawn(move || {
-            for row in queue {
-                file.write_all(row.as_bytes())?;
-            }
-            file.flush()
+            let write = || {
+                for row in queue {
+                    file.write_all(row.as_bytes())?;
+                }
+                file.flush()
+            };
+            write().inspect_err(tell)
         })?;
         Ok(Self {
             rows: Some(rows),
@@ -158,5 +167,22 @@ mod tests {
         fs::write(&path, "x".repeat(2 * HEADER.len())).unwrap();
         drop(Recorder::create(&path).unwrap());
         assert_eq!(fs::read_to_string(&path).unwrap(), HEADER);
+    }
+
+    /// A disk that is full is told of when it is, not when the router stops.
+    #[test]
+    fn what_cannot_be_written_is_told_at_once() {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let (tell, hear) = mpsc::channel();
+        let recorder = Recorder::start(full, 0.0, move |error| {
+            tell.send(error.raw_os_error()).unwrap();
+        })
+        .unwrap();
+        let rows = recorder.rows.as_ref().unwrap();
+        rows.send("1,2,3\n".to_owned()).unwrap();
+        let told = hear.recv_timeout(std::time::Duration::from_secs(10));
+        assert_eq!(told.unwrap(), Some(libc::ENOSPC));
+        let error = recorder.finish().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
     }
 }

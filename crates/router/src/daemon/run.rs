@@ -133,7 +133,13 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
     sys::drop_privileges(identity).map_err(system("give up privileges"))?;
     let epoch = unix_now() - seconds(driver.now());
     let recorder = record
-        .map(|file| Recorder::start(file, epoch))
+        .map(|file| {
+            let path = options.record.clone().unwrap_or_default();
+            Recorder::start(file, epoch, move |error| {
+                let path = path.display();
+                eprintln!("vcp-router: cannot write {path}: {error}; nothing more is recorded");
+            })
+        })
         .transpose()
         .map_err(system("start a thread"))?;
     let reader = counter.try_clone().map_err(system("copy a descriptor"))?;

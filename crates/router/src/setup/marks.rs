@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::SetupError;
 use super::plan::SPAN;
 use super::state::{MAIN, State};
-use crate::config::DEFAULT_TABLE;
+use crate::config::{DEFAULT_TABLE, read};
 
 const ALIAS: &str = "vcp-router:";
 
@@ -84,7 +84,7 @@ fn default_table() -> u32 {
 /// # Errors
 /// [`SetupError::Unclear`] if that could be several.
 pub(super) fn tables_for(path: &Path, state: &State) -> Result<BTreeSet<u32>, SetupError> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+    let text = read(path).map_err(|error| error.to_string());
     let marks = text.and_then(|text| {
         toml::from_str::<Marks>(&text).map_err(|error| error.message().to_owned())
     });
