@@ -3,7 +3,12 @@
 use bytes::Bytes;
 use pathmark_cc::{Duration, Instant};
 
-use super::{ReadError, Reassembly, ReceiveWindow, error::ClosedStream};
+use super::{ReadError, Reassembly, ReceiveWindow, error::ClosedStream, record::Record};
+use crate::wire::StreamId;
+
+/// Bytes that a stream takes beside what is buffered of it: its record, a place in the table of
+/// streams that is half empty after it grew, and what the allocator adds to five allocations.
+const BESIDE: usize = size_of::<Record>() + 2 * size_of::<(StreamId, Box<Record>)>() + 5 * 16;
 
 /// States of a receiving part (RFC 9000 §3.2, figure 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,8 +126,12 @@ impl RecvPart {
 
     /// What is kept of received data.
     pub(super) fn kept(&self) -> Kept {
+        let held = self.buffer.memory();
+        let is_empty = self.buffer.base() == self.buffer.highest();
         Kept {
-            memory: self.buffer.memory(),
+            // Who sends one byte on each of many streams is charged for the streams too. Those at
+            // rest are bounded by their number.
+            memory: held + if is_empty { 0 } else { BESIDE },
             readable: self.buffer.readable(),
         }
     }

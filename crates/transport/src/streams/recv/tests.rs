@@ -166,3 +166,20 @@ fn credit_is_renewed_only_while_data_is_expected() {
     apply(&mut part, &mut conn, Step::Data(90, 10, true)).unwrap();
     assert!(!part.update_due());
 }
+
+/// A byte beyond a gap costs its stream too, until the stream is at rest.
+#[test]
+fn a_stream_that_holds_data_is_charged_for_itself() {
+    let (mut part, mut conn) = part(100, 100);
+    assert_eq!(part.kept().memory, 0);
+    apply(&mut part, &mut conn, Step::Data(5, 1, false)).unwrap();
+    assert!(
+        part.kept().memory > part.buffer.memory() + size_of::<Record>(),
+        "{:?}",
+        part.kept()
+    );
+    apply(&mut part, &mut conn, Step::Data(0, 5, false)).unwrap();
+    apply(&mut part, &mut conn, Step::Read).unwrap();
+    assert_eq!(part.kept().memory, part.buffer.memory());
+    assert!(part.kept().memory < size_of::<Record>());
+}
