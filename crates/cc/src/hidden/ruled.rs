@@ -2,6 +2,7 @@
 
 use super::losses::LossRecord;
 use super::tolerance::packets_for;
+use super::trial::SLACK_PPM;
 use crate::arith::mul_div;
 use crate::{Duration, Instant};
 
@@ -18,6 +19,9 @@ const CUT_SHARE: (u64, u64) = (6, 10);
 const STILL_SHARE: (u64, u64) = (7, 10);
 /// … if so many packets show it; each time twice as many.
 const STILL_PACKETS: u64 = 240;
+/// The loss before is that of few packets, and of those that looked worst. If less is left, but so
+/// many losses, and more than trials overlook, further cuts are compared with that.
+const ANEW_LOSSES: u64 = 32;
 
 /// What has become of the hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +60,7 @@ pub(super) struct Ruled {
     since: Instant,
     /// The window before, in bytes. 0: too small to tell anything about the rate.
     before: u64,
-    /// The loss that led here, in 10^-6. 0: it was delay.
+    /// The loss at that window, in 10^-6. 0: it was delay that led here.
     ppm: u64,
     /// The largest window at which a loss came, in bytes. `None`: none came yet.
     largest: Option<u64>,
@@ -144,14 +148,82 @@ impl Ruled {
             return Outcome::Stays;
         }
         let still = mul_div(self.ppm, STILL_SHARE.0, STILL_SHARE.1);
-        match record.all() {
-            Some(seen)
-                if (still..=look.most_ppm).contains(&seen.ppm())
-                    && seen.packets >= packets_for(seen.ppm()) =>
-            {
-                Outcome::Random(seen.ppm())
-            }
-            _ => Outcome::Stays,
+        let Some(seen) = record.all() else {
+            return Outcome::Stays;
+        };
+        let random = still..=look.most_ppm;
+        if random.contains(&seen.ppm()) && seen.packets >= packets_for(seen.ppm()) {
+            return Outcome::Random(seen.ppm());
         }
+        let less = (SLACK_PPM..still).contains(&seen.ppm());
+        if less && look.calm && seen.lost >= ANEW_LOSSES {
+            self.before = look.window;
+            self.ppm = seen.ppm();
+            self.cut_since = None;
+        }
+        Outcome::Stays
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ms;
+
+    const MTU: u64 = 1500;
+
+    /// Round trips until losses are taken for random, if they ever are. CUBIC took over at
+    /// `packets` packets where 11.7 % had been lost, and shrinks by three tenths per round trip.
+    /// Of so many thousand packets `lost` are lost, by what is left of that window in percent.
+    fn attested(packets: u64, calm: bool, lost: fn(u64) -> u64) -> Option<(u64, u64)> {
+        let srtt = ms(400);
+        let mut ruled = Ruled::new(Instant::ZERO, packets * MTU, 117_187, packets * MTU);
+        let mut record = LossRecord::default();
+        let (mut window, mut lack) = (packets * 7 / 10, 0);
+        for round in 1..150u64 {
+            let now = Instant::ZERO + srtt * u32::try_from(round).unwrap();
+            for _ in 0..window {
+                lack += lost(window * 100 / packets);
+                if lack >= 1000 {
+                    lack -= 1000;
+                    record.on_lost(1);
+                    ruled.on_loss(now, window * MTU);
+                } else {
+                    record.on_acked(1);
+                }
+            }
+            let look = Look {
+                now,
+                srtt,
+                window: window * MTU,
+                over: None,
+                calm,
+                overflows: false,
+                relapses: 0,
+                attested: 0,
+                most_ppm: 100_000,
+            };
+            match ruled.look(&look, &mut record) {
+                Outcome::Stays => {}
+                Outcome::Gone => return None,
+                Outcome::Random(ppm) => return Some((round, ppm)),
+            }
+            window = (window * 7 / 10).max(5);
+        }
+        None
+    }
+
+    #[test]
+    fn an_alarm_that_saw_too_much_random_loss_costs_a_dozen_round_trips() {
+        let (rounds, ppm) = attested(5000, true, |_| 50).unwrap();
+        assert!(rounds <= 12, "{rounds}");
+        assert!(ppm.abs_diff(50_000) < 5_000, "{ppm}");
+    }
+
+    #[test]
+    fn loss_that_goes_on_going_with_the_rate_or_stands_beside_a_queue_is_not_random() {
+        assert_eq!(attested(5000, true, |left| left), None);
+        assert_eq!(attested(5000, true, |_| 10), None, "too little to tell");
+        assert_eq!(attested(5000, false, |_| 50), None);
     }
 }
