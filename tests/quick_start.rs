@@ -105,11 +105,10 @@ fn two_routers_grant_a_file_its_rate() {
 }
 
 /// A first download is granted nearly all of an idle link. A second one right after would get
-/// less: what counts as in use is the busiest 200 ms of the last second. Ports of XCP are not
-/// among these: they grant it 1 of 20 Mbit/s.
+/// less: what counts as in use is the busiest 200 ms of the last second.
 #[test]
 fn two_routers_grant_auto_its_rate() {
-    for controller in ["vcp+bise", "quick-start"] {
+    for controller in ["vcp+bise", "xcp", "quick-start"] {
         let chain = Chain::new(program(), 1500, &[hop(controller), hop(controller)]).unwrap();
         chain.hide_wires().unwrap();
         let figures = fetch(&chain, "auto");

@@ -4,8 +4,8 @@ use super::*;
 use crate::testing::{acked, lost, ms, sent};
 use crate::{
     Acked, Answer, Arrival, Bise, BiseParams, Carried, Controller, Feedback, Instant, Interval,
-    Limits, LinkController, Lost, Metrics, Phase, VcpLink, VcpLinkParams, XcpCarried, XcpFeedback,
-    XcpLink, XcpLinkParams, XcpParams, XcpSender,
+    Limits, LinkController, Lost, Metrics, Phase, VcpCarried, VcpCode, VcpLink, VcpLinkParams,
+    XcpCarried, XcpFeedback, XcpLink, XcpLinkParams, XcpParams, XcpSender,
 };
 
 /// 100 Mbit/s in bytes per second.
@@ -171,6 +171,42 @@ fn an_xcp_port_promises_no_more_than_it_has() {
         let all = i64::try_from(CAPACITY).unwrap();
         assert!(sum <= all, "{asks_first}: {sum}");
         assert!(sum >= all * 8 / 10, "{asks_first}: {sum}");
+    }
+}
+
+/// The first packets of a flow whose law is not settled yet carry VCP's codes, and an idle port
+/// keeps a guest's share for it. That is no reason to refuse it, but one to refuse others.
+#[test]
+fn what_an_idle_xcp_port_keeps_for_a_guest_is_granted_to_it_and_to_nobody_else() {
+    for code in [VcpCode::None, VcpCode::Low] {
+        for asker in [1, 2] {
+            let mut port = xcp(XcpLinkParams::default());
+            let guest = Carried::Vcp(VcpCarried {
+                code,
+                min_rtt: None,
+                bise: true,
+                carries_r: true,
+            });
+            for _ in 0..3 {
+                let packet = carrying(1, guest);
+                port.on_arrival(at(0), &packet, 0);
+                let _ = port.on_departure(at(0), &packet, 0);
+            }
+            let granted = ask(&mut port, 1, asker);
+            let most = CAPACITY * 85 / 100;
+            // Four packets within 200 ms are in use.
+            let free = if asker == 1 {
+                most - 30_000
+            } else {
+                CAPACITY / 20
+            };
+            assert!(granted.abs_diff(free) <= 1, "{code:?} {asker}: {granted}");
+            // The rest is little: a second one has what newcomers may have at most.
+            let next = ask(&mut port, 2, 3);
+            assert!(next <= CAPACITY / 20, "{code:?} {asker}: {next}");
+            let sum = granted + next;
+            assert!(sum <= CAPACITY, "{code:?} {asker}: {sum}");
+        }
     }
 }
 

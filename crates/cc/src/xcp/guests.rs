@@ -59,6 +59,8 @@ struct Slot {
     measuring: bool,
     /// The rate that an XCP flow would have, in 2^-16 bytes per second.
     due: u64,
+    /// What it was given more than taken, in 2^-16 bytes per second.
+    given: i64,
     /// What is missing, as a share of the rate, in 2^-16.
     surplus_q16: u64,
     code: VcpCode,
@@ -71,6 +73,7 @@ const EMPTY: Slot = Slot {
     seen: 0,
     measuring: false,
     due: 0,
+    given: 0,
     surplus_q16: 0,
     code: VcpCode::Low,
 };
@@ -205,6 +208,22 @@ impl Guests {
         }
     }
 
+    /// What a flow that was seen lately was given more than taken, in 2^-16 bytes per second.
+    pub(crate) fn given(&self, flow_hash: u32) -> i64 {
+        let slot = self.slots.get(Self::index(flow_hash));
+        slot.filter(|slot| self.interval - slot.interval <= STALE)
+            .map_or(0, |slot| slot.given.max(0))
+    }
+
+    /// The same, which counts as taken back from now on.
+    pub(crate) fn take_back(&mut self, flow_hash: u32) -> i64 {
+        let given = self.given(flow_hash);
+        if let Some(slot) = self.slots.get_mut(Self::index(flow_hash)) {
+            slot.given = slot.given.saturating_sub(given);
+        }
+        given
+    }
+
     /// Forgets all flows.
     pub(crate) fn clear(&mut self) {
         self.interval += STALE + 1;
@@ -229,6 +248,7 @@ impl Slot {
     fn settle(&mut self, share: u64, pools: &mut Pools) -> i64 {
         let net = pools.settle_flow(share, self.bytes);
         self.due = self.due.saturating_add_signed(net);
+        self.given = self.given.saturating_add(net);
         net
     }
 

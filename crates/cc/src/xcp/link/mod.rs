@@ -255,10 +255,12 @@ impl LinkController for XcpLink {
         true
     }
 
-    fn promised(&self) -> u64 {
+    fn promised(&self, flow_hash: u32) -> u64 {
         // Later on, what was promised shows within a round trip.
         let Some(start) = &self.start else { return 0 };
-        let promised = u64::try_from(start.promised(self.totals.net()) >> 16).unwrap_or(0);
+        let own = i128::from(self.guests.given(flow_hash));
+        let promised = start.promised(self.totals.net()) - own;
+        let promised = u64::try_from(promised >> 16).unwrap_or(0);
         promised.saturating_sub(self.granted.rate())
     }
 
@@ -268,6 +270,11 @@ impl LinkController for XcpLink {
         let rate = i64::try_from(rate).unwrap_or(i64::MAX);
         self.pools.give_less(rate.unsigned_abs());
         self.totals.add(rate);
+        // It asked for a total: what it has coming as a guest is part of that.
+        if self.start.is_some() {
+            let own = self.guests.take_back(flow_hash);
+            self.totals.add(-own);
+        }
         if let Some(policer) = &mut self.policer {
             policer.on_granted(now, flow_hash, rate.unsigned_abs());
         }
