@@ -148,6 +148,7 @@ impl Counted {
 
     /// It came out of a cloud behind the last router, whose virtual router leaves `delta` of what
     /// it asked for, if it is `known`.
+    #[cfg(feature = "transport")]
     pub(crate) const fn lower(&mut self, delta: i64, known: bool) {
         if !known {
             self.latest.uncount();

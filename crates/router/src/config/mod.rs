@@ -31,6 +31,7 @@ pub use link::{Chance, ChangeSpec, JitterSpec, LimitSpec, LinkSpec, QueueKind, Q
 pub use loss::{AntennasText, Decibel, FecSpec, LossSpec, MeanBurst};
 pub(crate) use read::read;
 pub use schema::{Config, EcnSpec, IcmpSpec, Interface, PortSpec, RouteSpec};
+#[cfg(feature = "daemon")]
 pub(crate) use steer::DEFAULT_TABLE;
 pub use steer::{HostSpec, OnStop, SteerSpec};
 pub use suggest::nearest;
