@@ -10,11 +10,12 @@ mod resumption;
 #[path = "../tests/interop/support/mod.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod support;
+#[path = "../tests/interop/table.rs"]
+mod table;
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-use support::peers::{STRANGERS, Stack};
+use support::peers::STRANGERS;
 
 /// Those of the runner's that are not run, and why.
 const NOT_RUN: [(&str, &str); 6] = [
@@ -32,44 +33,8 @@ const NOT_RUN: [(&str, &str); 6] = [
     ("versionnegotiation", "a test of its own (`version`)"),
 ];
 
-/// Each case must be done in it, as the runner's must.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 #[tokio::main]
 async fn main() -> ExitCode {
-    let wanted: Vec<String> = std::env::args().skip(1).collect();
-    println!("| case | our client, quinn's server | quinn's client, our server |\n|---|---|---|");
-    let mut all_passed = true;
-    for name in cases::NAMES {
-        if !wanted.is_empty() && !wanted.iter().any(|wanted| wanted == name) {
-            continue;
-        }
-        let mut cells = Vec::new();
-        for stacks in STRANGERS {
-            let passed = passes(name, stacks).await;
-            all_passed &= passed.is_some();
-            cells.push(passed.map_or_else(
-                || "failed".to_owned(),
-                |took| format!("{:.1} s", took.as_secs_f64()),
-            ));
-        }
-        println!("| {name} | {} |", cells.join(" | "));
-    }
-    println!("\n| not run | why |\n|---|---|");
-    for (name, why) in NOT_RUN {
-        println!("| {name} | {why} |");
-    }
-    if all_passed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
-}
-
-/// How long the case took; `None` if it failed, which it says itself.
-#[expect(clippy::disallowed_methods, reason = "it measures real time")]
-async fn passes(name: &'static str, stacks: (Stack, Stack)) -> Option<Duration> {
-    let began = Instant::now();
-    let task = tokio::spawn(tokio::time::timeout(PATIENCE, cases::run(name, stacks)));
-    matches!(task.await, Ok(Ok(()))).then(|| began.elapsed())
+    let titles = ["our client, quinn's server", "quinn's client, our server"];
+    table::print(titles, STRANGERS, |_, _| true, &NOT_RUN).await
 }

@@ -8,16 +8,19 @@
 //! | 0 | packets | that arrived with a header of the standard format |
 //! | 1 | stamped | of these, by an XCP router |
 //! | 2 | bytes | of UDP payload of the packets of index 0, shim included |
-//! | 3 | sum | of the stamped headers' changes of rate, in 2⁻¹⁶ bytes per second, modulo 2⁶² |
+//! | 3 | sum | of the stamped headers' changes of rate, in 2⁻¹⁶ bytes/s, modulo 2⁶² |
 //! | 4 | xcp_ttl | of the latest of these packets |
 //! | 5 | ttl | its IP TTL or hop limit plus 1; 0 if unknown |
 //! | 6 | router | that it says bounds the flow |
-//! | 7 | flags | bits 0 to 2 class of the loss by corruption that its routers declare, bit 3 the router named runs another law, bit 4 a router found a cloud of which it knows nothing; left out while 0 |
+//! | 7 | flags | of the latest of these packets, as below; left out while 0 |
+//!
+//! Flags: bits 0 to 2 are the class of the loss by corruption that its routers declare; bit 3: the
+//! router named runs another law; bit 4: a router found a cloud of which it knows nothing.
 //!
 //! A header that no router has stamped returns its sender's own wish, and counts for nothing. A
 //! packet whose IP ECN field says "congestion experienced" adds only what is negative. Each header
-//! counts for at most 2⁵⁶ either way (1 TB/s), so that differences are exact up to 31 headers even
-//! if all of them lie.
+//! counts for at most 2⁵⁶ either way (1 TB/s): differences are exact up to 31 headers even if all
+//! of them lie.
 
 use core::{error, fmt};
 

@@ -34,7 +34,7 @@ pub(super) fn bad_socket(path: &Path) -> Option<String> {
 }
 
 /// True if packets can come from this address and go to it: one host's, and not the host's own
-/// loopback (RFC 1122 §3.2.1.3, RFC 1112 §4, RFC 4291 §2.5 and §2.7). Addresses that hold on one
+/// loopback (RFC 1122 §3.2.1.3, RFC 1112 §4, RFC 4291 §2.5, §2.7). Addresses that hold on one
 /// link only count as well.
 pub(super) fn is_hosts(address: IpAddr) -> bool {
     match address {

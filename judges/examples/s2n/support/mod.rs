@@ -9,12 +9,7 @@ pub(crate) mod peers;
 #[expect(dead_code, reason = "other tests use more of it")]
 pub(crate) mod proxy;
 pub(crate) mod streams;
+#[path = "../../../../crates/transport/tests/interop/support/until.rs"]
+mod until;
 
-use std::time::Duration;
-
-/// Waits for what no event tells of. The command ends a case where it never comes.
-pub(crate) async fn until(condition: impl Fn() -> bool) {
-    while !condition() {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
+pub(crate) use until::until;

@@ -5,6 +5,9 @@ mod identity;
 #[path = "../../../../crates/transport/tests/interop/support/peers/options.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod options;
+#[path = "../../../../crates/transport/tests/interop/support/peers/pair.rs"]
+#[expect(dead_code, reason = "other tests use more of it")]
+mod pair;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -19,6 +22,7 @@ use tokio::sync::Mutex;
 
 pub(crate) use identity::Identity;
 pub(crate) use options::Options;
+pub(crate) use pair::Pair;
 
 use super::streams::{Fault, Receiver, Sender};
 
@@ -308,46 +312,6 @@ impl Connection {
         match self {
             Self::Ours(connection) => Some(connection),
             Self::S2n(_) => None,
-        }
-    }
-}
-
-/// Two connected ends, and the endpoints that keep them.
-#[derive(Debug)]
-pub(crate) struct Pair {
-    pub(crate) client: Connection,
-    pub(crate) server: Connection,
-    pub(crate) client_endpoint: Client,
-    #[expect(dead_code, reason = "it lives as long as its connections")]
-    pub(crate) server_endpoint: Server,
-}
-
-impl Pair {
-    /// Connects the two stacks, (client, server), with nothing in between.
-    pub(crate) async fn new(stacks: (Stack, Stack), options: &Options) -> Self {
-        let server = Server::start(stacks.1, options);
-        let address = server.address();
-        Self::to(stacks.0, server, address, options).await
-    }
-
-    /// Connects a client to `server` by `address`.
-    pub(crate) async fn to(
-        client: Stack,
-        server_endpoint: Server,
-        address: SocketAddr,
-        options: &Options,
-    ) -> Self {
-        let client_endpoint = Client::start_at(client, loopback());
-        let (client, server) = tokio::try_join!(
-            client_endpoint.connect(address, options),
-            server_endpoint.accept()
-        )
-        .unwrap();
-        Self {
-            client,
-            server,
-            client_endpoint,
-            server_endpoint,
         }
     }
 }

@@ -4,6 +4,7 @@ mod connection;
 mod endpoints;
 mod identity;
 pub(crate) mod options;
+mod pair;
 mod returning;
 
 use std::net::SocketAddr;
@@ -12,6 +13,7 @@ pub(crate) use connection::{Connection, End};
 pub(crate) use endpoints::{Client, Server};
 pub(crate) use identity::Identity;
 pub(crate) use options::Options;
+pub(crate) use pair::Pair;
 pub(crate) use returning::Returning;
 
 /// The protocol that tests speak.
@@ -46,43 +48,4 @@ pub(crate) const PAIRINGS: [(Stack, Stack); 3] = [
 
 pub(crate) fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
-}
-
-/// Two connected ends, and the endpoints that keep them.
-#[derive(Debug)]
-pub(crate) struct Pair {
-    pub(crate) client: Connection,
-    pub(crate) server: Connection,
-    pub(crate) client_endpoint: Client,
-    pub(crate) server_endpoint: Server,
-}
-
-impl Pair {
-    /// Connects the two stacks, (client, server), with nothing in between.
-    pub(crate) async fn new(stacks: (Stack, Stack), options: &Options) -> Self {
-        let server = Server::start(stacks.1, options);
-        let address = server.address();
-        Self::to(stacks.0, server, address, options).await
-    }
-
-    /// Connects a client to `server` by `address`.
-    pub(crate) async fn to(
-        client: Stack,
-        server_endpoint: Server,
-        address: SocketAddr,
-        options: &Options,
-    ) -> Self {
-        let client_endpoint = Client::start(client);
-        let (client, server) = tokio::try_join!(
-            client_endpoint.connect(address, options),
-            server_endpoint.accept()
-        )
-        .unwrap();
-        Self {
-            client,
-            server,
-            client_endpoint,
-            server_endpoint,
-        }
-    }
 }

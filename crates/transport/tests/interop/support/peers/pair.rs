@@ -1,0 +1,44 @@
+//! A client and a server, connected.
+
+use std::net::SocketAddr;
+
+use super::{Client, Connection, Options, Server, Stack, loopback};
+
+/// Two connected ends, and the endpoints that keep them.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) client: Connection,
+    pub(crate) server: Connection,
+    pub(crate) client_endpoint: Client,
+    pub(crate) server_endpoint: Server,
+}
+
+impl Pair {
+    /// Connects the two stacks, (client, server), with nothing in between.
+    pub(crate) async fn new(stacks: (Stack, Stack), options: &Options) -> Self {
+        let server = Server::start(stacks.1, options);
+        let address = server.address();
+        Self::to(stacks.0, server, address, options).await
+    }
+
+    /// Connects a client to `server` by `address`.
+    pub(crate) async fn to(
+        client: Stack,
+        server_endpoint: Server,
+        address: SocketAddr,
+        options: &Options,
+    ) -> Self {
+        let client_endpoint = Client::start_at(client, loopback());
+        let (client, server) = tokio::try_join!(
+            client_endpoint.connect(address, options),
+            server_endpoint.accept()
+        )
+        .unwrap();
+        Self {
+            client,
+            server,
+            client_endpoint,
+            server_endpoint,
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! A table in Markdown of the interop runner's cases, with this library in either role.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crate::cases::{self, Stacks};
+
+/// Each case must be done in it, as the runner's must.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs the cases that the program's arguments name, or all, by the pairs of `roles`, whose titles
+/// are `titles`, where they are among those that `can` be run, and prints the table, and what is
+/// not run, and why. The program fails if one of them did.
+pub(crate) async fn print(
+    titles: [&str; 2],
+    roles: [Stacks; 2],
+    can: impl Fn(&str, Stacks) -> bool,
+    not_run: &[(&str, &str)],
+) -> ExitCode {
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    println!("| case | {} |\n|---|---|---|", titles.join(" | "));
+    let mut all_passed = true;
+    for name in cases::NAMES {
+        if !wanted.is_empty() && !wanted.iter().any(|wanted| wanted == name) {
+            continue;
+        }
+        let mut cells = Vec::new();
+        for stacks in roles {
+            if !can(name, stacks) {
+                cells.push("not run".to_owned());
+                continue;
+            }
+            let passed = passes(name, stacks).await;
+            all_passed &= passed.is_some();
+            cells.push(passed.map_or_else(
+                || "failed".to_owned(),
+                |took| format!("{:.1} s", took.as_secs_f64()),
+            ));
+        }
+        println!("| {name} | {} |", cells.join(" | "));
+    }
+    println!("\n| not run | why |\n|---|---|");
+    for (name, why) in not_run {
+        println!("| {name} | {why} |");
+    }
+    if all_passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// How long the case took; `None` if it failed, which it says itself.
+#[expect(clippy::disallowed_methods, reason = "it measures real time")]
+async fn passes(name: &'static str, stacks: Stacks) -> Option<Duration> {
+    let began = Instant::now();
+    let task = tokio::spawn(tokio::time::timeout(PATIENCE, cases::run(name, stacks)));
+    matches!(task.await, Ok(Ok(()))).then(|| began.elapsed())
+}
