@@ -6,7 +6,7 @@ use pathmark_shim::ip::Layout;
 
 use super::tests::{BACK, DST, OUT, SRC, drain, router, send, udp};
 use super::*;
-use crate::ip::{Fragments, Reassembly, checksum_holds, cut_v6};
+use crate::ip::{Fragments, Reassembly, Routes, checksum_holds, cut_v6};
 use crate::offload::Offload;
 
 const SRC6: &str = "fd00::1";
@@ -106,6 +106,78 @@ fn nobody_else_sends_from_the_routers_own_addresses() {
     send(&mut router, &echo(OWN, OWN, 56), Offload::default());
     assert!(drain(&mut router, OUT).is_empty() && replies(&mut router).is_empty());
     assert_eq!(router.counters().spoofed_own, 4);
+}
+
+/// Nobody is called what no single host is called: such a packet is not answered, and not put
+/// together with others.
+#[test]
+fn the_router_answers_no_address_that_is_no_hosts() {
+    let mut router = router(1500, None, false);
+    // With routes to all of them, which a default route is.
+    let mut routes = Routes::new();
+    for prefix in ["0.0.0.0/0", "::/0"] {
+        routes.insert(prefix.parse().unwrap(), Target::Port(OUT));
+    }
+    let ports = router.take_ports();
+    router.replace(ports, routes);
+    let nobodies = [
+        "0.0.0.0",
+        "0.1.2.3",
+        "127.0.0.1",
+        "224.0.0.1",
+        "240.0.0.1",
+        "255.255.255.255",
+        "::",
+        "::1",
+        "ff02::1",
+    ];
+    for nobody in nobodies {
+        let own = if nobody.contains(':') { OWN6 } else { OWN };
+        let ping = echo(nobody, own, 56);
+        let mut piece = ping.clone();
+        if own == OWN {
+            piece[6] = 0x20;
+            piece[10..12].fill(0);
+            let sum = Sum::new().bytes(&piece[..20]).finish();
+            piece[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        for packet in [&ping, &piece, &udp(nobody, own, 64, 0, &[7; 10])] {
+            send(&mut router, packet, Offload::default());
+        }
+        assert!(drain(&mut router, OUT).is_empty(), "{nobody}");
+        assert!(replies(&mut router).is_empty(), "{nobody}");
+        assert_eq!(router.reassembly.held(), 0, "{nobody}");
+    }
+    let counters = router.counters();
+    assert_eq!(counters.not_forwardable, 3 * nobodies.len() as u64);
+    assert_eq!((counters.local, counters.icmp_sent), (0, 0));
+}
+
+/// Who is known on one link only is answered there, wherever other packets to such addresses would
+/// go; an answer that has no way back is counted.
+#[test]
+fn neighbours_are_answered_on_their_own_link() {
+    let mut router = router(1500, None, false);
+    let (local, local6) = ("169.254.7.7", "fe80::7");
+    let mut routes = Routes::new();
+    for prefix in ["10.0.0.0/8", "169.254.0.0/16", "::/0"] {
+        routes.insert(prefix.parse().unwrap(), Target::Port(OUT));
+    }
+    let ports = router.take_ports();
+    router.replace(ports, routes);
+    for (source, own) in [(local, OWN), (local6, OWN6)] {
+        send(&mut router, &echo(source, own, 56), Offload::default());
+        assert_eq!(replies(&mut router).len(), 1, "{source}");
+        assert!(drain(&mut router, OUT).is_empty(), "{source}");
+    }
+    let unreachable = udp(local, OWN, 64, 0, &[7; 10]);
+    send(&mut router, &unreachable, Offload::default());
+    assert_eq!(replies(&mut router).len(), 1);
+    let before = router.counters().icmp_suppressed;
+    let far = echo("192.0.2.9", OWN, 56);
+    send(&mut router, &far, Offload::default());
+    assert!(replies(&mut router).is_empty() && drain(&mut router, OUT).is_empty());
+    assert_eq!(router.counters().icmp_suppressed, before + 1);
 }
 
 /// Sources must route back to where their packets came in, where that is asked for.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use pathmark_shim::ip::Layout;
 
-use super::addresses::{is_destination, is_source};
+use super::addresses::{is_destination, is_neighbour, is_source};
 use super::port::RouterPort;
 use super::refuse::Refusal;
 use super::router::{Router, Target};
@@ -53,11 +53,12 @@ impl Router {
             return Err(Refusal::SourceCheck);
         }
         let port = match self.routes.lookup(destination) {
-            Some(Target::Local) => return Err(Refusal::Local),
+            Some(Target::Local) if is_neighbour(source) => return Err(Refusal::Local),
             _ if !is_source(source) || !is_destination(destination) => {
                 return Err(Refusal::NotForwardable);
             }
             Some(Target::Port(port)) => *port,
+            Some(Target::Local) => return Err(Refusal::NotForwardable),
             None => return Err(Refusal::Icmp(IcmpError::NoRoute)),
         };
         let whole = match offload.gso {

@@ -6,6 +6,7 @@ use pathmark_cc::Instant;
 use pathmark_shim::checksum::Sum;
 use pathmark_shim::ip::{Fragment, Layout, Version, protocol};
 
+use super::addresses::is_of_one_link;
 use super::frame::Frame;
 use super::router::{Router, Target};
 use crate::field::put;
@@ -96,7 +97,7 @@ impl Router {
                     return;
                 };
                 match offload.checksum.is_none() && self.icmp.take(now) {
-                    true => self.originate(now, len),
+                    true => self.originate(now, from, len),
                     false => self.counters.icmp_suppressed += 1,
                 }
             }
@@ -105,12 +106,19 @@ impl Router {
         }
     }
 
-    /// Largest packet that the router itself may send to `destination`.
-    fn room_towards(&self, destination: IpAddr) -> Option<usize> {
+    /// The port by which an answer to a packet that came in on `from` goes to `destination`.
+    fn way_back(&self, from: usize, destination: IpAddr) -> Option<usize> {
+        if is_of_one_link(destination) {
+            return Some(from);
+        }
         match self.routes.lookup(destination)? {
-            Target::Port(port) => Some(self.ports.get(*port)?.settings.mtu as usize),
+            Target::Port(port) => Some(*port),
             Target::Local => None,
         }
+    }
+
+    fn mtu(&self, port: usize) -> Option<usize> {
+        Some(self.ports.get(port)?.settings.mtu as usize)
     }
 
     /// Sends an ICMP error about a packet that came in on port `from`.
@@ -137,12 +145,12 @@ impl Router {
         let length = Layout::walk(quoted).ok().and_then(|layout| {
             let to = layout.source(quoted)?;
             let source = self.ports.get(from)?.source_for(to)?;
-            let room = self.room_towards(to)?;
+            let room = self.mtu(self.way_back(from, to)?)?;
             let out = self.workbench.get_mut(..room)?;
             icmp_error(what, quoted, &layout, source, out)
         });
         match length {
-            Some(len) if self.icmp.take(now) => self.originate(now, len),
+            Some(len) if self.icmp.take(now) => self.originate(now, from, len),
             _ => self.counters.icmp_suppressed += 1,
         }
         if let Some(frame) = first {
@@ -150,20 +158,21 @@ impl Router {
         }
     }
 
-    /// Sends the packet of `len` bytes on the workbench, in pieces if need be.
-    fn originate(&mut self, now: Instant, len: usize) {
+    /// Sends the packet of `len` bytes on the workbench, in pieces if need be, as an answer to one
+    /// that came in on port `from`.
+    fn originate(&mut self, now: Instant, from: usize, len: usize) {
         let bytes = self.workbench.get(..len).unwrap_or(&[]);
         let Ok(layout) = Layout::walk(bytes) else {
             return;
         };
-        let target = layout
-            .destination(bytes)
-            .and_then(|to| self.routes.lookup(to));
-        let Some(&Target::Port(port)) = target else {
+        let to = layout.destination(bytes);
+        let way = to.and_then(|to| self.way_back(from, to));
+        let Some((port, mtu)) = way.and_then(|port| Some((port, self.mtu(port)?))) else {
+            // There is no route back.
+            self.counters.icmp_suppressed += 1;
             return;
         };
         self.counters.icmp_sent += 1;
-        let mtu = self.ports.get(port).map_or(0, |p| p.settings.mtu as usize);
         if len > mtu {
             let whole = bytes.to_vec();
             self.originate_in_pieces(now, port, whole, mtu);
