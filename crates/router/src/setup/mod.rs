@@ -53,7 +53,7 @@ pub enum SetupError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// No such user.
-    #[error("no user `{0}`: create it, or change `user`")]
+    #[error("user: there is no user `{}`: create it, or change `user`", .0.escape_debug())]
     User(String),
     /// iproute2 is not installed, or another `ip` is.
     #[error("cannot run `{command}`: {source}; install iproute2")]
@@ -88,7 +88,7 @@ pub enum SetupError {
         message: String,
     },
     /// An interface of this name exists and is something else.
-    #[error("{name} exists and is no TUN interface: choose another name for `tun`")]
+    #[error("{name} exists and is no TUN interface of one queue: choose another name for `tun`")]
     NotTun {
         /// The interface.
         name: String,
@@ -139,7 +139,7 @@ pub enum SetupError {
 pub fn setup(path: &Path, dry_run: bool) -> Result<(), SetupError> {
     let config = Config::load(path)?;
     let owner = config.user.as_deref().unwrap_or("root");
-    let uid = sys::identity(owner, None)
+    let uid = sys::user(owner)
         .ok_or_else(|| SetupError::User(owner.to_owned()))?
         .user;
     let mut state = state::State::read(&plan::named(&config))?;

@@ -10,7 +10,7 @@ use super::SetupError;
 use super::marks::{alias, former};
 use super::state::{Link, MAIN, Route, Rule, State, sysctl};
 use super::step::Step;
-use crate::config::Config;
+use crate::config::{Config, SteerSpec};
 pub(super) use interface::Owner;
 use interface::interface;
 use wanted::{Wanted, tun, wanted};
@@ -98,14 +98,21 @@ pub(super) fn warnings(config: &Config, state: &State) -> Vec<String> {
             .get(&sysctl(key))
             .is_none_or(|value| value != "0")
     };
-    if !config.steers.is_empty() {
-        for key in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-            if !forwards(key) {
-                let key = key.replace('/', ".");
-                warnings.push(format!(
-                    "net.{key} is 0: the kernel forwards nothing, to the router or past it"
-                ));
-            }
+    let versions = [
+        (false, "IPv4", "ipv4/ip_forward"),
+        (true, "IPv6", "ipv6/conf/all/forwarding"),
+    ];
+    for (v6, version, key) in versions {
+        if !config.steers.iter().any(|steer| steers(steer, v6)) {
+            continue;
+        }
+        if v6 && !state.ipv6 {
+            warnings.push("IPv6 is disabled here: none of it is steered".to_owned());
+        } else if !forwards(key) {
+            let key = key.replace('/', ".");
+            warnings.push(format!(
+                "net.{key} is 0: the kernel forwards nothing of {version}, to the router or past it"
+            ));
         }
     }
     let all = state.sysctls.get(&sysctl(RP_FILTER));
@@ -131,6 +138,11 @@ pub(super) fn warnings(config: &Config, state: &State) -> Vec<String> {
         }
     }
     warnings
+}
+
+/// True if packets of this version of IP are steered.
+fn steers(steer: &SteerSpec, v6: bool) -> bool {
+    steer.to.is_empty() || steer.to.iter().any(|to| to.net().addr().is_ipv6() == v6)
 }
 
 fn in_span(table: u32, number: u32) -> bool {

@@ -206,6 +206,8 @@ struct RawData {
     #[serde(default)]
     persist: bool,
     #[serde(default)]
+    multi_queue: bool,
+    #[serde(default)]
     user: String,
 }
 
@@ -220,6 +222,7 @@ impl RawLink {
         let RawData {
             kind,
             persist,
+            multi_queue,
             user,
         } = self.linkinfo.info_data;
         let address = |raw: &RawAddress| IpNet::new(raw.local?, raw.prefixlen?).ok();
@@ -230,7 +233,7 @@ impl RawLink {
             mtu: self.mtu,
             txqueuelen: self.txqlen,
             addresses: self.addr_info.iter().filter_map(address).collect(),
-            kind: if self.linkinfo.info_kind == "tun" && kind == "tun" {
+            kind: if self.linkinfo.info_kind == "tun" && kind == "tun" && !multi_queue {
                 Kind::Tun {
                     persistent: persist,
                     owner: user,

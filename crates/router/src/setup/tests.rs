@@ -65,23 +65,26 @@ fn everything_is_made_in_an_order_that_lets_nothing_by() {
 ip -4 route replace unreachable default table 11801 metric 10000 protocol 118
 ip -6 route replace unreachable default table 11801 metric 10000 protocol 118
 ip tuntap add dev vcp0 mode tun user vcp-router vnet_hdr
+ip link set dev vcp0 alias vcp-router:11800
 echo 0 > /proc/sys/net/ipv4/conf/vcp0/rp_filter
 echo 1 > /proc/sys/net/ipv4/conf/vcp0/ignore_routes_with_linkdown
 echo 1 > /proc/sys/net/ipv6/conf/vcp0/addr_gen_mode
 echo 1 > /proc/sys/net/ipv6/conf/vcp0/ignore_routes_with_linkdown
-ip link set dev vcp0 alias vcp-router:11800 mtu 1400 txqueuelen 1000 up
+ip link set dev vcp0 mtu 1400 txqueuelen 1000 up
 ip address replace 10.9.0.1/30 dev vcp0
 ip address replace fd09::1/64 dev vcp0 nodad
 ip tuntap add dev vcp1 mode tun user vcp-router vnet_hdr
+ip link set dev vcp1 alias vcp-router:11800
 echo 0 > /proc/sys/net/ipv4/conf/vcp1/rp_filter
 echo 1 > /proc/sys/net/ipv4/conf/vcp1/ignore_routes_with_linkdown
 echo 1 > /proc/sys/net/ipv6/conf/vcp1/addr_gen_mode
 echo 1 > /proc/sys/net/ipv6/conf/vcp1/ignore_routes_with_linkdown
-ip link set dev vcp1 alias vcp-router:11800 mtu 1500 txqueuelen 500 up
+ip link set dev vcp1 mtu 1500 txqueuelen 500 up
 ip tuntap add dev vcp2 mode tun user vcp-router vnet_hdr
+ip link set dev vcp2 alias vcp-router:11800
 echo 0 > /proc/sys/net/ipv4/conf/vcp2/rp_filter
 echo 1 > /proc/sys/net/ipv4/conf/vcp2/ignore_routes_with_linkdown
-ip link set dev vcp2 alias vcp-router:11800 mtu 1000 txqueuelen 500 up
+ip link set dev vcp2 mtu 1000 txqueuelen 500 up
 ip -4 route replace default dev vcp0 table 11800 metric 100 protocol 118
 ip -6 route replace default dev vcp0 table 11800 metric 100 protocol 118
 ip -4 route replace default dev vcp1 table 11801 metric 100 protocol 118
@@ -324,6 +327,27 @@ fn what_stands_in_the_way_is_said() {
     let cards = warned("ipv4/ip_forward", "1");
     assert!(cards.starts_with("there is no interface br0") && cards.contains("no interface eth1"));
     assert!(warned("ipv4/ip_forward", "0").contains("net.ipv4.ip_forward is 0"));
+    // Of a version of IP only where it is steered.
+    let only = |prefix: &str, ipv6: bool| {
+        let text = CONFIG.replace("[[steer]]", &format!("[[steer]]\nto = [\"{prefix}\"]"));
+        let text = text.replace("to = [\"10.0.0.0/8\", \"2001:db8::/32\"]\n", "");
+        let mut state = fresh();
+        state.ipv6 = ipv6;
+        for key in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+            state.sysctls.insert(state::sysctl(key), "0".to_owned());
+        }
+        let said = plan::warnings(&config(&text), &state).join("\n");
+        [
+            "ipv4.ip_forward",
+            "ipv6.conf.all.forwarding",
+            "IPv6 is disabled",
+        ]
+        .map(|part| said.contains(part))
+    };
+    assert_eq!(only("0.0.0.0/0", true), [true, false, false]);
+    assert_eq!(only("::/0", true), [false, true, false]);
+    assert_eq!(only("::/0", false), [false, false, true]);
+    assert_eq!(only("0.0.0.0/0", false), [true, false, false]);
     assert!(warned(plan::RP_FILTER, "1").contains("all.rp_filter is not 0"));
 }
 

@@ -180,3 +180,55 @@ fn teardown_needs_no_configuration_that_holds_together() {
     assert!(routes.contains("dev lan0"), "{routes}");
     assert_eq!(cards.tool("teardown", &[]).out, "");
 }
+
+/// Set-up that ends anywhere is gone on with by the next one, and what it has made is taken away
+/// as if it were whole. (Only a kill between an interface and its mark leaves one that no mark
+/// shows: the next set-up takes it over.)
+#[test]
+fn setup_that_ends_midway_leaves_nothing_that_is_not_known() {
+    let cards = Cards::new();
+    cards.configure("", "rate = \"10Mbit\"");
+    let state = "ip -o link | cut -d: -f2; ip rule; ip -6 rule; ip -o address | grep vcp- | \
+                 grep -v fe80; (ip -4 route show table all; ip -6 route show table all) | \
+                 grep -v fe80";
+    let now = || shell(&cards.kernel, state).out;
+    let before = now();
+    let steps: Vec<_> = cards.setup().lines().map(str::to_owned).collect();
+    let whole = now();
+    cards.tool("teardown", &[]);
+    assert_eq!(now(), before);
+    // An `ip` that fails at one command, which ends set-up there.
+    let broken = cards.path("ip");
+    let real = shell(&cards.kernel, "command -v ip").out;
+    let router = vcp_router();
+    let run = format!(
+        "PATH={}:$PATH {} setup --config {}",
+        cards.path("").display(),
+        router.get_program().display(),
+        cards.path("router.toml").display()
+    );
+    let mut ended = 0;
+    for step in steps.iter().filter_map(|step| step.strip_prefix("ip ")) {
+        if step.contains(" alias ") {
+            continue;
+        }
+        let script = format!(
+            "#!/bin/sh\n[ \"$*\" = \"{step}\" ] && exit 1\nexec {} \"$@\"\n",
+            real.trim()
+        );
+        std::fs::write(&broken, script).unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&broken, executable).unwrap();
+        let said = shell(&cards.kernel, &run);
+        assert_eq!(said.code, Some(1), "{step}: {said:?}");
+        assert_eq!(said.out.lines().last(), Some(format!("ip {step}").as_str()));
+        cards.tool("teardown", &[]);
+        assert_eq!(now(), before, "{step}");
+        shell(&cards.kernel, &run);
+        assert_eq!(cards.tool("setup", &[]).code, Some(0));
+        assert_eq!(now(), whole, "{step}");
+        cards.tool("teardown", &[]);
+        ended += 1;
+    }
+    assert!(ended > 10, "{ended} of {steps:?}");
+}

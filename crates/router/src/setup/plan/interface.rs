@@ -71,11 +71,14 @@ pub(super) fn interface(
         }
         steps.push(delete(found));
     }
+    let alias = alias(config.table);
     if keeps.is_none() {
         let words = format!("tuntap add dev {name} mode tun user");
         let words = words.split_whitespace().map(str::to_owned);
         let words = words.chain([owner.name.to_owned(), "vnet_hdr".to_owned()]);
         steps.push(Step::Ip(words.collect()));
+        // At once: should a later step fail, tear-down still knows whose it is.
+        steps.push(Step::ip(format!("link set dev {name} alias {alias}")));
     }
     let ipv6 = state.ipv6 && port.mtu >= LEAST_IPV6_MTU;
     for (path, value) in sysctls(name, ipv6) {
@@ -85,14 +88,14 @@ pub(super) fn interface(
         }
     }
     let length = port.host.txqueuelen.unwrap_or(TXQUEUELEN);
-    let alias = alias(config.table);
     let same = |link: &Link| {
         (link.mtu, link.txqueuelen, link.up, &link.alias) == (port.mtu, length, true, &alias)
     };
     if !keeps.is_some_and(same) {
         let mtu = port.mtu;
+        let mark = keeps.map_or_else(String::new, |_| format!("alias {alias} "));
         steps.push(Step::ip(format!(
-            "link set dev {name} alias {alias} mtu {mtu} txqueuelen {length} up"
+            "link set dev {name} {mark}mtu {mtu} txqueuelen {length} up"
         )));
     }
     let addresses = port.host.addresses.iter();
