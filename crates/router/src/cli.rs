@@ -183,7 +183,7 @@ fn run_command(options: &RunOptions) -> ExitCode {
 /// 2 for what is wrong in the configuration, 1 for all else.
 fn run_code(error: &RunError) -> u8 {
     match error {
-        RunError::Config(_) | RunError::User { .. } => 2,
+        RunError::Config(_) | RunError::User { .. } | RunError::Group { .. } => 2,
         _ => 1,
     }
 }
@@ -256,7 +256,7 @@ fn show_command(socket: &std::path::Path, json: bool, metrics: bool) -> ExitCode
 }
 
 fn capacity_command(socket: &std::path::Path, port: &str, rate: &str) -> ExitCode {
-    let query = match format!("capacity {port} {rate}").parse() {
+    let query = match Query::capacity(port, rate) {
         Ok(query) => query,
         Err(error) => {
             eprintln!("vcp-router: {error}");

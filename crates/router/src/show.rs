@@ -136,8 +136,12 @@ fn program(state: &Value) -> String {
         Some(error) => format!("the last reload, {:.0} s ago, failed: {error}", uptime - at),
         None => format!("in force for {:.0} s", uptime - at),
     };
+    let metrics = field("/metrics").as_str();
+    let metrics = metrics.map_or_else(String::new, |address| {
+        format!("metrics at http://{address}/metrics\n")
+    });
     format!(
-        "version {}, up {uptime:.0} s, configuration {generation} {told}\n",
+        "{metrics}version {}, up {uptime:.0} s, configuration {generation} {told}\n",
         field("/build/version").as_str().unwrap_or("?"),
     )
 }

@@ -8,6 +8,7 @@ mod floods;
 mod memory;
 mod seen;
 mod status;
+mod trust;
 mod want;
 
 use std::io::{self, Read, Write};
@@ -394,6 +395,27 @@ fn what_is_wrong_is_said_in_one_line() {
         1,
         "no router answers",
     );
+    // Not sent anywhere, for it is no line.
+    for name in ["a\nb", "", " ", "a ", "a\u{1b}[2J"] {
+        says(&["capacity", name, "8Mbit"], 2, "a port's name is one line");
+    }
+    let with = |keys: &str| {
+        let text = format!("{keys}\n[[port]]\nname = \"a\"\nfd = 77\n");
+        std::fs::write(&file, text).unwrap();
+    };
+    with("user = \"nobody-here\"\ngroup = \"root\"");
+    for command in ["run", "check", "setup"] {
+        let part = "user: there is no user `nobody-here`: create it";
+        says(&[command, "--config", path], 2, part);
+    }
+    // A name cannot break the line that tells of it.
+    with("user = \"a\\nb\"");
+    says(&["run", "--config", path], 2, "no user `a\\nb`");
+    with("user = \"root\"\ngroup = \"nobody-here\"");
+    for command in ["run", "check"] {
+        let part = "group: there is no group `nobody-here`: create it";
+        says(&[command, "--config", path], 2, part);
+    }
     assert_eq!(vcp_router(&["frobnicate"]).status.code(), Some(2));
 }
 

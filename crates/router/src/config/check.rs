@@ -7,14 +7,13 @@ use toml::Spanned;
 
 use super::clouds::XcpISpec;
 use super::error::{ConfigError, Source};
-use super::link::{LimitSpec, LinkSpec, QueueKind};
+use super::link::{LimitSpec, LinkSpec};
 use super::names;
 use super::schema::{Config, File, FilePort, Interface, PortSpec, RouteSpec};
 use super::steer;
 use super::suggest::nearest;
 use super::trust;
 use super::units::{ByteCount, RateValue};
-use crate::core::queue::Limit;
 use crate::forward::Trust;
 
 const DEFAULT_MTU: u32 = 1500;
@@ -40,6 +39,15 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         return Err(source.fault(
             Some(group.span()),
             "without `user` the router stays who it is, and so does the status socket: add `user`",
+        ));
+    }
+    if let Some(icmp) = &file.icmp
+        && icmp.get_ref().rate > 0
+        && icmp.get_ref().burst == 0
+    {
+        return Err(source.fault(
+            Some(icmp.span()),
+            "burst = 0 lets no message through: choose 1 or more, or rate = 0 for none",
         ));
     }
     let memory = file
@@ -74,6 +82,9 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
     let mut measuring = None;
     for port in file.port {
         let name = port.name.clone();
+        if !names::is_port_name(name.get_ref()) {
+            return Err(source.fault(Some(name.span()), names::PORT_NAME));
+        }
         if names.insert(name.get_ref().clone(), ports.len()).is_some() {
             let message = format!("two ports are called `{}`", name.get_ref());
             return Err(source.fault(Some(name.span()), message));
@@ -136,7 +147,7 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         memory,
         shims: file.shims.unwrap_or(true),
         ecn: file.ecn.into_iter().map(Spanned::into_inner).collect(),
-        icmp: file.icmp,
+        icmp: file.icmp.map(Spanned::into_inner).unwrap_or_default(),
         xcp_i: file.xcp_i.map(Spanned::into_inner),
         ports,
         routes,
@@ -368,15 +379,8 @@ fn check_queue(
         }
         _ => {}
     }
-    if let Some(message) = queue.misplaced() {
-        return fail(&message);
-    }
-    match queue.kind {
-        // Its thresholds do not depend on the limit.
-        QueueKind::Red => queue
-            .red(Limit::Packets(1))
-            .check()
-            .or_else(|bad| fail(&format!("RED: {bad}"))),
-        QueueKind::DropTail | QueueKind::CoDel => Ok(()),
+    match queue.unfit() {
+        Some(message) => fail(&message),
+        None => Ok(()),
     }
 }

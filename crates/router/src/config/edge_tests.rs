@@ -72,6 +72,72 @@ fn key(text: &mut String, name: &str, value: Option<&str>) {
     }
 }
 
+/// Whole numbers at and beyond what any key holds, and what they are told in.
+#[test]
+fn numbers_that_no_key_holds_are_told_plainly() {
+    let beyond = [
+        "18446744073709551616",
+        "-1",
+        "4294967296",
+        "99999999999",
+        "1.5",
+        "\"1\"",
+    ];
+    let outside = [
+        "id = N",
+        "seed = N",
+        "table = N",
+        "[icmp]\nrate = N",
+        "[[ecn]]\ndscp = N",
+    ];
+    let inside = [
+        "mtu = N",
+        "fd = N",
+        "frame_overhead = N",
+        "queue = { min = N }",
+        "rate = N",
+    ];
+    let said = |text: &str| {
+        let error = Config::parse(Path::new("router.toml"), text);
+        error.err().map(|error| error.to_string())
+    };
+    let mut refused = 0;
+    for number in beyond {
+        for key in outside {
+            let text = format!(
+                "{}\n[[port]]\nname = \"a\"\ntun = \"a0\"\n",
+                key.replace('N', number)
+            );
+            refused += said(&text).map_or(0, |error| plainly(&text, &error));
+        }
+        for key in inside {
+            let text = format!("[[port]]\nname = \"a\"\n{}\n", key.replace('N', number));
+            refused += said(&text).map_or(0, |error| plainly(&text, &error));
+        }
+    }
+    // A seed may be large, 4294967296 no u32.
+    assert!(refused > 45, "{refused}");
+    let table = said("table = 18446744073709551616\n[[port]]\nname = \"a\"\ntun = \"a0\"\n");
+    let table = table.unwrap();
+    assert!(
+        table.ends_with(
+            "integer `18446744073709551616`, expected a whole number from 0 to 4294967295"
+        ),
+        "{table}"
+    );
+}
+
+/// No word of how this program keeps its numbers.
+fn plainly(text: &str, error: &str) -> u32 {
+    let inner = |word: &str| {
+        let (kind, bits) = word.split_at_checked(1).unwrap_or_default();
+        matches!(kind, "i" | "u" | "f") && matches!(bits, "8" | "16" | "32" | "64" | "128" | "size")
+    };
+    let mut words = error.split(|c: char| !c.is_ascii_alphanumeric());
+    assert!(!words.any(inner), "{text}{error}");
+    1
+}
+
 /// Files that held together.
 static ACCEPTED: AtomicU32 = AtomicU32::new(0);
 
@@ -89,6 +155,7 @@ proptest! {
         (delay, jitter, rtt, at) in (one(TIMES), one(TIMES), one(TIMES), one(TIMES)),
         (limit, kind, mtu) in (one(LIMITS), one(KINDS), one(MTUS)),
         (weight, mean) in (one(WEIGHTS), one(MEANS)),
+        (target, interval) in (one(TIMES), one(TIMES)),
         (law, corruption) in (one(LAWS), one(SHARES)),
         (memory, reserve, overhead) in (
             one(SIZES),
@@ -115,6 +182,10 @@ proptest! {
         if kind == Some("red") {
             queue.extend(weight.map(|weight| format!("weight = {weight}")));
             queue.extend(mean.map(|bytes| format!("mean_packet = {bytes}")));
+        }
+        if kind == Some("codel") {
+            queue.extend(target.map(|target| format!("target = {target}")));
+            queue.extend(interval.map(|interval| format!("interval = {interval}")));
         }
         text.push_str(&format!("queue = {{ {} }}\n", queue.join(", ")));
         if let (Some(at), Some(later)) = (at, later) {

@@ -140,6 +140,26 @@ fn explain(message: &str) -> String {
             Some(meant) => format!("unknown name `{given}`: did you mean `{meant}`?"),
             None => message.replacen("unknown field", "unknown name", 1),
         },
-        _ => message.trim_end().replace('\n', " "),
+        _ => plain(&message.trim_end().replace('\n', " ")),
     }
+}
+
+/// Says the types of this program's numbers by what they hold.
+fn plain(message: &str) -> String {
+    // How the reader itself keeps a number that is too large for 64 bits.
+    let message = message.replace("` as i128", "`").replace("` as u128", "`");
+    let Some((given, expected)) = message.rsplit_once(", expected ") else {
+        return message;
+    };
+    let (least, most): (i128, i128) = match expected {
+        "u8" => (0, u8::MAX.into()),
+        "u16" => (0, u16::MAX.into()),
+        "u32" => (0, u32::MAX.into()),
+        "u64" | "usize" => (0, u64::MAX.into()),
+        "i32" => (i32::MIN.into(), i32::MAX.into()),
+        "i64" => (i64::MIN.into(), i64::MAX.into()),
+        "f32" | "f64" => return format!("{given}, expected a number"),
+        _ => return message,
+    };
+    format!("{given}, expected a whole number from {least} to {most}")
 }

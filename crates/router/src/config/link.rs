@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, de};
 use super::loss::LossSpec;
 use super::units::{ByteCount, Percent, RateValue, Span};
 use crate::core::impair::Probability;
+use crate::core::queue::Limit;
 use crate::core::trace::Trace;
 
 /// A probability between 0 and 1.
@@ -131,9 +132,25 @@ pub struct QueueSpec {
 }
 
 impl QueueSpec {
-    /// What is wrong if a key stands here that only another kind of queue knows.
+    /// What is wrong with its keys, whatever the link: one that only another kind of queue knows,
+    /// or values that RED cannot work with.
     #[must_use]
-    pub fn misplaced(&self) -> Option<String> {
+    pub fn unfit(&self) -> Option<String> {
+        if let Some(message) = self.misplaced() {
+            return Some(message);
+        }
+        match self.kind {
+            // RED's thresholds do not depend on the limit.
+            QueueKind::Red => {
+                let bad = self.red(Limit::Packets(1)).check().err()?;
+                Some(format!("RED: {bad}"))
+            }
+            QueueKind::DropTail | QueueKind::CoDel => None,
+        }
+    }
+
+    /// What is wrong if a key stands here that only another kind of queue knows.
+    fn misplaced(&self) -> Option<String> {
         let red = [
             ("min", self.min.is_some()),
             ("max", self.max.is_some()),

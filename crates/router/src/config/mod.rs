@@ -29,6 +29,8 @@ pub use clouds::{Secret, XcpISpec};
 pub use error::{ConfigError, Fault, Source};
 pub use link::{Chance, ChangeSpec, JitterSpec, LimitSpec, LinkSpec, QueueKind, QueueSpec};
 pub use loss::{AntennasText, Decibel, FecSpec, LossSpec, MeanBurst};
+#[cfg(feature = "daemon")]
+pub(crate) use names::{PORT_NAME, is_port_name};
 pub(crate) use read::read;
 pub use schema::{Config, EcnSpec, IcmpSpec, Interface, PortSpec, RouteSpec};
 #[cfg(feature = "daemon")]

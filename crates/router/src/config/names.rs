@@ -19,11 +19,22 @@ pub(super) fn is_interface_name(name: &str) -> bool {
         && !name.starts_with('-')
 }
 
+/// True for a port's name that can be told in a line: on the status socket, in a message, in a
+/// table.
+pub(crate) fn is_port_name(name: &str) -> bool {
+    !name.is_empty() && name.trim() == name && !name.contains(char::is_control)
+}
+
+/// What a port's name must be.
+pub(crate) const PORT_NAME: &str = "a port's name is one line: at least one character, none of \
+                                    them a control character, and no space at its ends";
+
 /// What is wrong with the path of the status socket, if something is.
 pub(super) fn bad_socket(path: &Path) -> Option<String> {
     let bytes = path.as_os_str().as_bytes();
     match bytes.len() {
         0 => Some("an empty path: leave it out for no status socket".to_owned()),
+        _ if bytes.ends_with(b"/") => Some("a path that ends in / is no socket's".to_owned()),
         _ if bytes.contains(&0) => Some("a path has no zero bytes".to_owned()),
         len if len > LONGEST_SOCKET => Some(format!(
             "the path of a socket has at most {LONGEST_SOCKET} bytes, this one has {len}: choose a \
@@ -69,12 +80,36 @@ mod tests {
         }
     }
 
+    /// Nobody could name such a port on the status socket, or find it in a table.
+    #[test]
+    fn ports_are_called_what_fits_into_a_line() {
+        for name in [
+            "",
+            " ",
+            " a",
+            "a ",
+            "a\\nb",
+            "a\\tb",
+            "a\\u001b[2J",
+            "\\u0085",
+        ] {
+            let error = told(&PORT.replace("\"a\"", &format!("\"{name}\"")));
+            let expected = format!("router.toml:2: name: {PORT_NAME}");
+            assert_eq!(error, expected, "{name:?}");
+        }
+        for name in ["wan side", "München", "a,b", "\\\"q\\\""] {
+            let text = PORT.replace("\"a\"", &format!("\"{name}\""));
+            assert_eq!(told(&text), "good", "{name}");
+        }
+    }
+
     /// The longest path that is taken is one that a socket can have.
     #[test]
     fn sockets_that_cannot_be_made_are_refused() {
         for (path, part) in [
             ("", "leave it out"),
             ("/a\\u0000", "zero bytes"),
+            ("/run/control/", "ends in /"),
             (&"/a".repeat(54), "at most 107 bytes, this one has 108"),
         ] {
             let error = told(&format!("control = \"{path}\"\n{PORT}"));

@@ -167,8 +167,7 @@ pub(super) struct File {
     pub(super) source_check: bool,
     #[serde(default)]
     pub(super) ecn: Vec<Spanned<EcnSpec>>,
-    #[serde(default)]
-    pub(super) icmp: IcmpSpec,
+    pub(super) icmp: Option<Spanned<IcmpSpec>>,
     pub(super) xcp_i: Option<Spanned<XcpISpec>>,
     #[serde(default)]
     pub(super) port: Vec<FilePort>,

@@ -183,7 +183,7 @@ fn values_that_make_no_sense() {
     fails(
         "\"droptail\"",
         "\"red\", min = 20",
-        &[":10:", "RED: min must be below max"],
+        &[":10:", "RED: `min` must be below `max`"],
     );
     fails("id = 7", "id = 0", &[":2:", "id"]);
     fails("fd = 5", "fd = 1", &[":18:", "above 2"]);
@@ -268,6 +268,18 @@ fn routers_do_not_restart_by_themselves() {
         "restart = \"1s\"",
         &[":14:", "at", "only emulated routers"],
     );
+}
+
+/// A bucket without room never holds what one message takes.
+#[test]
+fn messages_that_would_never_be_sent() {
+    let with = |keys: &str| parse(&format!("{GOOD}\n[icmp]\n{keys}\n"));
+    let error = with("burst = 0").unwrap_err();
+    assert!(error.contains("icmp: burst = 0 lets no message"), "{error}");
+    assert!(with("rate = 10\nburst = 0").is_err());
+    for good in ["", "rate = 0", "rate = 0\nburst = 0", "burst = 1"] {
+        assert!(with(good).is_ok(), "{good}");
+    }
 }
 
 #[test]

@@ -13,19 +13,15 @@ use crate::tun::{LinkKind, find, sys};
 #[must_use]
 pub fn missing(config: &Config) -> Vec<String> {
     let mut found = Vec::new();
-    if let Some(user) = &config.user
-        && sys::user(user).is_none()
+    if let Some(user) = config.user.clone()
+        && sys::user(&user).is_none()
     {
-        found.push(format!(
-            "user: there is no user `{user}`: create it, or change `user`"
-        ));
+        found.push(RunError::User { user }.to_string());
     }
-    if let Some(group) = &config.group
-        && sys::group(group).is_none()
+    if let Some(group) = config.group.clone()
+        && sys::group(&group).is_none()
     {
-        found.push(format!(
-            "group: there is no group `{group}`: create it, or change `group`"
-        ));
+        found.push(RunError::Group { group }.to_string());
     }
     if let Some(path) = &config.control {
         match socket::vacant(path) {
@@ -55,6 +51,7 @@ pub fn missing(config: &Config) -> Vec<String> {
         let what = match link.kind {
             LinkKind::Tun => continue,
             LinkKind::Tap => "a TAP interface, which carries Ethernet frames",
+            LinkKind::MultiQueue => "a TUN interface of several queues, which was made for others",
             LinkKind::Other => "no TUN interface",
         };
         found.push(format!(

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::config::RateValue;
+use crate::config::{PORT_NAME, RateValue, is_port_name};
 
 /// What a client may ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +38,28 @@ impl fmt::Display for Query {
     }
 }
 
+impl Query {
+    /// Asks that a port's law reckon with `rate`: a rate as in files, or `none`.
+    ///
+    /// # Errors
+    /// What is wrong with the name or the rate, in a line.
+    pub fn capacity(port: &str, rate: &str) -> Result<Self, String> {
+        let rate = match rate {
+            "none" => None,
+            rate => match rate.parse::<RateValue>() {
+                Ok(rate) if rate.bytes() > 0 => Some(rate),
+                Err(error) => return Err(error.to_string()),
+                Ok(_) => return Err("a capacity is at least 8bit, or none".to_owned()),
+            },
+        };
+        if !is_port_name(port) {
+            return Err(format!("no port is called {port:?}: {PORT_NAME}"));
+        }
+        let port = port.to_owned();
+        Ok(Self::Capacity(Hint { port, rate }))
+    }
+}
+
 impl FromStr for Query {
     type Err = String;
 
@@ -53,15 +75,6 @@ impl FromStr for Query {
         let Some((port, rate)) = hint.and_then(|hint| hint.trim_start().rsplit_once(' ')) else {
             return Err("ask for json, metrics or capacity PORT RATE".to_owned());
         };
-        let rate = match rate {
-            "none" => None,
-            rate => match rate.parse::<RateValue>() {
-                Ok(rate) if rate.bytes() > 0 => Some(rate),
-                Err(error) => return Err(error.to_string()),
-                Ok(_) => return Err("a capacity is at least 8bit, or none".to_owned()),
-            },
-        };
-        let port = port.trim_end().to_owned();
-        Ok(Self::Capacity(Hint { port, rate }))
+        Self::capacity(port.trim_end(), rate)
     }
 }

@@ -5,6 +5,7 @@ mod reopen;
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,19 +53,18 @@ pub(super) struct Prepared {
     counter: Counter,
     doors: Vec<Door>,
     socket: Option<Socket>,
+    metrics: Option<SocketAddr>,
     record: Option<File>,
     pub(super) identity: Option<sys::Identity>,
 }
 
 /// Does whatever takes rights, or can fail.
 pub(super) fn prepare(config: Config, options: &RunOptions) -> Result<Prepared, RunError> {
-    let identity = match &config.user {
-        Some(user) => Some(
-            sys::identity(user, config.group.as_deref())
-                .ok_or_else(|| RunError::User { user: user.clone() })?,
-        ),
-        None => None,
-    };
+    let identity = config
+        .user
+        .as_deref()
+        .map(|user| identity(user, config.group.as_deref()))
+        .transpose()?;
     sys::raise_descriptor_limit();
     let wait = system("wait for interfaces");
     let mut driver = Driver::new(router(&config), Pace::default()).map_err(wait)?;
@@ -81,8 +81,11 @@ pub(super) fn prepare(config: Config, options: &RunOptions) -> Result<Prepared, 
         socket = Some(own);
         doors.push(Door::Unix(listener));
     }
+    let mut metrics = None;
     if let Some(address) = config.metrics {
-        doors.push(Door::Tcp(socket::bind_tcp(address)?));
+        let (listener, own) = socket::bind_tcp(address)?;
+        metrics = Some(own);
+        doors.push(Door::Tcp(listener));
     }
     let record = match &options.record {
         Some(path) => {
@@ -107,9 +110,23 @@ pub(super) fn prepare(config: Config, options: &RunOptions) -> Result<Prepared, 
         counter,
         doors,
         socket,
+        metrics,
         record,
         identity,
     })
+}
+
+/// Looks user and group up in the user database.
+fn identity(user: &str, group: Option<&str>) -> Result<sys::Identity, RunError> {
+    let mut identity = sys::user(user).ok_or_else(|| RunError::User {
+        user: user.to_owned(),
+    })?;
+    if let Some(group) = group {
+        identity.group = sys::group(group).ok_or_else(|| RunError::Group {
+            group: group.to_owned(),
+        })?;
+    }
+    Ok(identity)
 }
 
 /// Runs a router until SIGTERM or SIGINT.
@@ -126,6 +143,7 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         counter,
         doors,
         socket,
+        metrics,
         record,
         identity,
     } = prepare(config, options)?;
@@ -161,6 +179,7 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         reader,
         reading: None,
         lost: Vec::new(),
+        metrics,
         _socket: socket,
     };
     daemon.announce();
@@ -183,6 +202,8 @@ struct Daemon<'a> {
     reading: Option<bool>,
     /// Ports whose interface is gone, and until when it is waited for.
     lost: Vec<(String, Instant)>,
+    /// Where Prometheus text is answered.
+    metrics: Option<SocketAddr>,
     _socket: Option<Socket>,
 }
 
@@ -205,6 +226,7 @@ impl Daemon<'_> {
             let line = serde_json::json!({
                 "ready": true,
                 "pid": std::process::id(),
+                "metrics": self.metrics,
                 "ports": ports.collect::<Vec<_>>(),
             });
             let mut stdout = io::stdout().lock();
@@ -214,6 +236,9 @@ impl Daemon<'_> {
         let (ports, routes) = (self.config.ports.len(), self.config.routes.len());
         self.supervisor
             .ready(&format_args!("{ports} ports, {routes} routes"));
+        if let Some(address) = self.metrics {
+            eprintln!("vcp-router: metrics at http://{address}/metrics");
+        }
         eprintln!("vcp-router: ready with {ports} ports and {routes} routes");
     }
 
@@ -313,6 +338,7 @@ impl Daemon<'_> {
             devices: self.driver.devices(),
             history: &self.history,
             reload: &self.reloads,
+            metrics: self.metrics,
         };
         Snapshot::take(self.driver.router(), self.driver.now(), around)
     }

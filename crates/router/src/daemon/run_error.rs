@@ -21,14 +21,17 @@ pub enum RunError {
     /// A socket cannot be had.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// No such user or group.
-    #[error(
-        "no user `{user}` with the group that the configuration names: create them, or change \
-         `user` and `group`"
-    )]
+    /// No such user.
+    #[error("user: there is no user `{}`: create it, or change `user`", user.escape_debug())]
     User {
-        /// The user.
+        /// Its name.
         user: String,
+    },
+    /// No such group.
+    #[error("group: there is no group `{}`: create it, or change `group`", group.escape_debug())]
+    Group {
+        /// Its name.
+        group: String,
     },
     /// The time series cannot be written.
     #[error("cannot write {}: {source}", .path.display())]

@@ -1,6 +1,7 @@
 //! The router's state at one moment, as `show --json` prints it.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use pathmark_cc::{Duration, Instant};
 use serde::Serialize;
@@ -32,6 +33,9 @@ pub struct Snapshot {
     pub build: Build,
     /// The configuration in force.
     pub reload: Reload,
+    /// Where Prometheus text is answered over HTTP, with the port that the system chose if the
+    /// configuration says 0.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Which program runs.
@@ -146,9 +150,10 @@ pub struct LinkView {
     pub in_flight: usize,
     /// Bytes that wait.
     pub queue_bytes: u64,
-    /// The interface's name when it was opened.
+    /// The interface's name now; where the kernel cannot be asked, when it was opened.
     pub interface: String,
-    /// `up`, `down`, `gone`, or `unknown` where the kernel cannot be asked.
+    /// `up`, `down`, `gone`, or `unknown` where the kernel cannot be asked, or does not find it any
+    /// more although packets can be read from it: it is in another network namespace.
     pub interface_state: &'static str,
     /// The interface's own MTU in bytes.
     pub interface_mtu: Option<u32>,
@@ -202,6 +207,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) devices: &'a [Device],
     pub(super) history: &'a History,
     pub(super) reload: &'a Reload,
+    pub(super) metrics: Option<SocketAddr>,
 }
 
 impl Snapshot {
@@ -235,6 +241,7 @@ impl Snapshot {
             memory_bytes: router.memory(),
             build: Build::default(),
             reload: around.reload.clone(),
+            metrics: around.metrics,
         }
     }
 
@@ -245,16 +252,15 @@ impl Snapshot {
             let Some(watch) = link.watch.take() else {
                 continue;
             };
-            match watch.look() {
-                Ok(Some(state)) => {
-                    link.interface_mtu = Some(state.mtu);
-                    link.interface_drops = Some(state.dropped);
-                    if link.interface_state != "gone" {
-                        link.interface_state = if state.up { "up" } else { "down" };
-                    }
+            // One that is not found was deleted, which the router sees at once and says by itself;
+            // or it was moved.
+            if let Ok(Some(state)) = watch.look() {
+                link.interface = state.name;
+                link.interface_mtu = Some(state.mtu);
+                link.interface_drops = Some(state.dropped);
+                if link.interface_state != "gone" {
+                    link.interface_state = if state.up { "up" } else { "down" };
                 }
-                Ok(None) => link.interface_state = "gone",
-                Err(_) => {}
             }
         }
     }

@@ -119,12 +119,14 @@ fn hold(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Binds a socket for Prometheus text over HTTP.
-pub(super) fn bind_tcp(address: SocketAddr) -> Result<TcpListener, ControlError> {
+/// Binds a socket for Prometheus text over HTTP; returns its address, which has a port that the
+/// system chose if `address` has none.
+pub(super) fn bind_tcp(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ControlError> {
     let listen = || {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        Ok(listener)
+        let own = listener.local_addr()?;
+        Ok((listener, own))
     };
     listen().map_err(|source| ControlError::Metrics { address, source })
 }

@@ -42,6 +42,12 @@ pub enum DeviceError {
         /// The interface.
         name: String,
     },
+    /// It is something else.
+    #[error("{name} is there, and is no TUN interface of one queue: choose another name")]
+    Other {
+        /// The interface.
+        name: String,
+    },
     /// Its MTU is another one, and may not be changed.
     #[error(
         "the TUN interface {name} has an MTU of {has}, the configuration says {wanted}: run \
@@ -92,7 +98,11 @@ impl Device {
     pub fn open(interface: &Interface, mtu: u32) -> Result<Self, DeviceError> {
         let (file, name) = match interface {
             Interface::Tun(name) => {
-                let file = sys::open_tun(name).map_err(|source| explain(source, name))?;
+                let file = sys::open_tun(name).map_err(|source| match source.raw_os_error() {
+                    // Of a card, a TAP interface, one of several queues.
+                    Some(libc::EINVAL) => DeviceError::Other { name: name.clone() },
+                    _ => explain(source, name),
+                })?;
                 sys::bring_up(name, mtu).map_err(|unfit| unfit_for(unfit, name, mtu))?;
                 (file, name.clone())
             }

@@ -20,6 +20,7 @@ const IFLA_STATS64: u16 = 23;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_TUN_TYPE: u16 = 3;
+const IFLA_TUN_MULTI_QUEUE: u16 = 7;
 const IFF_UP: u32 = 0x1;
 const IFF_LOWER_UP: u32 = 0x1_0000;
 /// Bytes of a message's header, and of the `ifinfomsg` behind it.
@@ -29,10 +30,12 @@ const INFO: usize = 16;
 const TX_DROPPED: usize = 7;
 
 /// An interface at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkState {
     /// Its number.
     pub index: u32,
+    /// Its name, which may change while it is open.
+    pub name: String,
     /// It is up, and somebody has it open.
     pub up: bool,
     /// Its MTU in bytes.
@@ -46,8 +49,10 @@ pub struct LinkState {
 /// Kinds of interfaces, as far as a router cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkKind {
-    /// A TUN interface: IP packets.
+    /// A TUN interface of one queue: IP packets.
     Tun,
+    /// A TUN interface of several queues, which the router does not open.
+    MultiQueue,
     /// A TAP interface: Ethernet frames.
     Tap,
     /// A network card, a bridge, or whatever else.
@@ -235,18 +240,29 @@ fn kind_of(info: &[u8]) -> LinkKind {
     let part = |of, wanted| attributes(of).find(|(part, _)| *part == wanted);
     let named = part(info, IFLA_INFO_KIND).is_some_and(|(_, name)| name.starts_with(b"tun\0"));
     let data = part(info, IFLA_INFO_DATA).map_or(&[][..], |(_, data)| data);
+    let several = part(data, IFLA_TUN_MULTI_QUEUE).is_some_and(|(_, value)| value != [0]);
     match part(data, IFLA_TUN_TYPE).and_then(|(_, value)| value.first()) {
         Some(2) if named => LinkKind::Tap,
+        _ if named && several => LinkKind::MultiQueue,
         _ if named => LinkKind::Tun,
         _ => LinkKind::Other,
     }
 }
 
+/// A name without its terminating zero. The kernel takes nearly any bytes for one; what a terminal
+/// would act upon becomes `?`.
+fn printable(name: &[u8]) -> String {
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    let shown = |c: char| if c.is_control() { '?' } else { c };
+    String::from_utf8_lossy(name).chars().map(shown).collect()
+}
+
 fn link(body: &[u8]) -> Option<LinkState> {
     let (index, flags) = (u32_at(body, 4)?, u32_at(body, 8)?);
-    let (mut mtu, mut dropped, mut kind) = (None, None, LinkKind::Other);
+    let (mut name, mut mtu, mut dropped, mut kind) = (None, None, None, LinkKind::Other);
     for (attribute, value) in attributes(body.get(INFO..)?) {
         match attribute {
+            IFLA_IFNAME => name = Some(printable(value)),
             IFLA_MTU => mtu = u32_at(value, 0),
             IFLA_STATS64 => dropped = u64_at(value, TX_DROPPED * 8),
             IFLA_LINKINFO => kind = kind_of(value),
@@ -255,6 +271,7 @@ fn link(body: &[u8]) -> Option<LinkState> {
     }
     Some(LinkState {
         index,
+        name: name?,
         up: flags & (IFF_UP | IFF_LOWER_UP) == IFF_UP | IFF_LOWER_UP,
         mtu: mtu?,
         kind,
@@ -288,7 +305,7 @@ mod tests {
         };
         let found = namespace.ask(0, "lo").unwrap();
         assert!(found.mtu >= 1500, "{found:?}");
-        assert_eq!(found.kind, LinkKind::Other);
+        assert_eq!((found.kind, found.name.as_str()), (LinkKind::Other, "lo"));
         let watch = Watch {
             namespace: Arc::new(namespace),
             index: found.index,
@@ -302,6 +319,14 @@ mod tests {
             ..watch
         };
         assert_eq!(gone.look().unwrap(), None);
+    }
+
+    #[test]
+    fn names_are_fit_to_print() {
+        assert_eq!(printable(b"wan0\0"), "wan0");
+        assert_eq!(printable(b"a\x1b[2J\x7f"), "a?[2J?");
+        assert_eq!(printable(b"a\xff\0b"), "a\u{fffd}");
+        assert_eq!(printable(b""), "");
     }
 
     /// Whatever the bytes, no panic, and nothing is made of half a message.

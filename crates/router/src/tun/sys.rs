@@ -12,7 +12,7 @@ mod wait;
 
 use std::io;
 
-pub(crate) use identity::{Identity, drop_privileges, effective_user, group, identity, user};
+pub(crate) use identity::{Identity, drop_privileges, effective_user, group, user};
 pub(crate) use interface::Offloads;
 pub(crate) use interface::{
     Unfit, adopt_tun, bring_up, namespace_of, open_tun, route_socket, set_offloads,

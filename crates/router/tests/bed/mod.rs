@@ -143,13 +143,18 @@ impl Bed {
 
     /// Starts the router and waits until it is ready.
     pub(crate) fn start(&mut self) {
+        self.router = Some(self.started().0);
+    }
+
+    /// A router that is ready, and what it says then.
+    pub(crate) fn started(&self) -> (ChildGuard, Value) {
         let mut router = self.spawn();
         let mut line = String::new();
         let mut stdout = BufReader::new(router.child().stdout.take().unwrap());
         stdout.read_line(&mut line).unwrap();
         let ready: Value = serde_json::from_str(&line).expect("a line that says it is ready");
         assert_eq!(ready["ready"], true);
-        self.router = Some(router);
+        (router, ready)
     }
 
     pub(crate) fn with(left: &str, right: &str) -> Self {
@@ -183,12 +188,16 @@ impl Bed {
 
     /// A connection to the router's address for Prometheus.
     pub(crate) fn metrics(&self) -> TcpStream {
+        self.connect(METRICS.parse().unwrap())
+    }
+
+    /// A TCP connection inside the router's namespace.
+    pub(crate) fn connect(&self, address: SocketAddr) -> TcpStream {
         let socket = self
             .middle
             .socket(Domain::IPV4.into(), socket2::Type::STREAM.into(), 0)
             .map(Socket::from)
             .unwrap();
-        let address: SocketAddr = METRICS.parse().unwrap();
         socket.connect(&address.into()).unwrap();
         socket.into()
     }

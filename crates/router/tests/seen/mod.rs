@@ -1,6 +1,8 @@
 //! Nothing fails silently: what is lost, gone or refused is to be seen.
 
-use std::io::Read;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -107,7 +109,8 @@ fn check_looks_at_the_machine() {
         "sh",
         &[
             "-ec",
-            "ip link add eth0 type veth peer name eth1; ip tuntap add dev tap7 mode tap",
+            "ip link add eth0 type veth peer name eth1; ip tuntap add dev tap7 mode tap; \
+             ip tuntap add dev many0 mode tun multi_queue",
         ],
     );
     assert_eq!(code, Some(0), "{stderr}");
@@ -120,23 +123,36 @@ fn check_looks_at_the_machine() {
     };
     write(
         "control = \"/nonexistent/run/c.sock\"\nuser = \"nobody-here\"\ngroup = \"no-group\"\n\
-         [[port]]\nname = \"a\"\ntun = \"eth0\"\n[[port]]\nname = \"b\"\ntun = \"tap7\"\n",
+         [[port]]\nname = \"a\"\ntun = \"eth0\"\n[[port]]\nname = \"b\"\ntun = \"tap7\"\n\
+         [[port]]\nname = \"c\"\ntun = \"many0\"\n",
     );
     let (code, text) = check(&[]);
-    assert_eq!((code, text.lines().count()), (Some(2), 5), "{text}");
+    assert_eq!((code, text.lines().count()), (Some(2), 6), "{text}");
     for part in [
         "control: there is no directory /nonexistent/run",
         "user: there is no user `nobody-here`",
         "group: there is no group `no-group`",
         "port a: tun: eth0 is there, and is no TUN interface",
         "port b: tun: tap7 is there, and is a TAP interface",
+        "port c: tun: many0 is there, and is a TUN interface of several queues",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
     let (code, text) = check(&["--json"]);
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!((code, &json["ok"]), (Some(2), &false.into()));
-    assert_eq!(json["errors"].as_array().unwrap().len(), 5);
+    assert_eq!(json["errors"].as_array().unwrap().len(), 6);
+    for name in ["eth0", "tap7", "many0"] {
+        write(&format!("[[port]]\nname = \"a\"\ntun = \"{name}\"\n"));
+        let run = ["run", "--config", file.to_str().unwrap()];
+        let (code, _, stderr) = bed.inside(router, &run);
+        let expected = format!("port a: {name} is there, and is no TUN interface of one queue");
+        assert!(code == Some(1) && stderr.contains(&expected), "{stderr}");
+        let setup = ["setup", "--config", file.to_str().unwrap()];
+        let (code, _, stderr) = bed.inside(router, &setup);
+        let expected = format!("{name} exists and is no TUN interface of one queue");
+        assert!(code == Some(1) && stderr.contains(&expected), "{stderr}");
+    }
 
     // What runs here runs here, and leaves nothing behind; what does not is told as `run` would.
     let control = bed.path("control.sock");
@@ -214,4 +230,71 @@ fn reloads_are_told_with_their_result() {
         table.contains("failed: ") && table.contains("3parsec"),
         "{table}"
     );
+}
+
+/// An interface is shown by the name that it has now. In another network namespace, where this
+/// router cannot ask about it, it is not called gone, for packets still pass.
+#[test]
+fn an_interface_that_is_renamed_or_moved_is_still_there() {
+    let mut bed = Bed::new();
+    bed.write("[[port]]\nname = \"a\"\ntun = \"before0\"\n");
+    bed.start();
+    let run = |line: &str| {
+        let (code, _, stderr) = bed.inside("sh", &["-ec", line]);
+        assert_eq!(code, Some(0), "{stderr}");
+    };
+    let named = || {
+        let link = bed.link("a");
+        let text = |key: &str| link[key].as_str().unwrap().to_owned();
+        (text("interface"), text("interface_state"))
+    };
+    assert_eq!(named(), ("before0".to_owned(), "up".to_owned()));
+    run("ip link set before0 down; ip link set before0 name after0; ip link set after0 up");
+    assert_eq!(named(), ("after0".to_owned(), "up".to_owned()));
+    let (_, elsewhere) = bed.left.namespaces();
+    let place = format!("/proc/self/fd/{}", elsewhere.as_raw_fd());
+    let mut command = Command::new("ip");
+    command.args(["link", "set", "after0", "netns", &place]);
+    let mut moved = bed.middle.spawn(command, &[elsewhere]).unwrap();
+    assert!(moved.wait().unwrap().success());
+    assert_eq!(named().1, "unknown");
+    let socket = bed.path("control.sock");
+    let metrics = vcp_router(&["show", "--metrics", "--socket", socket.to_str().unwrap()]);
+    let metrics = String::from_utf8(metrics.stdout).unwrap();
+    assert!(!metrics.contains("interface_up{"), "{metrics}");
+}
+
+/// Whoever leaves the choice of a port for `metrics` to the system is told which one it is.
+#[test]
+fn the_metrics_address_is_told() {
+    let bed = Bed::new();
+    let control = bed.path("control.sock");
+    let text = format!(
+        "control = {control:?}\nmetrics = \"127.0.0.1:0\"\n[[port]]\nname = \"a\"\ntun = \"a0\"\n"
+    );
+    std::fs::write(bed.path("router.toml"), text).unwrap();
+    let (mut router, ready) = bed.started();
+    let address: std::net::SocketAddr = ready["metrics"].as_str().unwrap().parse().unwrap();
+    assert_ne!(address.port(), 0);
+    assert_eq!(bed.show()["metrics"], address.to_string());
+    let at = format!("metrics at http://{address}/metrics\n");
+    let table = vcp_router(&["show", "--socket", control.to_str().unwrap()]);
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(table.contains(&at), "{table}");
+    let mut stream = bed.connect(address);
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
+    let answer = std::io::read_to_string(stream).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    router.terminate().unwrap();
+    let mut log = String::new();
+    router
+        .child()
+        .stderr
+        .as_mut()
+        .unwrap()
+        .read_to_string(&mut log)
+        .unwrap();
+    assert!(log.contains(&format!("vcp-router: {at}")), "{log}");
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use pathmark_cc::{Duration, LinkAlgorithm};
-use pathmark_router::config::{Fault, LimitSpec, LinkSpec, Percent, QueueKind, QueueSpec};
+use pathmark_router::config::{Fault, LimitSpec, LinkSpec, Percent, QueueSpec};
 use pathmark_router::core::queue::Limit;
 use toml::Spanned;
 
@@ -275,13 +275,9 @@ impl Check<'_> {
             }
             _ => {}
         }
-        if let Some(message) = queue.misplaced() {
-            return fail(&message);
-        }
-        let (min, max) = (queue.min.unwrap_or(5), queue.max.unwrap_or(15));
-        match queue.kind {
-            QueueKind::Red if min >= max => fail("RED needs `min` below `max`"),
-            _ => Ok(()),
+        match queue.unfit() {
+            Some(message) => fail(&message),
+            None => Ok(()),
         }
     }
 }

@@ -74,6 +74,22 @@ fn keys_of_another_kind_of_queue_are_refused() {
     );
 }
 
+/// A run would end by these, after all others of its sweep have been made.
+#[test]
+fn red_that_cannot_work_is_refused() {
+    let queue = "kind = \"droptail\", limit = \"1bdp\"";
+    let red = |keys: &str| format!("kind = \"red\", limit = \"1bdp\", {keys}");
+    for (keys, part) in [
+        ("weight = 0", "RED: `weight` must be above 0"),
+        ("weight = 1e-300", "RED: `weight` must be above 0"),
+        ("mean_packet = 0", "RED: `mean_packet` must be above 0"),
+        ("min = 15", "RED: `min` must be below `max`"),
+        ("max = 5", "RED: `min` must be below `max`"),
+    ] {
+        fails(queue, &red(keys), &[":20:", "queue", part]);
+    }
+}
+
 #[test]
 fn traces_are_read_beside_the_scenario() {
     let directory = tempfile::tempdir().unwrap();

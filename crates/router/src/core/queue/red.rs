@@ -72,13 +72,13 @@ impl RedConfig {
 #[non_exhaustive]
 pub enum BadRed {
     /// The thresholds leave no range between them.
-    #[error("min must be below max")]
+    #[error("`min` must be below `max`")]
     Thresholds,
     /// Averages would never move.
-    #[error("the weight must be above 0")]
+    #[error("`weight` must be above 0: at least 2^-32")]
     Weight,
     /// Sizes are divided by it.
-    #[error("the mean packet size must be above 0")]
+    #[error("`mean_packet` must be above 0")]
     MeanPacket,
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct Identity {
     pub(crate) group: libc::gid_t,
 }
 
-/// What a name of the user database stands for; the other one is a user's own group.
+/// A user of the user database, with their own group. `None`: there is none of this name.
 pub(crate) fn user(name: &str) -> Option<Identity> {
     let name = CString::new(name).ok()?;
     // SAFETY: the name is a C string; the result points to static memory that is read before any
@@ -25,20 +25,11 @@ pub(crate) fn user(name: &str) -> Option<Identity> {
     })
 }
 
-/// The number of a group.
+/// The number of a group. `None`: there is none of this name.
 pub(crate) fn group(name: &str) -> Option<libc::gid_t> {
     let name = CString::new(name).ok()?;
     // SAFETY: as in `user`.
     Some(unsafe { libc::getgrnam(name.as_ptr()).as_ref() }?.gr_gid)
-}
-
-/// Looks names up in the user database. `None` for a name that is not there.
-pub(crate) fn identity(user: &str, group: Option<&str>) -> Option<Identity> {
-    let mut identity = self::user(user)?;
-    if let Some(group) = group {
-        identity.group = self::group(group)?;
-    }
-    Some(identity)
 }
 
 /// Becomes `identity`, if given, and gives up all capabilities, for good.
