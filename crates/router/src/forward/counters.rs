@@ -59,6 +59,9 @@ counters! {
     icmp_suppressed,
     /// Dropped because the buffer pool was exhausted.
     no_buffer,
+    /// Waited in an interface while the router did not run for seconds, because it or its machine
+    /// was stopped.
+    stale,
     /// Refused by the interface that they were written to.
     write_errors,
 }

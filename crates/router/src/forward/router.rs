@@ -171,6 +171,14 @@ impl Router {
         self.yard.pool.close(port.account);
     }
 
+    /// Drops what waits in a port and on its wire.
+    pub fn clear_port(&mut self, now: Instant, index: usize) {
+        if let Some(port) = self.ports.get_mut(index) {
+            port.link.clear(now, &mut self.yard);
+            self.wake(index);
+        }
+    }
+
     /// The ports.
     #[must_use]
     pub fn ports(&self) -> &[RouterPort] {

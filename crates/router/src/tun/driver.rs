@@ -10,6 +10,7 @@ use super::device::Device;
 use super::egress::Egress;
 use super::ingress::Ingress;
 use super::poller::{Poller, Ready};
+use super::presence::Presence;
 use super::sys;
 use crate::forward::Router;
 
@@ -20,6 +21,9 @@ const BATCH_BYTES: usize = 1 << 20;
 /// Bytes read before they are written: small packets gather, a super-packet goes on while it is in
 /// the cache.
 const FLUSH_BYTES: usize = 32 * 1024;
+
+/// Packets of one interface that are dropped at most because they are old; others are newer.
+const MOST_STALE: usize = 100_000;
 
 /// How often the loop may wake up for links' deadlines: a rate of many packets per wake-up keeps
 /// its average exactly and is smooth to this time.
@@ -60,6 +64,7 @@ pub struct Driver {
     ingress: Ingress,
     poller: Poller,
     pace: Pace,
+    presence: Presence,
     start: Clock,
 }
 
@@ -83,6 +88,7 @@ impl Driver {
             ingress: Ingress::new(),
             poller,
             pace,
+            presence: Presence::default(),
             start,
         })
     }
@@ -155,6 +161,7 @@ impl Driver {
         self.poller.watch(watched)?;
         loop {
             let now = self.now();
+            self.look_for_absence(now);
             self.flush(now);
             if self.router.pool_mut().tidy(now) {
                 sys::return_memory();
@@ -205,7 +212,37 @@ impl Driver {
         let tidy = self.router.pool().tidy_at();
         let deadline = [links, tidy, until].into_iter().flatten().min();
         let timeout = deadline.map(|at| at.saturating_since(now));
-        self.poller.wait(timeout)
+        self.presence.expect(deadline.map(|at| at.max(now)));
+        let waited = self.poller.wait(timeout);
+        let now = self.now();
+        self.look_for_absence(now);
+        // What there is to do now takes no time to speak of.
+        self.presence.expect(Some(now));
+        waited
+    }
+
+    /// Drops what waits, in ports and in their interfaces, if this process did not run for long.
+    fn look_for_absence(&mut self, now: Instant) {
+        if !self.presence.was_absent(now) {
+            return;
+        }
+        self.presence.expect(Some(now));
+        for port in 0..self.devices.len() {
+            self.router.clear_port(now, port);
+            let Some(device) = self.devices.get(port).filter(|device| !device.is_lost()) else {
+                continue;
+            };
+            for _ in 0..MOST_STALE {
+                match self.ingress.read(device) {
+                    Ok(Some(_)) => self.router.counters_mut().stale += 1,
+                    Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                        self.router.counters_mut().stale += 1;
+                    }
+                    // None left; or it is gone, which the next reading tells.
+                    Ok(None) | Err(_) => break,
+                }
+            }
+        }
     }
 
     fn read(&mut self, port: usize) -> Reading {

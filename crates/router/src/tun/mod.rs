@@ -15,6 +15,7 @@ mod egress;
 mod ingress;
 mod links;
 mod poller;
+mod presence;
 pub(crate) mod sys;
 
 pub use device::{Device, DeviceError};

@@ -298,3 +298,36 @@ fn the_metrics_address_is_told() {
         .unwrap();
     assert!(log.contains(&format!("vcp-router: {at}")), "{log}");
 }
+
+/// Packets that waited while the router was stopped for seconds go nowhere: their senders would
+/// take the time for the path's. They are counted, and later ones pass.
+#[test]
+fn what_waited_for_a_stopped_router_is_dropped() {
+    let mut bed = Bed::with("", "rate = \"100kbit\"\nqueue = { limit = \"100p\" }");
+    let (a, b) = bed.udp(false);
+    // Some wait in the port: 10 kB at 12.5 kB/s.
+    for _ in 0..20 {
+        a.send(&[1; 500]).unwrap();
+    }
+    let pid = Pid::from_raw(bed.router().id().try_into().unwrap()).unwrap();
+    let seen = || bed.show()["counters"]["received"].as_u64().unwrap();
+    while seen() < 20 {}
+    kill_process(pid, Signal::STOP).unwrap();
+    for _ in 0..100 {
+        a.send(&[2; 500]).unwrap();
+    }
+    // A second is how long the router waits at most, three more are too long.
+    std::thread::sleep(Duration::from_millis(4_500));
+    kill_process(pid, Signal::CONT).unwrap();
+    let state = bed.show();
+    assert!(state["counters"]["stale"].as_u64() >= Some(100), "{state}");
+    let removed = bed.link("right")["drops_by_cause"]["removed"].as_u64();
+    assert!(removed > Some(0), "{state}");
+    a.send(&[3; 500]).unwrap();
+    b.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut buffer = [0; 600];
+    while buffer[0] != 3 {
+        b.recv(&mut buffer).unwrap();
+        assert_ne!(buffer[0], 2, "an old packet");
+    }
+}

@@ -1,0 +1,46 @@
+//! Notices that this process did not run for a while: it was stopped, or its machine was.
+
+use pathmark_cc::{Duration, Instant};
+
+/// Time without running from which on what waits is too old for anybody: acknowledged so late it
+/// would tell its sender of a round trip that no path has, and the sender would wait as long before
+/// it sends again.
+const ABSENT: Duration = Duration::from_secs(3);
+
+/// When the loop has to be back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Presence {
+    due: Option<Instant>,
+}
+
+impl Presence {
+    /// The loop will be back at `due` at the latest; `None`: that cannot be told.
+    pub(super) fn expect(&mut self, due: Option<Instant>) {
+        self.due = due;
+    }
+
+    /// True if it is back far too late.
+    pub(super) fn was_absent(&self, now: Instant) -> bool {
+        self.due
+            .is_some_and(|due| now.saturating_since(due) >= ABSENT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_is_far_too_late_was_absent() {
+        let at = Instant::from_millis;
+        let mut presence = Presence::default();
+        assert!(!presence.was_absent(at(1_000_000)));
+        presence.expect(Some(at(1_000)));
+        for (now, expected) in [(500, false), (1_000, false), (3_999, false), (4_000, true)] {
+            assert_eq!(presence.was_absent(at(now)), expected, "{now}");
+        }
+        // A wait without end is over whenever it is.
+        presence.expect(None);
+        assert!(!presence.was_absent(at(1_000_000)));
+    }
+}
