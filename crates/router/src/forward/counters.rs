@@ -59,8 +59,7 @@ counters! {
     icmp_suppressed,
     /// Dropped because the buffer pool was exhausted.
     no_buffer,
-    /// Waited in an interface while the router did not run for seconds, because it or its machine
-    /// was stopped.
+    /// Waited in an interface while the router did not run for seconds, because it was stopped.
     stale,
     /// Refused by the interface that they were written to.
     write_errors,

@@ -1,4 +1,5 @@
-//! Notices that this process did not run for a while: it was stopped, or its machine was.
+//! Notices that this process did not run for a while: it was stopped. The clock is the monotonic
+//! one, which does not see a machine that was suspended.
 
 use pathmark_cc::{Duration, Instant};
 
