@@ -311,6 +311,13 @@ impl Connection {
         self.handshake.is_complete() && self.close.is_open()
     }
 
+    /// True once this side has completed the handshake (RFC 9001 §4.1.1), also after the end of the
+    /// connection.
+    #[must_use]
+    pub fn has_completed_handshake(&self) -> bool {
+        self.handshake.is_complete()
+    }
+
     /// True while the handshake runs.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {

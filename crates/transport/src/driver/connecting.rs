@@ -12,7 +12,10 @@ use super::shared::Shared;
 use super::waiters::Place;
 use crate::connection::ConnectionError;
 
-/// A connection whose handshake is under way.
+/// A connection whose handshake is under way: the future of the connection, or of why there is none.
+///
+/// Once the handshake is complete the connection is handed over even if the peer has closed it
+/// since; its calls then fail, and [`Connection::closed`] says why.
 #[derive(Debug)]
 pub struct Connecting {
     connection: Option<Connection>,
@@ -52,11 +55,13 @@ impl Future for Connecting {
             return Poll::Pending;
         };
         let mut state = connected.shared().lock();
-        if let Some(error) = state.lost() {
-            return Poll::Ready(Err(error));
-        }
-        // A handshake that has failed is not over until the task has said so.
-        if !state.core.is_established() {
+        // What ends right after its handshake, perhaps by a packet of the same batch, was connected
+        // all the same: whoever waits for the handshake learns of the end by the connection.
+        if !state.core.has_completed_handshake() {
+            if let Some(error) = state.lost() {
+                return Poll::Ready(Err(error));
+            }
+            // A handshake that has failed is not over until the task has said so.
             state.progress.wait(place, cx);
             return Poll::Pending;
         }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pathmark_cc::{Controller, NewReno};
 
+use super::waiters::Place;
 use super::*;
 use crate::connection::ConnectionError;
 use crate::crypto::tls::{Trust, testing};
@@ -55,8 +56,8 @@ impl Wake for Count {
     }
 }
 
-/// The two ends of a connection.
-async fn connected() -> (Connection, Connection) {
+/// A client's connection under way, and the server's end of it before its handshake is complete.
+async fn connecting() -> (Connecting, Connecting) {
     let factory =
         |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
     let mut transport = TransportConfig::new(Arc::new(factory));
@@ -71,8 +72,37 @@ async fn connected() -> (Connection, Connection) {
     let config = ClientConfig::new(crypto, transport);
     let client = Endpoint::client(loopback).unwrap();
     let connecting = client.connect(config, server.local_address(), "server.test");
-    let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
-    tokio::try_join!(connecting.unwrap(), accepting).unwrap()
+    let incoming = server.accept().await.unwrap();
+    (connecting.unwrap(), incoming.accept().unwrap())
+}
+
+/// The two ends of a connection.
+async fn connected() -> (Connection, Connection) {
+    let (client, server) = connecting().await;
+    tokio::try_join!(client, server).unwrap()
+}
+
+/// Who closes as soon as it is connected was connected: the server gets the connection, and why it
+/// is over, however late it looks.
+#[tokio::test]
+async fn a_connection_that_ends_before_it_is_looked_at_is_handed_over() {
+    let (client, server) = connecting().await;
+    client.await.unwrap().close(7, b"done");
+    poll_fn(|cx| {
+        let mut state = server.shared().lock();
+        if state.lost().is_some() {
+            return Poll::Ready(());
+        }
+        let mut place = Place::default();
+        state.progress.wait(&mut place, cx);
+        Poll::Pending
+    })
+    .await;
+    let reason = server.await.unwrap().closed().await;
+    assert!(
+        matches!(&reason, ConnectionError::PeerApplication { code: 7, .. }),
+        "{reason:?}"
+    );
 }
 
 /// The handles of one connection poll for the same; the peer opens one stream after the other.
