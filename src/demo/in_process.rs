@@ -23,7 +23,7 @@ use super::bed::Sample;
 use super::meter::Meter;
 use super::run::{SAMPLE, now};
 use super::scenario::{Scenario, Stack};
-use super::transfer::{self, SenderFigures};
+use super::transfer::{self, Prepared, SenderFigures};
 
 /// IPv4 and UDP headers.
 const HEADERS: u32 = 28;
@@ -109,6 +109,7 @@ impl Path {
     /// If a transfer fails, or the stack is the kernel's.
     pub fn transfer(
         &self,
+        prepared: Prepared,
         stack: &Stack,
         meters: &[Arc<Meter>],
     ) -> impl Future<Output = Result<Vec<SenderFigures>>> + use<> {
@@ -125,7 +126,7 @@ impl Path {
                 .iter()
                 .map(|_| std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)))
                 .collect::<std::io::Result<Vec<_>>>()?;
-            transfer::transfer(server, clients, entrance, algorithm, &meters).await
+            transfer::transfer(prepared, server, clients, entrance, algorithm, &meters).await
         }
     }
 

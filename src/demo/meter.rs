@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 /// One flow's progress at the receiver's application.
 #[derive(Debug)]
 pub struct Meter {
-    begun: Instant,
+    /// Nothing before the flow begins.
+    begun: OnceLock<Instant>,
     wanted: u64,
     delivered: AtomicU64,
     /// Offset from `begun`; nothing before the first byte.
@@ -16,11 +17,11 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A flow of `wanted` bytes that begins at `begun`.
+    /// A flow of `wanted` bytes that has not begun.
     #[must_use]
-    pub fn new(begun: Instant, wanted: u64) -> Self {
+    pub fn new(wanted: u64) -> Self {
         Self {
-            begun,
+            begun: OnceLock::new(),
             wanted,
             delivered: AtomicU64::new(0),
             last: AtomicU64::new(0),
@@ -28,10 +29,22 @@ impl Meter {
         }
     }
 
+    /// The flow begins at `at`: what comes from here on counts, and what it took to prepare files
+    /// and hosts does not. Only the first call counts.
+    pub fn begin(&self, at: Instant) {
+        let _ = self.begun.set(at);
+    }
+
+    /// When it began, if it has.
+    #[must_use]
+    pub fn begun(&self) -> Option<Instant> {
+        self.begun.get().copied()
+    }
+
     /// So many bytes more were delivered.
     pub fn add(&self, bytes: u64) {
         let total = self.delivered.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let elapsed = self.begun.elapsed();
+        let elapsed = self.begun().map_or(Duration::ZERO, |begun| begun.elapsed());
         let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         self.last.store(nanos, Ordering::Relaxed);
         if total >= self.wanted {

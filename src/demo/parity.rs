@@ -131,7 +131,9 @@ impl Plan {
 
 fn meter(begun: std::time::Instant, flow: &Planned) -> Arc<Meter> {
     let wanted = flow.setup.bytes.unwrap_or(u64::MAX);
-    Arc::new(Meter::new(begun + flow.setup.start, wanted))
+    let meter = Meter::new(wanted);
+    meter.begin(begun + flow.setup.start);
+    Arc::new(meter)
 }
 
 fn result(

@@ -12,7 +12,7 @@ use super::in_process;
 use super::kernel;
 use super::meter::Meter;
 use super::scenario::{Scenario, Stack};
-use super::transfer::{self, SenderFigures};
+use super::transfer::{self, Prepared, SenderFigures};
 
 /// Time between samples of throughput and queue.
 pub const SAMPLE: Duration = Duration::from_millis(100);
@@ -54,11 +54,10 @@ pub struct Measured {
 }
 
 impl Run {
-    /// A run that begins now.
+    /// A run that has not begun.
     #[must_use]
     pub fn new(scenario: Scenario, stack: Stack) -> Self {
-        let begun = now();
-        let meters = (0..scenario.files).map(|_| Arc::new(Meter::new(begun, scenario.bytes)));
+        let meters = (0..scenario.files).map(|_| Arc::new(Meter::new(scenario.bytes)));
         Self {
             meters: meters.collect(),
             scenario,
@@ -66,18 +65,20 @@ impl Run {
         }
     }
 
-    /// Runs until all files have arrived or `limit` is over.
+    /// Makes the path and the files, and then runs until all of them have arrived or `limit` is
+    /// over. Time counts from when the hosts and the files are there.
     ///
     /// # Errors
     /// If the path cannot be built or a transfer fails.
     pub async fn measure(&self, mode: &Mode, limit: Duration) -> Result<Measured> {
-        let begun = now();
-        let begun_unix = unix_s();
+        let prepared = transfer::prepare(&self.meters).await?;
         let mut throughput = Throughput::new(&self.meters);
+        let (begun, begun_unix);
         let (figures, links, samples, mode) = match mode {
             Mode::Tun(program) => {
                 let bed = Bed::new(&self.scenario, &self.stack, program.clone())?;
-                let done = self.through(&bed);
+                (begun, begun_unix) = self.begin();
+                let done = self.through(prepared, &bed);
                 let figures = throughput.watch(begun, limit, done).await?;
                 let links = bed.links()?;
                 let samples = tokio::task::spawn_blocking(move || bed.finish()).await??;
@@ -85,7 +86,8 @@ impl Run {
             }
             Mode::InProcess => {
                 let path = in_process::Path::new(&self.scenario, &self.stack).await?;
-                let done = path.transfer(&self.stack, &self.meters);
+                (begun, begun_unix) = self.begin();
+                let done = path.transfer(prepared, &self.stack, &self.meters);
                 let figures = throughput.watch(begun, limit, done).await?;
                 let (links, samples) = path.finish();
                 (figures, links, samples, "in-process")
@@ -101,7 +103,16 @@ impl Run {
         })
     }
 
-    async fn through(&self, bed: &Bed) -> Result<Vec<SenderFigures>> {
+    /// All flows begin: now, and the same in seconds of Unix time.
+    fn begin(&self) -> (Instant, f64) {
+        let begun = now();
+        for meter in &self.meters {
+            meter.begin(begun);
+        }
+        (begun, unix_s())
+    }
+
+    async fn through(&self, prepared: Prepared, bed: &Bed) -> Result<Vec<SenderFigures>> {
         match &self.stack {
             Stack::Pathmark(algorithm) => {
                 let server = bed.server().udp((SERVER, PORT).into())?;
@@ -111,7 +122,8 @@ impl Run {
                     .map(|_| Ok(bed.client().udp((CLIENT, 0).into())?))
                     .collect::<Result<Vec<_>>>()?;
                 let address = (SERVER, PORT).into();
-                transfer::transfer(server, clients, address, algorithm, &self.meters).await
+                let meters = &self.meters;
+                transfer::transfer(prepared, server, clients, address, algorithm, meters).await
             }
             Stack::Kernel(control) => {
                 kernel::tune(bed.server())?;

@@ -1,5 +1,7 @@
 //! Files over this library, between two sockets.
 
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
@@ -7,6 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use pathmark_cc::Algorithm;
 use pathmark_emulator::result::{Distribution, MeanMax};
+use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::meter::Meter;
@@ -28,25 +31,51 @@ pub struct SenderFigures {
     pub cwnd_bytes: Option<MeanMax>,
 }
 
-/// Serves files of the meters' sizes on `server` and fetches them from `client` (one socket per
-/// meter), all at once; returns when all have arrived.
+/// What a transfer needs before it begins: the files, a place for what arrives, a certificate.
+#[derive(Debug)]
+pub struct Prepared {
+    there: TempDir,
+    here: TempDir,
+    tls: TlsServerConfig,
+}
+
+/// Makes files of the meters' sizes. A gigabyte takes seconds, which are no part of a transfer.
+///
+/// # Errors
+/// If a file cannot be written.
+pub async fn prepare(meters: &[Arc<Meter>]) -> Result<Prepared> {
+    let sizes: Vec<u64> = meters.iter().map(|meter| meter.wanted()).collect();
+    let files = tokio::task::spawn_blocking(move || {
+        let there = tempfile::tempdir()?;
+        for (index, bytes) in sizes.into_iter().enumerate() {
+            write_file(&there.path().join(index.to_string()), bytes)?;
+        }
+        anyhow::Ok(there)
+    });
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    let tls = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[file::ALPN])?;
+    Ok(Prepared {
+        there: files.await??,
+        here: tempfile::tempdir()?,
+        tls,
+    })
+}
+
+/// Serves the files that were prepared for `meters` on `server` and fetches them from `clients`
+/// (one socket per meter), all at once; returns when all have arrived.
 ///
 /// # Errors
 /// If a connection or a file fails.
 pub async fn transfer(
+    prepared: Prepared,
     server: UdpSocket,
     clients: Vec<UdpSocket>,
     address: SocketAddr,
     algorithm: &Algorithm,
     meters: &[Arc<Meter>],
 ) -> Result<Vec<SenderFigures>> {
-    let (there, here) = (tempfile::tempdir()?, tempfile::tempdir()?);
-    for (index, meter) in meters.iter().enumerate() {
-        write_file(&there.path().join(index.to_string()), meter.wanted())?;
-    }
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
-    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    let tls = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[file::ALPN])?;
+    let Prepared { there, here, tls } = prepared;
     let pin = tls.pin().context("a certificate has a pin")?;
     let mut transport = crate::transport_config(algorithm);
     // The demo's links carry packets of 1500 bytes, whatever a loopback interface carries.
@@ -106,8 +135,34 @@ pub async fn transfer(
 /// A file whose bytes do not repeat within a packet, so that a mixed-up order would not go
 /// unnoticed.
 fn write_file(path: &Path, bytes: u64) -> Result<()> {
-    let words = (0..bytes.div_ceil(8)).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    let mut content: Vec<u8> = words.flatten().collect();
-    content.truncate(usize::try_from(bytes)?);
-    Ok(std::fs::write(path, content)?)
+    let mut file = BufWriter::new(File::create(path)?);
+    for index in 0..bytes / 8 {
+        file.write_all(&word(index))?;
+    }
+    let rest = usize::try_from(bytes % 8)?;
+    file.write_all(word(bytes / 8).get(..rest).unwrap_or(&[]))?;
+    Ok(file.flush()?)
+}
+
+fn word(index: u64) -> [u8; 8] {
+    index.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is made before a transfer takes none of its time, and has the size that was asked for.
+    #[tokio::test]
+    async fn no_flow_begins_before_its_file_is_there() {
+        let meters = [0, 3, 8, 100_001].map(|bytes| Arc::new(Meter::new(bytes)));
+        let prepared = prepare(&meters).await.unwrap();
+        for (index, meter) in meters.iter().enumerate() {
+            let content = std::fs::read(prepared.there.path().join(index.to_string())).unwrap();
+            assert_eq!(content.len() as u64, meter.wanted());
+            let distinct: std::collections::HashSet<&[u8]> = content.chunks(8).collect();
+            assert_eq!(distinct.len(), content.chunks(8).len());
+            assert_eq!(meter.begun(), None);
+        }
+    }
 }

@@ -12,7 +12,7 @@ use super::shared::Shared;
 use super::waiters::Place;
 use crate::connection::ConnectionError;
 
-/// A connection whose handshake is under way: the future of the connection, or of why there is none.
+/// A connection whose handshake is under way: a future of the connection, or of why there is none.
 ///
 /// Once the handshake is complete the connection is handed over even if the peer has closed it
 /// since; its calls then fail, and [`Connection::closed`] says why.
