@@ -74,11 +74,13 @@ pub use pathmark_cc as cc;
 #[cfg(feature = "cli")]
 pub use pathmark_emulator::kit as testkit;
 pub use pathmark_transport as transport;
-pub use pathmark_transport::connection::{BoundShares, ConnectionError, PathReport, Stats};
+pub use pathmark_transport::connection::{
+    BoundShares, ConnectionError, EarlyData, PathReport, Stats,
+};
 pub use pathmark_transport::crypto::tls;
 pub use pathmark_transport::driver::{
     Accept, ClientConfig, ConnectError, Connecting, Connection, Endpoint, Incoming, ReadError,
-    ReadToEndError, RecvStream, SendStream, ServerConfig, SocketBuffers, WriteError,
+    ReadToEndError, RecvStream, SendStream, ServerConfig, SocketBuffers, WriteError, ZeroRtt,
 };
 pub use pathmark_transport::{ControllerFactory, Signal, TransportConfig};
 

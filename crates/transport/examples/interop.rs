@@ -20,7 +20,7 @@ use support::peers::STRANGERS;
 /// Those of the runner's that are not run, and why.
 const NOT_RUN: [(&str, &str); 6] = [
     ("http3, v2", "another protocol, another version"),
-    ("zerortt", "there is no 0-RTT"),
+    ("zerortt", "a test of its own (`zero_rtt`), in both roles"),
     (
         "half of handshakecorruption at quinn's server",
         "it ends a connection whose first packet was damaged",

@@ -160,6 +160,9 @@ impl Connection {
             // The server has validated our address (RFC 9002 §6.2.2.1).
             self.recovery.on_peer_validated();
         }
+        if space == SpaceId::Data {
+            self.zero_rtt.check_ack(ack)?;
+        }
         let exponent = self.parameters.peer_ack_delay_exponent();
         let micros = ack.delay.checked_shl(exponent).unwrap_or(u64::MAX);
         let delay = Duration::from_micros(micros);

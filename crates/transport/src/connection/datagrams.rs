@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::{Connection, Event};
+use crate::cid::LOCAL_ID_LEN;
 use crate::datagrams::SendDatagramError;
 use crate::wire::frame::types;
 use crate::wire::packet::TAG_LEN;
@@ -10,6 +11,8 @@ use crate::wire::{TransportError, TransportErrorCode, varint};
 
 /// Bytes of a packet number at their most.
 const NUMBER: usize = 4;
+/// Version, lengths of both ids and of the packet: what long headers have besides the ids.
+const LONG: usize = 4 + 1 + 1 + 2;
 
 impl Connection {
     /// The longest datagram that can be sent now, bytes: by the path's MTU, what stands in front of
@@ -17,7 +20,10 @@ impl Connection {
     /// has not said so yet.
     #[must_use]
     pub fn max_datagram_size(&self) -> Option<usize> {
-        let peer = self.parameters.peer.as_ref()?.max_datagram_frame_size;
+        let peer = match (&self.parameters.peer, self.zero_rtt.remembered()) {
+            (Some(peer), _) => peer.max_datagram_frame_size,
+            (None, remembered) => remembered?.max_datagram_frame_size,
+        };
         let peer = usize::try_from(peer).unwrap_or(usize::MAX);
         // A frame is its type, its length and its data.
         let frame = |bytes: usize| {
@@ -27,7 +33,13 @@ impl Connection {
         let shim = self.feedback.longest_shim();
         let id = self.control.remote_ids.current().id.len();
         let packet = usize::from(self.route.mtud.mtu());
-        let payload = packet.saturating_sub(shim + 1 + id + NUMBER + TAG_LEN);
+        // 0-RTT packets have long headers.
+        let long = if self.parameters.peer.is_some() {
+            0
+        } else {
+            LONG + LOCAL_ID_LEN
+        };
+        let payload = packet.saturating_sub(shim + 1 + long + id + NUMBER + TAG_LEN);
         (peer > 0).then(|| frame(payload).min(frame(peer)))
     }
 

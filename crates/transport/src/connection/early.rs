@@ -33,6 +33,11 @@ impl Early {
         if datagram.get(at).is_none_or(|first| first & LONG_FORM != 0) {
             return false;
         }
+        self.store(received, datagram)
+    }
+
+    /// Keeps a datagram as long as there is room.
+    pub(super) fn store(&mut self, received: &Received, datagram: &[u8]) -> bool {
         let kept = self.0.get_or_insert_default();
         if kept.datagrams.len() >= MOST || kept.bytes + datagram.len() > MOST_BYTES {
             return false;

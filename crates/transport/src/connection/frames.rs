@@ -97,6 +97,10 @@ impl Connection {
             }
             return Ok(());
         }
+        if at.ty == PacketType::ZeroRtt {
+            // The path and what routers say of it are a matter of 1-RTT packets alone.
+            return Ok(());
+        }
         if newest && !summary.probing {
             self.follow_peer(now, &carrier.received, &found.dcid);
         }
@@ -233,6 +237,12 @@ impl Connection {
                     self.issue_ids();
                 }
             }
+            // Nobody moves before the handshake is confirmed (RFC 9000 §9).
+            Frame::PathChallenge(_)
+                if at.ty == PacketType::ZeroRtt
+                    && !self
+                        .route
+                        .is(at.carrier.received.remote, at.carrier.received.local) => {}
             Frame::PathChallenge(data) => {
                 self.on_path_challenge(&at.carrier.received, *data, at.carrier.bytes);
             }

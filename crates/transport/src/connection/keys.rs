@@ -1,9 +1,11 @@
 //! The keys in force, and packet protection with them: header mask and payload in one step (RFC
 //! 9001 §5).
 
-use crate::crypto::{Keys, OneRttKeys, OpenFailure, Phase, SAMPLE_LEN, SealFailure};
+use crate::crypto::{
+    DirectionalKeys, Keys, OneRttKeys, OpenFailure, Phase, SAMPLE_LEN, SealFailure,
+};
 use crate::wire::packet::{PlainHeader, Protected, SAMPLE_OFFSET, Started};
-use crate::wire::{SpaceId, TransportError, TransportErrorCode};
+use crate::wire::{PacketType, SpaceId, TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
 
 /// Keys of the three levels, as far as they have come and not gone.
@@ -12,6 +14,24 @@ pub(super) struct LevelKeys {
     pub(super) initial: Option<Keys>,
     pub(super) handshake: Option<Keys>,
     pub(super) one_rtt: Option<OneRttKeys>,
+    pub(super) zero_rtt: Option<Box<ZeroRttKeys>>,
+}
+
+/// Keys of 0-RTT packets: a client seals with them, a server opens.
+#[derive(Debug)]
+pub(super) struct ZeroRttKeys {
+    keys: DirectionalKeys,
+    /// Server: when they go.
+    pub(super) drop_at: Option<Instant>,
+}
+
+impl ZeroRttKeys {
+    pub(super) fn new(keys: DirectionalKeys) -> Box<Self> {
+        Box::new(Self {
+            keys,
+            drop_at: None,
+        })
+    }
 }
 
 /// A packet that opened.
@@ -55,11 +75,22 @@ impl LevelKeys {
         }
     }
 
-    fn long(&self, space: SpaceId) -> Option<&Keys> {
+    /// What packets with long headers are sealed with.
+    fn local(&self, space: SpaceId) -> Option<&DirectionalKeys> {
         match space {
-            SpaceId::Initial => self.initial.as_ref(),
-            SpaceId::Handshake => self.handshake.as_ref(),
-            SpaceId::Data => None,
+            SpaceId::Initial => self.initial.as_ref().map(|keys| &keys.local),
+            SpaceId::Handshake => self.handshake.as_ref().map(|keys| &keys.local),
+            SpaceId::Data => self.zero_rtt.as_ref().map(|zero_rtt| &zero_rtt.keys),
+        }
+    }
+
+    /// What packets with long headers are opened with.
+    fn remote(&self, ty: PacketType) -> Option<&DirectionalKeys> {
+        match ty {
+            PacketType::Initial => self.initial.as_ref().map(|keys| &keys.remote),
+            PacketType::Handshake => self.handshake.as_ref().map(|keys| &keys.remote),
+            PacketType::ZeroRtt => self.zero_rtt.as_ref().map(|zero_rtt| &zero_rtt.keys),
+            PacketType::OneRtt => None,
         }
     }
 
@@ -69,8 +100,8 @@ impl LevelKeys {
         match (space, &self.one_rtt) {
             (SpaceId::Data, Some(keys)) => keys.tag_len(),
             _ => self
-                .long(space)
-                .map_or(crate::wire::packet::TAG_LEN, |k| k.local.packet.tag_len()),
+                .local(space)
+                .map_or(crate::wire::packet::TAG_LEN, |k| k.packet.tag_len()),
         }
     }
 
@@ -84,7 +115,6 @@ impl LevelKeys {
         found: &Protected,
         packet: &mut [u8],
     ) -> Result<OpenedPacket, Unopened> {
-        let space = found.ty.space();
         let short = !found.ty.is_long();
         let sample = found.sample().ok_or(Unopened::Dropped)?;
         let sample: &[u8; SAMPLE_LEN] = packet
@@ -95,8 +125,8 @@ impl LevelKeys {
             (true, Some(keys)) => keys.mask_received(sample),
             (true, None) => return Err(Unopened::Dropped),
             (false, _) => {
-                let keys = self.long(space).ok_or(Unopened::Dropped)?;
-                keys.remote.header.mask(sample)
+                let keys = self.remote(found.ty).ok_or(Unopened::Dropped)?;
+                keys.header.mask(sample)
             }
         };
         unmask(packet, found.number_at, mask, short).ok_or(Unopened::Dropped)?;
@@ -115,8 +145,8 @@ impl LevelKeys {
                 (opened.len, opened.generation, opened.peer_updated)
             }
             _ => {
-                let keys = self.long(space).ok_or(Unopened::Dropped)?;
-                let opened = keys.remote.packet.open(number, packet, header.payload_at);
+                let keys = self.remote(found.ty).ok_or(Unopened::Dropped)?;
+                let opened = keys.packet.open(number, packet, header.payload_at);
                 (opened.map_err(|_| Unopened::Dropped)?, 0, false)
             }
         };
@@ -163,17 +193,14 @@ impl LevelKeys {
                 keys.mask_sent(&sample(packet).ok_or_else(internal)?)
             }
             _ => {
-                let keys = self.long(space).ok_or_else(internal)?;
-                keys.local
-                    .packet
+                let keys = self.local(space).ok_or_else(internal)?;
+                keys.packet
                     .seal(number, packet, header_len)
                     .map_err(|_| internal())?;
-                keys.local
-                    .header
-                    .mask(&sample(packet).ok_or_else(internal)?)
+                keys.header.mask(&sample(packet).ok_or_else(internal)?)
             }
         };
-        mask_header(packet, number_at, mask, space == SpaceId::Data);
+        mask_header(packet, number_at, mask, !started.ty().is_long());
         Ok(())
     }
 }

@@ -37,10 +37,12 @@ impl Connection {
                 keys.one_rtt = Some(new);
             }
         });
+        self.take_early_keys();
         if self.parameters.peer.is_none()
             && let Some(bytes) = self.handshake.session().peer_transport_parameters()
         {
             self.parameters.read(bytes, self.side.peer())?;
+            self.settle_early_data(now)?;
             self.on_peer_parameters(now);
             self.events.push_back(Event::HandshakeDataReady);
         }
@@ -97,6 +99,7 @@ impl Connection {
         self.events.push_back(Event::Connected);
         self.issue_ids();
         if self.side.is_server() {
+            self.end_early_data(now);
             self.control.send_handshake_done();
             self.on_confirmed(now);
         }

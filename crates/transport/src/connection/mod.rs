@@ -48,6 +48,7 @@ mod stats;
 mod timeout;
 mod timers;
 mod transmit;
+mod zero_rtt;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -78,6 +79,7 @@ pub use report::PathReport;
 pub use rtt_histogram::RttHistogram;
 pub use start::{ClientStart, ConnectError, ServerStart};
 pub use stats::Stats;
+pub use zero_rtt::EarlyData;
 
 use bounds::Bounds;
 use carried::Carried;
@@ -90,6 +92,7 @@ use keys::LevelKeys;
 use parameters::Parameters;
 use route::{OffPath, OldPath, Route};
 use timers::{Timer, Timers};
+use zero_rtt::ZeroRtt;
 
 /// What came with a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,6 +162,7 @@ pub struct Connection {
     stray: Option<(SocketAddr, u64)>,
     /// What overtook the end of the handshake.
     early: early::Early,
+    zero_rtt: ZeroRtt,
     /// Our connection id that the peer's packets on the current path carry.
     local_id_in_use: ConnectionId,
     /// Ack-eliciting packets still to be sent as probes, whatever the window says.

@@ -12,7 +12,7 @@ use super::{Connection, of};
 use crate::crypto::Random;
 use crate::recovery::{Probe, Recovery, SentPacket};
 use crate::wire::packet::{Header, MIN_INITIAL_DATAGRAM, TruncatedNumber};
-use crate::wire::{ConnectionId, Frame, SpaceId, Writer};
+use crate::wire::{ConnectionId, Frame, PacketType, SpaceId, Writer};
 use crate::{Ecn, Instant};
 use pathmark_cc::{Feedback, PacketState, Request, Sent};
 
@@ -66,7 +66,7 @@ impl Connection {
             return false;
         }
         building.eliciting |= contents.eliciting;
-        building.long |= space != SpaceId::Data;
+        building.long |= open.started.ty().is_long();
         building.initial |=
             space == SpaceId::Initial && (contents.eliciting || self.side.is_client());
         let crowded = building.w.remaining() < MIN_PACKET_ROOM;
@@ -193,11 +193,15 @@ impl Connection {
                 number,
             },
             SpaceId::Handshake => Header::Handshake { dcid, scid, number },
-            SpaceId::Data => Header::OneRtt {
-                dcid,
-                number,
-                key_phase: self.keys.one_rtt.as_ref()?.phase().0,
-                spin: false,
+            SpaceId::Data => match &self.keys.one_rtt {
+                Some(keys) => Header::OneRtt {
+                    dcid,
+                    number,
+                    key_phase: keys.phase().0,
+                    spin: false,
+                },
+                None if self.side.is_client() => Header::ZeroRtt { dcid, scid, number },
+                None => return None,
             },
         };
         let tag_len = self.keys.tag_len(space);
@@ -237,7 +241,7 @@ impl Connection {
             w.remaining()
         };
         contents.carried.acked = received.write_ack(now, w, ACK_DELAY_EXPONENT, limit);
-        if space == SpaceId::Data && self.feedback.offered() {
+        if space == SpaceId::Data && self.feedback.offered() && self.is_complete() {
             self.feedback.write_frames(now, w);
         }
     }
@@ -257,13 +261,15 @@ impl Connection {
         while let Some(range) = self.handshake.write_frame(space, w) {
             contents.carried.add_crypto(range);
         }
-        if space == SpaceId::Data && self.is_complete() {
+        if space == SpaceId::Data && self.may_send_data() {
             let carried = &mut contents.carried;
             if self.control.is_due() {
                 self.control
                     .write(w, &*self.endpoint_key, |frame| carried.add_control(frame));
             }
-            self.write_ack_request(now, w, carried);
+            if self.is_complete() {
+                self.write_ack_request(now, w, carried);
+            }
             self.write_data(now, w, carried);
         }
         contents.eliciting |= w.position() > start;
@@ -383,6 +389,7 @@ impl Connection {
             frames: carried,
         };
         self.stats.packets_sent += 1;
+        self.stats.early_packets_sent += u64::from(open.started.ty() == PacketType::ZeroRtt);
         if space == SpaceId::Data && number > self.skip_number {
             self.skip_number = next_skipped(number, &mut self.random);
         }

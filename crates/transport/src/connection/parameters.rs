@@ -4,7 +4,7 @@
 use crate::config::TransportConfig;
 use crate::crypto::{Random, ResetToken, Side};
 use crate::streams::PeerLimits;
-use crate::wire::transport_parameters::{Grease, HandshakeIds, SignalKinds};
+use crate::wire::transport_parameters::{EarlyLimits, Grease, HandshakeIds, SignalKinds};
 use crate::wire::{ConnectionId, TransportError, TransportErrorCode, TransportParameters};
 
 /// Unit of ACK delays that we send: 2^3 µs, the default.
@@ -123,14 +123,19 @@ pub(super) const MIN_ACK_DELAY: core::time::Duration = core::time::Duration::fro
 pub(super) const MAX_ACK_DELAY: core::time::Duration =
     core::time::Duration::from_millis((1 << 14) - 1);
 
-/// The peer's limits as the streams want them.
-pub(super) const fn peer_limits(peer: &TransportParameters) -> PeerLimits {
+/// The limits of early data as the streams want them.
+pub(super) const fn early_limits(limits: &EarlyLimits) -> PeerLimits {
     PeerLimits {
-        max_data: peer.initial_max_data,
-        max_stream_data_bidi_local: peer.initial_max_stream_data_bidi_local,
-        max_stream_data_bidi_remote: peer.initial_max_stream_data_bidi_remote,
-        max_stream_data_uni: peer.initial_max_stream_data_uni,
-        max_streams_bidi: peer.initial_max_streams_bidi,
-        max_streams_uni: peer.initial_max_streams_uni,
+        max_data: limits.max_data,
+        max_stream_data_bidi_local: limits.max_stream_data_bidi_local,
+        max_stream_data_bidi_remote: limits.max_stream_data_bidi_remote,
+        max_stream_data_uni: limits.max_stream_data_uni,
+        max_streams_bidi: limits.max_streams_bidi,
+        max_streams_uni: limits.max_streams_uni,
     }
+}
+
+/// The peer's limits as the streams want them.
+pub(super) fn peer_limits(peer: &TransportParameters) -> PeerLimits {
+    early_limits(&EarlyLimits::from(peer))
 }

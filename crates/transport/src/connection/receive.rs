@@ -27,7 +27,9 @@ impl Connection {
         if self.close.is_gone() || self.is_from_a_stranger(&received) {
             return;
         }
-        if !self.is_complete() && self.early.keep(&received, datagram) {
+        if !self.is_complete()
+            && (self.early.keep(&received, datagram) || self.zero_rtt.keep(&received, datagram))
+        {
             return;
         }
         let bytes = datagram.len();
@@ -88,11 +90,16 @@ impl Connection {
         {
             self.lose(now, ConnectionError::Reset);
         }
-        if self.is_complete() {
-            while let Some((received, mut datagram)) = self.early.take() {
-                self.handle_datagram(now, received, &mut datagram);
-            }
+        while let Some((received, mut datagram)) = self.take_kept() {
+            self.handle_datagram(now, received, &mut datagram);
         }
+    }
+
+    /// What came too early, once it can be read.
+    fn take_kept(&mut self) -> Option<(Received, Vec<u8>)> {
+        let complete = self.is_complete();
+        let early = complete.then(|| self.early.take()).flatten();
+        early.or_else(|| self.zero_rtt.take_kept())
     }
 
     /// A client knows where its server is (RFC 9000 §9).
@@ -126,6 +133,8 @@ impl Connection {
             }
             Err(Unopened::Dropped) => {
                 self.stats.packets_dropped += 1;
+                let early = found.ty == PacketType::ZeroRtt;
+                self.stats.early_packets_dropped += u64::from(early);
                 false
             }
             Err(Unopened::Fatal(error)) => {
@@ -145,7 +154,7 @@ impl Connection {
             // A server must not read 1-RTT before it has seen the client's Finished (RFC 9001
             // §5.7).
             PacketType::OneRtt => self.is_complete(),
-            PacketType::ZeroRtt => false,
+            PacketType::ZeroRtt => self.side.is_server() && self.is_from_peer(found),
             // A client's packets have no tokens to give (RFC 9000 §17.2.2).
             PacketType::Initial => {
                 (self.side.is_server() || found.token.is_empty()) && self.is_from_peer(found)
@@ -190,6 +199,7 @@ impl Connection {
             return Ok(());
         }
         self.stats.key_updates += u64::from(opened.peer_updated);
+        self.stats.early_packets_received += u64::from(found.ty == PacketType::ZeroRtt);
         if self.side.is_server() && space == SpaceId::Handshake {
             // The client's address is its own, and it has the Handshake keys (RFC 9000 §8.1, RFC
             // 9001 §4.9.1).
@@ -251,5 +261,6 @@ impl Connection {
         );
         self.recovery.drain(now, SpaceId::Initial, |_, _| {});
         self.handshake.resend(SpaceId::Initial);
+        self.resend_early_data(now);
     }
 }

@@ -16,6 +16,7 @@ use super::received::Received;
 use super::route::Route;
 use super::stats::Stats;
 use super::timers::{Timer, Timers};
+use super::zero_rtt::ZeroRtt;
 use super::{Connection, Routing};
 use crate::ack::AckRequest;
 use crate::cid::{LocalIds, RemoteIds, fresh_id};
@@ -151,6 +152,7 @@ impl Connection {
             },
         );
         connection.drive_handshake(now)?;
+        connection.begin_early_data();
         Ok(connection)
     }
 
@@ -218,6 +220,7 @@ impl Connection {
         let remote_ids = RemoteIds::new(parts.remote_id, config.active_connection_id_limit);
         let mut timers = Timers::default();
         timers.set(Timer::Handshake, now + config.handshake_timeout);
+        let zero_rtt = ZeroRtt::new(parts.session.may_take_early_data());
         let route = Route::new(now, parts.remote, parts.local, parts.validated, &config);
         let mut recovery = Recovery::new(side.is_client(), now);
         recovery.set_idle_timeout(config.max_idle_timeout);
@@ -241,6 +244,7 @@ impl Connection {
             off_path: None,
             stray: None,
             early: Default::default(),
+            zero_rtt,
             local_id_in_use: parts.local_id,
             probes: [0; 3],
             skip_number: random.below(100) + 1,

@@ -23,6 +23,13 @@ pub struct Stats {
     pub packets_duplicate: u64,
     /// Packets that did not parse or open, or had no keys.
     pub packets_dropped: u64,
+    /// 0-RTT packets sent.
+    pub early_packets_sent: u64,
+    /// 0-RTT packets received that opened.
+    pub early_packets_received: u64,
+    /// 0-RTT packets received that did not: refused early data, forgeries, or before their keys and
+    /// beyond what is kept of such. [`packets_dropped`](Self::packets_dropped) counts them too.
+    pub early_packets_dropped: u64,
     /// Packets not acknowledged because there was no memory for some of their data; the peer sends
     /// them again.
     pub packets_refused: u64,

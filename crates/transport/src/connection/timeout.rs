@@ -43,6 +43,9 @@ impl Connection {
         if let Some(keys) = &mut self.keys.one_rtt {
             keys.on_time(now);
         }
+        if self.early_keys_go().is_some_and(|at| at <= now) {
+            self.keys.zero_rtt = None;
+        }
     }
 
     /// The earliest of all deadlines.
@@ -69,6 +72,7 @@ impl Connection {
             .chain(mtu)
             .filter(later)
             .chain(ends)
+            .chain(self.early_keys_go())
             .chain(self.recovery.deadline())
             .chain(self.timers.next())
             .min()
@@ -78,6 +82,7 @@ impl Connection {
     /// longest.
     pub(super) fn prepare_probes(&mut self, now: Instant, space: SpaceId) {
         *of(&mut self.probes, space) = super::Recovered::PROBES;
+        self.repeat_early_data();
         if self.handshake.can_send(space) || (space == SpaceId::Data && self.wants_data(now)) {
             return;
         }

@@ -193,7 +193,11 @@ impl Connection {
 
     /// True if `space` has something to put into a packet. What is said here is then written.
     fn wants(&mut self, now: Instant, space: SpaceId, permit: Permit) -> bool {
-        if !self.keys.has(space) || (space == SpaceId::Data && !self.is_complete()) {
+        let may = match space {
+            SpaceId::Data => self.may_send_data(),
+            space => self.keys.has(space),
+        };
+        if !may {
             return false;
         }
         of(&mut self.received, space).delay.due(now)
@@ -236,6 +240,13 @@ impl Connection {
                 return None;
             }
         }
+        // Packets of the handshake are padded by what follows them, which is to be something that
+        // surely fits: no long datagram.
+        let data = data
+            && (self.is_complete()
+                || !(initial || handshake)
+                || self.streams.wants_to_send()
+                || self.received(SpaceId::Data).delay.due(now));
         let mut building = Building::new(room, permit);
         if initial {
             self.packet(now, SpaceId::Initial, &mut building, handshake || data);

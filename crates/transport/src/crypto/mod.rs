@@ -196,6 +196,30 @@ pub trait Session: Send + Sync {
     /// arrived. Not authenticated until the handshake is complete.
     fn peer_transport_parameters(&self) -> Option<&[u8]>;
 
+    /// Keys of 0-RTT packets (RFC 9001 §4.6). At a client those that it seals with, from the start
+    /// on, if it resumes a session that allows early data; at a server those that it opens with,
+    /// once it has read a ClientHello whose early data it takes.
+    fn zero_rtt_keys(&self) -> Option<DirectionalKeys> {
+        None
+    }
+
+    /// At a client with [`zero_rtt_keys`](Self::zero_rtt_keys): the server's transport parameters
+    /// as they stood when the session began.
+    fn remembered_parameters(&self) -> Option<&[u8]> {
+        None
+    }
+
+    /// At a client, once the server's transport parameters are known: the server takes the early
+    /// data.
+    fn early_data_accepted(&self) -> bool {
+        false
+    }
+
+    /// At a server: it may take early data, as far as its configuration goes.
+    fn may_take_early_data(&self) -> bool {
+        false
+    }
+
     /// What the handshake has settled so far.
     fn handshake_data(&self) -> HandshakeData;
 

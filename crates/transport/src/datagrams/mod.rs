@@ -139,6 +139,12 @@ impl Datagrams {
         }
     }
 
+    /// Drops all that was not sent.
+    pub(crate) fn drop_unsent(&mut self) {
+        self.counts.unsent += self.send.waiting.len() as u64;
+        self.send = Queue::default();
+    }
+
     /// True if it is for streams to fill the next packet first: each kind has every other one.
     #[inline]
     pub(crate) fn yields(&mut self) -> bool {

@@ -2,15 +2,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
-#[cfg(test)]
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::connection::Connection;
-#[cfg(test)]
 use super::shared::Shared;
 use super::waiters::Place;
-use crate::connection::ConnectionError;
+use crate::connection::{ConnectionError, EarlyData};
 
 /// A connection whose handshake is under way: a future of the connection, or of why there is none.
 ///
@@ -27,6 +25,44 @@ impl Connecting {
         Self {
             connection: Some(connection),
             place: Place::default(),
+        }
+    }
+
+    /// The connection before its handshake is complete, where early data (0-RTT) is possible, and
+    /// beside it what becomes of that; `Err` gives this back where it is not.
+    ///
+    /// At a client: it resumes a session whose ticket allows early data, and its configuration
+    /// says that it offers some (`TlsClientConfig::with_early_data`). What is written now leaves
+    /// with the client's first packet. **Whoever records it can send it to a server again**: write
+    /// nothing that does harm twice before [`ZeroRtt`] says that the handshake is complete. If the
+    /// server refuses it, the streams stay, and all of it is sent again after the handshake; early
+    /// datagrams are lost like any others.
+    ///
+    /// At a server: it takes early data of this client (`TlsServerConfig::with_early_data`), whose
+    /// first packet is here. What is read before [`ZeroRtt`] says that the handshake is complete
+    /// can come from somebody who recorded it, although no session is resumed twice: act upon
+    /// nothing that does harm twice. Answers leave at once. A server that awaits the handshake
+    /// instead reads early data after it, when the client has proved that it is there.
+    ///
+    /// # Errors
+    /// This, where early data is not possible: await it.
+    pub fn into_0rtt(mut self) -> Result<(Connection, ZeroRtt), Self> {
+        let offered = self.connection.as_ref().is_some_and(|connection| {
+            let state = connection.shared().lock();
+            let possible = matches!(
+                state.core.early_data(),
+                EarlyData::Offered | EarlyData::Accepted
+            );
+            possible && state.lost().is_none()
+        });
+        match self.connection.take_if(|_| offered) {
+            Some(connection) => {
+                let shared = Arc::clone(connection.shared());
+                shared.lock().progress.leave(&mut self.place);
+                let place = Place::default();
+                Ok((connection, ZeroRtt { shared, place }))
+            }
+            None => Err(self),
         }
     }
 
@@ -71,5 +107,42 @@ impl Future for Connecting {
             Some(connection) => Poll::Ready(Ok(connection)),
             None => Poll::Pending,
         }
+    }
+}
+
+/// Waits until the handshake is complete and says whether the server took early data. At a server
+/// it says true: the client has proved that it is there, and that what came early is its own.
+/// Dropped, it changes nothing.
+#[derive(Debug)]
+#[must_use = "early data is anybody's before the handshake is complete"]
+pub struct ZeroRtt {
+    shared: Arc<Shared>,
+    place: Place,
+}
+
+impl Drop for ZeroRtt {
+    fn drop(&mut self) {
+        self.shared.lock().progress.leave(&mut self.place);
+    }
+}
+
+impl Future for ZeroRtt {
+    type Output = Result<bool, ConnectionError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { shared, place } = &mut *self;
+        let mut state = shared.lock();
+        let accepted = state.core.early_data() == EarlyData::Accepted;
+        // What the handshake has settled stands, also when the connection is over.
+        let settled = match (state.core.has_completed_handshake(), state.lost()) {
+            (true, _) => Ok(accepted),
+            (false, Some(error)) => Err(error),
+            (false, None) => {
+                state.progress.wait(place, cx);
+                return Poll::Pending;
+            }
+        };
+        state.progress.leave(place);
+        Poll::Ready(settled)
     }
 }

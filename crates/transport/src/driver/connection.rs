@@ -15,7 +15,7 @@ use super::shared::{Awaited, Shared};
 use super::socket::SocketBuffers;
 use crate::Signal;
 use crate::config::ControllerFactory;
-use crate::connection::{ConnectionError, PathReport, Stats};
+use crate::connection::{ConnectionError, EarlyData, PathReport, Stats};
 use crate::crypto::{ExportError, HandshakeData};
 
 /// Bytes of one send batch: what UDP carries in one system call with segmentation offload.
@@ -108,6 +108,12 @@ impl Connection {
     #[must_use]
     pub fn handshake_data(&self) -> HandshakeData {
         self.shared.lock().core.handshake_data()
+    }
+
+    /// What became of early data (0-RTT) on this connection.
+    #[must_use]
+    pub fn early_data(&self) -> EarlyData {
+        self.shared.lock().core.early_data()
     }
 
     /// The peer's certificates in DER, its own first.

@@ -46,7 +46,7 @@ mod waiting_tests;
 
 pub use clock::now;
 pub use config::{ClientConfig, ServerConfig};
-pub use connecting::Connecting;
+pub use connecting::{Connecting, ZeroRtt};
 pub use connection::Connection;
 pub use datagrams::SendDatagramError;
 pub use endpoint::{ConnectError, Endpoint};

@@ -298,8 +298,13 @@ impl Endpoint {
                 if let Some(handle) = self.demux.by_initial(&found.dcid, received.remote) {
                     return self.handle_begun(handle, received, datagram);
                 }
-                if found.ty != PacketType::Initial {
-                    return self.foreign();
+                match found.ty {
+                    PacketType::Initial => {}
+                    PacketType::ZeroRtt => {
+                        self.stats.dropped_early += 1;
+                        return DatagramEvent::Nothing;
+                    }
+                    PacketType::Handshake | PacketType::OneRtt => return self.foreign(),
                 }
                 self.handle_initial(now, received, datagram, &found, answer)
             }

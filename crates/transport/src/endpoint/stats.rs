@@ -16,6 +16,8 @@ pub struct EndpointStats {
     pub refusals_sent: u64,
     /// Dropped: no QUIC packet, or one that this endpoint has no use for.
     pub dropped_foreign: u64,
+    /// Dropped: 0-RTT packets of clients whose first packet has not come. None are kept for it.
+    pub dropped_early: u64,
     /// Dropped: short packets with an unknown id and no room for a reset in answer.
     pub dropped_unknown: u64,
     /// Dropped: Initial packets in datagrams of less than 1200 bytes, or with too short an id.

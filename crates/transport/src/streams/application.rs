@@ -251,7 +251,7 @@ impl Streams {
             }
         }
         let waits_for_credit = record.turn == Turn::Parked && !send.has_old();
-        if record.turn != Turn::Scheduled
+        if !matches!(record.turn, Turn::Scheduled | Turn::Held)
             && !waits_for_credit
             && (send.has_old() || send.has_fresh())
         {

@@ -4,7 +4,7 @@ use pathmark_cc::Instant;
 
 use super::{
     Dir, SentFrames, StreamId, Streams,
-    record::Record,
+    record::{Record, Turn},
     sent::{ConnectionFrames, Sent},
     slot,
 };
@@ -21,6 +21,7 @@ impl Streams {
         if let Some(record) = self.records.get_mut(&id)
             && record.due.any()
             && !record.in_control
+            && record.turn != Turn::Held
         {
             record.in_control = true;
             self.control.push_back(id);

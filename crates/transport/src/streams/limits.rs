@@ -51,7 +51,17 @@ impl LocalStreams {
         }
         self.max = max.min(StreamId::MAX_STREAMS);
         self.blocked_at = None;
-        core::mem::take(&mut self.blocked)
+        let blocked = core::mem::take(&mut self.blocked);
+        // Only after start_over.
+        self.blocked = self.opened > self.max;
+        blocked
+    }
+
+    /// `max` is the limit in place of the one before, which may have been higher.
+    pub fn start_over(&mut self, max: u64) {
+        self.max = max.min(StreamId::MAX_STREAMS);
+        self.blocked = self.opened > self.max;
+        self.blocked_at = None;
     }
 
     /// True if a STREAMS_BLOCKED frame is due: the application waits, and this limit was not

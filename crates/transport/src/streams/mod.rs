@@ -31,6 +31,7 @@ mod schedule;
 mod send;
 mod send_buffer;
 mod sent;
+mod start_over;
 mod transmit;
 
 #[cfg(test)]
@@ -100,6 +101,8 @@ pub struct Streams {
     /// Frames of the connection as a whole to send in any case.
     due: ConnectionFrames,
     events: VecDeque<StreamEvent>,
+    /// There may be streams that wait for the peer to allow them.
+    any_held: bool,
     /// The application has accepted all there was, by [`slot`].
     acceptor_waits: [bool; 2],
     rtt: Option<Duration>,
@@ -130,6 +133,7 @@ impl Streams {
             control: VecDeque::new(),
             due: ConnectionFrames::default(),
             events: VecDeque::new(),
+            any_held: false,
             acceptor_waits: [true; 2],
             rtt: None,
         }
@@ -146,12 +150,17 @@ impl Streams {
         ] {
             self.on_max_streams(dir, max);
         }
-        let mut ids: Vec<StreamId> = self.records.keys().copied().collect();
-        // A map's order differs from machine to machine; that of events must not.
-        ids.sort_unstable();
-        for id in ids {
+        for id in self.sorted_ids() {
             self.raise_stream(id, self.initial_credit(id));
         }
+    }
+
+    /// All streams. A map's order differs from machine to machine; that of events and of what is
+    /// sent must not.
+    fn sorted_ids(&self) -> Vec<StreamId> {
+        let mut ids: Vec<StreamId> = self.records.keys().copied().collect();
+        ids.sort_unstable();
+        ids
     }
 
     /// The smoothed RTT, for windows that grow by it.

@@ -182,6 +182,9 @@ impl Streams {
         {
             self.events.push_back(StreamEvent::Available(dir));
         }
+        if self.any_held {
+            self.release_held();
+        }
     }
 
     /// DATA_BLOCKED.

@@ -28,6 +28,8 @@ pub(super) enum Turn {
     Scheduled,
     /// For the connection's credit.
     Parked,
+    /// For the peer to allow the stream: it was opened when the peer seemed to.
+    Held,
 }
 
 /// A stream with at least one part that is not done.

@@ -180,6 +180,16 @@ impl SendPart {
         stalled && !self.is_stalled()
     }
 
+    /// Nothing of what was sent has come to anything: all of it is to be sent as if for the first
+    /// time, with a credit of `limit` bytes. Nothing may have been acknowledged.
+    pub fn start_over(&mut self, limit: u64) {
+        self.buffer.start_over();
+        self.credit = SendCredit::new(limit);
+        if matches!(self.fin, Fin::InFlight | Fin::Lost) {
+            self.fin = Fin::Due;
+        }
+    }
+
     /// True if data waits for the peer to allow more on this stream.
     #[must_use]
     pub fn is_stalled(&self) -> bool {

@@ -241,6 +241,19 @@ impl SendBuffer {
         }
     }
 
+    /// What was sent counts as never sent. Nothing may have been acknowledged.
+    pub fn start_over(&mut self) {
+        debug_assert!(self.acked.is_empty());
+        if self.all_acked() {
+            // Nothing was written, or all of it forgotten.
+            *self = Self::default();
+        }
+        debug_assert_eq!(self.base, 0);
+        self.sent = 0;
+        self.lost = RangeSet::default();
+        self.cursor = 0;
+    }
+
     /// Forgets all data, as a reset does. `sent` stays.
     pub fn clear(&mut self) {
         let sent = self.sent;

@@ -19,3 +19,5 @@ mod retry;
 mod streams;
 mod tshark;
 mod version;
+mod zero_rtt;
+mod zero_rtt_tests;

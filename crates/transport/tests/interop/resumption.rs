@@ -4,7 +4,7 @@ use crate::support::peers::{Options, Returning, Server, Stack};
 
 /// Connects, asks and is answered; whether the handshake was resumed, as far as one of ours
 /// knows it.
-async fn visit(client: &Returning, server: &Server) -> bool {
+pub(crate) async fn visit(client: &Returning, server: &Server) -> bool {
     let (client, accepted) = tokio::join!(client.connect(server.address()), server.accept());
     let accepted = accepted.unwrap();
     let answering = async {

@@ -27,3 +27,5 @@ mod soak;
 mod streams;
 #[cfg(feature = "rustls")]
 mod tls;
+#[cfg(feature = "rustls")]
+mod zero_rtt;

@@ -52,6 +52,18 @@ impl TlsClientConfig {
         self
     }
 
+    /// Offers early data (0-RTT, RFC 9001 §4.6) to servers whose sessions are resumed, if their
+    /// tickets allow it: what is written before the handshake is complete leaves with its first
+    /// packet, for whoever asks for it (the driver's `Connecting::into_0rtt`). Off by default:
+    /// **whoever records early data can send it to a server again**, and a server that is not
+    /// careful acts upon it twice. Send nothing early that does harm twice. Early data is in the
+    /// application protocol of the earlier connection: offer one alone.
+    #[must_use]
+    pub fn with_early_data(mut self) -> Self {
+        Arc::make_mut(&mut self.config).enable_early_data = true;
+        self
+    }
+
     /// A configuration made with rustls itself, for what [`new`](Self::new) does not offer (client
     /// certificates, other roots). It must allow TLS 1.3 and should name application protocols.
     ///

@@ -3,8 +3,8 @@
 //! A client trusts a server by [`Trust`]: certificate authorities, or the SHA-256 of the server's
 //! own certificate. Secrets are written to the file that `SSLKEYLOGFILE` names when a configuration
 //! is made, so that captures can be read. Sessions are resumed with tickets unless a
-//! configuration says otherwise; no data is sent before the handshake (0-RTT), and nothing is
-//! remembered of the server's transport parameters.
+//! configuration says otherwise. Data is sent before the handshake (0-RTT) only where both
+//! configurations say so.
 
 use rustls::quic::Suite;
 
@@ -16,6 +16,7 @@ mod error;
 mod pin;
 mod server;
 mod session;
+mod sessions;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, ProducesTickets};
 
 use super::session::TlsSession;
+use super::sessions::{ForConnection, Sessions};
 use super::{Initial, Pin, TlsConfigError};
 use crate::crypto::{
     InitialCrypto, Keys, RETRY_TAG_LEN, ServerCrypto, Session, Side, StartError, provider,
@@ -44,6 +45,8 @@ pub struct TlsServerConfig {
     config: Arc<rustls::ServerConfig>,
     initial: Initial,
     pin: Option<Pin>,
+    /// Those that may be resumed with early data, if it is taken.
+    sessions: Option<Arc<Sessions>>,
 }
 
 impl TlsServerConfig {
@@ -101,6 +104,41 @@ impl TlsServerConfig {
         let config = Arc::make_mut(&mut self.config);
         config.send_tls13_tickets = 0;
         config.ticketer = Arc::new(NoTickets);
+        self.sessions = None;
+        config.max_early_data_size = 0;
+        self
+    }
+
+    /// Takes early data (0-RTT, RFC 9001 §4.6) of clients that resume a session of this
+    /// configuration. Off by default. Tickets that need no memory could be used twice; so that
+    /// nobody makes the server take early data again by sending a client's first packets again,
+    /// the server keeps the last `sessions` sessions instead, two for each connection, and each is
+    /// resumed once (RFC 8446 §8.1), within a day. One takes some 300 bytes, more with a client
+    /// certificate, and 4 KiB at most: larger ones get no ticket. Where more connections begin
+    /// than that, old ones go, and their handshakes are full ones.
+    ///
+    /// Early data is refused, and the client sends it again after the handshake, where the ticket
+    /// is not known (used, too old, of another configuration, of before a restart) or a limit of
+    /// the transport configuration was higher when it was given (RFC 9000 §7.4.1).
+    ///
+    /// Early data is heard of before its client has proved to be there, by who asks for that (the
+    /// driver's `Connecting::into_0rtt`); whoever does not hears of it after the handshake.
+    #[must_use]
+    pub fn with_early_data(mut self, sessions: usize) -> Self {
+        let config = Arc::make_mut(&mut self.config);
+        // Any amount, as QUIC says: flow control is the limit (RFC 9001 §4.6.1).
+        config.max_early_data_size = u32::MAX;
+        config.ticketer = Arc::new(NoTickets);
+        config.send_tls13_tickets = TICKETS;
+        self.sessions = Some(Arc::new(Sessions::new(sessions)));
+        self
+    }
+
+    /// With the sessions of another configuration.
+    #[cfg(test)]
+    pub(crate) fn with_sessions_of(mut self, other: &Self) -> Self {
+        self = self.with_early_data(0);
+        self.sessions.clone_from(&other.sessions);
         self
     }
 
@@ -116,6 +154,7 @@ impl TlsServerConfig {
             config: Arc::new(config),
             initial: Initial::new()?,
             pin: None,
+            sessions: None,
         })
     }
 
@@ -146,12 +185,27 @@ impl InitialCrypto for TlsServerConfig {
 
 impl ServerCrypto for TlsServerConfig {
     fn start(&self, transport_parameters: Vec<u8>, _: u64) -> Result<Box<dyn Session>, StartError> {
-        let connection = rustls::quic::ServerConnection::new(
-            Arc::clone(&self.config),
-            rustls::quic::Version::V1,
-            transport_parameters,
-        )
-        .map_err(|e| StartError::Config(e.to_string()))?;
-        Ok(Box::new(TlsSession::new(connection.into())))
+        let unusable = |e: rustls::Error| StartError::Config(e.to_string());
+        let config = match &self.sessions {
+            None => Arc::clone(&self.config),
+            Some(sessions) => {
+                let mut config = rustls::ServerConfig::clone(&self.config);
+                let now = config.time_provider.current_time();
+                let now = now.ok_or_else(|| StartError::Config("there is no time".into()))?;
+                config.session_storage = Arc::new(ForConnection::new(
+                    Arc::clone(sessions),
+                    &transport_parameters,
+                    now.as_secs(),
+                ));
+                Arc::new(config)
+            }
+        };
+        let version = rustls::quic::Version::V1;
+        let connection = rustls::quic::ServerConnection::new(config, version, transport_parameters)
+            .map_err(unusable)?;
+        Ok(Box::new(match &self.sessions {
+            None => TlsSession::new(connection.into()),
+            Some(_) => TlsSession::with_early_data(connection),
+        }))
     }
 }

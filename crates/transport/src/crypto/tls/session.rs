@@ -13,8 +13,11 @@ const TAG_LEN: usize = 16;
 pub(super) struct TlsSession {
     connection: quic::Connection,
     /// The peer's transport parameters are those of this handshake. A client that resumes a session
-    /// has those of the earlier connection before; they say nothing here (RFC 9000 §7.4.1).
+    /// has those of the earlier connection before; they say nothing here but what early data may
+    /// use (RFC 9000 §7.4.1).
     has_parameters: bool,
+    /// A server that may take early data.
+    takes_early_data: bool,
 }
 
 impl TlsSession {
@@ -22,6 +25,15 @@ impl TlsSession {
         Self {
             has_parameters: matches!(connection, quic::Connection::Server(_)),
             connection,
+            takes_early_data: false,
+        }
+    }
+
+    /// A server's session that may take early data.
+    pub(super) fn with_early_data(connection: quic::ServerConnection) -> Self {
+        Self {
+            takes_early_data: true,
+            ..Self::new(connection.into())
         }
     }
 }
@@ -53,6 +65,30 @@ impl Session for TlsSession {
         let connection = &self.connection;
         let known = self.has_parameters.then_some(connection);
         known.and_then(quic::Connection::quic_transport_parameters)
+    }
+
+    fn zero_rtt_keys(&self) -> Option<DirectionalKeys> {
+        self.connection.zero_rtt_keys().map(directional)
+    }
+
+    fn remembered_parameters(&self) -> Option<&[u8]> {
+        match &self.connection {
+            quic::Connection::Client(client) if !self.has_parameters => {
+                client.quic_transport_parameters()
+            }
+            _ => None,
+        }
+    }
+
+    fn early_data_accepted(&self) -> bool {
+        match &self.connection {
+            quic::Connection::Client(client) => client.is_early_data_accepted(),
+            quic::Connection::Server(_) => false,
+        }
+    }
+
+    fn may_take_early_data(&self) -> bool {
+        self.takes_early_data
     }
 
     fn handshake_data(&self) -> HandshakeData {
@@ -100,12 +136,16 @@ impl PhaseKeys for TlsPhases {
     }
 }
 
-/// Keys of one encryption level.
-pub(super) fn wrap(keys: quic::Keys) -> Keys {
-    let directional = |keys: quic::DirectionalKeys| DirectionalKeys {
+/// Keys of one direction.
+fn directional(keys: quic::DirectionalKeys) -> DirectionalKeys {
+    DirectionalKeys {
         header: Box::new(TlsHeaderKey(keys.header)),
         packet: Box::new(TlsPacketKey(keys.packet)),
-    };
+    }
+}
+
+/// Keys of one encryption level.
+pub(super) fn wrap(keys: quic::Keys) -> Keys {
     Keys {
         local: directional(keys.local),
         remote: directional(keys.remote),

@@ -44,3 +44,22 @@ pub(crate) fn chacha20_keys(key: [u8; 32], iv: [u8; 12], header: [u8; 32]) -> Di
         )),
     }
 }
+
+/// The server that wants keys of this group, so that clients that offer another are asked to retry.
+pub(crate) fn server_of_group(group: rustls::NamedGroup, protocols: &[&[u8]]) -> TlsServerConfig {
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+    let mut provider = rustls::crypto::CryptoProvider::clone(&provider::tls_provider());
+    provider.kx_groups.retain(|offered| offered.name() == group);
+    let chain = CertificateDer::pem_slice_iter(SERVER_PEM);
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("testdata/server.key"));
+    let mut config = rustls::ServerConfig::builder_with_provider(provider.into())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain.map(Result::unwrap).collect(), key.unwrap())
+        .unwrap();
+    config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
+    TlsServerConfig::from_rustls(config).unwrap()
+}

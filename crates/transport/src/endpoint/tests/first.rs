@@ -55,6 +55,26 @@ fn short_or_forged_first_packets_leave_nothing_behind() {
 }
 
 #[test]
+fn early_data_before_a_first_packet_leaves_nothing_behind() {
+    let mut endpoint = server();
+    let hello = hello(1, &[]);
+    // The same header of a 0-RTT packet, which has no token.
+    let mut early = [&hello[..23], &[0x44, 0x00][..], &[7; 1024]].concat();
+    early[0] = 0xd0;
+    for _ in 0..1000 {
+        nothing(&mut endpoint, 1, &early);
+    }
+    assert_eq!(endpoint.stats().dropped_early, 1000);
+    assert_eq!((endpoint.connections(), endpoint.demux.len()), (0, 0));
+    // With the first packet it is the connection's.
+    let first = incoming(&mut endpoint, 1, &hello);
+    nothing(&mut endpoint, 1, &early);
+    let begun = endpoint.begin(NOW, first).unwrap();
+    assert_eq!(begun.datagrams.len(), 2);
+    assert_eq!(endpoint.stats().dropped_early, 1000);
+}
+
+#[test]
 fn unknown_version_is_negotiated_if_the_datagram_is_large() {
     let mut endpoint = server();
     // Version 2, with ids longer than version 1 knows.

@@ -3,6 +3,7 @@
 
 mod authenticate;
 mod decode;
+mod early_limits;
 mod encode;
 mod kinds;
 mod preferred_address;
@@ -14,6 +15,7 @@ use core::time::Duration;
 
 pub use authenticate::HandshakeIds;
 pub use decode::ParameterError;
+pub use early_limits::EarlyLimits;
 pub use encode::Grease;
 pub use kinds::{BadKinds, SignalKinds};
 pub use preferred_address::PreferredAddress;

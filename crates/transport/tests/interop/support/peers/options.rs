@@ -26,6 +26,8 @@ pub(crate) struct Options {
     pub(crate) keep_alive: Option<Duration>,
     /// Packets are sealed with ChaCha20-Poly1305.
     pub(crate) chacha20: bool,
+    /// Early data is offered, and taken.
+    pub(crate) early_data: bool,
     /// Unreliable datagrams are taken.
     pub(crate) datagrams: bool,
     /// Server: the key of tokens and resets, for one that is to know another's.
@@ -49,6 +51,7 @@ impl Default for Options {
             idle: Some(Duration::from_secs(30)),
             keep_alive: None,
             chacha20: false,
+            early_data: false,
             datagrams: false,
             key: None,
         }
@@ -82,7 +85,11 @@ impl Options {
             self.identity.key(),
             &[self.alpn],
         );
-        let mut config = driver::ServerConfig::new(Arc::new(tls.unwrap()), self.transport());
+        let tls = match self.early_data {
+            true => tls.unwrap().with_early_data(256),
+            false => tls.unwrap(),
+        };
+        let mut config = driver::ServerConfig::new(Arc::new(tls), self.transport());
         if self.retry {
             config.retry(RetryPolicy::Always);
         }
@@ -99,6 +106,10 @@ impl Options {
             let trust = Trust::Roots(Identity::trusted().roots());
             TlsClientConfig::new(trust, &[self.alpn]).unwrap()
         };
+        let tls = match self.early_data {
+            true => tls.with_early_data(),
+            false => tls,
+        };
         driver::ClientConfig::new(Arc::new(tls), self.transport())
     }
 
@@ -112,6 +123,7 @@ impl Options {
             .with_single_cert(self.identity.chain.clone(), self.identity.key())
             .unwrap();
         tls.alpn_protocols = vec![self.alpn.to_vec()];
+        tls.max_early_data_size = if self.early_data { u32::MAX } else { 0 };
         tls
     }
 
@@ -135,6 +147,7 @@ impl Options {
             .with_root_certificates(Identity::trusted().roots())
             .with_no_client_auth();
         tls.alpn_protocols = vec![self.alpn.to_vec()];
+        tls.enable_early_data = self.early_data;
         tls
     }
 

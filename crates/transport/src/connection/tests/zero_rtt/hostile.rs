@@ -1,0 +1,238 @@
+use super::super::inject::{self, From, frames};
+use super::super::pair::{CLIENT, Setup};
+use super::*;
+use crate::Ecn;
+use crate::connection::{Connection, ConnectionError, Received, ServerStart};
+use crate::crypto::Random;
+use crate::crypto::null::NullEndpointKey;
+use crate::wire::frame::{AckFrequency, Crypto};
+use crate::wire::{Frame, SpaceId, TransportErrorCode};
+
+/// The first flight of a client that sends `length` bytes early.
+fn first_flight(known: &Acquainted, length: usize) -> Vec<Vec<u8>> {
+    let mut pair = Pair::with(known.setup());
+    pair.record = true;
+    upload(&mut pair, Dir::Uni, &[length]);
+    pair.flush();
+    pair.client.sent
+}
+
+/// A server for the client whose first packet this is.
+fn server_for(known: &Acquainted, first: &[u8]) -> Connection {
+    let Ok(PartialDecode::Protected(found)) = PartialDecode::new(first, 8) else {
+        panic!("not a packet");
+    };
+    let start = ServerStart {
+        config: Arc::new(Setup::default().server),
+        crypto: Arc::clone(&known.server) as _,
+        remote: CLIENT.parse().unwrap(),
+        local: None,
+        destination: found.dcid,
+        source: found.scid,
+        original_destination: found.dcid,
+        retry_source: None,
+        validated: false,
+        endpoint_key: Arc::new(NullEndpointKey::new(8)),
+        random: Random::from_u64(9),
+    };
+    Connection::server(START, start).unwrap()
+}
+
+fn hand(server: &mut Connection, datagram: &[u8]) {
+    let received = Received {
+        remote: CLIENT.parse().unwrap(),
+        local: None,
+        ecn: Ecn::NotEct,
+        ttl: None,
+    };
+    server.handle_datagram(START, received, &mut datagram.to_vec());
+}
+
+/// A 0-RTT packet of the flight in a datagram of its own, damaged.
+fn forged(flight: &[Vec<u8>]) -> Vec<u8> {
+    let alone = flight.iter().find(|d| types(d) == [PacketType::ZeroRtt]);
+    let mut forged = alone.unwrap().clone();
+    *forged.last_mut().unwrap() ^= 1;
+    forged
+}
+
+#[test]
+fn a_replayed_first_flight_is_taken_once() {
+    let known = Acquainted::new();
+    let flight = first_flight(&known, 5000);
+    let mut servers: Vec<_> = (0..3).map(|_| server_for(&known, &flight[0])).collect();
+    for server in &mut servers {
+        for datagram in &flight {
+            hand(server, datagram);
+        }
+        assert_eq!(server.error(), None);
+    }
+    let taken: Vec<_> = servers.iter().map(Connection::early_data).collect();
+    assert_eq!(
+        taken,
+        [EarlyData::Accepted, EarlyData::None, EarlyData::None]
+    );
+    let accepted = |server: &mut Connection| server.streams().accept(Dir::Uni).is_some();
+    assert!(accepted(&mut servers[0]));
+    for replayed in &mut servers[1..] {
+        assert!(!accepted(replayed));
+        let stats = replayed.stats();
+        assert_eq!(stats.early_packets_received, 0);
+        assert_eq!(stats.early_packets_dropped, flight.len() as u64);
+    }
+}
+
+#[test]
+fn a_repeated_datagram_is_read_once() {
+    let known = Acquainted::new();
+    let flight = first_flight(&known, 5000);
+    let mut server = server_for(&known, &flight[0]);
+    for datagram in flight.iter().chain(&flight) {
+        hand(&mut server, datagram);
+    }
+    let early = flight.len() as u64;
+    assert_eq!(server.stats().early_packets_received, early);
+    assert_eq!(server.stats().packets_duplicate, early + 1);
+}
+
+#[test]
+fn what_comes_before_the_first_packet_is_kept_within_bounds() {
+    let known = Acquainted::new();
+    let flight = first_flight(&known, 5000);
+    let mut server = server_for(&known, &flight[0]);
+    for datagram in &flight[1..] {
+        hand(&mut server, datagram);
+    }
+    assert_eq!(server.stats().early_packets_received, 0);
+    hand(&mut server, &flight[0]);
+    assert_eq!(server.stats().early_packets_received, flight.len() as u64);
+    assert_eq!(server.stats().packets_dropped, 0);
+
+    let flight = first_flight(&known, 5000);
+    let mut server = server_for(&known, &flight[0]);
+    let forged = forged(&flight);
+    for _ in 0..1000 {
+        hand(&mut server, &forged);
+    }
+    let most = 1000 - server.stats().early_packets_dropped;
+    assert!((1..=10).contains(&most) && most as usize * forged.len() <= 15_000);
+    // An honest client goes on.
+    for datagram in &flight {
+        hand(&mut server, datagram);
+    }
+    assert_eq!(server.stats().early_packets_received, flight.len() as u64);
+    assert_eq!(server.stats().early_packets_dropped, 1000);
+    assert_eq!(server.error(), None);
+}
+
+#[test]
+fn packets_of_other_keys_are_counted_and_harm_nobody() {
+    let known = Acquainted::new();
+    let flight = first_flight(&known, 5000);
+    let mut server = server_for(&known, &flight[0]);
+    hand(&mut server, &flight[0]);
+    let forged = forged(&flight);
+    for _ in 0..1000 {
+        hand(&mut server, &forged);
+    }
+    assert_eq!(server.stats().early_packets_dropped, 1000);
+    for datagram in &flight {
+        hand(&mut server, datagram);
+    }
+    assert_eq!(server.stats().early_packets_received, flight.len() as u64);
+    assert_eq!(server.error(), None);
+}
+
+#[test]
+fn an_answer_to_an_unproved_address_is_no_more_than_three_times_the_question() {
+    let mut pair = Pair::with(Acquainted::new().setup());
+    pair.record = true;
+    let id = write(&mut pair, Dir::Bi, b"everything, please");
+    let mut question = Vec::new();
+    assert!(pair.run_until(Duration::from_secs(1), |pair| {
+        let server = pair.server.connection.as_mut();
+        server.is_some_and(|server| drain(server, id, &mut question))
+    }));
+    let data = pattern(100_000, 3);
+    assert_eq!(pair.server.get().streams().write(id, &data), Ok(100_000));
+    pair.server.get().streams().finish(id).unwrap();
+    pair.flush();
+    let bytes = |sent: &[Vec<u8>]| sent.iter().map(Vec::len).sum::<usize>();
+    let (asked, answered) = (bytes(&pair.client.sent), bytes(&pair.server.sent));
+    assert!(
+        answered > asked && answered <= 3 * asked,
+        "{answered} {asked}"
+    );
+    let mut answer = Vec::new();
+    assert!(pair.run_until(Duration::from_secs(5), |pair| {
+        drain(pair.client.get(), id, &mut answer)
+    }));
+    assert!(answer == data);
+}
+
+#[test]
+fn frames_that_early_data_must_not_have_end_the_connection() {
+    let frequency = AckFrequency {
+        sequence: 0,
+        ack_eliciting_threshold: 1,
+        max_ack_delay: Duration::from_millis(25),
+        reordering_threshold: 1,
+    };
+    let crypto = Crypto {
+        offset: 0,
+        data: b"hello",
+    };
+    // RFC 9000 §12.5; of extensions, all that a parameter allows which is not remembered.
+    let forbidden = [
+        vec![0x02, 0, 0, 0, 0],
+        frames(&[Frame::Crypto(crypto)]),
+        frames(&[Frame::NewToken(b"token")]),
+        frames(&[Frame::RetireConnectionId(0)]),
+        frames(&[Frame::PathResponse([1; 8])]),
+        frames(&[Frame::HandshakeDone]),
+        frames(&[Frame::AckFrequency(frequency)]),
+        frames(&[Frame::ImmediateAck]),
+    ];
+    for payload in forbidden {
+        let mut pair = Pair::with(Acquainted::new().setup());
+        pair.flush();
+        let padded = [&payload[..], &[0; 8]].concat();
+        inject::send(&mut pair, From::Client, SpaceId::Data, &padded);
+        pair.run(Duration::from_millis(100));
+        match pair.server.error() {
+            Some(ConnectionError::Transport(error)) => {
+                assert_eq!(
+                    error.code,
+                    TransportErrorCode::PROTOCOL_VIOLATION,
+                    "{error}"
+                );
+            }
+            other => panic!("{payload:?}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_challenge_in_early_data_moves_nobody() {
+    let mut pair = Pair::with(Acquainted::new().setup());
+    pair.flush();
+    let challenge = frames(&[Frame::PathChallenge([5; 8]), Frame::Padding(20)]);
+    let now = pair.now;
+    let packet = inject::packet(pair.client.get(), now, SpaceId::Data, &challenge);
+    pair.run(Duration::from_millis(10));
+    let received = Received {
+        remote: "10.9.9.9:9".parse().unwrap(),
+        local: None,
+        ecn: Ecn::NotEct,
+        ttl: None,
+    };
+    let now = pair.now;
+    let server = pair.server.get();
+    server.handle_datagram(now, received, &mut packet.clone());
+    assert_eq!(server.stats().early_packets_received, 1);
+    assert!(server.off_path.is_none() && server.fallback.is_none());
+    assert_eq!(server.remote_address(), CLIENT.parse().unwrap());
+    pair.connect();
+    assert_eq!(pair.server.get().stats().path_challenges, 0);
+    pair.upload(10_000, Duration::from_secs(5));
+}

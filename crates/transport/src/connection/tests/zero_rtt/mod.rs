@@ -1,0 +1,117 @@
+//! Early data (0-RTT) under TLS: taken, refused, lost, replayed.
+
+mod hostile;
+mod refused;
+mod taken;
+
+use std::sync::Arc;
+
+use super::pair::{Pair, Setup, drain, pattern};
+use crate::connection::EarlyData;
+use crate::crypto::tls::{TlsClientConfig, TlsServerConfig, testing};
+use crate::streams::{Dir, StreamId};
+use crate::wire::{PacketType, PartialDecode};
+use crate::{Duration, Instant};
+
+const START: Instant = Instant::from_millis(1);
+
+/// A client and a server that have met: the client has two tickets.
+struct Acquainted {
+    client: Arc<TlsClientConfig>,
+    server: Arc<TlsServerConfig>,
+}
+
+impl Acquainted {
+    fn new() -> Self {
+        Self::by(Setup::default())
+    }
+
+    /// By a connection of this setup.
+    fn by(setup: Setup) -> Self {
+        let client = testing::client(testing::trust_ca(), &[b"test"]).with_early_data();
+        let server = testing::server("server", &[b"test"]).with_early_data(100);
+        let known = Self {
+            client: Arc::new(client),
+            server: Arc::new(server),
+        };
+        let mut pair = Pair::connected(known.setup_from(setup));
+        pair.run(Duration::from_millis(500));
+        assert_eq!(pair.client.get().early_data(), EarlyData::None);
+        assert_eq!(pair.server.get().early_data(), EarlyData::None);
+        known
+    }
+
+    fn setup(&self) -> Setup {
+        self.setup_from(Setup::default())
+    }
+
+    fn setup_from(&self, setup: Setup) -> Setup {
+        Setup {
+            client_crypto: Arc::clone(&self.client) as _,
+            server_crypto: Arc::clone(&self.server) as _,
+            ..setup
+        }
+    }
+
+    /// The client meets a server of another configuration.
+    fn at(&self, server: TlsServerConfig) -> Self {
+        Self {
+            client: Arc::clone(&self.client),
+            server: Arc::new(server),
+        }
+    }
+}
+
+/// The client writes all of `data` on a new stream, and its end.
+fn write(pair: &mut Pair, dir: Dir, data: &[u8]) -> StreamId {
+    let streams = pair.client.get().streams();
+    let id = streams.open(dir).unwrap();
+    assert_eq!(streams.write(id, data).unwrap(), data.len());
+    streams.finish(id).unwrap();
+    id
+}
+
+/// Runs until the server has read streams to their ends; each must hold what was written.
+fn read_all(pair: &mut Pair, written: &[(StreamId, Vec<u8>)], limit: Duration) {
+    let mut got = vec![(Vec::new(), false); written.len()];
+    let done = pair.run_until(limit, |pair| {
+        let Some(server) = &mut pair.server.connection else {
+            return false;
+        };
+        while server.streams().accept(Dir::Uni).is_some() {}
+        while server.streams().accept(Dir::Bi).is_some() {}
+        for ((id, _), (bytes, ended)) in written.iter().zip(&mut got) {
+            *ended = *ended || drain(server, *id, bytes);
+        }
+        got.iter().all(|(_, ended)| *ended)
+    });
+    let (client, server) = (pair.client.error(), pair.server.error());
+    assert!(done, "{client:?} {server:?}");
+    for ((_, written), (read, _)) in written.iter().zip(&got) {
+        assert!(
+            written == read,
+            "{} and {} bytes",
+            written.len(),
+            read.len()
+        );
+    }
+}
+
+/// Streams of these lengths, written at once.
+fn upload(pair: &mut Pair, dir: Dir, lengths: &[usize]) -> Vec<(StreamId, Vec<u8>)> {
+    let streams = (0..).zip(lengths).map(|(seed, length)| {
+        let data = pattern(*length, seed);
+        (write(pair, dir, &data), data)
+    });
+    streams.collect()
+}
+
+/// The types of a datagram's packets.
+fn types(mut datagram: &[u8]) -> Vec<PacketType> {
+    let mut types = Vec::new();
+    while let Ok(PartialDecode::Protected(found)) = PartialDecode::new(datagram, 8) {
+        types.push(found.ty);
+        datagram = &datagram[found.len..];
+    }
+    types
+}

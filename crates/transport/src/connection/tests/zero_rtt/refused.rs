@@ -1,0 +1,187 @@
+use super::super::inject;
+use super::*;
+use crate::connection::ConnectionError;
+use crate::wire::{SpaceId, TransportErrorCode, version};
+use crate::wire::{Writer, transport_parameters::EarlyLimits};
+
+/// Early data that the server refuses arrives once, after the handshake.
+fn arrives_once(pair: &mut Pair, lengths: &[usize]) {
+    let mut written = upload(pair, Dir::Uni, lengths);
+    written.extend(upload(pair, Dir::Bi, &[10]));
+    pair.flush();
+    let early = pair.client.get().stats().early_packets_sent;
+    assert!(early > 0);
+    pair.run(Duration::from_millis(11));
+    let server = pair.server.get();
+    assert_eq!(server.early_data(), EarlyData::None);
+    assert_eq!(server.stats().early_packets_received, 0);
+    assert_eq!(server.streams().open_streams(), 0);
+    read_all(pair, &written, Duration::from_secs(10));
+    pair.connect();
+    assert_eq!(pair.client.get().early_data(), EarlyData::Refused);
+    assert!(pair.client.get().keys.zero_rtt.is_none());
+    assert!(pair.server.get().stats().early_packets_dropped > 0);
+    pair.upload(100_000, Duration::from_secs(10));
+    pair.run(Duration::from_secs(1));
+    assert_eq!(pair.client.get().stats().packets_lost, 0);
+    assert_eq!(pair.client.get().streams().unacked(), 0);
+}
+
+#[test]
+fn another_servers_early_data_arrives_once() {
+    let known = Acquainted::new();
+    for other in [
+        testing::server("server", &[b"test"]),
+        testing::server("server", &[b"test"]).with_early_data(10),
+        testing::server("server", &[b"test"]).without_resumption(),
+    ] {
+        // Each connection here leaves tickets of a server of another kind.
+        let known = Acquainted {
+            client: Acquainted::new().client,
+            server: Arc::clone(&known.server),
+        };
+        let mut pair = Pair::with(known.at(other).setup());
+        arrives_once(&mut pair, &[5000, 1, 0]);
+        assert!(!pair.client.get().handshake_data().resumed);
+    }
+}
+
+#[test]
+fn a_hello_retry_request_refuses_it() {
+    let known = Acquainted::new();
+    let other = testing::server_of_group(rustls::NamedGroup::secp384r1, &[b"test"]);
+    let known = known.at(other.with_sessions_of(&known.server));
+    let mut pair = Pair::with(known.setup());
+    let written = upload(&mut pair, Dir::Uni, &[5000, 1, 0]);
+    read_all(&mut pair, &written, Duration::from_secs(10));
+    pair.connect();
+    assert_eq!(pair.client.get().early_data(), EarlyData::Refused);
+    assert_eq!(pair.server.get().early_data(), EarlyData::None);
+    assert!(pair.client.get().handshake_data().resumed);
+    assert_eq!(pair.server.get().stats().early_packets_received, 0);
+    pair.upload(100_000, Duration::from_secs(10));
+}
+
+#[test]
+fn lower_limits_refuse_it_and_hold_for_what_is_sent_again() {
+    let known = Acquainted::new();
+    let mut setup = known.setup();
+    setup.server.streams.max_uni_streams = 2;
+    setup.server.streams.max_bidi_streams = 1;
+    setup.server.streams.initial_connection_window = 4000;
+    setup.server.streams.initial_stream_window = 1000;
+    let mut pair = Pair::with(setup);
+    // Beyond all new limits: streams, bytes of each, bytes of all. One is given up in time, and one
+    // opened and left as it is.
+    let lengths = [5000, 0, 3000, 1, 2000, 2000];
+    let reset = pair.client.get().streams().open(Dir::Bi).unwrap();
+    pair.client.get().streams().write(reset, &[9; 900]).unwrap();
+    let idle = pair.client.get().streams().open(Dir::Bi).unwrap();
+    pair.flush();
+    pair.client.get().streams().reset(reset, 7).unwrap();
+    let mut written = upload(&mut pair, Dir::Uni, &lengths);
+    written.extend(upload(&mut pair, Dir::Bi, &[3000]));
+    pair.flush();
+    // The server must see streams end to allow others: it reads all of them as they come.
+    let mut got = vec![(Vec::new(), false); written.len()];
+    let mut code = None;
+    let done = pair.run_until(Duration::from_secs(20), |pair| {
+        let Some(server) = &mut pair.server.connection else {
+            return false;
+        };
+        while server.streams().accept(Dir::Uni).is_some() {}
+        while let Some(id) = server.streams().accept(Dir::Bi) {
+            server.streams().finish(id).unwrap();
+        }
+        if let Err(crate::streams::ReadError::Reset(with)) =
+            server.streams().read(reset, &mut [0; 10])
+        {
+            code = Some(with);
+        }
+        drain(server, idle, &mut Vec::new());
+        for ((id, _), (bytes, ended)) in written.iter().zip(&mut got) {
+            *ended = *ended || drain(server, *id, bytes);
+        }
+        if pair.client.get().is_established() {
+            // As long as it is open, no further one is.
+            let _ = pair.client.get().streams().finish(idle);
+            let _ = pair.client.get().streams().read(idle, &mut [0; 10]);
+        }
+        got.iter().all(|(_, ended)| *ended)
+    });
+    let (client, server) = (pair.client.error(), pair.server.error());
+    assert!(done, "{client:?} {server:?}");
+    for ((_, written), (read, _)) in written.iter().zip(&got) {
+        assert!(written == read);
+    }
+    assert_eq!(code, Some(7));
+    assert_eq!(pair.client.get().early_data(), EarlyData::Refused);
+    assert!(!pair.client.get().handshake_data().resumed);
+}
+
+#[test]
+fn a_server_that_takes_it_and_has_lowered_its_limits_breaks_the_rules() {
+    let mut pair = Pair::with(Acquainted::new().setup());
+    // As if more had been remembered.
+    pair.client.get().zero_rtt.remembered = Some(Box::new(EarlyLimits {
+        max_data: u64::MAX,
+        ..EarlyLimits::default()
+    }));
+    pair.run(Duration::from_secs(1));
+    match pair.client.error() {
+        Some(ConnectionError::Transport(error)) => {
+            assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_acknowledgement_of_refused_data_breaks_the_rules() {
+    let known = Acquainted::new();
+    let mut pair = Pair::with(known.at(testing::server("server", &[b"test"])).setup());
+    arrives_once(&mut pair, &[5000]);
+    // ACK of number 0 alone.
+    let now = pair.now;
+    let ack = [0x02, 0, 0, 0, 0];
+    let packet = inject::packet(pair.server.get(), now, SpaceId::Data, &ack);
+    pair.send_to_client(packet);
+    match pair.client.error() {
+        Some(ConnectionError::Transport(error)) => {
+            assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn version_negotiation_ends_it() {
+    let mut pair = Pair::with(Acquainted::new().setup());
+    pair.record = true;
+    write(&mut pair, Dir::Uni, b"early");
+    pair.flush();
+    let Ok(PartialDecode::Protected(first)) = PartialDecode::new(&pair.client.sent[0], 8) else {
+        panic!("not a packet");
+    };
+    pair.up.cut();
+    let mut buffer = [0; 100];
+    let mut w = Writer::new(&mut buffer);
+    let (to, from) = (first.scid.as_slice(), first.dcid.as_slice());
+    version::encode_negotiation(&mut w, to, from, &[0x0a0a_0a0a], 1).unwrap();
+    let answer = w.written().to_vec();
+    pair.send_to_client(answer);
+    assert_eq!(pair.client.error(), Some(ConnectionError::VersionMismatch));
+    pair.run(Duration::from_secs(1));
+    assert!(pair.server.connection.is_none());
+}
+
+#[test]
+fn without_a_server_nothing_is_sent_for_ever() {
+    let mut pair = Pair::with(Acquainted::new().setup());
+    upload(&mut pair, Dir::Uni, &[100_000]);
+    pair.up.faults.loss = 1_000_000;
+    pair.run(Duration::from_secs(100));
+    assert_eq!(pair.client.error(), Some(ConnectionError::TimedOut));
+    // A window's worth, and two datagrams for each probe timeout.
+    assert!(pair.client.get().stats().datagrams_sent < 300);
+}

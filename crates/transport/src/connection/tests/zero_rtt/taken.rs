@@ -1,0 +1,269 @@
+use super::super::link::Faults;
+use super::super::signal::TestSignal;
+use super::*;
+use crate::crypto::InitialCrypto;
+use crate::wire::packet::retry;
+use crate::wire::{ConnectionId, Writer};
+
+#[test]
+fn a_question_leaves_with_the_first_packet_and_is_answered_after_one_round_trip() {
+    let mut pair = Pair::with(Acquainted::new().setup());
+    pair.record = true;
+    assert_eq!(pair.client.get().early_data(), EarlyData::Offered);
+    let id = write(&mut pair, Dir::Bi, b"a question");
+    let mut asked = Vec::new();
+    assert!(pair.run_until(Duration::from_secs(1), |pair| {
+        let server = pair.server.connection.as_mut();
+        server.is_some_and(|server| drain(server, id, &mut asked))
+    }));
+    assert_eq!(asked, b"a question");
+    assert_eq!(pair.now - START, Duration::from_millis(10));
+    let server = pair.server.get();
+    assert!(!server.is_established());
+    assert_eq!(server.early_data(), EarlyData::Accepted);
+    assert_eq!(server.streams().write(id, b"an answer"), Ok(9));
+    server.streams().finish(id).unwrap();
+    let mut answered = Vec::new();
+    assert!(pair.run_until(Duration::from_secs(1), |pair| {
+        drain(pair.client.get(), id, &mut answered)
+    }));
+    assert_eq!(answered, b"an answer");
+    assert_eq!(pair.now - START, Duration::from_millis(20));
+    assert_eq!(pair.client.get().early_data(), EarlyData::Accepted);
+    let first = &pair.client.sent[0];
+    assert_eq!(types(first), [PacketType::Initial, PacketType::ZeroRtt]);
+    assert_eq!(first.len(), 1200);
+    pair.connect();
+    pair.upload(100_000, Duration::from_secs(5));
+    pair.run(Duration::from_secs(1));
+    let (client, server) = (pair.client.get().stats(), pair.server.get().stats());
+    assert_eq!(client.early_packets_sent, 1);
+    assert_eq!(server.early_packets_received, 1);
+    assert_eq!(server.early_packets_dropped + server.packets_dropped, 0);
+    assert_eq!(client.packets_lost + server.packets_lost, 0);
+    assert!(pair.client.get().handshake_data().resumed);
+    // Its keys are gone by now on both sides.
+    assert!(pair.client.get().keys.zero_rtt.is_none());
+    assert!(pair.server.get().keys.zero_rtt.is_none());
+}
+
+#[test]
+fn nothing_differs_where_one_side_does_not_want_it() {
+    let known = Acquainted::new();
+    let plain = Setup::default();
+    let mut pair = Pair::with(Setup {
+        client_crypto: Arc::new(testing::client(testing::trust_ca(), &[b"test"])),
+        server_crypto: Arc::clone(&known.server) as _,
+        ..plain
+    });
+    assert!(pair.client.get().streams().open(Dir::Bi).is_err());
+    pair.connect();
+    assert_eq!(pair.client.get().early_data(), EarlyData::None);
+    assert_eq!(pair.server.get().early_data(), EarlyData::None);
+
+    // A server that gives tickets and takes no early data.
+    let plain = known.at(testing::server("server", &[b"test"]));
+    for _ in 0..2 {
+        let mut pair = Pair::connected(plain.setup());
+        pair.run(Duration::from_millis(500));
+    }
+    let mut pair = Pair::with(plain.setup());
+    assert_eq!(pair.client.get().early_data(), EarlyData::None);
+    assert!(pair.client.get().streams().open(Dir::Bi).is_err());
+    pair.connect();
+    assert!(pair.client.get().handshake_data().resumed);
+}
+
+#[test]
+fn as_much_leaves_early_as_the_window_and_the_remembered_limits_allow() {
+    let limited = || {
+        let mut setup = Setup::default();
+        setup.server.streams.max_uni_streams = 3;
+        setup.server.streams.initial_connection_window = 5000;
+        setup.server.streams.initial_stream_window = 2000;
+        setup
+    };
+    let known = Acquainted::by(limited());
+    let mut pair = Pair::with(known.setup_from(limited()));
+    let written = upload(&mut pair, Dir::Uni, &[3000, 3000, 3000]);
+    assert!(pair.client.get().streams().open(Dir::Uni).is_err());
+    pair.flush();
+    let stats = pair.client.get().stats();
+    assert!(stats.bytes_sent > 5000 && stats.bytes_sent < 7000);
+    assert!(stats.early_packets_sent >= 5);
+    read_all(&mut pair, &written, Duration::from_secs(5));
+    assert_eq!(pair.client.get().early_data(), EarlyData::Accepted);
+    pair.run(Duration::from_secs(1));
+    pair.upload(100_000, Duration::from_secs(5));
+}
+
+#[test]
+fn early_datagrams_arrive_where_the_server_took_some_before() {
+    let taking = || {
+        let mut setup = Setup::default();
+        setup.server.datagrams.receive_bytes = 10_000;
+        setup
+    };
+    let known = Acquainted::by(taking());
+    let mut pair = Pair::with(known.setup_from(taking()));
+    pair.record = true;
+    // The longest does not fit beside the ClientHello, whose datagram must be full all the same.
+    let longest = pair.client.get().max_datagram_size().unwrap();
+    let data = pattern(longest, 1);
+    let send = |pair: &mut Pair| pair.client.get().send_datagram(data.clone().into());
+    send(&mut pair).unwrap();
+    pair.flush();
+    let sizes: Vec<_> = pair.client.sent.iter().map(Vec::len).collect();
+    assert!(sizes[0] == 1200 && sizes[1] > 1190 && sizes.len() == 2);
+    pair.run(Duration::from_millis(11));
+    assert!(!pair.server.get().is_established());
+    assert_eq!(pair.server.get().read_datagram().unwrap(), data);
+
+    // Another server takes none: what waits for it is dropped, and nothing is sent to it.
+    let other = known.at(testing::server("server", &[b"test"]));
+    let mut pair = Pair::with(other.setup());
+    for _ in 0..2000 {
+        send(&mut pair).unwrap();
+    }
+    pair.connect();
+    pair.run(Duration::from_secs(1));
+    assert_eq!(pair.client.error(), None);
+    assert_eq!(pair.client.get().max_datagram_size(), None);
+    assert!(pair.client.get().stats().datagram_frames_unsent > 0);
+}
+
+#[test]
+fn explicit_feedback_is_never_remembered() {
+    let signalling = || {
+        let mut setup = Setup::default();
+        setup.client.signals = vec![Arc::new(TestSignal::shim(0))];
+        setup.server.signals = vec![Arc::new(TestSignal::shim(0))];
+        setup
+    };
+    let known = Acquainted::by(signalling());
+    let mut pair = Pair::with(known.setup_from(signalling()));
+    pair.record = true;
+    let written = upload(&mut pair, Dir::Uni, &[5000]);
+    let now = pair.now;
+    assert_eq!(pair.client.get().path_report(now).signal, None);
+    read_all(&mut pair, &written, Duration::from_millis(10));
+    let server = pair.server.get();
+    let id = server.streams().open(Dir::Uni).unwrap();
+    server.streams().write(id, &[1; 5000]).unwrap();
+    pair.flush();
+    for host in [&pair.client, &pair.server] {
+        assert!(host.sent.len() > 4);
+        assert!(host.sent.iter().all(|datagram| datagram[0] & 0x40 != 0));
+    }
+    assert_eq!(pair.server.get().stats().shims_received, 0);
+    pair.connect();
+    pair.upload(100_000, Duration::from_secs(5));
+    pair.run(Duration::from_secs(1));
+    // From the first 1-RTT packet on it is in use, and counts come out even.
+    let sent = pair.client.get().stats().shims_sent;
+    assert!(sent > 50);
+    assert_eq!(pair.server.get().stats().shims_received, sent);
+    assert_eq!(pair.client.get().stats().feedback_bad, 0);
+
+    // A server that knows nothing of it now.
+    let mut plain = known.setup_from(signalling());
+    plain.server.signals.clear();
+    let mut pair = Pair::with(plain);
+    let written = upload(&mut pair, Dir::Uni, &[5000]);
+    read_all(&mut pair, &written, Duration::from_millis(10));
+    pair.connect();
+    pair.upload(100_000, Duration::from_secs(5));
+    assert_eq!(pair.client.get().stats().shims_sent, 0);
+}
+
+#[test]
+fn what_a_lost_first_packet_leaves_behind_is_sent_again() {
+    for lost in [0..1, 0..2, 1..3, 0..6] {
+        let mut pair = Pair::with(Acquainted::new().setup());
+        let mut count = 0;
+        pair.tap = Some(Box::new(move |_, datagram| {
+            if datagram.from.port() != 443 {
+                if lost.contains(&count) {
+                    datagram.bytes.clear();
+                }
+                count += 1;
+            }
+        }));
+        let written = upload(&mut pair, Dir::Uni, &[2000, 1, 2000]);
+        read_all(&mut pair, &written, Duration::from_secs(5));
+        pair.connect();
+        assert_eq!(pair.client.get().early_data(), EarlyData::Accepted);
+    }
+}
+
+#[test]
+fn a_retry_sends_early_data_once_more_under_new_numbers() {
+    let known = Acquainted::new();
+    let mut pair = Pair::with(known.setup());
+    pair.record = true;
+    let written = upload(&mut pair, Dir::Uni, &[3000]);
+    pair.flush();
+    pair.up.cut();
+    let Ok(PartialDecode::Protected(first)) = PartialDecode::new(&pair.client.sent[0], 8) else {
+        panic!("not a packet");
+    };
+    let before = pair.client.get().stats().early_packets_sent;
+    let retry_id = ConnectionId::new(b"retried!").unwrap();
+    let mut buffer = [0; 256];
+    let mut w = Writer::new(&mut buffer);
+    retry::encode(&mut w, &first.scid, &retry_id, b"a token", 5).unwrap();
+    let tag = known.client.retry_tag(first.dcid.as_slice(), w.written());
+    w.put_slice(&tag).unwrap();
+    let answer = w.written().to_vec();
+    pair.client.sent.clear();
+    pair.send_to_client(answer);
+    pair.flush();
+    for datagram in &pair.client.sent {
+        let Ok(PartialDecode::Protected(found)) = PartialDecode::new(datagram, 8) else {
+            panic!("not a packet");
+        };
+        assert_eq!(found.dcid, retry_id);
+    }
+    assert_eq!(
+        types(&pair.client.sent[0]),
+        [PacketType::Initial, PacketType::ZeroRtt]
+    );
+    pair.retried = Some((first.dcid, retry_id));
+    read_all(&mut pair, &written, Duration::from_millis(10));
+    let stats = pair.client.get().stats();
+    assert_eq!(stats.early_packets_sent, 2 * before);
+    pair.connect();
+    let next = |pair: &mut Pair| {
+        let client = pair.client.get();
+        let data = client.recovery.space(crate::wire::SpaceId::Data);
+        data.sent().next_number()
+    };
+    assert!(next(&mut pair) > 2 * before);
+    assert_eq!(pair.client.get().early_data(), EarlyData::Accepted);
+}
+
+#[test]
+fn transfers_that_begin_early_get_through_a_bad_path() {
+    let (mut accepted, mut early) = (0, 0);
+    for seed in 0..24 {
+        let mut pair = Pair::with(Setup {
+            seed,
+            ..Acquainted::new().setup()
+        });
+        let faults = Faults {
+            loss: 150_000,
+            reorder: 100_000,
+            duplicate: 50_000,
+            corrupt: 50_000,
+            ..Faults::default()
+        };
+        pair.up.faults = faults.clone();
+        pair.down.faults = faults;
+        pair.upload(100_000, Duration::from_secs(120));
+        pair.connect();
+        accepted += u32::from(pair.client.get().early_data() == EarlyData::Accepted);
+        early += pair.server.get().stats().early_packets_received;
+    }
+    // Nothing refuses it but a first packet of which only a copy without it arrives.
+    assert!(accepted == 24 && early > 24, "{accepted} {early}");
+}

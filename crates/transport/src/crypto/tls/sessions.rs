@@ -1,0 +1,230 @@
+//! Sessions that a server keeps so that each is resumed once: what it takes to take early data and
+//! not to take it twice (RFC 8446 §8.1).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustls::server::StoresServerSessions;
+
+use crate::wire::transport_parameters::EarlyLimits;
+use crate::wire::{Side, TransportParameters};
+
+/// Bytes of a session that is kept: all but those of clients with long certificate chains.
+const LONGEST: usize = 4096;
+
+/// Seconds for which a session is kept: what rustls tells clients of sessions that servers keep.
+const LIFETIME: u64 = 24 * 3600;
+
+/// One of them.
+#[derive(Debug)]
+struct Kept {
+    /// Its place in the order of arrival.
+    serial: u64,
+    /// When it was put here, seconds since 1970.
+    since: u64,
+    /// What its client remembers of our transport parameters.
+    limits: EarlyLimits,
+    /// What rustls wants back.
+    secrets: Vec<u8>,
+}
+
+/// The last sessions of a server.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    most: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    by_id: BTreeMap<Vec<u8>, Kept>,
+    /// Ids by serial number, the oldest first.
+    order: BTreeMap<u64, Vec<u8>>,
+    next: u64,
+}
+
+impl State {
+    fn remove(&mut self, id: &[u8]) -> Option<Kept> {
+        let kept = self.by_id.remove(id)?;
+        self.order.remove(&kept.serial);
+        Some(kept)
+    }
+
+    /// Drops those that are too old, and the oldest beyond `most`.
+    fn trim(&mut self, now: u64, most: usize) {
+        while let Some((_, id)) = self.order.first_key_value() {
+            let kept = self.by_id.get(id);
+            let is_old = kept.is_none_or(|kept| now.saturating_sub(kept.since) > LIFETIME);
+            if !is_old && self.by_id.len() <= most {
+                return;
+            }
+            if let Some((_, id)) = self.order.pop_first() {
+                self.by_id.remove(&id);
+            }
+        }
+    }
+}
+
+impl Sessions {
+    /// Room for the last `most`.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            state: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere does not make the sessions any worse.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a session. False: it is too long.
+    fn put(&self, now: u64, id: Vec<u8>, limits: EarlyLimits, secrets: Vec<u8>) -> bool {
+        if self.most == 0 || id.len() + secrets.len() > LONGEST {
+            return false;
+        }
+        let mut state = self.lock();
+        state.remove(&id);
+        let serial = state.next;
+        state.next += 1;
+        state.order.insert(serial, id.clone());
+        let kept = Kept {
+            serial,
+            since: now,
+            limits,
+            secrets,
+        };
+        state.by_id.insert(id, kept);
+        state.trim(now, self.most);
+        true
+    }
+
+    /// Takes a session out, if it is there, is not too old, and `limits` are no lower than those
+    /// that its client remembers.
+    fn take(&self, now: u64, id: &[u8], limits: &EarlyLimits) -> Option<Vec<u8>> {
+        let kept = self.lock().remove(id)?;
+        let is_old = now.saturating_sub(kept.since) > LIFETIME;
+        (!is_old && limits.include(&kept.limits)).then_some(kept.secrets)
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        let state = self.lock();
+        assert_eq!(state.order.len(), state.by_id.len());
+        state.order.len()
+    }
+}
+
+/// The sessions as one connection sees them.
+#[derive(Debug)]
+pub(super) struct ForConnection {
+    sessions: Arc<Sessions>,
+    /// Of this connection's transport parameters.
+    limits: Option<EarlyLimits>,
+    /// When the connection began, seconds since 1970.
+    now: u64,
+}
+
+impl ForConnection {
+    /// `parameters` are the server's transport parameters on this connection.
+    pub(super) fn new(sessions: Arc<Sessions>, parameters: &[u8], now: u64) -> Self {
+        let parameters = TransportParameters::decode(parameters, Side::Server);
+        Self {
+            sessions,
+            limits: parameters.ok().as_ref().map(EarlyLimits::from),
+            now,
+        }
+    }
+}
+
+impl StoresServerSessions for ForConnection {
+    fn put(&self, id: Vec<u8>, secrets: Vec<u8>) -> bool {
+        self.limits
+            .is_some_and(|limits| self.sessions.put(self.now, id, limits, secrets))
+    }
+
+    /// Nothing is read that can be read again.
+    fn get(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
+        self.sessions.take(self.now, id, self.limits.as_ref()?)
+    }
+
+    fn can_cache(&self) -> bool {
+        self.limits.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(max_data: u64) -> EarlyLimits {
+        EarlyLimits::from(&TransportParameters {
+            initial_max_data: max_data,
+            ..TransportParameters::DEFAULT
+        })
+    }
+
+    fn put(sessions: &Sessions, now: u64, id: u8) -> bool {
+        sessions.put(now, vec![id; 32], limits(1000), vec![id])
+    }
+
+    fn take(sessions: &Sessions, now: u64, id: u8) -> Option<Vec<u8>> {
+        sessions.take(now, &[id; 32], &limits(1000))
+    }
+
+    #[test]
+    fn each_is_taken_once() {
+        let sessions = Sessions::new(10);
+        assert!(put(&sessions, 5, 1) && put(&sessions, 5, 2));
+        assert_eq!(take(&sessions, 6, 1), Some(vec![1]));
+        assert_eq!(take(&sessions, 6, 1), None);
+        assert_eq!(take(&sessions, 6, 3), None);
+        assert_eq!(sessions.len(), 1);
+    }
+
+    #[test]
+    fn the_oldest_go_where_there_are_too_many_and_all_after_a_day() {
+        let sessions = Sessions::new(3);
+        for id in 0..200 {
+            assert!(put(&sessions, id.into(), id));
+            assert!(sessions.len() <= 3);
+        }
+        assert_eq!(take(&sessions, 200, 196), None);
+        assert_eq!(take(&sessions, 200, 197), Some(vec![197]));
+        assert_eq!(take(&sessions, 198 + LIFETIME, 198), Some(vec![198]));
+        assert_eq!(take(&sessions, 200 + LIFETIME, 199), None);
+        assert!(put(&sessions, 0, 7) && put(&sessions, LIFETIME + 1, 8));
+        assert_eq!(sessions.len(), 1);
+        assert!(!put(&Sessions::new(0), 0, 1));
+    }
+
+    #[test]
+    fn what_is_long_is_not_kept() {
+        let sessions = Sessions::new(3);
+        let long = vec![0; LONGEST - 31];
+        assert!(!sessions.put(0, vec![1; 32], limits(1), long.clone()));
+        assert!(sessions.put(0, vec![1; 32], limits(1), long[1..].to_vec()));
+    }
+
+    #[test]
+    fn limits_that_were_lowered_since_end_a_session() {
+        let sessions = Sessions::new(3);
+        for (now, is_taken) in [(999, false), (1000, true), (1001, true)] {
+            assert!(put(&sessions, 0, 1));
+            let taken = sessions.take(0, &[1; 32], &limits(now));
+            assert_eq!(taken.is_some(), is_taken);
+            assert_eq!(sessions.len(), 0);
+        }
+        // Parameters that cannot be read promise nothing.
+        let mut broken = ForConnection::new(Arc::new(sessions), &[0xff], 0);
+        assert!(!broken.put(vec![1], vec![1]) && !broken.can_cache());
+        broken.limits = Some(limits(0));
+        assert!(broken.put(vec![1], vec![1]) && broken.get(&[1]).is_none());
+        assert_eq!(broken.take(&[1]), Some(vec![1]));
+    }
+}
