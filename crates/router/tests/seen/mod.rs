@@ -303,9 +303,9 @@ fn the_metrics_address_is_told() {
 /// take the time for the path's. They are counted, and later ones pass.
 #[test]
 fn what_waited_for_a_stopped_router_is_dropped() {
-    let mut bed = Bed::with("", "rate = \"100kbit\"\nqueue = { limit = \"100p\" }");
+    let mut bed = Bed::with("", "rate = \"10kbit\"\nqueue = { limit = \"100p\" }");
     let (a, b) = bed.udp(false);
-    // Some wait in the port: 10 kB at 12.5 kB/s.
+    // Most wait in the port: 10 kB at 1.25 kB/s.
     for _ in 0..20 {
         a.send(&[1; 500]).unwrap();
     }
