@@ -103,10 +103,12 @@ impl Sums {
     /// The next interval: what is believed in it follows from this one.
     pub(crate) fn turn(&mut self) {
         if let Some(guard) = &mut self.guard {
-            if guard.x_byte.at() == NO_LEVEL && self.headed > 0 {
-                guard.x_byte = Level::new(saturate(self.x / u128::from(self.headed)).max(1));
-            } else {
+            // What a flow's first headers say does not count yet: no level follows from them.
+            if guard.x_byte.at() != NO_LEVEL {
                 guard.x_byte.turn(self.headed, 1);
+            } else if self.x > 0 {
+                let mean = saturate(self.x / u128::from(self.headed.max(1)));
+                guard.x_byte = Level::new(mean.max(1));
             }
             guard.rtt.turn(self.headed, 1);
             let bare = self.bytes.saturating_sub(self.headed);
@@ -217,4 +219,47 @@ pub(crate) fn x_of_window(header: &XcpCarried, interval: Duration) -> u64 {
     let whole = x_of(interval);
     let own = own(header, MOST_RTT);
     mul_div(header.x.min(own), whole, own.max(1)).min(whole / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: XcpCarried = XcpCarried {
+        rtt_us: 80_000,
+        // Ten packets per round trip.
+        x: (80_000 * X_PER_MICRO) / 10,
+        delta: 0,
+        covers: 1,
+        cloud: None,
+    };
+
+    #[test]
+    fn a_first_flow_counts_for_what_it_says_once_it_is_known() {
+        // Others without headers were there before: the first interval with a header counts none.
+        let mut sums = Sums::new(Some(50_000));
+        for _ in 0..20 {
+            sums.count(1500);
+        }
+        sums.turn();
+        for known in [false, true, true] {
+            for _ in 0..10 {
+                sums.count(1500);
+                let x = sums.hear(&HEADER, 1500);
+                assert_eq!(x, HEADER.x, "{known}");
+                if known {
+                    sums.count_header(&HEADER, x);
+                }
+            }
+            let expected = if known { 10 * u128::from(HEADER.x) } else { 0 };
+            assert_eq!(sums.x(), expected);
+            sums.turn();
+        }
+        // From then on nobody counts for much more.
+        let slow = XcpCarried {
+            x: 80_000 * X_PER_MICRO,
+            ..HEADER
+        };
+        assert!(sums.hear(&slow, 1500) < slow.x);
+    }
 }
