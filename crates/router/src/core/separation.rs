@@ -5,13 +5,19 @@
 //! each gets half of the link (deficit round robin), and whoever needs less leaves the rest to the
 //! other. A flow of which some packets carry feedback is in the first class with all of them. The
 //! control law of the port sees its own class only, and as capacity what the others leave, but
-//! never less than that half.
+//! never less than its share, and a little more while others take what it left of that
+//! ([`unused`]).
+
+mod unused;
+mod window;
 
 use pathmark_cc::{Arrival, Carried, Duration, Instant};
 
 use super::flows::{Flows, Kind, Look, Watch, Worth};
 use super::queue::{Depth, FULL_PACKET, Limit, Popped, Pushed, Queue, Queued};
 use super::{DropCause, Owner};
+use unused::Unused;
+use window::{Rates, WINDOW_NANOS, Window};
 
 /// Shares are in 2^-16.
 const WHOLE_Q16: u64 = 1 << 16;
@@ -19,10 +25,6 @@ const WHOLE_Q16: u64 = 1 << 16;
 const LEAST_SHARE_Q16: u64 = WHOLE_Q16 / 33;
 /// A class has room for so many full packets at least.
 const LEAST_PACKETS: u64 = 8;
-
-/// Time over which the classes' rates are measured, and the share of a new value in the average
-/// (1/4): together some 200 ms, shorter than what control laws react in.
-const WINDOW_NANOS: u64 = 50_000_000;
 
 /// The two queues of a separated port, with one limit for both.
 pub struct Separation<P> {
@@ -35,6 +37,7 @@ pub struct Separation<P> {
     /// other's bytes times its own.
     ahead: i64,
     window: Window,
+    unused: Unused,
     flows: Flows,
 }
 
@@ -64,6 +67,7 @@ impl<P> Separation<P> {
             share_q16: WHOLE_Q16 / 2,
             ahead: 0,
             window: Window::default(),
+            unused: Unused::default(),
             flows: Flows::new(),
         }
     }
@@ -215,6 +219,8 @@ impl<P> Separation<P> {
         };
         let popped = class.queue.pop(now, owner);
         class.depth = class.queue.depth();
+        self.unused
+            .on_departure(self.heard.depth.packets, self.foreign.depth.packets);
         if let Some(item) = &popped.item {
             let bytes = u64::from(item.arrival.bytes);
             let scaled = |share: u64| i64::try_from(bytes * share).unwrap_or(i64::MAX);
@@ -254,7 +260,8 @@ impl<P> Separation<P> {
             plain,
         } = self.window.average;
         let left = rate.saturating_sub(foreign);
-        let capacity = left.max(u64::try_from(owed).unwrap_or(u64::MAX));
+        let owed = u64::try_from(owed).unwrap_or(u64::MAX);
+        let capacity = left.max(owed);
         let look = Look {
             capacity,
             left: rate.saturating_sub(heard.saturating_add(plain)),
@@ -262,7 +269,8 @@ impl<P> Separation<P> {
             room: self.heard.room.bytes(),
         };
         self.flows.watch.look(now, look);
-        capacity
+        let more = self.unused.turn(owed, &self.window.average);
+        left.max(owed.saturating_add(more))
     }
 
     /// Gives each class its part of the buffer: twice what it is owed or uses of the link, and all
@@ -311,68 +319,5 @@ impl<P> core::fmt::Debug for Separation<P> {
             .field("limit", &self.limit)
             .field("share_q16", &self.share_q16)
             .finish_non_exhaustive()
-    }
-}
-
-/// The classes' rates, in bytes per second.
-#[derive(Clone, Copy, Debug, Default)]
-struct Rates {
-    heard: u64,
-    foreign: u64,
-    /// What arrives for the foreign class, without flows that are aside.
-    plain: u64,
-}
-
-/// What each class sends.
-#[derive(Clone, Copy, Debug, Default)]
-struct Window {
-    start: Instant,
-    /// Bytes since then.
-    heard: u64,
-    foreign: u64,
-    /// Bytes that arrived since then.
-    plain: u64,
-    average: Rates,
-}
-
-impl Window {
-    /// Nanoseconds since its start.
-    #[inline]
-    fn elapsed(&self, now: Instant) -> u64 {
-        now.as_nanos().saturating_sub(self.start.as_nanos())
-    }
-
-    /// True if a window has passed: the average is a new one.
-    #[inline]
-    fn poll(&mut self, now: Instant) -> bool {
-        let elapsed = self.elapsed(now);
-        if elapsed >= WINDOW_NANOS {
-            self.turn(now, elapsed);
-            return true;
-        }
-        false
-    }
-
-    #[cold]
-    fn turn(&mut self, now: Instant, elapsed: u64) {
-        // As many steps as windows have passed, so that it does not matter how often somebody came
-        // by; after a pause the past says nothing.
-        let windows = elapsed / WINDOW_NANOS;
-        let step = |average: &mut u64, sent: u64| {
-            let rate = u128::from(sent) * 1_000_000_000 / u128::from(elapsed);
-            let rate = u64::try_from(rate).unwrap_or(u64::MAX);
-            if windows > 8 {
-                *average = rate;
-            } else {
-                for _ in 0..windows {
-                    *average = *average - *average / 4 + rate / 4;
-                }
-            }
-        };
-        step(&mut self.average.heard, self.heard);
-        step(&mut self.average.foreign, self.foreign);
-        step(&mut self.average.plain, self.plain);
-        (self.heard, self.foreign, self.plain) = (0, 0, 0);
-        self.start = now;
     }
 }
