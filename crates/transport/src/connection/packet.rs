@@ -39,6 +39,7 @@ impl Connection {
         let start = building.w.position();
         let all = building.permit == Permit::All;
         let probe = self.probe_index(space);
+        self.fill_probe(space);
         if space == SpaceId::Data && start == 0 && all && self.wants_eliciting(now) {
             building.shim = match self.reserve_question(now, probe, &mut building.w) {
                 Some(question) => question,

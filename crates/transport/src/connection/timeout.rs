@@ -83,9 +83,24 @@ impl Connection {
     pub(super) fn prepare_probes(&mut self, now: Instant, space: SpaceId) {
         *of(&mut self.probes, space) = super::Recovered::PROBES;
         self.repeat_early_data();
-        if self.handshake.can_send(space) || (space == SpaceId::Data && self.wants_data(now)) {
-            return;
+        if space == SpaceId::Data && !self.handshake.can_send(space) && !self.wants_data(now) {
+            self.repeat_oldest(space);
         }
+    }
+
+    /// Each probe of a handshake carries what is missing, also if another has just carried it: the
+    /// handshake cannot go on without, and a server may refuse a client whose first packet to
+    /// arrive has no CRYPTO frame.
+    pub(super) fn fill_probe(&mut self, space: SpaceId) {
+        if space != SpaceId::Data
+            && *of(&mut self.probes, space) > 0
+            && !self.handshake.can_send(space)
+        {
+            self.repeat_oldest(space);
+        }
+    }
+
+    fn repeat_oldest(&mut self, space: SpaceId) {
         let oldest = self.recovery.space(space).sent().iter();
         for (_, packet) in oldest
             .filter(|(_, packet)| packet.ack_eliciting && packet.probe != Probe::Mtu)

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::fixed_window::fixed_window;
 use super::link::Faults;
-use super::pair::{Pair, Setup};
+use super::pair::{Pair, SERVER, Setup};
 use crate::connection::{ConnectionError, Event};
 use crate::crypto::InitialCrypto;
 use crate::crypto::null::NullCrypto;
@@ -50,6 +50,26 @@ fn a_clean_handshake_takes_one_round_trip_and_is_confirmed_after_one_more() {
     pair.run(Duration::from_millis(100));
     assert_eq!(pair.client.ids.len(), 8);
     assert_eq!(pair.server.ids.len(), 8);
+}
+
+/// Either probe is enough: the first flight and the first probe are lost.
+#[test]
+fn every_probe_carries_the_first_flight() {
+    let mut pair = Pair::new();
+    let mut from_client = 0;
+    pair.tap = Some(Box::new(move |_, datagram| {
+        if datagram.to == SERVER.parse().unwrap() {
+            from_client += 1;
+            if from_client <= 2 {
+                datagram.bytes.fill(0);
+            }
+        }
+    }));
+    // The initial probe timeout is a second; the one after it would come after three.
+    assert!(pair.run_until(Duration::from_millis(1500), |p| {
+        p.client.get().is_established()
+    }));
+    assert_eq!(pair.client.get().stats().probe_timeouts, 1);
 }
 
 #[test]
