@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 
 /// Ranges kept by default: a window of gaps on long, lossy paths, 64 KiB at the very worst.
 const DEFAULT_LIMIT: usize = 4096;
+/// Places for ranges that are never given back.
+const KEPT: usize = 16;
 
 /// The set of packet numbers received in one packet number space.
 ///
@@ -57,8 +59,8 @@ impl ReceivedRanges {
     }
 
     fn push(&mut self, number: u64) -> bool {
+        self.bound_to(self.limit - 1);
         self.ranges.push_back((number, number));
-        self.bound();
         true
     }
 
@@ -94,7 +96,7 @@ impl ReceivedRanges {
             Some((first, _)) if touches_next => *first = number,
             _ => {
                 self.ranges.insert(next, (number, number));
-                self.bound();
+                self.bound_to(self.limit);
             }
         }
         true
@@ -105,8 +107,8 @@ impl ReceivedRanges {
         self.ranges.partition_point(|&(first, _)| first <= number)
     }
 
-    fn bound(&mut self) {
-        while self.ranges.len() > self.limit {
+    fn bound_to(&mut self, limit: usize) {
+        while self.ranges.len() > limit {
             if let Some((_, last)) = self.ranges.pop_front() {
                 self.floor = last + 1;
             }
@@ -125,7 +127,7 @@ impl ReceivedRanges {
             self.ranges.pop_front();
         }
         if self.ranges.len() < 8 && self.ranges.capacity() > 256 {
-            self.ranges.shrink_to(16);
+            self.ranges.shrink_to(KEPT);
         }
     }
 
@@ -169,6 +171,19 @@ impl ReceivedRanges {
     #[must_use]
     pub const fn floor(&self) -> u64 {
         self.floor
+    }
+
+    /// Ranges that are kept at most.
+    #[must_use]
+    pub const fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Changes that (at least 1); the newest stay, and memory goes back.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit.max(1);
+        self.bound_to(self.limit);
+        self.ranges.shrink_to(self.limit.max(KEPT));
     }
 
     /// Ranges held.
@@ -237,6 +252,23 @@ mod tests {
         assert_eq!(r.len(), 512);
         assert_eq!(r.floor(), 2 * (10_000 - 512) - 1);
         assert!(!r.insert(3) && !r.contains(r.floor()) && r.contains(r.floor() - 1));
+    }
+
+    #[test]
+    fn a_lower_limit_keeps_the_newest_and_gives_memory_back() {
+        let mut r = ReceivedRanges::default();
+        for n in 0..4000u64 {
+            assert!(r.insert(2 * n));
+        }
+        r.set_limit(100);
+        assert_eq!((r.limit(), r.len(), r.floor()), (100, 100, 2 * 3900 - 1));
+        assert!(r.ranges.capacity() < 200);
+        assert!(!r.insert(5) && r.insert(2 * 3950 + 1) && r.insert(20_000));
+        assert_eq!(r.len(), 100);
+        r.set_limit(200);
+        assert!(r.insert(30_000));
+        assert_eq!((r.len(), r.largest()), (101, Some(30_000)));
+        assert!(r.ranges.capacity() <= 256);
     }
 
     proptest! {

@@ -97,6 +97,9 @@ impl Connection {
             }
             return Ok(());
         }
+        if let Some(limit) = received.wanted_ranges() {
+            self.make_room_for_ranges(limit);
+        }
         if at.ty == PacketType::ZeroRtt {
             // The path and what routers say of it are a matter of 1-RTT packets alone.
             return Ok(());
@@ -120,6 +123,16 @@ impl Connection {
             self.stats.shims_received += u64::from(counted);
         }
         Ok(())
+    }
+
+    /// Ranges of packet numbers beyond the fewest take of the memory for received data.
+    #[cold]
+    fn make_room_for_ranges(&mut self, limit: usize) {
+        let received = of(&mut self.received, SpaceId::Data);
+        if limit < received.room_for_ranges() || !self.streams.holds_all_it_may() {
+            let (before, after) = received.set_ranges(limit);
+            self.streams.on_kept_beside(before, after);
+        }
     }
 
     fn on_frames(

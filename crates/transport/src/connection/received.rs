@@ -20,6 +20,13 @@ const OVERHEAD: usize = 64;
 /// Bytes for ACKs that can be saved up.
 const MAX_CREDIT: usize = 1 << 16;
 
+/// Ranges of packet numbers that are kept in any case, 4 KiB.
+const FEWEST: usize = 256;
+/// Ranges that are kept at most, 64 KiB: gaps in a window of a long, lossy path.
+const MOST: usize = 4096;
+/// Bytes that a range takes.
+const RANGE: usize = size_of::<(u64, u64)>();
+
 /// The receiving half of a packet number space.
 #[derive(Debug)]
 pub(super) struct Received {
@@ -42,7 +49,7 @@ impl Received {
             SpaceId::Data => AckDelay::new(max_ack_delay),
         };
         Self {
-            ranges: ReceivedRanges::default(),
+            ranges: ReceivedRanges::new(FEWEST),
             delay,
             ecn: EcnReceived::default(),
             begun: 0,
@@ -119,6 +126,33 @@ impl Received {
     /// received.
     pub(super) const fn postponed(&self) -> u64 {
         self.postponed
+    }
+
+    /// How many ranges there should be room for, where that is not what there is room for.
+    #[inline]
+    pub(super) fn wanted_ranges(&self) -> Option<usize> {
+        let (held, limit) = (self.ranges.len(), self.ranges.limit());
+        if held >= limit && limit < MOST {
+            Some(2 * limit)
+        } else if limit > FEWEST && held < limit / 8 {
+            Some(limit / 2)
+        } else {
+            None
+        }
+    }
+
+    /// Ranges that there is room for.
+    pub(super) const fn room_for_ranges(&self) -> usize {
+        self.ranges.limit()
+    }
+
+    /// Makes room for so many ranges; the bytes that were kept for them before, and those now.
+    /// Where there is room for fewer than come, the oldest are forgotten: what they are made of
+    /// counts as received, and is acknowledged no more.
+    pub(super) fn set_ranges(&mut self, limit: usize) -> (usize, usize) {
+        let before = self.ranges.limit();
+        self.ranges.set_limit(limit);
+        (before * RANGE, limit * RANGE)
     }
 
     /// The peer acknowledged a packet whose ACK frame went up to `number`.

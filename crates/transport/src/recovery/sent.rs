@@ -1,6 +1,6 @@
 //! Packets sent and neither acknowledged nor lost yet, by packet number.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use pathmark_cc::PacketState;
 
@@ -48,12 +48,16 @@ pub struct SentPacket<F> {
 ///
 /// Spans from the oldest packet that is still unresolved to the newest sent; numbers in between
 /// that are resolved or were never used are empty slots. Lookup, insertion and removal are O(1)
-/// (amortised).
+/// (amortised). A long ring with few packets in it is cut at its front: what asks for no
+/// acknowledgement is forgotten there, the rest is kept aside. So memory follows the packets that
+/// wait for an acknowledgement, and not the numbers that were used since the oldest of them.
 #[derive(Debug)]
 pub struct SentPackets<F> {
     /// Packet number of the front slot.
     base: u64,
     ring: VecDeque<Option<SentPacket<F>>>,
+    /// Older packets that wait for an acknowledgement.
+    aside: BTreeMap<u64, SentPacket<F>>,
     bytes_in_flight: u64,
     ack_eliciting: u64,
     /// Longest the ring was since it was last empty, to give memory back after a burst.
@@ -62,9 +66,12 @@ pub struct SentPackets<F> {
     skipped: VecDeque<(u64, u64)>,
 }
 
-/// Packets that ask for no acknowledgement are forgotten first when they alone lengthen the ring
-/// beyond this: a mere receiver sends ACKs for hours that nobody acknowledges.
-const MAX_UNELICITING: usize = 1024;
+/// Slots of a ring that is never cut.
+const UNCUT: usize = 128;
+/// A ring is cut where it has more than so many slots for each packet that asks for an
+/// acknowledgement: a mere receiver sends ACKs for hours that nobody acknowledges, and a peer that
+/// acknowledges nothing at all must not make them stay.
+const SLOTS_PER_PACKET: u64 = 4;
 /// Ring capacity that is never worth giving back.
 const KEPT_CAPACITY: usize = 64;
 /// Skipped numbers remembered. A peer that acknowledges what it did not receive meets one soon
@@ -84,6 +91,7 @@ impl<F> SentPackets<F> {
         Self {
             base: 0,
             ring: VecDeque::new(),
+            aside: BTreeMap::new(),
             bytes_in_flight: 0,
             ack_eliciting: 0,
             peak: 0,
@@ -101,8 +109,9 @@ impl<F> SentPackets<F> {
     /// The least number that may still be unresolved.
     #[must_use]
     #[inline]
-    pub const fn base(&self) -> u64 {
-        self.base
+    pub fn base(&self) -> u64 {
+        let aside = self.aside.first_key_value();
+        aside.map_or(self.base, |(&number, _)| number)
     }
 
     /// Bytes in flight on the current path.
@@ -122,7 +131,7 @@ impl<F> SentPackets<F> {
     /// Slots held, empty ones included: what memory follows.
     #[must_use]
     pub fn span(&self) -> usize {
-        self.ring.len()
+        self.ring.len() + self.aside.len()
     }
 
     /// Records packet `number`, which must be at least [`next_number`](Self::next_number); numbers
@@ -137,10 +146,10 @@ impl<F> SentPackets<F> {
             self.bytes_in_flight += u64::from(packet.size);
         }
         self.ack_eliciting += u64::from(packet.ack_eliciting);
-        self.ring.push_back(Some(packet));
-        if self.ring.len() > MAX_UNELICITING {
-            self.forget_uneliciting();
+        if self.is_sparse() {
+            self.cut();
         }
+        self.ring.push_back(Some(packet));
         self.peak = self.peak.max(self.ring.len());
         true
     }
@@ -176,19 +185,31 @@ impl<F> SentPackets<F> {
     #[must_use]
     #[inline]
     pub fn get(&self, number: u64) -> Option<&SentPacket<F>> {
-        let index = usize::try_from(number.checked_sub(self.base)?).ok()?;
-        self.ring.get(index)?.as_ref()
+        let Some(index) = number.checked_sub(self.base) else {
+            return self.aside.get(&number);
+        };
+        self.ring.get(usize::try_from(index).ok()?)?.as_ref()
     }
 
     /// Takes packet `number` out.
     #[inline]
     pub fn remove(&mut self, number: u64) -> Option<SentPacket<F>> {
-        let index = usize::try_from(number.checked_sub(self.base)?).ok()?;
+        let Some(index) = number.checked_sub(self.base) else {
+            return self.remove_aside(number);
+        };
+        let index = usize::try_from(index).ok()?;
         let packet = self.ring.get_mut(index)?.take()?;
         self.uncount(&packet);
         if index == 0 {
             self.trim();
         }
+        Some(packet)
+    }
+
+    #[cold]
+    fn remove_aside(&mut self, number: u64) -> Option<SentPacket<F>> {
+        let packet = self.aside.remove(&number)?;
+        self.uncount(&packet);
         Some(packet)
     }
 
@@ -202,14 +223,19 @@ impl<F> SentPackets<F> {
 
     /// Unresolved packets from the oldest on, for probes that repeat what is missing.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &SentPacket<F>)> {
-        self.ring
-            .iter()
-            .enumerate()
-            .filter_map(|(index, slot)| Some((self.base + index as u64, slot.as_ref()?)))
+        let ring = self.ring.iter().enumerate();
+        let ring =
+            ring.filter_map(|(index, slot)| Some((self.base + index as u64, slot.as_ref()?)));
+        let aside = self.aside.iter();
+        aside.map(|(&number, packet)| (number, packet)).chain(ring)
     }
 
     /// Takes everything out, oldest first.
     pub fn drain(&mut self, mut each: impl FnMut(u64, SentPacket<F>)) {
+        while let Some((number, packet)) = self.aside.pop_first() {
+            self.uncount(&packet);
+            each(number, packet);
+        }
         while let Some(slot) = self.ring.pop_front() {
             let number = self.base;
             self.base += 1;
@@ -223,7 +249,11 @@ impl<F> SentPackets<F> {
 
     /// The connection leaves the path: what is unresolved no longer counts towards bytes in flight.
     pub fn leave_path(&mut self) {
-        for packet in self.ring.iter_mut().flatten() {
+        for packet in self
+            .aside
+            .values_mut()
+            .chain(self.ring.iter_mut().flatten())
+        {
             packet.in_flight = false;
             packet.off_path = true;
         }
@@ -241,16 +271,22 @@ impl<F> SentPackets<F> {
         }
     }
 
+    #[inline]
+    fn is_sparse(&self) -> bool {
+        let slots = self.ring.len();
+        slots >= UNCUT && slots as u64 > SLOTS_PER_PACKET * self.ack_eliciting
+    }
+
     #[cold]
-    fn forget_uneliciting(&mut self) {
-        while self.ring.len() > MAX_UNELICITING
-            && self
-                .ring
-                .front()
-                .is_some_and(|slot| slot.as_ref().is_none_or(|p| !p.ack_eliciting))
-        {
-            if let Some(Some(packet)) = self.ring.pop_front() {
-                self.uncount(&packet);
+    fn cut(&mut self) {
+        while self.is_sparse() {
+            match self.ring.pop_front() {
+                Some(Some(packet)) if packet.ack_eliciting || packet.in_flight => {
+                    self.aside.insert(self.base, packet);
+                }
+                // Nothing in flight, nothing asked for: nothing was counted.
+                Some(_) => {}
+                None => break,
             }
             self.base += 1;
         }
@@ -284,72 +320,4 @@ pub(super) const fn packet<F>(sent_at: Instant, size: u16, frames: F) -> SentPac
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_may_have_gaps_but_never_fall() {
-        let mut sent = SentPackets::new();
-        assert!(sent.insert(5, packet(Instant::ZERO, 100, 'a')));
-        assert!(sent.insert(6, packet(Instant::ZERO, 100, 'b')));
-        assert!(sent.insert(9, packet(Instant::ZERO, 100, 'c')));
-        assert!(!sent.insert(9, packet(Instant::ZERO, 100, 'd')));
-        assert_eq!((sent.next_number(), sent.bytes_in_flight()), (10, 300));
-        assert_eq!(sent.span(), 5);
-        assert!(sent.get(7).is_none() && sent.get(4).is_none() && sent.get(10).is_none());
-        assert!(sent.never_sent(0, 4) && sent.never_sent(8, 8) && sent.never_sent(9, 10));
-        assert!(!sent.never_sent(5, 6) && !sent.never_sent(9, 9));
-        assert_eq!(sent.remove(6).map(|p| p.frames), Some('b'));
-        assert!(sent.remove(6).is_none());
-        assert_eq!(sent.remove(5).map(|p| p.frames), Some('a'));
-        assert_eq!((sent.base(), sent.span()), (9, 1));
-        assert_eq!(sent.remove(9).map(|p| p.frames), Some('c'));
-        assert_eq!((sent.next_number(), sent.bytes_in_flight()), (10, 0));
-    }
-
-    #[test]
-    fn acks_that_nobody_acknowledges_stay_bounded() {
-        let mut sent = SentPackets::new();
-        for n in 0..100_000 {
-            let mut p = packet(Instant::ZERO, 40, ());
-            p.ack_eliciting = n % 1000 == 0;
-            p.in_flight = p.ack_eliciting;
-            assert!(sent.insert(n, p));
-            if n % 1000 == 500 {
-                sent.remove(n - 500);
-            }
-        }
-        assert!(sent.span() <= MAX_UNELICITING, "{}", sent.span());
-        assert_eq!(sent.ack_eliciting(), 0);
-    }
-
-    #[test]
-    fn memory_comes_back_after_a_burst() {
-        let mut sent = SentPackets::new();
-        for round in 0..3u64 {
-            let burst = if round == 0 { 10_000 } else { 10 };
-            let from = sent.next_number();
-            for n in from..from + burst {
-                assert!(sent.insert(n, packet(Instant::ZERO, 1200, ())));
-            }
-            for n in from..from + burst {
-                assert!(sent.remove(n).is_some());
-            }
-        }
-        assert!(sent.ring.capacity() <= 4 * KEPT_CAPACITY);
-    }
-
-    #[test]
-    fn leaving_a_path_empties_its_flight_but_forgets_nothing() {
-        let mut sent = SentPackets::new();
-        sent.insert(0, packet(Instant::ZERO, 1200, ()));
-        sent.leave_path();
-        sent.insert(1, packet(Instant::ZERO, 700, ()));
-        assert_eq!((sent.bytes_in_flight(), sent.ack_eliciting()), (700, 2));
-        assert!(sent.remove(0).is_some_and(|p| p.off_path));
-        assert_eq!(sent.bytes_in_flight(), 700);
-        let mut left = Vec::new();
-        sent.drain(|n, _| left.push(n));
-        assert_eq!((left, sent.bytes_in_flight()), (vec![1], 0));
-    }
-}
+mod tests;

@@ -104,6 +104,18 @@ impl Streams {
         self.window.set_cap(self.memory.allowed(earned));
     }
 
+    /// True if the connection holds all the memory that it may.
+    #[must_use]
+    pub fn holds_all_it_may(&self) -> bool {
+        self.memory.is_scarce(self.window.earned())
+    }
+
+    /// What the connection keeps of arrivals beside streams' data takes `after` bytes, and took
+    /// `before`.
+    pub fn on_kept_beside(&mut self, before: usize, after: usize) {
+        self.memory.change(before, after, self.window.earned());
+    }
+
     /// RESET_STREAM.
     ///
     /// # Errors

@@ -127,3 +127,34 @@ fn key_updates_without_end() {
     assert!(updates < 1000, "{updates}");
     in_proportion(&flooded, 2);
 }
+
+/// A peer sends for ever and acknowledges nothing: neither what it was sent nor the ACKs since then
+/// pile up.
+#[test]
+fn acks_to_a_peer_that_acknowledges_nothing_do_not_pile_up() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(500));
+    pair.down.faults.loss = 1_000_000;
+    let server = pair.server.get().streams();
+    let id = server.open(Dir::Uni).unwrap();
+    assert_eq!(server.write(id, b"never acknowledged").unwrap(), 18);
+    let before = pair.server.get().stats();
+    let mut most = 0;
+    for _ in 0..10_000 {
+        // Not quite enough for an ACK each.
+        send(
+            &mut pair,
+            From::Client,
+            SpaceId::Data,
+            &frames(&[Frame::Ping; 200]),
+        );
+        pair.run(Duration::from_millis(1));
+        let recovery = &pair.server.get().recovery;
+        most = most.max(recovery.space(SpaceId::Data).sent().span());
+    }
+    let after = pair.server.get().stats();
+    assert_eq!((pair.client.error(), pair.server.error()), (None, None));
+    let sent = after.packets_sent - before.packets_sent;
+    assert!(sent > 2000, "{sent}");
+    assert!(most <= 200, "{most} of {sent}");
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::fixed_window::fixed_window;
-use super::inject::{From, frames, send};
+use super::inject::{From, frames, packet, send};
 use super::pair::{Pair, Setup, drain};
 use crate::Duration;
 use crate::config::TransportConfig;
@@ -294,4 +294,81 @@ fn data_that_takes_no_memory_is_not_refused() {
     pair.run(Duration::from_millis(15));
     assert_eq!(memory.refused(), refused);
     assert_eq!((pair.client.error(), pair.server.error()), (None, None));
+}
+
+/// Packets of whose numbers every second is missing, `count` of them.
+fn every_second_number(pair: &mut Pair, count: u64) {
+    for n in 0..count {
+        let now = pair.now;
+        // Never sent.
+        packet(
+            pair.client.get(),
+            now,
+            SpaceId::Data,
+            &frames(&[Frame::Ping]),
+        );
+        send(pair, From::Client, SpaceId::Data, &frames(&[Frame::Ping]));
+        if n % 16 == 15 {
+            pair.run(Duration::from_millis(1));
+        }
+    }
+    pair.run(Duration::from_millis(50));
+}
+
+fn room_for_ranges(pair: &mut Pair) -> usize {
+    pair.server.get().received(SpaceId::Data).room_for_ranges()
+}
+
+/// Ranges of packet numbers come out of the same memory, and go back to it.
+#[test]
+fn gaps_in_packet_numbers_take_of_the_shared_memory() {
+    let alone = Arc::new(ReceiveMemory::new(512 << 20));
+    let mut pair = sharing(setup(1, 1 << 20), &alone);
+    pair.down.faults.loss = 1_000_000;
+    every_second_number(&mut pair, 6000);
+    assert_eq!((room_for_ranges(&mut pair), alone.held()), (4096, 61_440));
+    // Once the client acknowledges an ACK that came with data, it has heard of all of them.
+    pair.down.faults.loss = 0;
+    let id = pair.server.get().streams().open(Dir::Uni).unwrap();
+    for _ in 0..10 {
+        let written = pair.server.get().streams().write(id, b"acknowledge this");
+        assert_eq!(written.unwrap(), 16);
+        send(
+            &mut pair,
+            From::Client,
+            SpaceId::Data,
+            &frames(&[Frame::Ping]),
+        );
+        pair.run(Duration::from_secs(1));
+    }
+    assert_eq!((room_for_ranges(&mut pair), alone.held()), (256, 0));
+}
+
+#[test]
+fn gaps_in_the_packet_numbers_of_many_are_bounded_together() {
+    const HOSTILE: u64 = 24;
+    let memory = Arc::new(ReceiveMemory::new(4 << 20));
+    let mut hostile: Vec<Pair> = (0..HOSTILE)
+        .map(|seed| {
+            let mut pair = sharing(setup(100 + seed, 1 << 20), &memory);
+            pair.down.faults.loss = 1_000_000;
+            every_second_number(&mut pair, 6000);
+            assert_eq!((pair.client.error(), pair.server.error()), (None, None));
+            pair
+        })
+        .collect();
+    let room: Vec<_> = hostile.iter_mut().map(room_for_ranges).collect();
+    // The first take of the pool what they can get. Later ones have what everyone has: 16 KiB, and
+    // the step that leads beyond.
+    assert!(
+        room[0] == 4096 && room[HOSTILE as usize - 1] == 2048,
+        "{room:?}"
+    );
+    // The pool, and what each may hold anyway and one step more.
+    assert!(memory.held() <= (4 << 20) / 24 + HOSTILE * 32 * 1024);
+    let mut honest = sharing(setup(7, 1 << 20), &memory);
+    honest.up.faults.loss = 10_000;
+    honest.upload(8 << 20, Duration::from_secs(10));
+    drop((hostile, honest));
+    assert_eq!(memory.held(), 0);
 }

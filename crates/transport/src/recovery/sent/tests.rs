@@ -1,0 +1,114 @@
+//! Rings of sent packets: what they keep, and for how long.
+
+use super::*;
+
+/// An ACK by itself, or one with something that asks for an acknowledgement.
+fn acknowledgement(eliciting: bool) -> SentPacket<()> {
+    SentPacket {
+        ack_eliciting: eliciting,
+        in_flight: eliciting,
+        ..packet(Instant::ZERO, 40, ())
+    }
+}
+
+#[test]
+fn numbers_may_have_gaps_but_never_fall() {
+    let mut sent = SentPackets::new();
+    assert!(sent.insert(5, packet(Instant::ZERO, 100, 'a')));
+    assert!(sent.insert(6, packet(Instant::ZERO, 100, 'b')));
+    assert!(sent.insert(9, packet(Instant::ZERO, 100, 'c')));
+    assert!(!sent.insert(9, packet(Instant::ZERO, 100, 'd')));
+    assert_eq!((sent.next_number(), sent.bytes_in_flight()), (10, 300));
+    assert_eq!(sent.span(), 5);
+    assert!(sent.get(7).is_none() && sent.get(4).is_none() && sent.get(10).is_none());
+    assert!(sent.never_sent(0, 4) && sent.never_sent(8, 8) && sent.never_sent(9, 10));
+    assert!(!sent.never_sent(5, 6) && !sent.never_sent(9, 9));
+    assert_eq!(sent.remove(6).map(|p| p.frames), Some('b'));
+    assert!(sent.remove(6).is_none());
+    assert_eq!(sent.remove(5).map(|p| p.frames), Some('a'));
+    assert_eq!((sent.base(), sent.span()), (9, 1));
+    assert_eq!(sent.remove(9).map(|p| p.frames), Some('c'));
+    assert_eq!((sent.next_number(), sent.bytes_in_flight()), (10, 0));
+}
+
+#[test]
+fn acks_that_nobody_acknowledges_stay_bounded() {
+    let mut sent = SentPackets::new();
+    for n in 0..100_000 {
+        assert!(sent.insert(n, acknowledgement(n % 1000 == 0)));
+        if n % 1000 == 500 {
+            sent.remove(n - 500);
+        }
+    }
+    assert!(sent.span() <= UNCUT, "{}", sent.span());
+    assert_eq!(sent.ack_eliciting(), 0);
+}
+
+/// A peer sends for ever and acknowledges nothing: what asks for an acknowledgement stays, what
+/// was sent since does not.
+#[test]
+fn a_packet_that_nobody_acknowledges_keeps_no_others() {
+    let mut sent = SentPackets::new();
+    for n in 0..100_000 {
+        assert!(sent.insert(n, acknowledgement(n % 10_000 == 7)));
+    }
+    assert!(sent.span() <= UNCUT + 10, "{}", sent.span());
+    assert!(sent.ring.capacity() <= 2 * UNCUT);
+    let asked: Vec<u64> = (0..10).map(|i| 10_000 * i + 7).collect();
+    let left = |sent: &SentPackets<()>| {
+        let asking = sent.iter().filter(|(_, packet)| packet.ack_eliciting);
+        asking.map(|(number, _)| number).collect::<Vec<_>>()
+    };
+    assert_eq!((left(&sent), sent.base()), (asked.clone(), 7));
+    assert_eq!((sent.bytes_in_flight(), sent.ack_eliciting()), (400, 10));
+    assert!(sent.get(10_007).is_some() && sent.get(10_008).is_none());
+    assert!(sent.remove(10_007).is_some() && sent.remove(10_007).is_none());
+    assert_eq!((sent.bytes_in_flight(), sent.ack_eliciting()), (360, 9));
+    sent.leave_path();
+    assert!(sent.get(7).is_some_and(|packet| packet.off_path));
+    let mut drained = Vec::new();
+    sent.drain(|number, packet| drained.extend(packet.ack_eliciting.then_some(number)));
+    assert_eq!(drained, [&asked[..1], &asked[2..]].concat());
+    assert_eq!((sent.span(), sent.ack_eliciting()), (0, 0));
+    assert_eq!(sent.next_number(), 100_000);
+}
+
+/// One packet in front of a window that is acknowledged is no reason to forget any.
+#[test]
+fn a_full_ring_is_not_cut() {
+    let mut sent = SentPackets::new();
+    for n in 0..10_000 {
+        assert!(sent.insert(n, packet(Instant::ZERO, 1200, ())));
+    }
+    assert_eq!((sent.base, sent.span(), sent.aside.len()), (0, 10_000, 0));
+}
+
+#[test]
+fn memory_comes_back_after_a_burst() {
+    let mut sent = SentPackets::new();
+    for round in 0..3u64 {
+        let burst = if round == 0 { 10_000 } else { 10 };
+        let from = sent.next_number();
+        for n in from..from + burst {
+            assert!(sent.insert(n, packet(Instant::ZERO, 1200, ())));
+        }
+        for n in from..from + burst {
+            assert!(sent.remove(n).is_some());
+        }
+    }
+    assert!(sent.ring.capacity() <= 4 * KEPT_CAPACITY);
+}
+
+#[test]
+fn leaving_a_path_empties_its_flight_but_forgets_nothing() {
+    let mut sent = SentPackets::new();
+    sent.insert(0, packet(Instant::ZERO, 1200, ()));
+    sent.leave_path();
+    sent.insert(1, packet(Instant::ZERO, 700, ()));
+    assert_eq!((sent.bytes_in_flight(), sent.ack_eliciting()), (700, 2));
+    assert!(sent.remove(0).is_some_and(|p| p.off_path));
+    assert_eq!(sent.bytes_in_flight(), 700);
+    let mut left = Vec::new();
+    sent.drain(|n, _| left.push(n));
+    assert_eq!((left, sent.bytes_in_flight()), (vec![1], 0));
+}
