@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use support::peers::STRANGERS;
 
 /// Those of the runner's that are not run, and why.
-const NOT_RUN: [(&str, &str); 6] = [
+const NOT_RUN: [(&str, &str); 5] = [
     ("http3, v2", "another protocol, another version"),
     ("zerortt", "a test of its own (`zero_rtt`), in both roles"),
     (
@@ -29,7 +29,6 @@ const NOT_RUN: [(&str, &str); 6] = [
         "goodput, crosstraffic",
         "measurements, not judgements; see `pathmark demo` and results.md",
     ),
-    ("aioquic", "not beside ours yet"),
     ("versionnegotiation", "a test of its own (`version`)"),
 ];
 

@@ -8,9 +8,11 @@ use crate::cases::{self, Stacks};
 /// Each case must be done in it, as the runner's must.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+const FAILED: &str = "failed";
+
 /// Runs the cases that the program's arguments name, or all, by the pairs of `roles`, whose titles
-/// are `titles`, where they are among those that `can` be run, and prints the table, and what is
-/// not run, and why. The program fails if one of them did.
+/// are `titles`, both at a time, where they are among those that `can` be run. Prints the table,
+/// and what is not run, and why. The program fails if one of them did.
 pub(crate) async fn print(
     titles: [&str; 2],
     roles: [Stacks; 2],
@@ -24,20 +26,10 @@ pub(crate) async fn print(
         if !wanted.is_empty() && !wanted.iter().any(|wanted| wanted == name) {
             continue;
         }
-        let mut cells = Vec::new();
-        for stacks in roles {
-            if !can(name, stacks) {
-                cells.push("not run".to_owned());
-                continue;
-            }
-            let passed = passes(name, stacks).await;
-            all_passed &= passed.is_some();
-            cells.push(passed.map_or_else(
-                || "failed".to_owned(),
-                |took| format!("{:.1} s", took.as_secs_f64()),
-            ));
-        }
-        println!("| {name} | {} |", cells.join(" | "));
+        let [first, second] = roles.map(|stacks| cell(name, stacks, can(name, stacks)));
+        let (first, second) = tokio::join!(first, second);
+        println!("| {name} | {first} | {second} |");
+        all_passed &= ![first, second].contains(&FAILED.to_owned());
     }
     println!("\n| not run | why |\n|---|---|");
     for (name, why) in not_run {
@@ -48,6 +40,18 @@ pub(crate) async fn print(
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// What the table says of a case.
+async fn cell(name: &'static str, stacks: Stacks, can: bool) -> String {
+    if !can {
+        return "not run".to_owned();
+    }
+    let passed = passes(name, stacks).await;
+    passed.map_or_else(
+        || FAILED.to_owned(),
+        |took| format!("{:.1} s", took.as_secs_f64()),
+    )
 }
 
 /// How long the case took; `None` if it failed, which it says itself.

@@ -4,6 +4,8 @@
 #[path = "../../../../crates/transport/tests/interop/support/data.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 pub(crate) mod data;
+#[path = "../../shared/fault.rs"]
+mod fault;
 pub(crate) mod peers;
 #[path = "../../../../crates/transport/tests/interop/support/proxy.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]

@@ -1,20 +1,10 @@
 //! Streams of either implementation behind one face.
 
-use std::fmt::Display;
-
 use bytes::Bytes;
 use pathmark_transport::driver;
 use s2n_quic::stream::{ReceiveStream, SendStream};
 
-/// Why a stream ended early, in its implementation's words.
-#[derive(Debug)]
-pub(crate) struct Fault(#[expect(dead_code, reason = "it is printed")] String);
-
-impl<E: Display> From<E> for Fault {
-    fn from(error: E) -> Self {
-        Self(error.to_string())
-    }
-}
+pub(crate) use super::fault::Fault;
 
 /// A sending part.
 #[derive(Debug)]

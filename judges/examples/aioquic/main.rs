@@ -1,0 +1,31 @@
+//! The public interop runner's cases between this library and aioquic, in both roles: a table in
+//! Markdown, as docs/reliability.md has it.
+//!
+//! `judges/aioquic/run.sh [CASE…]` installs aioquic below `target/` first. By itself this takes the
+//! Python that `AIOQUIC_PYTHON` names.
+
+#[path = "../../../crates/transport/tests/interop/cases.rs"]
+mod cases;
+#[path = "../../../crates/transport/tests/interop/resumption.rs"]
+mod resumption;
+#[path = "../shared/roles.rs"]
+mod roles;
+mod support;
+#[path = "../../../crates/transport/tests/interop/table.rs"]
+mod table;
+
+use std::process::ExitCode;
+
+use roles::{NotRun, Role};
+use support::peers::Stack;
+
+const NOT_RUN: [NotRun; 1] = [(
+    "ecn",
+    &[Role::Client, Role::Server],
+    "it neither sets marks nor reports them",
+)];
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    roles::judge(Stack::Aioquic, "aioquic", &NOT_RUN).await
+}

@@ -1,0 +1,18 @@
+//! What the cases of the interop runner need: this library and aioquic behind one face, and the
+//! proxy and the data of the transport's own tests.
+
+#[path = "../../../../crates/transport/tests/interop/support/data.rs"]
+#[expect(dead_code, reason = "other tests use more of it")]
+pub(crate) mod data;
+#[path = "../../shared/fault.rs"]
+mod fault;
+pub(crate) mod peers;
+mod process;
+#[path = "../../../../crates/transport/tests/interop/support/proxy.rs"]
+#[expect(dead_code, reason = "other tests use more of it")]
+pub(crate) mod proxy;
+pub(crate) mod streams;
+#[path = "../../../../crates/transport/tests/interop/support/until.rs"]
+mod until;
+
+pub(crate) use until::until;

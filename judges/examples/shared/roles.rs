@@ -1,0 +1,35 @@
+//! Cases of the interop runner by this library and another stack, in both roles.
+
+use std::process::ExitCode;
+
+use crate::support::peers::Stack;
+use crate::table;
+
+/// What the other stack plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Client,
+    Server,
+}
+
+/// A case that the other stack cannot play: in which roles, and why.
+pub(crate) type NotRun = (&'static str, &'static [Role], &'static str);
+
+/// Prints the table of this library and `theirs`, which goes by `name`.
+pub(crate) async fn judge(theirs: Stack, name: &str, not_run: &[NotRun]) -> ExitCode {
+    let titles = [
+        &*format!("our client, {name}'s server"),
+        &*format!("{name}'s client, our server"),
+    ];
+    let can = |case: &str, (client, _)| {
+        let role = match client {
+            Stack::Ours => Role::Server,
+            _ => Role::Client,
+        };
+        let cannot = |(name, roles, _): &NotRun| *name == case && roles.contains(&role);
+        !not_run.iter().any(cannot)
+    };
+    let stacks = [(Stack::Ours, theirs), (theirs, Stack::Ours)];
+    let why: Vec<_> = not_run.iter().map(|(name, _, why)| (*name, *why)).collect();
+    table::print(titles, stacks, can, &why).await
+}
