@@ -217,10 +217,8 @@ impl Work {
         self.named.clear();
         let (own, named) = (self.own, &mut self.named);
         clouds.visit(&mut |upstream, bytes| {
-            if let Some(address) = upstream.v4().map(IpAddr::V4)
-                && address != own
-                && named.len() < MOST_NAMED
-            {
+            let address = upstream.address();
+            if address != own && named.len() < MOST_NAMED {
                 named.push((upstream, address, bytes));
             }
         });

@@ -150,6 +150,8 @@ pub struct Request {
     /// their interval by it. `None`: the controller has heard of none yet; the transport then
     /// writes the handshake's.
     pub min_rtt: Option<Duration>,
+    /// The path is one of IPv6: addresses of its routers take 16 bytes. The transport writes it.
+    pub ipv6: bool,
     /// XCP: what the next packet's header says. `None`: the packet carries no header, or the one
     /// that routers skip.
     pub xcp: Option<XcpRequest>,

@@ -10,7 +10,7 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -28,7 +28,53 @@ pub const RECEIVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
 /// the way to it.
 #[must_use]
 pub const fn router_address(index: u8) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, 0, 3, index))
+    Addresses::V4.router(index)
+}
+
+/// Addresses of a chain's hosts and routers, of one version of IP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Addresses {
+    /// IPv4 alone.
+    #[default]
+    V4,
+    /// IPv6 alone.
+    V6,
+}
+
+impl Addresses {
+    /// The sender's.
+    #[must_use]
+    pub const fn sender(self) -> IpAddr {
+        match self {
+            Self::V4 => SENDER,
+            Self::V6 => IpAddr::V6(Ipv6Addr::new(0xFD00, 0, 0, 1, 0, 0, 0, 1)),
+        }
+    }
+
+    /// The receiver's.
+    #[must_use]
+    pub const fn receiver(self) -> IpAddr {
+        match self {
+            Self::V4 => RECEIVER,
+            Self::V6 => IpAddr::V6(Ipv6Addr::new(0xFD00, 0, 0, 2, 0, 0, 0, 1)),
+        }
+    }
+
+    /// A router's: see [`router_address`].
+    #[must_use]
+    pub const fn router(self, index: u8) -> IpAddr {
+        match self {
+            Self::V4 => IpAddr::V4(Ipv4Addr::new(10, 0, 3, index)),
+            Self::V6 => IpAddr::V6(Ipv6Addr::new(0xFD00, 0, 0, 3, 0, 0, 0, index as u16)),
+        }
+    }
+
+    const fn unspecified(self) -> IpAddr {
+        match self {
+            Self::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            Self::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        }
+    }
 }
 
 /// The program that is a router when called with `vcp-router`'s arguments.
@@ -73,7 +119,7 @@ pub enum ChainError {
 /// Two hosts and the routers between them. Dropped, nothing of it is left.
 #[derive(Debug)]
 pub struct Chain {
-    /// The sending host, [`SENDER`].
+    /// The sending host, [`SENDER`] unless the chain has other [`Addresses`].
     pub sender: Node,
     /// The receiving host, [`RECEIVER`].
     pub receiver: Node,
@@ -82,6 +128,7 @@ pub struct Chain {
     files: TempDir,
     /// Nodes between routers.
     wires: Vec<Node>,
+    addresses: Addresses,
 }
 
 #[derive(Debug)]
@@ -101,6 +148,19 @@ impl Chain {
     /// # Errors
     /// [`ChainError`].
     pub fn new(program: RouterProgram, mtu: u32, hops: &[Hop]) -> Result<Self, ChainError> {
+        Self::with_addresses(program, mtu, hops, Addresses::V4)
+    }
+
+    /// The same with other addresses.
+    ///
+    /// # Errors
+    /// [`ChainError`].
+    pub fn with_addresses(
+        program: RouterProgram,
+        mtu: u32,
+        hops: &[Hop],
+        addresses: Addresses,
+    ) -> Result<Self, ChainError> {
         let bed = Testbed::new()?;
         let (sender, receiver) = (bed.node("sender")?, bed.node("receiver")?);
         let wires = (1..hops.len())
@@ -122,21 +182,22 @@ impl Chain {
                 process: None,
             });
         }
-        for (node, address) in [(&sender, SENDER), (&receiver, RECEIVER)] {
+        let hosts = [addresses.sender(), addresses.receiver()];
+        for (node, address) in [&sender, &receiver].into_iter().zip(hosts) {
             node.add_address("tun0", Prefix::host(address))?;
             let everywhere = Prefix {
-                address: Ipv4Addr::UNSPECIFIED.into(),
+                address: addresses.unspecified(),
                 length: 0,
             };
             node.add_route(everywhere, "tun0", None)?;
         }
         for (left, wire) in (0..).zip(&wires) {
             wire.forward()?;
-            wire.add_route(Prefix::host(RECEIVER), "right", None)?;
-            wire.add_route(Prefix::host(SENDER), "left", None)?;
+            wire.add_route(Prefix::host(addresses.receiver()), "right", None)?;
+            wire.add_route(Prefix::host(addresses.sender()), "left", None)?;
             for router in (0..).take(hops.len()) {
                 let side = if router <= left { "left" } else { "right" };
-                wire.add_route(Prefix::host(router_address(router)), side, None)?;
+                wire.add_route(Prefix::host(addresses.router(router)), side, None)?;
             }
         }
         let files = TempDir::new().map_err(io_error("cannot make a directory"))?;
@@ -147,6 +208,7 @@ impl Chain {
             program,
             files,
             wires,
+            addresses,
         };
         for (index, hop) in hops.iter().enumerate() {
             let config = chain.config(index, hop, mtu);
@@ -224,8 +286,10 @@ impl Chain {
             "id = {id}\ncontrol = \"{control}\"\nseed = {id}\n\n\
              [[port]]\nname = \"forward\"\nfd = {right}\nmtu = {mtu}\n{forward}\n\n\
              [[port]]\nname = \"reverse\"\nfd = {left}\nmtu = {mtu}\n{reverse}\n\n\
-             [[route]]\nprefix = \"{RECEIVER}/32\"\nport = \"forward\"\n\n\
-             [[route]]\nprefix = \"{SENDER}/32\"\nport = \"reverse\"\n",
+             [[route]]\nprefix = \"{receiver}\"\nport = \"forward\"\n\n\
+             [[route]]\nprefix = \"{sender}\"\nport = \"reverse\"\n",
+            receiver = Prefix::host(self.addresses.receiver()),
+            sender = Prefix::host(self.addresses.sender()),
             id = index + 1,
             control = self.control(index).display(),
             forward = hop.forward,

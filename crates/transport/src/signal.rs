@@ -159,8 +159,9 @@ pub trait Signal: Send + Sync + fmt::Debug {
         self.shim_len()
     }
 
-    /// The most that [`len_of`](Self::len_of) may say of any request.
-    fn longest(&self) -> usize {
+    /// The most that [`len_of`](Self::len_of) may say of any request on a path of IPv6, or of IPv4.
+    fn longest(&self, ipv6: bool) -> usize {
+        let _ = ipv6;
         self.shim_len()
     }
 

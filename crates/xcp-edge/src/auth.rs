@@ -3,7 +3,7 @@
 //! It covers who sends the message to whom, so that a message is good at one place only, and every
 //! byte before it.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -36,6 +36,67 @@ pub struct Route {
     pub from: IpAddr,
     /// Its receiver's.
     pub to: IpAddr,
+}
+
+/// The addresses of who sends and receives messages: one of each version of IP, unspecified where
+/// it has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Own {
+    /// Its IPv4 address.
+    pub v4: Ipv4Addr,
+    /// Its IPv6 address.
+    pub v6: Ipv6Addr,
+}
+
+impl From<IpAddr> for Own {
+    /// With an address of one version alone.
+    fn from(address: IpAddr) -> Self {
+        let (v4, v6) = match address {
+            IpAddr::V4(v4) => (v4, Ipv6Addr::UNSPECIFIED),
+            IpAddr::V6(v6) => (Ipv4Addr::UNSPECIFIED, v6),
+        };
+        Self { v4, v6 }
+    }
+}
+
+impl Own {
+    /// Its address of the version of `other`; unspecified if it has none.
+    #[must_use]
+    pub const fn facing(&self, other: IpAddr) -> IpAddr {
+        match other {
+            IpAddr::V4(_) => IpAddr::V4(self.v4),
+            IpAddr::V6(_) => IpAddr::V6(self.v6),
+        }
+    }
+
+    /// The way from `other` to here.
+    pub(crate) const fn way_from(&self, other: IpAddr) -> Route {
+        Route {
+            from: other,
+            to: self.facing(other),
+        }
+    }
+
+    /// The way from here to `other`.
+    pub(crate) const fn way_to(&self, other: IpAddr) -> Route {
+        Route {
+            from: self.facing(other),
+            to: other,
+        }
+    }
+
+    /// True if messages may go to `other`: it can be another host's address, and there is an own
+    /// one of its version. Addresses that are good on one link alone tell nothing here.
+    #[must_use]
+    pub fn reaches(&self, other: IpAddr) -> bool {
+        let nobodys = match other {
+            IpAddr::V4(v4) => v4.is_broadcast() || v4.is_link_local(),
+            IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.to_ipv4_mapped().is_some(),
+        };
+        let own = self.facing(other);
+        let nobodys = nobodys || other.is_unspecified() || other.is_multicast();
+        !nobodys && !other.is_loopback() && !own.is_unspecified() && other != own
+    }
 }
 
 impl Key {

@@ -1,10 +1,10 @@
 //! One router's half of both: it answers requests, and asks.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 use pathmark_cc::Instant;
 
-use crate::auth::{Key, Route};
+use crate::auth::{Key, Own};
 use crate::message::{BadMessage, Body, Message};
 use crate::prober::Prober;
 use crate::requester::{Received, Requester};
@@ -12,7 +12,7 @@ use crate::requester::{Received, Requester};
 /// A router's end of all messages.
 #[derive(Debug)]
 pub struct Edge {
-    own: IpAddr,
+    own: Own,
     key: Key,
     /// Answers requests.
     pub prober: Prober,
@@ -23,11 +23,11 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// A router with the address `own`.
+    /// A router with the addresses `own`.
     #[must_use]
-    pub fn new(own: IpAddr, key: Key, prober: Prober, requester: Requester) -> Self {
+    pub fn new(own: impl Into<Own>, key: Key, prober: Prober, requester: Requester) -> Self {
         Self {
-            own,
+            own: own.into(),
             key,
             prober,
             requester,
@@ -43,10 +43,7 @@ impl Edge {
         from: SocketAddr,
         bytes: &[u8],
     ) -> Option<Received> {
-        let route = Route {
-            from: from.ip(),
-            to: self.own,
-        };
+        let route = self.own.way_from(from.ip());
         let message = match Message::read(&self.key, &route, bytes) {
             Ok(message) => message,
             Err(BadMessage::Forged) => {

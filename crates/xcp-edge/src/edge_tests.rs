@@ -2,7 +2,7 @@ use super::*;
 use crate::message::{CONTROL_LEN, Train, tests::key};
 use crate::prober::Limits;
 use crate::requester::{Ask, Step};
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use pathmark_cc::Duration;
 
 const TRAIN: Train = Train {
@@ -16,7 +16,11 @@ fn address(n: u8) -> IpAddr {
 }
 
 fn edge(n: u8, run: u64) -> Edge {
-    let (now, own) = (Instant::ZERO, address(n));
+    edge_of(address(n).into(), n, run)
+}
+
+fn edge_of(own: Own, n: u8, run: u64) -> Edge {
+    let now = Instant::ZERO;
     let limits = Limits {
         rate: 100_000,
         burst: 200_000,
@@ -32,7 +36,6 @@ fn edge(n: u8, run: u64) -> Edge {
 fn pass(now: Instant, here: &mut Edge, there: &mut Edge, seen: &mut Vec<Vec<u8>>) -> Vec<Received> {
     let mut out = [0; 2000];
     let mut got = Vec::new();
-    let from = SocketAddr::new(here.own, 7000);
     loop {
         let transmit = match here.prober.poll_transmit(now, &mut out) {
             Some(transmit) => transmit,
@@ -43,6 +46,7 @@ fn pass(now: Instant, here: &mut Edge, there: &mut Edge, seen: &mut Vec<Vec<u8>>
             },
         };
         let bytes = &out[..transmit.len];
+        let from = SocketAddr::new(here.own.facing(transmit.to.ip()), 7000);
         seen.push(bytes.to_vec());
         got.extend(there.on_datagram(now, from, bytes));
     }
@@ -91,6 +95,39 @@ fn two_routers_and_one_who_repeats_all() {
     // Only the first request, without a token, gets a token again.
     assert_eq!(answered, 1);
     assert_eq!(a.prober.stats().trains, 1);
+}
+
+/// Routers with addresses of both versions of IP: each is known by that of the version that
+/// messages come in, and measures clouds of both at once. One without an IPv6 address asks nobody
+/// who has no other.
+#[test]
+fn both_versions_of_ip() {
+    let own = |n: u8| Own {
+        v4: Ipv4Addr::new(192, 0, 2, n),
+        v6: Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, 0, n.into()),
+    };
+    let (mut a, mut b) = (edge_of(own(1), 1, 11), edge_of(own(2), 2, 22));
+    let ends = [own(1).v4.into(), own(1).v6.into()].map(|ip| SocketAddr::new(ip, 7000));
+    for end in ends {
+        assert!(b.requester.saw(Instant::ZERO, end));
+    }
+    let (mut seen, mut coming) = (Vec::new(), Vec::new());
+    for millis in 0..200 {
+        let now = Instant::from_millis(millis);
+        let _ = pass(now, &mut b, &mut a, &mut seen);
+        for got in pass(now, &mut a, &mut b, &mut seen) {
+            if let Received::Coming { from, .. } = got {
+                coming.push(from);
+            }
+        }
+    }
+    coming.sort_unstable();
+    assert_eq!(coming, ends);
+    assert_eq!((a.forged(), b.forged()), (0, 0));
+    let mut alone = edge(3, 33);
+    assert!(alone.requester.saw(Instant::ZERO, ends[0]));
+    assert!(!alone.requester.saw(Instant::ZERO, ends[1]));
+    assert_eq!(alone.requester.stats().upstreams, 1);
 }
 
 /// The router that is asked starts anew: its tokens are void, and the next request gets a new one.

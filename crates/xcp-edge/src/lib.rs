@@ -26,7 +26,7 @@ mod prober;
 mod replay;
 mod requester;
 
-pub use auth::{Key, LEAST_SECRET, Route, ShortSecret};
+pub use auth::{Key, LEAST_SECRET, Own, Route, ShortSecret};
 pub use edge::Edge;
 pub use estimator::Estimator;
 pub use measurer::Measurer;

@@ -2,23 +2,19 @@
 
 use core::net::SocketAddr;
 
-use pathmark_cc::{CloudEstimate, Duration, Instant};
+use pathmark_cc::{CloudEstimate, Instant};
 
 use crate::Transmit;
 use crate::edge::Edge;
 use crate::estimator::Estimator;
 use crate::requester::{MOST_UPSTREAMS, Received, Step};
 
-/// A cloud that nobody asks about for so long is forgotten.
-const INACTIVE: Duration = Duration::from_secs(10);
-
 /// A cloud that is measured.
 #[derive(Debug)]
 struct Cloud {
     from: SocketAddr,
-    /// Bytes that its own traffic had brought when it was asked about last, and when that was.
+    /// Bytes that its own traffic had brought when it was asked about last.
     came: u64,
-    asked: Instant,
     estimator: Estimator,
 }
 
@@ -47,19 +43,23 @@ impl Measurer {
     /// how it learns that packets come from there.
     pub fn estimate(&mut self, now: Instant, from: SocketAddr, own: u64) -> Option<CloudEstimate> {
         if !self.clouds.iter().any(|cloud| cloud.from == from) {
-            self.clouds.retain(|cloud| now - cloud.asked < INACTIVE);
-            if own == 0 || self.clouds.len() >= MOST_UPSTREAMS {
+            if own == 0 || !self.edge.requester.saw(now, from) {
                 return None;
             }
+            // It has a place where routers are asked; who lost his there is not measured any more.
+            let requester = &self.edge.requester;
+            self.clouds.retain(|cloud| requester.keeps(cloud.from));
+            let estimator = Estimator::new(now, self.packet);
             self.clouds.push(Cloud {
                 from,
-                came: 0,
-                asked: now,
-                estimator: Estimator::new(now, self.packet),
+                came: own,
+                estimator: match from {
+                    SocketAddr::V4(_) => estimator,
+                    SocketAddr::V6(_) => estimator.over_ipv6(),
+                },
             });
         }
         let cloud = self.clouds.iter_mut().find(|cloud| cloud.from == from)?;
-        cloud.asked = now;
         if own != cloud.came {
             cloud.came = own;
             self.edge.requester.saw(now, from);

@@ -4,13 +4,13 @@
 //! acknowledgement as long as its request. Who has gets trains, within a budget in bytes that all
 //! requesters share, each at most half of what is left.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use std::collections::VecDeque;
 
 use pathmark_cc::{Duration, Instant};
 
 use crate::Transmit;
-use crate::auth::{Key, Route};
+use crate::auth::{Key, Own};
 use crate::message::{Body, Message, Probe, Token, Train};
 use crate::replay::{Heard, Peers};
 
@@ -71,7 +71,7 @@ struct Under {
 /// See the module.
 #[derive(Debug)]
 pub struct Prober {
-    own: IpAddr,
+    own: Own,
     key: Key,
     peers: Peers,
     limits: Limits,
@@ -84,10 +84,11 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// A prober with the address `own`. `start` is a random key of this start alone, unknown to
+    /// A prober with the addresses `own`. `start` is a random key of this start alone, unknown to
     /// everybody else.
     #[must_use]
-    pub fn new(now: Instant, own: IpAddr, key: Key, start: Key, limits: Limits) -> Self {
+    pub fn new(now: Instant, own: impl Into<Own>, key: Key, start: Key, limits: Limits) -> Self {
+        let own = own.into();
         Self {
             own,
             key,
@@ -188,7 +189,7 @@ impl Prober {
     /// Writes the next datagram that is due into `out`.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
         if let Some((to, answer)) = self.answers.pop_front() {
-            let route = self.route(to);
+            let route = self.own.way_to(to.ip());
             let len = answer.write(&self.key, &route, 0, out)?;
             return Some(Transmit { to, len });
         }
@@ -217,17 +218,10 @@ impl Prober {
         if under.next >= under.train.packets {
             self.trains.remove(place);
         }
-        let len = probe.write(&self.key, &self.route(to), bytes, out)?;
+        let len = probe.write(&self.key, &self.own.way_to(to.ip()), bytes, out)?;
         self.stats.probes += 1;
         self.stats.probe_bytes += len as u64;
         Some(Transmit { to, len })
-    }
-
-    fn route(&self, to: SocketAddr) -> Route {
-        Route {
-            from: self.own,
-            to: to.ip(),
-        }
     }
 
     /// When the next packet is due.

@@ -1,6 +1,7 @@
 use super::*;
+use crate::auth::Route;
 use crate::message::{CONTROL_LEN, tests::key};
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 
 const TRAIN: Train = Train {
     packets: 10,

@@ -7,11 +7,11 @@
 //! run nor one kept from before this router's own start counts again: tokens are made out by a key
 //! of this start.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 use pathmark_cc::{Duration, Instant};
 
-use crate::auth::{Key, Route};
+use crate::auth::{Key, Own};
 use crate::message::Token;
 
 /// Requesters that are kept at most.
@@ -48,7 +48,7 @@ pub(crate) enum Heard {
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
-    own: IpAddr,
+    own: Own,
     key: Key,
     started: Instant,
     peers: Vec<Peer>,
@@ -56,7 +56,7 @@ pub(crate) struct Peers {
 
 impl Peers {
     /// `key` is this start's own.
-    pub(crate) fn new(now: Instant, own: IpAddr, key: Key) -> Self {
+    pub(crate) fn new(now: Instant, own: Own, key: Key) -> Self {
         Self {
             own,
             key,
@@ -81,10 +81,7 @@ impl Peers {
         ) {
             *to = from;
         }
-        let route = Route {
-            from: from.ip(),
-            to: self.own,
-        };
+        let route = self.own.way_from(from.ip());
         let tag = self.key.tag(&route, &bytes);
         tag.first_chunk()
             .map_or(0, |proof: &[u8; 8]| u64::from_be_bytes(*proof))

@@ -7,18 +7,21 @@
 //!
 //! Who is asked follows from addresses in headers, which are anybody's word. So the table is
 //! bounded, an entry without packets expires, and all routers that never acknowledged anything
-//! together get ten requests per second, however many there are.
+//! together get ten requests per second, however many there are. Those of them with addresses of
+//! one IPv6 prefix of 64 bits, all of which one host may have, get a quarter of the table.
 
 use core::net::{IpAddr, SocketAddr};
 
 use pathmark_cc::{Duration, Instant};
 
 use crate::Transmit;
-use crate::auth::{Key, Route};
+use crate::auth::{Key, Own};
 use crate::message::{Body, Message, Probe, Token, Train};
 
 /// Upstream routers that are kept at most.
 pub(crate) const MOST_UPSTREAMS: usize = 32;
+/// Those that acknowledged nothing, of one IPv6 prefix of 64 bits.
+const MOST_OF_PREFIX: usize = 8;
 /// One from which no packet came for so long is forgotten.
 const INACTIVE: Duration = Duration::from_secs(10);
 /// One that does not acknowledge makes room for others after so long.
@@ -187,7 +190,7 @@ impl Upstream {
 /// See the module.
 #[derive(Debug)]
 pub struct Requester {
-    own: IpAddr,
+    own: Own,
     key: Key,
     run: u64,
     number: u32,
@@ -202,12 +205,12 @@ pub struct Requester {
 const WHOLE: u64 = 1_000_000_000;
 
 impl Requester {
-    /// A requester with the address `own`. `run` is random, and another each time that it starts;
+    /// A requester with the addresses `own`. `run` is random, and another each time that it starts;
     /// `first` is what each router is asked for first.
     #[must_use]
-    pub fn new(now: Instant, own: IpAddr, key: Key, run: u64, first: Train) -> Self {
+    pub fn new(now: Instant, own: impl Into<Own>, key: Key, run: u64, first: Train) -> Self {
         Self {
-            own,
+            own: own.into(),
             key,
             run,
             number: 0,
@@ -237,17 +240,31 @@ impl Requester {
             }
             return true;
         }
+        if !self.own.reaches(address.ip()) {
+            return false;
+        }
         let upstream = Upstream::new(now, address, self.first);
-        if self.upstreams.len() < MOST_UPSTREAMS {
+        let prefix = prefix(address);
+        let of_prefix = |kept: &Upstream| prefix.is_some() && self::prefix(kept.address) == prefix;
+        let strangers = |kept: &&Upstream| of_prefix(kept) && !kept.proven;
+        let crowded = self.upstreams.iter().filter(strangers).count() >= MOST_OF_PREFIX;
+        if !crowded && self.upstreams.len() < MOST_UPSTREAMS {
             self.upstreams.push(upstream);
             return true;
         }
-        let gone = self.upstreams.iter_mut().find(|kept| kept.may_go(now));
-        match gone {
-            Some(place) => *place = upstream,
-            None => self.stats.no_room += 1,
-        }
-        is_kept(&self.upstreams, address)
+        let mut upstreams = self.upstreams.iter_mut();
+        let gone = upstreams.find(|kept| kept.may_go(now) && (!crowded || of_prefix(kept)));
+        let Some(place) = gone else {
+            self.stats.no_room += 1;
+            return false;
+        };
+        *place = upstream;
+        true
+    }
+
+    /// True if the router at `address` is kept.
+    pub(crate) fn keeps(&self, address: SocketAddr) -> bool {
+        self.upstreams.iter().any(|kept| kept.address == address)
     }
 
     /// What the router at `address` is to be asked for next.
@@ -340,8 +357,11 @@ impl Requester {
         self.fill(now);
         let due = |upstream: &Upstream| upstream.deadline().is_some_and(|at| at <= now);
         let allowed = self.strangers >= WHOLE;
-        let mut upstreams = self.upstreams.iter_mut();
-        let upstream = upstreams.find(|upstream| due(upstream) && (upstream.proven || allowed))?;
+        // Who waits for longest comes first: strangers share what they may get.
+        let upstreams = self.upstreams.iter_mut();
+        let upstream = upstreams
+            .filter(|upstream| due(upstream) && (upstream.proven || allowed))
+            .min_by_key(|upstream| upstream.deadline())?;
         let mut pending = match upstream.state {
             State::Pending(pending) => pending,
             _ => Pending::default(),
@@ -369,10 +389,7 @@ impl Requester {
             body: Body::Request(upstream.token, upstream.ask.train),
         };
         let to = upstream.address;
-        let route = Route {
-            from: self.own,
-            to: to.ip(),
-        };
+        let route = self.own.way_to(to.ip());
         self.stats.requests += 1;
         let len = message.write(&self.key, &route, 0, out)?;
         Some(Step::Send(Transmit { to, len }))
@@ -411,9 +428,12 @@ impl Requester {
     }
 }
 
-/// True if the router at `address` is kept.
-fn is_kept(upstreams: &[Upstream], address: SocketAddr) -> bool {
-    upstreams.iter().any(|kept| kept.address == address)
+/// The first 64 bits of an IPv6 address; `None` for an IPv4 address.
+fn prefix(address: SocketAddr) -> Option<[u8; 8]> {
+    match address.ip() {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(v6) => v6.octets().first_chunk().copied(),
+    }
 }
 
 impl Upstream {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::message::tests::key;
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 const FIRST: Train = Train {
     packets: 16,
@@ -169,6 +169,69 @@ fn made_up_routers() {
     );
     assert!(requester.find(upstream(1)).unwrap().proven);
     assert!(requester.stats().no_room > 10_000);
+}
+
+/// A host that takes ever new addresses of its IPv6 prefix: a router of another prefix finds a
+/// place, is asked within a second, and answers.
+#[test]
+fn one_prefix_does_not_fill_the_table() {
+    let own: IpAddr = "2001:db8::9".parse().unwrap();
+    let mut requester = Requester::new(at(0), own, key(), 77, FIRST);
+    let router = |prefix: u128, host: u64| {
+        let bits = (0x2001_0DB8_u128 << 96) | (prefix << 64) | u128::from(host);
+        SocketAddr::new(IpAddr::V6(Ipv6Addr::from_bits(bits)), 7000)
+    };
+    let honest = router(2, 1);
+    let mut asked = None;
+    for millis in 0..10_000u64 {
+        for n in 0..10 {
+            requester.saw(at(millis), router(1, 1000 + millis * 10 + n));
+        }
+        if millis >= 5_000 {
+            assert!(requester.saw(at(millis), honest));
+        }
+        for step in steps(&mut requester, at(millis)) {
+            if let Step::Send(transmit) = step
+                && transmit.to == honest
+            {
+                asked.get_or_insert(millis);
+            }
+        }
+        assert!(requester.upstreams.len() <= MOST_OF_PREFIX + 1);
+    }
+    assert!((5_000..6_000).contains(&asked.unwrap()), "{asked:?}");
+    assert!(requester.stats().no_room > 10_000);
+}
+
+/// What no other host can have for an address is not asked.
+#[test]
+fn addresses_of_nobody() {
+    let own = crate::auth::Own {
+        v4: Ipv4Addr::new(192, 0, 2, 9),
+        v6: "2001:db8::9".parse().unwrap(),
+    };
+    let mut requester = Requester::new(at(0), own, key(), 77, FIRST);
+    for text in [
+        "0.0.0.0",
+        "127.0.0.1",
+        "169.254.1.1",
+        "224.0.0.1",
+        "255.255.255.255",
+        "192.0.2.9",
+        "::",
+        "::1",
+        "fe80::1",
+        "ff02::1",
+        "::ffff:192.0.2.1",
+        "2001:db8::9",
+    ] {
+        let address = SocketAddr::new(text.parse().unwrap(), 7000);
+        assert!(!requester.saw(at(0), address), "{text}");
+    }
+    for text in ["192.0.2.1", "2001:db8::1"] {
+        let address = SocketAddr::new(text.parse().unwrap(), 7000);
+        assert!(requester.saw(at(0), address), "{text}");
+    }
 }
 
 /// One from which nothing comes any more is forgotten.

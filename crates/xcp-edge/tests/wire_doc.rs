@@ -31,6 +31,7 @@ fn messages_are_those_of_the_document() {
     let key = Key::new(b"an example, and no secret").unwrap();
     let address = |text: &str| text.parse::<IpAddr>().unwrap();
     let (k, before) = (address("192.0.2.22"), address("192.0.2.11"));
+    let (k_v6, before_v6) = (address("2001:db8::22"), address("2001:db8::11"));
     let token = Token {
         issued: 5001,
         proof: 0x1122_3344_5566_7788,
@@ -53,6 +54,7 @@ fn messages_are_those_of_the_document() {
     let mut all = vectors();
     for (name, body, from, to) in [
         ("request", Body::Request(token, train), k, before),
+        ("request-ipv6", Body::Request(token, train), k_v6, before_v6),
         (
             "acknowledgement",
             Body::Acknowledgement(token, train),

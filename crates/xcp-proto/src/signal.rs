@@ -20,7 +20,8 @@ pub struct XcpSignal {
 }
 
 impl XcpSignal {
-    /// In the full form with IPv4 addresses of routers, for packets sent with a TTL of 64.
+    /// In the full form, for packets sent with a TTL of 64: with room for IPv4 addresses of
+    /// routers, or for IPv6 addresses where the path is one of IPv6.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -30,7 +31,7 @@ impl XcpSignal {
         }
     }
 
-    /// In another form.
+    /// In another form. The full form with IPv6 addresses then goes over IPv4 too.
     #[must_use]
     pub const fn with_form(mut self, form: Form) -> Self {
         self.form = form;
@@ -54,14 +55,24 @@ impl XcpSignal {
 }
 
 impl XcpSignal {
-    /// The form of the header for this request: the one that it names, if it names one.
+    /// The form of the header for this request: the one that it names, if it names one, with room
+    /// for the addresses that the path's routers have.
     #[inline]
     const fn form_of(&self, request: &Request) -> Form {
         match (request.signal, self.form) {
-            (Some(Explicit::Xcp(XcpForm::Compact)), _) => Form::Compact,
-            (Some(Explicit::Xcp(XcpForm::Full)), Form::Compact) => Form::V4,
-            (_, form) => form,
+            (Some(Explicit::Xcp(XcpForm::Full)), form) => full(form, request.ipv6),
+            (Some(Explicit::Xcp(XcpForm::Compact)), _) | (_, Form::Compact) => Form::Compact,
+            (_, form) => full(form, request.ipv6),
         }
+    }
+}
+
+/// The full form on a path of IPv6, or of IPv4, where `own` is asked for.
+#[inline]
+const fn full(own: Form, ipv6: bool) -> Form {
+    match own {
+        Form::V4 | Form::Compact if !ipv6 => Form::V4,
+        _ => Form::V6,
     }
 }
 
@@ -89,14 +100,14 @@ impl Signal for XcpSignal {
         self.form.len()
     }
 
-    /// By the form that the request names, or its own.
+    /// By the form that the request names, or its own, and by the path's version of IP.
     #[inline]
     fn len_of(&self, request: &Request) -> usize {
         self.form_of(request).len()
     }
 
-    fn longest(&self) -> usize {
-        self.form.len().max(Form::V4.len())
+    fn longest(&self, ipv6: bool) -> usize {
+        full(self.form, ipv6).len()
     }
 
     fn speaks(&self, wanted: Explicit) -> bool {

@@ -87,6 +87,33 @@ fn a_header_goes_round() {
     }
 }
 
+/// Where the path is one of IPv6 the full form has room for its routers' addresses, also where the
+/// request names it; the compact form has none.
+#[test]
+fn the_form_follows_the_version_of_ip() {
+    let full = Some(Explicit::Xcp(XcpForm::Full));
+    let compact = Some(Explicit::Xcp(XcpForm::Compact));
+    for (own, named, [v4, v6]) in [
+        (Form::V4, None, [36, 48]),
+        (Form::V4, full, [36, 48]),
+        (Form::V4, compact, [16, 16]),
+        (Form::V6, None, [48, 48]),
+        (Form::Compact, None, [16, 16]),
+        (Form::Compact, full, [36, 48]),
+    ] {
+        let signal = XcpSignal::new().with_form(own);
+        for (ipv6, len) in [(false, v4), (true, v6)] {
+            let mut request = request();
+            (request.signal, request.ipv6) = (named, ipv6);
+            assert_eq!(signal.len_of(&request), len, "{own:?} {named:?} {ipv6}");
+            assert!(signal.longest(ipv6) >= len);
+            let mut shim = vec![0; len];
+            signal.fill(&request, &mut shim);
+            assert_eq!(Packet::parse(&shim).unwrap().form().len(), len);
+        }
+    }
+}
+
 #[test]
 fn congestion_marks_take_what_is_positive() {
     let signal = XcpSignal::new();

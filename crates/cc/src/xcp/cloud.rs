@@ -1,59 +1,68 @@
 //! Clouds: hops between two XCP routers that are no XCP routers themselves (the XCP-i paper,
 //! Lopez-Pacheco, Pham, Lefèvre, section II-B).
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::{IpAddr, Ipv6Addr};
 
 use crate::Duration;
 
 /// Names whoever sent a packet into a cloud, an XCP router or the sending host, by its address.
+///
+/// What a packet carries stays small, since ports move it often: bytes have no alignment, and the
+/// last one has values to spare, in which the compiler keeps what kind of a packet it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Upstream(Name);
+#[repr(C)]
+pub struct Upstream {
+    /// An address, IPv4 as IPv4-mapped (RFC 4291, section 2.5.5.2).
+    octets: [u8; 16],
+    there: There,
+}
 
-/// In words of 32 bits, so that what a packet carries stays small: ports move it often.
+/// One of 256 values of a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Name {
-    V4(u32),
-    /// A hash of the address.
-    V6([u32; 2]),
+#[repr(u8)]
+enum There {
+    Is = 1,
 }
 
 impl Upstream {
-    /// The name that follows from an address: IPv4 addresses differ in it, of IPv6 addresses it is
-    /// a hash. `None` for an unspecified address.
+    /// The name of who has this address. `None` for an unspecified address.
+    #[inline]
     #[must_use]
     pub fn of(address: IpAddr) -> Option<Self> {
-        if address.is_unspecified() {
-            return None;
-        }
-        Some(Self(match address {
-            IpAddr::V4(v4) => Name::V4(v4.to_bits()),
-            IpAddr::V6(v6) => {
-                let [high, low] = [v6.to_bits() >> 64, v6.to_bits()];
-                let part = |bits: u128| u64::try_from(bits & u128::from(u64::MAX)).unwrap_or(0);
-                let fold = |hash: u64, bits: u128| {
-                    (hash ^ part(bits))
-                        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
-                        .rotate_left(29)
-                };
-                let hash = fold(fold(0, high), low);
-                let half = |bits: u64| u32::try_from(bits & u64::from(u32::MAX)).unwrap_or(0);
-                Name::V6([half(hash >> 32), half(hash)])
-            }
-        }))
+        let address = address.to_canonical();
+        let mapped = match address {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        let name = Self {
+            octets: mapped.octets(),
+            there: There::Is,
+        };
+        (!address.is_unspecified()).then_some(name)
     }
 
-    /// The IPv4 address that it stands for; `None` if it stands for an IPv6 address.
+    /// The address that it stands for.
     #[must_use]
-    pub const fn v4(self) -> Option<Ipv4Addr> {
-        match self.0 {
-            Name::V4(bits) => Some(Ipv4Addr::from_bits(bits)),
-            Name::V6(_) => None,
+    pub fn address(self) -> IpAddr {
+        IpAddr::V6(Ipv6Addr::from(self.octets)).to_canonical()
+    }
+
+    /// The first 64 bits of an IPv6 address; `None` for an IPv4 address.
+    ///
+    /// Whoever has one address of such a prefix mostly has them all (RFC 4291, section 2.5.4; RFC
+    /// 8504, section 6.1).
+    #[must_use]
+    pub(crate) fn prefix(self) -> Option<[u8; 8]> {
+        match self.address() {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(_) => self.octets.first_chunk().copied(),
         }
     }
 }
 
 /// A cloud that a packet came through on its way to this port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Cloud {
     /// Who sent the packet into it.
     pub upstream: Upstream,
@@ -92,4 +101,40 @@ pub struct CloudEstimate {
     pub queue: u64,
     /// For how long the estimate may be used.
     pub valid_for: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Carried;
+
+    #[test]
+    fn names_stand_for_addresses() {
+        for text in ["192.0.2.11", "2001:db8::11", "255.255.255.255", "::1"] {
+            let address: IpAddr = text.parse().unwrap();
+            assert_eq!(Upstream::of(address).unwrap().address(), address);
+        }
+        // One router has one name, however its IPv4 address is written.
+        let mapped: IpAddr = "::ffff:192.0.2.11".parse().unwrap();
+        let plain: IpAddr = "192.0.2.11".parse().unwrap();
+        assert_eq!(Upstream::of(mapped), Upstream::of(plain));
+        for text in ["0.0.0.0", "::", "::ffff:0.0.0.0"] {
+            assert_eq!(Upstream::of(text.parse().unwrap()), None, "{text}");
+        }
+        // The last 64 bits tell two routers apart, and not two prefixes.
+        let name = |text: &str| Upstream::of(text.parse().unwrap()).unwrap();
+        assert_ne!(name("2001:db8::1"), name("2001:db8::2"));
+        assert_eq!(name("2001:db8::1").prefix(), name("2001:db8::2").prefix());
+        assert_ne!(
+            name("2001:db8:0:1::1").prefix(),
+            name("2001:db8::1").prefix()
+        );
+        assert_eq!(name("192.0.2.11").prefix(), None);
+    }
+
+    /// Ports move what a packet carries several times.
+    #[test]
+    fn what_a_packet_carries_is_small() {
+        assert!(size_of::<Carried>() <= 40);
+    }
 }

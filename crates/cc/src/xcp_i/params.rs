@@ -4,6 +4,9 @@ use crate::Duration;
 
 /// Upstream routers that a port keeps at most. Each whose cloud is known takes some 100 kB.
 pub(crate) const MOST_UPSTREAMS: usize = 32;
+/// Those of one IPv6 prefix of 64 bits at most whose cloud is not known: a host has all addresses
+/// of such a prefix.
+pub(crate) const MOST_OF_PREFIX: usize = 8;
 /// An upstream router from which no packet came for so long is forgotten.
 pub(crate) const INACTIVE: Duration = Duration::from_secs(10);
 /// One whose cloud is not known after so long makes room for others.

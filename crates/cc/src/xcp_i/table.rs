@@ -4,7 +4,8 @@
 //! Addresses in headers are anybody's word. An upstream router whose cloud nobody can tell of holds
 //! its place for a second and then makes room; one whose cloud is known holds it as long as its
 //! packets come. So made-up addresses push out nothing that works, and a true one finds a place
-//! within seconds.
+//! within seconds. A host with an IPv6 prefix of 64 bits may send from any address of it: at most a
+//! quarter of the places are for upstream routers of one such prefix that nobody can tell of.
 //!
 //! **Clouds that are shared.** Ports that know nothing of each other may have a virtual router each
 //! for one and the same link. Each takes what the others use for foreign traffic, and sees the same
@@ -21,7 +22,9 @@
 
 use super::CloudMetrics;
 use super::crowd::Crowd;
-use super::params::{INACTIVE, MOST_UPSTREAMS, PATIENCE, SHARED_GIVEN_PPM, SHARED_TAKEN_PPM};
+use super::params::{
+    INACTIVE, MOST_OF_PREFIX, MOST_UPSTREAMS, PATIENCE, SHARED_GIVEN_PPM, SHARED_TAKEN_PPM,
+};
 use crate::arith::ns_since;
 use crate::xcp::{CloudEstimate, Upstream, XcpLink, XcpLinkParams};
 use crate::{Answer, Arrival, Carried, Duration, Instant, LinkController, XcpAnswer, XcpCapacity};
@@ -166,11 +169,17 @@ impl Table {
             until: now,
             crowd: Crowd::default(),
         };
-        if self.entries.len() < MOST_UPSTREAMS {
+        let of_prefix = |kept: &Entry| {
+            upstream.prefix().is_some() && kept.upstream.prefix() == upstream.prefix()
+        };
+        let strangers = |kept: &&Entry| of_prefix(kept) && !kept.is_known(now);
+        let crowded = self.entries.iter().filter(strangers).count() >= MOST_OF_PREFIX;
+        if !crowded && self.entries.len() < MOST_UPSTREAMS {
             self.entries.push(entry);
             return Some(());
         }
-        let going = self.entries.iter_mut().find(|entry| entry.may_go(now))?;
+        let mut entries = self.entries.iter_mut();
+        let going = entries.find(|kept| kept.may_go(now) && (!crowded || of_prefix(kept)))?;
         *going = entry;
         self.forgotten += 1;
         Some(())

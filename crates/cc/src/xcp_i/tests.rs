@@ -1,11 +1,11 @@
 //! Virtual routers against known answers, without an estimate, and against headers that anybody may
 //! have made up.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
 
-use super::params::{INACTIVE, MOST_UPSTREAMS, PATIENCE};
+use super::params::{INACTIVE, MOST_OF_PREFIX, MOST_UPSTREAMS, PATIENCE};
 use super::{CloudMetrics, CloudParams, XcpILink};
 use crate::testing::ms;
 use crate::xcp::{Cloud, CloudAnswer, CloudEstimate, Upstream, XcpLink, XcpLinkParams};
@@ -29,10 +29,11 @@ fn upstream(number: u32) -> Upstream {
 }
 
 fn packet(from: Option<u32>, header: XcpCarried) -> Arrival {
-    let cloud = from.map(|number| Cloud {
-        upstream: upstream(number),
-        hops: 1,
-    });
+    packet_of(from.map(upstream), header)
+}
+
+fn packet_of(upstream: Option<Upstream>, header: XcpCarried) -> Arrival {
+    let cloud = upstream.map(|upstream| Cloud { upstream, hops: 1 });
     Arrival {
         bytes: 1000,
         flow_hash: 7,
@@ -291,6 +292,44 @@ fn made_up_addresses_push_out_nothing_that_works() {
         assert!(clouds(&port).upstreams as usize <= MOST_UPSTREAMS);
     }
     assert!(second.is_some(), "{:?}", clouds(&port));
+    assert_eq!(clouds(&port).known, 2);
+    assert!(clouds(&port).refused > 0 && clouds(&port).forgotten > 0);
+}
+
+/// A host that sends from ever new addresses of its IPv6 prefix: places are left for routers of
+/// other prefixes, also for one that comes when all that is going on, and one of the same prefix
+/// that somebody could tell of before keeps its own.
+#[test]
+fn one_prefix_does_not_fill_the_table() {
+    const FLOOD: u64 = 0x2001_0DB8_0000_0001;
+    const HONEST: u64 = 0x2001_0DB8_0000_0002;
+    let router = |prefix: u64, host: u64| {
+        let bits = u128::from(prefix) << 64 | u128::from(host);
+        Upstream::of(IpAddr::V6(Ipv6Addr::from_bits(bits))).unwrap()
+    };
+    let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
+    let header = XcpCarried::default();
+    let from = |upstream| packet_of(Some(upstream), header);
+    pass(&mut port, Instant::ZERO, &from(router(FLOOD, 1)));
+    for n in 1..100_000u64 {
+        let now = Instant::from_nanos(n * 50_000);
+        if n.is_multiple_of(20) {
+            pass(&mut port, now, &from(router(FLOOD, 1)));
+            port.on_estimate(now, router(FLOOD, 1), &estimate(1_000_000));
+        }
+        pass(&mut port, now, &from(router(FLOOD, 1000 + n)));
+        assert!(clouds(&port).upstreams as usize <= MOST_OF_PREFIX + 2);
+        if n == 40_000 {
+            let refused = clouds(&port).refused;
+            pass(&mut port, now, &from(router(HONEST, 1)));
+            assert_eq!(clouds(&port).refused, refused, "there is a place for it");
+        }
+        if n > 40_000 && n.is_multiple_of(20) {
+            port.on_estimate(now, router(HONEST, 1), &estimate(1_000_000));
+            let answer = pass(&mut port, now, &from(router(HONEST, 1)));
+            assert_eq!(answer.cloud, CloudAnswer::Counted { hops: 1 });
+        }
+    }
     assert_eq!(clouds(&port).known, 2);
     assert!(clouds(&port).refused > 0 && clouds(&port).forgotten > 0);
 }

@@ -1,6 +1,7 @@
 //! What the types of single keys cannot say.
 
 use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
 use std::ops::Range;
 
 use toml::Spanned;
@@ -176,10 +177,15 @@ fn check_clouds(
         };
     };
     let mut addresses = ports.iter().flat_map(|port| &port.addresses);
-    if !addresses.any(|address| address.is_ipv4()) {
+    let link_local = |address: &IpAddr| match address {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    if addresses.all(link_local) {
         return Err(source.fault(
             Some(xcp_i.span()),
-            "messages go to and from the router's own IPv4 address: add `addresses` to a port",
+            "messages go to and from an address of the router's own that others reach: add \
+             `addresses` to a port",
         ));
     }
     match xcp_i.get_ref().port {

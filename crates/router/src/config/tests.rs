@@ -466,6 +466,20 @@ fn measuring_takes_a_secret_and_an_address() {
     assert!(config.ports[0].link.measures_clouds());
     // Who only answers needs no such port.
     assert!(with("vcp", good).is_ok());
+    // An address of either version will do, if it is good on more than one link.
+    for (addresses, reachable) in [
+        ("\"10.0.0.1\"", true),
+        ("\"fd00::1\"", true),
+        ("\"fe80::1\"", false),
+        ("", false),
+    ] {
+        let text = GOOD.replace("\"10.0.0.1\", \"fd00::1\"", addresses);
+        let parsed = parse(&format!("{text}\n{good}"));
+        assert_eq!(parsed.is_ok(), reachable, "{addresses}");
+        if let Err(error) = parsed {
+            assert!(error.contains("that others reach"), "{error}");
+        }
+    }
     let short = with(real, "[xcp_i]\nsecret = \"short\"\n").unwrap_err();
     assert!(short.contains("at least 16 bytes"), "{short}");
     let zero = with(real, &format!("{good}port = 0\n")).unwrap_err();

@@ -1,11 +1,11 @@
 //! What measures clouds, as a configuration asks for it; and what there is to see of it.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use pathmark_cc::Instant;
 use serde::Serialize;
-use xcp_edge::{Edge, Estimator, Key, Limits, Measurer, Prober, Requester};
+use xcp_edge::{Edge, Estimator, Key, Limits, Measurer, Own, Prober, Requester};
 
 use super::assemble::identity;
 use crate::config::{Config, PortSpec};
@@ -71,21 +71,30 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
+/// The addresses that messages go to and come from: those that shims name the router by.
+fn own(config: &Config) -> Own {
+    let identity = identity(config);
+    Own {
+        v4: identity.v4,
+        v6: identity.v6,
+    }
+}
+
 /// True if both ask for the same of it.
 pub(super) fn same(old: &Config, new: &Config) -> bool {
-    old.xcp_i == new.xcp_i && identity(old).v4 == identity(new).v4 && limits(old) == limits(new)
+    old.xcp_i == new.xcp_i && own(old) == own(new) && limits(old) == limits(new)
 }
 
 /// What measures clouds; `None` if the configuration wants none of it.
 pub(super) fn meter(config: &Config, now: Instant, seeds: &Seeds) -> Option<CloudMeter> {
     let spec = config.xcp_i.as_ref()?;
-    let own = identity(config).v4;
+    let own = own(config);
     let (key, start) = (spec.secret.key()?, Key::new(&seeds.start).ok()?);
     let limits = limits(config);
-    let prober = Prober::new(now, own.into(), key.clone(), start, limits);
+    let prober = Prober::new(now, own, key.clone(), start, limits);
     let first = Estimator::first_train(limits.packet);
-    let requester = Requester::new(now, own.into(), key.clone(), seeds.run, first);
-    let edge = Edge::new(own.into(), key, prober, requester);
+    let requester = Requester::new(now, own, key.clone(), seeds.run, first);
+    let edge = Edge::new(own, key, prober, requester);
     let measurer = Measurer::new(edge, limits.packet);
     Some(CloudMeter::new(own, spec.port, measurer))
 }
@@ -131,7 +140,7 @@ pub struct MeterView {
 #[derive(Clone, Debug, Serialize)]
 pub struct CloudView {
     /// The router before the cloud.
-    pub upstream: Ipv4Addr,
+    pub upstream: IpAddr,
     /// What the cloud's narrow link carries, in bits per second.
     pub capacity_bps: f64,
     /// What is left of it, in bits per second; below 0 while more arrives than it carries.

@@ -2,47 +2,43 @@
 //! for its own address, sent along its routes like any packet, and what they tell passed on to the
 //! ports that look for clouds.
 //!
-//! Upstream routers are named by their IPv4 addresses; of an IPv6 address a port keeps a hash, to
-//! which nothing can be sent. So clouds of IPv6 traffic are not measured.
+//! A router that packets of both versions of IP come from has two names, and a cloud behind it is
+//! measured for each: to the one, what comes by the other is foreign.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 
 use pathmark_cc::{CloudEstimate, Duration, Instant, Upstream};
-use pathmark_shim::checksum::Sum;
-use pathmark_shim::ip::{Layout, protocol};
+use pathmark_shim::ip::Layout;
 use pathmark_shim::udp::Datagram;
-use xcp_edge::Measurer;
+use xcp_edge::{Measurer, Own};
 
+use super::own_udp::{HEADERS, udp_around};
 use super::router::{Router, Target};
 use super::turns::TICK;
-use crate::field::{put, put_low};
 use crate::ip::TokenBucket;
 use crate::offload::Offload;
 
 /// Time between two estimates that ports are told of.
 const EVERY: Duration = Duration::from_millis(50);
-/// Bytes of the headers of IPv4 and UDP.
-pub const HEADERS: u16 = 28;
 /// Messages that are looked at per second, and at once: an authenticator takes some microseconds,
 /// and anybody can send a wrong one.
 const LOOKED_AT: u32 = 10_000;
 const LOOKED_AT_ONCE: u32 = 1_000;
 /// Upstream routers that are asked about at most.
 const MOST_NAMED: usize = 64;
-/// TTL of messages.
-const TTL: u8 = 64;
 
 /// Measures clouds, and lets others measure theirs.
 #[derive(Debug)]
 pub struct CloudMeter {
-    own: Ipv4Addr,
+    own: Own,
     port: u16,
     measurer: Measurer,
     /// When ports are told next.
     next: Instant,
     estimates: Vec<Estimated>,
     /// Where upstream routers are gathered.
-    named: Vec<(Ipv4Addr, u64)>,
+    named: Vec<(Upstream, u64)>,
     looks: TokenBucket,
     counts: MessageCounts,
 }
@@ -64,7 +60,7 @@ pub struct MessageCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimated {
     /// The router before the cloud.
-    pub upstream: Ipv4Addr,
+    pub upstream: IpAddr,
     /// What is left of it.
     pub estimate: CloudEstimate,
     /// When that was.
@@ -72,10 +68,10 @@ pub struct Estimated {
 }
 
 impl CloudMeter {
-    /// A meter whose messages go between the UDP ports `port` of routers. `own` is the address that
-    /// headers name this router by, and the one that `measurer` was made with.
+    /// A meter whose messages go between the UDP ports `port` of routers. `own` has the addresses
+    /// that headers name this router by, and that `measurer` was made with.
     #[must_use]
-    pub fn new(own: Ipv4Addr, port: u16, measurer: Measurer) -> Self {
+    pub fn new(own: Own, port: u16, measurer: Measurer) -> Self {
         Self {
             own,
             port,
@@ -106,7 +102,7 @@ impl CloudMeter {
         self.estimates.iter().filter(holds)
     }
 
-    fn note(&mut self, now: Instant, upstream: Ipv4Addr, estimate: CloudEstimate) {
+    fn note(&mut self, now: Instant, upstream: IpAddr, estimate: CloudEstimate) {
         let known = Estimated {
             upstream,
             estimate,
@@ -177,15 +173,11 @@ impl Router {
         let taken = (|| {
             let udp = Datagram::locate(bytes, layout)?;
             let (from, to) = udp.ports(bytes)?;
-            let (IpAddr::V4(source), IpAddr::V4(own)) =
-                (layout.source(bytes)?, layout.destination(bytes)?)
-            else {
-                return None;
-            };
-            if to != meter.port || own != meter.own {
+            let (source, own) = (layout.source(bytes)?, layout.destination(bytes)?);
+            if to != meter.port || own != meter.own.facing(source) {
                 return None;
             }
-            let upstream = Upstream::of(source.into())?;
+            let upstream = Upstream::of(source)?;
             let from = SocketAddr::from((source, from));
             let payload = udp.payload(bytes);
             let size = offload.gso.map_or(0, |gso| usize::from(gso.size));
@@ -226,14 +218,9 @@ impl Router {
             let Some(transmit) = meter.measurer.poll_transmit(now, room) else {
                 break;
             };
-            let sent = match transmit.to {
-                SocketAddr::V4(to) => {
-                    let ends = [(meter.own, meter.port), (*to.ip(), to.port())];
-                    udp_around(&mut self.workbench, transmit.len, ends)
-                        .is_some_and(|len| self.send_own(now, len))
-                }
-                SocketAddr::V6(_) => false,
-            };
+            let from = SocketAddr::new(meter.own.facing(transmit.to.ip()), meter.port);
+            let packet = udp_around(&mut self.workbench, transmit.len, from, transmit.to);
+            let sent = packet.is_some_and(|packet| self.send_own(now, packet));
             meter.counts.sent += u64::from(sent);
             meter.counts.unsent += u64::from(!sent);
         }
@@ -247,23 +234,18 @@ impl Router {
         named.clear();
         for port in self.ports.iter().filter(|port| port.settings.measures) {
             port.link.port().visit_clouds(&mut |upstream, bytes| {
-                let Some(address) = upstream.v4().filter(|address| *address != meter.own) else {
-                    return;
-                };
                 let room = named.len() < MOST_NAMED;
-                match named.iter_mut().find(|(known, _)| *known == address) {
+                match named.iter_mut().find(|(known, _)| *known == upstream) {
                     Some((_, sum)) => *sum = sum.saturating_add(bytes),
-                    None if room => named.push((address, bytes)),
+                    None if room => named.push((upstream, bytes)),
                     None => {}
                 }
             });
         }
-        for &(address, bytes) in &named {
-            let from = SocketAddr::from((address, meter.port));
+        for &(upstream, bytes) in &named {
+            let address = upstream.address();
+            let from = SocketAddr::new(address, meter.port);
             let Some(estimate) = meter.measurer.estimate(now, from, bytes) else {
-                continue;
-            };
-            let Some(upstream) = Upstream::of(address.into()) else {
                 continue;
             };
             meter.note(now, address, estimate);
@@ -274,9 +256,10 @@ impl Router {
         meter.named = named;
     }
 
-    /// Sends the packet of `len` bytes on the workbench, if there is a way for it; never in pieces.
-    fn send_own(&mut self, now: Instant, len: usize) -> bool {
-        let bytes = self.workbench.get(..len).unwrap_or(&[]);
+    /// Sends the packet at that place of the workbench, if there is a way for it; never in pieces.
+    fn send_own(&mut self, now: Instant, packet: Range<usize>) -> bool {
+        let len = packet.len();
+        let bytes = self.workbench.get(packet).unwrap_or(&[]);
         let Ok(layout) = Layout::walk(bytes) else {
             return false;
         };
@@ -293,36 +276,6 @@ impl Router {
         self.enqueue(now, port, frame, arrival, carrier, 1);
         true
     }
-}
-
-/// Writes the headers of IPv4 and UDP in front of a payload of `len` bytes that stands behind the
-/// room for them; the length of the packet.
-fn udp_around(out: &mut [u8], len: usize, ends: [(Ipv4Addr, u16); 2]) -> Option<usize> {
-    let headers = usize::from(HEADERS);
-    let [(source, from), (destination, to)] = ends;
-    let packet = out.get_mut(..headers + len)?;
-    packet.get_mut(..headers)?.fill(0);
-    // Version and length of the header, DF, TTL.
-    *packet.first_mut()? = 0x45;
-    put_low(packet, 2, headers + len);
-    put(packet, 6, 0x4000);
-    put(packet, 8, u16::from(TTL) << 8 | u16::from(protocol::UDP));
-    packet.get_mut(12..16)?.copy_from_slice(&source.octets());
-    packet
-        .get_mut(16..20)?
-        .copy_from_slice(&destination.octets());
-    let sum = Sum::new().bytes(packet.get(..20)?).finish();
-    put(packet, 10, sum);
-    put(packet, 20, from);
-    put(packet, 22, to);
-    put_low(packet, 24, 8 + len);
-    let datagram = u32::try_from(8 + len).ok()?;
-    let layout = Layout::walk(packet).ok()?;
-    let sum = layout.pseudo_header(packet, datagram);
-    let sum = sum.bytes(packet.get(20..)?).finish();
-    // 0 would say that there is none (RFC 768).
-    put(packet, 26, if sum == 0 { 0xFFFF } else { sum });
-    Some(packet.len())
 }
 
 #[cfg(test)]

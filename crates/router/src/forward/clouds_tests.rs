@@ -1,232 +1,71 @@
 //! Three routers in a row, the middle one plain: the last one measures what it leaves.
 
-use pathmark_cc::{CloudMetrics, LinkAlgorithm, XcpRequest};
-use xcp_edge::{Edge, Estimator, Key, Limits, Prober, Requester};
-use xcp_proto::header::{Body, LastRouter};
-use xcp_proto::{Form, Repr};
+#[path = "clouds_row.rs"]
+mod row;
+
+use pathmark_shim::checksum::Sum;
+use xcp_proto::Form;
 
 use super::super::tests::udp;
-use super::super::{Classifier, Identity, PortSettings, RouterConfig, RouterPort};
 use super::*;
-use crate::core::impair::WireConfig;
-use crate::core::queue::{DropTail, Limit};
-use crate::core::{Link, LinkConfig, Port, Schedule, Shaper};
-use crate::ip::{Routes, TokenBucket};
 use crate::offload::{Gso, GsoKind, Partial};
-
-const SENDER: &str = "10.0.0.1";
-const RECEIVER: &str = "10.1.0.2";
-const BACK: usize = 0;
-const OUT: usize = 1;
-/// UDP port of messages.
-const PORT: u16 = 6653;
-
-fn address(router: u8) -> Ipv4Addr {
-    Ipv4Addr::new(10, 9, router, 1)
-}
-
-fn port(router: u8, megabits: u64, law: &str) -> RouterPort {
-    let rate = megabits * 125_000;
-    let queue = Box::new(DropTail::new(Limit::Packets(1000)));
-    let mut port = Port::new(Instant::ZERO, queue, Shaper::new(Some(rate)));
-    let law: LinkAlgorithm = law.parse().unwrap();
-    if law.name() != "none" {
-        let controller = law.controller(Instant::ZERO, rate, 1);
-        port.set_controller(Instant::ZERO, Some(controller));
-    }
-    let settings = PortSettings {
-        mtu: 1500,
-        addresses: vec![address(router).into()],
-        measures: law.measured_estimate(),
-        ..PortSettings::default()
-    };
-    let link = Link::new(LinkConfig {
-        port,
-        wire: WireConfig::default(),
-        schedule: Schedule::default(),
-    });
-    RouterPort::new(settings, link)
-}
-
-fn meter(router: u8, secret: &[u8]) -> CloudMeter {
-    let own = IpAddr::V4(address(router));
-    let key = || Key::new(secret).unwrap();
-    let limits = Limits {
-        rate: 100_000,
-        burst: 1_000_000,
-        packet: 1472,
-    };
-    let start = Key::new(&[router; 32]).unwrap();
-    let prober = Prober::new(Instant::ZERO, own, key(), start, limits);
-    let first = Estimator::first_train(1472);
-    let requester = Requester::new(Instant::ZERO, own, key(), router.into(), first);
-    let edge = Edge::new(own, key(), prober, requester);
-    CloudMeter::new(address(router), PORT, Measurer::new(edge, 1472))
-}
-
-/// Routers 0, 1 and 2 from the sender to the receiver, the links behind them of 80, 30 and 80
-/// Mbit/s.
-struct Row {
-    now: Instant,
-    routers: Vec<Router>,
-    arrived: Vec<Vec<u8>>,
-    /// Messages on their way to the first router, and on the way back.
-    requests: Vec<Vec<u8>>,
-    answers: Vec<Vec<u8>>,
-    /// Headers of further packets, ten for each of the sender's, name ever new routers.
-    made_up: u32,
-    floods: bool,
-    /// What a tunnel in the middle gives all packets for a TTL.
-    tunnel: Option<u8>,
-}
-
-impl Row {
-    fn new(laws: [&str; 3]) -> Self {
-        let routers = laws
-            .iter()
-            .zip([80, 30, 80])
-            .zip(0u8..)
-            .map(|((law, rate), id)| {
-                let mut name = Identity::new(u16::from(id) + 1);
-                name.v4 = address(id);
-                let mut router = Router::new(RouterConfig {
-                    id: name,
-                    memory: 10_000_000,
-                    classifier: Classifier {
-                        shims: true,
-                        ..Classifier::default()
-                    },
-                    icmp: TokenBucket::new(100, 5),
-                });
-                let mut routes = Routes::new();
-                let mut ends = vec![
-                    (SENDER.parse().unwrap(), BACK),
-                    (RECEIVER.parse().unwrap(), OUT),
-                ];
-                let others = (0..3).filter(|other| *other != id);
-                ends.extend(others.map(|other| {
-                    let side = if other < id { BACK } else { OUT };
-                    (IpAddr::V4(address(other)), side)
-                }));
-                for (to, side) in ends {
-                    routes.insert(to.into(), Target::Port(side));
-                }
-                router.replace(vec![port(id, 80, "none"), port(id, rate, law)], routes);
-                router
-            });
-        Self {
-            now: Instant::ZERO,
-            routers: routers.collect(),
-            arrived: Vec::new(),
-            requests: Vec::new(),
-            answers: Vec::new(),
-            made_up: 0,
-            floods: false,
-            tunnel: None,
-        }
-    }
-
-    fn receive(&mut self, router: usize, from: usize, bytes: &[u8]) {
-        let mut buffer = vec![0; 2048].into_boxed_slice();
-        buffer[..bytes.len()].copy_from_slice(bytes);
-        let router = &mut self.routers[router];
-        router.receive(self.now, from, &mut buffer, bytes.len(), Offload::default());
-    }
-
-    /// Whatever is due, everywhere.
-    fn turn(&mut self) {
-        for router in 0..3 {
-            let mut out = Vec::new();
-            while let Some(port) = self.routers[router].due(self.now) {
-                while let Some(frame) = self.routers[router].poll(self.now, port) {
-                    out.push((port, frame.bytes().to_vec()));
-                    self.routers[router].pool_mut().give(frame);
-                }
-            }
-            for (port, mut bytes) in out {
-                let message = bytes[9] == 17 && bytes[22..24] == PORT.to_be_bytes();
-                match (port, router) {
-                    (BACK, 1) if message => self.requests.push(bytes.clone()),
-                    (OUT, 1) if message => self.answers.push(bytes.clone()),
-                    _ => {}
-                }
-                if let (OUT, 1, Some(ttl)) = (port, router, self.tunnel) {
-                    set_ttl(&mut bytes, ttl);
-                }
-                match (port, router) {
-                    (OUT, 2) => self.arrived.push(bytes),
-                    (OUT, _) => self.receive(router + 1, BACK, &bytes),
-                    (BACK, 0) => {}
-                    _ => self.receive(router - 1, OUT, &bytes),
-                }
-            }
-        }
-    }
-
-    /// A sender of 10 Mbit/s by XCP, until then.
-    fn run(&mut self, until: Duration) {
-        let request = XcpRequest {
-            rtt_us: 40_000,
-            x: (1 << 40) * 1200 / 1_000_000,
-            delta: 0,
-            covers: 1,
-            window: 50_000,
-            packet: 1200,
-        };
-        let mut payload = vec![0x55; 1222];
-        let header = Repr::initial(Form::V4, Some(&request), 64);
-        header.emit(&mut payload).unwrap();
-        let data = udp(SENDER, RECEIVER, 64, 0x4000, &payload);
-        let mut tick = 0u64;
-        while self.now < Instant::ZERO + until {
-            self.now += Duration::from_micros(20);
-            tick += 1;
-            if tick.is_multiple_of(50) {
-                self.receive(0, BACK, &data);
-            }
-            if self.floods && tick.is_multiple_of(5) {
-                let flood = self.made_up(&request);
-                self.receive(2, BACK, &flood);
-            }
-            self.turn();
-        }
-    }
-
-    /// A packet that says that it came through a cloud from another router than any before.
-    fn made_up(&mut self, request: &XcpRequest) -> Vec<u8> {
-        self.made_up += 1;
-        let address = Ipv4Addr::from_bits(0xC612_0000 + self.made_up);
-        let mut header = Repr::initial(Form::V4, Some(request), 64);
-        header.stamped = true;
-        if let Body::Full(fields) = &mut header.body {
-            fields.last = LastRouter::V4(address);
-        }
-        let mut payload = vec![0x55; 100];
-        header.emit(&mut payload).unwrap();
-        udp("10.0.0.77", RECEIVER, 40, 0x4000, &payload)
-    }
-
-    fn clouds(&self) -> CloudMetrics {
-        let port = self.routers[2].ports()[OUT].link.port();
-        port.metrics().unwrap().clouds.unwrap()
-    }
-
-    fn estimate(&self) -> Option<CloudEstimate> {
-        let meter = self.routers[2].cloud_meter()?;
-        let mut known = meter.estimates(self.now);
-        known.next().map(|known| known.estimate)
-    }
-}
+use row::{BACK, OUT, PORT, RECEIVER, Row, SENDER, address, address_v6, meter};
 
 /// Of 30 Mbit/s 10 are used. The port is told, the sender's packets are counted in a virtual
 /// router, and nobody else's are touched.
 #[test]
 fn a_plain_router_in_the_middle_is_measured() {
-    let mut row = Row::new(["xcp-i", "none", "xcp-i[estimate=real]"]);
-    for router in [0, 2u8] {
-        let meter = meter(router, b"a secret of sixteen bytes");
-        row.routers[usize::from(router)].set_cloud_meter(Some(meter));
+    measures_over(Form::V4);
+}
+
+/// The same over IPv6, whose headers name the router before the cloud by its IPv6 address.
+#[test]
+fn a_plain_router_in_the_middle_is_measured_over_ipv6() {
+    let row = measures_over(Form::V6);
+    let meter = row.routers[2].cloud_meter().unwrap();
+    let named: Vec<IpAddr> = meter
+        .estimates(row.now)
+        .map(|known| known.upstream)
+        .collect();
+    assert_eq!(named, [IpAddr::from(address_v6(0))]);
+    assert!(
+        row.requests
+            .iter()
+            .chain(&row.answers)
+            .all(|bytes| bytes[0] >> 4 == 6)
+    );
+}
+
+/// The same in both at once: to each name of the router before the cloud the other's packets are
+/// foreign.
+#[test]
+fn a_cloud_of_both_versions_of_ip() {
+    let mut row = measured();
+    row.forms = vec![Form::V4, Form::V6];
+    row.run(Duration::from_secs(6));
+    let meter = row.routers[2].cloud_meter().unwrap();
+    let known: Vec<CloudEstimate> = meter
+        .estimates(row.now)
+        .map(|known| known.estimate)
+        .collect();
+    assert_eq!(known.len(), 2);
+    for estimate in known {
+        let share = |bytes: i64| bytes as f64 / 3_750_000.0;
+        assert!(
+            (share(estimate.capacity as i64) - 1.0).abs() < 0.03,
+            "{estimate:?}"
+        );
+        assert!(
+            (share(estimate.available) - 1.0 / 3.0).abs() < 0.08,
+            "{estimate:?}"
+        );
     }
+    assert_eq!(row.clouds().known, 2);
+}
+
+fn measures_over(form: Form) -> Row {
+    let mut row = measured();
+    row.forms = vec![form];
     row.run(Duration::from_secs(4));
     let known = row.estimate().unwrap();
     let share = |bytes: i64| bytes as f64 / 3_750_000.0;
@@ -252,6 +91,7 @@ fn a_plain_router_in_the_middle_is_measured() {
     assert!(answers.trains > 5 && answers.refused == 0, "{answers:?}");
     let counts = row.routers[1].counters();
     assert_eq!((counts.local, counts.no_route), (0, 0));
+    row
 }
 
 /// Another secret: requests get no answer, and are counted as forged.

@@ -19,6 +19,7 @@ mod frame;
 mod idle_tests;
 #[cfg(test)]
 mod memory_tests;
+mod own_udp;
 mod pool;
 mod port;
 #[cfg(test)]
@@ -38,9 +39,10 @@ mod turns;
 mod xcp_tests;
 
 pub use classify::{Classifier, EcnRule, write_answer};
-pub use clouds::{CloudMeter, Estimated, HEADERS, MessageCounts};
+pub use clouds::{CloudMeter, Estimated, MessageCounts};
 pub use counters::Counters;
 pub use frame::{Carrier, Frame};
+pub use own_udp::HEADERS;
 pub use pool::{LARGE, Pool, USUAL, WORKING, cost};
 pub use port::{PortSettings, RouterPort};
 pub use router::{Router, RouterConfig, Target, route_table};

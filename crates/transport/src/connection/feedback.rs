@@ -235,9 +235,10 @@ impl Feedback {
         self.signal().is_some_and(|signal| signal.shim_len() > 0)
     }
 
-    /// Bytes of the longest shim of the signals in front of our datagrams, whatever is asked.
-    pub(super) fn longest_shim(&self) -> usize {
-        let longest = self.all().map(|o| o.signal.longest());
+    /// Bytes of the longest shim of the signals in front of our datagrams, whatever is asked, on a
+    /// path of IPv6 or of IPv4.
+    pub(super) fn longest_shim(&self, ipv6: bool) -> usize {
+        let longest = self.all().map(|o| o.signal.longest(ipv6));
         longest.max().unwrap_or(0)
     }
 

@@ -112,6 +112,7 @@ impl Connection {
         // The controller hears of 1-RTT packets alone; the handshake has measured the path before
         // the first of them.
         request.min_rtt = request.min_rtt.or_else(|| self.recovery.rtt().min());
+        request.ipv6 = self.route.is_ipv6();
         if let Some(wanted) = request.signal {
             let next = self.recovery.space(SpaceId::Data).sent().next_number();
             self.feedback.choose(wanted, next);

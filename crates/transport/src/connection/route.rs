@@ -87,6 +87,13 @@ impl Route {
         self.pacer.set_mtu(now, mtu);
     }
 
+    /// Whether its packets are of IPv6.
+    #[inline]
+    pub(super) const fn is_ipv6(&self) -> bool {
+        // A socket of both versions writes IPv4 addresses as IPv4-mapped.
+        self.remote.ip().to_canonical().is_ipv6()
+    }
+
     /// Whether `remote` and `local` (as far as it is known) are this path's.
     #[inline]
     pub(super) fn is(&self, remote: SocketAddr, local: Option<IpAddr>) -> bool {

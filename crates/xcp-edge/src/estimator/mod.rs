@@ -37,8 +37,9 @@ use capacity::Capacity;
 use delay::Delay;
 use load::Load;
 
-/// Headers of IP (version 4) and UDP.
+/// Headers of IPv4 and UDP, and what an IPv6 header has more.
 const HEADERS: u64 = 28;
+const MORE_V6: u64 = 20;
 /// Part of the capacity that trains take over time, in 10^-6; small packets come on top.
 const LOAD_PPM: u64 = 8_000;
 /// Trains for the first estimate, and so many before there is one.
@@ -69,6 +70,8 @@ const HOLDS: u32 = 3;
 pub struct Estimator {
     /// UDP payload of trains' packets.
     packet: u16,
+    /// Headers in front of it, bytes.
+    headers: u64,
     /// When it began, and how long the first estimate took.
     began: Instant,
     took: Option<Duration>,
@@ -88,11 +91,12 @@ pub struct Estimator {
 }
 
 impl Estimator {
-    /// One that begins now, with trains of packets of `packet` bytes of UDP payload.
+    /// One that begins now, with trains of packets of `packet` bytes of UDP payload over IPv4.
     #[must_use]
     pub fn new(now: Instant, packet: u16) -> Self {
         Self {
             packet: packet.max(LEAST_PROBE),
+            headers: HEADERS,
             began: now,
             took: None,
             arrivals: Arrivals::default(),
@@ -105,6 +109,13 @@ impl Estimator {
             last_probe: now,
             own: (0, now),
         }
+    }
+
+    /// Trains come over IPv6.
+    #[must_use]
+    pub const fn over_ipv6(mut self) -> Self {
+        self.headers = HEADERS + MORE_V6;
+        self
     }
 
     /// The train that is asked for first: as fast as it can.
@@ -142,7 +153,7 @@ impl Estimator {
 
     /// Packets of the next train: fewer after one that was too much for a queue on the way.
     fn size(&mut self, lost: bool) {
-        let each = u64::from(self.packet) + HEADERS;
+        let each = u64::from(self.packet) + self.headers;
         let capacity = self.capacity.get().unwrap_or(0);
         let first = capacity * FIRST_SHARE_MS / 1000 / u64::from(FIRST_TRAINS + 2) / each;
         // A quarter of a second's part of the capacity.
@@ -163,7 +174,7 @@ impl Estimator {
 
     /// The next train.
     fn next(&self) -> Train {
-        let each = u128::from(self.packet) + u128::from(HEADERS);
+        let each = u128::from(self.packet) + u128::from(self.headers);
         let capacity = self.capacity.get();
         if capacity.is_none() || self.asked.is_multiple_of(CAPACITY_EVERY) {
             let lasting = u128::from(capacity.unwrap_or(0)) * CAPACITY_MS / 1000 / each;
@@ -188,7 +199,7 @@ impl Estimator {
         let (gap, packets) = if self.asked < FIRST_TRAINS {
             (FIRST_DELAY_GAP, LEAST_DELAYS)
         } else {
-            let each = u64::from(self.packet) + HEADERS;
+            let each = u64::from(self.packet) + self.headers;
             let share = self.capacity.get().unwrap_or(0) * LOAD_PPM / 1_000_000;
             let wait = each * u64::from(self.packets) * 1_000_000_000 / share.max(1);
             let gap = DELAY_GAP.as_nanos();
@@ -220,7 +231,7 @@ impl Estimator {
             at: now,
             sent: probe.sent,
             index: probe.index,
-            bytes: bytes as u64 + HEADERS,
+            bytes: bytes as u64 + self.headers,
             own,
         };
         self.arrivals.on_packet(number, arrived);
@@ -267,7 +278,7 @@ impl Estimator {
     /// A delay below this is no queue: the time of two packets, or what clocks and schedulers do,
     /// in ns.
     fn noise(&self, capacity: u64) -> u64 {
-        let packet = u64::from(self.packet) + HEADERS;
+        let packet = u64::from(self.packet) + self.headers;
         let packets = 2 * packet * 1_000_000_000 / capacity.max(1);
         packets.max(200_000).max(2 * self.late)
     }
@@ -307,7 +318,7 @@ impl Estimator {
     /// For how long an estimate holds: three times as long as it took, the first one, or the trains
     /// that follow on one another since.
     fn holds(&self, took: Duration, capacity: u64) -> Duration {
-        let each = u64::from(self.packet) + HEADERS;
+        let each = u64::from(self.packet) + self.headers;
         let share = (capacity * LOAD_PPM / 1_000_000).max(1);
         let between = each * u64::from(self.packets) * 1_000_000_000 / share;
         took.max(Duration::from_nanos(between))

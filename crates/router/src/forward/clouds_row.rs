@@ -1,0 +1,250 @@
+//! Three routers in a row, and who sends through them.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use pathmark_cc::{CloudMetrics, LinkAlgorithm, XcpRequest};
+use xcp_edge::{Edge, Estimator, Key, Limits, Prober, Requester};
+use xcp_proto::Repr;
+use xcp_proto::header::{Body, LastRouter};
+
+use super::super::super::tests::udp;
+use super::super::super::{Classifier, Identity, PortSettings, RouterConfig, RouterPort};
+use super::*;
+use crate::core::impair::WireConfig;
+use crate::core::queue::{DropTail, Limit};
+use crate::core::{Link, LinkConfig, Port, Schedule, Shaper};
+use crate::ip::{Routes, TokenBucket};
+
+pub(super) const SENDER: &str = "10.0.0.1";
+pub(super) const RECEIVER: &str = "10.1.0.2";
+pub(super) const SENDER_V6: &str = "fd00::1";
+pub(super) const RECEIVER_V6: &str = "fd00:1::2";
+pub(super) const BACK: usize = 0;
+pub(super) const OUT: usize = 1;
+/// UDP port of messages.
+pub(super) const PORT: u16 = 6653;
+
+pub(super) fn address(router: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 9, router, 1)
+}
+
+pub(super) fn address_v6(router: u8) -> Ipv6Addr {
+    Ipv6Addr::new(0xFD00, 9, router.into(), 0, 0, 0, 0, 1)
+}
+
+fn own(router: u8) -> Own {
+    Own {
+        v4: address(router),
+        v6: address_v6(router),
+    }
+}
+
+fn port(router: u8, megabits: u64, law: &str) -> RouterPort {
+    let rate = megabits * 125_000;
+    let queue = Box::new(DropTail::new(Limit::Packets(1000)));
+    let mut port = Port::new(Instant::ZERO, queue, Shaper::new(Some(rate)));
+    let law: LinkAlgorithm = law.parse().unwrap();
+    if law.name() != "none" {
+        let controller = law.controller(Instant::ZERO, rate, 1);
+        port.set_controller(Instant::ZERO, Some(controller));
+    }
+    let settings = PortSettings {
+        mtu: 1500,
+        addresses: vec![address(router).into(), address_v6(router).into()],
+        measures: law.measured_estimate(),
+        ..PortSettings::default()
+    };
+    let link = Link::new(LinkConfig {
+        port,
+        wire: WireConfig::default(),
+        schedule: Schedule::default(),
+    });
+    RouterPort::new(settings, link)
+}
+
+pub(super) fn meter(router: u8, secret: &[u8]) -> CloudMeter {
+    let own = own(router);
+    let key = || Key::new(secret).unwrap();
+    let limits = Limits {
+        rate: 100_000,
+        burst: 1_000_000,
+        packet: 1452,
+    };
+    let start = Key::new(&[router; 32]).unwrap();
+    let prober = Prober::new(Instant::ZERO, own, key(), start, limits);
+    let first = Estimator::first_train(1452);
+    let requester = Requester::new(Instant::ZERO, own, key(), router.into(), first);
+    let edge = Edge::new(own, key(), prober, requester);
+    CloudMeter::new(own, PORT, Measurer::new(edge, 1452))
+}
+
+/// Routers 0, 1 and 2 from the sender to the receiver, the links behind them of 80, 30 and 80
+/// Mbit/s.
+pub(super) struct Row {
+    pub(super) now: Instant,
+    pub(super) routers: Vec<Router>,
+    pub(super) arrived: Vec<Vec<u8>>,
+    /// Messages on their way to the first router, and on the way back.
+    pub(super) requests: Vec<Vec<u8>>,
+    pub(super) answers: Vec<Vec<u8>>,
+    /// The sender's packets, one a millisecond each.
+    pub(super) forms: Vec<Form>,
+    /// Headers of further packets, ten for each of the sender's, name ever new routers.
+    pub(super) made_up: u32,
+    pub(super) floods: bool,
+    /// What a tunnel in the middle gives all packets for a TTL.
+    pub(super) tunnel: Option<u8>,
+}
+
+impl Row {
+    pub(super) fn new(laws: [&str; 3]) -> Self {
+        let routers = laws
+            .iter()
+            .zip([80, 30, 80])
+            .zip(0u8..)
+            .map(|((law, rate), id)| {
+                let mut name = Identity::new(u16::from(id) + 1);
+                (name.v4, name.v6) = (address(id), address_v6(id));
+                let mut router = Router::new(RouterConfig {
+                    id: name,
+                    memory: 10_000_000,
+                    classifier: Classifier {
+                        shims: true,
+                        ..Classifier::default()
+                    },
+                    icmp: TokenBucket::new(100, 5),
+                });
+                let mut routes = Routes::new();
+                let mut ends = vec![
+                    (SENDER.parse().unwrap(), BACK),
+                    (RECEIVER.parse().unwrap(), OUT),
+                    (SENDER_V6.parse().unwrap(), BACK),
+                    (RECEIVER_V6.parse().unwrap(), OUT),
+                ];
+                let others = (0..3).filter(|other| *other != id);
+                ends.extend(others.flat_map(|other| {
+                    let side = if other < id { BACK } else { OUT };
+                    [IpAddr::from(address(other)), address_v6(other).into()].map(|ip| (ip, side))
+                }));
+                for (to, side) in ends {
+                    routes.insert(to.into(), Target::Port(side));
+                }
+                router.replace(vec![port(id, 80, "none"), port(id, rate, law)], routes);
+                router
+            });
+        Self {
+            now: Instant::ZERO,
+            routers: routers.collect(),
+            arrived: Vec::new(),
+            requests: Vec::new(),
+            answers: Vec::new(),
+            forms: vec![Form::V4],
+            made_up: 0,
+            floods: false,
+            tunnel: None,
+        }
+    }
+
+    pub(super) fn receive(&mut self, router: usize, from: usize, bytes: &[u8]) {
+        let mut buffer = vec![0; 2048].into_boxed_slice();
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        let router = &mut self.routers[router];
+        router.receive(self.now, from, &mut buffer, bytes.len(), Offload::default());
+    }
+
+    /// Whatever is due, everywhere.
+    fn turn(&mut self) {
+        for router in 0..3 {
+            let mut out = Vec::new();
+            while let Some(port) = self.routers[router].due(self.now) {
+                while let Some(frame) = self.routers[router].poll(self.now, port) {
+                    out.push((port, frame.bytes().to_vec()));
+                    self.routers[router].pool_mut().give(frame);
+                }
+            }
+            for (port, mut bytes) in out {
+                let message = match bytes[0] >> 4 {
+                    4 => bytes[9] == 17 && bytes[22..24] == PORT.to_be_bytes(),
+                    _ => bytes[6] == 17 && bytes[42..44] == PORT.to_be_bytes(),
+                };
+                match (port, router) {
+                    (BACK, 1) if message => self.requests.push(bytes.clone()),
+                    (OUT, 1) if message => self.answers.push(bytes.clone()),
+                    _ => {}
+                }
+                if let (OUT, 1, Some(ttl)) = (port, router, self.tunnel) {
+                    set_ttl(&mut bytes, ttl);
+                }
+                match (port, router) {
+                    (OUT, 2) => self.arrived.push(bytes),
+                    (OUT, _) => self.receive(router + 1, BACK, &bytes),
+                    (BACK, 0) => {}
+                    _ => self.receive(router - 1, OUT, &bytes),
+                }
+            }
+        }
+    }
+
+    /// A sender of 10 Mbit/s by XCP for each form of the header, until then.
+    pub(super) fn run(&mut self, until: Duration) {
+        let request = XcpRequest {
+            rtt_us: 40_000,
+            x: (1 << 40) * 1200 / 1_000_000,
+            delta: 0,
+            covers: 1,
+            window: 50_000,
+            packet: 1200,
+        };
+        let data = self.forms.iter().map(|form| {
+            let mut payload = vec![0x55; 1222];
+            let header = Repr::initial(*form, Some(&request), 64);
+            header.emit(&mut payload).unwrap();
+            let (from, to) = match form {
+                Form::V6 => (SENDER_V6, RECEIVER_V6),
+                _ => (SENDER, RECEIVER),
+            };
+            udp(from, to, 64, 0x4000, &payload)
+        });
+        let data: Vec<Vec<u8>> = data.collect();
+        let mut tick = 0u64;
+        while self.now < Instant::ZERO + until {
+            self.now += Duration::from_micros(20);
+            tick += 1;
+            if tick.is_multiple_of(50) {
+                for packet in &data {
+                    self.receive(0, BACK, packet);
+                }
+            }
+            if self.floods && tick.is_multiple_of(5) {
+                let flood = self.made_up(&request);
+                self.receive(2, BACK, &flood);
+            }
+            self.turn();
+        }
+    }
+
+    /// A packet that says that it came through a cloud from another router than any before.
+    fn made_up(&mut self, request: &XcpRequest) -> Vec<u8> {
+        self.made_up += 1;
+        let address = Ipv4Addr::from_bits(0xC612_0000 + self.made_up);
+        let mut header = Repr::initial(Form::V4, Some(request), 64);
+        header.stamped = true;
+        if let Body::Full(fields) = &mut header.body {
+            fields.last = LastRouter::V4(address);
+        }
+        let mut payload = vec![0x55; 100];
+        header.emit(&mut payload).unwrap();
+        udp("10.0.0.77", RECEIVER, 40, 0x4000, &payload)
+    }
+
+    pub(super) fn clouds(&self) -> CloudMetrics {
+        let port = self.routers[2].ports()[OUT].link.port();
+        port.metrics().unwrap().clouds.unwrap()
+    }
+
+    pub(super) fn estimate(&self) -> Option<CloudEstimate> {
+        let meter = self.routers[2].cloud_meter()?;
+        let mut known = meter.estimates(self.now);
+        known.next().map(|known| known.estimate)
+    }
+}
