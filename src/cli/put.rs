@@ -8,6 +8,7 @@ use pathmark_cc::Algorithm;
 
 use super::figures::Transfer;
 use super::get::{Figures, FileFigures};
+use super::routers::AnswerArgs;
 use super::session::DscpArgs;
 use super::target::{Target, distinct};
 use super::trust::TrustArgs;
@@ -32,6 +33,8 @@ pub(super) struct Args {
     /// Congestion controller to send with
     #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
     cc: Option<Algorithm>,
+    #[command(flatten)]
+    answer: AnswerArgs,
     #[command(flatten)]
     marking: DscpArgs,
     #[command(flatten)]
@@ -66,6 +69,7 @@ pub(super) async fn put(args: Args) -> Outcome {
     };
     let algorithm = args.cc.clone().unwrap_or_default();
     let transport = session::transport(&algorithm, args.marking);
+    let _edge = args.answer.store(&args.target)?;
     let (endpoint, connection, handshake) =
         session::connect(&args.target, &args.trust, file::ALPN, transport).await?;
     let bars = output::bars();

@@ -1,6 +1,7 @@
 //! What a command does for XCP-i routers: answers those that measure the hops between them and this
 //! host, and measures such hops itself.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,28 @@ use crate::xcp_i::{HostClouds, HostEdge, RunningEdge, count_hops};
 /// What packets for routers that measure may take, bytes per second: 1 % of 100 Mbit/s.
 const ANSWERS_RATE: u64 = 125_000;
 
-/// Whether routers are answered, and measured.
+/// Whether routers are answered.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct AnswerArgs {
+    /// Answer XCP-i routers that measure the hops between this host and them; FILE holds the secret
+    /// that they share with it
+    #[arg(long, value_name = "FILE")]
+    answer_routers: Option<PathBuf>,
+}
+
+impl AnswerArgs {
+    /// Begins for a client that stores at `server`.
+    pub(super) fn store(&self, server: &Target) -> Result<Option<RunningEdge>, Failure> {
+        let Some(file) = self.answer_routers.as_deref() else {
+            return Ok(None);
+        };
+        let own = own_address(server)?;
+        let start = || begin(edge(own, file)?.answering(ANSWERS_RATE), own);
+        start().map(Some).map_err(Failure::usage)
+    }
+}
+
+/// Whether hops before this host are measured.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct MeasureArgs {
     /// Measure what hops between the last XCP-i router and this host leave, where they are no such
@@ -37,10 +59,11 @@ impl MeasureArgs {
     pub(super) fn serve(
         &self,
         own: IpAddr,
-        answer: Option<&Path>,
+        answer: &AnswerArgs,
         config: &mut TransportConfig,
     ) -> Result<Option<RunningEdge>, Failure> {
         let measured = self.count(config);
+        let answer = answer.answer_routers.as_deref();
         let Some(file) = answer.or(measured.as_ref().map(|(file, _)| *file)) else {
             return Ok(None);
         };
@@ -82,8 +105,14 @@ impl MeasureArgs {
 }
 
 fn begin(edge: HostEdge, own: IpAddr) -> anyhow::Result<RunningEdge> {
-    edge.start()
-        .with_context(|| format!("cannot take messages of routers at {own}, UDP port 6653"))
+    edge.start().map_err(|error| {
+        let what = match error.kind() {
+            ErrorKind::AddrInUse => "; another command does: one at a time can",
+            _ => "",
+        };
+        let port = format!("cannot take messages of routers at {own}, UDP port 6653{what}");
+        anyhow::Error::new(error).context(port)
+    })
 }
 
 fn secret(file: &Path) -> anyhow::Result<String> {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::routers::MeasureArgs;
+use super::routers::{AnswerArgs, MeasureArgs};
 use super::session::DscpArgs;
 use super::trust::CertificateArgs;
 use super::values::{self, Algorithms};
@@ -36,10 +36,8 @@ pub(super) struct Args {
         default_value = "vcp+bise+wlte"
     )]
     cc: Algorithms,
-    /// Answer XCP-i routers that measure the hops between this host and them; FILE holds the secret
-    /// that they share with it
-    #[arg(long, value_name = "FILE")]
-    answer_routers: Option<PathBuf>,
+    #[command(flatten)]
+    answer: AnswerArgs,
     #[command(flatten)]
     measure: MeasureArgs,
     #[command(flatten)]
@@ -57,8 +55,7 @@ pub(super) async fn serve(args: Args) -> Outcome {
     let mut transport = crate::transport_config_of(&laws);
     transport.dscp = args.marking.dscp;
     let own = args.listen.ip();
-    let answer = args.answer_routers.as_deref();
-    let _edge = args.measure.serve(own, answer, &mut transport)?;
+    let _edge = args.measure.serve(own, &args.answer, &mut transport)?;
     let endpoint = session::listen(
         args.listen,
         &args.certificate,

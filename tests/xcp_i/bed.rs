@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pathmark_testbed::chain::{Addresses, Chain, Hop, RouterProgram};
+use pathmark_testbed::{ChildGuard, Node};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -107,22 +108,9 @@ impl Bed {
     /// The same with further arguments of server and client.
     pub(crate) fn get_with(&self, bytes: usize, of_server: &[&str], of_client: &[&str]) -> Value {
         let directory = TempDir::new().unwrap();
-        let content: Vec<u8> = (0..bytes as u64 / 8)
-            .flat_map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
-            .collect();
-        std::fs::write(directory.path().join("file"), content).unwrap();
+        write_file(&directory, bytes);
         let listen = SocketAddr::new(self.addresses.sender(), 4433).to_string();
-        let path = directory.path().to_str().unwrap();
-        let serve = [
-            "serve", "--listen", &listen, "--dir", path, "--cc", "xcp-i", "--json",
-        ];
-        let serve = [&serve, of_server].concat();
-        let mut server = self.chain.sender.spawn(pathmark(&serve), &[]).unwrap();
-        let mut line = String::new();
-        BufReader::new(server.child().stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let said: Value = serde_json::from_str(&line).unwrap();
+        let (_server, said) = serve(&self.chain.sender, &listen, &directory, of_server);
         let (out, target) = (TempDir::new().unwrap(), format!("{listen}/file"));
         let get = [
             "get",
@@ -135,11 +123,53 @@ impl Bed {
             "xcp-i",
             "--json",
         ];
-        let get = [&get, of_client].concat();
-        let mut client = self.chain.receiver.spawn(pathmark(&get), &[]).unwrap();
-        let output = client.child().stdout.take().unwrap();
-        let figures = serde_json::from_reader(output).unwrap();
-        assert!(client.wait().unwrap().success());
-        figures
+        figures_of(&self.chain.receiver, &[&get, of_client].concat())
     }
+
+    /// Stores a file of so many bytes from the sending host by XCP-i; the client's figures.
+    pub(crate) fn put_with(&self, bytes: usize, of_client: &[&str]) -> Value {
+        let (from, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let file = write_file(&from, bytes);
+        let listen = SocketAddr::new(self.addresses.receiver(), 4433).to_string();
+        let (_server, said) = serve(&self.chain.receiver, &listen, &into, &["--allow-put"]);
+        let pin = said["pin"].as_str().unwrap();
+        let put = [
+            "put", &file, &listen, "--pin", pin, "--cc", "xcp-i", "--json",
+        ];
+        figures_of(&self.chain.sender, &[&put, of_client].concat())
+    }
+}
+
+/// Writes a file of so many bytes; where it is.
+fn write_file(directory: &TempDir, bytes: usize) -> String {
+    let content: Vec<u8> = (0..bytes as u64 / 8)
+        .flat_map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
+        .collect();
+    let file = directory.path().join("file");
+    std::fs::write(&file, content).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+/// A server that sends by XCP-i, and what it says of itself.
+fn serve(node: &Node, listen: &str, directory: &TempDir, more: &[&str]) -> (ChildGuard, Value) {
+    let path = directory.path().to_str().unwrap();
+    let serve = [
+        "serve", "--listen", listen, "--dir", path, "--cc", "xcp-i", "--json",
+    ];
+    let serve = [&serve, more].concat();
+    let mut server = node.spawn(pathmark(&serve), &[]).unwrap();
+    let mut line = String::new();
+    BufReader::new(server.child().stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    (server, serde_json::from_str(&line).unwrap())
+}
+
+/// The figures of a client that did what it was to do.
+fn figures_of(node: &Node, arguments: &[&str]) -> Value {
+    let mut client = node.spawn(pathmark(arguments), &[]).unwrap();
+    let output = client.child().stdout.take().unwrap();
+    let figures = serde_json::from_reader(output).unwrap();
+    assert!(client.wait().unwrap().success());
+    figures
 }
