@@ -6,6 +6,10 @@
 //! traffic is foreign, the port says that the cloud is not accounted for: senders then share it as
 //! CUBIC does, within what routers allow. It is accounted for again once hardly any foreign traffic
 //! is left.
+//!
+//! How long packets wait shows by the shortest time of late alone. Where others kept the queue full
+//! from the beginning, that time has most of the queue in it. So it is the same where flows want
+//! more for a second and have next to nothing, while others have nearly all.
 
 use crate::arith::ns_since;
 use crate::xcp::CloudEstimate;
@@ -20,6 +24,11 @@ const LONG: Duration = Duration::from_secs(1);
 /// Foreign traffic below this part of the capacity, as a divisor, for as long, means that they are
 /// gone.
 const GONE: i64 = 20;
+/// Own traffic below this part of the capacity, as a divisor, is next to nothing: half the share of
+/// as many routers as a port keeps …
+const STARVES: i64 = 64;
+/// … while the part of the capacity, as a divisor, that is not foreign is below this.
+const NOT_FOREIGN: i64 = 10;
 /// Estimates that are averaged.
 const AVERAGED: i64 = 16;
 
@@ -27,20 +36,23 @@ const AVERAGED: i64 = 16;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Crowd {
     is_there: bool,
-    /// Foreign bytes per second, averaged: single estimates are a packet or two off.
+    /// Foreign bytes per second, and own ones, averaged: single estimates are a packet or two off.
     foreign: i64,
+    own: i64,
     /// Since when the opposite seems true.
     doubted: Option<Instant>,
 }
 
 impl Crowd {
     /// An estimate came, over a time in which the virtual router's own flows had `own` bytes per
-    /// second. True if others have begun to fill the queue.
+    /// second; they `want` more if one of them was refused some of late. True if others have begun
+    /// to fill the queue.
     pub(crate) fn learn(
         &mut self,
         now: Instant,
         told: &CloudEstimate,
         own: i64,
+        want: bool,
         mean_rtt: Duration,
     ) -> bool {
         let capacity = i64::try_from(told.capacity).unwrap_or(i64::MAX);
@@ -49,12 +61,15 @@ impl Crowd {
         }
         let now_foreign = capacity.saturating_sub(told.available).saturating_sub(own);
         self.foreign += now_foreign.saturating_sub(self.foreign) / AVERAGED;
+        self.own += own.saturating_sub(self.own) / AVERAGED;
         let foreign = self.foreign;
         let doubt = if self.is_there {
             foreign < capacity / GONE
         } else {
             let waits = u128::from(told.queue) * 1_000_000_000 / u128::from(told.capacity);
-            waits * QUEUE >= mean_rtt.as_nanos() && foreign >= capacity / FOREIGN
+            let queue = waits * QUEUE >= mean_rtt.as_nanos() && foreign >= capacity / FOREIGN;
+            let all = capacity - capacity / NOT_FOREIGN;
+            queue || want && self.own < capacity / STARVES && foreign >= all
         };
         if !doubt {
             self.doubted = None;
@@ -90,9 +105,32 @@ mod tests {
     }
 
     fn learn(crowd: &mut Crowd, millis: u64, own: i64, queue: u64) -> bool {
+        wanting(crowd, millis, own, queue, false)
+    }
+
+    fn wanting(crowd: &mut Crowd, millis: u64, own: i64, queue: u64, want: bool) -> bool {
         let now = Instant::from_millis(millis);
         let rtt = Duration::from_millis(100);
-        crowd.learn(now, &told(0, queue), own, rtt)
+        crowd.learn(now, &told(0, queue), own, want, rtt)
+    }
+
+    /// A queue that stood from the beginning does not show. Flows that have a thousandth and want
+    /// more have waited for long enough after a second; those that have a fiftieth, that want no
+    /// more, or that began less than a second ago, have not.
+    #[test]
+    fn who_is_left_nothing() {
+        let mut crowd = Crowd::default();
+        let found = (0..).find(|millis| wanting(&mut crowd, *millis, 1_000, 0, true));
+        assert!((1000..1100).contains(&found.unwrap()), "{found:?}");
+        for (own, want) in [(20_000, true), (1_000, false)] {
+            let mut crowd = Crowd::default();
+            assert!((0..10_000).all(|millis| !wanting(&mut crowd, millis, own, 0, want)));
+        }
+        let mut crowd = Crowd::default();
+        for millis in 0..10_000 {
+            let own = if millis < 900 { 1_000 } else { 30_000 };
+            assert!(!wanting(&mut crowd, millis, own, 0, true));
+        }
     }
 
     /// A quarter of a round trip is 25 ms, 25 000 bytes.

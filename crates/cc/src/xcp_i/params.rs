@@ -11,6 +11,8 @@ pub(crate) const MOST_OF_PREFIX: usize = 8;
 pub(crate) const INACTIVE: Duration = Duration::from_secs(10);
 /// One whose cloud is not known after so long makes room for others.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+/// Flows of which one was refused more within so long want more.
+pub(crate) const WANTS: Duration = Duration::from_millis(500);
 /// No header stands for more packets than so many.
 pub(crate) const MOST_COVERS: u16 = 64;
 /// Time over which it is seen how many packets come without a header.

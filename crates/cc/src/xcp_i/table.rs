@@ -23,7 +23,7 @@
 use super::CloudMetrics;
 use super::crowd::Crowd;
 use super::params::{
-    INACTIVE, MOST_OF_PREFIX, MOST_UPSTREAMS, PATIENCE, SHARED_GIVEN_PPM, SHARED_TAKEN_PPM,
+    INACTIVE, MOST_OF_PREFIX, MOST_UPSTREAMS, PATIENCE, SHARED_GIVEN_PPM, SHARED_TAKEN_PPM, WANTS,
 };
 use crate::arith::ns_since;
 use crate::xcp::{CloudEstimate, Upstream, XcpLink, XcpLinkParams};
@@ -63,6 +63,8 @@ struct Entry {
     until: Instant,
     /// Others that keep its queue full.
     crowd: Crowd,
+    /// When a packet asked for more than it got, the last time.
+    refused: Option<Instant>,
 }
 
 impl Entry {
@@ -168,6 +170,7 @@ impl Table {
             queue: 0,
             until: now,
             crowd: Crowd::default(),
+            refused: None,
         };
         let of_prefix = |kept: &Entry| {
             upstream.prefix().is_some() && kept.upstream.prefix() == upstream.prefix()
@@ -224,7 +227,12 @@ impl Table {
             return None;
         }
         match link.on_departure(now, packet, entry.queue) {
-            Answer::Xcp(answer) => Some(answer),
+            Answer::Xcp(answer) => {
+                if answer.bounding {
+                    entry.refused = Some(now);
+                }
+                Some(answer)
+            }
             _ => None,
         }
     }
@@ -258,7 +266,8 @@ impl Table {
             .link
             .get_or_insert_with(|| Box::new(XcpLink::new(now, left, params.clone())));
         link.on_capacity(now, left);
-        if entry.crowd.learn(now, told, own, link.mean_rtt()) {
+        let want = entry.refused.is_some_and(|at| now - at < WANTS);
+        if entry.crowd.learn(now, told, own, want, link.mean_rtt()) {
             self.crowded += 1;
         }
     }
