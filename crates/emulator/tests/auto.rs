@@ -89,6 +89,20 @@ fn on_a_path_of_one_kind_it_does_as_the_law_of_that_kind_does() {
     }
 }
 
+/// A router that knows nothing of ours shows in the TTL. Random loss keeps CUBIC, which rules at
+/// first under XCP's rules, from ever filling the port behind it.
+#[test]
+fn a_plain_hop_that_shows_and_random_loss_do_not_leave_it_with_cubic() {
+    let more = [
+        ("link.first.rate", "40Mbit"),
+        ("link.second.loss", r#"{ kind = "bernoulli", per = 0.01 }"#),
+    ];
+    let [cubic, own, auto] = ["cubic", "vcp+bise+wlte", "auto"]
+        .map(|law| goodput(&path("none", "vcp+bise", law, &more)));
+    assert!(auto >= 0.95 * own, "{auto}, of its own {own}");
+    assert!(auto > 4.0 * cubic, "{auto}, cubic {cubic}");
+}
+
 #[test]
 fn whichever_kind_the_narrow_port_is_the_link_is_full_and_nothing_is_dropped() {
     for (first, second) in [("xcp", "vcp+bise"), ("vcp+bise", "xcp")] {

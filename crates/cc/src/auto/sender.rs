@@ -104,7 +104,7 @@ impl AutoSender {
     fn change(&mut self, now: Instant) {
         let starting = self.starting_until.filter(|&until| now < until);
         let next = match &mut self.law {
-            Law::Xcp(law) => law.leave().map(|left| {
+            Law::Xcp(law) => law.leave(now).map(|left| {
                 let mut law = VcpSender::enter(VCP, now, vcp_params(self.initial_window), left);
                 if starting.is_some() {
                     law.wait_for_measure(now, 2);

@@ -126,6 +126,38 @@ fn the_first_answer_of_a_path_decides_at_once() {
     );
 }
 
+/// XCP leaves the window with CUBIC where TTLs show a hop that is no router of ours. The ports'
+/// own law is followed all the same.
+#[test]
+fn a_plain_hop_that_shows_keeps_nobody_from_the_ports_own_law() {
+    let shown = |feedback: Option<Feedback>| {
+        feedback.map(|feedback| match feedback {
+            Feedback::Xcp(xcp) => Feedback::Xcp(XcpFeedback {
+                unmarked_hop: Some(true),
+                ..xcp
+            }),
+            Feedback::Vcp(vcp) => Feedback::Vcp(VcpFeedback {
+                unmarked_hop: Some(true),
+                ..vcp
+            }),
+            other => other,
+        })
+    };
+    let mut path = Path::new();
+    path.rounds(2, shown(xcp(1, 1000, false)));
+    assert_eq!(path.law.metrics().ruling, "cubic");
+    assert!(path.asks_xcp());
+    // Losses under CUBIC change nothing about whose port it is.
+    path.law
+        .on_loss(path.now, &lost(path.number - 5, path.number, RTT));
+    let before = path.law.window();
+    path.rounds(3, shown(xcp(1, 1000, true)));
+    assert_eq!(path.asks_in(), Explicit::Vcp(Carrier::Shim));
+    path.rounds(2, shown(vcp(2, false)));
+    assert_eq!(path.law.metrics().ruling, "vcp+bise+wlte");
+    assert!(path.law.window() >= before);
+}
+
 #[test]
 fn without_routers_cubic_rules_and_one_that_comes_is_found() {
     let mut path = Path::new();

@@ -304,6 +304,20 @@ impl HiddenHop {
         begins
     }
 
+    /// What a law goes on with that does not [doubt](Self::doubts): routers rule where nothing but
+    /// a doubt has spoken against them. `None` while a hop that says nothing is the narrow one.
+    pub(crate) fn without_doubt(&self, now: Instant) -> Option<Self> {
+        match &self.state {
+            State::Cubic(ruled) if !ruled.is_doubt() => None,
+            State::Cubic(_) => Some(Self {
+                state: State::Routers(now),
+                began: now,
+                ..self.clone()
+            }),
+            _ => Some(self.clone()),
+        }
+    }
+
     /// Bounds the next round trip's window by what has arrived in one.
     fn limit_step(&mut self, srtt: Duration) {
         let arrived = self.arrivals.proven(srtt);

@@ -57,6 +57,8 @@ pub(super) struct Look {
 /// CUBIC rules.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ruled {
+    /// It rules because TTLs show a hop, and has done so from the start.
+    doubt: bool,
     since: Instant,
     /// The window before, in bytes. 0: too small to tell anything about the rate.
     before: u64,
@@ -76,6 +78,7 @@ impl Ruled {
     /// `ppm`.
     pub(super) const fn new(now: Instant, before: u64, ppm: u64, largest: u64) -> Self {
         Self {
+            doubt: false,
             since: now,
             before,
             ppm,
@@ -90,6 +93,7 @@ impl Ruled {
     /// yet that its own hop is full.
     pub(super) const fn from_start(now: Instant) -> Self {
         Self {
+            doubt: true,
             since: now,
             before: 0,
             ppm: 0,
@@ -98,6 +102,11 @@ impl Ruled {
             cut_since: None,
             last_loss: None,
         }
+    }
+
+    /// True if nothing but TTLs speaks of a hop that is no router of ours.
+    pub(super) const fn is_doubt(&self) -> bool {
+        self.doubt
     }
 
     /// Packets were lost at a window of `window` bytes.

@@ -3,19 +3,29 @@
 use super::super::params::XcpParams;
 use super::super::steering::Steering;
 use super::{XcpSender, step};
-use crate::Instant;
 use crate::auto::Handover;
+use crate::{Controller, Instant};
 
 impl XcpSender {
-    /// What another law goes on with. `None` while a hop that stamps nothing is the narrow one.
-    pub(crate) fn leave(&self) -> Option<Handover> {
-        let rules = self.end_to_end.is_some() || self.hidden.rules();
-        (!rules).then(|| Handover {
+    /// What another law goes on with. `None` while a hop that stamps nothing is the narrow one, but
+    /// not where TTLs alone show such a hop: that is reason for XCP to leave the window with CUBIC,
+    /// since it may grow many times at once, and no reason not to follow the ports' own law.
+    pub(crate) fn leave(&self, now: Instant) -> Option<Handover> {
+        let doubts = self.hidden.rules();
+        if self.end_to_end.is_some() && !doubts {
+            return None;
+        }
+        let hidden = self.hidden.without_doubt(now)?;
+        Some(Handover {
             mtu: self.mtu,
-            window: self.own_window(),
+            window: if doubts {
+                self.fallback.window()
+            } else {
+                self.own_window()
+            },
             cubic: self.fallback.clone(),
             ruler: self.ruler.clone(),
-            hidden: self.hidden.clone(),
+            hidden,
             srtt: self.srtt,
             recent: self.recent,
             last_sent: self.last_sent,
