@@ -25,4 +25,6 @@ fi
 AIOQUIC_PYTHON=$PWD/$venv/bin/python
 case $venv in /*) AIOQUIC_PYTHON=$venv/bin/python ;; esac
 export AIOQUIC_PYTHON
-exec cargo run --quiet --locked -p pathmark-judges --example aioquic -- "$@"
+# With the whole workspace, so that what the tests' build made serves here too.
+cargo build --quiet --locked --workspace --example aioquic
+exec "${CARGO_TARGET_DIR:-target}/debug/examples/aioquic" "$@"
