@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pathmark_emulator::Scenario;
 use pathmark_testbed::ChildGuard;
@@ -17,6 +18,23 @@ fn program() -> RouterProgram {
         program: env!("CARGO_BIN_EXE_pathmark").into(),
         prefix: vec!["vcp-router".to_owned()],
     }
+}
+
+/// Transfers at these rates take both processors of a small machine: one at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Room for what a busy machine holds back while a process waits for a processor, in time. A sender
+/// that fills queues fills this one too; XCP's flows leave it nearly empty.
+const ROOM: &str = "200ms";
+
+/// Nothing was dropped, and the queue was nearly empty nearly always.
+fn keeps_its_queue_empty(link: &Value) {
+    assert_eq!(link["drops"], 0, "{link}");
+    let mean = link["queue_ms"]["mean"].as_f64().unwrap();
+    assert!(mean < 20.0, "{link}");
 }
 
 /// A port of `rate` and `delay` with room for one bandwidth-delay product of `rtt`.
@@ -118,9 +136,10 @@ fn show(chain: &Chain, router: usize) -> Value {
 
 #[test]
 fn a_file_by_xcp_through_a_router() {
+    let _alone = alone();
     let hop = Hop {
-        forward: port("50Mbit", "10ms", "20ms", "xcp"),
-        reverse: port("50Mbit", "10ms", "20ms", "none"),
+        forward: port("50Mbit", "10ms", ROOM, "xcp"),
+        reverse: port("50Mbit", "10ms", ROOM, "none"),
     };
     let chain = Chain::new(program(), 1500, &[hop]).unwrap();
     let served = serve(&chain, 20_000_000);
@@ -136,7 +155,7 @@ fn a_file_by_xcp_through_a_router() {
     }
     let state = show(&chain, 0);
     let link = &state["links"][0];
-    assert_eq!(link["drops"], 0);
+    keeps_its_queue_empty(link);
     let law = &link["controller"];
     assert_eq!(law["law"], "xcp");
     assert!(law["stamped"].as_u64().unwrap() > 20_000, "{law}");
@@ -149,9 +168,10 @@ fn a_file_by_xcp_through_a_router() {
 /// Data and feedback in both directions at once.
 #[test]
 fn both_directions_at_once_by_xcp() {
+    let _alone = alone();
     let hop = Hop {
-        forward: port("30Mbit", "10ms", "20ms", "xcp"),
-        reverse: port("30Mbit", "10ms", "20ms", "xcp"),
+        forward: port("30Mbit", "10ms", ROOM, "xcp"),
+        reverse: port("30Mbit", "10ms", ROOM, "xcp"),
     };
     let chain = Chain::new(program(), 1500, &[hop]).unwrap();
     let listen = format!("{SENDER}:4433");
@@ -188,7 +208,7 @@ fn both_directions_at_once_by_xcp() {
     );
     let state = show(&chain, 0);
     for link in [&state["links"][0], &state["links"][1]] {
-        assert_eq!(link["drops"], 0, "{link}");
+        keeps_its_queue_empty(link);
         let law = &link["controller"];
         assert!(law["stamped"].as_u64().unwrap() > 10_000, "{law}");
         assert!(law["given_bps"].as_f64().unwrap() > 20e6, "{law}");
@@ -200,6 +220,7 @@ fn both_directions_at_once_by_xcp() {
 /// 5 %.
 #[test]
 fn four_flows_of_the_xcp_linux_paper_as_in_the_emulator() {
+    let _alone = alone();
     const BYTES: usize = 6_000_000;
     let hop = Hop {
         forward: port("10Mbit", "250ms", "500ms", "xcp"),
