@@ -57,6 +57,13 @@ impl fmt::Display for Prefix {
     }
 }
 
+fn route_address(address: IpAddr) -> RouteAddress {
+    match address {
+        IpAddr::V4(address) => RouteAddress::Inet(address),
+        IpAddr::V6(address) => RouteAddress::Inet6(address),
+    }
+}
+
 /// Text that is no prefix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no address prefix such as 10.0.1.0/24 or fd00::/64")]
@@ -172,12 +179,33 @@ impl Netlink {
             RouteNetlinkMessage::NewAddress(message),
             NLM_F_CREATE | NLM_F_EXCL,
         )?;
-        // The kernel readies an IPv6 address in a work queue of its own; until then packets to it
-        // are lost.
-        while address.address.is_ipv6() && self.is_tentative(index, address.address)? {
+        // The kernel readies an IPv6 address in a work queue of its own, and routes packets to it
+        // last; until then they are lost.
+        while address.address.is_ipv6()
+            && (self.is_tentative(index, address.address)? || !self.is_local(address.address)?)
+        {
             std::thread::yield_now();
         }
         Ok(())
+    }
+
+    /// True if packets to the IPv6 address are taken for this namespace's own.
+    fn is_local(&mut self, address: IpAddr) -> io::Result<bool> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = AddressFamily::Inet6;
+        let destination = RouteAttribute::Destination(route_address(address));
+        let mut local = false;
+        self.transact(
+            RouteNetlinkMessage::GetRoute(message),
+            NLM_F_DUMP,
+            |answer| {
+                if let RouteNetlinkMessage::NewRoute(found) = answer {
+                    local |= found.header.kind == RouteType::Local
+                        && found.attributes.contains(&destination);
+                }
+            },
+        )?;
+        Ok(local)
     }
 
     fn is_tentative(&mut self, index: u32, address: IpAddr) -> io::Result<bool> {
@@ -207,10 +235,6 @@ impl Netlink {
         interface: &InterfaceName,
         gateway: Option<IpAddr>,
     ) -> io::Result<()> {
-        let route_address = |address| match address {
-            IpAddr::V4(address) => RouteAddress::Inet(address),
-            IpAddr::V6(address) => RouteAddress::Inet6(address),
-        };
         let mut message = RouteMessage::default();
         message.header.address_family = destination.family();
         message.header.destination_prefix_length = destination.length;

@@ -83,6 +83,31 @@ fn a_grant_without_traffic_is_waited_for_a_round_trip_and_a_quarter() {
     assert_eq!(metrics(&port).unused, 1);
 }
 
+/// A server asks before it has measured a round trip: the port takes it for one second. The flight
+/// comes after 200 ms all the same, and the law must not count it beside what it was promised.
+#[test]
+fn a_flight_that_comes_before_the_told_round_trip_is_over_has_come() {
+    for told in [None, Some(ms(1000))] {
+        let mut port = port();
+        let mut request = request(1, GBIT / 2, 0);
+        if let Carried::QuickStart(carried) = &mut request.carried {
+            carried.rtt = told;
+        }
+        let granted = ask(&mut port, 0, &request);
+        assert!(granted > GBIT / 3);
+        // An initial window and a handshake, in twenty packets.
+        for _ in 0..20 {
+            packet(&mut port, 10, 1, 1500);
+        }
+        assert_eq!(metrics(&port).outstanding, granted, "{told:?}");
+        for _ in 0..5 {
+            packet(&mut port, 200, 1, 1500);
+        }
+        assert_eq!(metrics(&port).outstanding, 0, "{told:?}");
+        assert_eq!(metrics(&port).unused, 0, "{told:?}");
+    }
+}
+
 #[test]
 fn a_grant_counts_until_its_traffic_shows_in_what_is_used() {
     let mut port = port();

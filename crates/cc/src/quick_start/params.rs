@@ -25,6 +25,10 @@ pub(crate) const MEMORY_RTTS: (u32, u32) = (3, 2);
 /// Memory for a sender that told no round-trip time: of one with 1 s.
 pub(crate) const UNKNOWN_RTT: Duration = Duration::from_secs(1);
 
+/// Bytes that a sender may have sent before it heard of its grant: the largest initial window
+/// (RFC 9002 section 7.2: 14,720 bytes, or two packets of 9000), and the packets of a handshake.
+pub(crate) const FIRST_WINDOW: u64 = 32_000;
+
 /// A flight that has not begun after so many round-trip times, and so long after the first, does
 /// not come: the asker's acknowledgement may be late by its delay and a scheduling step.
 pub(crate) const PATIENCE_RTTS: (u32, u32) = (5, 4);

@@ -11,8 +11,8 @@
 //! flights have shown here, if that is more.
 
 use super::params::{
-    GRANTS, LEAST_MEMORY, LEAST_PATIENCE, MEAN_PART, MEMORY_RTTS, PATIENCE_RTTS, SHOWN_PART,
-    TRUSTED_RTT, UNKNOWN_RTT, WAYS,
+    FIRST_WINDOW, GRANTS, LEAST_MEMORY, LEAST_PATIENCE, MEAN_PART, MEMORY_RTTS, PATIENCE_RTTS,
+    SHOWN_PART, TRUSTED_RTT, UNKNOWN_RTT, WAYS,
 };
 use crate::arith::{mul_div, nanos, ns_since};
 use crate::{Duration, Instant};
@@ -45,6 +45,8 @@ pub(super) struct Grant {
     /// there on.
     first: Option<Instant>,
     bytes: u64,
+    /// Bytes that came before it could be expected.
+    early: u64,
     /// Counts as approved.
     counts: bool,
     /// If it is not used until then it counts no longer.
@@ -193,6 +195,7 @@ impl Pending {
             rtt,
             first: None,
             bytes: 0,
+            early: 0,
             counts: true,
             patience: now + patience,
             counts_until: now + memory(believed),
@@ -217,10 +220,14 @@ impl Pending {
     fn count(&mut self, now: Instant, flow: u32, bytes: u64) -> Option<u64> {
         let mut own = self.places(flow).iter_mut().flatten();
         let grant = own.find(|grant| grant.flow == flow)?;
-        // A told RTT is rounded up to at most twice what it is; what comes earlier is of the first
-        // window.
+        // A told RTT is rounded up to at most twice what it is, and some tell none. What comes
+        // earlier is of the first window; more than that is of the flight, which is counted as it
+        // comes then, and not twice.
         if now < grant.at + grant.rtt / 2 {
-            return None;
+            grant.early = grant.early.saturating_add(bytes);
+            if grant.early <= FIRST_WINDOW {
+                return None;
+            }
         }
         let outstanding = grant.is_outstanding();
         let first = *grant.first.get_or_insert(now);
