@@ -170,9 +170,8 @@ impl RemoteIds {
     }
 
     fn retire_below(&mut self, retire_prior_to: u64) -> bool {
-        if retire_prior_to <= self.retire_prior_to {
-            return false;
-        }
+        // Also what an earlier frame asked back when there was no other id to use.
+        let retire_prior_to = self.retire_prior_to.max(retire_prior_to);
         self.retire_prior_to = retire_prior_to;
         for list in [&mut self.allotted, &mut self.spare] {
             for old in list.extract_if(.., |held| held.sequence < retire_prior_to) {

@@ -123,18 +123,64 @@ fn id_that_arrives_after_its_retirement_is_retired_at_once() {
     assert_eq!(retirements(&mut ids), [0]);
     ids.on_new(0, &remote(2)).unwrap();
     ids.on_new(0, &remote(2)).unwrap();
+    assert!(ids.has_pending());
     assert_eq!(retirements(&mut ids), [2]);
+    // Frames from before do not take the request back.
+    ids.on_new(0, &remote(1)).unwrap();
+    assert_eq!(retirements(&mut ids), [1]);
     assert!(!ids.has_spare());
+}
+
+#[test]
+fn an_id_asked_back_is_left_as_soon_as_there_is_another() {
+    let mut ids = with(&[1]);
+    ids.allot();
+    ids.give_up(1);
+    assert_eq!(ids.on_new(1, &remote(1)), Ok(false));
+    assert_eq!(ids.current().sequence, 0);
+    assert_eq!(ids.on_new(1, &remote(2)), Ok(true));
+    assert_eq!(*ids.current(), remote(2));
+    assert_eq!(retirements(&mut ids), [1, 0]);
+}
+
+#[test]
+fn an_id_that_is_not_asked_back_stays() {
+    let mut ids = with(&[1, 2]);
+    ids.switch();
+    assert_eq!(ids.on_new(1, &remote(3)), Ok(false));
+    assert_eq!(ids.current().sequence, 1);
+    assert_eq!(retirements(&mut ids), [0]);
+}
+
+#[test]
+fn the_limit_is_between_two_and_sixty_four() {
+    for (limit, most) in [(0, 2), (2, 2), (64, 64), (1000, 64)] {
+        let mut ids = RemoteIds::new(id(0), limit);
+        for n in 1..most {
+            assert_eq!(ids.on_new(0, &remote(n)), Ok(false));
+        }
+        let error = ids.on_new(0, &remote(most)).unwrap_err();
+        assert_eq!(error.code, TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
+    }
 }
 
 #[test]
 fn endless_retirement_requests_end_the_connection() {
     let mut ids = RemoteIds::new(id(0), 4);
-    let ended = (1..100).find_map(|n| ids.on_new(n, &remote(n)).err());
-    assert_eq!(
-        ended.unwrap().code,
-        TransportErrorCode::CONNECTION_ID_LIMIT_ERROR
-    );
+    // Four times the limit may wait to be retired.
+    for n in 1..=16 {
+        assert_eq!(ids.on_new(n, &remote(n)), Ok(true));
+    }
+    let error = ids.on_new(17, &remote(17)).unwrap_err();
+    assert_eq!(error.code, TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
+    // Those that were never used count as well: four at a time.
+    let mut ids = RemoteIds::new(id(0), 4);
+    for n in 1..20 {
+        let outcome = ids.on_new(n / 4 * 4, &remote(n));
+        assert_eq!(outcome, Ok(n.is_multiple_of(4)), "{n}");
+    }
+    let error = ids.on_new(20, &remote(20)).unwrap_err();
+    assert_eq!(error.code, TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
     // With acknowledgements it goes on for ever.
     let mut ids = RemoteIds::new(id(0), 4);
     for n in 1..1000 {
@@ -179,6 +225,85 @@ fn only_tokens_of_ids_in_use_reset() {
     assert!(ids.is_reset(&token(1)) && !ids.is_reset(&token(2)));
     ids.adopt(1);
     assert!(!ids.is_reset(&token(77)));
+}
+
+#[test]
+fn only_the_id_of_the_handshake_is_set_again() {
+    let mut ids = with(&[1]);
+    ids.set_first(id(50));
+    ids.set_first_token(token(50));
+    let first = RemoteId {
+        sequence: 0,
+        ..remote(50)
+    };
+    assert_eq!(*ids.current(), first);
+    assert!(ids.switch());
+    ids.set_first(id(60));
+    ids.set_first_token(token(60));
+    assert_eq!(*ids.current(), remote(1));
+}
+
+#[test]
+fn sequence_numbers_may_be_sixty_four_ahead() {
+    let mut ids = RemoteIds::new(id(0), 64);
+    assert_eq!(ids.on_new(0, &remote(64)), Ok(false));
+    let error = ids.on_new(0, &remote(65)).unwrap_err();
+    assert_eq!(error.code, TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
+    // The one that was missing moves the window on, over all sixty-four.
+    let mut ids = RemoteIds::new(id(0), 64);
+    for n in (2..=64).rev() {
+        assert_eq!(ids.on_new(0, &remote(n)), Ok(false), "{n}");
+    }
+    assert_eq!(ids.on_new(1, &remote(1)), Ok(true));
+    assert_eq!(*ids.current(), remote(1));
+    let error = ids.on_new(65, &remote(129)).unwrap_err();
+    assert_eq!(error.code, TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
+    assert_eq!(ids.on_new(65, &remote(128)), Ok(true));
+    assert_eq!(ids.on_new(65, &remote(65)), Ok(false));
+    assert!(ids.has_spare());
+}
+
+#[test]
+fn ids_in_use_are_held_and_no_others() {
+    let mut ids = with(&[1, 2, 3]);
+    assert_eq!(ids.allot(), Some(remote(1)));
+    assert!(ids.allot().is_some_and(|id| id.sequence == 2));
+    ids.give_up(2);
+    ids.give_up(3);
+    let held: Vec<u64> = (0..5).filter(|n| ids.is_held(*n)).collect();
+    assert_eq!(held, [0, 1]);
+    // What is no path's is not retired either.
+    assert_eq!(retirements(&mut ids), [2]);
+    assert!(ids.has_spare());
+}
+
+#[test]
+fn a_peer_without_ids_is_probed_by_none() {
+    let mut ids = RemoteIds::new(ConnectionId::EMPTY, 4);
+    assert_eq!(ids.allot().map(|id| id.sequence), Some(0));
+    ids.set_preferred(id(1), token(1));
+    assert!(!ids.has_spare() && !ids.has_pending());
+    // With ids the preferred address has one, and one only.
+    let mut ids = with(&[]);
+    ids.set_preferred(id(1), token(1));
+    ids.set_preferred(id(2), token(2));
+    assert!(ids.switch() && !ids.switch());
+    assert_eq!(*ids.current(), remote(1));
+}
+
+#[test]
+fn a_retirement_is_queued_once_and_not_after_its_acknowledgement() {
+    let mut ids = with(&[1, 2]);
+    ids.switch();
+    ids.switch();
+    ids.on_retirement_lost(0);
+    assert_eq!(retirements(&mut ids), [0, 1]);
+    ids.on_retirement_lost(0);
+    ids.on_retirement_lost(1);
+    ids.on_retirement_lost(0);
+    // The packet that was thought lost arrived.
+    ids.on_retirement_acked(0);
+    assert_eq!(retirements(&mut ids), [1]);
 }
 
 proptest! {
