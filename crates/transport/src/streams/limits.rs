@@ -57,11 +57,16 @@ impl LocalStreams {
         blocked
     }
 
-    /// `max` is the limit in place of the one before, which may have been higher.
-    pub fn start_over(&mut self, max: u64) {
+    /// `max` is the limit in place of the one before, which may have been higher. True if that lets
+    /// a waiting application open a stream.
+    pub fn start_over(&mut self, max: u64) -> bool {
         self.max = max.min(StreamId::MAX_STREAMS);
-        self.blocked = self.opened > self.max;
         self.blocked_at = None;
+        if self.opened < self.max {
+            return core::mem::take(&mut self.blocked);
+        }
+        self.blocked |= self.opened > self.max;
+        false
     }
 
     /// True if a STREAMS_BLOCKED frame is due: the application waits, and this limit was not
@@ -201,6 +206,73 @@ mod tests {
         assert!(local.block_due());
         assert!(local.raise(u64::MAX));
         assert_eq!(local.max(), StreamId::MAX_STREAMS);
+    }
+
+    /// The limit that counts may be lower than the one that streams were opened by.
+    #[test]
+    fn a_lower_limit_in_its_place_holds_up_what_is_open_beyond() {
+        let mut local = LocalStreams::default();
+        local.raise(3);
+        let opened = core::iter::from_fn(|| local.open()).count() as u64;
+        assert_eq!((opened, local.opened()), (3, 3));
+        assert_eq!(local.announce_blocked(), 3);
+        assert!(!local.start_over(1));
+        assert_eq!((local.max(), local.block_due()), (1, true));
+        assert_eq!((local.announce_blocked(), local.block_due()), (1, false));
+        // A little more does not do, and is worth another word; all that are open do.
+        assert!(local.raise(2) && local.block_due());
+        assert!(local.raise(3) && !local.block_due());
+        assert!(!local.raise(3) && !local.raise(4));
+        assert_eq!((local.open(), local.open()), (Some(3), None));
+        // Who waits goes on waiting, and hears of it where there is room at once.
+        assert!(!local.start_over(4) && local.block_due());
+        assert!(local.raise(5) && local.open() == Some(4));
+        assert!(!local.start_over(5) && !local.block_due());
+        assert!(!local.start_over(6) && local.open() == Some(5));
+        assert!(local.open().is_none() && local.start_over(u64::MAX));
+        assert_eq!(
+            (local.max(), local.block_due()),
+            (StreamId::MAX_STREAMS, false)
+        );
+    }
+
+    #[test]
+    fn a_limit_is_complained_about_anew() {
+        let mut local = LocalStreams::default();
+        for limit in 1..4 {
+            assert_eq!(local.open(), None);
+            assert!(local.block_due());
+            assert_eq!(local.announce_blocked(), limit - 1);
+            assert!(!local.raise(limit - 1), "nothing new");
+            assert!(local.raise(limit));
+            assert_eq!(local.open(), Some(limit - 1));
+        }
+    }
+
+    #[test]
+    fn how_many_are_open_may_be_changed() {
+        let mut remote = RemoteStreams::new(8);
+        assert_eq!(remote.on_index(7), Ok(0..8));
+        remote.on_closed();
+        assert_eq!(remote.open(), 7);
+        remote.set_concurrent(10);
+        remote.on_peer_blocked(8);
+        assert!(remote.update_due());
+        assert_eq!((remote.announce(), remote.update_due()), (11, false));
+        // The complaint is answered: one more is not worth a frame at once.
+        remote.set_concurrent(80);
+        remote.announce();
+        remote.on_closed();
+        assert!(!remote.update_due());
+        // What was promised is never taken back, and nothing is said meanwhile.
+        remote.set_concurrent(0);
+        assert!(!remote.update_due());
+        assert_eq!(remote.announce(), 81);
+        remote.on_peer_blocked(81);
+        assert!(!remote.update_due());
+        remote.set_concurrent(u64::MAX);
+        remote.on_closed();
+        assert_eq!(remote.announce(), StreamId::MAX_STREAMS);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Streams that were opened, and written to, before a server that then wanted nothing of it (RFC
 //! 9001 §4.6.2): the application's streams stay, and all of them is sent as if for the first time.
 
-use super::{ConnectionFrames, Dir, PeerLimits, Schedule, SendCredit, StreamId, Streams};
+use super::{
+    ConnectionFrames, Dir, PeerLimits, Schedule, SendCredit, StreamEvent, StreamId, Streams,
+};
 use super::{record::Turn, slot};
 
 impl Streams {
@@ -18,8 +20,10 @@ impl Streams {
             (Dir::Bi, limits.max_streams_bidi),
             (Dir::Uni, limits.max_streams_uni),
         ] {
-            if let Some(local) = self.local.get_mut(slot(dir)) {
-                local.start_over(max);
+            if let Some(local) = self.local.get_mut(slot(dir))
+                && local.start_over(max)
+            {
+                self.events.push_back(StreamEvent::Available(dir));
             }
         }
         self.schedule = Schedule::default();

@@ -85,6 +85,34 @@ fn streams_wait_for_the_peers_limits_and_then_for_room() {
     assert_eq!(client.open(Dir::Bi).map(StreamId::index), Ok(2));
 }
 
+/// The limits may be other ones than those that streams were opened by.
+#[test]
+fn who_waits_to_open_a_stream_hears_of_it_after_starting_over() {
+    for (most, at_once) in [(1, false), (2, false), (3, true)] {
+        let allowed = |most| PeerLimits {
+            max_streams_bidi: most,
+            ..limits(&StreamsConfig::default())
+        };
+        let (mut client, _) = pair(StreamsConfig {
+            max_bidi_streams: 2,
+            ..StreamsConfig::default()
+        });
+        for _ in 0..2 {
+            client.open(Dir::Bi).unwrap();
+        }
+        assert_eq!(client.open(Dir::Bi), Err(OpenError::Limit(Dir::Bi)));
+        events(&mut client);
+        client.start_over(allowed(most));
+        client.set_peer_limits(allowed(most));
+        if !at_once {
+            assert_eq!(events(&mut client), []);
+            client.on_max_streams(Dir::Bi, 3);
+        }
+        assert_eq!(events(&mut client), [StreamEvent::Available(Dir::Bi)]);
+        assert_eq!(client.open(Dir::Bi).map(StreamId::index), Ok(2));
+    }
+}
+
 #[test]
 fn data_written_before_the_limits_are_known_is_sent_after() {
     let config = StreamsConfig::default();
