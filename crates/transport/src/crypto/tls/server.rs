@@ -3,10 +3,10 @@
 use core::fmt;
 use std::sync::Arc;
 
-use rustls::KeyLogFile;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, ProducesTickets};
+use rustls::{KeyLogFile, quic};
 
 use super::session::TlsSession;
 use super::sessions::{ForConnection, Sessions};
@@ -14,6 +14,8 @@ use super::{Initial, Pin, TlsConfigError};
 use crate::crypto::{
     InitialCrypto, Keys, RETRY_TAG_LEN, ServerCrypto, Session, Side, StartError, provider,
 };
+
+const V1: quic::Version = quic::Version::V1;
 
 /// Session tickets that a client gets: for two connections at once.
 const TICKETS: usize = 2;
@@ -186,26 +188,23 @@ impl InitialCrypto for TlsServerConfig {
 impl ServerCrypto for TlsServerConfig {
     fn start(&self, transport_parameters: Vec<u8>, _: u64) -> Result<Box<dyn Session>, StartError> {
         let unusable = |e: rustls::Error| StartError::Config(e.to_string());
-        let config = match &self.sessions {
-            None => Arc::clone(&self.config),
-            Some(sessions) => {
-                let mut config = rustls::ServerConfig::clone(&self.config);
-                let now = config.time_provider.current_time();
-                let now = now.ok_or_else(|| StartError::Config("there is no time".into()))?;
-                config.session_storage = Arc::new(ForConnection::new(
-                    Arc::clone(sessions),
-                    &transport_parameters,
-                    now.as_secs(),
-                ));
-                Arc::new(config)
-            }
+        let Some(sessions) = &self.sessions else {
+            let config = Arc::clone(&self.config);
+            let connection = quic::ServerConnection::new(config, V1, transport_parameters);
+            return Ok(Box::new(TlsSession::new(
+                connection.map_err(unusable)?.into(),
+            )));
         };
-        let version = rustls::quic::Version::V1;
-        let connection = rustls::quic::ServerConnection::new(config, version, transport_parameters)
-            .map_err(unusable)?;
-        Ok(Box::new(match &self.sessions {
-            None => TlsSession::new(connection.into()),
-            Some(_) => TlsSession::with_early_data(connection),
-        }))
+        let mut config = rustls::ServerConfig::clone(&self.config);
+        let now = config.time_provider.current_time();
+        let now = now.ok_or_else(|| StartError::Config("there is no time".into()))?;
+        let sessions =
+            ForConnection::new(Arc::clone(sessions), &transport_parameters, now.as_secs());
+        let sessions = Arc::new(sessions);
+        config.session_storage = Arc::clone(&sessions) as _;
+        let config = Arc::new(config);
+        let connection = quic::ServerConnection::new(config, V1, transport_parameters);
+        let connection = connection.map_err(unusable)?;
+        Ok(Box::new(TlsSession::with_early_data(connection, sessions)))
     }
 }

@@ -1,8 +1,11 @@
 //! rustls connections and keys behind this crate's traits.
 
+use std::sync::Arc;
+
 use rustls::{HandshakeKind, quic};
 
 use super::error::handshake_error;
+use super::sessions::ForConnection;
 use crate::crypto::{
     DirectionalKeys, ExportError, HandshakeData, HandshakeError, HeaderKey, KeyChange, Keys,
     OpenError, PacketKey, PacketKeys, PhaseKeys, SAMPLE_LEN, SealError, Session,
@@ -16,8 +19,8 @@ pub(super) struct TlsSession {
     /// has those of the earlier connection before; they say nothing here but what early data may
     /// use (RFC 9000 §7.4.1).
     has_parameters: bool,
-    /// A server that may take early data.
-    takes_early_data: bool,
+    /// Of a server that may take early data: what it remembers.
+    sessions: Option<Arc<ForConnection>>,
 }
 
 impl TlsSession {
@@ -25,24 +28,33 @@ impl TlsSession {
         Self {
             has_parameters: matches!(connection, quic::Connection::Server(_)),
             connection,
-            takes_early_data: false,
+            sessions: None,
         }
     }
 
-    /// A server's session that may take early data.
-    pub(super) fn with_early_data(connection: quic::ServerConnection) -> Self {
+    /// A server's session that may take early data of those that resume one of `sessions`.
+    pub(super) fn with_early_data(
+        connection: quic::ServerConnection,
+        sessions: Arc<ForConnection>,
+    ) -> Self {
         Self {
-            takes_early_data: true,
+            sessions: Some(sessions),
             ..Self::new(connection.into())
         }
+    }
+
+    fn is_resumed(&self) -> bool {
+        self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 }
 
 impl Session for TlsSession {
     fn read_handshake(&mut self, bytes: &[u8]) -> Result<(), HandshakeError> {
-        self.connection
-            .read_hs(bytes)
-            .map_err(|e| handshake_error(&e, self.connection.alert()))
+        let read = self.connection.read_hs(bytes);
+        if let Some(sessions) = &self.sessions {
+            sessions.settle(self.is_resumed());
+        }
+        read.map_err(|e| handshake_error(&e, self.connection.alert()))
     }
 
     fn write_handshake(&mut self, out: &mut Vec<u8>) -> Option<KeyChange> {
@@ -88,7 +100,7 @@ impl Session for TlsSession {
     }
 
     fn may_take_early_data(&self) -> bool {
-        self.takes_early_data
+        self.sessions.is_some()
     }
 
     fn handshake_data(&self) -> HandshakeData {
@@ -98,7 +110,7 @@ impl Session for TlsSession {
                 quic::Connection::Client(_) => None,
                 quic::Connection::Server(c) => c.server_name().map(str::to_owned),
             },
-            resumed: self.connection.handshake_kind() == Some(HandshakeKind::Resumed),
+            resumed: self.is_resumed(),
         }
     }
 

@@ -1,5 +1,9 @@
 //! Sessions that a server keeps so that each is resumed once: what it takes to take early data and
 //! not to take it twice (RFC 8446 §8.1).
+//!
+//! rustls takes a session out before it checks the binder (RFC 8446 §4.2.11.2), which only those
+//! can compute who know the session's secret. Tickets are sent in the clear, so an observer may
+//! offer one: a session that was taken out and not resumed goes back.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,6 +48,11 @@ struct State {
 }
 
 impl State {
+    fn insert(&mut self, id: Vec<u8>, kept: Kept) {
+        self.order.insert(kept.serial, id.clone());
+        self.by_id.insert(id, kept);
+    }
+
     fn remove(&mut self, id: &[u8]) -> Option<Kept> {
         let kept = self.by_id.remove(id)?;
         self.order.remove(&kept.serial);
@@ -88,24 +97,30 @@ impl Sessions {
         state.remove(&id);
         let serial = state.next;
         state.next += 1;
-        state.order.insert(serial, id.clone());
         let kept = Kept {
             serial,
             since: now,
             limits,
             secrets,
         };
-        state.by_id.insert(id, kept);
+        state.insert(id, kept);
         state.trim(now, self.most);
         true
     }
 
     /// Takes a session out, if it is there, is not too old, and `limits` are no lower than those
     /// that its client remembers.
-    fn take(&self, now: u64, id: &[u8], limits: &EarlyLimits) -> Option<Vec<u8>> {
+    fn take(&self, now: u64, id: &[u8], limits: &EarlyLimits) -> Option<Kept> {
         let kept = self.lock().remove(id)?;
         let is_old = now.saturating_sub(kept.since) > LIFETIME;
-        (!is_old && limits.include(&kept.limits)).then_some(kept.secrets)
+        (!is_old && limits.include(&kept.limits)).then_some(kept)
+    }
+
+    /// Puts a session back in its place, if there is still room for one of its age.
+    fn restore(&self, now: u64, id: Vec<u8>, kept: Kept) {
+        let mut state = self.lock();
+        state.insert(id, kept);
+        state.trim(now, self.most);
     }
 
     #[cfg(test)]
@@ -124,6 +139,8 @@ pub(super) struct ForConnection {
     limits: Option<EarlyLimits>,
     /// When the connection began, seconds since 1970.
     now: u64,
+    /// What was taken out, by id, in this order, since [`settle`](Self::settle).
+    taken: Mutex<Vec<(Vec<u8>, Kept)>>,
 }
 
 impl ForConnection {
@@ -134,6 +151,23 @@ impl ForConnection {
             sessions,
             limits: parameters.ok().as_ref().map(EarlyLimits::from),
             now,
+            taken: Mutex::default(),
+        }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Vec<(Vec<u8>, Kept)>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the client sent was read. `resumed`: the session taken out last is resumed, so it is
+    /// gone for good. All others go back.
+    pub(super) fn settle(&self, resumed: bool) {
+        let mut taken = core::mem::take(&mut *self.taken());
+        if resumed {
+            taken.pop();
+        }
+        for (id, kept) in taken {
+            self.sessions.restore(self.now, id, kept);
         }
     }
 }
@@ -150,7 +184,10 @@ impl StoresServerSessions for ForConnection {
     }
 
     fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
-        self.sessions.take(self.now, id, self.limits.as_ref()?)
+        let kept = self.sessions.take(self.now, id, self.limits.as_ref()?)?;
+        let secrets = kept.secrets.clone();
+        self.taken().push((id.to_vec(), kept));
+        Some(secrets)
     }
 
     fn can_cache(&self) -> bool {
@@ -174,7 +211,8 @@ mod tests {
     }
 
     fn take(sessions: &Sessions, now: u64, id: u8) -> Option<Vec<u8>> {
-        sessions.take(now, &[id; 32], &limits(1000))
+        let taken = sessions.take(now, &[id; 32], &limits(1000));
+        taken.map(|kept| kept.secrets)
     }
 
     #[test]
@@ -226,5 +264,39 @@ mod tests {
         broken.limits = Some(limits(0));
         assert!(broken.put(vec![1], vec![1]) && broken.get(&[1]).is_none());
         assert_eq!(broken.take(&[1]), Some(vec![1]));
+    }
+
+    #[test]
+    fn only_what_was_resumed_does_not_go_back() {
+        let sessions = Arc::new(Sessions::new(3));
+        for id in 1..=3 {
+            assert!(put(&sessions, 0, id));
+        }
+        let mut one = ForConnection::new(Arc::clone(&sessions), &[], 0);
+        one.limits = Some(limits(1000));
+        for (offered, resumed, left) in
+            [(&[1, 2][..], false, 3), (&[3, 1], true, 2), (&[], true, 2)]
+        {
+            for id in offered {
+                assert_eq!(one.take(&[*id; 32]), Some(vec![*id]));
+                assert_eq!(one.take(&[*id; 32]), None, "it is out");
+            }
+            one.settle(resumed);
+            one.settle(resumed);
+            assert_eq!(sessions.len(), left);
+        }
+        // It went back into its place: 2 is the oldest, and goes first. What is too old, or of
+        // which there are too many meanwhile, does not come back.
+        assert_eq!(one.take(&[2; 32]), Some(vec![2]));
+        for id in 4..=6 {
+            assert!(put(&sessions, 1, id));
+        }
+        one.settle(false);
+        assert_eq!((sessions.len(), take(&sessions, 1, 2)), (3, None));
+        one.now = 1 + LIFETIME;
+        assert_eq!(one.take(&[6; 32]), Some(vec![6]));
+        one.now += 1;
+        one.settle(false);
+        assert_eq!(sessions.len(), 0);
     }
 }

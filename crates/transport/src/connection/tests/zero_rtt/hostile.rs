@@ -3,10 +3,10 @@ use super::super::pair::{CLIENT, Setup};
 use super::*;
 use crate::Ecn;
 use crate::connection::{Connection, ConnectionError, Received, ServerStart};
-use crate::crypto::Random;
 use crate::crypto::null::NullEndpointKey;
+use crate::crypto::{ClientCrypto, Random, ServerCrypto};
 use crate::wire::frame::{AckFrequency, Crypto};
-use crate::wire::{Frame, SpaceId, TransportErrorCode};
+use crate::wire::{Frame, SpaceId, TransportErrorCode, TransportParameters};
 
 /// The first flight of a client that sends `length` bytes early.
 fn first_flight(known: &Acquainted, length: usize) -> Vec<Vec<u8>> {
@@ -79,6 +79,47 @@ fn a_replayed_first_flight_is_taken_once() {
         let stats = replayed.stats();
         assert_eq!(stats.early_packets_received, 0);
         assert_eq!(stats.early_packets_dropped, flight.len() as u64);
+    }
+}
+
+/// Tickets are sent in the clear: whoever sees one can offer it, but not prove to have the secret
+/// that belongs to it, nor change anything else in what its owner sends.
+#[test]
+fn a_ticket_that_a_stranger_offers_serves_its_owner_all_the_same() {
+    let known = Acquainted::new();
+    // No lower limits than those that the client remembers.
+    let most = 1 << 60;
+    let parameters = TransportParameters {
+        initial_max_data: most,
+        initial_max_stream_data_bidi_local: most,
+        initial_max_stream_data_bidi_remote: most,
+        initial_max_stream_data_uni: most,
+        initial_max_streams_bidi: most,
+        initial_max_streams_uni: most,
+        active_connection_id_limit: 64,
+        max_datagram_frame_size: 65_535,
+        ..TransportParameters::DEFAULT
+    };
+    let parameters = parameters.to_vec(None).unwrap();
+    let start = || known.server.start(parameters.clone(), 0).unwrap();
+    let client = known.client.start("server.test", Vec::new(), 0);
+    let mut client = client.unwrap();
+    let mut hello = Vec::new();
+    client.write_handshake(&mut hello);
+    for _ in 0..3 {
+        let mut stranger = hello.clone();
+        // The binder is the last part of a ClientHello.
+        *stranger.last_mut().unwrap() ^= 1;
+        let error = start().read_handshake(&stranger).unwrap_err();
+        // decrypt_error
+        assert_eq!(error.code(), 0x100 + 51, "{error}");
+    }
+    // The owner's, then a copy of it.
+    for resumed in [true, false] {
+        let mut server = start();
+        server.read_handshake(&hello).unwrap();
+        assert_eq!(server.handshake_data().resumed, resumed);
+        assert_eq!(server.zero_rtt_keys().is_some(), resumed);
     }
 }
 
