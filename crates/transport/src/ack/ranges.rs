@@ -255,6 +255,65 @@ mod tests {
     }
 
     #[test]
+    fn one_range_is_kept_whatever_the_limit() {
+        let mut r = ReceivedRanges::new(0);
+        assert!(r.is_empty() && r.insert(3) && r.insert(5));
+        assert_eq!((list(&r), r.is_empty()), (vec![(5, 5)], false));
+        r.set_limit(0);
+        assert!(r.insert(9));
+        assert_eq!(list(&r), [(9, 9)]);
+    }
+
+    #[test]
+    fn ranges_contain_their_ends() {
+        let mut r = ReceivedRanges::default();
+        for n in [3, 4, 5, 8] {
+            assert!(r.insert(n));
+        }
+        let contained: Vec<u64> = (0..10).filter(|n| r.contains(*n)).collect();
+        assert_eq!(contained, [3, 4, 5, 8]);
+        r.prune(3);
+        let contained: Vec<u64> = (0..10).filter(|n| r.contains(*n)).collect();
+        assert_eq!(contained, [0, 1, 2, 3, 4, 5, 8]);
+    }
+
+    /// The one at the floor is the first that was not pruned.
+    #[test]
+    fn all_may_be_forgotten_and_more_come() {
+        let mut r = ReceivedRanges::default();
+        assert!(r.insert(5));
+        r.prune(9);
+        assert!(r.is_empty() && !r.insert(9) && r.insert(10));
+        assert_eq!(list(&r), [(10, 10)]);
+    }
+
+    /// Late ones as well: a range between others, at the limit, makes the oldest go.
+    #[test]
+    fn the_limit_holds_for_what_comes_late() {
+        let mut r = ReceivedRanges::new(3);
+        for n in [0, 10, 20] {
+            assert!(r.insert(n));
+        }
+        assert!(r.insert(15));
+        assert_eq!(list(&r), [(20, 20), (15, 15), (10, 10)]);
+        assert_eq!(r.floor(), 1);
+    }
+
+    #[test]
+    fn pruning_gives_memory_back_once_little_is_left() {
+        let mut r = ReceivedRanges::default();
+        for n in 0..1000u64 {
+            assert!(r.insert(2 * n));
+        }
+        r.prune(2 * 991);
+        assert_eq!(r.len(), 8);
+        assert!(r.ranges.capacity() >= 1000);
+        r.prune(2 * 992);
+        assert_eq!(r.len(), 7);
+        assert!(r.ranges.capacity() < 256);
+    }
+
+    #[test]
     fn a_lower_limit_keeps_the_newest_and_gives_memory_back() {
         let mut r = ReceivedRanges::default();
         for n in 0..4000u64 {

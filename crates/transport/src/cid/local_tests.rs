@@ -63,14 +63,31 @@ fn lost_frame_is_sent_again_unless_retired() {
     let (mut ids, mut random) = ids();
     ids.on_peer_limit(3);
     let issued = issue_all(&mut ids, &mut random);
+    assert!(!ids.has_pending());
     ids.on_lost(1);
     ids.on_lost(1);
+    assert!(ids.has_pending());
     assert_eq!(ids.next_frame(&KEY), Some(issued[0]));
     assert_eq!(ids.next_frame(&KEY), None);
     ids.on_lost(2);
     ids.on_retire(2, &issued[0].id).unwrap();
-    ids.on_lost(2);
     assert_eq!(ids.next_frame(&KEY), None);
+    ids.on_lost(2);
+    assert!(!ids.has_pending());
+}
+
+#[test]
+fn a_frame_never_asks_back_the_id_that_it_brings() {
+    let (mut ids, mut random) = ids();
+    ids.on_peer_limit(3);
+    let issued = issue_all(&mut ids, &mut random);
+    ids.rotate();
+    ids.on_lost(1);
+    let again = Issued {
+        retire_prior_to: 1,
+        ..issued[0]
+    };
+    assert_eq!(ids.next_frame(&KEY), Some(again));
 }
 
 #[test]
@@ -99,5 +116,8 @@ fn empty_id_stays_alone() {
     let mut ids = LocalIds::new(ConnectionId::EMPTY);
     ids.on_peer_limit(8);
     assert_eq!(ids.issue(&mut Random::from_u64(1)), None);
-    assert!(ids.on_retire(0, &ConnectionId::EMPTY).is_err());
+    let other = local::fresh_id(&mut Random::from_u64(1));
+    for dcid in [ConnectionId::EMPTY, other] {
+        assert!(ids.on_retire(0, &dcid).is_err());
+    }
 }

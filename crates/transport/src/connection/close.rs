@@ -193,6 +193,12 @@ mod tests {
     }
 
     #[test]
+    fn a_closed_connection_lingers_for_three_probe_timeouts() {
+        let at = linger_until(Instant::from_millis(1000), Duration::from_millis(200));
+        assert_eq!(at, Instant::from_millis(1600));
+    }
+
+    #[test]
     fn what_was_under_way_is_not_answered() {
         let rtt = Some(Duration::from_millis(30));
         let mut state = closing();

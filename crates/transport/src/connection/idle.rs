@@ -92,5 +92,22 @@ mod tests {
             timers.get(Timer::KeepAlive),
             Some(Instant::from_millis(410))
         );
+        idle.on_received(Instant::from_millis(50), PTO, &mut timers);
+        assert_eq!(timers.get(Timer::Idle), Some(Instant::from_millis(1050)));
+        idle.on_sent(Instant::from_millis(60), PTO, &mut timers);
+        assert_eq!(timers.get(Timer::Idle), Some(Instant::from_millis(1060)));
+    }
+
+    #[test]
+    fn one_side_that_wants_a_timeout_is_enough() {
+        let mut idle = Idle::new(None, None);
+        assert_eq!(idle.timeout(), None);
+        idle.on_peer_timeout(Duration::ZERO);
+        assert_eq!(idle.timeout(), None);
+        idle.on_peer_timeout(Duration::from_secs(40));
+        assert_eq!(idle.timeout(), Some(Duration::from_secs(40)));
+        let mut idle = Idle::new(Some(Duration::from_secs(30)), None);
+        idle.on_peer_timeout(Duration::from_secs(40));
+        assert_eq!(idle.timeout(), Some(Duration::from_secs(30)));
     }
 }

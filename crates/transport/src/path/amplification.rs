@@ -84,7 +84,9 @@ mod tests {
         assert_eq!(limit.available(), 0);
         limit.on_received(u64::MAX);
         assert_eq!(limit.available(), u64::MAX - 4200);
+        assert!(!limit.is_validated());
         limit.validate();
         assert_eq!(limit.available(), u64::MAX);
+        assert!(limit.is_validated() && AmplificationLimit::validated().is_validated());
     }
 }

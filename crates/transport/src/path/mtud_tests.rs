@@ -193,3 +193,14 @@ fn a_burst_of_drops_is_no_black_hole() {
     }
     assert_eq!(path.mtud.mtu(), 1452);
 }
+
+#[test]
+fn the_interface_widens_the_search_and_never_narrows_it_below_the_base() {
+    let mut path = Path::new(1472);
+    path.mtud.set_ceiling(8972);
+    assert_eq!(path.search(9000, || false), 8972);
+    let mut path = Path::new(1472);
+    let base = path.mtud.mtu();
+    path.mtud.set_ceiling(100);
+    assert_eq!((path.search(9000, || false), path.probes), (base, 0));
+}

@@ -201,8 +201,49 @@ mod tests {
     fn it_ends_although_nothing_could_be_sent() {
         let v = PathValidation::new(Instant::ZERO, Duration::from_secs(1));
         assert!(v.wants_challenge(Instant::from_millis(2999)));
+        assert_eq!(v.next_challenge(), Some(Instant::ZERO));
         assert_eq!(v.deadline(), Instant::from_millis(3000));
         assert!(v.failed(v.deadline()) && !v.wants_challenge(v.deadline()));
+    }
+
+    /// The one sent so late that the next would come after the end.
+    #[test]
+    fn no_challenge_is_due_at_the_end() {
+        let mut v = PathValidation::new(Instant::ZERO, Duration::from_secs(1));
+        v.on_challenge_sent(Instant::from_millis(1999), [1; 8], true);
+        assert_eq!(v.next_challenge(), Some(Instant::from_millis(2999)));
+        let mut v = PathValidation::new(Instant::ZERO, Duration::from_secs(1));
+        v.on_challenge_sent(Instant::from_millis(2000), [1; 8], true);
+        assert_eq!(v.next_challenge(), None);
+        assert!(!v.failed(Instant::from_millis(2999)));
+    }
+
+    /// A fourth, which nobody should send, is none of those that are answered.
+    #[test]
+    fn more_challenges_than_three_are_not_remembered() {
+        let now = Instant::ZERO;
+        let mut v = PathValidation::new(now, Duration::from_secs(1));
+        for n in 0..4 {
+            v.on_challenge_sent(now, [n; 8], true);
+        }
+        assert_eq!(v.next_challenge(), None);
+        assert!(!v.wants_challenge(Instant::from_millis(1500)));
+        let answered: Vec<u8> = (0..4)
+            .filter(|n| v.on_response(now, [*n; 8]).is_some())
+            .collect();
+        assert_eq!(answered, [0, 1, 2]);
+    }
+
+    #[test]
+    fn responses_keep_the_size_of_their_challenges() {
+        let mut owed = PathResponses::new();
+        owed.on_challenge([1; 8], true);
+        owed.on_challenge([2; 8], false);
+        assert!(!owed.is_empty());
+        let sizes: Vec<_> = core::iter::from_fn(|| owed.pop())
+            .map(|owed| (owed.data[0], owed.full_size))
+            .collect();
+        assert_eq!(sizes, [(1, true), (2, false)]);
     }
 
     #[test]

@@ -178,6 +178,64 @@ mod tests {
         assert_eq!(pacer.next(Instant::from_millis(8), 1400), None);
     }
 
+    /// What was earned before a change was earned at the former rate, and no more than the bucket
+    /// holds is ever there.
+    #[test]
+    fn credit_is_earned_at_the_rate_of_its_time_and_bounded() {
+        let mut pacer = Pacer::new(Instant::ZERO, MTU);
+        assert_eq!(pacer.available(Instant::ZERO), u64::MAX);
+        assert_eq!(pacer.batch(), 14_000);
+        pacer.set(Instant::ZERO, 0, None, Some(100_000));
+        pacer.on_sent(Instant::ZERO, 14_000);
+        let at = Instant::from_millis(10);
+        pacer.set(at, 0, None, Some(1_000_000));
+        assert_eq!(pacer.available(at), 1000);
+        assert_eq!(pacer.available(Instant::from_millis(11)), 2000);
+        // Time that nobody asked about counts before what is sent.
+        pacer.on_sent(Instant::from_millis(12), 3000);
+        assert_eq!(pacer.available(Instant::from_millis(12)), 0);
+        let later = Instant::from_millis(60_000);
+        assert_eq!(pacer.available(later), 14_000);
+        // More than the bucket holds leaves with a full one.
+        assert_eq!(pacer.next(later, 1 << 20), None);
+        pacer.on_sent(later, 1 << 20);
+        assert_eq!(pacer.available(later), 0, "not in debt");
+        let full = Instant::from_millis(60_014);
+        assert_eq!(pacer.next(later, 1 << 20), Some(full));
+    }
+
+    #[test]
+    fn the_bucket_follows_the_largest_datagram() {
+        let at = Instant::from_millis;
+        let mut pacer = Pacer::new(at(0), MTU);
+        pacer.set(at(0), 0, None, Some(100_000));
+        pacer.on_sent(at(0), 14_000);
+        // Ten packets of 9000 bytes; what is there stays.
+        pacer.set_mtu(at(10), 9000);
+        assert_eq!((pacer.available(at(10)), pacer.batch()), (1000, 9000));
+        assert_eq!(pacer.available(at(5000)), 90_000);
+        pacer.set_mtu(at(5000), 1200);
+        assert_eq!((pacer.available(at(5000)), pacer.batch()), (12_000, 1200));
+        pacer.set(at(5000), 0, None, Some(u64::MAX));
+        pacer.set_mtu(at(5000), u16::MAX);
+        assert_eq!(pacer.batch(), u64::from(u16::MAX), "one packet at least");
+    }
+
+    /// A rate of nothing would never let anything leave.
+    #[test]
+    fn the_rate_is_a_byte_per_second_at_least() {
+        let mut pacer = Pacer::new(Instant::ZERO, MTU);
+        let now = Instant::ZERO;
+        let mut rate = |window, srtt, pacing| {
+            pacer.set(now, window, srtt, pacing);
+            pacer.rate()
+        };
+        assert_eq!(rate(0, None, Some(0)), Some(1));
+        assert_eq!(rate(0, Some(Duration::from_secs(1)), None), Some(1));
+        assert_eq!(rate(u64::MAX, Some(Duration::ZERO), None), Some(u64::MAX));
+        assert_eq!(rate(1000, None, None), None);
+    }
+
     #[test]
     fn batches_grow_with_the_rate() {
         let mut pacer = Pacer::new(Instant::ZERO, MTU);

@@ -60,6 +60,10 @@ mod tests {
         assert!(!run.on_lost(at(20), Some(at(0)), three));
         assert!(!run.on_lost(at(23), Some(at(0)), three));
         assert!(run.on_lost(at(24), Some(at(0)), three));
+        // Each that was established begins the next, and the first sample's time counts.
+        let mut run = Run::default();
+        let found = [2, 5, 6, 7, 9, 10].map(|t| run.on_lost(at(t), Some(at(2)), three));
+        assert_eq!(found, [false, false, true, false, false, true]);
         let mut unmeasured = Run::default();
         assert!(!unmeasured.on_lost(at(1), None, three));
         assert!(!unmeasured.on_lost(at(1), Some(at(2)), three));

@@ -168,13 +168,35 @@ mod tests {
     }
 
     #[test]
+    fn timers_go_by_the_larger_and_by_a_guess_before_any_sample() {
+        let mut rtt = RttEstimator::new();
+        assert_eq!(rtt.first_sample_at(), None);
+        assert_eq!((rtt.longest(), rtt.srtt_or_initial()), (ms(333), ms(333)));
+        let first = Instant::from_millis(7);
+        rtt.update(first, ms(100), Duration::ZERO);
+        assert_eq!((rtt.longest(), rtt.srtt_or_initial()), (ms(100), ms(100)));
+        rtt.update(Instant::from_millis(8), ms(180), Duration::ZERO);
+        assert_eq!((rtt.longest(), rtt.srtt_or_initial()), (ms(180), ms(110)));
+        rtt.update(Instant::from_millis(9), ms(30), Duration::ZERO);
+        assert_eq!((rtt.longest(), rtt.srtt_or_initial()), (ms(100), ms(100)));
+        assert_eq!(rtt.first_sample_at(), Some(first));
+        // Without any deviation a millisecond is waited all the same.
+        let mut steady = RttEstimator::new();
+        for _ in 0..200 {
+            steady.update(first, ms(40), Duration::ZERO);
+        }
+        assert_eq!(steady.pto_base(), ms(41));
+    }
+
+    #[test]
     fn claimed_delay_counts_only_above_the_minimum() {
         let mut rtt = RttEstimator::new();
         assert_eq!(rtt.update(Instant::ZERO, ms(100), ms(25)), ms(100));
         assert_eq!(rtt.update(Instant::ZERO, ms(130), ms(25)), ms(105));
         assert_eq!(rtt.update(Instant::ZERO, ms(110), ms(25)), ms(110));
+        assert_eq!(rtt.update(Instant::ZERO, ms(125), ms(25)), ms(100));
         assert_eq!(rtt.min(), Some(ms(100)));
-        assert_eq!(rtt.latest(), Some(ms(110)));
+        assert_eq!(rtt.latest(), Some(ms(125)));
     }
 
     #[test]

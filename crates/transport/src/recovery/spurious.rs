@@ -125,3 +125,73 @@ impl Losses {
         self.event = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAUSE: Cause = Cause::Packets;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    /// Acknowledges these numbers, descending. True if the last event was none.
+    fn acked(losses: &mut Losses, numbers: &[u64]) -> bool {
+        let mut sweep = losses.sweep();
+        let mut found = Vec::new();
+        for n in numbers {
+            losses.take(&mut sweep, *n..=*n, |number, _| found.push(number));
+        }
+        assert_eq!(found, numbers);
+        losses.close(&sweep)
+    }
+
+    #[test]
+    fn an_event_is_what_was_sent_when_it_began() {
+        let mut losses = Losses::new();
+        assert!(losses.push(at(0), 3, CAUSE, 10));
+        assert!(!losses.push(at(0), 5, CAUSE, 20));
+        assert!(!losses.push(at(1), 10, CAUSE, 30), "the last of them");
+        assert!(losses.push(at(2), 11, CAUSE, 30));
+        assert_eq!(losses.len(), 4);
+        // Those of the event before say nothing of this one.
+        assert!(!acked(&mut losses, &[10, 5, 3]));
+        assert!(acked(&mut losses, &[11]));
+        // Which is over; what follows begins one of its own.
+        assert!(losses.push(at(3), 12, CAUSE, 30));
+        assert!(!losses.push(at(3), 13, CAUSE, 30));
+        assert!(!acked(&mut losses, &[12]));
+        assert!(acked(&mut losses, &[13]));
+        assert_eq!(losses.len(), 0);
+    }
+
+    #[test]
+    fn what_is_old_or_left_is_forgotten() {
+        let mut losses = Losses::new();
+        for n in 0..4 {
+            losses.push(at(10 * n), n, CAUSE, 100);
+        }
+        let age = Duration::from_millis(20);
+        losses.forget(at(30), age);
+        assert_eq!(losses.len(), 3, "one is older than 20 ms");
+        losses.clear();
+        assert_eq!(losses.len(), 0);
+        assert!(losses.push(at(40), 5, CAUSE, 100), "an event of its own");
+        assert!(acked(&mut losses, &[5]));
+    }
+
+    #[test]
+    fn the_oldest_go_where_there_are_too_many() {
+        let mut losses = Losses::new();
+        let most = MAX_REMEMBERED as u64;
+        for n in 0..most + 10 {
+            losses.push(at(0), n, CAUSE, n + 5);
+        }
+        assert_eq!(losses.len(), MAX_REMEMBERED);
+        let mut sweep = losses.sweep();
+        let mut found = 0;
+        losses.take(&mut sweep, 0..=most + 10, |_, _| found += 1);
+        assert_eq!(found, most);
+    }
+}

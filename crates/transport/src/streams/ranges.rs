@@ -137,6 +137,39 @@ mod tests {
         set.ranges.iter().flat_map(|(s, e)| *s..*e).collect()
     }
 
+    #[test]
+    fn the_front_goes_first() {
+        let mut set = RangeSet::default();
+        assert!(set.is_empty() && set.first().is_none() && set.pop_front(5).is_none());
+        set.insert(10..20);
+        set.insert(30..40);
+        assert!(!set.is_empty() && set.pop_front(0).is_none());
+        assert_eq!(
+            (set.pop_front(4), set.first()),
+            (Some(10..14), Some(14..20))
+        );
+        assert_eq!(set.pop_front(100), Some(14..20));
+        assert_eq!((set.pop_front(10), set.len()), (Some(30..40), 0));
+        assert!(set.is_empty());
+    }
+
+    /// What is there, or touches it, is one range with it.
+    #[test]
+    fn an_insertion_says_which_range_it_is_in_now() {
+        let mut set = RangeSet::default();
+        assert_eq!(set.insert(10..20), 10..20);
+        assert_eq!(set.insert(12..20), 10..20);
+        assert_eq!(set.insert(20..25), 10..25);
+        assert_eq!(set.insert(5..10), 5..25);
+        assert_eq!(set.insert(40..50), 40..50);
+        assert_eq!(set.insert(0..60), 0..60);
+        assert_eq!((covered(&set).len(), set.len()), (60, 60));
+        set.remove(60..70);
+        set.remove(20..20);
+        set.remove(20..60);
+        assert_eq!((set.first(), set.len()), (Some(0..20), 20));
+    }
+
     proptest! {
         #[test]
         fn agrees_with_a_set_of_offsets(
