@@ -32,15 +32,8 @@ fn handshakes_and_transfers_get_through_a_bad_path() {
             seed,
             ..setup("server")
         });
-        let faults = Faults {
-            loss: 150_000,
-            reorder: 100_000,
-            duplicate: 50_000,
-            corrupt: 50_000,
-            ..Faults::default()
-        };
-        pair.up.faults = faults.clone();
-        pair.down.faults = faults;
+        pair.up.faults = Faults::bad();
+        pair.down.faults = Faults::bad();
         pair.connect();
         pair.upload(100_000, Duration::from_secs(120));
     }

@@ -250,15 +250,8 @@ fn transfers_that_begin_early_get_through_a_bad_path() {
             seed,
             ..Acquainted::new().setup()
         });
-        let faults = Faults {
-            loss: 150_000,
-            reorder: 100_000,
-            duplicate: 50_000,
-            corrupt: 50_000,
-            ..Faults::default()
-        };
-        pair.up.faults = faults.clone();
-        pair.down.faults = faults;
+        pair.up.faults = Faults::bad();
+        pair.down.faults = Faults::bad();
         pair.upload(100_000, Duration::from_secs(120));
         pair.connect();
         accepted += u32::from(pair.client.get().early_data() == EarlyData::Accepted);
