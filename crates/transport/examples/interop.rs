@@ -12,15 +12,16 @@ mod resumption;
 mod support;
 #[path = "../tests/interop/table.rs"]
 mod table;
+#[path = "../tests/interop/zero_rtt.rs"]
+mod zero_rtt;
 
 use std::process::ExitCode;
 
 use support::peers::STRANGERS;
 
 /// Those of the runner's that are not run, and why.
-const NOT_RUN: [(&str, &str); 5] = [
+const NOT_RUN: [(&str, &str); 4] = [
     ("http3, v2", "another protocol, another version"),
-    ("zerortt", "a test of its own (`zero_rtt`), in both roles"),
     (
         "half of handshakecorruption at quinn's server",
         "it ends a connection whose first packet was damaged",

@@ -15,12 +15,13 @@ use crate::support::data;
 use crate::support::peers::{Client, Connection, Identity, Options, Pair, Server, Stack};
 use crate::support::proxy::{Passed, Proxy, Weather};
 use crate::support::until;
+use crate::zero_rtt;
 
 /// Client and server.
 pub(crate) type Stacks = (Stack, Stack);
 
 /// All cases that apply, in the runner's order.
-pub(crate) const NAMES: [&str; 19] = [
+pub(crate) const NAMES: [&str; 20] = [
     "handshake",
     "transfer",
     "longrtt",
@@ -28,6 +29,7 @@ pub(crate) const NAMES: [&str; 19] = [
     "multiplexing",
     "retry",
     "resumption",
+    "zerortt",
     "blackhole",
     "keyupdate",
     "ecn",
@@ -66,6 +68,7 @@ pub(crate) async fn run(name: &str, stacks: Stacks) {
         "multiplexing" => over(stacks, fair, 4, &[32; 2000]).await,
         "retry" => retry(stacks).await,
         "resumption" => resumption::resumes(stacks).await,
+        "zerortt" => zero_rtt::asks_early(stacks).await,
         "blackhole" => blackhole(stacks).await,
         "keyupdate" => key_update(stacks).await,
         "ecn" => ecn(stacks).await,

@@ -80,8 +80,9 @@ fn early_bytes(mut datagram: &[u8]) -> usize {
 /// The runner's case: all questions of the second connection are early data.
 pub(crate) async fn asks_early(stacks: (Stack, Stack)) {
     let server = Server::start(stacks.1, &options());
+    // Long enough to ask before the server's first answer, also on a busy machine.
     let weather = Weather {
-        delay: Duration::from_millis(15),
+        delay: Duration::from_millis(100),
         ..Weather::FAIR
     };
     let proxy = Proxy::start(server.address(), weather, 1).await;
