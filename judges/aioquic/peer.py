@@ -6,6 +6,8 @@ if it could not be done. What follows depends on it:
 
 - serve, client: begin an endpoint. It lives as long as the TCP connection.
 - accept, connect: wait for a connection of an endpoint whose handshake is complete.
+- connect_early: begin a connection and wait for nothing; early: wait for its handshake, and tell
+  whether the server took early data.
 - open, take: a stream of a connection, opened here or by the peer. The TCP connection is the stream
   from then on: bytes and their end both ways. Where the stream ends early, so does it, by a reset.
 - rebind, address, update_keys: see their functions.
@@ -103,10 +105,12 @@ class Connection(QuicConnectionProtocol):
         # Streams that the peer opened: bidirectional, unidirectional.
         self.opened = (asyncio.Queue(), asyncio.Queue())
         self.complete = asyncio.get_running_loop().create_future()
+        self.early_data_accepted = False
 
     def quic_event_received(self, event):
         match event:
             case events.HandshakeCompleted():
+                self.early_data_accepted = event.early_data_accepted
                 if not self.complete.done():
                     self.complete.set_result(event.session_resumed)
             case events.StreamDataReceived():
@@ -209,7 +213,8 @@ class Client:
     def remember(self, ticket):
         self.configuration["session_ticket"] = ticket
 
-    async def connect(self, to):
+    async def begin(self, to):
+        """A connection whose handshake has begun."""
         configuration = QuicConfiguration(is_client=True, **self.configuration)
         quic = QuicConnection(configuration=configuration, session_ticket_handler=self.remember)
         loop = asyncio.get_running_loop()
@@ -218,6 +223,10 @@ class Client:
         )
         self.connections.append(connection)
         connection.connect(address(to))
+        return connection
+
+    async def connect(self, to):
+        connection = await self.begin(to)
         await connection.complete
         return connection
 
@@ -312,6 +321,13 @@ async def obey(asked, reader, writer):
             reply(writer, connected(await endpoints[asked["endpoint"]].handshakes.get()))
         case "connect":
             reply(writer, connected(await endpoints[asked["endpoint"]].connect(asked["to"])))
+        case "connect_early":
+            connection = await endpoints[asked["endpoint"]].begin(asked["to"])
+            reply(writer, {"connection": connection.number})
+        case "early":
+            connection = connections[asked["connection"]]
+            await connection.complete
+            reply(writer, {"accepted": connection.early_data_accepted})
         case "rebind":
             await endpoints[asked["endpoint"]].rebind(asked["to"])
             reply(writer, {})

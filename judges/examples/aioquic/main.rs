@@ -13,11 +13,12 @@ mod roles;
 mod support;
 #[path = "../../../crates/transport/tests/interop/table.rs"]
 mod table;
+#[path = "../../../crates/transport/tests/interop/zero_rtt.rs"]
+mod zero_rtt;
 
 use std::process::ExitCode;
 
 use roles::{NotRun, Role};
-use support::peers::Stack;
 
 const NOT_RUN: [NotRun; 1] = [(
     "ecn",
@@ -27,5 +28,5 @@ const NOT_RUN: [NotRun; 1] = [(
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    roles::judge(Stack::Aioquic, "aioquic", &NOT_RUN).await
+    roles::judge("aioquic", &NOT_RUN).await
 }

@@ -12,17 +12,23 @@ mod roles;
 mod support;
 #[path = "../../../crates/transport/tests/interop/table.rs"]
 mod table;
+#[path = "../../../crates/transport/tests/interop/zero_rtt.rs"]
+mod zero_rtt;
 
 use std::process::ExitCode;
 
 use roles::{NotRun, Role};
-use support::peers::Stack;
 
-const NOT_RUN: [NotRun; 3] = [
+const NOT_RUN: [NotRun; 4] = [
     (
         "resumption",
         &[Role::Client, Role::Server],
         "only with an unstable feature of it",
+    ),
+    (
+        "zerortt",
+        &[Role::Client, Role::Server],
+        "it drops 0-RTT packets and sends none",
     ),
     ("keyupdate", &[Role::Client], "no call asks it for one"),
     (
@@ -34,5 +40,5 @@ const NOT_RUN: [NotRun; 3] = [
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    roles::judge(Stack::S2n, "s2n-quic", &NOT_RUN).await
+    roles::judge("s2n-quic", &NOT_RUN).await
 }

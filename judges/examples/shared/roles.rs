@@ -15,8 +15,8 @@ pub(crate) enum Role {
 /// A case that the other stack cannot play: in which roles, and why.
 pub(crate) type NotRun = (&'static str, &'static [Role], &'static str);
 
-/// Prints the table of this library and `theirs`, which goes by `name`.
-pub(crate) async fn judge(theirs: Stack, name: &str, not_run: &[NotRun]) -> ExitCode {
+/// Prints the table of this library and the other stack, which goes by `name`.
+pub(crate) async fn judge(name: &str, not_run: &[NotRun]) -> ExitCode {
     let titles = [
         &*format!("our client, {name}'s server"),
         &*format!("{name}'s client, our server"),
@@ -24,12 +24,12 @@ pub(crate) async fn judge(theirs: Stack, name: &str, not_run: &[NotRun]) -> Exit
     let can = |case: &str, (client, _)| {
         let role = match client {
             Stack::Ours => Role::Server,
-            _ => Role::Client,
+            Stack::Theirs => Role::Client,
         };
         let cannot = |(name, roles, _): &NotRun| *name == case && roles.contains(&role);
         !not_run.iter().any(cannot)
     };
-    let stacks = [(Stack::Ours, theirs), (theirs, Stack::Ours)];
+    let stacks = [(Stack::Ours, Stack::Theirs), (Stack::Theirs, Stack::Ours)];
     let why: Vec<_> = not_run.iter().map(|(name, _, why)| (*name, *why)).collect();
     table::print(titles, stacks, can, &why).await
 }

@@ -6,12 +6,15 @@
 pub(crate) mod data;
 #[path = "../../shared/fault.rs"]
 mod fault;
+#[path = "../../shared/peers.rs"]
 pub(crate) mod peers;
 mod process;
 #[path = "../../../../crates/transport/tests/interop/support/proxy.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 pub(crate) mod proxy;
+#[path = "../../shared/streams.rs"]
 pub(crate) mod streams;
+pub(crate) mod theirs;
 #[path = "../../../../crates/transport/tests/interop/support/until.rs"]
 mod until;
 
