@@ -85,10 +85,11 @@ pub(crate) async fn asks_early(stacks: (Stack, Stack)) {
         delay: Duration::from_millis(100),
         ..Weather::FAIR
     };
-    let proxy = Proxy::start(server.address(), weather, 1).await;
     let client = Returning::new(stacks.0, &options());
     assert!(!visit(&client, &server).await);
-    for _ in 0..3 {
+    for seed in 0..3 {
+        // A proxy has one client: some clients have a socket for each connection.
+        let proxy = Proxy::start(server.address(), weather, seed).await;
         proxy.record();
         assert!(fetch(&client, &server, proxy.address()).await, "refused");
         let record = proxy.take_record();
