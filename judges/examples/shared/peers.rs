@@ -1,4 +1,4 @@
-//! Clients, servers and connections of this library and of another stack (`theirs`) behind one face.
+//! Clients, servers and connections of this library and of another stack behind one face.
 
 #[path = "../../../crates/transport/tests/interop/support/peers/identity.rs"]
 mod identity;
