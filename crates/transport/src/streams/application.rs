@@ -144,6 +144,23 @@ impl Streams {
         self.after_read(id, result)
     }
 
+    /// Drops all received data that can be read, and returns how much: for who measures and needs
+    /// no byte of it. From then on data is not kept where that is not needed to count it, so that
+    /// [`read`](Self::read) and [`read_chunk`](Self::read_chunk) fail. `None` at the end of the
+    /// stream, which is told once.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn skip(&mut self, id: StreamId) -> Result<Option<u64>, ReadError> {
+        let record = self.records.get_mut(&id).ok_or(ReadError::Closed)?;
+        let recv = record.recv.as_mut().ok_or(ReadError::Closed)?;
+        let before = recv.kept();
+        let result = recv.skip(&mut self.window);
+        let after = recv.kept();
+        self.on_kept(before, after);
+        self.after_read(id, result)
+    }
+
     /// Wants no more of a stream: what is buffered or arrives is discarded, and the peer is asked
     /// to stop with `code`.
     ///

@@ -62,7 +62,8 @@ pub enum ReadError {
     /// done.
     #[error("the peer reset the stream with code {0}")]
     Reset(u64),
-    /// The stream was stopped by this side, was read to its end before, or is not ours to read.
+    /// The stream was stopped by this side, was read to its end before, was skipped, or is not ours
+    /// to read.
     #[error("the stream is closed for reading")]
     Closed,
 }

@@ -63,6 +63,8 @@ pub struct Reassembly {
     last_burst: u64,
     /// Bytes of memory that the blocks hold.
     held: usize,
+    /// Nobody reads any more what arrives, it is counted: see [`skip`](Self::skip).
+    counted: bool,
 }
 
 impl Reassembly {
@@ -105,6 +107,10 @@ impl Reassembly {
         };
         let in_order = start == self.frontier;
         let alone = in_order && self.frontier == self.highest;
+        if alone && self.counted {
+            (self.frontier, self.highest) = (end, end);
+            return;
+        }
         let mut at = start;
         let mut rest = data;
         while !rest.is_empty() {
@@ -212,6 +218,25 @@ impl Reassembly {
         done
     }
 
+    /// Drops what can be read; returns how much. From the first call on, data that arrives in order
+    /// is not kept but counted, so that [`read`](Self::read) and [`read_chunk`](Self::read_chunk)
+    /// find nothing to rely on: they are not to be called any more.
+    pub fn skip(&mut self) -> u64 {
+        self.counted = true;
+        let from = self.base;
+        while self.readable() > 0 {
+            let room = BLOCK - self.base % BLOCK;
+            self.advance(index(self.readable().min(room)));
+        }
+        self.base - from
+    }
+
+    /// True once [`skip`](Self::skip) was called.
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        self.counted
+    }
+
     /// Forgets all data, as after a reset. Offsets stay.
     pub fn clear(&mut self) {
         *self = Self {
@@ -220,6 +245,7 @@ impl Reassembly {
             frontier: self.highest,
             highest: self.highest,
             empty_at: self.highest,
+            counted: self.counted,
             ..Self::default()
         };
     }

@@ -224,8 +224,9 @@ impl RecvPart {
         if !self.check_readable()? {
             return Ok(None);
         }
+        self.check_kept()?;
         let len = self.buffer.read(out);
-        self.on_read(len, connection);
+        self.on_read(len as u64, connection);
         Ok(Some(len))
     }
 
@@ -242,9 +243,24 @@ impl RecvPart {
         if !self.check_readable()? {
             return Ok(None);
         }
+        self.check_kept()?;
         let chunk = self.buffer.read_chunk(max).unwrap_or_default();
-        self.on_read(chunk.len(), connection);
+        self.on_read(chunk.len() as u64, connection);
         Ok(Some(chunk))
+    }
+
+    /// Drops all data that can be read and returns how much; `None` at the end of the stream, told
+    /// once. Who has called this cannot read any more.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn skip(&mut self, connection: &mut ReceiveWindow) -> Result<Option<u64>, ReadError> {
+        if !self.check_readable()? {
+            return Ok(None);
+        }
+        let len = self.buffer.skip();
+        self.on_read(len, connection);
+        Ok(Some(len))
     }
 
     /// The application wants no more. True if a STOP_SENDING frame is due.
@@ -281,10 +297,18 @@ impl RecvPart {
         }
     }
 
-    fn on_read(&mut self, len: usize, connection: &mut ReceiveWindow) {
-        self.consumed += len as u64;
-        self.window.on_read(len as u64);
-        connection.on_read(len as u64);
+    /// What was skipped is not kept, and cannot be read.
+    fn check_kept(&self) -> Result<(), ReadError> {
+        if self.buffer.is_counted() {
+            return Err(ReadError::Closed);
+        }
+        Ok(())
+    }
+
+    fn on_read(&mut self, len: u64, connection: &mut ReceiveWindow) {
+        self.consumed += len;
+        self.window.on_read(len);
+        connection.on_read(len);
     }
 
     /// `len` bytes of it arrived beyond a gap that the application waits for.

@@ -102,6 +102,49 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Beside a buffer that is read: the same offsets at any time, and no more memory.
+    #[test]
+    fn what_is_skipped_counts_as_what_is_read(
+        ops in ops(),
+        lazy in prop::collection::vec(any::<bool>(), 120),
+    ) {
+        let (mut counted, mut read) = (Reassembly::default(), Reassembly::default());
+        for (op, lazy) in ops.into_iter().zip(lazy) {
+            if let Op::Insert(offset, len) = op {
+                counted.insert(offset, &patterns(offset, len));
+                read.insert(offset, &patterns(offset, len));
+            }
+            if !lazy {
+                let from = read.base();
+                let to = drain(&mut read, from);
+                prop_assert_eq!(counted.skip(), to - from);
+                prop_assert!(counted.memory() <= read.memory() + 2 * BLOCK as usize);
+            }
+            prop_assert_eq!(counted.base(), read.base());
+            prop_assert_eq!(counted.frontier(), read.frontier());
+            prop_assert_eq!(counted.highest(), read.highest());
+        }
+    }
+}
+
+/// Data in order takes no memory where nobody reads it, however late it is skipped.
+#[test]
+fn what_is_skipped_is_not_kept() {
+    let mut buffer = Reassembly::default();
+    buffer.insert(0, &patterns(0, 1000));
+    assert_eq!(buffer.skip(), 1000);
+    let at_rest = buffer.memory();
+    for packet in 0..1000 {
+        let offset = 1000 + packet * 1200;
+        buffer.insert(offset, &patterns(offset, 1200));
+        assert_eq!(buffer.memory(), at_rest);
+    }
+    assert_eq!(buffer.skip(), 1_200_000);
+}
+
 #[test]
 fn holds_a_window_of_gaps() {
     let packet = 1200;

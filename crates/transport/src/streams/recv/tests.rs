@@ -156,6 +156,26 @@ fn end_and_reset_are_told_once() {
     assert_eq!(part.read(&mut [0; 4], &mut conn), Err(ReadError::Closed));
 }
 
+/// Skipping gives credit back as reading does, tells the end once, and ends reading.
+#[test]
+fn what_is_skipped_is_consumed() {
+    let (mut part, mut conn) = part(100, 100);
+    part.on_data(NOW, None, 0, &[1; 60], false, &mut conn)
+        .unwrap();
+    assert_eq!(part.skip(&mut conn), Ok(Some(60)));
+    assert_eq!(part.skip(&mut conn), Err(ReadError::Blocked));
+    assert!(part.update_due() && conn.update_due());
+    part.on_data(NOW, None, 60, &[1; 30], true, &mut conn)
+        .unwrap();
+    assert_eq!(part.read(&mut [0; 7], &mut conn), Err(ReadError::Closed));
+    assert_eq!(part.read_chunk(7, &mut conn), Err(ReadError::Closed));
+    assert_eq!(part.state(), RecvState::DataRecvd);
+    assert_eq!(part.skip(&mut conn), Ok(Some(30)));
+    assert_eq!(part.skip(&mut conn), Ok(None));
+    assert_eq!(part.skip(&mut conn), Err(ReadError::Closed));
+    assert_eq!(part.state(), RecvState::DataRead);
+}
+
 #[test]
 fn credit_is_renewed_only_while_data_is_expected() {
     let (mut part, mut conn) = part(100, 1000);
