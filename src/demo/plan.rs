@@ -141,8 +141,11 @@ fn planned(scenario: &Scenario, first: &FlowSetup, flow: &FlowSetup) -> Result<P
     if flow.packet != scenario.packet {
         bail!("flow `{name}` has a `packet` of its own, which the test bed does not set");
     }
-    if flow.stop.is_some() || flow.receive_window.is_some() {
-        bail!("flow `{name}` has a `stop` or a `receive_window`, which the test bed does not set");
+    if flow.stop.is_some() || flow.receive_window.is_some() || flow.max_ack_ranges.is_some() {
+        bail!(
+            "flow `{name}` has a `stop`, a `receive_window` or `max_ack_ranges`, which the test \
+             bed does not set"
+        );
     }
     let load = match (&flow.algorithm, flow.source) {
         (None, Some(pattern)) if pattern.on_off.is_none() => Load::Datagrams(pattern),

@@ -181,6 +181,48 @@ fn a_receiver_window_bounds_the_rate() {
     assert!((1.5e6..3.3e6).contains(&goodput), "{goodput}");
 }
 
+/// What one range leaves out is sent again, and everything arrives all the same.
+#[test]
+fn acknowledgements_of_one_range_make_senders_repeat_what_arrived() {
+    let lossy = "controller = \"xcp\"\nloss = { kind = \"bernoulli\", per = 0.01 }";
+    let file = FILE.replace("\"cubic\"", "\"xcp[loss=ignore]\"");
+    let far = |more: &str| {
+        let mut scenario = single(lossy, &format!("{file}{more}"));
+        scenario.set("link.l.delay", "250ms").unwrap();
+        scenario.set("flow.f.bytes", "10_000_000").unwrap();
+        run(&scenario)
+    };
+    let (all, one) = (far(""), far("max_ack_ranges = 1\n"));
+    let twice = |result: &RunResult| result.flows[0].bytes_retransmitted.unwrap();
+    assert!(all.flows[0].completed && one.flows[0].completed);
+    assert!(
+        twice(&one) > 4 * twice(&all),
+        "{} {}",
+        twice(&one),
+        twice(&all)
+    );
+}
+
+/// A full way back holds one product of rate and round trip, as the way there does: 40 ms here.
+#[test]
+fn the_queue_of_the_way_back_has_room_for_one_product() {
+    let back = FILE.replace("\"A\"", "\"X\"").replace("\"B\"", "\"A\"");
+    let back = back
+        .replace("\"X\"", "\"B\"")
+        .replace("2_000_000", "20_000_000");
+    let result = run(&single("", &back));
+    let [there, back] = &result.links[..] else {
+        panic!("two directions")
+    };
+    assert_eq!(there.drops, 0);
+    assert!(back.drops > 0);
+    assert!(
+        (30.0..=34.0).contains(&back.queue_packets.max),
+        "{:?}",
+        back.queue_packets
+    );
+}
+
 #[test]
 fn vcp_flows_hear_the_router_and_lose_nothing() {
     let flows = r#"

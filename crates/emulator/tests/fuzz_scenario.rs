@@ -45,6 +45,7 @@ const WORDS: &[&str] = &[
     "start = [\"0s\"]\n",
     "stop = \"1ns\"\n",
     "receive_window = \"1B\"\n",
+    "max_ack_ranges = 0\n",
     "receiver_estimate = \"real\"\n",
     "packet = 512\n",
     "\"",

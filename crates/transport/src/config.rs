@@ -73,6 +73,11 @@ pub struct TransportConfig {
     pub datagrams: DatagramsConfig,
     /// Longest time that this side delays an acknowledgement (RFC 9000 §13.2.1).
     pub max_ack_delay: Duration,
+    /// Ranges of packet numbers that an ACK frame of 1-RTT packets has at most, at least 1: the
+    /// newest are told. `None`: as many as there is reason for. Few serve studies of what
+    /// selective acknowledgement is worth: what a receiver held back of an older range is never
+    /// acknowledged, so its sender repeats it.
+    pub max_ack_ranges: Option<usize>,
     /// Connection ids of the peer's that this side stores, at least 2.
     pub active_connection_id_limit: u64,
     /// A client may change its address (RFC 9000 §9). Servers with false say
@@ -100,6 +105,7 @@ impl TransportConfig {
             streams: StreamsConfig::default(),
             datagrams: DatagramsConfig::default(),
             max_ack_delay: Duration::from_millis(25),
+            max_ack_ranges: None,
             active_connection_id_limit: 8,
             migration: true,
             key_update_after: u64::MAX,

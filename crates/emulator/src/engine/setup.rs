@@ -139,6 +139,7 @@ impl Engine {
             receiving.streams.initial_stream_window = window;
             receiving.streams.max_window = window;
         }
+        receiving.max_ack_ranges = flow.max_ack_ranges.and_then(|most| most.try_into().ok());
         let start = Instant::ZERO + flow.start;
         let stop = flow.stop.map(|stop| Instant::ZERO + stop);
         let generator = || Random::new(self.scenario.seed, &format!("{}/source", flow.name));

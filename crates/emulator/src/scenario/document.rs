@@ -125,10 +125,6 @@ impl Document {
                 port.extend(both.map(|(key, value)| (key.clone(), value.clone())));
                 let own = link.get("reverse").and_then(Value::as_table);
                 port.extend(own.cloned().unwrap_or_default());
-                if !port.contains_key("queue") {
-                    let large = Table::from_iter([("limit".to_owned(), "100000p".into())]);
-                    port.insert("queue".to_owned(), large.into());
-                }
             }
         }
         port.retain(|key, _| !NOT_OF_PORTS.contains(&key));

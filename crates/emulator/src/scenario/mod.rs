@@ -116,6 +116,9 @@ pub struct FlowSetup {
     /// Bytes that the receiver takes beyond what its application has read. `None`: as many as the
     /// path needs.
     pub receive_window: Option<u64>,
+    /// Ranges of packet numbers that its receiver's acknowledgements have at most, the newest.
+    /// `None`: as many as there is reason for.
+    pub max_ack_ranges: Option<u32>,
     /// The receiver has virtual routers for hops behind the last XCP router (XCP-i), and somebody
     /// tells them what these hops leave. `None`: it has none.
     pub receiver_estimate: Option<ReceiverEstimate>,

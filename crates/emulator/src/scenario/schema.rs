@@ -109,6 +109,7 @@ pub(super) struct FileFlow {
     pub(super) start_spread: Option<Spanned<Span>>,
     pub(super) stop: Option<Spanned<Span>>,
     pub(super) receive_window: Option<Spanned<ByteCount>>,
+    pub(super) max_ack_ranges: Option<Spanned<u32>>,
     pub(super) receiver_estimate: Option<ReceiverEstimate>,
     pub(super) packet: Option<Spanned<u32>>,
     pub(super) rate: Option<Spanned<RateValue>>,

@@ -39,11 +39,14 @@ pub(super) struct Received {
     credit: usize,
     /// True for the space in which the peer may go on for ever.
     bounded: bool,
+    /// Ranges that an ACK frame has at most.
+    told: usize,
     postponed: u64,
 }
 
 impl Received {
-    pub(super) fn new(space: SpaceId, max_ack_delay: Duration) -> Self {
+    /// `told` bounds the ranges of an ACK frame of 1-RTT packets.
+    pub(super) fn new(space: SpaceId, max_ack_delay: Duration, told: Option<usize>) -> Self {
         let delay = match space {
             SpaceId::Initial | SpaceId::Handshake => AckDelay::immediate(),
             SpaceId::Data => AckDelay::new(max_ack_delay),
@@ -55,6 +58,10 @@ impl Received {
             begun: 0,
             credit: MAX_CREDIT / 16,
             bounded: space == SpaceId::Data,
+            told: match space {
+                SpaceId::Data => told.map_or(usize::MAX, |told| told.max(1)),
+                SpaceId::Initial | SpaceId::Handshake => usize::MAX,
+            },
             postponed: 0,
         }
     }
@@ -184,6 +191,7 @@ impl Received {
         let start = w.position();
         // Where the peer knows of all that arrived, the largest says that this side lives.
         let last = self.ranges.is_empty().then_some(largest..=largest);
+        let most = most.min(self.told);
         let ranges = self.ranges.descending().take(most).chain(last);
         ack::encode(w, ranges, delay, ecn, limit).ok()?;
         let written = w.position() - start;
@@ -201,7 +209,7 @@ mod tests {
     /// Every field as long as it can be.
     #[test]
     fn an_acknowledgement_of_very_large_counts_fits_what_is_left_in_any_case() {
-        let mut received = Received::new(SpaceId::Data, Duration::from_millis(25));
+        let mut received = Received::new(SpaceId::Data, Duration::from_millis(25), None);
         received.credit = 0;
         let far = (1 << 62) - 10;
         received.ranges.insert(1);

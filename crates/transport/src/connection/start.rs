@@ -231,7 +231,8 @@ impl Connection {
             keys,
             parameters: parts.parameters,
             recovery,
-            received: SpaceId::ALL.map(|space| Received::new(space, max_ack_delay)),
+            received: SpaceId::ALL
+                .map(|space| Received::new(space, max_ack_delay, config.max_ack_ranges)),
             // Until its parameters are known, the peer may delay by the default (RFC 9000 §18.2).
             ack_request: AckRequest::new(Duration::from_millis(25), None),
             streams: Streams::new(side, config.streams),

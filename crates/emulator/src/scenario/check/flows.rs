@@ -63,6 +63,7 @@ impl Check<'_> {
         let forge = self.forge(file, algorithm.is_none())?;
         let stop = file.stop.as_ref().map(|stop| stop.get_ref().0);
         let packet = self.flow_packet(file, algorithm.is_none())?;
+        let max_ack_ranges = self.ack_ranges(file, algorithm.is_none())?;
         let name = file.name.get_ref();
         let numbered = file.count.is_some() || starts.len() > 1;
         let mut flows = Vec::with_capacity(starts.len());
@@ -90,6 +91,7 @@ impl Check<'_> {
                     .receive_window
                     .as_ref()
                     .map(|window| window.get_ref().0),
+                max_ack_ranges,
                 receiver_estimate: file.receiver_estimate,
                 packet,
                 path: path.clone(),
@@ -132,6 +134,19 @@ impl Check<'_> {
                     format!("the flow's largest packet is from {least} to the run's {most} bytes");
                 self.fault(given.span(), message)
             })
+    }
+
+    /// How many ranges acknowledgements have.
+    fn ack_ranges(&self, file: &FileFlow, udp: bool) -> Result<Option<u32>, Fault> {
+        let Some(given) = &file.max_ack_ranges else {
+            return Ok(None);
+        };
+        let fail = |message: &str| Err(self.fault(given.span(), message));
+        match given.get_ref() {
+            0 => fail("an acknowledgement has 1 range at least"),
+            _ if udp => fail("nothing acknowledges packets of udp"),
+            ranges => Ok(Some(*ranges)),
+        }
     }
 
     fn parse_fault(&self, span: Range<usize>, error: &pathmark_cc::ParseError) -> Fault {

@@ -12,9 +12,6 @@ use super::super::LinkSetup;
 use super::super::schema::{FileLink, FileReverse, RateSpec};
 use super::Check;
 
-/// Room of the queue in the other direction of a duplex link: large.
-const REVERSE_QUEUE: LimitSpec = LimitSpec::Packets(100_000);
-
 /// A share that was given, or none.
 fn share(given: Option<&Spanned<Percent>>) -> Percent {
     given.map(|given| *given.get_ref()).unwrap_or_default()
@@ -144,10 +141,6 @@ impl Check<'_> {
         let default = FileReverse::default();
         let own = file.reverse.as_ref().map_or(&default, Spanned::get_ref);
         let rate = own.rate.as_ref().or(file.rate.as_ref());
-        let large = || QueueSpec {
-            limit: Some(REVERSE_QUEUE),
-            ..QueueSpec::default()
-        };
         let name = format!("{}.reverse", file.name.get_ref());
         let delay = own.delay.or(file.delay).unwrap_or_default();
         let pace = self.pace(rate, &name, delay.0)?;
@@ -158,7 +151,7 @@ impl Check<'_> {
             capacity,
             follow,
             delay,
-            queue: own.queue.as_ref().map_or_else(large, |q| *q.get_ref()),
+            queue: own.queue.as_ref().map(|q| *q.get_ref()).unwrap_or_default(),
             controller: self.law(own.controller.as_ref())?,
             corruption: share(own.corruption.as_ref()),
             frame_overhead: own.frame_overhead.or(file.frame_overhead).unwrap_or(0),

@@ -27,12 +27,27 @@ fn sources_that_cannot_be() {
 }
 
 #[test]
+fn acknowledgements_of_few_ranges() {
+    let flows = parse(GOOD).unwrap().flows;
+    assert!(flows.iter().all(|flow| flow.max_ack_ranges == Some(2)));
+    let key = "max_ack_ranges = 2";
+    fails(key, "max_ack_ranges = 0", &["1 range at least"]);
+    fails(key, "max_ack_rangs = 1", &["did you mean `max_ack_ranges`"]);
+    let udp = GOOD.replace("bytes = 5_000_000\n", "").replace(
+        "algorithm = \"vcp\"",
+        "algorithm = \"udp\"\nrate = \"1Mbit\"",
+    );
+    assert!(parse(&udp).unwrap_err().contains("nothing acknowledges"));
+}
+
+#[test]
 fn forged_shims() {
     let with = |line: &str| format!("algorithm = \"vcp\"\n{line}");
     let vcp = with("forge = { shim = \"vcp\" }");
     fails("algorithm = \"vcp\"", &vcp, &["only flows of udp"]);
     let udp = |forge: &str| {
-        GOOD.replace("bytes = 5_000_000\n", "").replace(
+        let bare = GOOD.replace("bytes = 5_000_000\n", "");
+        bare.replace("max_ack_ranges = 2\n", "").replace(
             "algorithm = \"vcp\"",
             &format!("algorithm = \"udp\"\nrate = \"1Mbit\"\nforge = {forge}"),
         )

@@ -50,6 +50,7 @@ bytes = 5_000_000
 start = ["0s", "1s", "2.5s"]
 stop = "50s"
 receive_window = "64KiB"
+max_ack_ranges = 2
 packet = 600
 "#;
 
@@ -74,7 +75,8 @@ fn a_whole_file() {
     assert_eq!(there.spec.limit(there.rtt), Limit::Bytes(500_000));
     assert_eq!(back.spec.rate.unwrap().bytes(), 125_000);
     assert_eq!(back.spec.delay, there.spec.delay);
-    assert_eq!(back.spec.limit(back.rtt), Limit::Packets(100_000));
+    // One product of its own rate and the flows' round trip.
+    assert_eq!(back.spec.limit(back.rtt), Limit::Bytes(50_000));
     assert!(back.spec.controller.is_none() && back.spec.at.is_empty());
     assert_ne!(back.spec.loss, there.spec.loss);
     let flows = &scenario.flows;
