@@ -158,7 +158,7 @@ fn shards_merge_to_what_the_whole_sweep_gives() {
 fn a_paper_s_experiment() {
     let result = json(&run(&["emulate", "vcp-linux-fig3", "--json"]));
     let runs = result["runs"].as_array().unwrap();
-    assert_eq!(runs.len(), 5);
+    assert_eq!(runs.len(), 6);
     for run in runs {
         let flows = run["result"]["flows"].as_array().unwrap();
         assert!(flows.iter().all(|flow| flow["completed"] == true));
@@ -175,6 +175,22 @@ fn a_paper_s_experiment() {
         "{said}"
     );
     assert!(said.contains("0 of 5 ended"), "{said}");
+}
+
+/// The example of `docs/emulate.md` is what the command prints.
+#[test]
+fn the_example_of_the_pages_is_of_today() {
+    let page = include_str!("../docs/emulate.md");
+    let (_, example) = page
+        .split_once("`pathmark emulate vcp-linux-fig3`:")
+        .unwrap();
+    let example = example.split("```").nth(1).unwrap().trim();
+    let printed = run(&["emulate", "vcp-linux-fig3"]);
+    let said = String::from_utf8(printed.stdout).unwrap();
+    assert!(
+        said.starts_with(example),
+        "docs/emulate.md is to have\n{said}"
+    );
 }
 
 /// One cell of the harm grid by its name: the law beside `cubic`, and the scenario to look at.

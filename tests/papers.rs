@@ -145,7 +145,12 @@ fn figure_5_time_to_80_percent() {
 
 #[test]
 fn figure_6_utilization_and_queue() {
-    let all = runs("vcp-ext-fig6", &[], &["flow.f.count=2,5"], &[]);
+    let all = runs(
+        "vcp-ext-fig6",
+        &[],
+        &["flow.f.count=2,5"],
+        &["vcp+bise", "defaults"],
+    );
     for (variant, result) in all {
         let flows = result.flows.len();
         let [whole, late] = [0, 1].map(|window: usize| {

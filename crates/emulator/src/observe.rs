@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use pathmark_cc::{Duration, VcpCode};
+use pathmark_cc::{Duration, FallbackReason, VcpCode};
 
 use crate::scenario::Scenario;
 
@@ -83,6 +83,9 @@ pub struct FlowPoint {
     pub lost: u64,
     /// Probe timeouts so far.
     pub timeouts: u64,
+    /// Why standard congestion control has its window, if its law asks routers; `None`: routers
+    /// have it.
+    pub fallback: Option<FallbackReason>,
 }
 
 /// A link at one moment.

@@ -32,6 +32,9 @@ fn series_result_and_plot() {
     assert_eq!(rows.len(), 2 * points);
     let last: Vec<_> = rows[rows.len() - 2..].iter().map(|row| row[6]).collect();
     assert_eq!(last, ["1000000", "1000000"]);
+    // Nobody has answered at first, and a VCP router has at the end.
+    assert_eq!(headings[9], "fallback");
+    assert_eq!([rows[2][9], rows[rows.len() - 1][9]], ["no-answer", ""]);
     let goodput = |row: &Vec<&str>| row[5].parse::<f64>().unwrap();
     let steps = rows.windows(3).map(|w| {
         let time = |row: &Vec<&str>| row[0].parse::<f64>().unwrap();

@@ -1,5 +1,7 @@
 //! What a run, or several that differ in their seeds, comes down to.
 
+use std::collections::HashSet;
+
 use pathmark_emulator::fairness::jain;
 use pathmark_emulator::result::{FlowResult, LinkResult, RunResult};
 use pathmark_emulator::scenario::Metric;
@@ -61,11 +63,7 @@ impl Summary {
 ///
 /// UDP beside connections is what they have to live with, often the other way: it is no goodput.
 fn together(result: &RunResult) -> f64 {
-    let alone = result.flows.iter().all(|flow| flow.algorithm == UDP);
-    let flows = || {
-        let counted = result.flows.iter();
-        counted.filter(move |flow| alone || flow.algorithm != UDP)
-    };
+    let flows = || counted(result);
     let bytes: u64 = flows().map(|flow| flow.bytes_delivered).sum();
     let end = |flow: &FlowResult| {
         let ended = flow.completion_s.map(|seconds| flow.start_s + seconds);
@@ -81,6 +79,22 @@ fn together(result: &RunResult) -> f64 {
     } else {
         0.0
     }
+}
+
+/// Flows whose bytes are goodput.
+fn counted(result: &RunResult) -> impl Iterator<Item = &FlowResult> {
+    let alone = result.flows.iter().all(|flow| flow.algorithm == UDP);
+    let flows = result.flows.iter();
+    flows.filter(move |flow| alone || flow.algorithm != UDP)
+}
+
+/// Bits per second of all flows together in the last measuring window, if there is one.
+fn late_goodput(result: &RunResult) -> Option<f64> {
+    let window = result.windows.last()?;
+    let wanted: HashSet<&str> = counted(result).map(|flow| flow.name.as_str()).collect();
+    let within = window.flows.iter();
+    let own = within.filter(|flow| wanted.contains(flow.name.as_str()));
+    Some(own.map(|flow| flow.goodput_bps).sum())
 }
 
 /// The busiest link of a run, in its last measuring window if it has any.
@@ -130,6 +144,7 @@ pub(super) fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> O
         Metric::Completion if summary.completed < summary.finite => None,
         Metric::Completion => summary.completion_s,
         Metric::Goodput => Some(summary.goodput_bps),
+        Metric::LateGoodput => late_goodput(own.as_ref().unwrap_or(result)),
         Metric::Jain => Some(summary.jain),
         Metric::Lost => Some(summary.packets_lost as f64),
         Metric::Drops => link.map(|l| l.drops as f64),
@@ -192,7 +207,7 @@ pub(super) fn here(results: &[&RunResult], metric: Metric, flow: Option<&str>) -
 pub(super) fn shown(value: f64, metric: Metric) -> String {
     match metric {
         Metric::Completion | Metric::TimeTo80 => format!("{value:.2} s"),
-        Metric::Goodput => output::rate(value),
+        Metric::Goodput | Metric::LateGoodput => output::rate(value),
         Metric::Jain => format!("{value:.4}"),
         Metric::Utilization | Metric::LateUtilization => format!("{value:.3}"),
         Metric::Queue | Metric::QueueNonempty => format!("{value:.1}"),
@@ -206,6 +221,7 @@ pub(super) const fn names(metric: Metric) -> (&'static str, &'static str) {
     match metric {
         Metric::Completion => ("mean completion", "mean completion [s]"),
         Metric::Goodput => ("goodput", "goodput [Mbit/s]"),
+        Metric::LateGoodput => ("late goodput", "goodput [Mbit/s]"),
         Metric::Jain => ("Jain", "Jain's index"),
         Metric::Lost => ("lost", "packets lost"),
         Metric::Drops => ("drops", "packets dropped"),
@@ -225,6 +241,7 @@ pub(super) const fn title(metric: Metric) -> &'static str {
     match metric {
         Metric::Completion => "Mean completion",
         Metric::Goodput => "Goodput",
+        Metric::LateGoodput => "Goodput in the last window",
         Metric::Jain => "Fairness",
         Metric::Lost => "Packets lost",
         Metric::Drops => "Packets dropped",
@@ -242,6 +259,7 @@ pub(super) const fn title(metric: Metric) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pathmark_emulator::result::{WindowFlow, WindowResult};
 
     fn flow(name: &str, start_s: f64, megabytes: u64, completion_s: Option<f64>) -> FlowResult {
         let seconds = completion_s.unwrap_or(20.0 - start_s);
@@ -282,6 +300,34 @@ mod tests {
         beside.flows.push(udp.clone());
         assert_eq!(value(&beside, Metric::Goodput, None), Some(8e6));
         assert_eq!(value(&run(vec![udp]), Metric::Goodput, None), Some(12e6));
+    }
+
+    /// The last window counts, and of it the flows that a row names.
+    #[test]
+    fn late_goodput_is_of_the_last_window() {
+        let window = |rates: [f64; 3]| WindowResult {
+            flows: (["f1", "f2", "udp"].iter().zip(rates))
+                .map(|(name, goodput_bps)| WindowFlow {
+                    name: (*name).to_owned(),
+                    goodput_bps,
+                })
+                .collect(),
+            ..WindowResult::default()
+        };
+        let udp = FlowResult {
+            algorithm: UDP.to_owned(),
+            ..flow("udp", 0.0, 30, None)
+        };
+        let mut result = run(vec![
+            flow("f1", 0.0, 10, None),
+            flow("f2", 0.0, 10, None),
+            udp,
+        ]);
+        assert_eq!(value(&result, Metric::LateGoodput, None), None);
+        result.windows = vec![window([9.0, 9.0, 9.0]), window([1.0, 2.0, 4.0])];
+        assert_eq!(value(&result, Metric::LateGoodput, None), Some(3.0));
+        assert_eq!(value(&result, Metric::LateGoodput, Some("f2")), Some(2.0));
+        assert_eq!(value(&result, Metric::LateGoodput, Some("udp")), Some(4.0));
     }
 
     /// Files beside downloads without an end have a mean completion, once all of them arrived.

@@ -90,6 +90,7 @@ impl Engine {
             goodput_bps: goodput(delivered - before, last, now),
             lost: stats.packets_lost,
             timeouts: stats.probe_timeouts,
+            fallback: report.controller.fallback,
         }
     }
 

@@ -6,12 +6,14 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use pathmark_cc::FallbackReason;
+
 use super::OutputError;
 use crate::observe::Sample;
 use crate::scenario::Scenario;
 
 pub(super) const FLOWS: &str = "time_s,flow,cwnd_bytes,in_flight_bytes,srtt_ms,goodput_bps,\
-    delivered_bytes,packets_lost,timeouts";
+    delivered_bytes,packets_lost,timeouts,fallback";
 pub(super) const LINKS: &str = "time_s,link,rate_bps,utilization,queue_packets,queue_bytes,drops,\
     random_losses,load,r,marked_low,marked_high,marked_over";
 
@@ -65,7 +67,7 @@ impl Csv {
                 }
                 writeln!(
                     file,
-                    "{},{},{},{},{},{},{},{},{}",
+                    "{},{},{},{},{},{},{},{},{},{}",
                     sample.at.as_secs_f64(),
                     Text(&setup.name),
                     point.cwnd,
@@ -75,6 +77,7 @@ impl Csv {
                     point.delivered,
                     point.lost,
                     point.timeouts,
+                    Maybe(point.fallback.map(FallbackReason::name)),
                 )?;
             }
             Ok(())

@@ -52,6 +52,10 @@ pub const BUILT_IN: &[BuiltIn] = &[
         text: include_str!("../../scenarios/vcp-ext-fig5-10g.toml"),
     },
     BuiltIn {
+        name: "vcp-ext-epsilon",
+        text: include_str!("../../scenarios/vcp-ext-epsilon.toml"),
+    },
+    BuiltIn {
         name: "vcp-ext-fig6",
         text: include_str!("../../scenarios/vcp-ext-fig6.toml"),
     },

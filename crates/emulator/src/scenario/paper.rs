@@ -37,6 +37,8 @@ pub enum Metric {
     Completion,
     /// Goodput of the flows together.
     Goodput,
+    /// Goodput of the flows together in the last measuring window.
+    LateGoodput,
     /// Jain's index over the flows' goodputs.
     Jain,
     /// Packets that the flows lost.

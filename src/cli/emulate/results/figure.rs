@@ -147,7 +147,10 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
         let Some((least, y, most)) = metric::spread(&group.results(), metric, None) else {
             continue;
         };
-        let unit = if metric == Metric::Goodput { 1e6 } else { 1.0 };
+        let unit = match metric {
+            Metric::Goodput | Metric::LateGoodput => 1e6,
+            _ => 1.0,
+        };
         let (bar, y) = ((x, least / unit, most / unit), y / unit);
         let bars = if bar.1 < bar.2 { vec![bar] } else { Vec::new() };
         let label = label(chapter, group, plot, Some(&axis.key));

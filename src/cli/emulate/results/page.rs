@@ -11,9 +11,10 @@ use super::{Chapter, Group};
 const SLIPS: &str = include_str!("slips.md");
 
 /// Columns of a scenario's table, where they say something.
-const COLUMNS: [Metric; 10] = [
+const COLUMNS: [Metric; 11] = [
     Metric::Completion,
     Metric::Goodput,
+    Metric::LateGoodput,
     Metric::Jain,
     Metric::Utilization,
     Metric::LateUtilization,
@@ -158,6 +159,11 @@ fn table(text: &mut String, chapter: &Chapter) {
     let varied = groups.iter().any(|group| group.variant.is_some());
     let shown: Vec<Metric> = COLUMNS
         .into_iter()
+        // Where a paper measures by it.
+        .filter(|metric| {
+            let mut rows = chapter.scenario.paper.iter();
+            *metric != Metric::LateGoodput || rows.any(|row| row.metric == Some(*metric))
+        })
         .filter(|metric| groups.iter().any(|group| says_something(group, *metric)))
         .collect();
     let mut header: Vec<String> = varied.then(|| "run".to_owned()).into_iter().collect();
