@@ -103,6 +103,25 @@ fn a_plain_hop_that_shows_and_random_loss_do_not_leave_it_with_cubic() {
     assert!(auto > 4.0 * cubic, "{auto}, cubic {cubic}");
 }
 
+/// XCP leaves the window with CUBIC where a plain hop shows from the start, until losses prove
+/// random.
+#[test]
+fn a_plain_hop_that_shows_does_not_hold_xcp_back_once_losses_prove_random() {
+    for seed in ["1", "2", "3", "4"] {
+        let more = [
+            ("link.second.rate", "40Mbit"),
+            ("link.second.loss", r#"{ kind = "bernoulli", per = 0.01 }"#),
+            ("duration", "60s"),
+            ("measure", r#"[ ["40s", "60s"] ]"#),
+            ("seed", seed),
+        ];
+        let late = |law| during(&path("xcp", "none", law, &more), 0);
+        let [cubic, xcp, auto] = ["cubic", "xcp", "auto"].map(late);
+        assert!(cubic <= 0.1 * 20.0, "{seed}: {cubic}");
+        assert!(xcp.min(auto) >= 0.85 * 20.0, "{seed}: {xcp}, {auto}");
+    }
+}
+
 #[test]
 fn whichever_kind_the_narrow_port_is_the_link_is_full_and_nothing_is_dropped() {
     for (first, second) in [("xcp", "vcp+bise"), ("vcp+bise", "xcp")] {

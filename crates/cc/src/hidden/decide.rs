@@ -282,6 +282,10 @@ impl HiddenHop {
             Outcome::Stays => Finding::Clear,
             Outcome::Gone => self.leave(now),
             Outcome::Random(ppm) => {
+                if ruled.is_doubt() {
+                    // TTLs show a hop: a trial need not find it twice.
+                    self.suspected_until = Some(now + srtt * TWICE_ROUNDS);
+                }
                 self.attested_by_cuts += 1;
                 self.tolerance.attest(now, ppm, srtt, self.last_sent);
                 self.leave(now)

@@ -33,6 +33,21 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
+    /// Nothing was looked at.
+    pub(crate) const NONE: Self = Self {
+        packets: 0,
+        lost: 0,
+        dispersion: 0,
+    };
+
+    /// The same as if losses came singly.
+    pub(crate) const fn as_single(self) -> Self {
+        Self {
+            dispersion: ONE,
+            ..self
+        }
+    }
+
     /// Share lost in 10^-6.
     pub(crate) fn ppm(&self) -> u64 {
         mul_div(self.lost, 1_000_000, self.packets)
@@ -232,6 +247,11 @@ impl LossRecord {
             sum.add(self.groups.get(index).copied().unwrap_or(0));
         }
         Some(sum.sample())
+    }
+
+    /// The latest complete groups, as many as are remembered. `None`: there are none.
+    pub(crate) fn recent(&self) -> Option<Sample> {
+        self.latest(self.filled)
     }
 
     /// The fewest losses in any of the latest `groups` complete groups, if there are so many.

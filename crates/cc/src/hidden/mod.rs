@@ -20,12 +20,14 @@
 //!
 //! Where TTLs show from the start that some hop writes nothing, and the law grows many times at
 //! once, CUBIC rules until a router has said that its own hop is full: before, nothing says that
-//! the narrow one is a router's.
+//! the narrow one is a router's. It ends as well once CUBIC's own cuts show that losses are random
+//! (doubt.rs).
 
 mod arrivals;
 mod decide;
 mod delay;
 mod delay_trial;
+mod doubt;
 mod following;
 mod losing;
 mod losses;

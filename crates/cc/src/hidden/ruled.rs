@@ -1,5 +1,6 @@
 //! While CUBIC rules for a hidden hop: until when.
 
+use super::doubt::Doubt;
 use super::losses::LossRecord;
 use super::tolerance::packets_for;
 use super::trial::SLACK_PPM;
@@ -58,7 +59,7 @@ pub(super) struct Look {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ruled {
     /// It rules because TTLs show a hop, and has done so from the start.
-    doubt: bool,
+    doubt: Option<Doubt>,
     since: Instant,
     /// The window before, in bytes. 0: too small to tell anything about the rate.
     before: u64,
@@ -78,7 +79,7 @@ impl Ruled {
     /// `ppm`.
     pub(super) const fn new(now: Instant, before: u64, ppm: u64, largest: u64) -> Self {
         Self {
-            doubt: false,
+            doubt: None,
             since: now,
             before,
             ppm,
@@ -93,7 +94,7 @@ impl Ruled {
     /// yet that its own hop is full.
     pub(super) const fn from_start(now: Instant) -> Self {
         Self {
-            doubt: true,
+            doubt: Some(Doubt::NEW),
             since: now,
             before: 0,
             ppm: 0,
@@ -106,11 +107,14 @@ impl Ruled {
 
     /// True if nothing but TTLs speaks of a hop that is no router of ours.
     pub(super) const fn is_doubt(&self) -> bool {
-        self.doubt
+        self.doubt.is_some()
     }
 
     /// Packets were lost at a window of `window` bytes.
     pub(super) fn on_loss(&mut self, now: Instant, window: u64) {
+        if let Some(doubt) = &mut self.doubt {
+            doubt.on_loss(window);
+        }
         self.last_loss = Some(now);
         self.largest = self.largest.max(Some(window));
         self.above = None;
@@ -137,7 +141,10 @@ impl Ruled {
         if (look.calm && room) || bounded {
             return Outcome::Gone;
         }
-        self.attest(look, record)
+        match &mut self.doubt {
+            Some(doubt) => doubt.attest(look, record),
+            None => self.attest(look, record),
+        }
     }
 
     /// What CUBIC's own cuts show.
