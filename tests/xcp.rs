@@ -247,6 +247,7 @@ fn four_flows_of_the_xcp_linux_paper_as_in_the_emulator() {
     let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / 4.0;
     let real_goodput = mean(&mut real.iter().map(|figures| {
         assert_eq!(figures["feedback"], "xcp");
+        println!("{figures}");
         figures["goodput_down_bps"].as_f64().unwrap()
     }));
     let emulated_goodput = mean(&mut emulated.flows.iter().map(|flow| flow.goodput_bps));
@@ -254,6 +255,6 @@ fn four_flows_of_the_xcp_linux_paper_as_in_the_emulator() {
     // `get` counts from the end of the handshake to the end of its answer, emulated flows from
     // their first packet to their last byte: half a round trip in twenty seconds.
     println!("real {real_goodput:.0} bit/s, emulated {emulated_goodput:.0} bit/s: {ratio:.4}");
-    // 0.99 as a rule; one run in some thirty was held up and had 0.89.
+    // 0.999 and 0.992 in two runs, 0.893 in one; why is not known.
     assert!((0.85..=1.05).contains(&ratio), "{ratio}");
 }

@@ -23,6 +23,9 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::sys::{self, Enter, Operation};
 
+/// Looks at an IPv6 address that is not ready yet: some seconds.
+const MOST_LOOKS: u32 = 100_000;
+
 /// An address with its prefix length: `10.0.1.1/24`, `fd00::/64`, or a bare address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
@@ -181,12 +184,19 @@ impl Netlink {
         )?;
         // The kernel readies an IPv6 address in a work queue of its own, and routes packets to it
         // last; until then they are lost.
-        while address.address.is_ipv6()
-            && (self.is_tentative(index, address.address)? || !self.is_local(address.address)?)
-        {
+        if address.address.is_ipv4() {
+            return Ok(());
+        }
+        for _ in 0..MOST_LOOKS {
+            if !self.is_tentative(index, address.address)? && self.is_local(address.address)? {
+                return Ok(());
+            }
             std::thread::yield_now();
         }
-        Ok(())
+        Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the kernel does not ready the address: is the interface up?",
+        ))
     }
 
     /// True if packets to the IPv6 address are taken for this namespace's own.

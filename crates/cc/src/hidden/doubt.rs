@@ -142,17 +142,7 @@ mod tests {
                 (_, true) => (window * 2).min(2000),
                 _ => window + 1,
             };
-            let look = Look {
-                now,
-                srtt,
-                window: window / 2 * MTU,
-                over: None,
-                calm,
-                overflows: false,
-                relapses: 0,
-                attested: 0,
-                most_ppm: 100_000,
-            };
+            let look = Look::quiet(now, srtt, window / 2 * MTU, calm);
             match ruled.look(&look, &mut record) {
                 Outcome::Stays => {}
                 Outcome::Gone => return None,

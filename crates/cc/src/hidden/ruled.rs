@@ -55,6 +55,24 @@ pub(super) struct Look {
     pub(super) most_ppm: u64,
 }
 
+#[cfg(test)]
+impl Look {
+    /// Nothing is full and nothing happened before; no queue stands if `calm`.
+    pub(super) const fn quiet(now: Instant, srtt: Duration, window: u64, calm: bool) -> Self {
+        Self {
+            now,
+            srtt,
+            window,
+            over: None,
+            calm,
+            overflows: false,
+            relapses: 0,
+            attested: 0,
+            most_ppm: 100_000,
+        }
+    }
+}
+
 /// CUBIC rules.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ruled {
@@ -208,17 +226,7 @@ mod tests {
                     record.on_acked(1);
                 }
             }
-            let look = Look {
-                now,
-                srtt,
-                window: window * MTU,
-                over: None,
-                calm,
-                overflows: false,
-                relapses: 0,
-                attested: 0,
-                most_ppm: 100_000,
-            };
+            let look = Look::quiet(now, srtt, window * MTU, calm);
             match ruled.look(&look, &mut record) {
                 Outcome::Stays => {}
                 Outcome::Gone => return None,

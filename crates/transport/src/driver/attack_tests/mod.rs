@@ -58,6 +58,7 @@ async fn attack(mut attack: impl Attack, server: SocketAddr, over: Arc<AtomicBoo
         while sent < due {
             sent += attack.send(server) as u64;
         }
+        // The rate is one over time: what is due next is due then.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     sent
@@ -195,6 +196,7 @@ impl Lateness {
     async fn watch(self: Arc<Self>) {
         loop {
             let began = clock::now();
+            // How late this ends is what is measured.
             tokio::time::sleep(BEAT).await;
             let late = clock::now().saturating_since(began).saturating_sub(BEAT);
             let late = late.as_millis() as u64;
