@@ -1,0 +1,174 @@
+//! XCP-i: the key numbers of its scenarios. Rates and amounts are IP bytes at the links, as the
+//! XCP-i paper's are.
+
+mod paper;
+mod shared;
+
+use std::ops::ControlFlow;
+
+use pathmark_emulator::Scenario;
+use pathmark_emulator::result::RunResult;
+
+/// A variant of a built-in scenario, with keys changed.
+pub(crate) fn run(name: &str, variant: &str, changes: &[(&str, &str)]) -> RunResult {
+    let mut scenario = Scenario::load(name).unwrap();
+    let mut variants = scenario.variants.iter();
+    let variant = variants.find(|known| known.name == variant).unwrap();
+    for change in variant.set.clone() {
+        scenario.set(&change.key, &change.value).unwrap();
+    }
+    for (key, value) in changes {
+        scenario.set(key, value).unwrap();
+    }
+    scenario.run(|_| ControlFlow::Continue(())).unwrap()
+}
+
+pub(crate) fn utilization(result: &RunResult, link: &str) -> f64 {
+    let mut links = result.links.iter();
+    let link = links.find(|known| known.name == link).unwrap();
+    link.utilization.unwrap()
+}
+
+/// The same in the last measuring window.
+pub(crate) fn late(result: &RunResult, link: &str) -> f64 {
+    let mut links = result.windows.last().unwrap().links.iter();
+    let link = links.find(|known| known.name == link).unwrap();
+    link.utilization.unwrap()
+}
+
+pub(crate) fn drops(result: &RunResult) -> u64 {
+    result.links.iter().map(|link| link.drops).sum()
+}
+
+pub(crate) fn timeouts(result: &RunResult) -> u64 {
+    let flows = result.flows.iter();
+    flows.filter_map(|flow| flow.timeouts).sum()
+}
+
+/// What a port says of clouds.
+pub(crate) fn clouds(result: &RunResult, link: &str, key: &str) -> u64 {
+    let mut links = result.links.iter();
+    let link = links.find(|known| known.name == link).unwrap();
+    link.controller["clouds"][key].as_u64().unwrap()
+}
+
+pub(crate) fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    sum * sum / (shares.len() as f64 * shares.iter().map(|s| s * s).sum::<f64>())
+}
+
+/// Goodputs of all flows in a measuring window.
+pub(crate) fn goodputs(result: &RunResult, window: usize) -> Vec<f64> {
+    let flows = result.windows[window].flows.iter();
+    flows.map(|flow| flow.goodput_bps).collect()
+}
+
+/// Without an estimate the port says so, and the sender does as where no router looks for clouds.
+#[test]
+fn without_an_estimate_senders_are_told() {
+    let result = run(
+        "xcp-i-fig2",
+        "xcp-i",
+        &[("link.receiver.controller", "xcp-i")],
+    );
+    let plain = run("xcp-i-fig2", "xcp", &[]);
+    assert_eq!(clouds(&result, "receiver", "counted"), 0);
+    assert!(clouds(&result, "receiver", "unknown") > 10_000);
+    let (here, there) = (
+        utilization(&result, "bottleneck"),
+        utilization(&plain, "bottleneck"),
+    );
+    assert!((here - there).abs() <= 0.02, "{here} {there}");
+    // And says why, which differs.
+    let short = [("measure", "[]"), ("duration", "5s")];
+    let counted = run("xcp-i-fig2", "xcp-i", &short);
+    let nobody = run(
+        "xcp-i-fig2",
+        "xcp",
+        &[
+            short[0],
+            short[1],
+            ("link.sender.controller", "none"),
+            ("link.into.controller", "none"),
+            ("link.receiver.controller", "none"),
+        ],
+    );
+    let reasons = [&result, &plain, &counted, &nobody].map(|run| run.flows[0].fallback.as_deref());
+    assert_eq!(
+        reasons,
+        [
+            Some("no-estimate"),
+            Some("plain-hop"),
+            None,
+            Some("no-answer")
+        ]
+    );
+}
+
+/// A header on every eighth packet stands for the others also in a virtual router.
+#[test]
+fn headers_on_every_eighth_packet() {
+    let result = run(
+        "xcp-i-fig2",
+        "xcp-i",
+        &[("flow.f.algorithm", "xcp-i[every=8]")],
+    );
+    assert!(late(&result, "bottleneck") >= 0.98);
+    assert_eq!((drops(&result), timeouts(&result)), (0, 0));
+}
+
+/// Figure 2 with estimates that are measured: at least 0.95 of XCP at every router, no loss.
+#[test]
+fn a_plain_bottleneck_is_measured() {
+    let all = utilization(&run("xcp-i-fig2", "all-xcp", &[]), "bottleneck");
+    for seed in ["1", "2"] {
+        let result = run("xcp-i-fig2", "xcp-i, measured", &[("seed", seed)]);
+        let here = utilization(&result, "bottleneck");
+        assert!(here >= 0.95 * all, "{here} of {all}");
+        assert_eq!((drops(&result), timeouts(&result)), (0, 0));
+        assert_eq!(clouds(&result, "receiver", "unknown"), 0);
+    }
+}
+
+/// The router between two clouds measures the first, and lets the second be measured.
+#[test]
+fn two_clouds_in_a_row_are_measured() {
+    let real = "xcp-i[estimate=real]";
+    let changes = [
+        ("link.between.controller", real),
+        ("link.receiver.controller", real),
+    ];
+    let all = run("xcp-i-fig6", "all-xcp", &[]);
+    let result = run("xcp-i-fig6", "xcp-i", &changes);
+    for port in ["between", "receiver"] {
+        assert_eq!(clouds(&result, port, "known"), 1, "{port}");
+        let counted = clouds(&result, port, "counted");
+        let unknown = clouds(&result, port, "unknown");
+        assert!(unknown <= counted / 100, "{port}: {unknown} {counted}");
+    }
+    let (all, here) = (utilization(&all, "first"), utilization(&result, "first"));
+    assert!(here >= 0.9 * all, "{here} of {all}");
+    assert_eq!((drops(&result), timeouts(&result)), (0, 0));
+}
+
+/// Figure 4, routers only near the receiver: the sender is the one before the cloud.
+#[test]
+fn a_cloud_at_the_sender() {
+    let result = run("xcp-i-fig4", "receiver, xcp-i", &[]);
+    assert!(late(&result, "first") >= 0.98);
+    assert_eq!((drops(&result), timeouts(&result)), (0, 0));
+    assert_eq!(clouds(&result, "second", "unknown"), 0);
+}
+
+/// Figure 4, routers only near the sender: the receiver is the one behind the cloud, told exactly
+/// what it leaves, or measuring it.
+#[test]
+fn a_cloud_at_the_receiver() {
+    for (variant, least) in [("sender, xcp-i", 0.98), ("sender, xcp-i, measured", 0.95)] {
+        let result = run("xcp-i-fig4", variant, &[]);
+        let used = late(&result, "second");
+        assert!(used >= least, "{variant}: {used}");
+        assert_eq!((drops(&result), timeouts(&result)), (0, 0), "{variant}");
+        assert_eq!(result.flows[0].fallback, None, "{variant}");
+    }
+}
