@@ -130,6 +130,42 @@ fn a_plain_bottleneck_is_measured() {
     }
 }
 
+/// `auto` does the same by itself, since the routers answer in XCP's own terms: it names the router
+/// before the cloud in a full header on every n-th packet. So it gets more than `xcp-i`, which has
+/// one in each, also on a thin link, and 0.95 of CUBIC's goodput there or more, which fills the
+/// queue.
+#[test]
+fn auto_goes_by_measured_clouds() {
+    for (rate, most_drops) in [("30Mbit", 0), ("3Mbit", 20)] {
+        let [auto, every, cubic] = ["auto", "xcp-i", "cubic"].map(|law| {
+            let changes = [
+                ("measure", "[[\"10s\", \"30s\"]]"),
+                ("duration", "30s"),
+                ("link.bottleneck.rate", rate),
+                ("flow.f.algorithm", law),
+            ];
+            run("xcp-i-fig2", "auto, measured", &changes)
+        });
+        let used = late(&auto, "bottleneck");
+        let [ours, full, cubics] = [&auto, &every, &cubic].map(|result| goodputs(result, 0)[0]);
+        let lost = [&auto, &every, &cubic].map(drops);
+        println!("{rate}: {used:.3}, {ours:.0} of {full:.0} and {cubics:.0} bit/s, drops {lost:?}");
+        assert!(used >= 0.95, "{rate}: {used}");
+        assert!(
+            ours >= full && ours >= 0.94 * cubics,
+            "{rate}: {ours} {full} {cubics}"
+        );
+        assert!(lost[0] <= most_drops, "{rate}: {lost:?}");
+        assert_eq!(
+            (timeouts(&auto), auto.flows[0].fallback.as_deref()),
+            (0, None),
+            "{rate}"
+        );
+        assert_eq!(clouds(&auto, "receiver", "known"), 1);
+        assert_eq!(clouds(&auto, "receiver", "unknown"), 0);
+    }
+}
+
 /// The router between two clouds measures the first, and lets the second be measured.
 #[test]
 fn two_clouds_in_a_row_are_measured() {

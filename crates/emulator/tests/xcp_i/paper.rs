@@ -82,6 +82,34 @@ fn a_cloud_forks() {
     }
 }
 
+/// Figure 13: what the links of both clouds carry in 20 s, start included, is the paper's amount or
+/// more, in MB: both together, and j, whose cloud is the slower one. Means over seeds.
+#[test]
+fn fast_clouds_merge() {
+    const SEEDS: u32 = 2;
+    for (variant, both, of_j) in [
+        ("exact", 914.0, 244.0),
+        ("10 %", 872.0, 182.0),
+        ("20 %", 777.0, 187.0),
+    ] {
+        let mut mean = [0.0, 0.0];
+        for seed in 1..=SEEDS {
+            let result = run("xcp-i-fig13", variant, &[("seed", &seed.to_string())]);
+            // 300 and 100 Mbit/s for 20 s.
+            for (sum, (link, all)) in mean
+                .iter_mut()
+                .zip([("cloud-i", 750.0), ("cloud-j", 250.0)])
+            {
+                *sum += all * utilization(&result, link) / f64::from(SEEDS);
+            }
+            assert_eq!((drops(&result), timeouts(&result)), (0, 0));
+        }
+        let [i, j] = mean;
+        println!("{variant}: {i:.1} and {j:.1} MB");
+        assert!(i + j >= both && j >= of_j, "{variant}: {i} {j}");
+    }
+}
+
 /// Figure 13 with estimates that are measured: 800 MB in 20 s, both together.
 #[test]
 fn fast_clouds_are_measured() {
@@ -97,21 +125,37 @@ fn fast_clouds_are_measured() {
 }
 
 /// The Linux study's hybrid networks: with a router or receiver behind the plain queue nothing is
-/// dropped, shares are even, and goodput is nearly TCP's: 0.967 and 0.987 of CUBIC's, which loses
-/// nothing by its queue of 65 packets.
+/// dropped, shares are even, and goodput is nearly TCP's.
+///
+/// CUBIC fills the link to 0.9998, and its packets have no headers: 0.967 and 0.987 of its goodput.
+/// NewReno, as in the study's figure 5, loses more by its cuts, and is reached where the receiver
+/// measures. One that is told exactly has 0.997 of NewReno's: what the queue is told to leave and
+/// what the receiver counts lie half a round trip apart.
 #[test]
 fn hybrid_networks_of_the_linux_study() {
     let window = |result: &RunResult| {
         let shares = goodputs(result, 0);
         (shares.iter().sum::<f64>(), jain(&shares))
     };
-    for (scenario, least) in [("xcp-linux-fig13", 0.96), ("xcp-linux-fig14", 0.98)] {
-        let tcp = run(scenario, "cubic", &[]);
-        let here = run(scenario, "xcp-i", &[]);
-        let ((rate, even), (of_tcp, _)) = (window(&here), window(&tcp));
-        assert!(rate >= least * of_tcp, "{scenario}: {rate} {of_tcp}");
+    for (scenario, variant, of_cubic, of_newreno) in [
+        ("xcp-linux-fig13", "xcp-i", 0.96, 0.99),
+        ("xcp-linux-fig13", "xcp-i, measured", 0.97, 1.0),
+        ("xcp-linux-fig14", "xcp-i", 0.98, 1.0),
+    ] {
+        let (cubic, newreno) = (run(scenario, "cubic", &[]), run(scenario, "newreno", &[]));
+        let here = run(scenario, variant, &[]);
+        let ((rate, even), (cubics, _)) = (window(&here), window(&cubic));
+        let (newrenos, _) = window(&newreno);
+        println!(
+            "{scenario}, {variant}: {rate:.0} of {cubics:.0} and {newrenos:.0} bit/s, {even:.4}"
+        );
+        assert!(rate >= of_cubic * cubics, "{scenario}: {rate} {cubics}");
+        assert!(
+            rate >= of_newreno * newrenos,
+            "{scenario}: {rate} {newrenos}"
+        );
         assert!(even >= 0.95, "{scenario}: {even}");
         assert_eq!(drops(&here), 0, "{scenario}");
-        assert!(drops(&tcp) > 700, "{scenario}");
+        assert!(drops(&cubic) > 700 && drops(&newreno) > 200, "{scenario}");
     }
 }

@@ -21,6 +21,29 @@ fn a_cloud_is_shared() {
     }
 }
 
+/// A flow joins another one that fills the cloud, through the same edge routers: the shares of the
+/// last 5 of 30 round trips since its start are even.
+#[test]
+fn a_full_cloud_is_joined_through_the_same_routers() {
+    for variant in ["xcp-i", "xcp-i, measured"] {
+        for seed in ["1", "2", "3"] {
+            let changes = [
+                ("seed", seed),
+                ("measure", "[[\"11.5s\", \"11.8s\"]]"),
+                ("duration", "12s"),
+                ("flow.j.from", "Si"),
+                ("flow.j.to", "Di"),
+            ];
+            let result = run("xcp-i-fig14", variant, &changes);
+            let shares = goodputs(&result, 0);
+            println!("{variant}, seed {seed}: {shares:?}, {}", jain(&shares));
+            assert!(jain(&shares) >= 0.9, "{variant}: {shares:?}");
+            assert!(late(&result, "cloud") >= 0.9);
+            assert_eq!((drops(&result), timeouts(&result)), (0, 0));
+        }
+    }
+}
+
 /// Figure 14 with estimates that are measured: each takes the other's flow for foreign.
 #[test]
 fn a_shared_cloud_is_measured() {
@@ -124,4 +147,53 @@ fn beside_cubic() {
         assert!(late(&result, "cloud") >= 0.95);
         assert!(clouds(&result, "out", "counted") > 50_000);
     }
+}
+
+/// A file that comes to a queue of one bandwidth-delay product which CUBIC keeps full: by XCP-i it
+/// takes little longer than by CUBIC in its place, whose start is as slow there, and a long one has
+/// 30 to 70 % of the link.
+#[test]
+fn newcomers_beside_cubic() {
+    let link = |name: &str, ends: [&str; 2], keys: &str| {
+        let [from, to] = ends;
+        format!(
+            "[[link]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\nduplex = true\n\
+             reverse = {{ controller = \"none\" }}\n{keys}\n"
+        )
+    };
+    let router = |law: &str| format!("rate = \"80Mbit\"\ndelay = \"10ms\"\ncontroller = \"{law}\"");
+    let text = [
+        "name = \"newcomers beside CUBIC\"\nduration = \"90s\"\n".to_owned(),
+        "[[link]]\nname = \"access\"\nfrom = \"S\"\nto = \"A\"\nduplex = true\n".to_owned(),
+        link("before", ["A", "B"], &router("xcp-i")),
+        link(
+            "cloud",
+            ["B", "C"],
+            "rate = \"30Mbit\"\nqueue = { limit = \"100p\" }",
+        ),
+        link("behind", ["C", "D"], &router("xcp-i[estimate=real]")),
+        "[[flow]]\nname = \"tcp\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"cubic\"\n".to_owned(),
+        "[[flow]]\nname = \"f\"\nfrom = \"S\"\nto = \"D\"\nbytes = 12_000_000\n".to_owned(),
+    ];
+    let mut scenario = Scenario::parse(std::path::Path::new("newcomers"), &text.concat()).unwrap();
+    let mut share = |law, bytes, start| {
+        scenario.set("flow.f.algorithm", law).unwrap();
+        scenario.set("flow.f.bytes", bytes).unwrap();
+        scenario.set("flow.f.start", start).unwrap();
+        let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+        let mut flows = result.flows.iter();
+        // Of what applications can have of the link at most.
+        flows.find(|flow| flow.name == "f").unwrap().goodput_bps / 28e6
+    };
+    let starts = ["0.1s", "3s", "6.3s", "10s"];
+    let [ours, cubics] = ["xcp-i", "cubic"].map(|law| starts.map(|at| share(law, "12000000", at)));
+    let [mean, of_cubic] = [ours, cubics].map(|shares| shares.iter().sum::<f64>() / 4.0);
+    let long = share("xcp-i", "40000000", "3s");
+    println!("12 MB {ours:.3?}, CUBIC {cubics:.3?}; 40 MB {long:.3}");
+    assert!(
+        ours.iter().all(|share| (0.25..=0.7).contains(share)),
+        "{ours:?}"
+    );
+    assert!(mean >= 0.8 * of_cubic, "{ours:?} {cubics:?}");
+    assert!((0.3..=0.7).contains(&long), "{long}");
 }

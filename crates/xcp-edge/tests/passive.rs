@@ -1,0 +1,113 @@
+//! What a port could learn from the arrivals of data packets alone, beside trains: why estimates
+//! are made by trains, and data packets are only counted (`docs/control-laws.md`, XCP-i).
+//!
+//! Data packets say nothing of when they were sent into the cloud. So how far apart they arrive
+//! tells the narrow link's rate where several waited there together, and their sender's pace
+//! otherwise, and a port cannot tell which.
+
+use rand_pcg::{
+    Pcg64Mcg,
+    rand_core::{Rng, SeedableRng},
+};
+
+/// Bytes of a data packet.
+const PACKET: f64 = 1000.0;
+/// The link before the cloud, over the narrow one.
+const FASTER: f64 = 80.0 / 30.0;
+/// Packets of a row, and rows of which the third fastest counts, as with trains.
+const ROW: usize = 4;
+
+/// A random number of more than 0 up to 1.
+fn uniform(random: &mut Pcg64Mcg) -> f64 {
+    ((random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
+}
+
+/// Times at which data packets leave the narrow link of `capacity` bytes per second, over ten
+/// seconds. They come in groups of `group`, at `share` of the capacity on average, and foreign
+/// packets of 731 bytes in the mean take `foreign` of it as a Poisson process.
+fn arrivals(capacity: f64, share: f64, group: usize, foreign: f64, seed: u64) -> Vec<f64> {
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let mut others = Vec::new();
+    let mut at = 0.0;
+    while foreign > 0.0 && at < 10.0 {
+        at -= uniform(&mut random).ln() * 731.2 / (capacity * foreign);
+        let bytes = match random.next_u32() % 10 {
+            0..4 => 40.0,
+            4..6 => 576.0,
+            _ => 1500.0,
+        };
+        others.push((at, bytes));
+    }
+    let gap = group as f64 * PACKET / (capacity * share);
+    let mut others = others.into_iter().peekable();
+    let (mut free, mut left) = (0.0_f64, Vec::new());
+    let mut begins = 0.0;
+    while begins < 10.0 {
+        for n in 0..group {
+            let at = begins + n as f64 * PACKET / (capacity * FASTER);
+            while let Some((came, bytes)) = others.next_if(|(came, _)| *came <= at) {
+                free = free.max(came) + bytes / capacity;
+            }
+            free = free.max(at) + PACKET / capacity;
+            left.push(free);
+        }
+        begins += gap;
+    }
+    left
+}
+
+/// The rate of the third fastest row per second of packets that arrive at a steady pace, median
+/// over the seconds.
+fn fastest_rows(arrivals: &[f64]) -> f64 {
+    let mut seconds = vec![Vec::new(); 11];
+    for row in arrivals.windows(ROW) {
+        let gaps: Vec<f64> = row.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let least = gaps.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = gaps.iter().copied().fold(0.0, f64::max);
+        if most <= 1.3 * least {
+            let rate = PACKET * gaps.len() as f64 / gaps.iter().sum::<f64>();
+            seconds[row[0] as usize].push(rate);
+        }
+    }
+    let mut rates: Vec<f64> = seconds
+        .into_iter()
+        .filter_map(|mut rates| {
+            rates.sort_by(|a, b| b.total_cmp(a));
+            rates.get(2).or(rates.last()).copied()
+        })
+        .collect();
+    rates.sort_by(f64::total_cmp);
+    rates.get(rates.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// The narrow link's rate from data packets, by how they come. A sender that paces, as XCP's do,
+/// shows its own pace, or beside foreign traffic the link's rate if its packets then wait together
+/// often enough; groups of ten show the link's. Which of these it was does not show.
+#[test]
+fn data_packets_show_their_senders_pace() {
+    let capacity = 30e6 / 8.0;
+    for (share, group) in [(0.2, 1), (0.5, 1), (0.9, 1), (0.2, 10), (0.5, 10)] {
+        for foreign in [0.0, 0.4] {
+            if share + foreign > 1.0 {
+                continue;
+            }
+            let mut found: Vec<f64> = (1..=5)
+                .map(|seed| fastest_rows(&arrivals(capacity, share, group, foreign, seed)))
+                .map(|rate| rate / capacity)
+                .collect();
+            found.sort_by(f64::total_cmp);
+            let found = found[2];
+            println!("data {share}, groups of {group}, foreign {foreign}: {found:.3} of the rate");
+            let told = match (group, foreign > 0.0) {
+                (1, false) => share,
+                // The pace, by the few rows that waited together a little more.
+                (1, true) if share < 0.3 => 0.23,
+                _ => 1.0,
+            };
+            assert!(
+                (found - told).abs() <= 0.02,
+                "{share} {group} {foreign}: {found}"
+            );
+        }
+    }
+}
