@@ -54,6 +54,8 @@ pub(crate) fn secret_file(directory: &TempDir) -> String {
 pub(crate) struct Bed {
     pub(crate) chain: Chain,
     addresses: Addresses,
+    /// The law that senders follow.
+    law: &'static str,
 }
 
 /// Rates are measured: one test at a time.
@@ -85,7 +87,16 @@ impl Bed {
         });
         let hops: Vec<Hop> = hops.collect();
         let chain = Chain::with_addresses(program(), 1500, &hops, addresses).unwrap();
-        Self { chain, addresses }
+        Self {
+            chain,
+            addresses,
+            law: "xcp-i",
+        }
+    }
+
+    /// The same with senders that follow another law.
+    pub(crate) fn by(self, law: &'static str) -> Self {
+        Self { law, ..self }
     }
 
     /// What a router says of itself.
@@ -100,7 +111,7 @@ impl Bed {
         self.show(router)["links"][0]["drops"].as_u64().unwrap()
     }
 
-    /// Fetches a file of so many bytes by XCP-i; the client's figures.
+    /// Fetches a file of so many bytes; the client's figures.
     pub(crate) fn get(&self, bytes: usize) -> Value {
         self.get_with(bytes, &[], &[])
     }
@@ -110,7 +121,8 @@ impl Bed {
         let directory = TempDir::new().unwrap();
         write_file(&directory, bytes);
         let listen = SocketAddr::new(self.addresses.sender(), 4433).to_string();
-        let (_server, said) = serve(&self.chain.sender, &listen, &directory, of_server);
+        let of_server = [&["--cc", self.law], of_server].concat();
+        let (_server, said) = serve(&self.chain.sender, &listen, &directory, &of_server);
         let (out, target) = (TempDir::new().unwrap(), format!("{listen}/file"));
         let get = [
             "get",
@@ -120,21 +132,26 @@ impl Bed {
             "--pin",
             said["pin"].as_str().unwrap(),
             "--cc",
-            "xcp-i",
+            self.law,
             "--json",
         ];
         figures_of(&self.chain.receiver, &[&get, of_client].concat())
     }
 
-    /// Stores a file of so many bytes from the sending host by XCP-i; the client's figures.
+    /// Stores a file of so many bytes from the sending host; the client's figures.
     pub(crate) fn put_with(&self, bytes: usize, of_client: &[&str]) -> Value {
         let (from, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let file = write_file(&from, bytes);
         let listen = SocketAddr::new(self.addresses.receiver(), 4433).to_string();
-        let (_server, said) = serve(&self.chain.receiver, &listen, &into, &["--allow-put"]);
+        let (_server, said) = serve(
+            &self.chain.receiver,
+            &listen,
+            &into,
+            &["--cc", self.law, "--allow-put"],
+        );
         let pin = said["pin"].as_str().unwrap();
         let put = [
-            "put", &file, &listen, "--pin", pin, "--cc", "xcp-i", "--json",
+            "put", &file, &listen, "--pin", pin, "--cc", self.law, "--json",
         ];
         figures_of(&self.chain.sender, &[&put, of_client].concat())
     }
@@ -150,12 +167,10 @@ fn write_file(directory: &TempDir, bytes: usize) -> String {
     file.to_str().unwrap().to_owned()
 }
 
-/// A server that sends by XCP-i, and what it says of itself.
+/// A server, and what it says of itself.
 fn serve(node: &Node, listen: &str, directory: &TempDir, more: &[&str]) -> (ChildGuard, Value) {
     let path = directory.path().to_str().unwrap();
-    let serve = [
-        "serve", "--listen", listen, "--dir", path, "--cc", "xcp-i", "--json",
-    ];
+    let serve = ["serve", "--listen", listen, "--dir", path, "--json"];
     let serve = [&serve, more].concat();
     let mut server = node.spawn(pathmark(&serve), &[]).unwrap();
     let mut line = String::new();

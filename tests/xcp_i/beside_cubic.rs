@@ -100,14 +100,16 @@ fn the_kernel_in_the_middle() {
     assert!((0.15..=0.85).contains(&share), "{share}");
 }
 
-/// What the shares beside the kernel's CUBIC are, file by file, for short and for long ones.
+/// What the shares beside the kernel's CUBIC are, file by file, for short and for long ones; and by
+/// turns those of this library's CUBIC in the same place.
 #[test]
-#[ignore = "five minutes of measuring: cargo test --test xcp_i -- --ignored --nocapture"]
+#[ignore = "ten minutes of measuring: cargo test --test xcp_i -- --ignored --nocapture"]
 fn shares_beside_the_kernels_cubic() {
     let _alone = alone();
     for bytes in [12_000_000, 40_000_000] {
-        for run in 0..5 {
-            let bed = around_a_kernel();
+        for run in 0..10 {
+            let law = ["xcp-i", "cubic"][run % 2];
+            let bed = around_a_kernel().by(law);
             let cubic = KernelCubic::begin(&bed.chain);
             let beside = bed.get(bytes);
             let (came, seconds) = (cubic.came(), beside["seconds"].as_f64().unwrap());
@@ -117,7 +119,7 @@ fn shares_beside_the_kernels_cubic() {
             let share = ours / (ours + theirs);
             let last = bed.show(1);
             println!(
-                "{bytes} bytes, run {run}: {ours:.0}, CUBIC {theirs:.0}, share {share:.3}, {}, {}",
+                "{law}, {bytes} bytes: {ours:.0}, CUBIC {theirs:.0}, share {share:.3}, {}, {}",
                 beside["fallback"], last["links"][0]["controller"]["clouds"]
             );
             assert!(share > 0.1 && share < 0.9, "one of them starves: {share}");
