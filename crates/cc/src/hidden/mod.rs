@@ -5,6 +5,7 @@
 //! into overload. What losses may mean is asked in this order:
 //!
 //! ```text
+//!   step.rs        no more at once than a few times what has arrived
 //!   losing.rs      a round trip that loses much: no growth, and no more than arrived
 //!   following.rs   losses that follow delay: a queue overflows                               ─► CUBIC
 //!   tolerance.rs   losses up to what routers declare, or a trial has attested, are random    ─► routers
@@ -33,6 +34,7 @@ mod losing;
 mod losses;
 mod phases;
 mod ruled;
+mod step;
 mod tolerance;
 mod train;
 mod trial;
@@ -55,19 +57,6 @@ use ruled::Ruled;
 use tolerance::Tolerance;
 use train::Trains;
 use trial::Trial;
-
-/// Where TTLs show a hop that writes nothing, the window is at most a few times what has arrived in
-/// a round trip, or so many packets.
-const FIRST_WINDOW: u64 = 40;
-/// Packets of a first window.
-const INITIAL_WINDOW: u64 = 10;
-/// Where a trial has attested loss, the window grows by this part per round trip at most: others
-/// may still be trying.
-const ATTESTED_STEP: u64 = 4;
-
-/// A granted window is at most this part of what packets sent at once show: what is paced to all of
-/// it fills the queue of a hop that says nothing. Of a port's own rate 85 % are granted at most.
-const SURE_OF_TRAIN: (u64, u64) = (7, 8);
 
 /// How many times what has arrived in a round trip a law may send in the next one.
 #[derive(Clone, Copy, Debug)]
@@ -318,48 +307,6 @@ impl HiddenHop {
             }),
             _ => Some(self.clone()),
         }
-    }
-
-    /// Bounds the next round trip's window by what has arrived in one.
-    fn limit_step(&mut self, srtt: Duration) {
-        let arrived = self.arrivals.proven(srtt);
-        let least = FIRST_WINDOW * self.mtu;
-        let random = self.tolerance.attested_ppm();
-        self.step_cap = if random > 0 {
-            // What was sent for it, and a quarter.
-            let sent = mul_div(arrived, 1_000_000, 1_000_000 - random.min(900_000));
-            sent.saturating_add(sent / ATTESTED_STEP).max(least)
-        } else if self.partly {
-            arrived.saturating_mul(self.step.partly).max(least)
-        } else if let Some(step) = self.step.unknown {
-            // A hop that shows nowhere may be the narrow one.
-            arrived
-                .saturating_mul(step)
-                .max(step * INITIAL_WINDOW * self.mtu)
-                .max(window_of(self.trains.rate(), srtt))
-        } else if self.granted > 0 {
-            0
-        } else {
-            u64::MAX
-        };
-        self.step_cap = self.step_cap.max(self.granted_window(srtt));
-    }
-
-    /// Every hop that shows has granted a window of `window` bytes; 0: what it carries shows by
-    /// now.
-    pub(crate) fn allow(&mut self, window: u64, srtt: Duration) {
-        self.granted = window;
-        self.limit_step(srtt);
-    }
-
-    /// What was granted, in bytes, as far as packets that were sent at once show that the path
-    /// carries it.
-    pub(crate) fn granted_window(&self, srtt: Duration) -> u64 {
-        let shown = match self.trains.rate() {
-            0 => u64::MAX,
-            rate => mul_div(window_of(rate, srtt), SURE_OF_TRAIN.0, SURE_OF_TRAIN.1),
-        };
-        self.granted.min(shown.max(INITIAL_WINDOW * self.mtu))
     }
 
     /// The largest datagram changed.
