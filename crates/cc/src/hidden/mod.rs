@@ -8,6 +8,8 @@
 //!   step.rs        no more at once than a few times what has arrived
 //!   losing.rs      a round trip that loses much: no growth, and no more than arrived
 //!   following.rs   losses that follow delay: a queue overflows                               ─► CUBIC
+//!   leaning.rs     losses that lean to long delays, beside random ones: never attested,
+//!                  and where they are many …                                                  ─► CUBIC
 //!   tolerance.rs   losses up to what routers declare, or a trial has attested, are random    ─► routers
 //!   trial.rs       more than that, or less if it comes with the rate (phases.rs): send less,
 //!                  and see whether the loss goes                                              ─► CUBIC, or attested
@@ -30,6 +32,7 @@ mod delay;
 mod delay_trial;
 mod doubt;
 mod following;
+mod leaning;
 mod losing;
 mod losses;
 mod phases;
@@ -40,6 +43,8 @@ mod train;
 mod trial;
 mod trigger;
 
+#[cfg(test)]
+mod queue_tests;
 #[cfg(test)]
 mod tests;
 
@@ -346,6 +351,7 @@ impl HiddenHop {
         patience: Duration,
         window: u64,
     ) -> Finding {
+        let (delay, round_over) = self.delay.on_ack(now, acked);
         let turned = self.arrivals.on_ack(now, acked);
         let told = self.trains.on_ack(acked);
         if turned || told {
@@ -360,7 +366,6 @@ impl HiddenHop {
         }
         self.phases.on_acked(acked.packets);
         self.losing.on_acked(acked.packets, acked.window_limited);
-        let (delay, round_over) = self.delay.on_ack(now, acked);
         if let Some(delay) = delay {
             self.following
                 .on_delay(now, acked.largest, acked.packets, delay, acked.srtt);
@@ -398,7 +403,8 @@ impl HiddenHop {
         self.phases.on_lost(lost.packets);
         let follows = self
             .following
-            .on_loss(lost.largest, self.arrivals.delivered(), self.mtu);
+            .on_loss(lost.largest, self.arrivals.delivered(), self.mtu)
+            || self.leaning_is_loss();
         match &mut self.state {
             State::Cubic(ruled) => {
                 ruled.on_loss(now, window);

@@ -16,6 +16,10 @@ const INITIAL_WINDOW: u64 = 10;
 /// may still be trying.
 const ATTESTED_STEP: u64 = 4;
 
+/// While a queue stands, the window grows by this part of what arrives per round trip at most: a
+/// queue makes round trips long, and what arrives in one more, without room for any of it.
+const QUEUEING_STEP: u64 = 4;
+
 /// A granted window is at most this part of what packets sent at once show: what is paced to all of
 /// it fills the queue of a hop that says nothing. Of a port's own rate 85 % are granted at most.
 const SURE_OF_TRAIN: (u64, u64) = (7, 8);
@@ -34,10 +38,16 @@ impl HiddenHop {
             arrived.saturating_mul(self.step.partly).max(least)
         } else if let Some(step) = self.step.unknown {
             // A hop that shows nowhere may be the narrow one.
-            arrived
+            let most = arrived
                 .saturating_mul(step)
                 .max(step * INITIAL_WINDOW * self.mtu)
-                .max(window_of(self.trains.rate(), srtt))
+                .max(window_of(self.trains.rate(), srtt));
+            if self.delay.is_queueing() {
+                let more = arrived.saturating_add(arrived / QUEUEING_STEP);
+                most.min(more.max(self.step_cap))
+            } else {
+                most
+            }
         } else if self.granted > 0 {
             0
         } else {
