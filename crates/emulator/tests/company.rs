@@ -86,3 +86,23 @@ fn an_xcp_flow_that_joins_a_vcp_flow_at_its_port_gets_to_its_share() {
     // Half of 18.5. It was 6.0 while the first headers of a flow held its own later ones down.
     assert!(own >= 8.0, "{own} of 20 Mbit/s");
 }
+
+/// What XCP flows are told at a VCP port is what VCP flows make of its codes. It was a quarter more
+/// while they grew under LOW as nobody else does, and in the first interval after an OVER.
+#[test]
+fn xcp_flows_at_a_vcp_port_have_what_its_own_flows_have() {
+    for (own, guests) in [(1, 1), (3, 1)] {
+        let share = |seed| {
+            let flows = [("ours", "vcp+bise+wlte", own), ("guest", "xcp", guests)];
+            let result = run("vcp+bise", &flows, seed);
+            mean(&goodputs(&result, "ours")) / mean(&goodputs(&result, "guest"))
+        };
+        let shares: Vec<f64> = (1..=3).map(share).collect();
+        let least = 0.88;
+        let got = mean(&shares);
+        assert!(
+            (least..=1.0 / least).contains(&got),
+            "{own}+{guests}: {shares:?}"
+        );
+    }
+}

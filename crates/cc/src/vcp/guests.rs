@@ -3,11 +3,13 @@
 //! Over a measuring interval an XCP flow changes as a VCP flow of the same rate would: OVER takes
 //! what a multiplicative decrease takes, spread over the interval; LOW and HIGH give what additive
 //! increase would, with α as far as senders have grown it since the last OVER; LOW also gives what
-//! the port's r gives a BISE sender. A port without BISE gives no multiplicative increase.
+//! the port's r gives a BISE sender of the same round trip. A port without BISE gives no
+//! multiplicative increase.
 
 use super::ai::AiClock;
 use super::params::{AiGrowth, PPM};
-use crate::arith::{micros, saturate};
+use super::scale::{epsilon_q32, log2_gain};
+use crate::arith::{micros, mul_div, saturate};
 use crate::{Duration, Instant, VcpCode, XcpAnswer, XcpCarried};
 
 /// What an OVER takes of a rate: an eighth (β = 0.875), or half of that at first where BISE keeps
@@ -20,6 +22,9 @@ const MOST_AI: u128 = 4;
 const MI_RULES_R_Q32: u64 = (1 << 32) / 100;
 /// Senders double α per interval without OVER.
 const GROWTH: AiGrowth = AiGrowth::Doubling { intervals: 1 };
+/// ε_s is tabled for round trips of so many parts of an interval, up to a whole one: senders with a
+/// large ε use no more than that.
+const PARTS: u64 = 32;
 /// No rate change is larger, in 2^-16 bytes per second.
 const MOST: u64 = 1 << 62;
 
@@ -32,11 +37,20 @@ pub(crate) struct Guests {
     /// What an OVER takes in the running interval is the rate over this.
     cut: u64,
     over: bool,
+    /// ε_s per round trip, in 2^-32, by parts of an interval that it takes.
+    steps: [u64; PARTS as usize + 1],
 }
 
 impl Guests {
-    pub(crate) const fn new(now: Instant) -> Self {
+    /// `epsilon_ppm`: the ε that senders follow r with, in 10^-6, if they do.
+    pub(crate) fn new(now: Instant, epsilon_ppm: Option<u64>) -> Self {
+        let gain = log2_gain(epsilon_ppm.unwrap_or(0));
+        let mut steps = [0; PARTS as usize + 1];
+        for (part, step) in (0..).zip(&mut steps) {
+            *step = epsilon_q32(gain, part, PARTS, 1.0);
+        }
         Self {
+            steps,
             ai: AiClock::new(now),
             alpha_q16: 1 << 16,
             cut: CUT,
@@ -53,12 +67,26 @@ impl Guests {
         r_q32: Option<u64>,
     ) {
         let over = code == VcpCode::Over;
-        if over {
-            self.ai.on_over(now, t_rho, GROWTH);
-        } else if code == VcpCode::Low && r_q32.is_none_or(|r| r > MI_RULES_R_Q32) {
-            self.ai.hold(now);
+        let mi_rules = code == VcpCode::Low && r_q32.is_none_or(|r| r > MI_RULES_R_Q32);
+        match (over, self.over) {
+            (true, false) => self.ai.on_over(now, t_rho, GROWTH),
+            // Senders' first cut was given back meanwhile.
+            (true, true) => {
+                self.ai.halve();
+                self.ai.hold(now);
+            }
+            // They heard OVER until now.
+            (false, true) => self.ai.hold(now),
+            (false, false) if mi_rules => self.ai.hold(now),
+            (false, false) => {}
         }
-        self.alpha_q16 = self.ai.alpha_q16(now, t_rho, GROWTH, 1 << 16);
+        // Senders' α goes on growing while the interval runs: what it is halfway through.
+        let at = if over || mi_rules {
+            now
+        } else {
+            now + t_rho / 2
+        };
+        self.alpha_q16 = self.ai.alpha_q16(at, t_rho, GROWTH, 1 << 16);
         self.cut = if r_q32.is_some() && !self.over {
             FIRST_CUT_BESIDE_BISE
         } else {
@@ -72,8 +100,8 @@ impl Guests {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said {
     pub(crate) code: VcpCode,
-    /// r in 2^-16 for this packet's flow, and the ε that it goes with in 10^-6. `None`: no BISE.
-    pub(crate) mix: Option<(u16, u64)>,
+    /// r in 2^-16 for this packet's flow. `None`: no BISE.
+    pub(crate) r: Option<u16>,
     pub(crate) t_rho: Duration,
 }
 
@@ -107,6 +135,18 @@ impl Guests {
         }
     }
 
+    /// ε_s in 2^-32 of a round trip of `rtt_us`, where an interval has `t_us`.
+    #[inline]
+    fn step_q32(&self, rtt_us: u32, t_us: u128) -> u64 {
+        let rtt = u128::from(rtt_us).min(t_us);
+        // In 2^-16 of a part.
+        let parts = u64::try_from((rtt << 16) * u128::from(PARTS) / t_us).unwrap_or(0);
+        let index = usize::try_from(parts >> 16).unwrap_or(0);
+        let at = |index: usize| self.steps.get(index).or(self.steps.last());
+        let (below, above) = (at(index).unwrap_or(&0), at(index + 1).unwrap_or(&0));
+        below + mul_div(above - below, parts & 0xFFFF, 1 << 16)
+    }
+
     /// The packet's part of the change, in 2^-16 bytes per second. The header's packets are X of an
     /// interval's t_ρ, and a rate of s/X.
     #[inline]
@@ -125,10 +165,11 @@ impl Guests {
         let packet = (u128::from(bytes) * u128::from(self.alpha_q16)) >> 16;
         let per_interval = ((packet * x) >> 24) * million / t_us;
         let ai = (per_interval.saturating_mul(million) / t_us).min(whole / (t_us * MOST_AI));
-        let mi = match said.mix {
-            // s·ε·r/t_ρ, with ε in 10^-6 and r in 2^-16.
-            Some((r, epsilon_ppm)) if said.code == VcpCode::Low => {
-                covered * u128::from(r) * u128::from(epsilon_ppm.min(100 * PPM)) / t_us
+        let mi = match said.r {
+            Some(r) if said.code == VcpCode::Low => {
+                // A BISE sender's window grows by ε_s·r per round trip: s·ε_s·r/rtt.
+                let gain = u128::from(r) * u128::from(self.step_q32(header.rtt_us, t_us));
+                ((covered * gain) >> 32) * million / u128::from(header.rtt_us)
             }
             _ => 0,
         };
@@ -149,10 +190,12 @@ mod tests {
         cloud: None,
     };
 
-    fn said(code: VcpCode, mix: Option<(u16, u64)>) -> Said {
+    const EPSILON: Option<u64> = Some(10_000_000);
+
+    fn said(code: VcpCode, r: Option<u16>) -> Said {
         Said {
             code,
-            mix,
+            r,
             t_rho: Duration::from_millis(200),
         }
     }
@@ -162,9 +205,9 @@ mod tests {
         // X = 2^-10 s: 204.8 packets per interval, 1 536 000 B/s.
         let rate = 1_536_000.0;
         let packets = 204.8;
-        let mut guests = Guests::new(Instant::ZERO);
-        let sum = |guests: &Guests, code, mix| {
-            let answer = guests.answer(said(code, mix), &HEADER, 1500);
+        let mut guests = Guests::new(Instant::ZERO, EPSILON);
+        let sum = |guests: &Guests, code, r| {
+            let answer = guests.answer(said(code, r), &HEADER, 1500);
             assert!(answer.bounding);
             answer.delta as f64 / 65_536.0 * packets
         };
@@ -172,23 +215,62 @@ mod tests {
         near(sum(&guests, VcpCode::Over, None), -rate / 8.0);
         // One packet per interval and interval.
         near(sum(&guests, VcpCode::High, None), 7500.0);
-        // r · ε = 1 % more.
-        let mix = Some((66, 10_000_000));
-        let mixed = sum(&guests, VcpCode::Low, mix);
-        near(mixed, rate * 66.0 / 65_536.0 * 10.0 + 7500.0);
-        // α doubles per interval …
+        // r = 66/65 536 and ε_s = √11 − 1 in each of two round trips.
+        let mixed = sum(&guests, VcpCode::Low, Some(66));
+        let growth = 2.0 * (11f64.sqrt() - 1.0) * 66.0 / 65_536.0;
+        near(mixed, rate * growth + 7500.0);
+        // α doubles per interval, and is taken from the middle of the one that begins …
         let t_rho = Duration::from_millis(200);
         let at = Instant::from_millis;
         guests.on_interval(at(600), t_rho, VcpCode::High, Some(0));
-        near(sum(&guests, VcpCode::High, None), 8.0 * 7500.0);
+        near(
+            sum(&guests, VcpCode::High, None),
+            8.0 * 2f64.sqrt() * 7500.0,
+        );
         // … and the first OVER beside BISE takes half.
         guests.on_interval(at(800), t_rho, VcpCode::Over, Some(0));
         near(sum(&guests, VcpCode::Over, None), -rate / 16.0);
         guests.on_interval(at(1000), t_rho, VcpCode::Over, Some(0));
         near(sum(&guests, VcpCode::Over, None), -rate / 8.0);
         // However long, a quarter of the rate per interval at most.
+        guests.on_interval(at(1200), t_rho, VcpCode::High, Some(0));
         guests.on_interval(at(60_000), t_rho, VcpCode::High, Some(0));
         near(sum(&guests, VcpCode::High, None), rate / 4.0);
+    }
+
+    #[test]
+    fn after_an_over_additive_increase_is_that_of_senders() {
+        let t_rho = Duration::from_millis(200);
+        let at = |interval: u64| Instant::from_millis(200 * interval);
+        let mut guests = Guests::new(Instant::ZERO, EPSILON);
+        guests.on_interval(at(0), t_rho, VcpCode::Over, Some(0));
+        let alpha = (1..=4).map(|interval| {
+            guests.on_interval(at(interval), t_rho, VcpCode::High, Some(0));
+            guests.alpha_q16 as f64 / 65_536.0
+        });
+        // Senders hear OVER for one interval. From then on 2^t per interval: ∫ 2^t dt.
+        let (sum, senders) = (alpha.sum::<f64>(), 15.0 / 2f64.ln());
+        assert!((sum / senders - 1.0).abs() < 0.03, "{sum} {senders}");
+        // Senders whose cut was given back keep half of the doublings.
+        guests.on_interval(at(5), t_rho, VcpCode::Over, Some(0));
+        let before = guests.alpha_q16;
+        guests.on_interval(at(6), t_rho, VcpCode::Over, Some(0));
+        assert!(guests.alpha_q16 < before, "{} {before}", guests.alpha_q16);
+    }
+
+    #[test]
+    fn multiplicative_increase_is_that_of_senders_of_the_same_round_trip() {
+        let guests = Guests::new(Instant::ZERO, EPSILON);
+        let t_us = 200_000;
+        for rtt_us in [1, 5_000, 12_500, 80_000, 123_456, 199_999, 200_000, 800_000] {
+            let share = f64::from(rtt_us.min(200_000)) / 200_000.0;
+            let exact = 11f64.powf(share) - 1.0;
+            let got = guests.step_q32(rtt_us, t_us) as f64 / 4_294_967_296.0;
+            assert!(
+                (got - exact).abs() < 0.04 * exact,
+                "{rtt_us}: {got} {exact}"
+            );
+        }
     }
 
     #[test]
@@ -210,7 +292,7 @@ mod tests {
             delta: -5,
             ..HEADER
         };
-        let guests = Guests::new(Instant::ZERO);
+        let guests = Guests::new(Instant::ZERO, EPSILON);
         let low = guests.answer(said(VcpCode::Low, None), &modest, 1500);
         assert_eq!((low.delta, low.bounding), (-5, false));
         let silent = XcpCarried { x: 0, ..HEADER };
@@ -226,7 +308,7 @@ mod tests {
         for code in [VcpCode::Low, VcpCode::High, VcpCode::Over] {
             let said = Said {
                 t_rho: Duration::from_millis(1),
-                ..said(code, Some((u16::MAX, u64::MAX)))
+                ..said(code, Some(u16::MAX))
             };
             let delta = guests.answer(said, &extreme, u32::MAX).delta;
             assert!(delta.unsigned_abs() <= MOST);

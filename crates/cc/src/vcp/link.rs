@@ -74,8 +74,8 @@ impl<R: LinkRule> VcpLink<R> {
                 .then(|| Shares::new(rule.epsilon_ppm().unwrap_or(0))),
             shares_since: now,
             ends: now,
+            guests: Guests::new(now, rule.epsilon_ppm()),
             rule,
-            guests: Guests::new(now),
             code: VcpCode::Low,
             load_ppb: 0,
             load_128: 0,
@@ -253,7 +253,7 @@ impl<R: LinkRule> VcpLink<R> {
         let code = self.raised(now, code);
         let said = Said {
             code,
-            mix: r.zip(self.rule.epsilon_ppm()),
+            r,
             t_rho: self.t_rho.current(),
         };
         self.guests.answer(said, header, packet.bytes)
