@@ -210,7 +210,7 @@ impl<F> LossDetector<F> {
         }
         self.pending.reverse_from(old_pending);
         self.pending.close(&pending);
-        newly.event_undone = self.losses.close(&losses) && newly.spurious > 0;
+        newly.event_undone = self.losses.close(&losses);
         Ok(newly)
     }
 

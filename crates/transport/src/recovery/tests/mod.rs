@@ -1,8 +1,12 @@
-//! Loss recovery as a whole: against a naive judge, on simulated paths, and rule by rule.
+//! Loss recovery: one space alone, and as a whole against a naive judge, on simulated paths, and
+//! rule by rule.
 
+mod detector;
 mod judge;
 mod path;
 mod rules;
+mod sender;
+mod timers;
 
 use super::sent::packet;
 use super::*;

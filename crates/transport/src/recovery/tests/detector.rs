@@ -1,0 +1,268 @@
+//! One packet number space alone: what it counts, where runs and events of losses end, and what it
+//! forgets.
+
+use super::*;
+use crate::Ecn;
+
+/// A space whose path has a round trip of 100 ms, measured at 100 ms: its time threshold is 112.5
+/// ms, and three probe timeouts are 975 ms with a peer's delay of 25 ms.
+struct Space {
+    detector: LossDetector<()>,
+    rtt: RttEstimator,
+    next: u64,
+    lost: Vec<u64>,
+}
+
+impl Space {
+    fn new() -> Self {
+        let mut rtt = RttEstimator::new();
+        rtt.update(at(100), ms(100), Duration::ZERO);
+        Self {
+            detector: LossDetector::new(),
+            rtt,
+            next: 0,
+            lost: Vec::new(),
+        }
+    }
+
+    fn send(&mut self, now: u64) -> u64 {
+        self.send_as(packet(at(now), 1200, ()))
+    }
+
+    fn send_as(&mut self, sent: SentPacket<()>) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        assert!(self.detector.on_sent(number, sent));
+        number
+    }
+
+    fn ack(&mut self, now: u64, ranges: &[(u64, u64)]) -> (Newly, NewlyLost) {
+        let ranges = ranges.iter().map(|&(first, last)| first..=last);
+        let newly = self.detector.on_ack(ranges, |_, _| {}).unwrap();
+        (newly, self.detect(now))
+    }
+
+    fn detect(&mut self, now: u64) -> NewlyLost {
+        let lost = &mut self.lost;
+        self.detector
+            .detect(at(now), &self.rtt, ms(25), |number, _| lost.push(number))
+    }
+}
+
+/// Neither in flight nor ack-eliciting, as an ACK alone is.
+fn bare(now: u64) -> SentPacket<()> {
+    SentPacket {
+        ack_eliciting: false,
+        in_flight: false,
+        ..packet(at(now), 40, ())
+    }
+}
+
+#[test]
+fn the_probe_timer_counts_from_what_asked_for_an_ack_and_was_recorded() {
+    let mut space = Space::new();
+    space.next = 4;
+    space.send(200);
+    space.send_as(bare(210));
+    assert_eq!(space.detector.last_ack_eliciting(), Some(at(200)));
+    assert!(!space.detector.on_sent(3, packet(at(220), 1200, ())));
+    assert_eq!(space.detector.last_ack_eliciting(), Some(at(200)));
+}
+
+#[test]
+fn an_ack_advances_only_if_its_largest_number_is_new() {
+    let mut space = Space::new();
+    for _ in 0..4 {
+        space.send(200);
+    }
+    assert!(space.ack(300, &[(0, 0)]).0.advanced);
+    assert!(space.ack(300, &[(0, 1)]).0.advanced);
+    assert!(!space.ack(300, &[(0, 1)]).0.advanced);
+    assert!(!space.ack(300, &[(0, 0)]).0.advanced);
+    assert!(space.ack(300, &[(3, 3)]).0.advanced);
+}
+
+#[test]
+fn what_congestion_control_counts_of_an_ack() {
+    let mut space = Space::new();
+    space.send_as(SentPacket {
+        ecn: Ecn::Ect0,
+        ..packet(at(200), 1200, ())
+    });
+    space.send_as(SentPacket {
+        ecn: Ecn::Ect1,
+        ..packet(at(200), 1200, ())
+    });
+    space.send_as(bare(200));
+    let (newly, _) = space.ack(300, &[(0, 2)]);
+    assert_eq!((newly.packets, newly.counted, newly.bytes), (3, 2, 2400));
+    assert_eq!((newly.ect0, newly.ect1), (1, 1));
+    // Of a path that was left nothing counts.
+    space.send_as(SentPacket {
+        ecn: Ecn::Ect0,
+        ..packet(at(310), 1200, ())
+    });
+    space.detector.leave_path();
+    let (newly, _) = space.ack(400, &[(0, 3)]);
+    assert_eq!((newly.packets, newly.counted, newly.ect0), (1, 0, 0));
+    assert!(newly.ack_eliciting && newly.largest.is_none());
+}
+
+#[test]
+fn what_congestion_control_counts_of_losses() {
+    let mut space = Space::new();
+    for _ in 0..3 {
+        space.send(200);
+    }
+    space.send(201);
+    for _ in 0..2 {
+        space.send(202);
+    }
+    // It asks for an acknowledgement, but takes no part of the window.
+    space.send_as(SentPacket {
+        in_flight: false,
+        ..packet(at(202), 1200, ())
+    });
+    for _ in 0..3 {
+        space.send(203);
+    }
+    let (_, lost) = space.ack(303, &[(8, 9), (3, 3)]);
+    assert_eq!(space.lost, [0, 1, 2, 4, 5, 6]);
+    assert_eq!((lost.packets, lost.counted, lost.bytes), (6, 5, 6000));
+    assert_eq!(lost.ranges, 2);
+    assert_eq!(lost.largest.map(|(number, ..)| number), Some(5));
+}
+
+#[test]
+fn nobody_waits_for_an_ack_that_was_not_acknowledged() {
+    let mut space = Space::new();
+    space.send_as(bare(200));
+    space.send(200);
+    space.ack(300, &[(1, 1)]);
+    assert_eq!(space.detector.sent().iter().count(), 0);
+    assert_eq!(space.detector.loss_time(), None);
+}
+
+/// Five packets 300 ms apart and a sixth, which is acknowledged: four are lost at once, over 900
+/// ms, and the fifth at 2313, which makes 1200.
+fn long_run() -> Space {
+    let mut space = Space::new();
+    for n in 0..5 {
+        space.send(1000 + 300 * n);
+    }
+    space.send(2210);
+    let (_, lost) = space.ack(2310, &[(5, 5)]);
+    assert_eq!(space.lost, [0, 1, 2, 3]);
+    assert!(!lost.persistent_congestion);
+    space
+}
+
+#[test]
+fn a_run_of_losses_ends_with_a_loss_that_was_none() {
+    assert!(long_run().detect(2313).persistent_congestion);
+    let mut space = long_run();
+    let (newly, _) = space.ack(2311, &[(5, 5), (2, 2)]);
+    assert_eq!(newly.spurious, 1);
+    let lost = space.detect(2313);
+    assert_eq!((lost.packets, lost.persistent_congestion), (1, false));
+}
+
+/// An ACK that leaves no hole tells nothing of the holes that were there before.
+#[test]
+fn a_run_of_losses_does_not_end_with_an_ack_above_it() {
+    let mut space = long_run();
+    space.send(2211);
+    space.ack(2311, &[(5, 6)]);
+    assert!(space.detect(2313).persistent_congestion);
+}
+
+#[test]
+fn a_loss_event_reaches_to_what_was_sent_by_then() {
+    let mut space = Space::new();
+    for _ in 0..4 {
+        space.send(200);
+    }
+    space.ack(300, &[(3, 3)]);
+    assert_eq!(space.lost, [0]);
+    // 4 was sent after the event began: its loss is another event, which ends alone.
+    for _ in 0..4 {
+        space.send(301);
+    }
+    space.ack(401, &[(7, 7), (1, 3)]);
+    assert_eq!(space.lost, [0, 4]);
+    let (newly, _) = space.ack(402, &[(7, 7), (1, 4)]);
+    assert_eq!((newly.spurious, newly.event_undone), (1, true));
+}
+
+#[test]
+fn sixteen_loss_events_in_a_row_narrow_the_thresholds() {
+    let mut space = Space::new();
+    for _ in 0..8 {
+        space.send(200);
+    }
+    space.ack(300, &[(7, 7)]);
+    // 0 was overtaken by seven, so eight are waited for.
+    space.ack(301, &[(0, 0)]);
+    assert_eq!(space.detector.reordering().packets(), 8);
+    for event in 1..=16 {
+        assert_eq!(space.detector.reordering().packets(), 8, "{event}");
+        let now = 1000 * event;
+        let first = space.send(now);
+        for _ in 0..8 {
+            space.send(now);
+        }
+        space.ack(now + 100, &[(first + 1, first + 8)]);
+        assert_eq!(space.lost.last(), Some(&first));
+    }
+    assert_eq!(space.detector.reordering().packets(), 4);
+}
+
+#[test]
+fn a_late_packet_widens_the_time_threshold_once_per_round_trip() {
+    let mut space = Space::new();
+    let threshold = |space: &Space| space.detector.reordering().time(&space.rtt);
+    // Each is overtaken by one packet, lost by time, and acknowledged after all.
+    let mut late = |now: u64| {
+        let number = space.send(now);
+        space.send(now);
+        space.ack(now + 100, &[(number + 1, number + 1)]);
+        space.detect(now + 250);
+        assert_eq!(space.lost.last(), Some(&number));
+        let (newly, _) = space.ack(now + 251, &[(number, number + 1)]);
+        assert_eq!(newly.spurious, 1);
+        threshold(&space)
+    };
+    assert_eq!(late(1000), Duration::from_micros(125_000));
+    // All was sent after the threshold grew.
+    assert_eq!(late(2000), Duration::from_micros(137_500));
+    assert_eq!(late(3000), Duration::from_micros(150_000));
+}
+
+/// What a space remembers of losses goes with the path, and with its keys.
+#[test]
+fn what_is_forgotten() {
+    let with_losses = || {
+        let mut space = Space::new();
+        for _ in 0..8 {
+            space.send(200);
+        }
+        space.ack(300, &[(7, 7)]);
+        space.ack(301, &[(7, 7), (0, 0)]);
+        assert_eq!(space.detector.remembered(), 4);
+        assert_eq!(space.detector.reordering().packets(), 8);
+        assert!(space.detector.loss_time().is_some());
+        space
+    };
+    let mut left = with_losses();
+    left.detector.leave_path();
+    assert_eq!(left.detector.remembered(), 0);
+    assert_eq!(left.detector.reordering().packets(), 3);
+    let mut drained = with_losses();
+    let mut open = Vec::new();
+    drained.detector.drain(|number, _| open.push(number));
+    assert_eq!(open, [5, 6]);
+    assert_eq!(drained.detector.remembered(), 0);
+    assert_eq!(drained.detector.loss_time(), None);
+    assert_eq!(drained.detector.last_ack_eliciting(), None);
+    assert_eq!(drained.detect(5000).packets, 0);
+}

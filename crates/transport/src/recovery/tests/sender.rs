@@ -1,0 +1,80 @@
+//! A sender whose packets are all of one size.
+
+use super::*;
+
+pub(super) struct Sender {
+    pub(super) recovery: Recovery<()>,
+    /// The next number of each space.
+    pub(super) next: [u64; 3],
+    /// What became of packets.
+    pub(super) out: Vec<(Fate, u64)>,
+}
+
+impl Sender {
+    pub(super) fn new(is_client: bool) -> Self {
+        Self {
+            recovery: Recovery::new(is_client, at(0)),
+            next: [0; 3],
+            out: Vec::new(),
+        }
+    }
+
+    /// A confirmed connection with one RTT sample of 100 ms, taken at 100 ms.
+    pub(super) fn settled() -> Self {
+        let mut s = Self::new(true);
+        s.recovery.on_handshake_confirmed();
+        s.send(0, SpaceId::Data);
+        s.ack(100, SpaceId::Data, &[(0, 0)]);
+        s
+    }
+
+    pub(super) fn send(&mut self, now: u64, space: SpaceId) -> u64 {
+        let number = self.next[space.index()];
+        self.next[space.index()] += 1;
+        assert!(
+            self.recovery
+                .on_sent(space, number, packet(at(now), 1200, ()))
+        );
+        number
+    }
+
+    /// A packet of data behind a shim, or an ACK without one.
+    pub(super) fn send_shim(&mut self, now: u64, shim: bool) -> u64 {
+        let number = self.next[SpaceId::Data.index()];
+        self.next[SpaceId::Data.index()] += 1;
+        let sent = SentPacket {
+            shim,
+            ack_eliciting: shim,
+            in_flight: shim,
+            ..packet(at(now), 1200, ())
+        };
+        assert!(self.recovery.on_sent(SpaceId::Data, number, sent));
+        number
+    }
+
+    pub(super) fn ack(&mut self, now: u64, space: SpaceId, ranges: &[(u64, u64)]) -> AckOutcome {
+        self.try_ack(now, space, ranges).unwrap()
+    }
+
+    pub(super) fn try_ack(
+        &mut self,
+        now: u64,
+        space: SpaceId,
+        ranges: &[(u64, u64)],
+    ) -> Result<AckOutcome, AckError> {
+        let out = &mut self.out;
+        self.recovery.on_ack(
+            at(now),
+            space,
+            ranges.iter().map(|&(first, last)| first..=last),
+            Duration::ZERO,
+            |fate, number, _| out.push((fate, number)),
+        )
+    }
+
+    pub(super) fn fire(&mut self, now: u64) -> Timeout {
+        let out = &mut self.out;
+        self.recovery
+            .on_timeout(at(now), |fate, number, _| out.push((fate, number)))
+    }
+}

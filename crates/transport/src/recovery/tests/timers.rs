@@ -1,0 +1,136 @@
+//! What sets timers back, and which delays count.
+
+use super::sender::Sender;
+use super::*;
+
+/// RFC 9002 section 5.3: the peer's word on how long it held an ACK back counts up to its
+/// `max_ack_delay`, once the handshake is confirmed; before that it has not told one.
+#[test]
+fn a_confirmed_peer_holds_acks_back_for_its_maximum_at_most() {
+    for (confirmed, srtt_us) in [(true, 121_875), (false, 106_250)] {
+        let mut s = Sender::new(true);
+        if confirmed {
+            s.recovery.on_handshake_confirmed();
+        }
+        s.send(0, SpaceId::Data);
+        s.ack(100, SpaceId::Data, &[(0, 0)]);
+        s.send(1000, SpaceId::Data);
+        let ranges = core::iter::once(0..=1);
+        let delay = ms(150);
+        let told = s
+            .recovery
+            .on_ack(at(1300), SpaceId::Data, ranges, delay, |_, _, _| {});
+        assert_eq!(
+            told.unwrap().rtt,
+            Some(if confirmed { ms(275) } else { ms(150) })
+        );
+        let srtt = s.recovery.rtt().srtt();
+        assert_eq!(srtt, Some(Duration::from_micros(srtt_us)), "{confirmed}");
+    }
+    // Acknowledgements of the handshake are not held back.
+    let mut s = Sender::new(true);
+    s.send(0, SpaceId::Initial);
+    s.ack(100, SpaceId::Initial, &[(0, 0)]);
+    s.send(1000, SpaceId::Initial);
+    let ranges = core::iter::once(0..=1);
+    let told = s
+        .recovery
+        .on_ack(at(1300), SpaceId::Initial, ranges, ms(150), |_, _, _| {});
+    assert_eq!(told.unwrap().rtt, Some(ms(300)));
+}
+
+/// A connection with one unanswered packet whose probe timeout fired twice.
+fn backed_off() -> Sender {
+    let mut s = Sender::settled();
+    s.send(1000, SpaceId::Data);
+    for _ in 0..2 {
+        let due = s.recovery.deadline().unwrap();
+        let now = (due - Instant::ZERO).as_millis();
+        s.fire(u64::try_from(now).unwrap());
+    }
+    assert_eq!(s.recovery.pto_count(), 2);
+    s
+}
+
+/// RFC 9002 section 6.2.2: keys that are discarded end the backoff. Another path begins anew.
+#[test]
+fn discarded_keys_and_another_path_end_the_backoff() {
+    let mut drained = backed_off();
+    drained
+        .recovery
+        .drain(at(5000), SpaceId::Handshake, |_, _| {});
+    assert_eq!(drained.recovery.pto_count(), 0);
+    let mut moved = backed_off();
+    moved.recovery.on_path_change(at(5000));
+    assert_eq!(moved.recovery.pto_count(), 0);
+}
+
+/// An ACK that brings nothing new is no sign of life.
+#[test]
+fn an_ack_of_nothing_new_does_not_end_the_backoff() {
+    let mut s = backed_off();
+    s.ack(5000, SpaceId::Data, &[(0, 0)]);
+    assert_eq!(s.recovery.pto_count(), 2);
+}
+
+#[test]
+fn probes_come_several_times_within_an_idle_timeout() {
+    let mut s = Sender::settled();
+    s.recovery.set_idle_timeout(Some(ms(8000)));
+    s.send(10_000, SpaceId::Data);
+    // 325 ms, doubled at each, up to a quarter of the timeout.
+    for wait in [325, 650, 1300, 2000, 2000] {
+        assert_eq!(s.recovery.deadline(), Some(at(10_000 + wait)));
+        assert!(matches!(s.fire(10_000 + wait), Timeout::Probe(_)));
+    }
+}
+
+/// A client with nothing in flight must keep the server unblocked: its timer counts from whatever
+/// it sent or heard last, and from each probe.
+#[test]
+fn the_timer_against_a_blocked_server_counts_from_the_last_activity() {
+    let client = || {
+        let mut s = Sender::new(true);
+        s.send(0, SpaceId::Initial);
+        s.ack(100, SpaceId::Initial, &[(0, 0)]);
+        // 100 + 4 x 50.
+        assert_eq!(s.recovery.deadline(), Some(at(400)));
+        s
+    };
+    let bare = |now: u64| SentPacket {
+        ack_eliciting: false,
+        in_flight: false,
+        ..packet(at(now), 40, ())
+    };
+    let mut sent = client();
+    assert!(sent.recovery.on_sent(SpaceId::Initial, 1, bare(250)));
+    assert_eq!(sent.recovery.deadline(), Some(at(550)));
+    // An ACK of nothing new is no activity.
+    sent.ack(300, SpaceId::Initial, &[(0, 0)]);
+    assert_eq!(sent.recovery.deadline(), Some(at(550)));
+    assert!(matches!(sent.fire(550), Timeout::Probe(SpaceId::Initial)));
+    assert_eq!(sent.recovery.deadline(), Some(at(550 + 600)));
+    let mut drained = client();
+    drained.recovery.drain(at(350), SpaceId::Initial, |_, _| {});
+    assert_eq!(drained.recovery.deadline(), Some(at(650)));
+    let mut moved = client();
+    moved.recovery.on_path_change(at(350));
+    // The round trip is to be learnt anew: 333 + 4 x 166.5.
+    assert_eq!(moved.recovery.deadline(), Some(at(350 + 999)));
+    let mut blocked = client();
+    blocked.recovery.set_amplification_blocked(at(300), false);
+    assert_eq!(blocked.recovery.deadline(), Some(at(400)), "it was not");
+    blocked.recovery.set_amplification_blocked(at(310), true);
+    assert_eq!(blocked.recovery.deadline(), None);
+    blocked.recovery.set_amplification_blocked(at(320), true);
+    blocked.recovery.set_amplification_blocked(at(360), false);
+    assert_eq!(blocked.recovery.deadline(), Some(at(660)));
+}
+
+#[test]
+fn a_probe_timeout_is_the_round_trip_with_its_variation_and_the_peers_delay() {
+    let mut s = Sender::settled();
+    assert_eq!(s.recovery.pto(), ms(100 + 4 * 50 + 25));
+    s.recovery.set_max_ack_delay(ms(60));
+    assert_eq!(s.recovery.pto(), ms(360));
+}
