@@ -20,6 +20,8 @@ const MOST_TIMES: u32 = 2;
 pub(crate) struct RecentRtt {
     most: [Duration; 2],
     last: Duration,
+    /// When the latest sample came.
+    at: Option<Instant>,
     samples: u8,
     since: Instant,
 }
@@ -29,14 +31,19 @@ impl RecentRtt {
         Self {
             most: [Duration::ZERO; 2],
             last: Duration::ZERO,
+            at: None,
             samples: 0,
             since: now,
         }
     }
 
-    /// A round trip took `rtt`.
+    /// A round trip took `rtt`. A sample that is told twice, with an acknowledgement's feedback and
+    /// with the acknowledgement, counts once.
     #[inline]
     pub(crate) fn on_sample(&mut self, now: Instant, rtt: Duration) {
+        if self.at.replace(now) == Some(now) && self.last == rtt {
+            return;
+        }
         if self.samples >= SPAN && now - self.since >= rtt {
             self.samples = 0;
             self.since = now;
@@ -70,8 +77,8 @@ mod tests {
         let mut recent = RecentRtt::new(now);
         assert_eq!(recent.bound(ms(100)), ms(100));
         now += ms(5000);
-        for _ in 0..10 {
-            recent.on_sample(now, ms(5000));
+        for n in 0..10 {
+            recent.on_sample(now, ms(4991 + n));
         }
         for n in 0..10 {
             now += ms(5);
@@ -81,6 +88,23 @@ mod tests {
             assert!(recent.bound(ms(1500)) <= ms(40), "{n}");
         }
         assert_eq!(recent.bound(ms(18)), ms(18));
+    }
+
+    #[test]
+    fn a_sample_that_is_told_twice_counts_once() {
+        let tell = |times: u8| {
+            let mut now = Instant::ZERO;
+            let mut recent = RecentRtt::new(now);
+            recent.on_sample(now, ms(5000));
+            for _ in 0..9 {
+                now += ms(5);
+                for _ in 0..times {
+                    recent.on_sample(now, ms(20));
+                }
+            }
+            (recent.samples, recent.most)
+        };
+        assert_eq!(tell(1), tell(2));
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(super) struct Summary {
     finite: usize,
     /// Mean over the flows that completed, seconds.
     pub(super) completion_s: Option<f64>,
+    /// The flows that completed, by the time that each took, seconds.
+    completions: Vec<f64>,
     /// Bytes that all flows delivered over the time from the first start to the last byte.
     pub(super) goodput_bps: f64,
     /// Window by window where two flows and more ran at a time, else over lifetimes.
@@ -32,7 +34,8 @@ pub(super) struct Summary {
 
 impl Summary {
     pub(super) fn new(result: &RunResult) -> Self {
-        let times: Vec<f64> = result.flows.iter().filter_map(|f| f.completion_s).collect();
+        let mut times: Vec<f64> = result.flows.iter().filter_map(|f| f.completion_s).collect();
+        times.sort_by(f64::total_cmp);
         let busiest = result
             .links
             .iter()
@@ -50,12 +53,27 @@ impl Summary {
                 .count(),
             completion_s: (!times.is_empty())
                 .then(|| times.iter().sum::<f64>() / times.len() as f64),
+            completions: times,
             goodput_bps: together(result),
             jain: result.jain_windows.unwrap_or(result.jain),
             packets_lost: result.flows.iter().filter_map(|f| f.packets_lost).sum(),
             link: busiest.cloned(),
         }
     }
+
+    /// The least completion, seconds, that `percent` of the flows do not exceed.
+    fn percentile(&self, percent: usize) -> Option<f64> {
+        let rank = (self.completions.len() * percent).div_ceil(100).max(1);
+        self.completions.get(rank - 1).copied()
+    }
+}
+
+/// Of flows without an end, or that did not come to it, nobody asks when they ended.
+const fn is_completion(metric: Metric) -> bool {
+    matches!(
+        metric,
+        Metric::Completion | Metric::CompletionMedian | Metric::CompletionP95
+    )
 }
 
 /// Bits per second of all flows together: what they delivered, over the time from the first start
@@ -140,9 +158,10 @@ pub(super) fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> O
     let summary = Summary::new(own.as_ref().unwrap_or(result));
     let link = summary.link.as_ref();
     match metric {
-        // Of flows without an end nobody asks when they ended.
-        Metric::Completion if summary.completed < summary.finite => None,
+        _ if is_completion(metric) && summary.completed < summary.finite => None,
         Metric::Completion => summary.completion_s,
+        Metric::CompletionMedian => summary.percentile(50),
+        Metric::CompletionP95 => summary.percentile(95),
         Metric::Goodput => Some(summary.goodput_bps),
         Metric::LateGoodput => late_goodput(own.as_ref().unwrap_or(result)),
         Metric::Jain => Some(summary.jain),
@@ -192,7 +211,7 @@ pub(super) fn spread(
 pub(super) fn here(results: &[&RunResult], metric: Metric, flow: Option<&str>) -> String {
     match (mean(results, metric, flow), metric) {
         (Some(value), _) => shown(value, metric),
-        (None, Metric::Completion) => {
+        (None, metric) if is_completion(metric) => {
             let summaries = results.iter().map(|result| Summary::new(result));
             let (done, all) = summaries.fold((0, 0), |(done, all), summary| {
                 (done + summary.completed, all + summary.finite)
@@ -206,7 +225,8 @@ pub(super) fn here(results: &[&RunResult], metric: Metric, flow: Option<&str>) -
 /// A value with its unit.
 pub(super) fn shown(value: f64, metric: Metric) -> String {
     match metric {
-        Metric::Completion | Metric::TimeTo80 => format!("{value:.2} s"),
+        Metric::TimeTo80 => format!("{value:.2} s"),
+        metric if is_completion(metric) => format!("{value:.2} s"),
         Metric::Goodput | Metric::LateGoodput => output::rate(value),
         Metric::Jain => format!("{value:.4}"),
         Metric::Utilization | Metric::LateUtilization => format!("{value:.3}"),
@@ -220,6 +240,8 @@ pub(super) fn shown(value: f64, metric: Metric) -> String {
 pub(super) const fn names(metric: Metric) -> (&'static str, &'static str) {
     match metric {
         Metric::Completion => ("mean completion", "mean completion [s]"),
+        Metric::CompletionMedian => ("median completion", "median completion [s]"),
+        Metric::CompletionP95 => ("95 % ended within", "95th percentile of completion [s]"),
         Metric::Goodput => ("goodput", "goodput [Mbit/s]"),
         Metric::LateGoodput => ("late goodput", "goodput [Mbit/s]"),
         Metric::Jain => ("Jain", "Jain's index"),
@@ -240,6 +262,8 @@ pub(super) const fn names(metric: Metric) -> (&'static str, &'static str) {
 pub(super) const fn title(metric: Metric) -> &'static str {
     match metric {
         Metric::Completion => "Mean completion",
+        Metric::CompletionMedian => "Median completion",
+        Metric::CompletionP95 => "95th percentile of completion",
         Metric::Goodput => "Goodput",
         Metric::LateGoodput => "Goodput in the last window",
         Metric::Jain => "Fairness",
@@ -349,6 +373,31 @@ mod tests {
         assert_eq!(value(&one_missing, Metric::Completion, None), None);
         assert_eq!(
             here(&[&one_missing], Metric::Completion, None),
+            "1 of 2 ended"
+        );
+    }
+
+    /// By nearest rank: of 20 flows 19 ended within the 95th percentile, 10 within the median.
+    #[test]
+    fn percentiles_of_completion() {
+        let file = |n: u64| FlowResult {
+            bytes_requested: Some(1_000_000),
+            ..flow(&format!("f{n}"), 0.0, 1, Some(n as f64))
+        };
+        let twenty = run((1..=20).rev().map(file).collect());
+        assert_eq!(value(&twenty, Metric::CompletionMedian, None), Some(10.0));
+        assert_eq!(value(&twenty, Metric::CompletionP95, None), Some(19.0));
+        let one = run(vec![file(7)]);
+        assert_eq!(value(&one, Metric::CompletionMedian, None), Some(7.0));
+        assert_eq!(value(&one, Metric::CompletionP95, None), Some(7.0));
+        let missing = FlowResult {
+            completion_s: None,
+            ..file(8)
+        };
+        let missing = run(vec![file(7), missing]);
+        assert_eq!(value(&missing, Metric::CompletionP95, None), None);
+        assert_eq!(
+            here(&[&missing], Metric::CompletionP95, None),
             "1 of 2 ended"
         );
     }

@@ -211,7 +211,12 @@ pub(super) fn paper(runs: &[CaseResult], references: &[Reference]) -> String {
 fn has_column(metric: Metric) -> bool {
     !matches!(
         metric,
-        Metric::QueueNonempty | Metric::LateGoodput | Metric::LateUtilization | Metric::WindowMax
+        Metric::QueueNonempty
+            | Metric::LateGoodput
+            | Metric::LateUtilization
+            | Metric::WindowMax
+            | Metric::CompletionMedian
+            | Metric::CompletionP95
     )
 }
 

@@ -75,6 +75,33 @@ fn before_the_round_trip_is_known_nothing_is_asked() {
     assert_eq!(asked.covers, 1);
 }
 
+/// After an interruption the smoothed round trip is of packets that waited. The first feedback of
+/// one that did not counts for its own round trip: twice of it at most.
+#[test]
+fn the_first_feedback_after_an_interruption_counts_for_its_own_round_trip() {
+    let mut sender = sender(XcpParams::default());
+    let mut now = Instant::ZERO;
+    let mut tell = |number: u64, rtt: u64, srtt: u64, delta: i64| {
+        now += ms(rtt);
+        let state = sender.on_sent(now, &sent(number, 1500));
+        let acked = Acked {
+            state,
+            srtt: ms(srtt),
+            ..acked(number, 1500, ms(rtt))
+        };
+        let before = sender.window();
+        sender.on_feedback(now, &granted(delta, 1), &acked);
+        sender.on_ack(now, &acked);
+        sender.window() as i64 - before as i64
+    };
+    for number in 0..8 {
+        tell(number, 5000, 5000, 0);
+    }
+    // 100 kB/s more over 20 ms are 2 kB, over 4.4 s 440 kB.
+    let grown = tell(8, 20, 4400, 100_000 << 16);
+    assert!((2_000..=4_000).contains(&grown), "{grown}");
+}
+
 #[test]
 fn the_window_follows_what_is_granted() {
     let mut sender = sender(XcpParams::default());

@@ -115,7 +115,7 @@ fn uniform(random: &mut Random) -> f64 {
 }
 
 /// Exponential with mean 1.
-fn exponential(random: &mut Random) -> f64 {
+pub(super) fn exponential(random: &mut Random) -> f64 {
     -libm::log(1.0 - uniform(random))
 }
 

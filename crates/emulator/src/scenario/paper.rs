@@ -35,6 +35,10 @@ pub struct Reference {
 pub enum Metric {
     /// Mean completion of the flows, seconds.
     Completion,
+    /// Median of the flows' completions, seconds.
+    CompletionMedian,
+    /// 95th percentile of the flows' completions, seconds: the least that 95 % do not exceed.
+    CompletionP95,
     /// Goodput of the flows together.
     Goodput,
     /// Goodput of the flows together in the last measuring window.

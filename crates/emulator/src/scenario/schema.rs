@@ -104,9 +104,10 @@ pub(super) struct FileFlow {
     pub(super) to: Spanned<String>,
     pub(super) algorithm: Option<Spanned<String>>,
     pub(super) count: Option<Spanned<u32>>,
-    pub(super) bytes: Option<Spanned<ByteCount>>,
+    pub(super) bytes: Option<Spanned<Sizes>>,
     pub(super) start: Option<Spanned<Starts>>,
     pub(super) start_spread: Option<Spanned<Span>>,
+    pub(super) start_gap: Option<Spanned<Span>>,
     pub(super) stop: Option<Spanned<Span>>,
     pub(super) receive_window: Option<Spanned<ByteCount>>,
     pub(super) max_ack_ranges: Option<Spanned<u32>>,
@@ -241,6 +242,52 @@ impl<'de> Deserialize<'de> for Starts {
                     each.push(start);
                 }
                 Ok(Starts::Each(each))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// `bytes = 5_000_000`, or a list of which each flow of `count` draws one.
+#[derive(Debug)]
+pub(super) enum Sizes {
+    All(ByteCount),
+    Drawn(Vec<ByteCount>),
+}
+
+impl Sizes {
+    /// The most that a flow may have to move.
+    pub(super) fn largest(&self) -> u64 {
+        match self {
+            Self::All(bytes) => bytes.0,
+            Self::Drawn(list) => list.iter().map(|bytes| bytes.0).max().unwrap_or(0),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Sizes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Sizes;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of bytes such as 1500 or \"500kB\", or a list of them")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Sizes, E> {
+                text.parse().map(Sizes::All).map_err(E::custom)
+            }
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Sizes, E> {
+                match u64::try_from(number) {
+                    Ok(bytes) => Ok(Sizes::All(ByteCount(bytes))),
+                    Err(_) => Err(E::invalid_value(de::Unexpected::Signed(number), &self)),
+                }
+            }
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Sizes, A::Error> {
+                let mut sizes = Vec::new();
+                while let Some(bytes) = list.next_element()? {
+                    sizes.push(bytes);
+                }
+                Ok(Sizes::Drawn(sizes))
             }
         }
         deserializer.deserialize_any(Visitor)

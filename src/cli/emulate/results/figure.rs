@@ -185,7 +185,7 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
             .title
             .clone()
             .unwrap_or_else(|| metric::title(metric).to_owned()),
-        x_label: axis_label(&axis.key).to_owned(),
+        x_label: x_label(&axis.key, &names),
         y_label: y_label.to_owned(),
         x_max: plot.x_max,
         y_max: plot.y_max,
@@ -330,6 +330,17 @@ fn axis_label(key: &str) -> &str {
     }
 }
 
+/// The same where the values are times: these are drawn in seconds.
+fn x_label(key: &str, values: &[&str]) -> String {
+    let is_time = |text: &&str| text.ends_with('s') && number(text).is_some();
+    let label = axis_label(key);
+    if !values.is_empty() && values.iter().all(is_time) {
+        format!("{label} [s]")
+    } else {
+        label.to_owned()
+    }
+}
+
 /// A number, with an SI unit if it has one.
 fn number(text: &str) -> Option<f64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -343,4 +354,18 @@ fn number(text: &str) -> Option<f64> {
         _ => return None,
     };
     digits.parse::<f64>().ok().map(|n| n * scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_drawn_in_seconds() {
+        assert_eq!(number("40ms"), Some(0.04));
+        assert_eq!(x_label("path", &["40ms", "0.6s"]), "path [s]");
+        assert_eq!(x_label("path", &["40ms-1", "600ms"]), "path");
+        assert_eq!(x_label("link.l.rate", &["1Mbit", "1Gbit"]), "rate [bit/s]");
+        assert_eq!(x_label("path", &[]), "path");
+    }
 }

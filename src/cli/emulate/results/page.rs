@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use pathmark_emulator::scenario::{Metric, Reference};
+use pathmark_emulator::scenario::{Metric, Reference, Shown};
 
 use super::super::metric::{here, names, spread};
 use super::{Chapter, Group};
@@ -11,8 +11,10 @@ use super::{Chapter, Group};
 const SLIPS: &str = include_str!("slips.md");
 
 /// Columns of a scenario's table, where they say something.
-const COLUMNS: [Metric; 11] = [
+const COLUMNS: [Metric; 13] = [
     Metric::Completion,
+    Metric::CompletionMedian,
+    Metric::CompletionP95,
     Metric::Goodput,
     Metric::LateGoodput,
     Metric::Jain,
@@ -23,6 +25,13 @@ const COLUMNS: [Metric; 11] = [
     Metric::QueueMax,
     Metric::Drops,
     Metric::Lost,
+];
+
+/// Columns of the scenarios that ask for them only.
+const ON_REQUEST: [Metric; 3] = [
+    Metric::LateGoodput,
+    Metric::CompletionMedian,
+    Metric::CompletionP95,
 ];
 
 const ABOUT: &str = "\
@@ -159,11 +168,7 @@ fn table(text: &mut String, chapter: &Chapter) {
     let varied = groups.iter().any(|group| group.variant.is_some());
     let shown: Vec<Metric> = COLUMNS
         .into_iter()
-        // Where a paper measures by it.
-        .filter(|metric| {
-            let mut rows = chapter.scenario.paper.iter();
-            *metric != Metric::LateGoodput || rows.any(|row| row.metric == Some(*metric))
-        })
+        .filter(|metric| !ON_REQUEST.contains(metric) || asks_for(chapter, *metric))
         .filter(|metric| groups.iter().any(|group| says_something(group, *metric)))
         .collect();
     let mut header: Vec<String> = varied.then(|| "run".to_owned()).into_iter().collect();
@@ -205,13 +210,22 @@ pub(in super::super::super) fn wrapped(paragraph: &str) -> String {
     text
 }
 
+/// A paper measures by it, or a picture shows it.
+fn asks_for(chapter: &Chapter, metric: Metric) -> bool {
+    let scenario = &chapter.scenario;
+    let mut rows = scenario.paper.iter();
+    let mut plots = scenario.plots.iter();
+    rows.any(|row| row.metric == Some(metric))
+        || plots.any(|plot| plot.show == Shown::Metric(metric))
+}
+
 /// Not a column of dashes, nor the completion of flows without an end, nor the fairness of one.
 fn says_something(group: &Group, metric: Metric) -> bool {
     let Some(result) = group.results.first() else {
         return false;
     };
     match metric {
-        Metric::Completion => result
+        Metric::Completion | Metric::CompletionMedian | Metric::CompletionP95 => result
             .flows
             .iter()
             .any(|flow| flow.bytes_requested.is_some()),

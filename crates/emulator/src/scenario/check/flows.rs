@@ -1,15 +1,14 @@
-//! Flows: names, ways, sources, starts.
+//! Flows: names, ways, sources.
 
 use std::collections::HashSet;
 use std::ops::Range;
 
 use pathmark_cc::{Algorithm, Duration};
 use pathmark_router::config::{Fault, nearest};
-use pathmark_router::core::impair::Random;
 use toml::Spanned;
 
 use super::super::route::route;
-use super::super::schema::{FileFlow, OnOffSpec, Starts};
+use super::super::schema::{FileFlow, OnOffSpec};
 use super::super::{FlowSetup, Forge, LinkSetup, OnOff, Pattern};
 use super::{Check, PACKET};
 
@@ -20,7 +19,6 @@ const UDP: &str = "udp";
 const FORGED_RTT: Duration = Duration::from_millis(20);
 /// Bytes of its smallest packet.
 const UDP_PACKET: u32 = 64;
-const MAX_FLOWS: u32 = 1 << 16;
 /// Bytes that a flow without a rate on its path may move: memory is bounded by what is under way at
 /// once.
 const MOST_UNPACED: u64 = 1 << 28;
@@ -58,6 +56,7 @@ impl Check<'_> {
         let path = self.paths(file, links, from, to)?;
         self.bounded(file, links, &path)?;
         let starts = self.starts(file)?;
+        let sizes = self.sizes(file, starts.len())?;
         let algorithm = self.algorithm(file)?;
         let source = self.pattern(file, algorithm.is_none())?;
         let forge = self.forge(file, algorithm.is_none())?;
@@ -65,9 +64,9 @@ impl Check<'_> {
         let packet = self.flow_packet(file, algorithm.is_none())?;
         let max_ack_ranges = self.ack_ranges(file, algorithm.is_none())?;
         let name = file.name.get_ref();
-        let numbered = file.count.is_some() || starts.len() > 1;
+        let numbered = file.count.is_some() || file.start_gap.is_some() || starts.len() > 1;
         let mut flows = Vec::with_capacity(starts.len());
-        for (index, start) in starts.into_iter().enumerate() {
+        for (index, (start, bytes)) in starts.into_iter().zip(sizes).enumerate() {
             if let Some(given) = &file.stop
                 && given.get_ref().0 <= start
             {
@@ -82,7 +81,7 @@ impl Check<'_> {
                 from,
                 to,
                 algorithm: algorithm.clone(),
-                bytes: file.bytes.as_ref().map(|bytes| bytes.get_ref().0),
+                bytes,
                 source,
                 forge,
                 start,
@@ -276,7 +275,7 @@ impl Check<'_> {
         let small = file
             .bytes
             .as_ref()
-            .is_some_and(|bytes| bytes.get_ref().0 <= MOST_UNPACED);
+            .is_some_and(|bytes| bytes.get_ref().largest() <= MOST_UNPACED);
         let ends = delayed && small;
         if !(paced || ends) {
             return Err(self.fault(
@@ -285,51 +284,5 @@ impl Check<'_> {
             ));
         }
         Ok(())
-    }
-
-    fn starts(&self, file: &FileFlow) -> Result<Vec<Duration>, Fault> {
-        let count = file.count.as_ref().map(|count| *count.get_ref());
-        if let Some(given) = &file.count
-            && !(1..=MAX_FLOWS).contains(given.get_ref())
-        {
-            let message = format!("`count` is from 1 to {MAX_FLOWS}");
-            return Err(self.fault(given.span(), message));
-        }
-        let copies = count.unwrap_or(1) as usize;
-        let mut starts = match file.start.as_ref().map(|start| (start, start.get_ref())) {
-            None => vec![Duration::ZERO; copies],
-            Some((_, Starts::All(start))) => vec![start.0; copies],
-            Some((given, Starts::Each(list))) => {
-                let wanted = count.map_or(list.len(), |count| count as usize);
-                if list.is_empty() || list.len() != wanted || list.len() > MAX_FLOWS as usize {
-                    let message = format!(
-                        "`start` lists {} times for {wanted} flows: give one for each",
-                        list.len()
-                    );
-                    return Err(self.fault(given.span(), message));
-                }
-                list.iter().map(|start| start.0).collect()
-            }
-        };
-        let spread = file.start_spread.as_ref().map(|spread| spread.get_ref().0);
-        let latest = starts.iter().max().copied().unwrap_or_default() + spread.unwrap_or_default();
-        let given = [
-            file.start.as_ref().map(Spanned::span),
-            file.start_spread.as_ref().map(Spanned::span),
-        ];
-        if let (true, Some(span)) = (
-            latest >= self.duration,
-            given.into_iter().flatten().next_back(),
-        ) {
-            return Err(self.fault(span, "the flow starts after the run: raise `duration`"));
-        }
-        if let Some(spread) = spread {
-            let mut random = Random::new(self.seed, &format!("{} start", file.name.get_ref()));
-            let nanos = u64::try_from(spread.as_nanos()).unwrap_or(u64::MAX);
-            for start in &mut starts {
-                *start += Duration::from_nanos(random.below(nanos));
-            }
-        }
-        Ok(starts)
     }
 }

@@ -1,5 +1,6 @@
 //! What the types of single keys cannot say.
 
+mod arrivals;
 mod flows;
 mod links;
 mod pace;

@@ -101,3 +101,88 @@ fn starts_are_spread_by_the_seed() {
             .all(|late| *late < Duration::from_secs(1))
     );
 }
+
+/// One flow group of the given lines on a link that limits it.
+fn arrivals(lines: &str) -> String {
+    format!(
+        "duration = \"100s\"\n[[link]]\nname = \"l\"\nfrom = \"A\"\nto = \"B\"\nduplex = true\n\
+         rate = \"10Mbit\"\ndelay = \"1ms\"\n\
+         [[flow]]\nname = \"f\"\nfrom = \"A\"\nto = \"B\"\n{lines}\n"
+    )
+}
+
+/// Gaps of a Poisson process are exponential: their mean is what was asked for, and so is their
+/// standard deviation; an e-th part of them is longer than the mean.
+#[test]
+fn starts_as_a_poisson_process() {
+    let text = arrivals("bytes = 1000\nstart = \"10s\"\nstart_gap = \"10ms\"");
+    let mut scenario = parse(&text).unwrap();
+    let starts: Vec<f64> = (scenario.flows.iter())
+        .map(|flow| flow.start.as_secs_f64())
+        .collect();
+    // 9000 in the mean, with a standard deviation of 95.
+    assert!((8600..9400).contains(&starts.len()), "{}", starts.len());
+    let ends = starts.iter().skip(1).zip(&starts);
+    let gaps: Vec<f64> = ends.map(|(b, a)| b - a).collect();
+    let n = gaps.len() as f64;
+    let mean = gaps.iter().sum::<f64>() / n;
+    let deviation = (gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / n).sqrt();
+    let longer = gaps.iter().filter(|gap| **gap > 0.01).count() as f64 / n;
+    assert!((mean - 0.01).abs() < 0.000_5, "{mean}");
+    assert!((deviation - 0.01).abs() < 0.000_7, "{deviation}");
+    assert!((longer - (-1.0f64).exp()).abs() < 0.02, "{longer}");
+    assert!(starts.iter().all(|start| (10.0..100.0).contains(start)));
+    assert_eq!(scenario.flows[7].name, "f7");
+    let before = scenario.flows[0].start;
+    scenario.set("seed", "2").unwrap();
+    assert_ne!(scenario.flows[0].start, before);
+    scenario.set("flow.f.count", "50").unwrap();
+    assert_eq!(scenario.flows.len(), 50);
+    scenario.set("flow.f.count", "20000").unwrap_err();
+}
+
+/// Each size is drawn as often as any other, and one that is listed twice twice as often.
+#[test]
+fn sizes_are_drawn_from_a_list() {
+    let text = arrivals("count = 8000\nbytes = [1000, \"2kB\", 1000, 4000]");
+    let drawn = |seed: &str| {
+        let mut scenario = parse(&text).unwrap();
+        scenario.set("seed", seed).unwrap();
+        let bytes = scenario.flows.iter().map(|flow| flow.bytes.unwrap());
+        bytes.collect::<Vec<u64>>()
+    };
+    let sizes = drawn("1");
+    for (bytes, wanted) in [(1000, 4000.0), (2000, 2000.0), (4000, 2000.0)] {
+        let count = sizes.iter().filter(|size| **size == bytes).count() as f64;
+        // Standard deviations are at most 45.
+        assert!((count - wanted).abs() < 200.0, "{bytes}: {count}");
+    }
+    assert_eq!(sizes, drawn("1"));
+    assert_ne!(sizes, drawn("2"));
+}
+
+#[test]
+fn arrivals_that_cannot_be() {
+    for (lines, says) in [
+        ("start_gap = \"0s\"", "longer than 0"),
+        (
+            "start_gap = \"1s\"\nstart_spread = \"1s\"",
+            "`start_spread`",
+        ),
+        ("start_gap = \"1s\"\nstart = [\"1s\", \"2s\"]", "one time"),
+        (
+            "start_gap = \"1s\"\ncount = 1000",
+            "of 1000 flows start before",
+        ),
+        ("start_gap = \"1us\"", "more than 65536 flows"),
+        ("start_gap = \"1s\"\nstart = \"99999s\"", "no flow starts"),
+        ("start_gap = \"10s\"\nstop = \"1ns\"", "no flow starts"),
+        ("bytes = []", "lists 1 to"),
+        ("bytes = [1, -1]", "bytes"),
+        ("bytes = [[1]]", "bytes"),
+        ("bytes = true", "or a list of them"),
+    ] {
+        let error = parse(&arrivals(lines)).unwrap_err();
+        assert!(error.contains(says), "{lines}: {error}");
+    }
+}
