@@ -1,3 +1,6 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use proptest::prelude::*;
 
 use super::*;
@@ -223,4 +226,70 @@ fn acknowledgements_of_what_was_never_sent_change_nothing() {
     assert_eq!(buffer.on_acked(0..100), 0);
     buffer.on_lost(20..1 << 62);
     assert_eq!((buffer.unacked(), buffer.has_lost()), (100, false));
+}
+
+/// Bytes that count how many of their kind were freed.
+struct Watched(Vec<u8>, Arc<AtomicU32>);
+
+impl AsRef<[u8]> for Watched {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What is acknowledged out of order holds no memory until the rest is.
+#[test]
+fn a_piece_is_freed_once_all_of_it_is_acknowledged() {
+    let freed = Arc::new(AtomicU32::new(0));
+    let mut buffer = SendBuffer::default();
+    for _ in 0..3 {
+        let piece = Watched(vec![7; 3000], Arc::clone(&freed));
+        buffer.push(Bytes::from_owner(piece));
+    }
+    assert_eq!(buffer.take_unsent(9000), Some(0..9000));
+    let mut acked = |range: core::ops::Range<u64>| {
+        let bytes = buffer.on_acked(range);
+        (bytes, freed.load(Ordering::Relaxed))
+    };
+    assert_eq!(acked(2999..5999), (3000, 0));
+    assert_eq!(acked(5999..6001), (2, 1));
+    assert_eq!(acked(0..1000), (1000, 1));
+    assert_eq!(acked(7000..9000), (2000, 1));
+    assert_eq!(acked(6001..7000), (999, 2));
+    assert_eq!(acked(1000..2999), (1999, 3));
+    assert!(buffer.all_acked());
+}
+
+/// After refused early data all is sent as if for the first time.
+#[test]
+fn starting_over_sends_all_of_it_anew() {
+    let mut buffer = SendBuffer::default();
+    buffer.write(&[1; 60]);
+    buffer.write(&[2; 40]);
+    assert_eq!(buffer.take_unsent(60), Some(0..60));
+    buffer.on_lost(0..20);
+    buffer.start_over();
+    assert_eq!(
+        (buffer.sent(), buffer.unsent(), buffer.end()),
+        (0, 100, 100)
+    );
+    assert!(!buffer.has_lost());
+    assert_eq!(buffer.take_unsent(1000), Some(0..100));
+    let mut read = Vec::new();
+    buffer.read(0..100, |piece| read.extend_from_slice(piece));
+    assert_eq!(read, [[1; 60].as_slice(), &[2; 40]].concat());
+    // A stream that was reset begins at nothing.
+    let mut reset = SendBuffer::default();
+    reset.write(&[3; 10]);
+    reset.take_unsent(10);
+    reset.clear();
+    assert_eq!((reset.sent(), reset.end()), (10, 10));
+    reset.start_over();
+    assert_eq!((reset.sent(), reset.end(), reset.unacked()), (0, 0, 0));
 }
