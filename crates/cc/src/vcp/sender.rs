@@ -195,10 +195,6 @@ impl<L: LossRule> Controller for VcpSender<L> {
             return;
         };
         self.fed = true;
-        // The packets that bring this say how long the path is now.
-        if let Some(rtt) = acked.rtt {
-            self.recent.on_sample(now, rtt);
-        }
         if acked.srtt > Duration::ZERO {
             self.srtt = Some(self.recent.bound(acked.srtt));
         }
