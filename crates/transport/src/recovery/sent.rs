@@ -16,8 +16,8 @@ pub enum Probe {
     Mtu,
     /// Whether a path that swallowed shims lets them pass now.
     Shim,
-    /// What rate routers grant for a start. Ports may keep it in another queue than the flow's other
-    /// packets, whichever those have.
+    /// What rate routers grant for a start. Ports may keep it in another queue than the flow's
+    /// other packets, whichever those have.
     Question,
 }
 

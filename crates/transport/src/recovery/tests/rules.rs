@@ -70,8 +70,8 @@ fn what_has_no_shim_may_overtake_what_has_one() {
     assert_eq!(lost, [first, first + 1, first + 2]);
 }
 
-/// A question may wait in another queue than the packets behind it, with or without shims: only time
-/// tells that it is lost. Nor does one that overtakes others tell of theirs.
+/// A question may wait in another queue than the packets behind it, with or without shims: only
+/// time tells that it is lost. Nor does one that overtakes others tell of theirs.
 #[test]
 fn a_question_is_lost_by_time_alone() {
     for shims in [true, false] {
