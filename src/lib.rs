@@ -27,7 +27,7 @@
 //! let certificate = tls::TlsServerConfig::new(vec![made.cert.der().clone()], key, &[b"hello"])?;
 //! let trust = tls::Trust::Pin(certificate.pin().expect("it has a certificate"));
 //!
-//! let transport = Arc::new(pathmark::transport_config(&"vcp+bise+wlte".parse()?));
+//! let transport = Arc::new(pathmark::transport_config(&"auto".parse()?));
 //! let server_config = ServerConfig::new(Arc::new(certificate), transport.clone());
 //! let server = Endpoint::server(server_config, "127.0.0.1:0".parse()?)?;
 //! let address = server.local_address();
@@ -86,10 +86,10 @@ pub use pathmark_transport::{ControllerFactory, Signal, TransportConfig};
 
 /// Transport settings for a named law: its controllers, and the signal that it listens to.
 ///
-/// `"vcp+bise+wlte".parse()` is the library's choice: it obeys routers where they answer and runs
-/// CUBIC where none does. With `cubic`, `bbr` or `newreno` not one byte differs from plain QUIC.
-/// Other signals that travel in shims are offered too, so that each side sends by its own law and
-/// [`Connection::set_signal`] may change it.
+/// `"auto".parse()` is the library's choice, [`Algorithm::default()`]: it obeys routers where they
+/// answer and runs CUBIC where none does. With `cubic`, `bbr` or `newreno` not one byte differs
+/// from plain QUIC. Other signals that travel in shims are offered too, so that each side sends by
+/// its own law and [`Connection::set_signal`] may change it.
 #[must_use]
 pub fn transport_config(algorithm: &Algorithm) -> TransportConfig {
     let mut config = TransportConfig::new(controller(algorithm));

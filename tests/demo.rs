@@ -53,7 +53,7 @@ fn check_explicit(run: &Value, mode: &str) {
 #[test]
 fn files_pass_a_router_on_tun_interfaces() {
     let (figures, out) = demo(&["--scenario", "clean"]);
-    check_explicit(run(&figures, "pathmark vcp+bise+wlte"), "tun");
+    check_explicit(run(&figures, "pathmark auto"), "tun");
     for stack in ["pathmark cubic", "kernel cubic"] {
         let flows = run(&figures, stack)["flows"].as_array().unwrap();
         assert!(
@@ -61,8 +61,9 @@ fn files_pass_a_router_on_tun_interfaces() {
             "{stack}"
         );
     }
-    let marked = &run(&figures, "pathmark vcp+bise+wlte")["links"][0]["controller"]["marked"];
-    assert!(marked["low"].as_u64().unwrap() > 0, "{marked}");
+    let law = &run(&figures, "pathmark auto")["links"][0]["controller"];
+    assert_eq!(law["law"], "xcp");
+    assert!(law["stamped"].as_u64().unwrap() > 0, "{law}");
     let svg = std::fs::read_to_string(out.path().join("demo.svg")).unwrap();
     assert!(svg.contains("kernel cubic, clean"));
     assert!(out.path().join("demo.png").exists());
@@ -71,6 +72,6 @@ fn files_pass_a_router_on_tun_interfaces() {
 #[test]
 fn without_namespaces_routers_run_in_the_process() {
     let (figures, _out) = demo(&["--in-process", "--scenario", "wireless"]);
-    check_explicit(run(&figures, "pathmark vcp+bise+wlte"), "in-process");
+    check_explicit(run(&figures, "pathmark auto"), "in-process");
     assert_eq!(figures["runs"].as_array().unwrap().len(), 2);
 }

@@ -205,7 +205,7 @@ fn a_cell_of_the_harm_grid() {
     ));
     let results = report["results"].as_array().unwrap();
     let laws: Vec<_> = results.iter().map(|r| r["law"].as_str().unwrap()).collect();
-    assert_eq!(laws, ["vcp+bise+wlte", "xcp"]);
+    assert_eq!(laws, ["auto", "vcp+bise+wlte", "xcp"]);
     for result in results {
         assert_eq!(result["cell"], cell);
         assert!(result["figures"].as_array().unwrap().len() >= 5, "{result}");

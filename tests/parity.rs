@@ -13,11 +13,14 @@ use pathmark_emulator::result::RunResult;
 use pathmark_testbed::chain::RouterProgram;
 
 const TOP: &str = "duration = \"30s\"\n";
+/// With `auto`, where all five ask for a rate to start with at once, mean goodput was 1.3 and 1.4
+/// Mbit/s over TUN, and 0.9 in the emulator.
 const FILES: &str = r#"
 [[flow]]
 name = "file"
 from = "S"
 to = "D"
+algorithm = "vcp+bise+wlte"
 count = 5
 bytes = 1_000_000
 "#;

@@ -42,7 +42,7 @@ pub(super) struct Args {
         long,
         value_name = "NAME",
         value_parser = values::algorithm,
-        default_value = "vcp+bise+wlte"
+        default_value = Algorithm::DEFAULT
     )]
     cc: Algorithm,
     /// Where demo.svg, demo.png and result.json go

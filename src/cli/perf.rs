@@ -45,7 +45,7 @@ pub(super) struct ServerArgs {
         long,
         value_name = "NAME",
         value_parser = values::algorithm,
-        default_value = "vcp+bise+wlte"
+        default_value = Algorithm::DEFAULT
     )]
     cc: Algorithm,
     #[command(flatten)]

@@ -12,6 +12,7 @@ use super::{Failure, Outcome, session};
 use crate::file::server::{FileServer, Rules};
 use crate::file::{self, store::Store};
 use anyhow::Context;
+use pathmark_cc::Algorithm;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -33,7 +34,7 @@ pub(super) struct Args {
         long,
         value_name = "NAME[,NAME…]",
         value_parser = values::algorithms,
-        default_value = "vcp+bise+wlte"
+        default_value = Algorithm::DEFAULT
     )]
     cc: Algorithms,
     #[command(flatten)]

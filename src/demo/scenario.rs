@@ -78,7 +78,9 @@ impl Stack {
             Self::Pathmark(algorithm) => match algorithm.name() {
                 name if name.contains("bise") => "vcp+bise",
                 name if name.starts_with("vcp") => "vcp",
-                "xcp" => "xcp",
+                "auto" | "xcp" => "xcp",
+                "xcp-i" => "xcp-i",
+                "cubiq" | "ada" => "quick-start",
                 _ => "none",
             },
             Self::Kernel(_) => "none",

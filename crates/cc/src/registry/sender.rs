@@ -206,16 +206,19 @@ pub(super) fn show_initial_window(packets: Option<u32>) -> String {
 }
 
 impl Default for Algorithm {
-    /// `vcp+bise+wlte`, the library's choice: routers' answers where they come, CUBIC where they do
-    /// not.
+    /// [`Algorithm::DEFAULT`].
     fn default() -> Self {
         Self {
-            law: Law::Vcp(VcpConfig::new(true, true)),
+            law: Law::Auto(AutoConfig::default()),
         }
     }
 }
 
 impl Algorithm {
+    /// The library's choice: the law of the port that bounds the path, CUBIC where no router
+    /// answers. `docs/control-laws.md` has the figures behind it.
+    pub const DEFAULT: &str = "auto";
+
     /// All names, without options.
     pub const NAMES: &[&str] = &[
         "vcp+bise+wlte",
@@ -229,7 +232,7 @@ impl Algorithm {
         "newreno",
         "cubiq",
         "ada",
-        "auto",
+        Self::DEFAULT,
     ];
 
     /// Reads a name, with options in brackets.

@@ -23,7 +23,7 @@ use report::Report;
 
 /// What every law is laid beside.
 const BASELINE: &str = "cubic";
-const DEFAULT_LAWS: &str = "vcp+bise+wlte,xcp";
+const DEFAULT_LAWS: &str = "auto,vcp+bise+wlte,xcp";
 const DEFAULT_SEED: u64 = 1;
 /// Packets that enter links per second of one core, about, in an optimized build.
 const SPEED: f64 = 0.8e6;

@@ -12,7 +12,6 @@ use super::super::schema::{FileFlow, OnOffSpec};
 use super::super::{FlowSetup, Forge, LinkSetup, OnOff, Pattern};
 use super::{Check, PACKET};
 
-const DEFAULT_ALGORITHM: &str = "vcp+bise+wlte";
 /// Packets without a connection or a law.
 const UDP: &str = "udp";
 /// The round trip that forged shims state, unless they are to state another.
@@ -102,10 +101,7 @@ impl Check<'_> {
     /// The sender's law; `None` for `udp`, which has none.
     fn algorithm(&self, file: &FileFlow) -> Result<Option<Algorithm>, Fault> {
         let Some(given) = &file.algorithm else {
-            return match DEFAULT_ALGORITHM.parse() {
-                Ok(algorithm) => Ok(Some(algorithm)),
-                Err(error) => Err(self.parse_fault(file.name.span(), &error)),
-            };
+            return Ok(Some(Algorithm::default()));
         };
         match given.get_ref().as_str() {
             UDP => Ok(None),
