@@ -383,7 +383,6 @@ impl Connection {
             shim: shimmed,
             probe: match () {
                 () if mtu_probe => Probe::Mtu,
-                () if matches!(shim, Rider::Question(_)) => Probe::Question,
                 () if shimmed && self.route.plain.is_tried() => Probe::Shim,
                 () => Probe::Nothing,
             },

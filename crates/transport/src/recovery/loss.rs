@@ -257,16 +257,15 @@ impl<F> LossDetector<F> {
         let last_sent = self.sent.next_number().saturating_sub(1);
         let mut event = false;
         while let Some((number, follows_ack, ())) = self.pending.front() {
-            let Some(packet) = self.sent.get(number) else {
+            let Some((sent_at, shim)) = self.sent.get(number).map(|p| (p.sent_at, p.shim)) else {
                 self.pending.pop();
                 continue;
             };
-            let sent_at = packet.sent_at;
             // What has overtaken a packet with a shim tells of no loss, unless that lasts.
-            let after = match (packet.probe, packet.shim) {
-                (Probe::Question, _) => None,
-                (_, true) => self.overtaking.against_shims(largest),
-                (_, false) => Some(largest),
+            let after = if shim {
+                self.overtaking.against_shims(largest)
+            } else {
+                Some(largest)
             };
             let after = after.and_then(|after| after.checked_sub(number));
             let delay = if after.is_some() { delay } else { 2 * delay };
@@ -286,7 +285,7 @@ impl<F> LossDetector<F> {
             if follows_ack {
                 self.run.interrupt();
             }
-            if !packet.off_path && packet.probe.tells_of_congestion() {
+            if !packet.off_path && packet.probe == Probe::Nothing {
                 event |= self.losses.push(now, number, cause, last_sent);
                 lost.persistent_congestion |= packet.ack_eliciting
                     && self.run.on_lost(sent_at, rtt.first_sample_at(), congested);

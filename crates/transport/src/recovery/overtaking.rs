@@ -3,10 +3,9 @@
 //! Ports that obey shims may keep what carries them in a queue of its own, where a packet without
 //! one, such as a mere ACK, overtakes it. As long as most packets bear shims, only those tell of
 //! the loss of one. Where most bear none, what overtakes is the flow itself, and waiting for a shim
-//! would hold up the recovery of all that was lost behind. A question for a starting rate may be in
-//! another queue than either, and tells of nothing.
+//! would hold up the recovery of all that was lost behind.
 
-use super::{Probe, SentPacket};
+use super::SentPacket;
 
 /// So many packets with data but without a shim in a row, and few bear shims.
 const FEW_SHIMS: u32 = 16;
@@ -22,9 +21,6 @@ pub(super) struct Overtaking {
 impl Overtaking {
     #[inline]
     pub(super) fn on_acked<F>(&mut self, number: u64, packet: &SentPacket<F>) {
-        if packet.probe == Probe::Question {
-            return;
-        }
         if packet.shim {
             self.largest_shim = self.largest_shim.max(Some(number));
             self.bare = 0;

@@ -6,7 +6,8 @@ use pathmark_cc::PacketState;
 
 use crate::{Ecn, Instant};
 
-/// What a packet is to find out about the path.
+/// What a packet is to find out about the path. The loss of one that is to find out anything says
+/// nothing about congestion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Probe {
     /// Nothing.
@@ -16,17 +17,6 @@ pub enum Probe {
     Mtu,
     /// Whether a path that swallowed shims lets them pass now.
     Shim,
-    /// What rate routers grant for a start. Ports may keep it in another queue than the flow's
-    /// other packets, whichever those have.
-    Question,
-}
-
-impl Probe {
-    /// The loss of a packet that is to find out what passes says nothing about congestion.
-    #[inline]
-    pub(super) const fn tells_of_congestion(self) -> bool {
-        matches!(self, Self::Nothing | Self::Question)
-    }
 }
 
 /// One sent packet. `F` is what it carried: a small value without heap, of the caller's choice.

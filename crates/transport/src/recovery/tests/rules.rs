@@ -70,55 +70,6 @@ fn what_has_no_shim_may_overtake_what_has_one() {
     assert_eq!(lost, [first, first + 1, first + 2]);
 }
 
-/// A question may wait in another queue than the packets behind it, with or without shims: only
-/// time tells that it is lost. Nor does one that overtakes others tell of theirs.
-#[test]
-fn a_question_is_lost_by_time_alone() {
-    for shims in [true, false] {
-        let mut s = Sender::settled();
-        let ask = |s: &mut Sender, now: u64| {
-            let number = s.next[SpaceId::Data.index()];
-            s.next[SpaceId::Data.index()] += 1;
-            let question = SentPacket {
-                shim: true,
-                probe: Probe::Question,
-                ..packet(at(now), 1200, ())
-            };
-            assert!(s.recovery.on_sent(SpaceId::Data, number, question));
-            number
-        };
-        let send = |s: &mut Sender, now: u64| match shims {
-            true => s.send_shim(now, true),
-            false => s.send(now, SpaceId::Data),
-        };
-        let first = ask(&mut s, 200);
-        let numbers: Vec<u64> = (0..10).map(|_| send(&mut s, 200)).collect();
-        s.out.clear();
-        s.ack(300, SpaceId::Data, &[(numbers[0], numbers[9])]);
-        assert!(s.out.iter().all(|(fate, _)| *fate == Fate::Acked));
-        // Twice 9/8 of the round trip after it was sent.
-        assert_eq!(s.recovery.deadline(), Some(at(425)), "{shims}");
-        assert!(matches!(s.fire(424), Timeout::None));
-        let lost = s.fire(425);
-        assert!(matches!(lost, Timeout::Lost(l) if l.lost.is_some()));
-        assert_eq!(s.out.last(), Some(&(Fate::Lost, first)));
-        let late = [0; 4].map(|_| send(&mut s, 426));
-        let second = ask(&mut s, 426);
-        s.out.clear();
-        s.ack(
-            526,
-            SpaceId::Data,
-            &[(second, second), (numbers[0], numbers[9])],
-        );
-        let lost = s.out.iter().filter(|(fate, _)| *fate == Fate::Lost);
-        let lost: Vec<u64> = lost.map(|(_, number)| *number).collect();
-        match shims {
-            true => assert_eq!(lost, []),
-            false => assert_eq!(lost, late[..2]),
-        }
-    }
-}
-
 #[test]
 fn where_few_packets_have_shims_the_others_condemn_them() {
     let mut s = Sender::settled();
