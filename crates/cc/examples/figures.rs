@@ -9,7 +9,7 @@ mod sim;
 use pathmark_cc::Duration;
 use sim::{FlowConfig, HopConfig, Sim, mean};
 
-/// Sender and port, the default first, then one departure from it at a time.
+/// VCP's sender and port as they are first, then one departure from it at a time.
 const ROWS: &[(&str, &str)] = &[
     ("vcp+bise+wlte", "vcp+bise"),
     ("vcp+bise+wlte[ai=constant]", "vcp+bise"),

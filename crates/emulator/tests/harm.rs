@@ -1,5 +1,5 @@
 //! A small part of the harm grid: in the first cheap cells that a seed draws in a group, neither
-//! the defaults nor XCP do harm.
+//! `vcp+bise+wlte` nor `xcp` do harm.
 //!
 //! `pathmark emulate --harm` has all of it. The seed is the number of the chapter that asks for the
 //! grid, and was not picked for its figures.

@@ -23,7 +23,8 @@ const MOST_DOUBLINGS: u32 = 5;
 const HOLDS_ROUNDS: u32 = 300;
 /// Windows below this many packets tell nothing about the rate.
 const LEAST_WINDOW: u64 = 20;
-/// Losses that lean to long delays by so many standard deviations are not attested …
+/// Losses that a trial leaves and that lean to long delays by so many standard deviations are a
+/// hidden hop's …
 const UNLIKELY: u64 = 3;
 /// … and by so many, where so much is lost, in 10^-6, a queue overflows.
 const CERTAIN: u64 = 5;

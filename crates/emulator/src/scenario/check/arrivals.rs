@@ -62,12 +62,12 @@ impl Check<'_> {
                 (false, Some(count)) => {
                     let message = format!(
                         "only {begun} of {count} flows start before the end with this seed: raise \
-                         `duration`, or leave out `count`"
+                         `duration`, or `stop`, or leave out `count`"
                     );
                     return Err(self.fault(gap.span(), message));
                 }
                 (false, None) if begun == 0 => {
-                    let message = "no flow starts before the end: raise `duration`";
+                    let message = "no flow starts before the end: raise `duration`, or `stop`";
                     return Err(self.fault(gap.span(), message));
                 }
                 (false, None) => return Ok(starts),
