@@ -5,7 +5,6 @@
 //! that took nearly the longest of late, and clearly more often than chance would have it, a queue
 //! overflows. A small queue that merely stands proves nothing.
 
-use super::leaning::Leaning;
 use crate::arith::{mul_div, nanos, ns_since};
 use crate::{Duration, Instant};
 
@@ -62,8 +61,8 @@ impl Range {
 /// Compares losses with delays.
 #[derive(Clone, Debug)]
 pub(crate) struct Following {
-    /// Of packets: number, delay in ns, and whether that is longer than the median.
-    samples: [(u64, u64, bool); SAMPLES],
+    /// Packet number and delay in ns.
+    samples: [(u64, u64); SAMPLES],
     count: u64,
     current: Range,
     before: Range,
@@ -75,15 +74,12 @@ pub(crate) struct Following {
     behind_long: u32,
     /// The longest delay when they began.
     began_with: u64,
-    leaning: Leaning,
-    /// The packet that the last loss was laid beside.
-    beside: Option<u64>,
 }
 
 impl Following {
-    pub(crate) fn new(now: Instant) -> Self {
+    pub(crate) const fn new(now: Instant) -> Self {
         Self {
-            samples: [(0, 0, false); SAMPLES],
+            samples: [(0, 0); SAMPLES],
             count: 0,
             current: Range::EMPTY,
             before: Range::EMPTY,
@@ -93,20 +89,7 @@ impl Following {
             losses: 0,
             behind_long: 0,
             began_with: 0,
-            leaning: Leaning::default(),
-            beside: None,
         }
-    }
-
-    /// True if losses lie behind longer delays than other packets do, by `z` standard deviations
-    /// and more: also where delays range over little, and where some of the loss is random.
-    pub(crate) fn leans(&self, z: u64) -> bool {
-        self.leaning.is_clear(z)
-    }
-
-    /// What was seen says nothing about the path as it is now.
-    pub(crate) fn forget(&mut self) {
-        self.leaning = Leaning::default();
     }
 
     /// Packet `number`, the last one of `packets`, queued for `delay_ns`.
@@ -124,13 +107,12 @@ impl Following {
             self.before = core::mem::replace(&mut self.current, Range::EMPTY);
         }
         self.current.add(delay_ns);
-        let longer = self.leaning.on_delay(packets, delay_ns);
         self.packets = self.packets.saturating_add(packets);
         if self.range().is_long(delay_ns) {
             self.long = self.long.saturating_add(packets);
         }
         if let Some(slot) = self.samples.get_mut((self.count % SAMPLES as u64) as usize) {
-            *slot = (number, delay_ns, longer);
+            *slot = (number, delay_ns);
         }
         self.count += 1;
     }
@@ -139,34 +121,29 @@ impl Following {
         self.current.join(self.before)
     }
 
-    /// Of the latest packet up to `number`: its number, its delay, and whether that is longer than
-    /// the median.
-    fn delay_before(&self, number: u64) -> Option<(u64, u64, bool)> {
+    /// The delay of the latest packet up to `number`.
+    fn delay_before(&self, number: u64) -> Option<u64> {
         let kept = self.count.min(SAMPLES as u64);
         (1..=kept)
             .filter_map(|back| {
                 self.samples
                     .get(((self.count - back) % SAMPLES as u64) as usize)
             })
-            .find(|(at, ..)| *at <= number)
-            .copied()
+            .find(|(at, _)| *at <= number)
+            .map(|&(_, delay)| delay)
     }
 
     /// Packets up to `number` were lost together, while `delivered` bytes per second of packets of
     /// `mtu` bytes arrive. True if losses follow delay: a queue overflows.
     pub(crate) fn on_loss(&mut self, number: u64, delivered: u64, mtu: u64) -> bool {
-        let Some((at, delay, longer)) = self.delay_before(number) else {
-            return false;
-        };
-        // Packets that vanish in one burst, and are told to be lost one by one, say it once.
-        if self.beside.replace(at) != Some(at) {
-            self.leaning.on_loss(longer);
-        }
         let range = self.range();
         let packets_ns = mul_div(RANGE_PACKETS * mtu, 1_000_000_000, delivered);
         if range.width() <= packets_ns.max(nanos(LEAST_RANGE)) {
             return false;
         }
+        let Some(delay) = self.delay_before(number) else {
+            return false;
+        };
         self.losses += 1;
         self.behind_long += u32::from(range.is_long(delay));
         if self.losses < LOSSES {

@@ -8,8 +8,6 @@
 //!   step.rs        no more at once than a few times what has arrived
 //!   losing.rs      a round trip that loses much: no growth, and no more than arrived
 //!   following.rs   losses that follow delay: a queue overflows                               ─► CUBIC
-//!   leaning.rs     losses that lean to long delays, beside random ones: never attested,
-//!                  and where they are many …                                                  ─► CUBIC
 //!   tolerance.rs   losses up to what routers declare, or a trial has attested, are random    ─► routers
 //!   trial.rs       more than that, or less if it comes with the rate (phases.rs): send less,
 //!                  and see whether the loss goes                                              ─► CUBIC, or attested
@@ -32,7 +30,6 @@ mod delay;
 mod delay_trial;
 mod doubt;
 mod following;
-mod leaning;
 mod losing;
 mod losses;
 mod phases;
@@ -403,8 +400,7 @@ impl HiddenHop {
         self.phases.on_lost(lost.packets);
         let follows = self
             .following
-            .on_loss(lost.largest, self.arrivals.delivered(), self.mtu)
-            || self.leaning_is_loss();
+            .on_loss(lost.largest, self.arrivals.delivered(), self.mtu);
         match &mut self.state {
             State::Cubic(ruled) => {
                 ruled.on_loss(now, window);
