@@ -130,9 +130,15 @@ fn two_routers_grant_auto_its_rate() {
             "{controller}: {figures} {plain}"
         );
         for router in 0..2 {
-            assert_eq!(grants(&chain, router)["granted"], 1, "{controller}");
+            assert!(once_or_twice(&grants(&chain, router)), "{controller}");
         }
     }
+}
+
+/// A question was granted. Where a busy machine holds the answer up for more than two round trips
+/// it is asked again.
+fn once_or_twice(grants: &Value) -> bool {
+    matches!(grants["granted"].as_u64(), Some(1 | 2))
 }
 
 /// A kernel between the routers takes 1 off the IP TTL and knows nothing of Quick-Start.
@@ -164,7 +170,7 @@ fn with_a_plain_router_between_nothing_is_approved_and_nothing_stalls() {
             "{controller}, {cc}: {plain} {figures}"
         );
         // Both granted: that they are not alone shows at the sender.
-        assert_eq!(grants(&chain, 0)["granted"], 1, "{controller}, {cc}");
-        assert_eq!(grants(&chain, 1)["granted"], 1, "{controller}, {cc}");
+        assert!(once_or_twice(&grants(&chain, 0)), "{controller}, {cc}");
+        assert!(once_or_twice(&grants(&chain, 1)), "{controller}, {cc}");
     }
 }
