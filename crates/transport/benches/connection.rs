@@ -40,8 +40,8 @@ impl Controller for Open {
 }
 
 struct Two {
-    client: Connection,
-    server: Connection,
+    client: Box<Connection>,
+    server: Box<Connection>,
     stream: StreamId,
     now: Instant,
     buffer: Vec<u8>,

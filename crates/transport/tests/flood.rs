@@ -73,7 +73,7 @@ fn transmits(now: Instant, connection: &mut Connection) -> Vec<Vec<u8>> {
 /// A server with the connections that it accepts.
 struct Server {
     endpoint: Endpoint,
-    connections: Vec<(ConnectionHandle, Connection)>,
+    connections: Vec<(ConnectionHandle, Box<Connection>)>,
 }
 
 impl Server {

@@ -91,7 +91,7 @@ fn endpoint(input: &[u8]) {
     });
     let mut endpoint = Endpoint::new(config, Random::from_u64(1));
     let mut answer = Vec::new();
-    let mut accepted: Vec<(_, Connection)> = Vec::new();
+    let mut accepted: Vec<(_, Box<Connection>)> = Vec::new();
     let mut now = Instant::from_millis(5);
     for part in bytes.chunks(400) {
         now += Duration::from_millis(part.last().map_or(0, |byte| u64::from(*byte) * 20));

@@ -115,7 +115,7 @@ fn address(side: usize) -> SocketAddr {
 /// One end, and what is on its way to it.
 struct End {
     side: usize,
-    connection: Connection,
+    connection: Box<Connection>,
     arriving: VecDeque<(Instant, Vec<u8>)>,
 }
 

@@ -129,7 +129,7 @@ impl Endpoint {
             endpoint_key: Arc::new(NullEndpointKey::new(self.setup.seed)),
             random: Random::from_u64(self.setup.seed),
         };
-        self.connection = Some(Box::new(Connection::client(now, start)?));
+        self.connection = Some(Connection::client(now, start)?);
         Ok(())
     }
 
@@ -189,7 +189,7 @@ impl Endpoint {
             endpoint_key: Arc::new(NullEndpointKey::new(self.setup.seed)),
             random: Random::from_u64(self.setup.seed),
         };
-        Ok(Some(Box::new(Connection::server(now, start)?)))
+        Ok(Some(Connection::server(now, start)?))
     }
 
     /// Lets the application do what it can.

@@ -31,7 +31,7 @@ pub(super) struct Shared {
 
 /// What the task, the endpoint and the application share.
 pub(super) struct State {
-    pub(super) core: core::Connection,
+    pub(super) core: Box<core::Connection>,
     pub(super) senders: FxHashMap<StreamId, Sender>,
     pub(super) readers: FxHashMap<StreamId, Waker>,
     pub(super) lost: Option<ConnectionError>,
@@ -97,7 +97,7 @@ pub(super) struct Sender {
 
 impl Shared {
     pub(super) fn new(
-        core: core::Connection,
+        core: Box<core::Connection>,
         endpoint: Arc<EndpointShared>,
         socket: &Arc<Socket>,
         handle: ConnectionHandle,

@@ -66,7 +66,7 @@ pub struct Accepted {
     /// Its name at the endpoint.
     pub handle: ConnectionHandle,
     /// The connection.
-    pub connection: Connection,
+    pub connection: Box<Connection>,
     /// What its client has sent so far.
     pub datagrams: Vec<(Received, Vec<u8>)>,
 }
@@ -80,7 +80,7 @@ impl Endpoint {
         &mut self,
         now: Instant,
         connect: Connect,
-    ) -> Result<(ConnectionHandle, Connection), ConnectError> {
+    ) -> Result<(ConnectionHandle, Box<Connection>), ConnectError> {
         if self.slots.len() >= self.config.max_connections {
             return Err(ConnectError::TooManyConnections(
                 self.config.max_connections,
@@ -130,7 +130,7 @@ impl Endpoint {
         &mut self,
         now: Instant,
         incoming: Incoming,
-    ) -> Result<(ConnectionHandle, Connection), AcceptError> {
+    ) -> Result<(ConnectionHandle, Box<Connection>), AcceptError> {
         let Accepted {
             handle,
             mut connection,

@@ -26,8 +26,8 @@ struct World {
     now: Instant,
     latency: Duration,
     server: Endpoint,
-    accepted: HashMap<ConnectionHandle, Connection>,
-    honest: Option<(Endpoint, ConnectionHandle, Connection)>,
+    accepted: HashMap<ConnectionHandle, Box<Connection>>,
+    honest: Option<(Endpoint, ConnectionHandle, Box<Connection>)>,
     /// By time of arrival, and a number that keeps the order.
     under_way: BTreeMap<(Instant, u64), Datagram>,
     sent: u64,

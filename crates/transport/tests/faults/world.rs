@@ -42,7 +42,7 @@ pub(crate) enum Outcome {
 
 struct End {
     endpoint: Endpoint,
-    connection: Option<(ConnectionHandle, Connection)>,
+    connection: Option<(ConnectionHandle, Box<Connection>)>,
     application: Application,
     error: Option<ConnectionError>,
     asleep_until: Option<Instant>,

@@ -57,7 +57,7 @@ impl Default for Setup {
 
 /// One end: a connection and what it has said so far.
 pub(crate) struct Host {
-    pub(crate) connection: Option<Connection>,
+    pub(crate) connection: Option<Box<Connection>>,
     pub(crate) address: SocketAddr,
     pub(crate) events: Vec<Event>,
     pub(crate) ids: Vec<ConnectionId>,
@@ -181,12 +181,12 @@ impl Pair {
         let done = self.run_until(Duration::from_secs(60), |pair| {
             pair.client
                 .connection
-                .as_ref()
+                .as_deref()
                 .is_some_and(Connection::is_confirmed)
                 && pair
                     .server
                     .connection
-                    .as_ref()
+                    .as_deref()
                     .is_some_and(Connection::is_confirmed)
         });
         assert!(
@@ -196,7 +196,7 @@ impl Pair {
             self.client.error(),
             self.server.error(),
             self.client.get().stats(),
-            self.server.connection.as_ref().map(Connection::stats),
+            self.server.connection.as_deref().map(Connection::stats),
         );
     }
 
@@ -209,11 +209,11 @@ impl Pair {
             self.down.next(),
             self.client
                 .connection
-                .as_ref()
+                .as_deref()
                 .and_then(Connection::deadline),
             self.server
                 .connection
-                .as_ref()
+                .as_deref()
                 .and_then(Connection::deadline),
         ]
         .into_iter()
@@ -361,11 +361,11 @@ impl Pair {
             self.down.next(),
             self.client
                 .connection
-                .as_ref()
+                .as_deref()
                 .and_then(Connection::deadline),
             self.server
                 .connection
-                .as_ref()
+                .as_deref()
                 .and_then(Connection::deadline),
         ]
         .into_iter()

@@ -149,7 +149,7 @@ pub(super) struct SlowHandshakes {
     crypto: Arc<crate::crypto::tls::TlsClientConfig>,
     seed: u64,
     /// The handshake that was begun last.
-    last: Option<core::Connection>,
+    last: Option<Box<core::Connection>>,
 }
 
 impl SlowHandshakes {
@@ -164,7 +164,7 @@ impl SlowHandshakes {
         }
     }
 
-    fn begin(&mut self, server: SocketAddr) -> (ConnectionHandle, core::Connection) {
+    fn begin(&mut self, server: SocketAddr) -> (ConnectionHandle, Box<core::Connection>) {
         self.seed += 1000;
         let key = Arc::new(EndpointSecret::new(&[3; 32]).unwrap());
         let config = EndpointConfig::new(key, clock::unix_time());
