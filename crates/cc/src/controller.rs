@@ -322,6 +322,12 @@ pub trait Controller: Send + fmt::Debug {
         None
     }
 
+    /// Packet `number` asked for a starting rate and is lost. It counts in no
+    /// [`on_loss`](Self::on_loss): a hop may drop what it does not know.
+    fn on_question_lost(&mut self, now: Instant, number: u64) {
+        let _ = (now, number);
+    }
+
     /// The request rides on each n-th packet that asks for an acknowledgement: 1, the default, is
     /// on all of them. The transport lets no round trip pass without one. A router that keeps
     /// packets with and without feedback in queues of their own takes both kinds of a flow for the

@@ -19,7 +19,9 @@ impl<C: Startable> QuickStart<C> {
 
     /// The packet with the question was lost: another may get through. Not for long, since a hop
     /// may drop whatever has a shim that it does not know.
-    pub(super) fn ask_again(&mut self, now: Instant, srtt: Duration) {
+    pub(super) fn ask_again(&mut self, now: Instant) {
+        self.unanswered = None;
+        let srtt = self.srtt.unwrap_or_default();
         let time = self.patience(srtt).saturating_mul(REPEAT_TIME);
         let in_time = self.first_asked.is_some_and(|first| now <= first + time);
         if self.repeats < REPEATS && in_time {

@@ -25,6 +25,8 @@ mod law_tests;
 mod link;
 #[cfg(test)]
 mod link_tests;
+#[cfg(test)]
+mod lost_tests;
 mod metrics;
 mod params;
 mod pending;

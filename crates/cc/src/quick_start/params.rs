@@ -67,7 +67,8 @@ pub(crate) const LATEST_START: Duration = Duration::from_secs(3);
 /// acknowledgement back.
 pub(crate) const ANSWER_RTTS: u32 = 2;
 /// A question whose packet was lost is asked again, so often at most, and within so many times what
-/// an answer may take after the first: a loss is known after a little more than a round-trip time.
+/// an answer may take after the first: a loss is known one and a half round-trip times after the
+/// question left, and up to two where the path reorders.
 pub(crate) const REPEATS: u32 = 2;
 pub(crate) const REPEAT_TIME: u32 = 3;
 /// Nothing is started with where so many packets, and this part, of those before the flight are

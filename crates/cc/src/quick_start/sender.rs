@@ -61,6 +61,8 @@ pub struct QuickStart<C> {
     pub(super) again: bool,
     /// When the question was first asked, and how often its packets were lost.
     pub(super) first_asked: Option<Instant>,
+    /// The packet of the question that nobody answered in time, until its fate is known.
+    pub(super) unanswered: Option<u64>,
     pub(super) repeats: u32,
     /// An answer was forged: nothing is asked any more.
     pub(super) barred: bool,
@@ -96,6 +98,7 @@ impl<C: Startable> QuickStart<C> {
             before: (0, 0),
             again: false,
             first_asked: None,
+            unanswered: None,
             repeats: 0,
             barred: false,
             last_sent: (0, Instant::ZERO),
@@ -193,6 +196,7 @@ impl<C: Startable> Controller for QuickStart<C> {
                 let question = *question;
                 if question.is_over(now, self.patience(acked.srtt)) {
                     self.deny(QuickStartOutcome::Unanswered);
+                    self.unanswered = Some(question.number);
                 }
             }
             State::Flight(flight) => {
@@ -231,24 +235,6 @@ impl<C: Startable> Controller for QuickStart<C> {
     }
 
     fn on_loss(&mut self, now: Instant, lost: &Lost) {
-        if let State::Asked(question) = &self.state {
-            // Something on the path may drop what it does not know: no sign of congestion.
-            let (itself, after) = (
-                lost.largest == question.number,
-                lost.largest > question.number,
-            );
-            let alone = lost.packets == 1 && itself;
-            if itself || after {
-                self.deny(QuickStartOutcome::Denied);
-            }
-            // Of several losses it may be one: its answer has not come.
-            if itself || (after && lost.packets > 1) {
-                self.ask_again(now, lost.srtt);
-            }
-            if alone {
-                return;
-            }
-        }
         let repeats = matches!(self.state, State::Ready) && self.first_asked.is_some();
         if repeats || matches!(self.state, State::Asked(_) | State::Flight(_)) {
             self.before.1 = self.before.1.saturating_add(lost.bytes);
@@ -315,6 +301,7 @@ impl<C: Startable> Controller for QuickStart<C> {
             self.keep = Keep::No;
             self.again = false;
             self.first_asked = None;
+            self.unanswered = None;
             self.repeats = 0;
         }
         self.law.on_restart(now, idle);
@@ -395,6 +382,19 @@ impl<C: Startable> Controller for QuickStart<C> {
         }
         self.state = State::Asking(request);
         Some(request)
+    }
+
+    fn on_question_lost(&mut self, now: Instant, number: u64) {
+        match (self.state, self.keep) {
+            (State::Asked(question), _) if question.number == number => {
+                self.deny(QuickStartOutcome::Denied);
+                self.ask_again(now);
+            }
+            // The time for its answer was over before its loss was known.
+            (State::Over, _) if self.unanswered == Some(number) => self.ask_again(now),
+            (_, Keep::Asked(question)) if question.number == number => self.keep = Keep::No,
+            _ => {}
+        }
     }
 
     fn metrics(&self) -> Metrics {

@@ -6,17 +6,17 @@ use crate::cubiq::{Cubiq, CubiqParams};
 use crate::testing::{acked, lost, ms, sent};
 use crate::{Acked, Controller, Feedback, Instant, Limits};
 
-const MTU: u16 = 1472;
+pub(super) const MTU: u16 = 1472;
 /// 1 Gbit/s in bytes per second.
-const GBIT: u64 = 125_000_000;
-const RTT: u64 = 60;
+pub(super) const GBIT: u64 = 125_000_000;
+pub(super) const RTT: u64 = 60;
 
-fn at(millis: u64) -> Instant {
+pub(super) fn at(millis: u64) -> Instant {
     Instant::from_millis(millis)
 }
 
 /// An answer that approves all that was asked for.
-fn answer(request: &QuickStartRequest, rate: u64) -> QuickStartFeedback {
+pub(super) fn answer(request: &QuickStartRequest, rate: u64) -> QuickStartFeedback {
     QuickStartFeedback {
         packets: 1,
         bytes: 1472,
@@ -29,7 +29,7 @@ fn answer(request: &QuickStartRequest, rate: u64) -> QuickStartFeedback {
 }
 
 /// Asks with packet 0 at 0 ms.
-fn ask<C: Startable>(sender: &mut QuickStart<C>) -> QuickStartRequest {
+pub(super) fn ask<C: Startable>(sender: &mut QuickStart<C>) -> QuickStartRequest {
     sender.on_handshake_rtt(at(0), ms(RTT));
     assert!(sender.asks());
     let request = sender.ask(at(0), 0x7700_1234_5678_9ABC, &Limits::NONE);
@@ -42,12 +42,16 @@ fn ask<C: Startable>(sender: &mut QuickStart<C>) -> QuickStartRequest {
     request
 }
 
-fn hear<C: Startable>(sender: &mut QuickStart<C>, millis: u64, answer: QuickStartFeedback) {
+pub(super) fn hear<C: Startable>(
+    sender: &mut QuickStart<C>,
+    millis: u64,
+    answer: QuickStartFeedback,
+) {
     let acked = acked(0, 1472, ms(RTT));
     sender.on_feedback(at(millis), &Feedback::QuickStart(answer), &acked);
 }
 
-fn cubiq(rate: Option<u64>) -> Cubiq {
+pub(super) fn cubiq(rate: Option<u64>) -> Cubiq {
     Cubiq::cubiq(
         MTU,
         &CubiqParams {
@@ -58,14 +62,14 @@ fn cubiq(rate: Option<u64>) -> Cubiq {
 }
 
 /// Sends packets `first..end` of 1472 bytes from 60 ms on, one per 100 µs.
-fn fly<C: Startable>(sender: &mut QuickStart<C>, first: u64, end: u64) {
+pub(super) fn fly<C: Startable>(sender: &mut QuickStart<C>, first: u64, end: u64) {
     for number in first..end {
         let now = Instant::from_micros(60_000 + (number - first) * 100);
         sender.on_sent(now, &sent(number, 1472));
     }
 }
 
-fn ack(largest: u64, bytes: u64) -> Acked {
+pub(super) fn ack(largest: u64, bytes: u64) -> Acked {
     acked(largest, bytes, ms(RTT))
 }
 
@@ -300,97 +304,6 @@ fn no_answer_is_a_denial_and_no_stall() {
     assert_eq!(sender.window(), 29_440);
     sender.on_ack(at(121), &ack(19, 14_720));
     assert_eq!(sender.metrics().quick_start.unwrap().denied, 1);
-
-    // The packet that asked is lost, and no other: something dropped it for what it carried.
-    let mut sender = cubiq(Some(GBIT));
-    ask(&mut sender);
-    sender.on_loss(at(60), &lost(0, 9, ms(RTT)));
-    assert_eq!(sender.window(), 14_720);
-    sender.on_loss(at(61), &lost(3, 9, ms(RTT)));
-    assert_eq!(sender.window(), 14_720 * 7 / 10);
-}
-
-#[test]
-fn a_question_lost_beside_later_packets_is_asked_again_and_they_count() {
-    let mut sender = cubiq(Some(GBIT));
-    ask(&mut sender);
-    let both = crate::Lost {
-        packets: 2,
-        bytes: 2 * 1472,
-        ..lost(2, 9, ms(RTT))
-    };
-    sender.on_loss(at(90), &both);
-    assert!(sender.asks());
-    assert!(sender.window() < 14_720, "the law knows of it");
-}
-
-/// Losses of what asks, known a round trip and a half later each: the packet with the question is
-/// `number`.
-#[test]
-fn a_question_whose_packet_was_lost_is_asked_again_a_few_times() {
-    let mut sender = cubiq(Some(GBIT));
-    ask(&mut sender);
-    let window = sender.window();
-    for (number, millis) in [(0, 90), (100, 180)] {
-        assert!(!sender.asks());
-        sender.on_loss(at(millis), &lost(number, number + 9, ms(RTT)));
-        assert!(sender.asks(), "{number}");
-        let request = sender.ask(at(millis), 0x3300_9999_5678_9ABC + number, &Limits::NONE);
-        assert_eq!(request.unwrap().rate, GBIT);
-        sender.on_sent(at(millis), &sent(number + 100, 1472));
-    }
-    // The third time is the last.
-    let metrics = |sender: &Cubiq| sender.metrics().quick_start.unwrap();
-    assert_eq!((metrics(&sender).asked, metrics(&sender).repeated), (3, 2));
-    sender.on_loss(at(270), &lost(200, 209, ms(RTT)));
-    assert!(!sender.asks());
-    assert_eq!(metrics(&sender).outcome, QuickStartOutcome::Denied);
-    // No law was told of them: something may drop what it does not know.
-    assert_eq!(sender.window(), window);
-    sender.on_restart(at(10_000), ms(5000));
-    assert!(sender.asks());
-}
-
-#[test]
-fn the_answer_to_a_repeated_question_counts() {
-    let mut sender = cubiq(Some(GBIT));
-    ask(&mut sender);
-    sender.on_loss(at(90), &lost(0, 9, ms(RTT)));
-    let request = sender.ask(at(90), 0x3300_9999_5678_9ABC, &Limits::NONE);
-    sender.on_sent(at(90), &sent(10, 1472));
-    let acked = acked(10, 1472, ms(RTT));
-    let answer = answer(&request.unwrap(), GBIT / 2);
-    sender.on_feedback(at(150), &Feedback::QuickStart(answer), &acked);
-    assert_eq!(sender.metrics().quick_start.unwrap().granted, GBIT / 2);
-    assert!(sender.window() > 3_000_000);
-}
-
-#[test]
-fn a_question_is_not_repeated_late_or_where_much_is_lost() {
-    // Too late.
-    let mut sender = cubiq(Some(GBIT));
-    ask(&mut sender);
-    sender.on_loss(at(6 * RTT + 1), &lost(0, 9, ms(RTT)));
-    assert!(!sender.asks());
-    // The loss of a later packet says nothing of the question's.
-    let mut sender = cubiq(Some(GBIT));
-    ask(&mut sender);
-    sender.on_loss(at(90), &lost(4, 9, ms(RTT)));
-    assert!(!sender.asks());
-    // Half of what was sent before the flight is lost: nothing is started with.
-    let mut sender = cubiq(Some(GBIT));
-    ask(&mut sender);
-    sender.on_loss(at(90), &lost(0, 9, ms(RTT)));
-    let request = sender.ask(at(90), 0x3300_9999_5678_9ABC, &Limits::NONE);
-    sender.on_sent(at(90), &sent(10, 1472));
-    for number in 1..6 {
-        sender.on_loss(at(91), &lost(number, 10, ms(RTT)));
-    }
-    let before = sender.window();
-    let acked = acked(10, 1472, ms(RTT));
-    let answer = answer(&request.unwrap(), GBIT / 2);
-    sender.on_feedback(at(150), &Feedback::QuickStart(answer), &acked);
-    assert_eq!(sender.window(), before);
 }
 
 #[test]

@@ -313,6 +313,9 @@ impl Connection {
 
     fn tell_losses(&mut self, now: Instant, loss: &LossOutcome) {
         let controller = &mut self.route.controller;
+        if let Some(number) = loss.question {
+            controller.on_question_lost(now, number);
+        }
         if let Some(lost) = &loss.lost {
             controller.on_loss(now, lost);
         }

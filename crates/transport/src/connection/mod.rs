@@ -41,6 +41,7 @@ mod probe;
 mod receive;
 mod received;
 mod report;
+mod riders;
 mod route;
 mod rtt_histogram;
 mod start;

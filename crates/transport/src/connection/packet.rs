@@ -14,7 +14,7 @@ use crate::recovery::{Probe, Recovery, SentPacket};
 use crate::wire::packet::{Header, MIN_INITIAL_DATAGRAM, TruncatedNumber};
 use crate::wire::{ConnectionId, Frame, PacketType, SpaceId, Writer};
 use crate::{Ecn, Instant};
-use pathmark_cc::{Feedback, PacketState, Request, Sent};
+use pathmark_cc::{Feedback, PacketState, Sent};
 
 /// The packet number to be left out after `number`: any of as many as were sent, so that nobody can
 /// guess it. Gaps come about twice as far apart each time: found early, and cost little.
@@ -90,74 +90,6 @@ impl Connection {
         self.probe_index(SpaceId::Data).is_some()
             || self.handshake.can_send(SpaceId::Data)
             || self.wants_data(now)
-    }
-
-    /// Keeps room for the shim at the front of a datagram, if it is to have one, and fills it.
-    pub(super) fn reserve_shim(
-        &mut self,
-        now: Instant,
-        probe: Option<u8>,
-        w: &mut Writer<'_>,
-    ) -> Rider {
-        if !self.feedback.has_shim()
-            || !self.is_complete()
-            || !self.route.plain.wants_shim(now, probe)
-            || !self.wants_signal(now)
-        {
-            return Rider::Nothing;
-        }
-        let limits = self.streams.limits(self.recovery.bytes_in_flight());
-        self.route.controller.on_limits(now, &limits);
-        let mut request = self.route.controller.request();
-        // The controller hears of 1-RTT packets alone; the handshake has measured the path before
-        // the first of them.
-        request.min_rtt = request.min_rtt.or_else(|| self.recovery.rtt().min());
-        request.ipv6 = self.route.is_ipv6();
-        if let Some(wanted) = request.signal {
-            let next = self.recovery.space(SpaceId::Data).sent().next_number();
-            self.feedback.choose(wanted, next);
-        }
-        let len = self.feedback.shim_len(&request);
-        let Ok(room) = w.take(len) else {
-            return Rider::Nothing;
-        };
-        self.feedback.fill(&request, room);
-        Rider::Request(len)
-    }
-
-    /// The same for a question for a starting rate, if the controller has one. No probe asks.
-    fn reserve_question(
-        &mut self,
-        now: Instant,
-        probe: Option<u8>,
-        w: &mut Writer<'_>,
-    ) -> Option<Rider> {
-        let len = self.feedback.question_len();
-        if len == 0
-            || probe.is_some()
-            || !self.is_complete()
-            || !self.route.limit.is_validated()
-            || !self.route.controller.asks()
-            || !self.route.plain.wants_shim(now, None)
-        {
-            return None;
-        }
-        let limits = self.streams.limits(self.recovery.bytes_in_flight());
-        let random = self.random.next_u64();
-        let question = self.route.controller.ask(now, random, &limits)?;
-        let mut request = Request::default();
-        request.quick_start = Some(question);
-        self.feedback.fill_question(&request, w.take(len).ok()?);
-        Some(Rider::Question(len))
-    }
-
-    /// The controller's request is to ride on the next packet.
-    fn wants_signal(&self, now: Instant) -> bool {
-        let every = self.route.controller.signal_every();
-        every <= 1 || {
-            let srtt = self.recovery.rtt().srtt_or_initial();
-            self.route.cadence.due(now, every, srtt)
-        }
     }
 
     /// The ECN field of the datagram as it stands.
@@ -384,6 +316,7 @@ impl Connection {
             probe: match () {
                 () if mtu_probe => Probe::Mtu,
                 () if shimmed && self.route.plain.is_tried() => Probe::Shim,
+                () if matches!(shim, Rider::Question(_)) => Probe::Question,
                 () => Probe::Nothing,
             },
             off_path,

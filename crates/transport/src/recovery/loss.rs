@@ -2,89 +2,24 @@
 
 use core::ops::RangeInclusive;
 
-use pathmark_cc::PacketState;
-
 use super::{
-    Probe, RttEstimator, SentPacket, SentPackets,
+    AckError, Newly, NewlyLost, Probe, RttEstimator, SentPacket, SentPackets,
     holes::Holes,
     overtaking::Overtaking,
     persistent::{self, Run},
     reordering::{Cause, Reordering},
     spurious::Losses,
 };
-use crate::{Duration, Ecn, Instant};
-
-/// What became of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It arrived.
-    Acked,
-    /// It did not, as far as one can tell; what it carried has to be sent again if still wanted.
-    Lost,
-}
-
-/// An ACK frame that no honest peer sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AckError {
-    /// It acknowledges a packet that was never sent (RFC 9000 §13.1): PROTOCOL_VIOLATION.
-    #[error("acknowledges packet {0}, which was never sent")]
-    NeverSent(u64),
-    /// Its ranges are not in descending order: FRAME_ENCODING_ERROR.
-    #[error("acknowledgement ranges out of order")]
-    Disordered,
-}
-
-/// What one ACK frame newly acknowledged.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Newly {
-    /// Packets, of any sort.
-    pub packets: u64,
-    /// Packets that count for congestion control: in flight, on the current path.
-    pub counted: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// The largest of those: number, send time, state.
-    pub largest: Option<(u64, Instant, PacketState)>,
-    /// Some asked for an acknowledgement.
-    pub ack_eliciting: bool,
-    /// Send time of the frame's largest packet, if that is newly acknowledged and was sent on this
-    /// path.
-    pub largest_sent_at: Option<Instant>,
-    /// The frame raises the largest acknowledged number (only then ECN counts are judged, RFC 9000
-    /// §13.4.2.1).
-    pub advanced: bool,
-    /// Packets of the current path sent with ECT(0).
-    pub ect0: u64,
-    /// Packets of the current path sent with ECT(1).
-    pub ect1: u64,
-    /// Packets that had been declared lost.
-    pub spurious: u64,
-    /// With those, every loss of the last loss event has been acknowledged after all.
-    pub event_undone: bool,
-}
-
-/// What one pass declared lost.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NewlyLost {
-    /// Packets, of any sort.
-    pub packets: u64,
-    /// Packets that count for congestion control: in flight, on the current path, no MTU probes.
-    pub counted: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Ranges of numbers in a row that they are of.
-    pub ranges: u64,
-    /// The largest of those: number, send time, state.
-    pub largest: Option<(u64, Instant, PacketState)>,
-    /// Persistent congestion is established (RFC 9002 §7.6.2).
-    pub persistent_congestion: bool,
-}
+use crate::{Duration, Instant};
 
 /// One packet number space: its packets in flight, and which of them are lost.
 ///
 /// Packets are sent in the order of their numbers, so those that a threshold condemns are always
 /// the oldest holes: a queue replaces the scan over all packets in flight. A retransmission is a
 /// packet like any other and is found lost as early as any other.
+///
+/// Questions for a starting rate stand beside that queue. They may be under way in another queue
+/// than all other packets: time alone tells that one is lost, and none tells of others' loss.
 #[derive(Debug)]
 pub struct LossDetector<F> {
     sent: SentPackets<F>,
@@ -93,6 +28,8 @@ pub struct LossDetector<F> {
     /// Packets below the largest acknowledged one, which wait for their acknowledgement or their
     /// end.
     pending: Holes<()>,
+    /// The same of packets that ask for a starting rate.
+    questions: Holes<()>,
     losses: Losses,
     reordering: Reordering,
     run: Run,
@@ -115,6 +52,7 @@ impl<F> LossDetector<F> {
             largest_acked: None,
             overtaking: Overtaking::default(),
             pending: Holes::new(),
+            questions: Holes::new(),
             losses: Losses::new(),
             reordering: Reordering::new(),
             run: Run::default(),
@@ -152,10 +90,12 @@ impl<F> LossDetector<F> {
         let mut newly = Newly::default();
         let old_largest = self.largest_acked;
         let fresh_from = old_largest.map_or(0, |largest| largest + 1);
+        let overtook = self.overtaking.largest().unwrap_or(0);
         let last_sent = self.sent.next_number().saturating_sub(1);
         let mut pending = self.pending.sweep();
+        let mut questions = self.questions.sweep();
         let mut losses = self.losses.sweep();
-        let old_pending = self.pending.len();
+        let old = (self.pending.len(), self.questions.len());
         // Least number of the range above; the first range has none.
         let mut above: Option<u64> = None;
 
@@ -171,7 +111,11 @@ impl<F> LossDetector<F> {
                 None => {
                     self.largest_acked = Some(last.max(old_largest.unwrap_or(0)));
                     newly.advanced = last >= fresh_from;
-                    if let Some(packet) = self.sent.get(last).filter(|p| !p.off_path) {
+                    let packet = self.sent.get(last);
+                    if newly.advanced && packet.is_none_or(|p| p.probe != Probe::Question) {
+                        self.overtaking.raise(last);
+                    }
+                    if let Some(packet) = packet.filter(|p| !p.off_path) {
                         newly.largest_sent_at = Some(packet.sent_at);
                     }
                 }
@@ -195,12 +139,21 @@ impl<F> LossDetector<F> {
                     }
                 });
                 let (reordering, run) = (&mut self.reordering, &mut self.run);
+                let sent = &mut self.sent;
+                self.questions
+                    .take(&mut questions, first, last, |number, ()| {
+                        if let Some(packet) = sent.remove(number) {
+                            newly.count(number, &packet);
+                            run.interrupt();
+                            sink(number, packet);
+                        }
+                    });
                 self.losses.take(&mut losses, range, |number, cause| {
                     newly.spurious += 1;
                     run.interrupt();
-                    reordering.on_spurious(cause, number, old_largest.unwrap_or(0), last_sent);
+                    reordering.on_spurious(cause, number, overtook, last_sent);
                 });
-                if pending.done() && losses.done() {
+                if pending.done() && questions.done() && losses.done() {
                     break;
                 }
             }
@@ -208,8 +161,10 @@ impl<F> LossDetector<F> {
         if let Some(above) = above {
             self.add_holes(fresh_from, above, fresh_from, old_largest.is_some());
         }
-        self.pending.reverse_from(old_pending);
+        self.pending.reverse_from(old.0);
         self.pending.close(&pending);
+        self.questions.reverse_from(old.1);
+        self.questions.close(&questions);
         newly.event_undone = self.losses.close(&losses);
         Ok(newly)
     }
@@ -224,6 +179,10 @@ impl<F> LossDetector<F> {
                 // Nobody waits for it: neither the window nor a retransmission.
                 Some(packet) if !packet.ack_eliciting && !packet.in_flight => {
                     self.sent.remove(number);
+                    continue;
+                }
+                Some(packet) if packet.probe == Probe::Question => {
+                    self.questions.push(number, ());
                     continue;
                 }
                 Some(_) => {}
@@ -249,24 +208,34 @@ impl<F> LossDetector<F> {
         self.loss_time = None;
         self.losses
             .forget(now, rtt.pto_base() * persistent::THRESHOLD);
-        let Some(largest) = self.largest_acked else {
+        if self.largest_acked.is_none() {
             return lost;
-        };
+        }
+        self.lose_questions(
+            now,
+            self.reordering.question_time(rtt),
+            &mut lost,
+            &mut sink,
+        );
         let delay = self.reordering.time(rtt);
         let congested = (rtt.pto_base() + max_ack_delay) * persistent::THRESHOLD;
         let last_sent = self.sent.next_number().saturating_sub(1);
         let mut event = false;
         while let Some((number, follows_ack, ())) = self.pending.front() {
+            // Only a question has overtaken it and what follows.
+            if self
+                .overtaking
+                .largest()
+                .is_none_or(|largest| largest < number)
+            {
+                break;
+            }
             let Some((sent_at, shim)) = self.sent.get(number).map(|p| (p.sent_at, p.shim)) else {
                 self.pending.pop();
                 continue;
             };
-            // What has overtaken a packet with a shim tells of no loss, unless that lasts.
-            let after = if shim {
-                self.overtaking.against_shims(largest)
-            } else {
-                Some(largest)
-            };
+            // What has overtaken it in another queue tells of no loss, unless that lasts.
+            let after = self.overtaking.against(shim);
             let after = after.and_then(|after| after.checked_sub(number));
             let delay = if after.is_some() { delay } else { 2 * delay };
             let cause = if after.is_some_and(|after| after >= self.reordering.packets()) {
@@ -274,7 +243,7 @@ impl<F> LossDetector<F> {
             } else if sent_at + delay <= now {
                 Cause::Time
             } else {
-                self.loss_time = Some(sent_at + delay);
+                self.loss_due(sent_at + delay);
                 break;
             };
             self.pending.pop();
@@ -303,6 +272,37 @@ impl<F> LossDetector<F> {
             self.reordering.on_loss_event();
         }
         lost
+    }
+
+    /// Declares questions lost that were sent `delay` ago or earlier. Their loss is no sign of
+    /// congestion: a hop may drop what it does not know.
+    fn lose_questions(
+        &mut self,
+        now: Instant,
+        delay: Duration,
+        lost: &mut NewlyLost,
+        sink: &mut impl FnMut(u64, SentPacket<F>),
+    ) {
+        while let Some((number, _, ())) = self.questions.front() {
+            let due = self.sent.get(number).map(|packet| packet.sent_at + delay);
+            if let Some(due) = due.filter(|due| *due > now) {
+                self.loss_due(due);
+                return;
+            }
+            self.questions.pop();
+            if let Some(packet) = self.sent.remove(number) {
+                lost.packets += 1;
+                if !packet.off_path {
+                    lost.question = Some(number);
+                }
+                sink(number, packet);
+            }
+        }
+    }
+
+    /// Something will be lost by then.
+    fn loss_due(&mut self, at: Instant) {
+        self.loss_time = Some(self.loss_time.map_or(at, |before| before.min(at)));
     }
 
     /// When [`detect`](Self::detect) has to run without an ACK.
@@ -360,32 +360,10 @@ impl<F> LossDetector<F> {
     pub fn drain(&mut self, sink: impl FnMut(u64, SentPacket<F>)) {
         self.sent.drain(sink);
         self.pending.clear();
+        self.questions.clear();
         self.losses.clear();
         self.run = Run::default();
         self.loss_time = None;
         self.last_ack_eliciting = None;
-    }
-}
-
-impl Newly {
-    #[inline]
-    fn count<F>(&mut self, number: u64, packet: &SentPacket<F>) {
-        self.packets += 1;
-        self.ack_eliciting |= packet.ack_eliciting;
-        if packet.off_path {
-            return;
-        }
-        match packet.ecn {
-            Ecn::Ect0 => self.ect0 += 1,
-            Ecn::Ect1 => self.ect1 += 1,
-            Ecn::NotEct | Ecn::Ce => {}
-        }
-        if packet.in_flight {
-            self.counted += 1;
-            self.bytes += u64::from(packet.size);
-            if self.largest.is_none() {
-                self.largest = Some((number, packet.sent_at, packet.state));
-            }
-        }
     }
 }

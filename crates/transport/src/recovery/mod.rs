@@ -16,6 +16,7 @@
 
 mod holes;
 mod loss;
+mod outcome;
 mod overtaking;
 mod pacer;
 mod persistent;
@@ -30,7 +31,8 @@ mod window_use;
 #[cfg(test)]
 mod tests;
 
-pub use loss::{AckError, Fate, LossDetector, Newly, NewlyLost};
+pub use loss::LossDetector;
+pub use outcome::{AckError, Fate, Newly, NewlyLost};
 pub use pacer::Pacer;
 pub use pto::ProbeTimeout;
 pub use reordering::Reordering;

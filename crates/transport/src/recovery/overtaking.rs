@@ -4,8 +4,10 @@
 //! one, such as a mere ACK, overtakes it. As long as most packets bear shims, only those tell of
 //! the loss of one. Where most bear none, what overtakes is the flow itself, and waiting for a shim
 //! would hold up the recovery of all that was lost behind.
+//!
+//! A question for a starting rate may be in another queue than either, and tells of nothing.
 
-use super::SentPacket;
+use super::{Probe, SentPacket};
 
 /// So many packets with data but without a shim in a row, and few bear shims.
 const FEW_SHIMS: u32 = 16;
@@ -13,14 +15,31 @@ const FEW_SHIMS: u32 = 16;
 /// What was acknowledged, with shims and without.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Overtaking {
+    largest: Option<u64>,
     largest_shim: Option<u64>,
     /// Ack-eliciting packets without a shim acknowledged since one with.
     bare: u32,
 }
 
 impl Overtaking {
+    /// The largest acknowledged packet that is no question.
+    #[inline]
+    pub(super) const fn largest(&self) -> Option<u64> {
+        self.largest
+    }
+
+    /// `number` was acknowledged, which is no question's.
+    #[inline]
+    pub(super) fn raise(&mut self, number: u64) {
+        self.largest = self.largest.max(Some(number));
+    }
+
     #[inline]
     pub(super) fn on_acked<F>(&mut self, number: u64, packet: &SentPacket<F>) {
+        if packet.probe == Probe::Question {
+            return;
+        }
+        self.raise(number);
         if packet.shim {
             self.largest_shim = self.largest_shim.max(Some(number));
             self.bare = 0;
@@ -29,14 +48,13 @@ impl Overtaking {
         }
     }
 
-    /// The largest acknowledged packet that counts against an earlier one with a shim, where
-    /// `largest` is that of all.
+    /// The largest acknowledged packet that counts against an earlier one, with a shim or without.
     #[inline]
-    pub(super) fn against_shims(&self, largest: u64) -> Option<u64> {
-        if self.bare < FEW_SHIMS {
+    pub(super) fn against(&self, shim: bool) -> Option<u64> {
+        if shim && self.bare < FEW_SHIMS {
             self.largest_shim
         } else {
-            Some(largest)
+            self.largest
         }
     }
 }

@@ -14,6 +14,9 @@ const INITIAL_PACKETS: u64 = 3;
 const MAX_PACKETS: u64 = 1 << 15;
 /// RFC 9002 §6.1.2: kTimeThreshold is 9/8, one eighth over the RTT.
 const INITIAL_EIGHTHS: u32 = 1;
+/// A question for a starting rate is lost no sooner than so many eighths over the RTT: within the
+/// two round trips for which its sender waits for the answer.
+const QUESTION_EIGHTHS: u32 = 4;
 /// RFC 8985 §6.2 bounds the reordering window by one smoothed RTT.
 const MAX_EIGHTHS: u32 = 8;
 /// Loss events without a spurious loss until the thresholds narrow (RFC 8985 §6.2: 16 recoveries).
@@ -66,7 +69,17 @@ impl Reordering {
     /// A packet is lost this long after it was sent, if a later one is acknowledged.
     #[must_use]
     pub fn time(&self, rtt: &RttEstimator) -> Duration {
-        (rtt.longest() * (8 + self.eighths) / 8).max(GRANULARITY)
+        Self::eighths_over(rtt, self.eighths)
+    }
+
+    /// The same of a question for a starting rate, which may wait in a queue of its own: no packet
+    /// behind it tells that it is lost.
+    pub(super) fn question_time(&self, rtt: &RttEstimator) -> Duration {
+        Self::eighths_over(rtt, self.eighths.max(QUESTION_EIGHTHS))
+    }
+
+    fn eighths_over(rtt: &RttEstimator, eighths: u32) -> Duration {
+        (rtt.longest() * (8 + eighths) / 8).max(GRANULARITY)
     }
 
     /// Packet `number`, declared lost for `cause`, was acknowledged after all when the largest

@@ -17,6 +17,9 @@ pub enum Probe {
     Mtu,
     /// Whether a path that swallowed shims lets them pass now.
     Shim,
+    /// What rate routers grant to start with. Their ports may keep it in another queue than the
+    /// packets before and behind it.
+    Question,
 }
 
 /// One sent packet. `F` is what it carried: a small value without heap, of the caller's choice.

@@ -30,6 +30,8 @@ pub struct LossOutcome {
     pub packets: u64,
     /// For the controller, if anything that it counts was lost.
     pub lost: Option<Lost>,
+    /// For the controller, before that: the latest question for a starting rate that was lost.
+    pub question: Option<u64>,
     /// Tell the controller of persistent congestion, after the loss.
     pub persistent_congestion: bool,
 }
@@ -229,6 +231,7 @@ impl<F> Recovery<F> {
             bytes,
             ranges,
             largest,
+            question,
             persistent_congestion,
         } = detector.detect(now, &self.rtt, max_ack_delay, |number, packet| {
             sink(Fate::Lost, number, packet);
@@ -236,6 +239,7 @@ impl<F> Recovery<F> {
         let last_sent = detector.sent().next_number().saturating_sub(1);
         LossOutcome {
             packets,
+            question,
             persistent_congestion,
             lost: largest.map(|(largest, sent_at, state)| Lost {
                 bytes,

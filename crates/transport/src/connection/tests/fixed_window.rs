@@ -41,6 +41,8 @@ pub(crate) struct Told {
     /// Questions, and answers to them.
     pub(crate) questions: u64,
     pub(crate) answers: u64,
+    /// Questions that are lost.
+    pub(crate) questions_lost: u64,
 }
 
 #[derive(Debug)]
@@ -153,6 +155,10 @@ impl Controller for FixedWindow {
                 rtt: None,
             }
         })
+    }
+
+    fn on_question_lost(&mut self, _: Instant, _: u64) {
+        self.told.lock().unwrap().questions_lost += 1;
     }
 
     fn signal_every(&self) -> u32 {

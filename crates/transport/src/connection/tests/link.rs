@@ -40,6 +40,8 @@ pub(crate) struct Faults {
     pub(crate) mtu: usize,
     /// Datagrams whose first byte is a shim's vanish.
     pub(crate) eats_shims: bool,
+    /// Datagrams with a shim of this kind take so much longer.
+    pub(crate) holds: Option<(u8, Duration)>,
     /// The ECN field is set to this on the way.
     pub(crate) ecn: Option<Ecn>,
 }
@@ -66,6 +68,7 @@ impl Default for Faults {
             corrupt: 0,
             mtu: usize::MAX,
             eats_shims: false,
+            holds: None,
             ecn: None,
         }
     }
@@ -158,6 +161,11 @@ impl Link {
         }
         if self.rng.chance(self.faults.reorder) {
             at += self.latency / 4;
+        }
+        if let Some((kind, longer)) = self.faults.holds
+            && datagram.bytes.first() == Some(&(8 | kind))
+        {
+            at += longer;
         }
         if self.rng.chance(self.faults.corrupt) {
             let at = (self.rng.next() % size as u64) as usize;

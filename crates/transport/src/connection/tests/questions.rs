@@ -105,6 +105,10 @@ fn it_takes_the_place_of_the_request_in_its_packet() {
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(200));
     assert_eq!(shims(&pair, KIND).len(), 1);
+    // Behind the first request, by which routers know whose the flow is.
+    let with_shim = pair.client.sent.iter().filter(|d| d[0] & 0xf8 == 8);
+    let kinds: Vec<u8> = with_shim.take(3).map(|d| d[0] & 7).collect();
+    assert_eq!(kinds, [0, KIND, 0]);
     let requests = shims(&pair, 0);
     assert!(requests.len() > 60, "{}", requests.len());
     let told = pair.client.told();
@@ -127,4 +131,50 @@ fn it_is_not_asked_of_a_peer_that_does_not_know_it() {
     pair.upload(100_000, Duration::from_secs(10));
     assert!(shims(&pair, KIND).is_empty());
     assert_eq!(pair.client.told().questions, 0);
+}
+
+/// A pair with a round trip of 20 ms, measured, that asks and whose datagrams with a question take
+/// `longer`, while 85 packets go by.
+fn held(longer: u64) -> Pair {
+    let mut pair = asking(&[0, KIND]);
+    pair.upload(1000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(200));
+    pair.up.faults.holds = Some((KIND, Duration::from_millis(longer)));
+    pair.upload(100_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(3000));
+    assert_eq!(shims(&pair, KIND).len(), 1);
+    assert_eq!(pair.client.get().stats().feedback_bad, 0);
+    pair
+}
+
+#[test]
+fn a_question_that_all_others_overtake_is_answered_and_not_lost() {
+    let mut pair = held(8);
+    let told = pair.client.told();
+    assert_eq!((told.answers, told.questions_lost, told.lost), (1, 0, 0));
+    let stats = pair.client.get().stats();
+    assert_eq!((stats.packets_lost, stats.packets_spurious), (0, 0));
+}
+
+/// It counts as lost, and its data arrives again in another packet. No other packet is lost.
+#[test]
+fn a_question_that_comes_a_second_later_is_lost_alone() {
+    let pair = held(1000);
+    let told = pair.client.told();
+    assert_eq!((told.questions_lost, told.lost), (1, 0));
+}
+
+#[test]
+fn a_question_that_a_hop_drops_is_no_congestion_and_costs_no_data() {
+    let mut pair = asking(&[0, KIND]);
+    pair.tap = Some(Box::new(|_, datagram| {
+        if datagram.bytes.first() == Some(&(8 | KIND)) {
+            datagram.bytes.clear();
+        }
+    }));
+    pair.upload(100_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(500));
+    let told = pair.client.told();
+    assert_eq!((told.answers, told.questions_lost, told.lost), (0, 1, 0));
+    assert_eq!(pair.client.get().stats().packets_lost, 1);
 }

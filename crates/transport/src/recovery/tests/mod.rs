@@ -4,6 +4,7 @@
 mod detector;
 mod judge;
 mod path;
+mod questions;
 mod rules;
 mod sender;
 mod timers;

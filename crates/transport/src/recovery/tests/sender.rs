@@ -52,6 +52,25 @@ impl Sender {
         number
     }
 
+    /// A question for a starting rate in front of a packet of data.
+    pub(super) fn ask(&mut self, now: u64) -> u64 {
+        let number = self.next[SpaceId::Data.index()];
+        self.next[SpaceId::Data.index()] += 1;
+        let question = SentPacket {
+            shim: true,
+            probe: Probe::Question,
+            ..packet(at(now), 1200, ())
+        };
+        assert!(self.recovery.on_sent(SpaceId::Data, number, question));
+        number
+    }
+
+    /// Packets that came out as lost.
+    pub(super) fn lost(&self) -> Vec<u64> {
+        let lost = self.out.iter().filter(|(fate, _)| *fate == Fate::Lost);
+        lost.map(|(_, number)| *number).collect()
+    }
+
     pub(super) fn ack(&mut self, now: u64, space: SpaceId, ranges: &[(u64, u64)]) -> AckOutcome {
         self.try_ack(now, space, ranges).unwrap()
     }

@@ -1,0 +1,162 @@
+//! What a sender makes of a lost question, and of answers that come around its loss.
+
+use super::sender_tests::{GBIT, MTU, RTT, ack, answer, ask, at, cubiq, fly, hear};
+use super::*;
+use crate::ada::Ada;
+use crate::cubiq::Cubiq;
+use crate::testing::{acked, lost, ms, sent};
+use crate::{Controller, Feedback, Limits};
+
+const NONCE: u64 = 0x3300_9999_5678_9ABC;
+
+fn metrics(sender: &Cubiq) -> QuickStartMetrics {
+    sender.metrics().quick_start.unwrap()
+}
+
+/// Asks again with packet `number`.
+fn repeat(sender: &mut Cubiq, millis: u64, number: u64) -> QuickStartRequest {
+    let request = sender.ask(at(millis), NONCE + number, &Limits::NONE);
+    sender.on_sent(at(millis), &sent(number, 1472));
+    request.unwrap()
+}
+
+/// Losses of what asks, known a round trip and a half later each.
+#[test]
+fn a_lost_question_is_asked_again_a_few_times_and_cuts_nothing() {
+    let mut sender = cubiq(Some(GBIT));
+    ask(&mut sender);
+    let window = sender.window();
+    for (number, millis) in [(0, 90), (100, 180)] {
+        assert!(!sender.asks());
+        sender.on_question_lost(at(millis), number);
+        assert!(sender.asks(), "{number}");
+        assert_eq!(repeat(&mut sender, millis, number + 100).rate, GBIT);
+    }
+    // The third time is the last.
+    assert_eq!((metrics(&sender).asked, metrics(&sender).repeated), (3, 2));
+    sender.on_question_lost(at(270), 200);
+    assert!(!sender.asks());
+    assert_eq!(metrics(&sender).outcome, QuickStartOutcome::Denied);
+    assert_eq!(sender.window(), window);
+    sender.on_restart(at(10_000), ms(5000));
+    assert!(sender.asks());
+}
+
+/// The law hears of the losses of other packets, which say nothing of the question's.
+#[test]
+fn losses_beside_the_question_are_the_laws_own() {
+    for number in [3, 9] {
+        let mut sender = cubiq(Some(GBIT));
+        let request = ask(&mut sender);
+        sender.on_loss(at(61), &lost(number, 9, ms(RTT)));
+        assert_eq!(sender.window(), 14_720 * 7 / 10);
+        assert!(!sender.asks());
+        hear(&mut sender, 62, answer(&request, GBIT / 2));
+        assert_eq!(metrics(&sender).outcome, QuickStartOutcome::Used);
+    }
+}
+
+#[test]
+fn the_answer_to_a_repeated_question_counts_and_the_first_ones_does_not() {
+    let mut sender = cubiq(Some(GBIT));
+    let first = ask(&mut sender);
+    sender.on_question_lost(at(90), 0);
+    let second = repeat(&mut sender, 90, 10);
+    let hear = |sender: &mut Cubiq, millis, answer| {
+        let acked = acked(10, 1472, ms(RTT));
+        sender.on_feedback(at(millis), &Feedback::QuickStart(answer), &acked);
+    };
+    // The first was not lost after all: its answer is none to the second.
+    hear(&mut sender, 149, answer(&first, GBIT));
+    assert_eq!((metrics(&sender).late, metrics(&sender).granted), (1, 0));
+    hear(&mut sender, 150, answer(&second, GBIT / 2));
+    assert_eq!(metrics(&sender).granted, GBIT / 2);
+    assert!(sender.window() > 3_000_000);
+    // Twice the same adds nothing.
+    let window = sender.window();
+    hear(&mut sender, 151, answer(&second, GBIT / 2));
+    assert_eq!((metrics(&sender).late, sender.window()), (2, window));
+}
+
+#[test]
+fn the_answer_to_a_question_that_counts_as_lost_is_late_where_none_was_asked_since() {
+    let mut sender = cubiq(Some(GBIT));
+    let request = ask(&mut sender);
+    sender.on_question_lost(at(90), 0);
+    hear(&mut sender, 100, answer(&request, GBIT / 2));
+    assert_eq!(metrics(&sender).late, 1);
+    assert_eq!(sender.window(), 14_720);
+    assert!(sender.asks(), "its repetition is still to come");
+}
+
+/// A loss that is found after the time for the answer is over.
+#[test]
+fn a_question_that_is_known_to_be_lost_late_is_asked_again_within_bounds() {
+    for (found, asks) in [(130, true), (6 * RTT, true), (6 * RTT + 1, false)] {
+        let mut sender = cubiq(Some(GBIT));
+        ask(&mut sender);
+        sender.on_ack(at(121), &ack(9, 1472));
+        assert_eq!(metrics(&sender).outcome, QuickStartOutcome::Unanswered);
+        let window = sender.window();
+        sender.on_question_lost(at(found), 1);
+        assert!(!sender.asks(), "another packet");
+        sender.on_question_lost(at(found), 0);
+        assert_eq!((sender.asks(), sender.window()), (asks, window), "{found}");
+        assert_eq!(metrics(&sender).repeated, u64::from(asks));
+    }
+}
+
+/// A question that arrived and is never answered, or a second late: one denial, and none more.
+#[test]
+fn who_never_answers_or_a_second_late_costs_nothing() {
+    let mut sender = cubiq(Some(GBIT));
+    let request = ask(&mut sender);
+    for (number, millis) in (0..9).zip((60..).step_by(60)) {
+        sender.on_ack(at(millis), &ack(number, 1472));
+    }
+    assert!(!sender.asks());
+    assert_eq!((metrics(&sender).asked, metrics(&sender).denied), (1, 1));
+    let window = sender.window();
+    hear(&mut sender, 1060, answer(&request, GBIT));
+    assert_eq!((metrics(&sender).late, metrics(&sender).granted), (1, 0));
+    assert_eq!(sender.window(), window);
+}
+
+#[test]
+fn after_a_probe_timeout_nothing_is_asked_again() {
+    let mut sender = cubiq(Some(GBIT));
+    ask(&mut sender);
+    sender.on_probe_timeout(at(110));
+    sender.on_question_lost(at(170), 0);
+    assert!(!sender.asks());
+}
+
+/// A question for the granted rate, in the flight: the rate stays, and the flight goes on.
+#[test]
+fn a_lost_question_is_no_loss_of_the_flight() {
+    let mut sender = Ada::ada(MTU, None, Some(GBIT));
+    let request = ask(&mut sender);
+    hear(&mut sender, 60, answer(&request, GBIT / 2));
+    fly(&mut sender, 10, 2600);
+    let window = sender.window();
+    sender.on_question_lost(at(150), 10);
+    assert_eq!(sender.window(), window);
+    assert_eq!(sender.metrics().quick_start.unwrap().revoked, 0);
+}
+
+/// Half of what was sent before the flight is lost: nothing is started with.
+#[test]
+fn nothing_is_started_with_where_much_is_lost_beside_questions() {
+    let mut sender = cubiq(Some(GBIT));
+    ask(&mut sender);
+    sender.on_question_lost(at(90), 0);
+    let request = repeat(&mut sender, 90, 10);
+    for number in 1..6 {
+        sender.on_loss(at(91), &lost(number, 10, ms(RTT)));
+    }
+    let before = sender.window();
+    let acked = acked(10, 1472, ms(RTT));
+    let answer = answer(&request, GBIT / 2);
+    sender.on_feedback(at(150), &Feedback::QuickStart(answer), &acked);
+    assert_eq!(sender.window(), before);
+}
