@@ -23,6 +23,12 @@ const MOST_DOUBLINGS: u32 = 5;
 const HOLDS_ROUNDS: u32 = 300;
 /// Windows below this many packets tell nothing about the rate.
 const LEAST_WINDOW: u64 = 20;
+/// Losses that a trial leaves and that lean to long delays by so many standard deviations are a
+/// hidden hop's …
+const UNLIKELY: u64 = 3;
+/// … and by so many, where so much is lost, in 10^-6, a queue overflows.
+const CERTAIN: u64 = 5;
+const LEANING_PPM: u64 = 10_000;
 
 impl HiddenHop {
     /// A round trip is over: losses too few for a trial may come with the rate.
@@ -45,6 +51,14 @@ impl HiddenHop {
         let told = self.queued.unwrap_or(self.began).max(self.began);
         let stands = |since: Instant| now - since.max(told) > patience + srtt + srtt;
         self.delay.queued_since().is_some_and(stands)
+    }
+
+    /// True if losses lean to long delays for certain, and are more than a few: whatever part of
+    /// them is random, a queue overflows. A trial need not show it, which one sender among many
+    /// cannot.
+    pub(super) fn leaning_is_loss(&self) -> bool {
+        let lost = self.record.recent().map_or(0, |seen| seen.ppm());
+        lost >= LEANING_PPM && self.following.leans(CERTAIN)
     }
 
     #[cold]
@@ -113,7 +127,7 @@ impl HiddenHop {
                 let overflows = self.overflows(now, patience, srtt);
                 match verdict {
                     None => Finding::Clear,
-                    Some(Verdict::Random(_)) if overflows => {
+                    Some(Verdict::Random(_)) if overflows || self.following.leans(UNLIKELY) => {
                         self.end_trial(now, Verdict::Hidden, ppm, pace, self.before, srtt)
                     }
                     Some(Verdict::Hidden)
@@ -273,7 +287,7 @@ impl HiddenHop {
             window,
             over: self.over,
             calm: self.delay.delayed_since().is_none(),
-            overflows,
+            overflows: overflows || self.following.leans(UNLIKELY),
             relapses: self.relapses,
             attested: self.attested_by_cuts,
             most_ppm: self.tolerance.most_ppm(),
@@ -298,6 +312,7 @@ impl HiddenHop {
             self.relapses = self.relapses.saturating_add(1);
         }
         self.doubted = Some(false);
+        self.following.forget();
         self.record.clear();
         self.state = State::Routers(now);
         self.began = now;

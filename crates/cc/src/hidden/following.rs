@@ -5,6 +5,7 @@
 //! that took nearly the longest of late, and clearly more often than chance would have it, a queue
 //! overflows. A small queue that merely stands proves nothing.
 
+use super::leaning::Leaning;
 use crate::arith::{mul_div, nanos, ns_since};
 use crate::{Duration, Instant};
 
@@ -61,8 +62,8 @@ impl Range {
 /// Compares losses with delays.
 #[derive(Clone, Debug)]
 pub(crate) struct Following {
-    /// Packet number and delay in ns.
-    samples: [(u64, u64); SAMPLES],
+    /// Of packets: number, delay in ns, and whether that is longer than the median.
+    samples: [(u64, u64, bool); SAMPLES],
     count: u64,
     current: Range,
     before: Range,
@@ -74,12 +75,15 @@ pub(crate) struct Following {
     behind_long: u32,
     /// The longest delay when they began.
     began_with: u64,
+    leaning: Leaning,
+    /// The packet that was lost last.
+    lost: Option<u64>,
 }
 
 impl Following {
-    pub(crate) const fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self {
-            samples: [(0, 0); SAMPLES],
+            samples: [(0, 0, false); SAMPLES],
             count: 0,
             current: Range::EMPTY,
             before: Range::EMPTY,
@@ -89,7 +93,20 @@ impl Following {
             losses: 0,
             behind_long: 0,
             began_with: 0,
+            leaning: Leaning::default(),
+            lost: None,
         }
+    }
+
+    /// True if losses lie behind longer delays than other packets do, by `z` standard deviations
+    /// and more: also where delays range over little, and where some of the loss is random.
+    pub(crate) fn leans(&self, z: u64) -> bool {
+        self.leaning.is_clear(z)
+    }
+
+    /// What was seen says nothing about the path as it is now.
+    pub(crate) fn forget(&mut self) {
+        self.leaning = Leaning::default();
     }
 
     /// Packet `number`, the last one of `packets`, queued for `delay_ns`.
@@ -101,18 +118,23 @@ impl Following {
         packets: u64,
         delay_ns: u64,
         srtt: Duration,
+        tells: bool,
     ) {
         if ns_since(now, self.since) > nanos(srtt).saturating_mul(SPAN_ROUNDS.into()) {
             self.since = now;
             self.before = core::mem::replace(&mut self.current, Range::EMPTY);
         }
         self.current.add(delay_ns);
+        if tells && let Some((.., longer)) = self.delay_before(number.saturating_sub(1)) {
+            self.leaning.on_packets(packets, longer);
+        }
+        let longer = self.leaning.on_delay(delay_ns);
         self.packets = self.packets.saturating_add(packets);
         if self.range().is_long(delay_ns) {
             self.long = self.long.saturating_add(packets);
         }
         if let Some(slot) = self.samples.get_mut((self.count % SAMPLES as u64) as usize) {
-            *slot = (number, delay_ns);
+            *slot = (number, delay_ns, longer);
         }
         self.count += 1;
     }
@@ -121,29 +143,38 @@ impl Following {
         self.current.join(self.before)
     }
 
-    /// The delay of the latest packet up to `number`.
-    fn delay_before(&self, number: u64) -> Option<u64> {
+    /// Of the latest packet up to `number`: its number, its delay, and whether that is longer than
+    /// the median.
+    fn delay_before(&self, number: u64) -> Option<(u64, u64, bool)> {
         let kept = self.count.min(SAMPLES as u64);
         (1..=kept)
             .filter_map(|back| {
                 self.samples
                     .get(((self.count - back) % SAMPLES as u64) as usize)
             })
-            .find(|(at, _)| *at <= number)
-            .map(|&(_, delay)| delay)
+            .find(|(at, ..)| *at <= number)
+            .copied()
     }
 
     /// Packets up to `number` were lost together, while `delivered` bytes per second of packets of
     /// `mtu` bytes arrive. True if losses follow delay: a queue overflows.
     pub(crate) fn on_loss(&mut self, number: u64, delivered: u64, mtu: u64) -> bool {
+        let Some((_, delay, longer)) = self.delay_before(number) else {
+            return false;
+        };
+        // Packets in a row that are told to be lost one by one say it once.
+        if self
+            .lost
+            .replace(number)
+            .is_none_or(|last| last + 1 != number)
+        {
+            self.leaning.on_loss(longer);
+        }
         let range = self.range();
         let packets_ns = mul_div(RANGE_PACKETS * mtu, 1_000_000_000, delivered);
         if range.width() <= packets_ns.max(nanos(LEAST_RANGE)) {
             return false;
         }
-        let Some(delay) = self.delay_before(number) else {
-            return false;
-        };
         self.losses += 1;
         self.behind_long += u32::from(range.is_long(delay));
         if self.losses < LOSSES {

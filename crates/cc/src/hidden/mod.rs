@@ -8,6 +8,8 @@
 //!   step.rs        no more at once than a few times what has arrived
 //!   losing.rs      a round trip that loses much: no growth, and no more than arrived
 //!   following.rs   losses that follow delay: a queue overflows                               ─► CUBIC
+//!   leaning.rs     losses that lean to long delays, beside random ones: never attested,
+//!                  and where they are many …                                                  ─► CUBIC
 //!   tolerance.rs   losses up to what routers declare, or a trial has attested, are random    ─► routers
 //!   trial.rs       more than that, or less if it comes with the rate (phases.rs): send less,
 //!                  and see whether the loss goes                                              ─► CUBIC, or attested
@@ -30,6 +32,7 @@ mod delay;
 mod delay_trial;
 mod doubt;
 mod following;
+mod leaning;
 mod losing;
 mod losses;
 mod phases;
@@ -364,8 +367,9 @@ impl HiddenHop {
         self.phases.on_acked(acked.packets);
         self.losing.on_acked(acked.packets, acked.window_limited);
         if let Some(delay) = delay {
+            let tells = !self.announced(now, patience, acked.srtt);
             self.following
-                .on_delay(now, acked.largest, acked.packets, delay, acked.srtt);
+                .on_delay(now, acked.largest, acked.packets, delay, acked.srtt, tells);
             if let State::DelayTrial(trial) = &mut self.state {
                 trial.on_delay(now, delay);
             }
@@ -389,9 +393,7 @@ impl HiddenHop {
     ) -> Finding {
         self.losing
             .on_lost(lost.packets, self.tolerance.expected_ppm());
-        let told = patience + lost.srtt;
-        let announced = self.over.is_some_and(|at| now - at <= told);
-        if announced && matches!(self.state, State::Routers(_) | State::Cubic(_)) {
+        if self.announced(now, patience, lost.srtt) {
             return Finding::Clear;
         }
         if self.counts(lost.largest) {
@@ -400,7 +402,8 @@ impl HiddenHop {
         self.phases.on_lost(lost.packets);
         let follows = self
             .following
-            .on_loss(lost.largest, self.arrivals.delivered(), self.mtu);
+            .on_loss(lost.largest, self.arrivals.delivered(), self.mtu)
+            || self.leaning_is_loss();
         match &mut self.state {
             State::Cubic(ruled) => {
                 ruled.on_loss(now, window);
@@ -418,6 +421,12 @@ impl HiddenHop {
             State::DelayTrial(_) => self.on_trigger(now, false, patience, lost.srtt, window),
             State::Trial(_) => Finding::Clear,
         }
+    }
+
+    /// True if routers said of late that their own queues overflow.
+    fn announced(&self, now: Instant, patience: Duration, srtt: Duration) -> bool {
+        self.over.is_some_and(|at| now - at <= patience + srtt)
+            && matches!(self.state, State::Routers(_) | State::Cubic(_))
     }
 
     /// True if what becomes of packet `number` is part of the record.

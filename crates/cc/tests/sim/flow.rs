@@ -299,9 +299,13 @@ impl Flow {
         self.in_flight -= bytes;
         self.last_ack = now;
         self.probe_backoff = 0;
-        let rtt = now - newest.sent_at;
+        // RFC 9002 §5.3: the delay of the acknowledgement is taken off, down to the least RTT.
+        let latest = now - newest.sent_at;
+        let rtt = latest
+            .saturating_sub(ack.held)
+            .max(self.min_rtt.min(latest));
         if fresh {
-            self.min_rtt = self.min_rtt.min(rtt);
+            self.min_rtt = self.min_rtt.min(latest);
             let srtt = self.srtt.unwrap_or(rtt);
             let off = srtt.abs_diff(rtt);
             self.rttvar = (3 * self.rttvar + off) / 4;

@@ -12,6 +12,8 @@ const ACK_DELAY: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Ack {
     pub(super) arrived: Vec<u64>,
+    /// The last of them had waited so long.
+    pub(super) held: Duration,
     pub(super) counters: VcpFeedback,
     pub(super) xcp: XcpFeedback,
     pub(super) order: u64,
@@ -20,6 +22,8 @@ pub(crate) struct Ack {
 #[derive(Debug, Default)]
 pub(super) struct Receiver {
     pub(super) pending: Vec<u64>,
+    /// When the last of them arrived.
+    pub(super) arrived: Instant,
     pub(super) counters: VcpFeedback,
     pub(super) xcp: XcpFeedback,
     pub(super) acks: u64,
@@ -30,6 +34,7 @@ impl Flow {
     /// Counts a packet; `Some` asks for an ACK timer.
     pub(crate) fn deliver(&mut self, now: Instant, packet: &Packet) -> Option<Duration> {
         let receiver = &mut self.receiver;
+        receiver.arrived = now;
         receiver.bytes += self.app_bytes;
         let slot = (now.as_nanos() / 100_000_000) as usize;
         if self.delivered_slots.len() <= slot {
@@ -87,7 +92,7 @@ impl Flow {
         self.receiver.acks
     }
 
-    pub(crate) fn make_ack(&mut self, _now: Instant, force: bool) -> Option<Box<Ack>> {
+    pub(crate) fn make_ack(&mut self, now: Instant, force: bool) -> Option<Box<Ack>> {
         let receiver = &mut self.receiver;
         let enough = receiver.pending.len() >= 2 || (force && !receiver.pending.is_empty());
         if !enough {
@@ -96,6 +101,7 @@ impl Flow {
         receiver.acks += 1;
         Some(Box::new(Ack {
             arrived: std::mem::take(&mut receiver.pending),
+            held: now - receiver.arrived,
             counters: receiver.counters,
             xcp: receiver.xcp,
             order: receiver.acks,
