@@ -16,6 +16,11 @@ const INITIAL_WINDOW: u64 = 10;
 /// may still be trying.
 const ATTESTED_STEP: u64 = 4;
 
+/// Packets sent at once showed what the narrowest hop carries: beyond so many times that, the window
+/// grows as in slow start. Others may have sent through that hop meanwhile.
+const BEYOND_TRAIN: u64 = 2;
+const SLOW_START: u64 = 2;
+
 /// While a queue stands, the window grows by this part of what arrives per round trip at most: a
 /// queue makes round trips long, and what arrives in one more, without room for any of it.
 const QUEUEING_STEP: u64 = 4;
@@ -40,8 +45,15 @@ impl HiddenHop {
             // A hop that shows nowhere may be the narrow one.
             let most = arrived
                 .saturating_mul(step)
-                .max(step * INITIAL_WINDOW * self.mtu)
-                .max(window_of(self.trains.rate(), srtt));
+                .max(step * INITIAL_WINDOW * self.mtu);
+            let most = match self.trains.narrowest() {
+                Some(rate) => {
+                    let slowly = SLOW_START * arrived.max(INITIAL_WINDOW * self.mtu);
+                    most.min(slowly.max(BEYOND_TRAIN * window_of(rate, srtt)))
+                }
+                None => most,
+            };
+            let most = most.max(window_of(self.trains.rate(), srtt));
             if self.delay.is_queueing() {
                 let more = arrived.saturating_add(arrived / QUEUEING_STEP);
                 most.min(more.max(self.step_cap))

@@ -2,7 +2,9 @@
 //!
 //! A sender that begins with ten packets at once learns from how they spread on the way what the
 //! path can carry, before it has filled it. Other traffic, jitter and receivers that take packets
-//! in batches disturb that, so it only widens a bound and narrows none.
+//! in batches disturb that: where it narrows a bound, growth of a few times per round trip is left.
+//! Packets that are paced arrive as they were sent, which shows what a path carries at least, and
+//! not what it carries at most.
 
 use crate::arith::{nanos, ns_since};
 use crate::{Acked, Duration, Instant};
@@ -13,14 +15,17 @@ const LEAST_PACKETS: u64 = 5;
 const TOGETHER: u64 = 16;
 /// Less spread is the receiver's own batches, or its word that cannot be checked.
 const LEAST_SPREAD: Duration = Duration::from_micros(40);
+/// They take so many times as long to arrive as to be sent: a hop spread them.
+const SPREAD: u32 = 4;
 /// The most of one to two spans of so many round trips counts.
 const SPAN_ROUNDS: u8 = 8;
 
 /// Trains of packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trains {
-    /// When the first packet of the running train was sent.
+    /// When the first and the last packet of the running train were sent.
     began: Option<Instant>,
+    ended: Instant,
     /// Arrival of the first and of the last one, on a clock of its own, in ns.
     first: u64,
     last: u64,
@@ -28,6 +33,8 @@ pub(super) struct Trains {
     packets: u64,
     /// Bytes per second, the most of the running and of the last span.
     most: [u64; 2],
+    /// The same of trains that a hop spread.
+    spread: [u64; 2],
     rounds: u8,
 }
 
@@ -46,12 +53,14 @@ impl Trains {
             && acked.sent_at >= began
             && ns_since(acked.sent_at, began) <= nanos(acked.srtt) / TOGETHER
         {
+            self.ended = self.ended.max(acked.sent_at);
             self.last = self.last.max(arrived);
             self.bytes = self.bytes.saturating_add(acked.bytes);
             self.packets = self.packets.saturating_add(acked.packets);
             return self.packets >= LEAST_PACKETS && self.tell();
         }
         self.began = Some(acked.sent_at);
+        self.ended = acked.sent_at;
         (self.first, self.last) = (arrived, arrived);
         (self.bytes, self.packets) = (0, 0);
         false
@@ -63,8 +72,14 @@ impl Trains {
             return false;
         }
         let rate = crate::arith::rate(self.bytes, Duration::from_nanos(spread), 1, 1);
-        self.began = None;
+        let sending = self
+            .began
+            .take()
+            .map_or(0, |began| ns_since(self.ended, began));
         self.most[0] = self.most[0].max(rate);
+        if sending.saturating_mul(SPREAD.into()) <= spread {
+            self.spread[0] = self.spread[0].max(rate);
+        }
         true
     }
 
@@ -74,12 +89,19 @@ impl Trains {
         if self.rounds >= SPAN_ROUNDS {
             self.rounds = 0;
             self.most = [0, self.most[0]];
+            self.spread = [0, self.spread[0]];
         }
     }
 
     /// What the path carries, as far as trains tell, in bytes per second. 0: they told nothing.
     pub(super) fn rate(&self) -> u64 {
         self.most[0].max(self.most[1])
+    }
+
+    /// What the narrowest hop carries, in bytes per second, less what others sent through it
+    /// meanwhile. `None`: no train was spread by a hop.
+    pub(super) fn narrowest(&self) -> Option<u64> {
+        Some(self.spread[0].max(self.spread[1])).filter(|&rate| rate > 0)
     }
 }
 
@@ -114,6 +136,28 @@ mod tests {
         }
         train(&mut trains, Instant::from_micros(4_000_000), 4000);
         assert_eq!(trains.rate(), 250_000, "the path has changed");
+    }
+
+    /// Paced packets show no narrow hop, however evenly they arrive.
+    #[test]
+    fn only_a_train_that_a_hop_spread_tells_what_the_hop_carries() {
+        let mut trains = Trains::default();
+        let paced = |n: u64| {
+            let mut ack = acked(n, 1000, ms(100));
+            (ack.min_rtt, ack.srtt) = (ms(100), ms(100));
+            (ack.sent_at, ack.forward_delay) = (Instant::from_micros(500 * n), Some(ms(0)));
+            ack
+        };
+        for n in 1..50 {
+            trains.on_ack(&paced(n));
+        }
+        assert_eq!((trains.rate(), trains.narrowest()), (2_000_000, None));
+        train(&mut trains, Instant::from_micros(900_000), 1000);
+        assert_eq!(trains.narrowest(), Some(1_000_000));
+        for _ in 0..16 {
+            trains.turn();
+        }
+        assert_eq!(trains.narrowest(), None, "long ago");
     }
 
     #[test]
