@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use pathmark_testbed::chain::{Chain, Hop, RouterProgram, SENDER};
+use pathmark_testbed::undisturbed;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -81,16 +82,18 @@ fn fetch(mut chain: Chain, meanwhile: impl FnOnce(&mut Chain, &Path)) -> Value {
 
 #[test]
 fn a_file_passes_two_routers_that_lose_one_packet_in_a_hundred() {
-    let loss = "loss = { kind = \"bernoulli\", per = 0.01 }\n";
-    let hops = [hop("vcp+bise", ""), hop("vcp+bise", loss)];
-    let chain = Chain::new(program(), 1500, &hops).unwrap();
-    let figures = fetch(chain, |_, _| ());
-    println!("{figures}");
-    assert_eq!(figures["feedback"], "vcp");
-    assert!(figures["packets_lost"].as_u64().unwrap() > 0);
-    assert!([1, 2].contains(&figures["router_id"].as_u64().unwrap()));
-    // Loss that is no congestion does not halve the rate: CUBIC would get some 6 Mbit/s here.
-    assert!(figures["goodput_down_bps"].as_f64().unwrap() > 20e6);
+    undisturbed(|| {
+        let loss = "loss = { kind = \"bernoulli\", per = 0.01 }\n";
+        let hops = [hop("vcp+bise", ""), hop("vcp+bise", loss)];
+        let chain = Chain::new(program(), 1500, &hops).unwrap();
+        let figures = fetch(chain, |_, _| ());
+        println!("{figures}");
+        assert_eq!(figures["feedback"], "vcp");
+        assert!(figures["packets_lost"].as_u64().unwrap() > 0);
+        assert!([1, 2].contains(&figures["router_id"].as_u64().unwrap()));
+        // Loss that is no congestion does not halve the rate: CUBIC would get some 6 Mbit/s here.
+        assert!(figures["goodput_down_bps"].as_f64().unwrap() > 20e6);
+    })
 }
 
 #[test]

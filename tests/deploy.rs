@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cards::{Cards, Said, goodput, run, shell};
-use pathmark_testbed::Node;
+use pathmark_testbed::{Node, undisturbed};
 use serde_json::Value;
 
 const DOCUMENT: &str = include_str!("../docs/deploy.md");
@@ -251,41 +251,44 @@ const STATE: &str = "ip -o link | cut -d: -f2; ip rule; ip -6 rule; \
 
 #[test]
 fn two_cards_routed_from_the_documents_text() {
-    let cards = Cards::new();
-    for key in ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"] {
-        cards.kernel.sysctl(key, "0").unwrap();
-    }
-    let before = shell(&cards.kernel, STATE).out;
-    let mut reader = Reader::new(cards);
-    let said = reader.follow(START);
-    assert!(
-        said.iter()
-            .all(|said| !said.err.contains("forwards nothing"))
-    );
-    passes(&reader.cards);
-    closed(&mut reader.cards);
-
-    // An endpoint asks, the router answers.
-    let _server = perf_server(&reader.cards);
-    let said = reader.follow("See that endpoints use it");
-    let told: Value = serde_json::from_str(&said[0].out).unwrap();
-    assert_eq!(
-        (&told["feedback"], &told["router_id"]),
-        (&"vcp".into(), &1.into())
-    );
-    for port in ["wan", "lan"] {
-        let marked = reader.cards.link(port)["controller"]["marked"].clone();
+    undisturbed(|| {
+        let cards = Cards::new();
+        for key in ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"] {
+            cards.kernel.sysctl(key, "0").unwrap();
+        }
+        let before = shell(&cards.kernel, STATE).out;
+        let mut reader = Reader::new(cards);
+        let said = reader.follow(START);
         assert!(
-            marked.as_object().is_some_and(|codes| !codes.is_empty()),
-            "{marked}"
+            said.iter()
+                .all(|said| !said.err.contains("forwards nothing"))
         );
-    }
-    a_pathmark_flow_goes_on(&mut reader.cards);
+        passes(&reader.cards);
+        closed(&mut reader.cards);
 
-    // Torn down, nothing is left, and the kernel forwards by itself.
-    reader.follow(END);
-    assert_eq!(shell(&reader.cards.kernel, STATE).out, before);
-    both(|v6| reader.cards.udp(v6).until_past());
+        // An endpoint asks, the router answers.
+        let _server = perf_server(&reader.cards);
+        let said = reader.follow("See that endpoints use it");
+        let told: Value = serde_json::from_str(&said[0].out).unwrap();
+        assert_eq!(
+            (&told["feedback"], &told["router_id"]),
+            (&"vcp".into(), &1.into()),
+            "{told}"
+        );
+        for port in ["wan", "lan"] {
+            let marked = reader.cards.link(port)["controller"]["marked"].clone();
+            assert!(
+                marked.as_object().is_some_and(|codes| !codes.is_empty()),
+                "{marked}"
+            );
+        }
+        a_pathmark_flow_goes_on(&mut reader.cards);
+
+        // Torn down, nothing is left, and the kernel forwards by itself.
+        reader.follow(END);
+        assert_eq!(shell(&reader.cards.kernel, STATE).out, before);
+        both(|v6| reader.cards.udp(v6).until_past());
+    })
 }
 
 /// Data flows again within a second after a killed router is back.
@@ -317,69 +320,73 @@ fn a_pathmark_flow_goes_on(cards: &mut Cards) {
 
 #[test]
 fn nat_and_a_firewall_from_the_documents_text() {
-    if !has_nft() {
-        return;
-    }
-    let mut reader = Reader::new(Cards::new());
-    reader.follow(START);
-    // The section's last block takes the table away; what is before it stays for the checks.
-    let heading = "With NAT and a firewall";
-    let sections = sections();
-    let blocks = &sections.iter().find(|(name, _)| name == heading).unwrap().1;
-    let [load, unload] = blocks.as_slice() else {
-        panic!("the section has other blocks");
-    };
-    reader.execute(load);
-    let cards = &mut reader.cards;
-    passes(cards);
-    let peer = |cards: &Cards, v6| cards.tcp(v6).1.peer_addr().unwrap().ip().to_string();
-    assert_eq!(peer(cards, false), "203.0.113.1");
-    assert_eq!(peer(cards, true), "fd00:1::2");
-    // Whoever is outside gets in only with an answer.
-    let listener = cards
-        .lan
-        .tcp_listener("[fd00:1::2]:0".parse().unwrap())
-        .unwrap();
-    let client = cards
-        .wan
-        .socket(libc::AF_INET6, libc::SOCK_STREAM, 0)
-        .unwrap();
-    let client = socket2::Socket::from(client);
-    let at = listener.local_addr().unwrap().into();
-    assert!(
-        client
-            .connect_timeout(&at, Duration::from_millis(300))
-            .is_err()
-    );
-    closed(cards);
-    // Without zones, packets leave with the LAN's addresses: what the document warns of.
-    let without = Block {
-        host: "box".to_owned(),
-        text: load.text.replace("ct zone set 1", "accept"),
-    };
-    reader.execute(&without);
-    assert_eq!(peer(&reader.cards, false), "10.0.1.2");
-    reader.execute(unload);
-    both(|v6| _ = reader.cards.udp(v6).until_it_passes());
+    undisturbed(|| {
+        if !has_nft() {
+            return;
+        }
+        let mut reader = Reader::new(Cards::new());
+        reader.follow(START);
+        // The section's last block takes the table away; what is before it stays for the checks.
+        let heading = "With NAT and a firewall";
+        let sections = sections();
+        let blocks = &sections.iter().find(|(name, _)| name == heading).unwrap().1;
+        let [load, unload] = blocks.as_slice() else {
+            panic!("the section has other blocks");
+        };
+        reader.execute(load);
+        let cards = &mut reader.cards;
+        passes(cards);
+        let peer = |cards: &Cards, v6| cards.tcp(v6).1.peer_addr().unwrap().ip().to_string();
+        assert_eq!(peer(cards, false), "203.0.113.1");
+        assert_eq!(peer(cards, true), "fd00:1::2");
+        // Whoever is outside gets in only with an answer.
+        let listener = cards
+            .lan
+            .tcp_listener("[fd00:1::2]:0".parse().unwrap())
+            .unwrap();
+        let client = cards
+            .wan
+            .socket(libc::AF_INET6, libc::SOCK_STREAM, 0)
+            .unwrap();
+        let client = socket2::Socket::from(client);
+        let at = listener.local_addr().unwrap().into();
+        assert!(
+            client
+                .connect_timeout(&at, Duration::from_millis(300))
+                .is_err()
+        );
+        closed(cards);
+        // Without zones, packets leave with the LAN's addresses: what the document warns of.
+        let without = Block {
+            host: "box".to_owned(),
+            text: load.text.replace("ct zone set 1", "accept"),
+        };
+        reader.execute(&without);
+        assert_eq!(peer(&reader.cards, false), "10.0.1.2");
+        reader.execute(unload);
+        both(|v6| _ = reader.cards.udp(v6).until_it_passes());
+    })
 }
 
 #[test]
 fn a_bridge_from_the_documents_text() {
-    if !has_nft() {
-        return;
-    }
-    let mut reader = Reader::new(Cards::in_one_network());
-    let heading = "Between hosts of one network (bridged)";
-    let sections = sections();
-    let blocks = &sections.iter().find(|(name, _)| name == heading).unwrap().1;
-    let (back, blocks) = blocks.split_last().unwrap();
-    for block in blocks {
-        reader.execute(block);
-    }
-    passes(&reader.cards);
-    closed(&mut reader.cards);
-    reader.execute(back);
-    both(|v6| reader.cards.udp(v6).until_past());
+    undisturbed(|| {
+        if !has_nft() {
+            return;
+        }
+        let mut reader = Reader::new(Cards::in_one_network());
+        let heading = "Between hosts of one network (bridged)";
+        let sections = sections();
+        let blocks = &sections.iter().find(|(name, _)| name == heading).unwrap().1;
+        let (back, blocks) = blocks.split_last().unwrap();
+        for block in blocks {
+            reader.execute(block);
+        }
+        passes(&reader.cards);
+        closed(&mut reader.cards);
+        reader.execute(back);
+        both(|v6| reader.cards.udp(v6).until_past());
+    })
 }
 
 /// Whatever is written as a command is run by one of the tests above.

@@ -11,6 +11,9 @@ use pathmark::demo::parity;
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
 use pathmark_testbed::chain::RouterProgram;
+use pathmark_testbed::undisturbed;
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
 
 const TOP: &str = "duration = \"30s\"\n";
 /// With `auto`, where all five ask for a rate to start with at once, mean goodput was 1.3 and 1.4
@@ -75,15 +78,27 @@ async fn compare(text: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_over_a_wireless_hop_take_as_long_as_emulated() {
-    let loss = path("loss = { kind = \"bernoulli\", per = 0.003 }");
-    compare(&format!("{TOP}{loss}{FILES}")).await;
+    block_in_place(|| {
+        undisturbed(|| {
+            Handle::current().block_on(async {
+                let loss = path("loss = { kind = \"bernoulli\", per = 0.003 }");
+                compare(&format!("{TOP}{loss}{FILES}")).await;
+            })
+        })
+    })
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_against_reverse_traffic_take_as_long_as_emulated() {
+    block_in_place(|| {
+        undisturbed(|| {
+            Handle::current().block_on(async {
     let reverse = "[[flow]]\nname = \"reverse\"\nfrom = \"D\"\nto = \"S\"\nalgorithm = \"udp\"\n\
         rate = \"2Mbit\"\n";
     compare(&format!("{TOP}{}{FILES}{reverse}", path(""))).await;
+            })
+        })
+    })
 }
 
 #[tokio::test]

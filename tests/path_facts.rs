@@ -8,7 +8,10 @@ use pathmark::cc::{Algorithm, FallbackReason, Feedback};
 use pathmark::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use pathmark::{ClientConfig, Connection, Endpoint, ServerConfig};
 use pathmark_testbed::chain::{Chain, Hop, RECEIVER, RouterProgram, SENDER};
+use pathmark_testbed::undisturbed;
 use rustls::pki_types::PrivatePkcs8KeyDer;
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
 
 const ALPN: &[u8] = b"path-facts";
 const BYTES: usize = 500_000;
@@ -74,35 +77,48 @@ async fn unmarked_hop(algorithm: &str, controllers: &[&str]) -> Option<bool> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hops_that_do_not_mark_show_in_the_ttl() {
-    for (algorithm, controller) in [("vcp", "vcp"), ("xcp", "xcp")] {
-        let marked = unmarked_hop(algorithm, &[controller]).await;
-        assert_eq!(marked, Some(false), "{algorithm}");
-        let kernel_between = unmarked_hop(algorithm, &[controller, controller]).await;
-        assert_eq!(kernel_between, Some(true), "{algorithm}");
-        let plain = unmarked_hop(algorithm, &["none"]).await;
-        assert_eq!(plain, Some(true), "{algorithm}");
-    }
+    block_in_place(|| {
+        undisturbed(|| {
+            Handle::current().block_on(async {
+                for (algorithm, controller) in [("vcp", "vcp"), ("xcp", "xcp")] {
+                    let marked = unmarked_hop(algorithm, &[controller]).await;
+                    assert_eq!(marked, Some(false), "{algorithm}");
+                    let kernel_between = unmarked_hop(algorithm, &[controller, controller]).await;
+                    assert_eq!(kernel_between, Some(true), "{algorithm}");
+                    let plain = unmarked_hop(algorithm, &["none"]).await;
+                    assert_eq!(plain, Some(true), "{algorithm}");
+                }
+            })
+        })
+    })
 }
 
 /// Whom the sender obeys in the end, and why not routers: past a plain hop it does once a router
 /// was full. XCP-i routers without an estimate say so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn why_routers_do_not_steer() {
-    let no_answer = Some(FallbackReason::NoAnswer);
-    for (algorithm, controllers, expected, estimated) in [
-        ("xcp", &["xcp"][..], None, true),
-        ("xcp", &["none"], no_answer, true),
-        ("vcp", &["none"], no_answer, true),
-        ("xcp", &["xcp", "xcp"], None, true),
-        ("xcp-i", &["xcp-i", "xcp-i"], None, false),
-    ] {
-        let report = sender(algorithm, 1500, controllers).await.path_report();
-        let law = report.controller;
-        assert_eq!(law.fallback, expected, "{algorithm}, {controllers:?}");
-        assert_eq!(law.explicit, expected.is_none());
-        let uncounted = matches!(report.feedback, Some(Feedback::Xcp(xcp)) if xcp.uncounted);
-        assert_eq!(uncounted, !estimated, "{algorithm}, {controllers:?}");
-    }
+    block_in_place(|| {
+        undisturbed(|| {
+            Handle::current().block_on(async {
+                let no_answer = Some(FallbackReason::NoAnswer);
+                for (algorithm, controllers, expected, estimated) in [
+                    ("xcp", &["xcp"][..], None, true),
+                    ("xcp", &["none"], no_answer, true),
+                    ("vcp", &["none"], no_answer, true),
+                    ("xcp", &["xcp", "xcp"], None, true),
+                    ("xcp-i", &["xcp-i", "xcp-i"], None, false),
+                ] {
+                    let report = sender(algorithm, 1500, controllers).await.path_report();
+                    let law = report.controller;
+                    assert_eq!(law.fallback, expected, "{algorithm}, {controllers:?}");
+                    assert_eq!(law.explicit, expected.is_none());
+                    let uncounted =
+                        matches!(report.feedback, Some(Feedback::Xcp(xcp)) if xcp.uncounted);
+                    assert_eq!(uncounted, !estimated, "{algorithm}, {controllers:?}");
+                }
+            })
+        })
+    })
 }
 
 /// Of 1272 bytes on an interface of 1300, told by the kernel at once: each size that is too large

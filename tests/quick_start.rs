@@ -4,8 +4,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use pathmark_testbed::ChildGuard;
 use pathmark_testbed::chain::{Chain, Hop, RouterProgram, SENDER};
+use pathmark_testbed::{ChildGuard, undisturbed};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -87,54 +87,58 @@ fn grants(chain: &Chain, router: usize) -> Value {
 /// takes five round trips more.
 #[test]
 fn two_routers_grant_a_file_its_rate() {
-    let chain = Chain::new(program(), 1500, &[hop("quick-start"), hop("quick-start")]).unwrap();
-    chain.hide_wires().unwrap();
-    let plain = fetch(&chain, "cubic")["seconds"].as_f64().unwrap();
-    for cc in ["cubiq", "ada"] {
-        let figures = fetch(&chain, cc);
-        println!("{cc}: {figures}");
-        assert_eq!(figures["feedback"], "quick-start", "{cc}");
-        assert_eq!(figures["packets_lost"], 0, "{cc}");
-        let seconds = figures["seconds"].as_f64().unwrap();
-        assert!(seconds < 0.75 * plain, "{cc}: {seconds} s, cubic {plain} s");
-    }
-    for router in 0..2 {
-        let grants = grants(&chain, router);
-        // One for each, and again what a busy machine held up.
-        let granted = grants["granted"].as_u64();
-        assert!(matches!(granted, Some(2..=4)), "{grants}");
-    }
+    undisturbed(|| {
+        let chain = Chain::new(program(), 1500, &[hop("quick-start"), hop("quick-start")]).unwrap();
+        chain.hide_wires().unwrap();
+        let plain = fetch(&chain, "cubic")["seconds"].as_f64().unwrap();
+        for cc in ["cubiq", "ada"] {
+            let figures = fetch(&chain, cc);
+            println!("{cc}: {figures}");
+            assert_eq!(figures["feedback"], "quick-start", "{cc}");
+            assert_eq!(figures["packets_lost"], 0, "{cc}");
+            let seconds = figures["seconds"].as_f64().unwrap();
+            assert!(seconds < 0.75 * plain, "{cc}: {seconds} s, cubic {plain} s");
+        }
+        for router in 0..2 {
+            let grants = grants(&chain, router);
+            // One for each, and again what a busy machine held up.
+            let granted = grants["granted"].as_u64();
+            assert!(matches!(granted, Some(2..=4)), "{grants}");
+        }
+    })
 }
 
 /// A first download is granted nearly all of an idle link. A second one right after would get
 /// less: what counts as in use is the busiest 200 ms of the last second.
 #[test]
 fn two_routers_grant_auto_its_rate() {
-    // 0.6 of CUBIC's time on an idle machine; on a busy one hosts and routers run late.
-    const SHARE: f64 = 0.9;
-    for controller in ["vcp+bise", "xcp", "quick-start"] {
-        let chain = Chain::new(program(), 1500, &[hop(controller), hop(controller)]).unwrap();
-        chain.hide_wires().unwrap();
-        let figures = fetch(&chain, "auto");
-        let plain = fetch(&chain, "cubic");
-        println!("{controller}: {figures} beside {plain}");
-        assert_eq!(figures["start"], "used", "{controller}");
-        assert_eq!(figures["packets_lost"], 0, "{controller}");
-        let approved = figures["approved_bps"].as_f64().unwrap();
-        // 85 % of 20 Mbit/s, less what the handshake took of one sample.
-        assert!(
-            (14e6..17.1e6).contains(&approved),
-            "{controller}: {approved}"
-        );
-        let seconds = |figures: &Value| figures["seconds"].as_f64().unwrap();
-        assert!(
-            seconds(&figures) < SHARE * seconds(&plain),
-            "{controller}: {figures} {plain}"
-        );
-        for router in 0..2 {
-            assert!(once_or_twice(&grants(&chain, router)), "{controller}");
+    undisturbed(|| {
+        // 0.6 of CUBIC's time on an idle machine; on a busy one hosts and routers run late.
+        const SHARE: f64 = 0.9;
+        for controller in ["vcp+bise", "xcp", "quick-start"] {
+            let chain = Chain::new(program(), 1500, &[hop(controller), hop(controller)]).unwrap();
+            chain.hide_wires().unwrap();
+            let figures = fetch(&chain, "auto");
+            let plain = fetch(&chain, "cubic");
+            println!("{controller}: {figures} beside {plain}");
+            assert_eq!(figures["start"], "used", "{controller}");
+            assert_eq!(figures["packets_lost"], 0, "{controller}");
+            let approved = figures["approved_bps"].as_f64().unwrap();
+            // 85 % of 20 Mbit/s, less what the handshake took of one sample.
+            assert!(
+                (14e6..17.1e6).contains(&approved),
+                "{controller}: {approved}"
+            );
+            let seconds = |figures: &Value| figures["seconds"].as_f64().unwrap();
+            assert!(
+                seconds(&figures) < SHARE * seconds(&plain),
+                "{controller}: {figures} {plain}"
+            );
+            for router in 0..2 {
+                assert!(once_or_twice(&grants(&chain, router)), "{controller}");
+            }
         }
-    }
+    })
 }
 
 /// A question was granted. Where a busy machine holds the answer up for more than two round trips
@@ -146,33 +150,35 @@ fn once_or_twice(grants: &Value) -> bool {
 /// A kernel between the routers takes 1 off the IP TTL and knows nothing of Quick-Start.
 #[test]
 fn with_a_plain_router_between_nothing_is_approved_and_nothing_stalls() {
-    for (controller, cc) in [
-        ("quick-start", "cubiq"),
-        ("quick-start", "auto"),
-        ("xcp", "auto"),
-        ("vcp+bise", "auto"),
-    ] {
-        let chain = Chain::new(program(), 1500, &[hop(controller), hop(controller)]).unwrap();
-        let plain = fetch(&chain, "cubic");
-        let figures = fetch(&chain, cc);
-        println!("{controller}, {cc}: {figures}");
-        let seconds = |figures: &Value| figures["seconds"].as_f64().unwrap();
-        assert_eq!(figures["packets_lost"], 0, "{controller}, {cc}");
-        assert_eq!(figures["approved_bps"], Value::Null, "{controller}, {cc}");
-        assert_eq!(figures["start"], "partial", "{controller}, {cc}");
-        // Laws that routers steer may be faster than CUBIC without a grant; none is slower.
-        let ratio = seconds(&figures) / seconds(&plain);
-        let least = if controller == "quick-start" {
-            0.8
-        } else {
-            0.3
-        };
-        assert!(
-            (least..1.3).contains(&ratio),
-            "{controller}, {cc}: {plain} {figures}"
-        );
-        // Both granted: that they are not alone shows at the sender.
-        assert!(once_or_twice(&grants(&chain, 0)), "{controller}, {cc}");
-        assert!(once_or_twice(&grants(&chain, 1)), "{controller}, {cc}");
-    }
+    undisturbed(|| {
+        for (controller, cc) in [
+            ("quick-start", "cubiq"),
+            ("quick-start", "auto"),
+            ("xcp", "auto"),
+            ("vcp+bise", "auto"),
+        ] {
+            let chain = Chain::new(program(), 1500, &[hop(controller), hop(controller)]).unwrap();
+            let plain = fetch(&chain, "cubic");
+            let figures = fetch(&chain, cc);
+            println!("{controller}, {cc}: {figures}");
+            let seconds = |figures: &Value| figures["seconds"].as_f64().unwrap();
+            assert_eq!(figures["packets_lost"], 0, "{controller}, {cc}");
+            assert_eq!(figures["approved_bps"], Value::Null, "{controller}, {cc}");
+            assert_eq!(figures["start"], "partial", "{controller}, {cc}");
+            // Laws that routers steer may be faster than CUBIC without a grant; none is slower.
+            let ratio = seconds(&figures) / seconds(&plain);
+            let least = if controller == "quick-start" {
+                0.8
+            } else {
+                0.3
+            };
+            assert!(
+                (least..1.3).contains(&ratio),
+                "{controller}, {cc}: {plain} {figures}"
+            );
+            // Both granted: that they are not alone shows at the sender.
+            assert!(once_or_twice(&grants(&chain, 0)), "{controller}, {cc}");
+            assert!(once_or_twice(&grants(&chain, 1)), "{controller}, {cc}");
+        }
+    })
 }

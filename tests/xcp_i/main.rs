@@ -10,6 +10,7 @@ use std::path::Path;
 use bed::{Bed, LOOKS, MEASURES, NARROW, alone, secret_file};
 use pathmark_emulator::Scenario;
 use pathmark_testbed::chain::Addresses;
+use pathmark_testbed::undisturbed;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -58,24 +59,26 @@ fn known(shown: &Value) -> &Value {
 /// what it knows.
 #[test]
 fn a_plain_router_in_the_middle() {
-    const BYTES: usize = 24_000_000;
     let _alone = alone();
-    let bed = Bed::new(Addresses::V4, &MIDDLE);
-    let figures = bed.get(BYTES);
-    let last = bed.show(2);
-    let clouds = &last["links"][0]["controller"]["clouds"];
-    println!("{figures}\n{}\n{clouds}", last["xcp_i"]);
-    assert_eq!(figures["feedback"], "xcp");
-    assert!(clouds["counted"].as_u64().unwrap() > 10_000, "{clouds}");
-    capacity_is_known(&last);
-    let (real, emulated) = (goodput(&figures), emulated(BYTES));
-    println!(
-        "real {real:.0} bit/s, emulated {emulated:.0} bit/s: {:.3}; drops {}",
-        real / emulated,
-        bed.drops(1)
-    );
-    assert!(real >= 0.75 * emulated, "{real} {emulated}");
-    assert!(bed.drops(1) <= 100);
+    undisturbed(|| {
+        const BYTES: usize = 24_000_000;
+        let bed = Bed::new(Addresses::V4, &MIDDLE);
+        let figures = bed.get(BYTES);
+        let last = bed.show(2);
+        let clouds = &last["links"][0]["controller"]["clouds"];
+        println!("{figures}\n{}\n{clouds}", last["xcp_i"]);
+        assert_eq!(figures["feedback"], "xcp");
+        assert!(clouds["counted"].as_u64().unwrap() > 10_000, "{clouds}");
+        capacity_is_known(&last);
+        let (real, emulated) = (goodput(&figures), emulated(BYTES));
+        println!(
+            "real {real:.0} bit/s, emulated {emulated:.0} bit/s: {:.3}; drops {}",
+            real / emulated,
+            bed.drops(1)
+        );
+        assert!(real >= 0.75 * emulated, "{real} {emulated}");
+        assert!(bed.drops(1) <= 100);
+    })
 }
 
 /// What the narrow link carries was found. Trains share it with the file. On a machine with other
@@ -92,7 +95,9 @@ fn capacity_is_known(shown: &Value) {
 #[test]
 fn the_sending_host_answers() {
     let _alone = alone();
-    sender_answers(Addresses::V4, 16_000_000);
+    undisturbed(|| {
+        sender_answers(Addresses::V4, 16_000_000);
+    })
 }
 
 fn sender_answers(addresses: Addresses, bytes: usize) {
@@ -113,17 +118,19 @@ fn sender_answers(addresses: Addresses, bytes: usize) {
 #[test]
 fn the_client_that_stores_answers() {
     let _alone = alone();
-    let bed = Bed::new(Addresses::V4, &FIRST);
-    let directory = TempDir::new().unwrap();
-    let figures = bed.put_with(12_000_000, &["--answer-routers", &secret_file(&directory)]);
-    let last = bed.show(1);
-    println!("{figures}\n{}", last["xcp_i"]);
-    let sender = Addresses::V4.sender().to_string();
-    assert_eq!(known(&last)["upstream"], sender);
-    assert_eq!(figures["fallback"], Value::Null, "nothing is left to CUBIC");
-    let goodput = figures["goodput_up_bps"].as_f64().unwrap();
-    assert!(goodput >= 0.55 * NARROW, "{figures}");
-    assert!(bed.drops(0) <= 100);
+    undisturbed(|| {
+        let bed = Bed::new(Addresses::V4, &FIRST);
+        let directory = TempDir::new().unwrap();
+        let figures = bed.put_with(12_000_000, &["--answer-routers", &secret_file(&directory)]);
+        let last = bed.show(1);
+        println!("{figures}\n{}", last["xcp_i"]);
+        let sender = Addresses::V4.sender().to_string();
+        assert_eq!(known(&last)["upstream"], sender);
+        assert_eq!(figures["fallback"], Value::Null, "nothing is left to CUBIC");
+        let goodput = figures["goodput_up_bps"].as_f64().unwrap();
+        assert!(goodput >= 0.55 * NARROW, "{figures}");
+        assert!(bed.drops(0) <= 100);
+    })
 }
 
 /// The last router on the way is plain, the one before it an XCP-i router: the receiving host
@@ -131,16 +138,18 @@ fn the_client_that_stores_answers() {
 #[test]
 fn the_receiving_host_measures() {
     let _alone = alone();
-    let bed = receiver_measures(Addresses::V4, 16_000_000);
-    // Without the secret nothing is measured, and the sender looks after itself.
-    let directory = TempDir::new().unwrap();
-    let secret = secret_file(&directory);
-    std::fs::write(&secret, "something else that is long enough\n").unwrap();
-    let figures = bed.get_with(12_000_000, &[], &["--measure-hops", &secret]);
-    println!("{figures}");
-    let forged = bed.show(0)["xcp_i"]["forged"].as_u64().unwrap();
-    assert!(forged > 0);
-    assert_eq!(figures["fallback"], "no-estimate");
+    undisturbed(|| {
+        let bed = receiver_measures(Addresses::V4, 16_000_000);
+        // Without the secret nothing is measured, and the sender looks after itself.
+        let directory = TempDir::new().unwrap();
+        let secret = secret_file(&directory);
+        std::fs::write(&secret, "something else that is long enough\n").unwrap();
+        let figures = bed.get_with(12_000_000, &[], &["--measure-hops", &secret]);
+        println!("{figures}");
+        let forged = bed.show(0)["xcp_i"]["forged"].as_u64().unwrap();
+        assert!(forged > 0);
+        assert_eq!(figures["fallback"], "no-estimate");
+    })
 }
 
 fn receiver_measures(addresses: Addresses, bytes: usize) -> Bed {
@@ -162,22 +171,24 @@ fn receiver_measures(addresses: Addresses, bytes: usize) -> Bed {
 /// these, and what a plain router carries is found as over IPv4, also by hosts.
 #[test]
 fn addresses_of_ipv6_alone() {
-    const BYTES: usize = 12_000_000;
     let _alone = alone();
-    let bed = Bed::new(Addresses::V6, &MIDDLE);
-    let figures = bed.get(BYTES);
-    let last = bed.show(2);
-    println!("{figures}\n{}", last["xcp_i"]);
-    assert_eq!(figures["feedback"], "xcp");
-    assert_eq!(figures["fallback"], Value::Null, "nothing is left to CUBIC");
-    assert_eq!(
-        known(&last)["upstream"],
-        Addresses::V6.router(0).to_string()
-    );
-    capacity_is_known(&last);
-    assert!(goodput(&figures) >= 0.55 * NARROW, "{figures}");
-    assert!(bed.drops(1) <= 100);
-    drop(bed);
-    sender_answers(Addresses::V6, BYTES);
-    receiver_measures(Addresses::V6, BYTES);
+    undisturbed(|| {
+        const BYTES: usize = 12_000_000;
+        let bed = Bed::new(Addresses::V6, &MIDDLE);
+        let figures = bed.get(BYTES);
+        let last = bed.show(2);
+        println!("{figures}\n{}", last["xcp_i"]);
+        assert_eq!(figures["feedback"], "xcp");
+        assert_eq!(figures["fallback"], Value::Null, "nothing is left to CUBIC");
+        assert_eq!(
+            known(&last)["upstream"],
+            Addresses::V6.router(0).to_string()
+        );
+        capacity_is_known(&last);
+        assert!(goodput(&figures) >= 0.55 * NARROW, "{figures}");
+        assert!(bed.drops(1) <= 100);
+        drop(bed);
+        sender_answers(Addresses::V6, BYTES);
+        receiver_measures(Addresses::V6, BYTES);
+    })
 }

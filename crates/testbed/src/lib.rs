@@ -21,8 +21,10 @@ mod namespace;
 mod netlink;
 mod process;
 mod sys;
+mod undisturbed;
 
 pub use error::Error;
 pub use namespace::{Node, Testbed, Tun};
 pub use netlink::{BadPrefix, Prefix};
 pub use process::ChildGuard;
+pub use undisturbed::undisturbed;
