@@ -1,5 +1,5 @@
 //! A small part of the harm grid: in the first cheap cells that a seed draws in a group, neither
-//! `vcp+bise+wlte` nor `xcp` do harm.
+//! `auto` nor `vcp+bise+wlte` nor `xcp` do harm.
 //!
 //! `pathmark emulate --harm` has all of it. The seed is the number of the chapter that asks for the
 //! grid, and was not picked for its figures.
@@ -19,7 +19,12 @@ const CHEAP: f64 = 180_000.0;
 const CELLS: usize = 2;
 
 /// Laws, their ports, and the guests there.
-const LAWS: [Roles<'_>; 2] = [
+const LAWS: [Roles<'_>; 3] = [
+    Roles {
+        law: "auto",
+        port: "xcp",
+        guest: "vcp+bise+wlte",
+    },
     Roles {
         law: "vcp+bise+wlte",
         port: "vcp+bise",
@@ -95,7 +100,7 @@ fn jitter_and_short_paths() {
 /// XCP's TTL shows that the hop behind the port is no router, and losses there are congestion.
 #[test]
 fn hops_that_show_in_the_ttl() {
-    let [_, xcp] = LAWS;
+    let [_, _, xcp] = LAWS;
     let harmed: String = [
         "hidden/after-20M-10M-100p-20+0-80ms",
         "loss/both-20M-10M-8p-5%-1+0-80ms",
@@ -125,7 +130,7 @@ fn many_small_flows_keep_their_share_beside_others() {
 #[test]
 fn nobody_keeps_cubics_window_at_a_marked_port_with_a_short_queue() {
     let cell: Cell = "flows/ports-10M-2+4-x3-20ms".parse().unwrap();
-    let [vcp, _] = LAWS;
+    let [_, vcp, _] = LAWS;
     for seed in 1..=4 {
         let result = run_seed(cell, seed, vcp);
         let heard = result.flows.iter().filter(|f| !f.name.starts_with("tcp"));

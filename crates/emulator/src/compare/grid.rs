@@ -19,7 +19,14 @@ const MOST_RUNS: u64 = 200_000;
 const SPEED: f64 = 0.8e6;
 
 /// The laws that are compared unless others are named.
-const LAWS: [&str; 5] = ["vcp+bise+wlte", "xcp", "cubic", "cubic@codel", "bbr"];
+const LAWS: [&str; 6] = [
+    "auto",
+    "vcp+bise+wlte",
+    "xcp",
+    "cubic",
+    "cubic@codel",
+    "bbr",
+];
 /// Seeds unless told otherwise.
 const SEEDS: u32 = 3;
 /// The default values of each axis: two cores take some minutes for all of it.
