@@ -43,8 +43,8 @@ Examples:
   pathmark emulate five-files                       the same code under a virtual clock, in a second
   pathmark compare --out compare                    control laws over a grid of paths, in minutes
 
-Controllers (--cc): auto (default), vcp+bise+wlte, vcp+bise, vcp+wlte, vcp, xcp, cubic, bbr, \
-  newreno; options in brackets: --cc 'vcp[alpha=1.0,t_rho=200ms]'.")]
+Controllers (--cc): auto (default), vcp+bise+wlte, vcp+bise, vcp+wlte, vcp, xcp, xcp-i, cubiq, ada,
+cubic, newreno, bbr; options in brackets: --cc 'vcp[alpha=1.0,t_rho=200ms]'.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -68,7 +68,7 @@ impl Summary {
     }
 }
 
-/// Of flows without an end, or that did not come to it, nobody asks when they ended.
+/// When flows ended: there only once every flow that has an end came to it.
 const fn is_completion(metric: Metric) -> bool {
     matches!(
         metric,

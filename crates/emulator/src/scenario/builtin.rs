@@ -20,16 +20,16 @@ pub const BUILT_IN: &[BuiltIn] = &[
         text: include_str!("../../scenarios/auto-files.toml"),
     },
     BuiltIn {
-        name: "arrivals",
-        text: include_str!("../../scenarios/arrivals.toml"),
-    },
-    BuiltIn {
         name: "auto-mice",
         text: include_str!("../../scenarios/auto-mice.toml"),
     },
     BuiltIn {
         name: "auto-loss",
         text: include_str!("../../scenarios/auto-loss.toml"),
+    },
+    BuiltIn {
+        name: "arrivals",
+        text: include_str!("../../scenarios/arrivals.toml"),
     },
     BuiltIn {
         name: "five-files",

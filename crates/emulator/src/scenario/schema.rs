@@ -1,13 +1,15 @@
 //! The file's tables and keys.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::path::PathBuf;
 
 use pathmark_router::config::{
     ByteCount, ChangeSpec, JitterSpec, LossSpec, Percent, QueueSpec, RateValue, Span,
 };
-use serde::de::value::MapAccessDeserializer;
-use serde::{Deserialize, Deserializer, de};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{self, IntoDeserializer};
+use serde::{Deserialize, Deserializer};
 use toml::{Spanned, Table};
 
 use super::model::Model;
@@ -213,83 +215,59 @@ pub(super) struct OnOffSpec {
 }
 
 /// `start = "5s"`, or one for each flow of `count`.
-#[derive(Debug)]
-pub(super) enum Starts {
-    All(Span),
-    Each(Vec<Span>),
-}
-
-impl<'de> Deserialize<'de> for Starts {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Starts;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a time such as \"5s\", or a list of times")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Starts, E> {
-                text.parse().map(Starts::All).map_err(E::custom)
-            }
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Starts, E> {
-                match number {
-                    0 => Ok(Starts::All(Span::default())),
-                    _ => Err(E::invalid_value(de::Unexpected::Signed(number), &self)),
-                }
-            }
-            fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Starts, A::Error> {
-                let mut each = Vec::new();
-                while let Some(start) = list.next_element()? {
-                    each.push(start);
-                }
-                Ok(Starts::Each(each))
-            }
-        }
-        deserializer.deserialize_any(Visitor)
-    }
-}
+pub(super) type Starts = OneOrList<Span>;
 
 /// `bytes = 5_000_000`, or a list of which each flow of `count` draws one.
+pub(super) type Sizes = OneOrList<ByteCount>;
+
+/// A value for all flows, or a list of them.
 #[derive(Debug)]
-pub(super) enum Sizes {
-    All(ByteCount),
-    Drawn(Vec<ByteCount>),
+pub(super) enum OneOrList<T> {
+    One(T),
+    List(Vec<T>),
+}
+
+/// What may stand in a [`OneOrList`], as an error names it.
+pub(super) trait Listed {
+    const EXPECTED: &str;
+}
+
+impl Listed for Span {
+    const EXPECTED: &str = "a time such as \"5s\", or a list of them";
+}
+
+impl Listed for ByteCount {
+    const EXPECTED: &str = "a number of bytes such as 1500 or \"500kB\", or a list of them";
 }
 
 impl Sizes {
     /// The most that a flow may have to move.
     pub(super) fn largest(&self) -> u64 {
         match self {
-            Self::All(bytes) => bytes.0,
-            Self::Drawn(list) => list.iter().map(|bytes| bytes.0).max().unwrap_or(0),
+            Self::One(bytes) => bytes.0,
+            Self::List(list) => list.iter().map(|bytes| bytes.0).max().unwrap_or(0),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Sizes {
+impl<'de, T: Deserialize<'de> + Listed> Deserialize<'de> for OneOrList<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Sizes;
+        struct Visitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de> + Listed> de::Visitor<'de> for Visitor<T> {
+            type Value = OneOrList<T>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number of bytes such as 1500 or \"500kB\", or a list of them")
+                f.write_str(T::EXPECTED)
             }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Sizes, E> {
-                text.parse().map(Sizes::All).map_err(E::custom)
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                T::deserialize(text.into_deserializer()).map(OneOrList::One)
             }
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Sizes, E> {
-                match u64::try_from(number) {
-                    Ok(bytes) => Ok(Sizes::All(ByteCount(bytes))),
-                    Err(_) => Err(E::invalid_value(de::Unexpected::Signed(number), &self)),
-                }
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
+                T::deserialize(number.into_deserializer()).map(OneOrList::One)
             }
-            fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Sizes, A::Error> {
-                let mut sizes = Vec::new();
-                while let Some(bytes) = list.next_element()? {
-                    sizes.push(bytes);
-                }
-                Ok(Sizes::Drawn(sizes))
+            fn visit_seq<A: de::SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(list)).map(OneOrList::List)
             }
         }
-        deserializer.deserialize_any(Visitor)
+        deserializer.deserialize_any(Visitor(PhantomData))
     }
 }

@@ -40,8 +40,8 @@ impl Check<'_> {
         let mut at = match &file.start {
             None => Duration::ZERO,
             Some(start) => match start.get_ref() {
-                Starts::All(start) => start.0,
-                Starts::Each(_) => {
+                Starts::One(start) => start.0,
+                Starts::List(_) => {
                     let message = "`start_gap` draws the starts already: give `start` one time";
                     return Err(self.fault(start.span(), message));
                 }
@@ -51,33 +51,27 @@ impl Check<'_> {
         let stop = file.stop.as_ref().map(|stop| stop.get_ref().0);
         let end = self.duration.min(stop.unwrap_or(self.duration));
         let mut random = Random::new(self.seed, &format!("{} start", file.name.get_ref()));
+        let wanted = count.map_or(MAX_FLOWS as usize + 1, |count| count as usize);
         let mut starts = Vec::new();
-        loop {
-            if count.is_some_and(|count| starts.len() >= count as usize) {
-                return Ok(starts);
-            }
+        while starts.len() < wanted {
             at = at.saturating_add(mean.mul_f64(exponential(&mut random)));
-            let begun = starts.len();
-            match (at < end, count) {
-                (false, Some(count)) => {
-                    let message = format!(
-                        "only {begun} of {count} flows start before the end with this seed: raise \
-                         `duration`, or `stop`, or leave out `count`"
-                    );
-                    return Err(self.fault(gap.span(), message));
-                }
-                (false, None) if begun == 0 => {
-                    let message = "no flow starts before the end: raise `duration`, or `stop`";
-                    return Err(self.fault(gap.span(), message));
-                }
-                (false, None) => return Ok(starts),
-                (true, _) if begun >= MAX_FLOWS as usize => {
-                    let message = format!("more than {MAX_FLOWS} flows: raise `start_gap`");
-                    return Err(self.fault(gap.span(), message));
-                }
-                (true, _) => starts.push(at),
+            if at >= end {
+                break;
             }
+            starts.push(at);
         }
+        let message = match (starts.len(), count) {
+            (begun, Some(count)) if begun < wanted => format!(
+                "only {begun} of {count} flows start before the end with this seed: raise \
+                 `duration`, or `stop`, or leave out `count`"
+            ),
+            (0, None) => "no flow starts before the end: raise `duration`, or `stop`".to_owned(),
+            (begun, None) if begun == wanted => {
+                format!("more than {MAX_FLOWS} flows: raise `start_gap`")
+            }
+            _ => return Ok(starts),
+        };
+        Err(self.fault(gap.span(), message))
     }
 
     fn given_starts(&self, file: &FileFlow) -> Result<Vec<Duration>, Fault> {
@@ -85,8 +79,8 @@ impl Check<'_> {
         let copies = count.unwrap_or(1) as usize;
         let mut starts = match file.start.as_ref().map(|start| (start, start.get_ref())) {
             None => vec![Duration::ZERO; copies],
-            Some((_, Starts::All(start))) => vec![start.0; copies],
-            Some((given, Starts::Each(list))) => {
+            Some((_, Starts::One(start))) => vec![start.0; copies],
+            Some((given, Starts::List(list))) => {
                 let wanted = count.map_or(list.len(), |count| count as usize);
                 if list.is_empty() || list.len() != wanted || list.len() > MAX_FLOWS as usize {
                     let message = format!(
@@ -126,8 +120,8 @@ impl Check<'_> {
             return Ok(vec![None; count]);
         };
         let list = match given.get_ref() {
-            Sizes::All(bytes) => return Ok(vec![Some(bytes.0); count]),
-            Sizes::Drawn(list) => list,
+            Sizes::One(bytes) => return Ok(vec![Some(bytes.0); count]),
+            Sizes::List(list) => list,
         };
         if list.is_empty() || list.len() > MAX_FLOWS as usize {
             let message = format!("`bytes` lists 1 to {MAX_FLOWS} sizes, of which each flow draws");
