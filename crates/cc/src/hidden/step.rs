@@ -16,8 +16,8 @@ const INITIAL_WINDOW: u64 = 10;
 /// may still be trying.
 const ATTESTED_STEP: u64 = 4;
 
-/// Packets sent at once showed what the narrowest hop carries: beyond so many times that, the window
-/// grows as in slow start. Others may have sent through that hop meanwhile.
+/// Packets sent at once showed what the narrowest hop carries: beyond so many times that, the
+/// window grows as in slow start. Others may have sent through that hop meanwhile.
 const BEYOND_TRAIN: u64 = 2;
 const SLOW_START: u64 = 2;
 
