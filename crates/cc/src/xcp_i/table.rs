@@ -40,6 +40,8 @@ pub(crate) struct Table {
     estimated: bool,
     forgotten: u64,
     crowded: u64,
+    /// When inactive ones were looked for, the last time.
+    swept: Instant,
 }
 
 /// An upstream router.
@@ -74,7 +76,11 @@ impl Entry {
 
     fn may_go(&self, now: Instant) -> bool {
         let hopeless = !self.is_known(now) && now - self.since >= PATIENCE;
-        hopeless || now - self.last_packet >= INACTIVE
+        hopeless || !self.is_active(now)
+    }
+
+    fn is_active(&self, now: Instant) -> bool {
+        now - self.last_packet < INACTIVE
     }
 }
 
@@ -135,6 +141,7 @@ impl Table {
             params,
             forgotten: 0,
             crowded: 0,
+            swept: Instant::ZERO,
         }
     }
 
@@ -196,6 +203,9 @@ impl Table {
         upstream: Upstream,
         arrival: &Arrival,
     ) -> bool {
+        if now - self.swept >= INACTIVE {
+            self.sweep(now);
+        }
         let Some(entry) = self.enter(now, upstream) else {
             return false;
         };
@@ -277,6 +287,17 @@ impl Table {
         for entry in &self.entries {
             visit(entry.upstream, entry.total);
         }
+    }
+
+    /// Those from which nothing comes any more make room, also where nobody asks for it.
+    #[cold]
+    fn sweep(&mut self, now: Instant) {
+        self.swept = now;
+        let before = self.entries.len();
+        self.entries.retain(|entry| entry.is_active(now));
+        self.latest = 0;
+        let gone = before - self.entries.len();
+        self.forgotten = self.forgotten.saturating_add(gone as u64);
     }
 
     /// What there is to tell, where so many packets were counted, unknown, and without room.

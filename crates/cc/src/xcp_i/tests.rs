@@ -353,11 +353,32 @@ fn upstream_routers_that_vanish_are_forgotten() {
     };
     assert_eq!(full(&mut port, Instant::ZERO + PATIENCE), 1);
     assert_eq!(full(&mut port, Instant::ZERO + INACTIVE), 1);
-    assert_eq!(clouds(&port).forgotten, 1);
-    assert_eq!(clouds(&port).upstreams as usize, MOST_UPSTREAMS);
+    assert_eq!(clouds(&port).forgotten as usize, MOST_UPSTREAMS);
+    assert_eq!(clouds(&port).upstreams, 1);
     // An estimate of somebody whom nobody asked for is nothing.
     port.on_estimate(Instant::ZERO + INACTIVE, upstream(77), &long);
     assert!(port.table().link(upstream(77)).is_none());
+}
+
+/// They do so also where nobody asks for their places: they would be named, and asked about, for
+/// ever.
+#[test]
+fn a_flood_of_upstream_routers_is_forgotten_once_it_ends() {
+    let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
+    let header = XcpCarried::default();
+    for number in 0..MOST_UPSTREAMS as u32 {
+        pass(&mut port, Instant::ZERO, &packet(Some(1 + number), header));
+    }
+    assert_eq!(clouds(&port).upstreams as usize, MOST_UPSTREAMS);
+    // One goes on.
+    for second in 1..=25 {
+        let now = Instant::ZERO + Duration::from_secs(second);
+        pass(&mut port, now, &packet(Some(7), header));
+    }
+    let mut named = Vec::new();
+    port.table().visit(&mut |router, _| named.push(router));
+    assert_eq!(named, [upstream(7)]);
+    assert_eq!(clouds(&port).forgotten as usize, MOST_UPSTREAMS - 1);
 }
 
 /// A header on every n-th packet stands for the others, as far as packets come without one.

@@ -120,6 +120,20 @@ impl CloudMeter {
     }
 }
 
+/// Adds what came from an upstream router. Where there are too many, those from which the most came
+/// are named: made-up addresses of one port leave room for the routers before another.
+fn gather(named: &mut Vec<(Upstream, u64)>, upstream: Upstream, bytes: u64) {
+    if let Some((_, sum)) = named.iter_mut().find(|(known, _)| *known == upstream) {
+        *sum = sum.saturating_add(bytes);
+    } else if named.len() < MOST_NAMED {
+        named.push((upstream, bytes));
+    } else if let Some(least) = named.iter_mut().min_by_key(|(_, sum)| *sum)
+        && least.1 < bytes
+    {
+        *least = (upstream, bytes);
+    }
+}
+
 impl Router {
     /// From now on it measures clouds with `meter`, or (`None`) does not.
     pub fn set_cloud_meter(&mut self, meter: Option<CloudMeter>) {
@@ -234,12 +248,7 @@ impl Router {
         named.clear();
         for port in self.ports.iter().filter(|port| port.settings.measures) {
             port.link.port().visit_clouds(&mut |upstream, bytes| {
-                let room = named.len() < MOST_NAMED;
-                match named.iter_mut().find(|(known, _)| *known == upstream) {
-                    Some((_, sum)) => *sum = sum.saturating_add(bytes),
-                    None if room => named.push((upstream, bytes)),
-                    None => {}
-                }
+                gather(&mut named, upstream, bytes);
             });
         }
         for &(upstream, bytes) in &named {

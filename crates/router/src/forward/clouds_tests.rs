@@ -216,6 +216,27 @@ fn made_up_routers_in_headers() {
     assert!(after.unsent - counts.unsent <= 60, "{after:?}");
 }
 
+/// Made-up routers before two ports fill the list of those that are asked about. The one before a
+/// third port, from which more comes, is asked about all the same.
+#[test]
+fn made_up_routers_before_one_port_leave_room_for_those_before_another() {
+    let of = |n: u8| Upstream::of(IpAddr::from([192, 0, 2, n])).unwrap();
+    let mut named = Vec::new();
+    for n in 0..100 {
+        gather(&mut named, of(n), 1500);
+    }
+    assert_eq!(named.len(), MOST_NAMED);
+    gather(&mut named, of(200), 150_000);
+    gather(&mut named, of(200), 150_000);
+    assert_eq!(named.len(), MOST_NAMED);
+    assert!(named.contains(&(of(200), 300_000)));
+    gather(&mut named, of(201), 1500);
+    assert!(
+        named.iter().all(|(router, _)| *router != of(201)),
+        "no more than others"
+    );
+}
+
 /// A tunnel in the cloud gives packets a TTL of its own. The one that they would have without the
 /// cloud hides it, any other makes it longer. Neither harms anybody.
 #[test]
