@@ -338,6 +338,10 @@ impl Controller for AutoSender {
 }
 
 impl Startable for AutoSender {
+    fn may_start(&self) -> bool {
+        self.law.controller().may_start()
+    }
+
     fn begin_with(&mut self, now: Instant, window: u64) -> bool {
         let steered = self.law.controller_mut().begin_with(now, window);
         if steered {

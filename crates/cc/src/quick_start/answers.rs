@@ -75,7 +75,7 @@ impl<C: Startable> QuickStart<C> {
         self.metrics.approved += 1;
         let pace = self.of_payload(granted);
         let window = mul_div(pace, nanos(acked.min_rtt), 1_000_000_000);
-        if window <= self.law.window() || self.loses_before() {
+        if window <= self.law.window() || self.loses_before() || !self.law.may_start() {
             self.metrics.outcome = QuickStartOutcome::Unused;
             self.state = State::Over;
             return;

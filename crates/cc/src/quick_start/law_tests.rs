@@ -308,6 +308,7 @@ struct Told {
     lost: u64,
     given_up: u64,
     expected_ppm: u64,
+    behind_hidden_hop: bool,
 }
 
 impl Controller for Told {
@@ -326,6 +327,9 @@ impl Controller for Told {
 }
 
 impl Startable for Told {
+    fn may_start(&self) -> bool {
+        !self.behind_hidden_hop
+    }
     fn begin_with(&mut self, _now: Instant, window: u64) -> bool {
         self.window = window;
         true
@@ -338,6 +342,34 @@ impl Startable for Told {
     fn expected_loss_ppm(&self) -> u64 {
         self.expected_ppm
     }
+}
+
+/// A hop that no router announces shows before the answer, or before the question: routers know
+/// nothing of what it carries.
+#[test]
+fn behind_a_hidden_hop_nothing_is_asked_and_no_grant_used() {
+    let law = Told {
+        window: 14_720,
+        behind_hidden_hop: true,
+        ..Told::default()
+    };
+    // It showed once the question was on its way.
+    let sender = granted_to(law);
+    let metrics = sender.metrics().quick_start.unwrap();
+    assert_eq!((metrics.approved, metrics.granted), (1, 0));
+    assert_eq!(metrics.outcome, QuickStartOutcome::Unused);
+    assert_eq!(sender.window(), 14_720);
+    let mut sender = granted_to(Told::default());
+    assert_eq!(
+        sender.metrics().quick_start.unwrap().outcome,
+        QuickStartOutcome::Used
+    );
+    // After a pause another question would be due.
+    sender.on_sent(at(10_000), &sent(10, 1472));
+    sender.on_restart(at(20_000), ms(10_000));
+    assert!(sender.asks());
+    sender.law.behind_hidden_hop = true;
+    assert!(!sender.asks());
 }
 
 /// The granted flight of a law that counts, of which 20 of 100 packets and more are lost.

@@ -349,7 +349,7 @@ impl<C: Startable> Controller for QuickStart<C> {
 
     #[inline]
     fn asks(&self) -> bool {
-        let ready = matches!(self.state, State::Ready | State::Asking(_));
+        let ready = matches!(self.state, State::Ready | State::Asking(_)) && self.law.may_start();
         (ready || self.keep.asks()) && !self.barred
     }
 

@@ -14,6 +14,12 @@ pub enum AfterGrant {
 
 /// A law that [`QuickStart`](super::QuickStart) can start.
 pub trait Startable: Controller {
+    /// False where the law knows of a bottleneck that no router announces: what routers grant says
+    /// nothing of that one.
+    fn may_start(&self) -> bool {
+        true
+    }
+
     /// `window` bytes are granted, and sent from now on. True if the law's own window has become
     /// that and routers go on steering it: what they tell of the flight is the law's business then,
     /// and so are single losses.

@@ -18,6 +18,10 @@ impl<L: LossRule> VcpSender<L> {
 }
 
 impl<L: LossRule> Startable for VcpSender<L> {
+    fn may_start(&self) -> bool {
+        !self.hidden.rules()
+    }
+
     fn begin_with(&mut self, now: Instant, window: u64) -> bool {
         if !self.explicit() {
             return false;

@@ -11,6 +11,10 @@ use crate::{Instant, Limits};
 const KEPT_ROUNDS: u32 = 3;
 
 impl Startable for XcpSender {
+    fn may_start(&self) -> bool {
+        !self.hidden.rules()
+    }
+
     fn begin_with(&mut self, now: Instant, window: u64) -> bool {
         if !self.explicit() {
             return false;
