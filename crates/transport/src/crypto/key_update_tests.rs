@@ -1,3 +1,6 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::null::NullCrypto;
 use super::testing::handshake;
 use super::*;
@@ -202,4 +205,61 @@ fn forgeries_are_counted_across_phases() {
         open(&mut server, now, &forged),
         Err(OpenFailure::LimitReached(AeadLimitReached))
     );
+}
+
+/// Counts how often keys are derived.
+struct Counted(Box<dyn PhaseKeys>, Arc<AtomicUsize>);
+
+impl PhaseKeys for Counted {
+    fn next_phase(&mut self) -> PacketKeys {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.next_phase()
+    }
+}
+
+#[test]
+fn keys_of_the_first_update_wait_for_eight_packets_or_for_the_other_phase_bit() {
+    let crypto = NullCrypto::new(&[b"a"]);
+    let begin = || {
+        let outcome = handshake(&crypto, &crypto, "server", usize::MAX);
+        let (keys, phases) = outcome.client.one_rtt.unwrap();
+        let count = Arc::new(AtomicUsize::new(0));
+        let client = OneRttKeys::new(keys, Box::new(Counted(phases, Arc::clone(&count))));
+        let (keys, phases) = outcome.server.one_rtt.unwrap();
+        (client, OneRttKeys::new(keys, phases), count)
+    };
+    let (mut client, _, count) = begin();
+    for (pn, derived) in (0..20).zip([0; 7].into_iter().chain([1; 13])) {
+        seal(&mut client, pn);
+        assert_eq!(count.load(Ordering::Relaxed), derived, "after {pn}");
+    }
+
+    // However many forged packets with the other bit: once.
+    let (mut client, mut server, count) = begin();
+    let packet = seal(&mut server, 0);
+    open(&mut client, Instant::ZERO, &packet).unwrap();
+    assert_eq!(count.load(Ordering::Relaxed), 0);
+    for pn in 1..10 {
+        let forged = Packet {
+            phase: Phase(true),
+            ..seal(&mut server, pn)
+        };
+        let refused = open(&mut client, Instant::ZERO, &forged);
+        assert_eq!(refused, Err(OpenFailure::Unauthentic));
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+    }
+    assert_eq!((client.phase(), client.generation()), (Phase(false), 0));
+
+    // An update before there are eight packets, begun here and followed there.
+    server.on_confirmed();
+    server.on_ack(0, 0).unwrap();
+    assert!(server.begin_update(Instant::ZERO));
+    let update = seal(&mut server, 10);
+    assert!(
+        open(&mut client, Instant::ZERO, &update)
+            .unwrap()
+            .peer_updated
+    );
+    // Those of the update after it are ready at once.
+    assert_eq!(count.load(Ordering::Relaxed), 2);
 }

@@ -2,6 +2,7 @@
 
 mod acks;
 mod bad_peers;
+mod closing;
 mod datagrams;
 mod ecn;
 mod ending;

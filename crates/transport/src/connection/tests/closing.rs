@@ -1,0 +1,151 @@
+//! What a connection that closes still says, how long it stays, and what it says no more.
+
+use bytes::Bytes;
+
+use super::pair::{Pair, Setup};
+use crate::connection::{ConnectionError, Event};
+use crate::streams::Dir;
+use crate::{Duration, Instant};
+
+const FULL: usize = 1200;
+
+/// Closes the client of a connection; what the server hears of it.
+fn heard(code: u64, reason: &[u8]) -> (u64, Bytes) {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(200));
+    let now = pair.now;
+    let reason = Bytes::copy_from_slice(reason);
+    pair.client.get().close(now, code, reason);
+    pair.run(Duration::from_millis(30));
+    match pair.server.error() {
+        Some(ConnectionError::PeerApplication { code, reason }) => (code, reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_long_reason_is_cut_and_a_code_beyond_2_to_the_62_is_said_as_0() {
+    let reason = [b'x'; 1000];
+    assert_eq!(heard(1, &reason[..256]).1, reason[..256]);
+    assert_eq!(heard(1, &reason).1, reason[..256]);
+    let largest = (1 << 62) - 1;
+    assert_eq!(
+        heard(largest, b"why"),
+        (largest, Bytes::from_static(b"why"))
+    );
+    assert_eq!(heard(largest + 1, b"why"), (0, Bytes::new()));
+}
+
+/// A connection with data under way in both directions.
+fn busy() -> Pair {
+    let mut setup = Setup::default();
+    setup.client.keep_alive = Some(Duration::from_millis(20));
+    setup.server.keep_alive = Some(Duration::from_millis(20));
+    let mut pair = Pair::connected(setup);
+    pair.run(Duration::from_millis(200));
+    for host in [&mut pair.client, &mut pair.server] {
+        let id = host.get().streams().open(Dir::Uni).unwrap();
+        host.get().streams().write(id, &[7; 5000]).unwrap();
+    }
+    pair.flush();
+    pair
+}
+
+#[test]
+fn three_probe_timeouts_after_a_close_nothing_is_left_to_wait_for() {
+    let mut pair = busy();
+    let now = pair.now;
+    let until = now + pair.client.get().pto().saturating_mul(3);
+    pair.client.get().close(now, 1, Bytes::new());
+    // Neither what was under way nor the next keep-alive is waited for.
+    assert_eq!(pair.client.get().deadline(), Some(until));
+    pair.flush();
+    assert_eq!(pair.client.get().deadline(), Some(until));
+    let client = pair.client.get();
+    client.handle_timeout(until - Duration::from_nanos(1));
+    assert!(!client.is_drained());
+    client.handle_timeout(until);
+    assert!(client.is_drained());
+    assert_eq!(client.deadline(), None);
+    // Once is enough.
+    client.close(until, 2, Bytes::new());
+    client.handle_timeout(until + Duration::from_secs(100));
+    assert_eq!(client.deadline(), None);
+    pair.flush();
+    let lost = pair.client.events.iter();
+    assert_eq!(lost.filter(|e| matches!(e, Event::Lost(_))).count(), 1);
+}
+
+#[test]
+fn who_was_closed_is_silent_and_does_not_stay_longer_for_a_repeated_close() {
+    let mut pair = busy();
+    // What the client sent so far arrives; the close is the last.
+    pair.run(Duration::from_millis(15));
+    pair.record = true;
+    let now = pair.now;
+    pair.client.get().close(now, 1, Bytes::new());
+    pair.flush();
+    let close = pair.client.sent.pop().unwrap();
+    assert!(close.len() < 100, "{} bytes", close.len());
+    assert!(pair.run_until(Duration::from_millis(30), |p| p.server.error().is_some()));
+    pair.server.sent.clear();
+    let until: Instant = pair.server.get().deadline().unwrap();
+    assert!(until > pair.now && until <= pair.now + Duration::from_secs(1));
+    let id = pair.server.get().streams().open(Dir::Uni);
+    if let Ok(id) = id {
+        let _ = pair.server.get().streams().write(id, b"more");
+    }
+    // The server's own data that was under way makes the client say again that it is over.
+    while pair.now < until {
+        assert_eq!(pair.server.get().deadline(), Some(until));
+        if !pair.step() {
+            break;
+        }
+    }
+    pair.run(Duration::from_secs(1));
+    assert!(pair.server.sent.is_empty(), "{}", pair.server.sent.len());
+    assert!(pair.server.get().is_drained());
+    // Its own application may close it as well: that changes nothing.
+    let now = pair.now;
+    pair.server.get().close(now, 3, Bytes::new());
+    pair.flush();
+    assert!(pair.server.sent.is_empty());
+}
+
+/// A server that has the client's first datagram, and has sent nothing yet.
+fn asked() -> Pair {
+    let mut pair = Pair::new();
+    pair.flush();
+    assert!(pair.run_until(Duration::from_millis(15), |p| p.server.connection.is_some()));
+    pair
+}
+
+#[test]
+fn a_close_in_the_handshake_has_1200_bytes_or_waits_until_it_may() {
+    let mut buffer = [0; 4096];
+    for (sent, may) in [
+        (0, true),
+        (3 * FULL - FULL, true),
+        (3 * FULL - FULL + 1, false),
+    ] {
+        let mut pair = asked();
+        let now = pair.now;
+        let server = pair.server.get();
+        // The client's one datagram allows three (RFC 9000 §8.1).
+        assert_eq!(server.route.limit.available(), 3 * FULL as u64);
+        server.route.limit.on_sent(sent as u64);
+        server.close(now, 1, Bytes::new());
+        let transmit = server.poll_transmit(now, &mut buffer, 1);
+        assert_eq!(transmit.map(|t| t.len), may.then_some(FULL), "{sent}");
+        let left = 3 * FULL - sent - if may { FULL } else { 0 };
+        assert_eq!(server.route.limit.available(), left as u64);
+        assert_eq!(server.stats().datagrams_sent, u64::from(may));
+        // It is said once.
+        assert!(server.poll_transmit(now, &mut buffer, 1).is_none());
+        if !may {
+            server.route.limit.on_received(1);
+            let transmit = server.poll_transmit(now, &mut buffer, 1);
+            assert_eq!(transmit.map(|t| t.len), Some(FULL));
+        }
+    }
+}
