@@ -48,3 +48,30 @@ fn a_long_blackout_is_persistent_congestion() {
     assert!(told.probe_timeouts >= 3, "{told:?}");
     assert_eq!(told.persistent_congestions, 1, "{told:?}");
 }
+
+#[test]
+fn what_was_lost_and_the_round_trips_are_counted() {
+    let mut pair = Pair::connected(Setup::default());
+    // Until the path's MTU is found.
+    pair.upload(100_000, Duration::from_secs(5));
+    pair.run(Duration::from_secs(2));
+    let before = pair.client.get().stats();
+    pair.record = true;
+    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
+    pair.client.get().streams().write(id, &[1; 700]).unwrap();
+    pair.flush();
+    pair.up.cut();
+    let lost = pair.client.sent.pop().unwrap().len();
+    assert!((700..800).contains(&lost) && pair.client.sent.is_empty());
+    pair.client.get().streams().write(id, &[2; 20_000]).unwrap();
+    pair.run(Duration::from_secs(1));
+    let stats = pair.client.get().stats();
+    assert_eq!(stats.packets_lost - before.packets_lost, 1);
+    assert_eq!(stats.bytes_lost - before.bytes_lost, lost as u64);
+    assert_eq!(stats.probe_timeouts, before.probe_timeouts);
+    assert!(stats.rtt.samples() > before.rtt.samples());
+    // 10 ms each way, and what the peer's acknowledgements wait at most.
+    let round_trip = Duration::from_millis(20);
+    assert_eq!(stats.rtt.min(), Some(round_trip));
+    assert!(stats.rtt.max().unwrap() <= round_trip + Duration::from_millis(25));
+}
