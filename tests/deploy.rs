@@ -288,7 +288,7 @@ fn two_cards_routed_from_the_documents_text() {
         reader.follow(END);
         assert_eq!(shell(&reader.cards.kernel, STATE).out, before);
         both(|v6| reader.cards.udp(v6).until_past());
-    })
+    });
 }
 
 /// Data flows again within a second after a killed router is back.
@@ -365,7 +365,7 @@ fn nat_and_a_firewall_from_the_documents_text() {
         assert_eq!(peer(&reader.cards, false), "10.0.1.2");
         reader.execute(unload);
         both(|v6| _ = reader.cards.udp(v6).until_it_passes());
-    })
+    });
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn a_bridge_from_the_documents_text() {
         closed(&mut reader.cards);
         reader.execute(back);
         both(|v6| reader.cards.udp(v6).until_past());
-    })
+    });
 }
 
 /// Whatever is written as a command is run by one of the tests above.

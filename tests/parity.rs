@@ -83,9 +83,9 @@ async fn files_over_a_wireless_hop_take_as_long_as_emulated() {
             Handle::current().block_on(async {
                 let loss = path("loss = { kind = \"bernoulli\", per = 0.003 }");
                 compare(&format!("{TOP}{loss}{FILES}")).await;
-            })
-        })
-    })
+            });
+        });
+    });
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,12 +93,12 @@ async fn files_against_reverse_traffic_take_as_long_as_emulated() {
     block_in_place(|| {
         undisturbed(|| {
             Handle::current().block_on(async {
-    let reverse = "[[flow]]\nname = \"reverse\"\nfrom = \"D\"\nto = \"S\"\nalgorithm = \"udp\"\n\
-        rate = \"2Mbit\"\n";
-    compare(&format!("{TOP}{}{FILES}{reverse}", path(""))).await;
-            })
-        })
-    })
+                let reverse = "[[flow]]\nname = \"reverse\"\nfrom = \"D\"\nto = \"S\"\n\
+                               algorithm = \"udp\"\nrate = \"2Mbit\"\n";
+                compare(&format!("{TOP}{}{FILES}{reverse}", path(""))).await;
+            });
+        });
+    });
 }
 
 #[tokio::test]

@@ -88,9 +88,9 @@ async fn hops_that_do_not_mark_show_in_the_ttl() {
                     let plain = unmarked_hop(algorithm, &["none"]).await;
                     assert_eq!(plain, Some(true), "{algorithm}");
                 }
-            })
-        })
-    })
+            });
+        });
+    });
 }
 
 /// Whom the sender obeys in the end, and why not routers: past a plain hop it does once a router
@@ -116,9 +116,9 @@ async fn why_routers_do_not_steer() {
                         matches!(report.feedback, Some(Feedback::Xcp(xcp)) if xcp.uncounted);
                     assert_eq!(uncounted, !estimated, "{algorithm}, {controllers:?}");
                 }
-            })
-        })
-    })
+            });
+        });
+    });
 }
 
 /// Of 1272 bytes on an interface of 1300, told by the kernel at once: each size that is too large

@@ -105,7 +105,7 @@ fn two_routers_grant_a_file_its_rate() {
             let granted = grants["granted"].as_u64();
             assert!(matches!(granted, Some(2..=4)), "{grants}");
         }
-    })
+    });
 }
 
 /// A first download is granted nearly all of an idle link. A second one right after would get
@@ -138,7 +138,7 @@ fn two_routers_grant_auto_its_rate() {
                 assert!(once_or_twice(&grants(&chain, router)), "{controller}");
             }
         }
-    })
+    });
 }
 
 /// A question was granted. Where a busy machine holds the answer up for more than two round trips
@@ -180,5 +180,5 @@ fn with_a_plain_router_between_nothing_is_approved_and_nothing_stalls() {
             assert!(once_or_twice(&grants(&chain, 0)), "{controller}, {cc}");
             assert!(once_or_twice(&grants(&chain, 1)), "{controller}, {cc}");
         }
-    })
+    });
 }

@@ -164,7 +164,7 @@ fn a_file_by_xcp_through_a_router() {
         // What foreign packets (handshakes, acknowledgements) take is not XCP's to give.
         let capacity = law["capacity_bps"].as_f64().unwrap();
         assert!((49e6..=50e6).contains(&capacity), "{law}");
-    })
+    });
 }
 
 /// Data and feedback in both directions at once.
@@ -216,7 +216,7 @@ fn both_directions_at_once_by_xcp() {
             assert!(law["stamped"].as_u64().unwrap() > 10_000, "{law}");
             assert!(law["given_bps"].as_f64().unwrap() > 20e6, "{law}");
         }
-    })
+    });
 }
 
 /// The paper's figure 5 for real: four flows, 10 Mbit/s, 500 ms. Each moves as much as an XCP flow
@@ -262,5 +262,5 @@ fn four_flows_of_the_xcp_linux_paper_as_in_the_emulator() {
         println!("real {real_goodput:.0} bit/s, emulated {emulated_goodput:.0} bit/s: {ratio:.4}");
         // 0.999 and 0.992 in two runs, 0.893 in one; why is not known.
         assert!((0.85..=1.05).contains(&ratio), "{ratio}");
-    })
+    });
 }

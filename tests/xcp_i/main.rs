@@ -78,7 +78,7 @@ fn a_plain_router_in_the_middle() {
         );
         assert!(real >= 0.75 * emulated, "{real} {emulated}");
         assert!(bed.drops(1) <= 100);
-    })
+    });
 }
 
 /// What the narrow link carries was found. Trains share it with the file. On a machine with other
@@ -97,7 +97,7 @@ fn the_sending_host_answers() {
     let _alone = alone();
     undisturbed(|| {
         sender_answers(Addresses::V4, 16_000_000);
-    })
+    });
 }
 
 fn sender_answers(addresses: Addresses, bytes: usize) {
@@ -130,7 +130,7 @@ fn the_client_that_stores_answers() {
         let goodput = figures["goodput_up_bps"].as_f64().unwrap();
         assert!(goodput >= 0.55 * NARROW, "{figures}");
         assert!(bed.drops(0) <= 100);
-    })
+    });
 }
 
 /// The last router on the way is plain, the one before it an XCP-i router: the receiving host
@@ -149,7 +149,7 @@ fn the_receiving_host_measures() {
         let forged = bed.show(0)["xcp_i"]["forged"].as_u64().unwrap();
         assert!(forged > 0);
         assert_eq!(figures["fallback"], "no-estimate");
-    })
+    });
 }
 
 fn receiver_measures(addresses: Addresses, bytes: usize) -> Bed {
@@ -190,5 +190,5 @@ fn addresses_of_ipv6_alone() {
         drop(bed);
         sender_answers(Addresses::V6, BYTES);
         receiver_measures(Addresses::V6, BYTES);
-    })
+    });
 }
