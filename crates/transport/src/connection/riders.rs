@@ -56,7 +56,6 @@ impl Connection {
             || !self.route.limit.is_validated()
             || !self.route.controller.asks()
             || !self.route.plain.wants_shim(now, None)
-            || self.is_new_to_routers(now)
         {
             return None;
         }
@@ -67,14 +66,6 @@ impl Connection {
         request.quick_start = Some(question);
         self.feedback.fill_question(&request, w.take(len).ok()?);
         Some(Rider::Question(len))
-    }
-
-    /// True if no packet bore the controller's request for two round trips, although some are to.
-    /// Routers may keep a flow in another queue from its first request on: a question before that
-    /// would wait in another one than what follows it.
-    fn is_new_to_routers(&self, now: Instant) -> bool {
-        let long = 2 * self.recovery.rtt().srtt_or_initial();
-        self.feedback.has_shim() && self.route.cadence.due(now, u32::MAX, long)
     }
 
     /// The controller's request is to ride on the next packet.
