@@ -251,7 +251,7 @@ fn the_default_grid_is_told_to_be_short() {
     let output = run(&["compare", "--estimate"]);
     assert!(output.status.success());
     let told = said(&output);
-    assert!(told.contains("144 cells, 5 laws, 3 seeds"), "{told}");
+    assert!(told.contains("144 cells, 6 laws, 3 seeds"), "{told}");
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn a_grid_of_a_million_cells_is_refused_before_it_is_made() {
     else {
         panic!("a grid of millions of cells");
     };
-    assert_eq!((cells, runs), (12_000_000, 180_000_000));
+    assert_eq!((cells, runs), (12_000_000, 216_000_000));
     assert!(hours > 1000, "{hours}");
 }
 

@@ -1,9 +1,11 @@
 //! The queue in a cloud, from how long small packets take.
 //!
 //! The clocks of the two routers need not agree: only differences count. The shortest time of the
-//! last ten seconds or so stands for an empty queue, so that clocks may also drift: a drift of 100
-//! ppm is 1 ms then. A router that starts anew may begin its clock anew: what was sent long before
-//! the packet that came last cannot have been overtaken for so long, and nothing of before counts.
+//! last ten seconds or so stands for an empty queue. Where the sender's clock is slower times grow
+//! although no queue does, so that shortest time rises by [`RISES_PPM`] of the time since; where it
+//! is faster, times fall and the shortest one with them. A router that starts anew may begin its
+//! clock anew: what was sent long before the packet that came last cannot have been overtaken for
+//! so long, and nothing of before counts.
 
 use pathmark_cc::{Duration, Instant};
 
@@ -11,6 +13,8 @@ use pathmark_cc::{Duration, Instant};
 const LOOKED_AT: usize = 5;
 /// The shortest time is remembered for one to two of these.
 const REMEMBERED: Duration = Duration::from_secs(8);
+/// What the shortest time rises by: more than two clocks drift apart by, 200 ppm at most.
+const RISES_PPM: u64 = 250;
 
 /// A packet that was sent so long before one that came earlier, ns: its sender's clock has begun
 /// anew. None is on its way for longer than another by so much.
@@ -20,7 +24,7 @@ const CLOCK_BACK: u64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Instant,
-    /// By two clocks: only differences mean something. ns.
+    /// By two clocks: only differences mean something. Less what the shortest one rises by. ns.
     delay: i64,
     own: u64,
 }
@@ -57,7 +61,10 @@ impl Delay {
             };
         }
         self.sent = sent;
-        let delay = now.as_nanos().wrapping_sub(sent).cast_signed();
+        let rises = u128::from(now.as_nanos()) * u128::from(RISES_PPM) / 1_000_000;
+        let rises = u64::try_from(rises).unwrap_or(0);
+        let delay = now.as_nanos().wrapping_sub(sent).wrapping_sub(rises);
+        let delay = delay.cast_signed();
         if now - self.since >= REMEMBERED {
             self.shortest = [None, self.shortest[0]];
             self.since = now;
