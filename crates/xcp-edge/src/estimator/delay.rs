@@ -1,11 +1,9 @@
 //! The queue in a cloud, from how long small packets take.
 //!
 //! The clocks of the two routers need not agree: only differences count. The shortest time of the
-//! last ten seconds or so stands for an empty queue. Where the sender's clock is slower times grow
-//! although no queue does: if the shortest times of spans of two seconds grew thrice in a row, the
-//! least of their slopes is taken for the clocks', and taken off. A router that starts anew may
-//! begin its clock anew: what was sent long before the packet that came last cannot have been
-//! overtaken for so long, and nothing of before counts.
+//! last ten seconds or so stands for an empty queue, so that clocks may also drift: a drift of 100
+//! ppm is 1 ms then. A router that starts anew may begin its clock anew: what was sent long before
+//! the packet that came last cannot have been overtaken for so long, and nothing of before counts.
 
 use pathmark_cc::{Duration, Instant};
 
@@ -13,12 +11,6 @@ use pathmark_cc::{Duration, Instant};
 const LOOKED_AT: usize = 5;
 /// The shortest time is remembered for one to two of these.
 const REMEMBERED: Duration = Duration::from_secs(8);
-/// Clocks drift apart by no more than this.
-const MOST_DRIFT_PPM: i128 = 200;
-/// Their drift shows in the shortest times of spans of so long.
-const SLOPE_SPAN: Duration = Duration::from_secs(2);
-/// A drift that is larger by so much than the one known is a new one.
-const NEW_DRIFT_PPM: i128 = 10;
 
 /// A packet that was sent so long before one that came earlier, ns: its sender's clock has begun
 /// anew. None is on its way for longer than another by so much.
@@ -28,7 +20,7 @@ const CLOCK_BACK: u64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Instant,
-    /// By two clocks: only differences mean something. Less what they drift by. ns.
+    /// By two clocks: only differences mean something. ns.
     delay: i64,
     own: u64,
 }
@@ -54,57 +46,6 @@ pub(crate) struct Delay {
     since: Instant,
     /// When the packet that came last was sent, by its sender's clock, ns.
     sent: u64,
-    drift: Drift,
-}
-
-/// By how much the sender's clock is slower.
-#[derive(Clone, Debug, Default)]
-struct Drift {
-    /// Of the running span and those before it: when the shortest time was, ns, and the time.
-    shortest: [Option<(u64, i64)>; 5],
-    since: Instant,
-    ppm: i128,
-    /// What times have grown by since the beginning, ns.
-    grown: i128,
-    last: Option<Instant>,
-}
-
-impl Drift {
-    /// A packet took `delay` ns. What of that is the clocks', and true if that was not known yet.
-    fn on_delay(&mut self, now: Instant, delay: i64) -> (i64, bool) {
-        let elapsed = self
-            .last
-            .replace(now)
-            .map_or(Duration::ZERO, |last| now - last);
-        let elapsed = i128::try_from(elapsed.as_nanos()).unwrap_or(0);
-        let mut new = false;
-        if now - self.since >= SLOPE_SPAN {
-            self.since = now;
-            self.shortest.rotate_right(1);
-            self.shortest[0] = None;
-            let ppm = self.slope().clamp(0, MOST_DRIFT_PPM);
-            new = ppm >= self.ppm + NEW_DRIFT_PPM;
-            self.ppm = ppm;
-        }
-        self.grown += elapsed * self.ppm;
-        if self.shortest[0].is_none_or(|(_, before)| delay < before) {
-            self.shortest[0] = Some((now.as_nanos(), delay));
-        }
-        (i64::try_from(self.grown / 1_000_000).unwrap_or(0), new)
-    }
-
-    /// The least of the slopes between spans that are over, in 10^-6; 0 if there are too few.
-    fn slope(&self) -> i128 {
-        let [_, spans @ ..] = &self.shortest;
-        let slopes = spans.windows(2).map(|pair| match pair {
-            [Some((at, delay)), Some((before, shorter))] if at > before => {
-                let longer = i128::from(delay.saturating_sub(*shorter));
-                longer * 1_000_000 / i128::from(at - before)
-            }
-            _ => 0,
-        });
-        slopes.min().unwrap_or(0)
-    }
 }
 
 impl Delay {
@@ -117,12 +58,6 @@ impl Delay {
         }
         self.sent = sent;
         let delay = now.as_nanos().wrapping_sub(sent).cast_signed();
-        let (grown, new) = self.drift.on_delay(now, delay);
-        let delay = delay.wrapping_sub(grown);
-        if new {
-            // What was shortest before is so by the clocks alone.
-            self.shortest = [None; 2];
-        }
         if now - self.since >= REMEMBERED {
             self.shortest = [None, self.shortest[0]];
             self.since = now;
