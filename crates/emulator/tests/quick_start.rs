@@ -78,9 +78,10 @@ fn a_hop_that_does_not_take_part_leaves_all_as_with_cubic() {
 }
 
 /// Files come at random to a port that 80 % of its capacity goes through. Ports keep what carries
-/// their law's shim in a queue of its own; a question ahead of its flow's first shim waited in the
-/// other one, counted as lost, and its answer came too late: 44 and 22 of the 92 that ask. Half of
-/// the files take no longer than with CUBIC.
+/// their law's shim in a queue of its own. A question goes ahead of its flow's first shim, so it
+/// waits in the other queue, and packets behind it may overtake it. It is not lost by that: counted
+/// as lost, 44 and 22 of the 92 that ask had their answer too late. Half of the files take no
+/// longer than with CUBIC.
 #[test]
 fn questions_at_a_busy_port_are_answered_in_time() {
     let files = |port, law| {

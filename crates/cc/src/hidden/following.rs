@@ -109,7 +109,8 @@ impl Following {
         self.leaning = Leaning::default();
     }
 
-    /// Packet `number`, the last one of `packets`, queued for `delay_ns`.
+    /// Packet `number`, the last one of `packets`, queued for `delay_ns`. `counts`: a loss at this
+    /// time would count as well, since no router says that its own queue is full.
     #[inline]
     pub(crate) fn on_delay(
         &mut self,
@@ -118,14 +119,14 @@ impl Following {
         packets: u64,
         delay_ns: u64,
         srtt: Duration,
-        tells: bool,
+        counts: bool,
     ) {
         if ns_since(now, self.since) > nanos(srtt).saturating_mul(SPAN_ROUNDS.into()) {
             self.since = now;
             self.before = core::mem::replace(&mut self.current, Range::EMPTY);
         }
         self.current.add(delay_ns);
-        if tells && let Some((.., longer)) = self.delay_before(number.saturating_sub(1)) {
+        if counts && let Some((.., longer)) = self.delay_before(number.saturating_sub(1)) {
             self.leaning.on_packets(packets, longer);
         }
         let longer = self.leaning.on_delay(delay_ns);

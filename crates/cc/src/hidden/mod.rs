@@ -367,9 +367,9 @@ impl HiddenHop {
         self.phases.on_acked(acked.packets);
         self.losing.on_acked(acked.packets, acked.window_limited);
         if let Some(delay) = delay {
-            let tells = !self.announced(now, patience, acked.srtt);
+            let counts = !self.announced(now, patience, acked.srtt);
             self.following
-                .on_delay(now, acked.largest, acked.packets, delay, acked.srtt, tells);
+                .on_delay(now, acked.largest, acked.packets, delay, acked.srtt, counts);
             if let State::DelayTrial(trial) = &mut self.state {
                 trial.on_delay(now, delay);
             }

@@ -151,6 +151,29 @@ fn random_loss_between_uneven_acknowledgements_is_random() {
     assert!((0..100).all(|seed| !leans(seed, 5)));
 }
 
+/// Delays are short while a router says that its own queue is full, and losses of that time are not
+/// told. Packets of that time count as little: beside them all losses would lie behind long delays.
+#[test]
+fn packets_of_times_whose_losses_do_not_count_do_not_count_either() {
+    let leans = |counts_while_announced: bool| {
+        let mut hop = Hop::new(7, ANY_STEP);
+        let mut following = Following::new(Instant::ZERO);
+        for number in 0..20_000 {
+            let announced = number / 100 % 2 == 0;
+            if !announced && hop.draw() < 50 {
+                following.on_loss(number, 1_000_000, MTU);
+                continue;
+            }
+            let delay = hop.draw() * 1000 + if announced { 0 } else { 5_000_000 };
+            let counts = !announced || counts_while_announced;
+            following.on_delay(Instant::ZERO, number, 1, delay, RTT, counts);
+        }
+        following.leans(3)
+    };
+    assert!(!leans(false));
+    assert!(leans(true), "the delays are such that it matters");
+}
+
 /// A hop takes 100 packets per second of what XCP routers behind it would grant: its queue, and not
 /// the path, makes round trips longer.
 #[test]

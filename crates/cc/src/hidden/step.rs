@@ -48,8 +48,10 @@ impl HiddenHop {
                 .max(step * INITIAL_WINDOW * self.mtu);
             let most = match self.trains.narrowest() {
                 Some(rate) => {
-                    let slowly = SLOW_START * arrived.max(INITIAL_WINDOW * self.mtu);
-                    most.min(slowly.max(BEYOND_TRAIN * window_of(rate, srtt)))
+                    let slowly = arrived
+                        .max(INITIAL_WINDOW * self.mtu)
+                        .saturating_mul(SLOW_START);
+                    most.min(slowly.max(window_of(rate, srtt).saturating_mul(BEYOND_TRAIN)))
                 }
                 None => most,
             };

@@ -16,7 +16,7 @@ const TOGETHER: u64 = 16;
 /// Less spread is the receiver's own batches, or its word that cannot be checked.
 const LEAST_SPREAD: Duration = Duration::from_micros(40);
 /// They take so many times as long to arrive as to be sent: a hop spread them.
-const SPREAD: u32 = 4;
+const SPREAD: u64 = 4;
 /// The most of one to two spans of so many round trips counts.
 const SPAN_ROUNDS: u8 = 8;
 
@@ -77,7 +77,7 @@ impl Trains {
             .take()
             .map_or(0, |began| ns_since(self.ended, began));
         self.most[0] = self.most[0].max(rate);
-        if sending.saturating_mul(SPREAD.into()) <= spread {
+        if sending.saturating_mul(SPREAD) <= spread {
             self.spread[0] = self.spread[0].max(rate);
         }
         true

@@ -152,7 +152,7 @@ impl Soak {
     pub(crate) async fn round(&self, seed: u64, connections: u64) {
         let before = descriptors();
         let weather = Weather {
-            drop: 20,
+            drop: 5,
             reorder: 20,
             delay: Duration::from_millis(2),
             ..Weather::FAIR
