@@ -1,0 +1,185 @@
+//! The estimator against a link that a test knows: error, load, and what becomes of it when the
+//! link or the other router does not behave.
+
+mod world;
+
+use pathmark_cc::Duration;
+use world::World;
+
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Error of what is said to be available and probing load, over links of 30 to 300 Mbit/s of which
+/// foreign packets take 0 to 80 %. The error is a share of the link: what a virtual router gives
+/// too much or too little.
+#[test]
+fn error_and_load() {
+    for capacity in [30e6 / 8.0, 100e6 / 8.0, 300e6 / 8.0] {
+        for share in [0.0, 0.2, 0.4, 0.6, 0.8] {
+            let mut errors = Vec::new();
+            let mut relative = Vec::new();
+            let (mut burst, mut steady, mut took) = (0.0f64, 0.0f64, 0.0f64);
+            for seed in 1..=5 {
+                let mut world = World::new(capacity, share, seed);
+                world.run(Duration::from_secs(2));
+                burst = burst.max(world.probe_bytes as f64 / (2.0 * capacity));
+                let after = world.probe_bytes;
+                took = took.max(world.first.unwrap().as_secs_f64());
+                for second in 0..200 {
+                    world.run(Duration::from_millis(2_000 + 100 * second));
+                    let now = world.instant();
+                    let Some(told) = world.estimator.estimate(now, 0) else {
+                        continue;
+                    };
+                    let error = (told.available as f64 - capacity * (1.0 - share)).abs();
+                    errors.push(error / capacity);
+                    relative.push(error / (capacity * (1.0 - share)));
+                }
+                let load = (world.probe_bytes - after) as f64 / (20.0 * capacity);
+                steady = steady.max(load);
+            }
+            let (error, relative) = (median(errors), median(relative));
+            println!(
+                "{:3.0} Mbit/s, {share:.1}: error {error:.3} of the link, {relative:.3} of what is \
+                 left; first {took:.2} s, load {burst:.4}, then {steady:.4}",
+                capacity * 8.0 / 1e6
+            );
+            assert!(error <= 0.1, "{capacity} {share}: {error}");
+            assert!(burst <= 0.05 && steady <= 0.0101, "{burst} {steady}");
+            assert!(took <= 2.0, "{took}");
+        }
+    }
+}
+
+/// The same with routers that are processes on a busy machine: what they read comes in batches, and
+/// what they send is late. Held up for up to 0.3 ms at once, they err by little more; for up to 4
+/// ms, more than a train takes, a slow link is still known for nine tenths of the time.
+#[test]
+fn error_on_a_busy_machine() {
+    let slow = 30e6 / 8.0;
+    for (micros, capacity, most, most_without) in [
+        (300, slow, 0.15, 0),
+        (300, 100e6 / 8.0, 0.15, 0),
+        (300, 300e6 / 8.0, 0.15, 0),
+        (4000, slow, 0.2, 60),
+    ] {
+        for share in [0.0, 0.4, 0.8] {
+            let mut errors = Vec::new();
+            let mut without = 0;
+            for seed in 1..=3 {
+                let mut world = World::new(capacity, share, seed).busy(micros, seed);
+                world.run(Duration::from_secs(3));
+                for tenth in 0..200 {
+                    world.run(Duration::from_millis(3_000 + 100 * tenth));
+                    let now = world.instant();
+                    match world.estimator.estimate(now, 0) {
+                        Some(told) => {
+                            errors.push(told.available as f64 / capacity - (1.0 - share));
+                        }
+                        None => without += 1,
+                    }
+                }
+            }
+            let size = median(errors.iter().map(|error| error.abs()).collect());
+            let middle = median(errors);
+            println!(
+                "{micros} us, {:3.0} Mbit/s, {share:.1}: error {size:.3}, median {middle:+.3}, \
+                 {without} without",
+                capacity * 8.0 / 1e6
+            );
+            assert!(size <= most && without <= most_without, "{size} {without}");
+        }
+    }
+}
+
+pub(crate) fn known(world: &mut World) -> Option<f64> {
+    let now = world.instant();
+    let told = world.estimator.estimate(now, world.own)?;
+    Some(told.available as f64 / 1e9 / world.capacity)
+}
+
+/// The upstream router vanishes: its estimate runs out, it gets three requests, then one row of
+/// three after each silence.
+#[test]
+fn a_router_that_vanishes() {
+    let mut world = World::new(30e6 / 8.0, 0.4, 1);
+    world.run(Duration::from_secs(5));
+    assert!(known(&mut world).is_some());
+    world.gone = true;
+    let before = world.downstream.requester.stats().requests;
+    world.run(Duration::from_secs(10));
+    assert_eq!(known(&mut world), None);
+    let asked = world.downstream.requester.stats().requests - before;
+    assert!(asked <= 9, "{asked}");
+    world.gone = false;
+    world.run(Duration::from_secs(30));
+    let told = known(&mut world).unwrap();
+    assert!((told - 0.6).abs() <= 0.2, "{told}");
+}
+
+/// Its clock is a day ahead and 100 ppm fast: neither shows.
+#[test]
+fn clocks_that_differ() {
+    let mut world = World::new(30e6 / 8.0, 0.4, 1);
+    world.ahead = 86_400_000_000_000;
+    world.drift = 100;
+    let mut errors = Vec::new();
+    for second in 3..30 {
+        world.run(Duration::from_secs(second));
+        errors.push((known(&mut world).unwrap() - 0.6).abs());
+    }
+    let error = median(errors);
+    assert!(error <= 0.1, "{error}");
+}
+
+/// The upstream router starts anew, and its clock begins at 0 again: no queue is seen where there
+/// is none, and nothing else is told of the cloud.
+#[test]
+fn a_router_that_starts_anew() {
+    let mut world = World::new(30e6 / 8.0, 0.4, 1);
+    world.run(Duration::from_secs(10));
+    assert!((known(&mut world).unwrap() - 0.6).abs() <= 0.2);
+    world.restart();
+    for tenth in 100..300 {
+        world.run(Duration::from_millis(100 * tenth));
+        let now = world.instant();
+        let Some(told) = world.estimator.estimate(now, 0) else {
+            continue;
+        };
+        let available = told.available as f64 / 1e9 / world.capacity;
+        assert!((available - 0.6).abs() <= 0.4, "{tenth}: {told:?}");
+        let queue = told.queue as f64 / 1e9 / world.capacity;
+        assert!(queue <= 0.1, "{tenth}: {queue} s");
+    }
+}
+
+/// A queue of ten packets: trains become shorter until they fit.
+#[test]
+fn a_shallow_queue() {
+    let mut world = World::new(100e6 / 8.0, 0.4, 1);
+    world.limit = 10.0 * 1000.0;
+    let mut errors = Vec::new();
+    for second in 3..30 {
+        world.run(Duration::from_secs(second));
+        errors.extend(known(&mut world).map(|told| (told - 0.6).abs()));
+    }
+    assert!(errors.len() >= 20, "{}", errors.len());
+    let error = median(errors);
+    assert!(error <= 0.15, "{error}");
+}
+
+/// The link becomes slower and faster again: that is found within fifteen seconds.
+#[test]
+fn a_link_that_changes() {
+    let mut world = World::new(100e6 / 8.0, 0.0, 1);
+    world.run(Duration::from_secs(5));
+    assert!((known(&mut world).unwrap() - 1.0).abs() <= 0.05);
+    for (at, rate) in [(20, 40e6), (35, 100e6)] {
+        world.capacity = rate / 8.0 / 1e9;
+        world.run(Duration::from_secs(at));
+        let told = known(&mut world).unwrap();
+        assert!((told - 1.0).abs() <= 0.05, "{rate}: {told}");
+    }
+}
