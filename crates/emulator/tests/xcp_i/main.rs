@@ -2,6 +2,7 @@
 //! XCP-i paper's are.
 
 mod paper;
+mod paths;
 mod shared;
 
 use std::ops::ControlFlow;

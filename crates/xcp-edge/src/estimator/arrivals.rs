@@ -116,6 +116,11 @@ impl Arrivals {
         }
     }
 
+    /// All packets of the train that began last have come.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.arrived.len() == usize::from(self.packets)
+    }
+
     /// Bytes per second at which its packets left the narrow link.
     pub(crate) fn fastest(&self) -> Option<u64> {
         let whole = self.whole()?;

@@ -1,9 +1,11 @@
 //! The queue in a cloud, from how long small packets take.
 //!
 //! The clocks of the two routers need not agree: only differences count. The shortest time of the
-//! last ten seconds or so stands for an empty queue, so that clocks may also drift: a drift of 100
-//! ppm is 1 ms then. A router that starts anew may begin its clock anew: what was sent long before
-//! the packet that came last cannot have been overtaken for so long, and nothing of before counts.
+//! last ten seconds or so, the *base*, stands for an empty queue, so that clocks may also drift: a
+//! drift of 100 ppm is 1 ms then. A path that became longer is found out by trains
+//! ([`doubt`](super::doubt)); then the base begins anew. A router that starts anew may begin its
+//! clock anew: what was sent long before the packet that came last cannot have been overtaken for
+//! so long, and nothing of before counts.
 
 use pathmark_cc::{Duration, Instant};
 
@@ -75,6 +77,13 @@ impl Delay {
         self.count += 1;
     }
 
+    /// The path became longer: the shortest of the last packets' times is the base.
+    pub(crate) fn begin_anew(&mut self) {
+        let samples = || self.samples.iter().flatten();
+        self.shortest = [samples().map(|sample| sample.delay).min(), None];
+        self.since = samples().last().map_or(self.since, |last| last.at);
+    }
+
     fn base(&self) -> Option<i64> {
         self.shortest.iter().flatten().min().copied()
     }
@@ -90,6 +99,12 @@ impl Delay {
             .min();
         let noise = i64::try_from(noise).unwrap_or(i64::MAX);
         least.filter(|waits| *waits > noise).unwrap_or(0)
+    }
+
+    /// Time that each of the last packets waited at least, ns; `None` if one of them did not.
+    pub(crate) fn waiting(&self, noise: u64) -> Option<u64> {
+        let waits = self.waits(LOOKED_AT, noise);
+        (waits > 0).then(|| waits.unsigned_abs())
     }
 
     /// Bytes that wait and do not drain.

@@ -16,6 +16,10 @@ const FULL_WEIGHT: i64 = 4;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Load {
     foreign: i64,
+    /// By trains alone.
+    trains: i64,
+    /// By how much single trains are off that, on average.
+    scatter: i64,
     samples: u32,
     /// What the last three trains met: one that was held up shows in none of their medians.
     last: [i64; 3],
@@ -27,8 +31,8 @@ impl Load {
         self.samples = 0;
     }
 
-    /// A train is over.
-    pub(crate) fn finish(&mut self, capacity: u64, met: Met) {
+    /// A train is over. What it met, bytes per second; below 0 by the errors of times.
+    pub(crate) fn finish(&mut self, capacity: u64, met: Met) -> i64 {
         let most = i64::try_from(capacity).unwrap_or(i64::MAX);
         let rate = met.foreign * 1_000_000_000 / i128::from(met.span.max(1));
         let rate = i64::try_from(rate).unwrap_or(0).min(2 * most);
@@ -40,9 +44,23 @@ impl Load {
         sorted.sort_unstable();
         let [_, middle, _] = sorted;
         self.samples = self.samples.saturating_add(1);
+        let off = rate.abs_diff(self.trains).cast_signed();
         let weight = i64::from(self.samples).min(WEIGHT);
         // The average may be a little below nothing, so that it is right on average.
         self.foreign += (middle - self.foreign) / weight;
+        self.trains += (middle - self.trains) / weight;
+        self.scatter += (off - self.scatter) / weight;
+        rate
+    }
+
+    /// By how much single trains are off on average, bytes per second.
+    pub(crate) fn scatter(&self) -> u64 {
+        self.scatter.unsigned_abs()
+    }
+
+    /// The link was not full when it seemed so.
+    pub(crate) const fn was_not_full(&mut self) {
+        self.foreign = self.trains;
     }
 
     /// The link was full for a while.

@@ -26,6 +26,7 @@
 mod arrivals;
 mod capacity;
 mod delay;
+mod doubt;
 mod load;
 
 use pathmark_cc::{CloudEstimate, Duration, Instant};
@@ -35,6 +36,7 @@ use crate::requester::Ask;
 use arrivals::{Arrivals, Arrived};
 use capacity::Capacity;
 use delay::Delay;
+use doubt::{Doubt, Found};
 use load::Load;
 
 /// Headers of IPv4 and UDP, and what an IPv6 header has more.
@@ -79,6 +81,7 @@ pub struct Estimator {
     capacity: Capacity,
     load: Load,
     delay: Delay,
+    doubt: Doubt,
     /// By how much packets are read late, on average over some trains, ns.
     late: u64,
     /// Trains that were asked for, small packets excluded.
@@ -103,6 +106,7 @@ impl Estimator {
             capacity: Capacity::default(),
             load: Load::default(),
             delay: Delay::default(),
+            doubt: Doubt::default(),
             late: 0,
             asked: 0,
             packets: CAPACITY_PACKETS,
@@ -236,12 +240,12 @@ impl Estimator {
         };
         self.arrivals.on_packet(number, arrived);
         if probe.index + 1 == probe.packets {
-            self.finish(now);
+            self.finish(now, own);
         }
     }
 
     /// The last packet of a train came.
-    fn finish(&mut self, now: Instant) {
+    fn finish(&mut self, now: Instant, own: u64) {
         let before = self.capacity.get();
         if let Some(rate) = self.arrivals.fastest() {
             self.capacity.note(rate);
@@ -258,10 +262,30 @@ impl Estimator {
         let late = self.arrivals.lateness(capacity);
         self.late = self.late - self.late / 4 + late / 4;
         if let Some(met) = self.arrivals.met(capacity) {
-            self.load.finish(capacity, met);
+            let foreign = self.load.finish(capacity, met);
+            if self.arrivals.is_whole() {
+                self.doubt(now, capacity, foreign, own);
+            }
         }
         if self.took.is_none() && self.load.samples() >= TRAINS_FOR_ESTIMATE {
             self.took = Some(now - self.began);
+        }
+    }
+
+    /// A whole train met so much foreign traffic: is there the queue that the delay tells of?
+    fn doubt(&mut self, now: Instant, capacity: u64, foreign: i64, own: u64) {
+        let Some(waits) = self.delay.waiting(self.noise(capacity)) else {
+            return;
+        };
+        let off = self.load.scatter();
+        let found = Found {
+            foreign: foreign.max(0),
+            own,
+            waits,
+        };
+        if self.doubt.on_train(now, capacity, off, found) {
+            self.delay.begin_anew();
+            self.load.was_not_full();
         }
     }
 
@@ -270,7 +294,11 @@ impl Estimator {
         let Some(capacity) = self.capacity.get() else {
             return;
         };
-        if let Some(full) = self.delay.full(capacity, self.noise(capacity)) {
+        let noise = self.noise(capacity);
+        if self.delay.waiting(noise).is_none() {
+            self.doubt.clear();
+        }
+        if let Some(full) = self.delay.full(capacity, noise) {
             self.load.correct(capacity, &full);
         }
     }

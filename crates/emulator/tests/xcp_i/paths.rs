@@ -1,0 +1,38 @@
+//! Measured clouds whose delay is not what it was: goodput beside CUBIC's over the same path.
+
+use super::{clouds, goodputs, run};
+
+/// Goodput of XCP-i over a measured cloud of 30 Mbit/s and 60 ms, as a share of CUBIC's in its
+/// place, and how many packets were told that the cloud is not known. The cloud's narrow link has
+/// further keys.
+fn beside_cubic(keys: &[(&str, &str)]) -> (f64, u64) {
+    let [ours, cubic] = ["xcp-i", "cubic"].map(|law| {
+        let mut changes = vec![
+            ("measure", "[[\"10s\", \"30s\"]]"),
+            ("duration", "30s"),
+            ("flow.f.algorithm", law),
+        ];
+        changes.extend(keys);
+        run("xcp-i-fig2", "xcp-i, measured", &changes)
+    });
+    let share = goodputs(&ours, 0)[0] / goodputs(&cubic, 0)[0];
+    println!("{keys:?}: {share:.3} of CUBIC's goodput");
+    (share, clouds(&ours, "receiver", "unknown"))
+}
+
+/// A path that becomes longer is no queue, whether it stays so or not.
+#[test]
+fn longer_paths() {
+    for (at, least) in [
+        ("[{ t = \"12s\", delay = \"13ms\" }]", 0.9),
+        ("[{ t = \"12s\", delay = \"50ms\" }]", 0.85),
+        (
+            "[{ t = \"10s\", delay = \"30ms\" }, { t = \"14s\", delay = \"10ms\" }, \
+             { t = \"18s\", delay = \"30ms\" }, { t = \"22s\", delay = \"10ms\" }]",
+            0.85,
+        ),
+    ] {
+        let (share, _) = beside_cubic(&[("link.bottleneck.at", at)]);
+        assert!(share >= least, "{at}: {share}");
+    }
+}

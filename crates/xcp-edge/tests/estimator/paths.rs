@@ -1,0 +1,80 @@
+//! Paths whose delay is not what it was.
+
+use pathmark_cc::Duration;
+
+use crate::world::{DELAY, World};
+use crate::{known, median};
+
+/// What was told of a link, from `begin` on, every tenth of a second until `end`: what is available
+/// as a share of it, and how often nothing was told.
+fn told(world: &mut World, begin: u64, end: u64) -> (Vec<f64>, u32) {
+    let (mut told, mut without) = (Vec::new(), 0);
+    for tenth in 10 * begin + 1..=10 * end {
+        world.run(Duration::from_millis(100 * tenth));
+        match known(world) {
+            Some(available) => told.push(available),
+            None => without += 1,
+        }
+    }
+    (told, without)
+}
+
+fn error(told: &[f64], available: f64) -> f64 {
+    median(told.iter().map(|told| (told - available).abs()).collect())
+}
+
+/// The path becomes longer, and the link is free as before: known again after two seconds where
+/// nothing is foreign, after six where trains are off by a third of the link each.
+#[test]
+fn a_path_that_becomes_longer() {
+    for (rate, foreign, own) in [
+        (30e6, 0.0, 0.6),
+        (30e6, 0.4, 0.0),
+        (30e6, 0.3, 0.4),
+        (100e6, 0.0, 0.6),
+        (300e6, 0.4, 0.2),
+    ] {
+        for millis in [3, 10, 40] {
+            let mut world = World::new(rate / 8.0, foreign, 1);
+            world.own_share = own;
+            world.run(Duration::from_secs(10));
+            world.delay += millis * 1_000_000;
+            let begin = if foreign > 0.0 { 16 } else { 12 };
+            let (early, _) = told(&mut world, 10, begin);
+            let (told, without) = told(&mut world, begin, 21);
+            let left = 1.0 - foreign - own;
+            let (soon, error) = (
+                early
+                    .iter()
+                    .filter(|told| (*told - left).abs() > 0.15)
+                    .count(),
+                error(&told, left),
+            );
+            println!(
+                "{:3.0} Mbit/s, {foreign} foreign, {own} own, {millis} ms: {error:.3}, {soon} \
+                 tenths wrong",
+                rate / 1e6
+            );
+            assert!(error <= 0.1 && without == 0, "{rate} {millis}: {error}");
+        }
+    }
+}
+
+/// A path that is 20 ms longer for four of eight seconds.
+#[test]
+fn a_path_that_flaps() {
+    for (foreign, own) in [(0.0, 0.6), (0.4, 0.0)] {
+        let mut world = World::new(30e6 / 8.0, foreign, 1);
+        world.own_share = own;
+        let mut all = Vec::new();
+        for turn in 1..8 {
+            world.delay = DELAY + if turn % 2 == 0 { 20_000_000 } else { 0 };
+            all.extend(told(&mut world, 4 * turn, 4 * turn + 4).0);
+        }
+        let left = 1.0 - foreign - own;
+        let wrong = all.iter().filter(|told| (*told - left).abs() > 0.15);
+        let wrong = wrong.count() as f64 / all.len() as f64;
+        println!("flaps, {foreign} foreign, {own} own: {wrong:.3} of the time wrong");
+        assert!(wrong <= 0.3, "{wrong}");
+    }
+}
