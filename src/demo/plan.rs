@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use pathmark_cc::Algorithm;
 use pathmark_emulator::Scenario;
-use pathmark_emulator::scenario::{FlowSetup, LinkSetup, Pattern};
+use pathmark_emulator::scenario::{Connects, FlowSetup, LinkSetup, Pattern};
 use pathmark_testbed::chain::Hop;
 
 /// Routers that one machine runs in real time.
@@ -140,6 +140,9 @@ fn planned(scenario: &Scenario, first: &FlowSetup, flow: &FlowSetup) -> Result<P
     }
     if flow.packet != scenario.packet {
         bail!("flow `{name}` has a `packet` of its own, which the test bed does not set");
+    }
+    if flow.known_rate.is_some() || flow.connects != Connects::Sender {
+        bail!("flow `{name}` has a `known_rate` or `connects`, which the test bed does not set");
     }
     if flow.stop.is_some() || flow.receive_window.is_some() || flow.max_ack_ranges.is_some() {
         bail!(

@@ -3,8 +3,8 @@
 use core::fmt;
 
 use crate::{
-    Duration, Explicit, FallbackReason, Feedback, Instant, QuickStartMetrics, QuickStartRequest,
-    XcpRequest,
+    Duration, Explicit, FallbackReason, Feedback, Instant, KnownPath, QuickStartMetrics,
+    QuickStartRequest, XcpRequest,
 };
 
 /// What a controller may keep with each packet in flight, handed back on its ACK or loss.
@@ -319,6 +319,19 @@ pub trait Controller: Send + fmt::Debug {
     /// nothing to gain.
     fn ask(&mut self, now: Instant, random: u64, limits: &Limits) -> Option<QuickStartRequest> {
         let _ = (now, random, limits);
+        None
+    }
+
+    /// A question for a starting rate that leaves before the handshake is complete and before there
+    /// is anything to send, for what is `known` of the path; otherwise as [`ask`](Self::ask).
+    /// `None`: there is nothing to gain, or the law has asked already.
+    fn ask_ahead(
+        &mut self,
+        now: Instant,
+        random: u64,
+        known: &KnownPath,
+    ) -> Option<QuickStartRequest> {
+        let _ = (now, random, known);
         None
     }
 

@@ -73,9 +73,9 @@ pub use loss_rule::{Halving, LossRule, LossView, Verdict};
 pub use newreno::{NewReno, Reno};
 pub use passive::Passive;
 pub use quick_start::{
-    AfterGrant, GrantMetrics, QuickStart, QuickStartAnswer, QuickStartCarried, QuickStartFeedback,
-    QuickStartLink, QuickStartMetrics, QuickStartOutcome, QuickStartPurpose, QuickStartRequest,
-    Startable,
+    AfterGrant, GrantMetrics, KnownPath, QuickStart, QuickStartAnswer, QuickStartCarried,
+    QuickStartFeedback, QuickStartLink, QuickStartMetrics, QuickStartOutcome, QuickStartPurpose,
+    QuickStartRequest, Startable,
 };
 pub use registry::{Algorithm, Explicit, LinkAlgorithm, ParseError, RegisterError};
 pub use slow_start::{HyStart, SlowStart};

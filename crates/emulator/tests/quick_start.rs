@@ -131,6 +131,59 @@ fn of_two_flows_that_begin_together_one_is_granted() {
     assert_eq!(told, (&1.into(), &1.into()));
 }
 
+/// Figure 3 of the paper at a tenth of its rate and size, for ends that have met before: their
+/// routers have answered when the handshake is complete. The floor is the time that the bytes take
+/// and one and a half round trips; downloads take half of one more until they can begin.
+#[test]
+fn ends_that_have_met_begin_with_what_they_are_granted() {
+    let took = |law: &str, port: &str, delay: u64, connects: &str, known: bool| {
+        let delay = format!("{delay}ms");
+        let mut changes = vec![
+            ("link.bottleneck.rate", "1Gbit"),
+            ("link.edge.rate", "10Gbit"),
+            ("link.exit.rate", "10Gbit"),
+            ("link.*.delay", &*delay),
+            ("link.bottleneck.queue.rtt", &*delay),
+            ("link.bottleneck.queue.limit", "6bdp"),
+            ("link.bottleneck.controller", port),
+            ("link.exit.controller", port),
+            ("flow.f.bytes", "60_000_000"),
+            ("flow.f.algorithm", law),
+            ("flow.f.connects", connects),
+        ];
+        if known {
+            changes.push(("flow.f.known_rate", "1Gbit"));
+        }
+        let result = run("xcp-cubic-fig3", &changes);
+        let asked = asked(&result, 0);
+        assert_eq!((asked.asked, asked.late), (1, 0), "{law} {port} {connects}");
+        assert!(asked.granted_bps > 840e6, "{law} {port} {connects}");
+        assert_eq!(result.flows[0].packets_lost, Some(0), "{law} {port}");
+        result.flows[0].completion_s.unwrap()
+    };
+    for (law, port) in [
+        ("auto", "xcp"),
+        ("auto", "vcp+bise"),
+        ("ada", "quick-start"),
+    ] {
+        for delay in [10, 120] {
+            let rtt = 6.0 * delay as f64 / 1e3;
+            let floor = 0.48 + 1.5 * rtt;
+            let upload = took(law, port, delay, "sender", true) / floor;
+            assert!(upload <= 1.25, "{law} {port} {rtt}: {upload}");
+            let download = took(law, port, delay, "receiver", true);
+            let over = download / (floor + rtt / 2.0);
+            assert!(over <= 1.25, "{law} {port} {rtt}: {over}");
+            if delay > 100 {
+                // A round trip later without.
+                let unknown = took(law, port, delay, "receiver", false);
+                let saved = (unknown - download) / rtt;
+                assert!((0.9..1.2).contains(&saved), "{law} {port}: {saved}");
+            }
+        }
+    }
+}
+
 /// A scenario of one link, `R` to `D`, behind an unlimited one.
 fn scenario(rate: &str, delay: &str, controller: &str, rest: &str) -> Scenario {
     let text = format!(

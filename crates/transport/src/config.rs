@@ -83,6 +83,13 @@ pub struct TransportConfig {
     /// A client may change its address (RFC 9000 §9). Servers with false say
     /// `disable_active_migration`.
     pub migration: bool,
+    /// The rate that paths to these peers are known to carry, in bytes of IP packets per second.
+    /// Where the peer's address is validated, a law that asks routers for a starting rate asks for
+    /// this one before the handshake is complete: a server beside its first flight, a client beside
+    /// its own if it may send early data there (0-RTT) and the peer spoke the signal that asks the
+    /// last time. Nothing is sent at this rate without a grant. `None`: it asks with its first
+    /// flight of data.
+    pub known_rate: Option<u64>,
     /// 1-RTT packets after which the keys are updated; the cipher's own limits hold besides.
     pub key_update_after: u64,
 }
@@ -108,6 +115,7 @@ impl TransportConfig {
             max_ack_ranges: None,
             active_connection_id_limit: 8,
             migration: true,
+            known_rate: None,
             key_update_after: u64::MAX,
         }
     }

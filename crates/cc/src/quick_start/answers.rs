@@ -42,13 +42,16 @@ impl<C: Startable> QuickStart<C> {
         };
         let patience = self.patience(acked.srtt);
         let (count, outcome) = match question.judge(now, answer, acked, patience, self.earlier) {
-            Proof::Approved(rate) => return self.begin(now, rate, acked),
+            Proof::Approved(rate) => return self.begin(now, rate, &question, acked),
             Proof::Stale => {
                 self.metrics.late += 1;
                 return;
             }
             Proof::Denied => {
                 self.deny(QuickStartOutcome::Denied);
+                if question.ahead {
+                    return self.forget_question();
+                }
                 // Who was granted all may give part of it back by then.
                 if !core::mem::replace(&mut self.again, true) && self.law.may_have_to_share() {
                     self.state = State::Ready;
@@ -71,10 +74,15 @@ impl<C: Startable> QuickStart<C> {
     }
 
     /// `granted` bytes of IP packets per second are approved.
-    fn begin(&mut self, now: Instant, granted: u64, acked: &Acked) {
+    fn begin(&mut self, now: Instant, granted: u64, question: &Question, acked: &Acked) {
         self.metrics.approved += 1;
         let pace = self.of_payload(granted);
         let window = mul_div(pace, nanos(acked.min_rtt), 1_000_000_000);
+        if question.ahead && window <= self.law.window() {
+            // By now it is known what there is to send.
+            self.metrics.outcome = QuickStartOutcome::Unused;
+            return self.forget_question();
+        }
         if window <= self.law.window() || self.loses_before() || !self.law.may_start() {
             self.metrics.outcome = QuickStartOutcome::Unused;
             self.state = State::Over;

@@ -30,6 +30,16 @@ pub struct QuickStartRequest {
     pub rtt: Option<Duration>,
 }
 
+/// What is known of a path before anything was sent on it: from an earlier connection, or by
+/// configuration. It is asked for, and never used without a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownPath {
+    /// The rate that it carried, in bytes of IP packets per second.
+    pub rate: u64,
+    /// Its round-trip time, if that is known.
+    pub rtt: Option<Duration>,
+}
+
 /// A question at a router.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuickStartCarried {

@@ -55,7 +55,13 @@ impl<C: Startable> QuickStart<C> {
         let used = flight.window.min(flight.bytes).max(self.initial);
         // Who is steered has gone on from there already, and the peer's flow control may yet grow.
         let unwanted = self.last_limit == Limit::Application && used < flight.window / 2;
-        if !flight.steered || unwanted {
+        // Routers whose first words come only now steer from here on.
+        let late = !flight.steered && self.law.begin_with(now, used);
+        if late && self.law.may_have_to_share() {
+            self.keep = Keep::Due;
+        }
+        let steered = flight.steered || late;
+        if !steered || unwanted {
             self.law.start_with(now, used, self.after);
         } else {
             // One more round trip where the peer's flow control has to grow for it.
@@ -66,7 +72,7 @@ impl<C: Startable> QuickStart<C> {
             packets,
             sent: (flight.started, self.last_sent.1),
             delivered,
-            steered: flight.steered,
+            steered,
             lost: flight.lost,
         });
     }

@@ -10,6 +10,9 @@
 //! [`QuickStartLink`] puts a router's part beside any law of a port, [`QuickStart`] a sender's
 //! around any law that is [`Startable`].
 
+mod ahead;
+#[cfg(test)]
+mod ahead_tests;
 mod answers;
 mod approval;
 mod burst;
@@ -40,7 +43,8 @@ mod usage;
 mod waiting;
 
 pub use exchange::{
-    QuickStartAnswer, QuickStartCarried, QuickStartFeedback, QuickStartPurpose, QuickStartRequest,
+    KnownPath, QuickStartAnswer, QuickStartCarried, QuickStartFeedback, QuickStartPurpose,
+    QuickStartRequest,
 };
 pub(crate) use granted::Granted;
 pub use link::{GrantMetrics, QuickStartLink};

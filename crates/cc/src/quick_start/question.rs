@@ -11,6 +11,8 @@ pub(super) struct Question {
     pub(super) at: Instant,
     /// Its packet was acknowledged.
     pub(super) arrived: bool,
+    /// It left before the handshake was complete.
+    pub(super) ahead: bool,
 }
 
 /// What an answer proves (RFC 4782 §4.4).

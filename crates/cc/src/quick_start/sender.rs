@@ -11,7 +11,7 @@ use super::flight::{Falling, Flight, Landing};
 use super::keep::Keep;
 use super::metrics::{QuickStartMetrics, QuickStartOutcome};
 use super::question::Question;
-use super::{AfterGrant, QuickStartPurpose, QuickStartRequest, Startable};
+use super::{AfterGrant, KnownPath, QuickStartPurpose, QuickStartRequest, Startable};
 use crate::arith::mul_div;
 use crate::{
     Acked, Controller, Duration, Feedback, Instant, Limit, Limits, Lost, Metrics, PacketState,
@@ -64,6 +64,8 @@ pub struct QuickStart<C> {
     /// The packet of the question that nobody answered in time, until its fate is known.
     pub(super) unanswered: Option<u64>,
     pub(super) repeats: u32,
+    /// The question that is asked now leaves before the handshake is complete.
+    pub(super) ahead: bool,
     /// An answer was forged: nothing is asked any more.
     pub(super) barred: bool,
     pub(super) last_sent: (u64, Instant),
@@ -100,6 +102,7 @@ impl<C: Startable> QuickStart<C> {
             first_asked: None,
             unanswered: None,
             repeats: 0,
+            ahead: false,
             barred: false,
             last_sent: (0, Instant::ZERO),
             last_limit: Limit::Window,
@@ -128,6 +131,7 @@ impl<C: Startable> Controller for QuickStart<C> {
                     number: sent.packet_number,
                     at: now,
                     arrived: false,
+                    ahead: false,
                 })
             } else {
                 Keep::Due
@@ -149,6 +153,7 @@ impl<C: Startable> Controller for QuickStart<C> {
                     number: sent.packet_number,
                     at: now,
                     arrived: false,
+                    ahead: self.ahead,
                 });
             }
             State::Asking(_) => self.state = State::Ready,
@@ -269,6 +274,8 @@ impl<C: Startable> Controller for QuickStart<C> {
         // Nothing came back in time, so nothing is known of what the path carries. It need not be a
         // loss.
         match self.state {
+            // It is the handshake's: there is no answer before that is complete.
+            State::Asked(question) if question.ahead && self.srtt.is_none() => {}
             State::Asked(_) => self.deny(QuickStartOutcome::Unanswered),
             State::Flight(_) => {
                 self.metrics.revoked += 1;
@@ -330,6 +337,7 @@ impl<C: Startable> Controller for QuickStart<C> {
 
     fn on_handshake_rtt(&mut self, now: Instant, srtt: Duration) {
         self.srtt = Some(srtt);
+        self.settle_ahead(now, srtt);
         self.law.on_handshake_rtt(now, srtt);
     }
 
@@ -360,18 +368,8 @@ impl<C: Startable> Controller for QuickStart<C> {
         } else {
             self.usable_rate(limits)?
         };
-        let [difference, _, nonce @ ..] = random.to_be_bytes();
-        let nonce = nonce
-            .iter()
-            .fold(0, |nonce, &byte| nonce << 8 | u64::from(byte));
-        self.earlier = self.nonce.replace(nonce);
-        let request = QuickStartRequest {
-            rate,
-            purpose: QuickStartPurpose::Start,
-            ttl_difference: difference,
-            nonce,
-            rtt: self.srtt,
-        };
+        self.ahead = false;
+        let request = self.request_for(rate, random);
         if keeps {
             let request = QuickStartRequest {
                 purpose: QuickStartPurpose::Keep,
@@ -384,8 +382,22 @@ impl<C: Startable> Controller for QuickStart<C> {
         Some(request)
     }
 
+    fn ask_ahead(
+        &mut self,
+        _now: Instant,
+        random: u64,
+        known: &KnownPath,
+    ) -> Option<QuickStartRequest> {
+        self.question_ahead(random, known)
+    }
+
     fn on_question_lost(&mut self, now: Instant, number: u64) {
         match (self.state, self.keep) {
+            (State::Asked(question), _)
+                if question.number == number && question.ahead && self.srtt.is_none() =>
+            {
+                self.forget_question();
+            }
             (State::Asked(question), _) if question.number == number => {
                 self.deny(QuickStartOutcome::Denied);
                 self.ask_again(now);

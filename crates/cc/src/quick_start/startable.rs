@@ -22,7 +22,8 @@ pub trait Startable: Controller {
 
     /// `window` bytes are granted, and sent from now on. True if the law's own window has become
     /// that and routers go on steering it: what they tell of the flight is the law's business then,
-    /// and so are single losses.
+    /// and so are single losses. Where no router has been heard so far it is told once more when
+    /// the first of the flight has arrived.
     fn begin_with(&mut self, now: Instant, window: u64) -> bool {
         let _ = (now, window);
         false

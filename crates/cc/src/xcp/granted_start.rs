@@ -17,6 +17,8 @@ impl Startable for XcpSender {
 
     fn begin_with(&mut self, now: Instant, window: u64) -> bool {
         if !self.explicit() {
+            // Headers of the flight say what is sent.
+            self.stated = window;
             return false;
         }
         // What headers were granted before the answer is not part of it: routers took that off.
@@ -30,6 +32,7 @@ impl Startable for XcpSender {
     }
 
     fn start_with(&mut self, now: Instant, window: u64, after: AfterGrant) {
+        self.stated = 0;
         self.hidden.allow(0, self.srtt.unwrap_or_default());
         if self.explicit() {
             self.steering.cap(window);
@@ -39,6 +42,7 @@ impl Startable for XcpSender {
     }
 
     fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {
+        self.stated = 0;
         self.hidden.allow(0, self.srtt.unwrap_or_default());
         if self.explicit() {
             self.steering = Steering::new(now, window.max(threshold));

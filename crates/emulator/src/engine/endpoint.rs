@@ -33,20 +33,31 @@ pub(super) struct Setup {
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
     pub(super) seed: u64,
+    /// It connects, the other end is connected to.
+    pub(super) connects: bool,
+    /// The ends have met before.
+    pub(super) known: bool,
 }
 
-/// Packets arrive as they were sent or not at all, so nothing has to be looked for in their
-/// contents.
-fn cipher() -> Arc<NullCrypto> {
-    Arc::new(NullCrypto::new(&[PROTOCOL]).with_light_tags())
+impl Setup {
+    /// Packets arrive as they were sent or not at all, so nothing has to be looked for in their
+    /// contents.
+    fn cipher(&self) -> Arc<NullCrypto> {
+        let cipher = NullCrypto::new(&[PROTOCOL]).with_light_tags();
+        let kinds: Vec<u8> = self.config.signals.iter().map(|s| s.kind()).collect();
+        Arc::new(match self.known {
+            true => cipher.with_early_data(&kinds),
+            false => cipher,
+        })
+    }
 }
 
 /// What runs on a connection.
 #[derive(Debug)]
 pub(super) enum Application {
-    /// Connects, and sends.
+    /// Sends over a connection.
     Sender(Source),
-    /// Is connected to, and receives.
+    /// Receives over a connection.
     Receiver(Sink),
     /// Sends packets without a connection.
     Emitter(Emitter),
@@ -58,7 +69,7 @@ pub(super) enum Application {
 pub(super) struct Endpoint {
     setup: Setup,
     application: Application,
-    /// When the sender connects.
+    /// When one end connects.
     start: Instant,
     connection: Option<Box<Connection>>,
     window: Average,
@@ -85,16 +96,16 @@ impl Endpoint {
     #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
         match (&self.application, &self.connection) {
-            (Application::Sender(_), None) => Some(self.start),
+            (Application::Emitter(emitter), _) => emitter.deadline(),
+            (Application::Counter(_), _) => None,
+            (_, None) => self.setup.connects.then_some(self.start),
             (Application::Sender(source), Some(connection)) => {
                 match (connection.deadline(), source.deadline()) {
                     (Some(a), Some(b)) => Some(a.min(b)),
                     (a, b) => a.or(b),
                 }
             }
-            (Application::Receiver(_), connection) => connection.as_ref()?.deadline(),
-            (Application::Emitter(emitter), _) => emitter.deadline(),
-            (Application::Counter(_), _) => None,
+            (Application::Receiver(_), Some(connection)) => connection.deadline(),
         }
     }
 
@@ -116,12 +127,12 @@ impl Endpoint {
     }
 
     fn connect(&mut self, now: Instant) -> Result<(), ConnectError> {
-        if !matches!(self.application, Application::Sender(_)) {
+        if !self.setup.connects {
             return Ok(());
         }
         let start = ClientStart {
             config: Arc::clone(&self.setup.config),
-            crypto: cipher(),
+            crypto: self.setup.cipher(),
             server_name: SERVER_NAME.to_owned(),
             remote: self.setup.remote,
             local: Some(self.setup.local.ip()),
@@ -148,7 +159,7 @@ impl Endpoint {
             *bytes += datagram.len() as u64;
             return Ok(());
         }
-        if self.connection.is_none() && matches!(self.application, Application::Receiver(_)) {
+        if self.connection.is_none() && !self.setup.connects {
             self.connection = self.accept(now, datagram)?;
         }
         if let Some(connection) = &mut self.connection {
@@ -178,7 +189,7 @@ impl Endpoint {
         }
         let start = ServerStart {
             config: Arc::clone(&self.setup.config),
-            crypto: cipher(),
+            crypto: self.setup.cipher(),
             remote: self.setup.remote,
             local: Some(self.setup.local.ip()),
             destination: found.dcid,

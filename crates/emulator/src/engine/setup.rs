@@ -32,7 +32,7 @@ use super::udp::Emitter;
 use super::windows::Windows;
 use super::{Engine, Flow, Own, OwnLaw, RunError};
 use crate::observe::Observer;
-use crate::scenario::{FlowSetup, Scenario};
+use crate::scenario::{Connects, FlowSetup, Scenario};
 
 /// Largest batch of datagrams that an endpoint hands over.
 const BUFFER: usize = 1 << 17;
@@ -139,6 +139,9 @@ impl Engine {
             receiving.streams.initial_stream_window = window;
             receiving.streams.max_window = window;
         }
+        // What the receiver sends is no data, and asks for nothing.
+        config.known_rate = flow.known_rate;
+        let known = flow.known_rate.is_some();
         receiving.max_ack_ranges = flow.max_ack_ranges.and_then(|most| most.try_into().ok());
         let start = Instant::ZERO + flow.start;
         let stop = flow.stop.map(|stop| Instant::ZERO + stop);
@@ -172,6 +175,8 @@ impl Engine {
                     local: sender,
                     remote: receiver,
                     seed: seed("sender"),
+                    connects: flow.connects == Connects::Sender,
+                    known,
                 },
                 sending,
                 // Packets for the sender come back.
@@ -184,6 +189,8 @@ impl Engine {
                     local: receiver,
                     remote: sender,
                     seed: seed("receiver"),
+                    connects: flow.connects == Connects::Receiver,
+                    known,
                 },
                 receiving_end,
                 there,

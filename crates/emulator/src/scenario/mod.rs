@@ -119,6 +119,11 @@ pub struct FlowSetup {
     /// Ranges of packet numbers that its receiver's acknowledgements have at most, the newest.
     /// `None`: as many as there is reason for.
     pub max_ack_ranges: Option<u32>,
+    /// The rate that both ends know the path by, in bytes of IP packets per second: they have met
+    /// before, and the sender asks for it before the handshake is complete. `None`: they have not.
+    pub known_rate: Option<u64>,
+    /// Which end connects.
+    pub connects: Connects,
     /// The receiver has virtual routers for hops behind the last XCP router (XCP-i), and somebody
     /// tells them what these hops leave. `None`: it has none.
     pub receiver_estimate: Option<ReceiverEstimate>,
@@ -126,6 +131,17 @@ pub struct FlowSetup {
     pub packet: u16,
     /// Indices of the links from sender to receiver, and back.
     pub path: [Vec<usize>; 2],
+}
+
+/// Which end of a flow connects to the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Connects {
+    /// The sender: an upload.
+    #[default]
+    Sender,
+    /// The receiver: a download, which begins once the handshake is complete.
+    Receiver,
 }
 
 /// Who tells a receiver what hops behind the last XCP router leave.

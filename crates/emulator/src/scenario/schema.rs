@@ -16,7 +16,7 @@ use super::model::Model;
 use super::paper::Reference;
 use super::plot::Plot;
 use super::variant::Repeat;
-use super::{ForgedShim, ReceiverEstimate};
+use super::{Connects, ForgedShim, ReceiverEstimate};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -113,6 +113,8 @@ pub(super) struct FileFlow {
     pub(super) stop: Option<Spanned<Span>>,
     pub(super) receive_window: Option<Spanned<ByteCount>>,
     pub(super) max_ack_ranges: Option<Spanned<u32>>,
+    pub(super) known_rate: Option<Spanned<RateValue>>,
+    pub(super) connects: Option<Spanned<Connects>>,
     pub(super) receiver_estimate: Option<ReceiverEstimate>,
     pub(super) packet: Option<Spanned<u32>>,
     pub(super) rate: Option<Spanned<RateValue>>,

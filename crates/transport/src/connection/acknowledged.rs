@@ -266,6 +266,7 @@ impl Connection {
         }
         if let Some(acked) = &acked {
             controller.on_ack(now, acked);
+            self.route.arrivals.on_ack(now, acked);
             if marked > 0 {
                 self.stats.congestion_experienced += 1;
                 let last_sent = self.recovery.space(space).sent().next_number() - 1;

@@ -129,7 +129,12 @@ impl Feedback {
             })
         };
         let alone = self.own.first().is_some_and(|s| s.asks_once());
-        self.asking = first(true);
+        let asking = first(true);
+        // What has asked already goes on counting.
+        let kind = |outgoing: &Option<Outgoing>| outgoing.as_ref().map(|o| o.signal.kind());
+        if kind(&self.asking) != kind(&asking) {
+            self.asking = asking;
+        }
         self.outgoing = if alone { None } else { first(false) }
             .into_iter()
             .collect();
@@ -139,6 +144,17 @@ impl Feedback {
                 self.counting(signal.kind());
             }
         }
+    }
+
+    /// Client: the peer spoke `kinds` the last time, so the one that asks may go in front of early
+    /// data. `None`: early data was refused, and nothing of it counts.
+    pub(super) fn remember(&mut self, kinds: Option<&[u8]>) {
+        let kinds = kinds.unwrap_or(&[]);
+        let asks = |s: &&Arc<dyn Signal>| s.asks_once() && kinds.contains(&s.kind());
+        self.asking = self.own.iter().find(asks).map(|signal| Outgoing {
+            signal: Arc::clone(signal),
+            returned: Returned::new(),
+        });
     }
 
     /// From packet `next` on `signal` goes in front of our data, of what asks alone if it asks
@@ -307,6 +323,31 @@ impl Feedback {
         let Front::Shim { kind, bytes } = front else {
             return false;
         };
+        let Some(incoming) = self.counting(kind) else {
+            return false;
+        };
+        let shim = Some(bytes);
+        incoming.counting.on_packet(&Arrived { shim, ..arrived });
+        true
+    }
+
+    /// True if what stands in front of a datagram asks, in a way that this side reads.
+    pub(super) fn is_question(&self, front: Front<'_>) -> bool {
+        let Front::Shim { kind, .. } = front else {
+            return false;
+        };
+        self.own.iter().any(|s| s.kind() == kind && s.asks_once())
+    }
+
+    /// The same as [`on_packet`](Self::on_packet) for a packet of early data: a question in front
+    /// of it counts, and nothing else does.
+    pub(super) fn on_early_packet(&mut self, front: Front<'_>, arrived: Arrived<'_>) -> bool {
+        let (true, Front::Shim { kind, bytes }) = (self.is_question(front), front) else {
+            return false;
+        };
+        if !self.peer.contains(&kind) {
+            return false;
+        }
         let Some(incoming) = self.counting(kind) else {
             return false;
         };

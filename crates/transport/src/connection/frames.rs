@@ -88,7 +88,12 @@ impl Connection {
             carrier.received.ecn,
             bytes,
         );
-        if summary.immediate_ack {
+        // Whoever asks while the handshake runs waits for the answer to send at all.
+        let question = carrier.first
+            && summary.ack_eliciting
+            && !self.handshake.is_confirmed()
+            && self.feedback.is_question(carrier.front);
+        if summary.immediate_ack || question {
             received.on_immediate_ack(now);
         }
         if space != SpaceId::Data {
@@ -100,11 +105,10 @@ impl Connection {
         if let Some(limit) = received.wanted_ranges() {
             self.make_room_for_ranges(limit);
         }
-        if at.ty == PacketType::ZeroRtt {
-            // The path and what routers say of it are a matter of 1-RTT packets alone.
-            return Ok(());
-        }
-        if newest && !summary.probing {
+        let early = at.ty == PacketType::ZeroRtt;
+        // The path is a matter of 1-RTT packets alone, and what routers say of it, but for a
+        // question.
+        if newest && !summary.probing && !early {
             self.follow_peer(now, &carrier.received, &found.dcid);
         }
         let on_route = self
@@ -119,7 +123,11 @@ impl Connection {
                 now,
                 number: opened.number,
             };
-            let counted = self.feedback.on_packet(carrier.front, arrived);
+            let counted = if early {
+                self.feedback.on_early_packet(carrier.front, arrived)
+            } else {
+                self.feedback.on_packet(carrier.front, arrived)
+            };
             self.stats.shims_received += u64::from(counted);
         }
         Ok(())

@@ -18,6 +18,7 @@
 //! [`deadline`](Connection::deadline).
 
 mod acknowledged;
+mod ahead;
 mod bounds;
 mod building;
 mod carried;
@@ -73,6 +74,7 @@ use crate::streams::Streams;
 use crate::wire::{ConnectionId, SpaceId, TransportError, TransportErrorCode};
 use crate::{Ecn, Instant, Signal};
 
+pub use ahead::ShownPath;
 pub use bounds::BoundShares;
 pub use close::ConnectionError;
 pub use event::Event;
@@ -164,6 +166,7 @@ pub struct Connection {
     /// What overtook the end of the handshake.
     early: early::Early,
     zero_rtt: ZeroRtt,
+    memory: ahead::Memory,
     /// Our connection id that the peer's packets on the current path carry.
     local_id_in_use: ConnectionId,
     /// Ack-eliciting packets still to be sent as probes, whatever the window says.

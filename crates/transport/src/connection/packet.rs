@@ -175,7 +175,7 @@ impl Connection {
             w.remaining()
         };
         contents.carried.acked = received.write_ack(now, w, ACK_DELAY_EXPONENT, limit);
-        if space == SpaceId::Data && self.feedback.offered() && self.is_complete() {
+        if space == SpaceId::Data && self.feedback.offered() && self.keys.one_rtt.is_some() {
             self.feedback.write_frames(now, w);
         }
     }

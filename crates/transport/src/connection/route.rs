@@ -7,8 +7,8 @@ use pathmark_cc::Controller;
 use crate::cid::RemoteId;
 use crate::config::TransportConfig;
 use crate::path::{
-    AmplificationLimit, Cadence, ETHERNET_MTU, EcnValidation, Mtud, OneWayDelay, PathResponses,
-    PathValidation, PlainPath,
+    AmplificationLimit, ArrivalRate, Cadence, ETHERNET_MTU, EcnValidation, Mtud, OneWayDelay,
+    PathResponses, PathValidation, PlainPath,
 };
 use crate::recovery::Pacer;
 use crate::{Duration, Ecn, Instant, Signal};
@@ -29,6 +29,8 @@ pub(super) struct Route {
     pub(super) cadence: Cadence,
     /// How long packets queue on their way.
     pub(super) one_way: OneWayDelay,
+    /// The rate that it carries, for later connections.
+    pub(super) arrivals: ArrivalRate,
     pub(super) responses: PathResponses,
     /// While the path is being validated.
     pub(super) validation: Option<PathValidation>,
@@ -64,6 +66,7 @@ impl Route {
             plain: PlainPath::new(),
             cadence: Cadence::new(),
             one_way: OneWayDelay::new(),
+            arrivals: ArrivalRate::default(),
             responses: PathResponses::new(),
             validation: None,
             carries_data: false,

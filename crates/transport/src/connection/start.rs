@@ -247,6 +247,7 @@ impl Connection {
             stray: None,
             early: Default::default(),
             zero_rtt,
+            memory: Default::default(),
             local_id_in_use: parts.local_id,
             probes: [0; 3],
             skip_number: random.below(100) + 1,

@@ -56,7 +56,9 @@ impl Connection {
         if let Some(transmit) = self.transmit_mtu_probe(now, buffer) {
             return Some(transmit);
         }
-        let transmit = self.batch(now, buffer, max_segments.max(1));
+        let transmit = self
+            .batch(now, buffer, max_segments.max(1))
+            .or_else(|| self.transmit_question(now, buffer));
         if transmit.is_none() {
             self.note_bound(now);
             if !self.close.is_open() {

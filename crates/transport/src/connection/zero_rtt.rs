@@ -8,12 +8,15 @@
 //!                               └─► Refused or not offered: they are dropped and counted
 //! ```
 
+use pathmark_shim::frame::declared_len;
+
 use super::early::Early;
 use super::keys::ZeroRttKeys;
 use super::{Connection, Received, Recovered, parameters};
 use crate::Instant;
 use crate::cid::LOCAL_ID_LEN;
 use crate::crypto::Side;
+use crate::recovery::Probe;
 use crate::wire::frame::{Ack, types};
 use crate::wire::transport_parameters::EarlyLimits;
 use crate::wire::{
@@ -63,12 +66,13 @@ impl ZeroRtt {
         self.remembered.as_deref()
     }
 
-    /// Keeps a datagram that begins with a 0-RTT packet, which nothing opens yet, as long as there
-    /// is room. False for any other.
+    /// Keeps a datagram that begins with a 0-RTT packet, or with the shim in front of one, which
+    /// nothing opens yet, as long as there is room. False for any other.
     pub(super) fn keep(&mut self, received: &Received, datagram: &[u8]) -> bool {
+        let at = declared_len(datagram).unwrap_or(0);
         self.undecided
             && matches!(
-                PartialDecode::new(datagram, LOCAL_ID_LEN),
+                PartialDecode::new(datagram.get(at..).unwrap_or(&[]), LOCAL_ID_LEN),
                 Ok(PartialDecode::Protected(found)) if found.ty == PacketType::ZeroRtt
             )
             && self.kept.store(received, datagram)
@@ -127,6 +131,9 @@ impl Connection {
         let Some(remembered) = remembered else {
             return;
         };
+        if let Some(kinds) = &remembered.explicit_feedback {
+            self.feedback.remember(Some(kinds.as_slice()));
+        }
         let limits = EarlyLimits::from(&remembered);
         self.streams
             .set_peer_limits(parameters::early_limits(&limits));
@@ -163,6 +170,7 @@ impl Connection {
         self.zero_rtt.state = EarlyData::Refused;
         self.zero_rtt.refused_below = self.recovery.space(SpaceId::Data).sent().next_number();
         self.take_back_early_data(now);
+        self.feedback.remember(None);
         self.streams.start_over(limits);
         Ok(())
     }
@@ -181,9 +189,13 @@ impl Connection {
             recovery,
             streams,
             control,
+            route,
             ..
         } = self;
-        recovery.drain(now, SpaceId::Data, |_, packet| {
+        recovery.drain(now, SpaceId::Data, |number, packet| {
+            if packet.probe == Probe::Question {
+                route.controller.on_question_lost(now, number);
+            }
             streams.on_lost(&packet.frames.streams);
             for frame in packet.frames.control() {
                 control.on_lost(*frame);

@@ -48,6 +48,12 @@ pub struct EndpointConfig {
     /// that is a 24th of this at most, and 32 KiB of each. Where it is short, windows grow no
     /// more, and packets with data beyond a gap count as lost.
     pub receive_memory: u64,
+    /// Peers of whose path it is remembered what it carried, by their address (IPv6: its first 64
+    /// bits). A later connection asks routers for that before its handshake is complete
+    /// ([`TransportConfig::known_rate`] counts before it). 0: none.
+    pub known_paths: usize,
+    /// How long that is remembered.
+    pub known_path_lifetime: Duration,
     /// Stateless resets, version negotiations and refusals that may be sent per second, each.
     pub answers_per_second: u32,
 }
@@ -67,6 +73,8 @@ impl EndpointConfig {
             new_token_lifetime: Duration::from_secs(24 * 3600),
             remembered_tokens: 1 << 16,
             receive_memory: 512 << 20,
+            known_paths: 1024,
+            known_path_lifetime: Duration::from_secs(3600),
             answers_per_second: 1000,
         }
     }

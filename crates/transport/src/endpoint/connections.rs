@@ -100,6 +100,7 @@ impl Endpoint {
             },
         )?;
         connection.streams().share_memory(Arc::clone(&self.memory));
+        connection.set_known_path(self.known.get(now, connect.remote.ip()));
         let slot = Slot::Connection { half_open: None };
         let handle = ConnectionHandle(self.slots.insert(slot));
         self.update(now, handle, &mut connection);
@@ -176,6 +177,7 @@ impl Endpoint {
         };
         let mut connection = begun.inspect_err(|_| self.remove(handle))?;
         connection.streams().share_memory(Arc::clone(&self.memory));
+        connection.set_known_path(self.known.get(now, incoming.received.remote.ip()));
         self.route(now, handle, &mut connection);
         Ok(Accepted {
             handle,
@@ -272,6 +274,10 @@ impl Endpoint {
         connection: &mut Connection,
     ) -> bool {
         self.route(now, handle, connection);
+        if let Some(shown) = connection.poll_shown_path() {
+            let peer = connection.remote_address().ip();
+            self.known.learn(now, peer, shown.path, shown.asked);
+        }
         if connection.is_drained() || matches!(self.slots.get(handle.0), Some(Slot::Evicted)) {
             self.remove(handle);
             return false;

@@ -26,6 +26,7 @@ mod demux;
 mod half_open;
 mod incoming;
 mod initial;
+mod known;
 mod rate;
 mod respond;
 mod retry;
@@ -61,6 +62,7 @@ use crate::{Duration, Instant};
 use demux::Demux;
 use half_open::HalfOpen;
 use incoming::Waiting;
+use known::KnownPaths;
 use rate::RateLimit;
 use retry::RetrySwitch;
 
@@ -114,6 +116,7 @@ pub struct Endpoint {
     memory: Arc<ReceiveMemory>,
     retry: RetrySwitch,
     used_tokens: ReplayFilter,
+    known: KnownPaths,
     resets: RateLimit,
     negotiations: RateLimit,
     refusals: RateLimit,
@@ -127,8 +130,11 @@ impl Endpoint {
     #[must_use]
     pub fn new(config: EndpointConfig, mut random: Random) -> Self {
         let limit = || RateLimit::new(config.answers_per_second);
+        let demux = Demux::new(&mut random);
+        let lifetime = config.known_path_lifetime;
+        let known = KnownPaths::new(config.known_paths, lifetime, &mut random);
         Self {
-            demux: Demux::new(&mut random),
+            demux,
             random,
             slots: Slab::new(),
             half_open: HalfOpen::default(),
@@ -138,6 +144,7 @@ impl Endpoint {
             memory: Arc::new(ReceiveMemory::new(config.receive_memory)),
             retry: RetrySwitch::new(config.retry),
             used_tokens: ReplayFilter::new(config.new_token_lifetime, config.remembered_tokens),
+            known,
             resets: limit(),
             negotiations: limit(),
             refusals: limit(),
@@ -236,11 +243,14 @@ impl Endpoint {
         let packet = match Datagram::classify(datagram) {
             Datagram::QuicLong => return self.handle_long(now, received, datagram, answer),
             Datagram::QuicShort => datagram,
-            // Only short packets stand behind a shim.
-            Datagram::Shim(_) => match behind_shim(datagram) {
-                Some(packet) => packet,
-                None => return self.foreign(),
-            },
+            Datagram::Shim(_) => {
+                let packet = behind_shim(datagram);
+                match Datagram::classify(packet) {
+                    Datagram::QuicShort => packet,
+                    Datagram::QuicLong => return self.handle_early(received, datagram, packet),
+                    Datagram::Shim(_) | Datagram::Other => return self.foreign(),
+                }
+            }
             Datagram::Other => return self.foreign(),
         };
         let Some(dcid) = packet.get(1..).and_then(|rest| rest.first_chunk()) else {
@@ -275,6 +285,35 @@ impl Endpoint {
             return DatagramEvent::Connection(handle);
         }
         self.send_reset(now, &dcid, packet.len(), answer)
+    }
+
+    /// Of packets with long headers only those of early data stand behind a shim. None begins a
+    /// connection.
+    #[cold]
+    fn handle_early(
+        &mut self,
+        received: &Received,
+        datagram: &[u8],
+        packet: &[u8],
+    ) -> DatagramEvent {
+        let Ok(PartialDecode::Protected(found)) = PartialDecode::new(packet, LOCAL_ID_LEN) else {
+            return self.foreign();
+        };
+        if found.ty != PacketType::ZeroRtt {
+            return self.foreign();
+        }
+        if let Ok(id) = found.dcid.as_slice().try_into()
+            && let Some(handle) = self.demux.by_id(id)
+        {
+            return DatagramEvent::Connection(handle);
+        }
+        match self.demux.by_initial(&found.dcid, received.remote) {
+            Some(handle) => self.handle_begun(handle, received, datagram),
+            None => {
+                self.stats.dropped_early += 1;
+                DatagramEvent::Nothing
+            }
+        }
     }
 
     fn handle_long(
@@ -335,10 +374,10 @@ impl Endpoint {
     }
 }
 
-/// What stands behind the shim in front of a datagram, if that is a short packet.
-fn behind_shim(datagram: &[u8]) -> Option<&[u8]> {
-    let len = pathmark_shim::frame::declared_len(datagram).ok()?;
-    datagram
-        .get(len..)
-        .filter(|packet| matches!(Datagram::classify(packet), Datagram::QuicShort))
+/// What stands behind the shim in front of a datagram.
+fn behind_shim(datagram: &[u8]) -> &[u8] {
+    pathmark_shim::frame::declared_len(datagram)
+        .ok()
+        .and_then(|len| datagram.get(len..))
+        .unwrap_or(&[])
 }

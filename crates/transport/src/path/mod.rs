@@ -3,6 +3,7 @@
 //! Each part is told of packets by number and fate, and asked what to do; none knows the others.
 
 mod amplification;
+mod arrival_rate;
 mod cadence;
 mod ecn;
 mod feedback;
@@ -19,6 +20,7 @@ mod mtud_tests;
 mod plain_tests;
 
 pub use amplification::AmplificationLimit;
+pub use arrival_rate::ArrivalRate;
 pub use cadence::Cadence;
 pub use ecn::{EcnFailure, EcnReceived, EcnState, EcnValidation};
 pub use feedback::{Counting, Disbelieved, Returned};

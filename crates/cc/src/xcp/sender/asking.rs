@@ -56,12 +56,12 @@ impl XcpSender {
         let Some(srtt) = self.srtt else {
             return XcpRequest {
                 covers: packets,
-                window: self.own_window(),
+                window: self.own_window().max(self.stated),
                 packet: u16::try_from(self.mtu).unwrap_or(u16::MAX),
                 ..XcpRequest::default()
             };
         };
-        let own = self.own_window();
+        let own = self.own_window().max(self.stated);
         let useful = self.useful_window(own);
         let (window, desired) = if self.params.naive {
             (own, self.params.desired)

@@ -63,6 +63,8 @@ pub struct XcpSender {
     fed: bool,
     /// Routers have taken something back.
     settled: bool,
+    /// The window of a granted flight that leaves before any router was heard; 0: none does.
+    pub(super) stated: u64,
 }
 
 impl XcpSender {
@@ -91,6 +93,7 @@ impl XcpSender {
             at_an_end: false,
             fed: false,
             settled: false,
+            stated: 0,
             params,
         }
     }

@@ -27,6 +27,7 @@ impl XcpSender {
             Change::Stays => {}
             Change::ToRouters => {
                 self.end_to_end = None;
+                self.stated = 0;
                 self.hidden.restart(now);
                 self.steering = Steering::new(now, self.fallback.window());
             }

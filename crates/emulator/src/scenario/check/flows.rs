@@ -9,7 +9,7 @@ use toml::Spanned;
 
 use super::super::route::route;
 use super::super::schema::{FileFlow, OnOffSpec};
-use super::super::{FlowSetup, Forge, LinkSetup, OnOff, Pattern};
+use super::super::{Connects, FlowSetup, Forge, LinkSetup, OnOff, Pattern};
 use super::{Check, PACKET};
 
 /// Packets without a connection or a law.
@@ -62,6 +62,8 @@ impl Check<'_> {
         let stop = file.stop.as_ref().map(|stop| stop.get_ref().0);
         let packet = self.flow_packet(file, algorithm.is_none())?;
         let max_ack_ranges = self.ack_ranges(file, algorithm.is_none())?;
+        let known_rate = self.known_rate(file, algorithm.is_none())?;
+        let connects = self.connects(file, algorithm.is_none())?;
         let name = file.name.get_ref();
         let numbered = file.count.is_some() || file.start_gap.is_some() || starts.len() > 1;
         let mut flows = Vec::with_capacity(starts.len());
@@ -90,6 +92,8 @@ impl Check<'_> {
                     .as_ref()
                     .map(|window| window.get_ref().0),
                 max_ack_ranges,
+                known_rate,
+                connects,
                 receiver_estimate: file.receiver_estimate,
                 packet,
                 path: path.clone(),
@@ -141,6 +145,29 @@ impl Check<'_> {
             0 => fail("an acknowledgement has 1 range at least"),
             _ if udp => fail("nothing acknowledges packets of udp"),
             ranges => Ok(Some(*ranges)),
+        }
+    }
+
+    /// The rate that the ends know the path by, in bytes per second.
+    fn known_rate(&self, file: &FileFlow, udp: bool) -> Result<Option<u64>, Fault> {
+        let Some(given) = &file.known_rate else {
+            return Ok(None);
+        };
+        let fail = |message: &str| Err(self.fault(given.span(), message));
+        match given.get_ref().bits / 8 {
+            _ if udp => fail("udp asks for no starting rate"),
+            0 => fail("a known rate is at least 8bit"),
+            rate => Ok(Some(rate)),
+        }
+    }
+
+    /// Which end connects.
+    fn connects(&self, file: &FileFlow, udp: bool) -> Result<Connects, Fault> {
+        match &file.connects {
+            Some(given) if udp => Err(self.fault(given.span(), "udp has no connection")),
+            given => Ok(given
+                .as_ref()
+                .map_or_else(Connects::default, |c| *c.get_ref())),
         }
     }
 

@@ -41,6 +41,32 @@ fn acknowledgements_of_few_ranges() {
 }
 
 #[test]
+fn ends_that_have_met_and_which_of_them_connects() {
+    let flows = parse(GOOD).unwrap().flows;
+    assert!(flows.iter().all(|flow| flow.known_rate.is_none()));
+    assert!(flows.iter().all(|flow| flow.connects == Connects::Sender));
+    let key = "max_ack_ranges = 2";
+    let met = GOOD.replace(key, "known_rate = \"8Mbit\"\nconnects = \"receiver\"");
+    let flows = parse(&met).unwrap().flows;
+    assert!(flows.iter().all(|flow| flow.known_rate == Some(1_000_000)));
+    assert!(flows.iter().all(|flow| flow.connects == Connects::Receiver));
+    fails(key, "known_rate = \"1bit\"", &["at least 8bit"]);
+    fails(key, "connects = \"server\"", &["server", "sender"]);
+    for (line, says) in [
+        ("known_rate = \"8Mbit\"", "asks for no starting rate"),
+        ("connects = \"receiver\"", "no connection"),
+    ] {
+        let udp = GOOD.replace("bytes = 5_000_000\n", "").replace(key, line);
+        let udp = udp.replace(
+            "algorithm = \"vcp\"",
+            "algorithm = \"udp\"\nrate = \"1Mbit\"",
+        );
+        let error = parse(&udp).unwrap_err();
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
 fn forged_shims() {
     let with = |line: &str| format!("algorithm = \"vcp\"\n{line}");
     let vcp = with("forge = { shim = \"vcp\" }");

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use pathmark_cc::{
-    Acked, Controller, Feedback, Limits, Lost, Metrics, PacketState, Phase, QuickStartPurpose,
-    QuickStartRequest, Request, Sent, VcpFeedback,
+    Acked, Controller, Feedback, KnownPath, Limits, Lost, Metrics, PacketState, Phase,
+    QuickStartPurpose, QuickStartRequest, Request, Sent, VcpFeedback,
 };
 
 use crate::config::ControllerFactory;
@@ -43,6 +43,10 @@ pub(crate) struct Told {
     pub(crate) answers: u64,
     /// Questions that are lost.
     pub(crate) questions_lost: u64,
+    /// A test wants a lost question asked again.
+    pub(crate) asks_again: bool,
+    /// The rate of the latest question that left before the handshake was complete.
+    pub(crate) known_rate: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -141,7 +145,12 @@ impl Controller for FixedWindow {
 
     fn asks(&self) -> bool {
         let told = self.told.lock().unwrap();
-        told.asks && told.questions == 0
+        let lost = if told.asks_again {
+            told.questions_lost
+        } else {
+            0
+        };
+        told.asks && told.questions == lost
     }
 
     fn ask(&mut self, _: Instant, random: u64, limits: &Limits) -> Option<QuickStartRequest> {
@@ -155,6 +164,16 @@ impl Controller for FixedWindow {
                 rtt: None,
             }
         })
+    }
+
+    fn ask_ahead(
+        &mut self,
+        now: Instant,
+        random: u64,
+        known: &KnownPath,
+    ) -> Option<QuickStartRequest> {
+        self.told.lock().unwrap().known_rate = Some(known.rate);
+        self.ask(now, random, &Limits::NONE)
     }
 
     fn on_question_lost(&mut self, _: Instant, _: u64) {

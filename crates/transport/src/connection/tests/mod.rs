@@ -1,13 +1,14 @@
 //! Whole connections, two at a time, over links under a virtual clock.
 
 mod acks;
+mod ahead;
 mod bad_peers;
 mod closing;
 mod datagrams;
 mod ecn;
 mod ending;
 mod feedback;
-mod fixed_window;
+pub(crate) mod fixed_window;
 mod floods;
 mod gaps;
 mod handshake;
@@ -21,7 +22,7 @@ mod mtu;
 mod outage;
 mod pair;
 mod paths;
-mod questions;
+pub(crate) mod questions;
 mod recovery;
 mod signal;
 mod soak;

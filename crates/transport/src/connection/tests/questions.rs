@@ -10,9 +10,9 @@ use crate::{BadFeedback, Counters, Duration, Meter, Signal};
 
 /// The tests' signal as one that asks.
 #[derive(Debug)]
-struct Question(TestSignal);
+pub(super) struct Question(pub(super) TestSignal);
 
-const KIND: u8 = 2;
+pub(crate) const KIND: u8 = 2;
 
 impl Signal for Question {
     fn kind(&self) -> u8 {
@@ -52,21 +52,23 @@ impl Signal for Question {
     }
 }
 
+/// Signals of these kinds; `KIND` is the one that asks.
+pub(crate) fn signals(kinds: &[u8]) -> Vec<Arc<dyn Signal>> {
+    let signal = |kind: &u8| -> Arc<dyn Signal> {
+        match *kind {
+            KIND => Arc::new(Question(TestSignal::shim(KIND))),
+            kind => Arc::new(TestSignal::shim(kind)),
+        }
+    };
+    kinds.iter().map(signal).collect()
+}
+
 /// Both sides offer the kinds, in this order; `KIND` is the one that asks. The client's controller
 /// asks once.
 fn asking(kinds: &[u8]) -> Pair {
-    let signals = || -> Vec<Arc<dyn Signal>> {
-        let signal = |kind: &u8| -> Arc<dyn Signal> {
-            match *kind {
-                KIND => Arc::new(Question(TestSignal::shim(KIND))),
-                kind => Arc::new(TestSignal::shim(kind)),
-            }
-        };
-        kinds.iter().map(signal).collect()
-    };
     let mut setup = Setup::default();
-    setup.client.signals = signals();
-    setup.server.signals = signals();
+    setup.client.signals = signals(kinds);
+    setup.server.signals = signals(kinds);
     setup.client_told.lock().unwrap().asks = true;
     let mut pair = Pair::with(setup);
     pair.record = true;

@@ -14,6 +14,9 @@ use super::{
     Session, Side, StartError,
 };
 
+use crate::wire::TransportParameters;
+use crate::wire::transport_parameters::SignalKinds;
+
 mod keys;
 mod message;
 mod session;
@@ -26,6 +29,8 @@ use session::NullSession;
 pub struct NullCrypto {
     protocols: Vec<Vec<u8>>,
     policy: Policy,
+    /// Early data is sent and taken; the server's transport parameters as a client remembers them.
+    early: Option<Vec<u8>>,
 }
 
 /// What null keys report and check.
@@ -51,7 +56,22 @@ impl NullCrypto {
                 integrity: 1 << 52,
                 contents: true,
             },
+            early: None,
         }
+    }
+
+    /// With early data (0-RTT), as if each session were resumed: servers take it, and clients
+    /// remember of theirs that it speaks the signals of these `kinds`
+    /// ([`TransportConfig::signals`](crate::TransportConfig::signals)), and that it has no room for
+    /// streams before the handshake is complete.
+    #[must_use]
+    pub fn with_early_data(mut self, kinds: &[u8]) -> Self {
+        let parameters = TransportParameters {
+            explicit_feedback: SignalKinds::new(kinds).ok(),
+            ..TransportParameters::DEFAULT
+        };
+        self.early = parameters.to_vec(None).ok();
+        self
     }
 
     /// With other usage limits, so that key updates and their failures can be tried.
@@ -96,13 +116,14 @@ impl ClientCrypto for NullCrypto {
         if server_name.is_empty() || server_name.len() > 255 {
             return Err(StartError::BadServerName(server_name.to_owned()));
         }
-        Ok(Box::new(NullSession::client(
+        let session = NullSession::client(
             server_name,
             self.protocols.clone(),
             transport_parameters,
             seed,
             self.policy,
-        )))
+        );
+        Ok(Box::new(session.with_early_data(self.early.clone())))
     }
 }
 
@@ -112,12 +133,13 @@ impl ServerCrypto for NullCrypto {
         transport_parameters: Vec<u8>,
         seed: u64,
     ) -> Result<Box<dyn Session>, StartError> {
-        Ok(Box::new(NullSession::server(
+        let session = NullSession::server(
             self.protocols.clone(),
             transport_parameters,
             seed,
             self.policy,
-        )))
+        );
+        Ok(Box::new(session.with_early_data(self.early.clone())))
     }
 }
 

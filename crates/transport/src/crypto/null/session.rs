@@ -7,8 +7,13 @@
 //!                        ◄Handshake  EncryptedExtensions, Certificate, CertificateVerify, Finished
 //!     Finished           Handshake►
 //! ```
+//!
+//! A client that sends early data says so in one more field of its ClientHello, and a server that
+//! takes it in one more of EncryptedExtensions. Its keys follow from the client's random number.
 
-use super::super::{ExportError, HandshakeData, HandshakeError, KeyChange, Session, Side};
+use super::super::{
+    DirectionalKeys, ExportError, HandshakeData, HandshakeError, KeyChange, Session, Side,
+};
 use super::Policy;
 use super::keys::{Digest, NullPhases, keys_for};
 use super::message::{self, failure};
@@ -44,7 +49,16 @@ pub(super) struct NullSession {
     secret: u64,
     transcript: Digest,
     incoming: Vec<u8>,
+    /// Early data may be sent or taken; at a client within these parameters of the server's.
+    early: Option<Vec<u8>>,
+    /// Keys of early data follow from it. At a server: it is taken.
+    early_secret: Option<u64>,
+    /// Client: the server takes it.
+    early_accepted: bool,
 }
+
+/// The field that says early data comes, or is taken.
+const EARLY: &[u8] = &[1];
 
 impl NullSession {
     pub(super) fn client(
@@ -104,7 +118,28 @@ impl NullSession {
             secret: 0,
             transcript: Digest::new(0),
             incoming: Vec::new(),
+            early: None,
+            early_secret: None,
+            early_accepted: false,
         }
+    }
+
+    /// With early data, if any is sent or taken.
+    pub(super) fn with_early_data(mut self, remembered: Option<Vec<u8>>) -> Self {
+        if self.side.is_client() && remembered.is_some() {
+            self.early_secret = Some(Self::early_secret(self.random));
+        }
+        self.early = remembered;
+        self
+    }
+
+    fn early_secret(client: u64) -> u64 {
+        Digest::new(client).number(0x3e1).finish().0
+    }
+
+    /// The last field of a message: none says what padding says.
+    fn read_early(&self, mut body: &[u8]) -> bool {
+        self.early.is_some() && message::field(&mut body).is_ok_and(|field| field == EARLY)
     }
 
     /// Writes a message and adds it to the transcript.
@@ -163,6 +198,9 @@ impl NullSession {
         self.server_name = String::from_utf8(name.to_vec()).ok();
         self.peer_parameters = Some(message::field(&mut body)?.to_vec());
         let mut offered = message::field(&mut body)?;
+        if self.read_early(body) {
+            self.early_secret = Some(Self::early_secret(client));
+        }
         let mut theirs = Vec::new();
         while !offered.is_empty() {
             theirs.push(message::field(&mut offered)?);
@@ -183,6 +221,7 @@ impl NullSession {
     fn read_encrypted_extensions(&mut self, mut body: &[u8]) -> Result<(), HandshakeError> {
         self.peer_parameters = Some(message::field(&mut body)?.to_vec());
         let chosen = message::field(&mut body)?;
+        self.early_accepted = self.read_early(body);
         self.protocol = self.protocols.iter().find(|p| *p == chosen).cloned();
         if self.protocol.is_none() && !(self.protocols.is_empty() && chosen.is_empty()) {
             return Err(HandshakeError::NoApplicationProtocol);
@@ -248,16 +287,11 @@ impl Session for NullSession {
                 }
                 let name = self.server_name.clone().unwrap_or_default();
                 let parameters = core::mem::take(&mut self.local_parameters);
-                self.say(
-                    message::CLIENT_HELLO,
-                    &[
-                        &self.random.to_be_bytes(),
-                        name.as_bytes(),
-                        &parameters,
-                        &offered,
-                    ],
-                    out,
-                );
+                let random = self.random.to_be_bytes();
+                let fields: [&[u8]; 5] = [&random, name.as_bytes(), &parameters, &offered, EARLY];
+                let early = usize::from(self.early_secret.is_some());
+                let said = fields.get(..4 + early).unwrap_or(&fields);
+                self.say(message::CLIENT_HELLO, said, out);
                 self.step = Step::AwaitServerHello;
                 None
             }
@@ -273,11 +307,10 @@ impl Session for NullSession {
             Step::SendServerFlight => {
                 let parameters = core::mem::take(&mut self.local_parameters);
                 let protocol = self.protocol.clone().unwrap_or_default();
-                self.say(
-                    message::ENCRYPTED_EXTENSIONS,
-                    &[&parameters, &protocol],
-                    out,
-                );
+                let fields: [&[u8]; 3] = [&parameters, &protocol, EARLY];
+                let early = usize::from(self.early_secret.is_some());
+                let said = fields.get(..2 + early).unwrap_or(&fields);
+                self.say(message::ENCRYPTED_EXTENSIONS, said, out);
                 self.say(message::CERTIFICATE, &[], out);
                 self.say(message::CERTIFICATE_VERIFY, &[], out);
                 self.say_finished(out);
@@ -299,6 +332,26 @@ impl Session for NullSession {
 
     fn peer_transport_parameters(&self) -> Option<&[u8]> {
         self.peer_parameters.as_deref()
+    }
+
+    fn zero_rtt_keys(&self) -> Option<DirectionalKeys> {
+        let keys = keys_for(self.early_secret?, self.side, self.policy);
+        Some(match self.side {
+            Side::Client => keys.local,
+            Side::Server => keys.remote,
+        })
+    }
+
+    fn remembered_parameters(&self) -> Option<&[u8]> {
+        self.early.as_deref()
+    }
+
+    fn early_data_accepted(&self) -> bool {
+        self.early_accepted
+    }
+
+    fn may_take_early_data(&self) -> bool {
+        self.side.is_server() && self.early.is_some()
     }
 
     fn handshake_data(&self) -> HandshakeData {

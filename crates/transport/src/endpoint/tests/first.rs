@@ -1,5 +1,8 @@
 //! First packets, whole and broken, and what finds a connection.
 
+use pathmark_shim::Kind;
+use pathmark_shim::frame::{prefix, seal};
+
 use super::*;
 use crate::wire::version::VersionNegotiation;
 
@@ -72,6 +75,34 @@ fn early_data_before_a_first_packet_leaves_nothing_behind() {
     let begun = endpoint.begin(NOW, first).unwrap();
     assert_eq!(begun.datagrams.len(), 2);
     assert_eq!(endpoint.stats().dropped_early, 1000);
+}
+
+/// A question for a starting rate stands in front of early data, and of no other long header.
+#[test]
+fn a_shim_in_front_of_early_data_is_stepped_over() {
+    let mut shim = [0; 8];
+    shim[..4].copy_from_slice(&prefix::<8>(Kind::QUICK_START));
+    seal(Kind::QUICK_START, &mut shim);
+    let mut endpoint = server();
+    let hello = hello(1, &[]);
+    let mut early = [&shim, &hello[..23], &[0x44, 0x00][..], &[7; 1024]].concat();
+    early[8] = 0xd0;
+    nothing(&mut endpoint, 1, &early);
+    assert_eq!(endpoint.stats().dropped_early, 1);
+    // None begins a connection.
+    nothing(&mut endpoint, 1, &[&shim[..], &hello].concat());
+    for len in 0..40 {
+        nothing(&mut endpoint, 1, &early[..len]);
+    }
+    assert_eq!((endpoint.connections(), endpoint.demux.len()), (0, 0));
+    let first = incoming(&mut endpoint, 1, &hello);
+    nothing(&mut endpoint, 1, &early);
+    nothing(&mut endpoint, 1, &[&shim[..], &hello].concat());
+    let foreign = endpoint.stats().dropped_foreign;
+    assert!(foreign >= 2, "{foreign}");
+    let begun = endpoint.begin(NOW, first).unwrap();
+    let lengths: Vec<usize> = begun.datagrams.iter().map(|(_, d)| d.len()).collect();
+    assert_eq!(lengths, [hello.len(), early.len()]);
 }
 
 #[test]

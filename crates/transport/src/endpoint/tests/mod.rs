@@ -1,6 +1,7 @@
 //! What strangers send, and what an endpoint makes of it.
 
 mod first;
+mod known;
 mod places;
 mod resets;
 mod retry;

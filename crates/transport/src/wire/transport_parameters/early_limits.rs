@@ -3,8 +3,9 @@
 use super::TransportParameters;
 
 /// The parameters of an earlier connection that early data keeps to, and that a server which takes
-/// early data must not have lowered since. Nothing else is remembered: not `explicit_feedback`
-/// above all, so that nothing of it shows before the new handshake has settled it.
+/// early data must not have lowered since. Nothing else is remembered for data: not
+/// `explicit_feedback` above all, of which nothing but one question for a starting rate shows
+/// before the new handshake has settled it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EarlyLimits {
     /// `initial_max_data`, bytes.

@@ -107,7 +107,7 @@ fn upload(pair: &mut Pair, dir: Dir, lengths: &[usize]) -> Vec<(StreamId, Vec<u8
 }
 
 /// The types of a datagram's packets.
-fn types(mut datagram: &[u8]) -> Vec<PacketType> {
+pub(super) fn types(mut datagram: &[u8]) -> Vec<PacketType> {
     let mut types = Vec::new();
     while let Ok(PartialDecode::Protected(found)) = PartialDecode::new(datagram, 8) {
         types.push(found.ty);

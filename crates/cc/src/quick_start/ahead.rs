@@ -1,0 +1,67 @@
+//! A question that leaves before the handshake is complete, for a rate that is known of the path.
+//!
+//! Where nothing comes of it the sender asks with its first flight, as if it had not asked before.
+
+use super::sender::State;
+use super::{KnownPath, QuickStart, QuickStartPurpose, QuickStartRequest, Startable};
+use crate::arith::{mul_div, nanos};
+use crate::{Duration, Instant};
+
+impl<C: Startable> QuickStart<C> {
+    /// A question for `rate`; `random` is drawn for it alone.
+    pub(super) fn request_for(&mut self, rate: u64, random: u64) -> QuickStartRequest {
+        let [difference, _, nonce @ ..] = random.to_be_bytes();
+        let nonce = nonce
+            .iter()
+            .fold(0, |nonce, &byte| nonce << 8 | u64::from(byte));
+        self.earlier = self.nonce.replace(nonce);
+        QuickStartRequest {
+            rate,
+            purpose: QuickStartPurpose::Start,
+            ttl_difference: difference,
+            nonce,
+            rtt: self.srtt,
+        }
+    }
+
+    /// The question for what is known, if it is worth one.
+    pub(super) fn question_ahead(
+        &mut self,
+        random: u64,
+        known: &KnownPath,
+    ) -> Option<QuickStartRequest> {
+        let rate = known.rate.min(self.wanted);
+        let first = self.srtt.is_none() && self.first_asked.is_none();
+        let ready = matches!(self.state, State::Ready | State::Asking(_));
+        // What the first window carries in any case is worth no question.
+        let small = known.rtt.is_some_and(|rtt| {
+            mul_div(self.of_payload(rate), nanos(rtt), 1_000_000_000) <= self.law.window()
+        });
+        if rate == 0 || small || !first || !ready || self.barred || !self.law.may_start() {
+            return None;
+        }
+        self.ahead = true;
+        let mut request = self.request_for(rate, random);
+        request.rtt = known.rtt;
+        self.state = State::Asking(request);
+        Some(request)
+    }
+
+    /// The handshake is complete. A question whose answer should have come by now has not reached
+    /// the peer, which could make nothing of it before the handshake's packets.
+    pub(super) fn settle_ahead(&mut self, now: Instant, srtt: Duration) {
+        if let State::Asked(question) = self.state
+            && question.ahead
+            && question.is_over(now, self.patience(srtt))
+        {
+            self.forget_question();
+        }
+    }
+
+    /// Nothing came of a question that left before the handshake was complete: the first flight may
+    /// ask.
+    pub(super) fn forget_question(&mut self) {
+        self.first_asked = None;
+        self.state = State::Ready;
+    }
+}

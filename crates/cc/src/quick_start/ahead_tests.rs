@@ -1,0 +1,154 @@
+//! What a sender makes of questions that left before the handshake was complete.
+
+use super::sender_tests::{GBIT, MTU, RTT, ack, answer, at, cubiq, fly, hear};
+use super::*;
+use crate::cubiq::Cubiq;
+use crate::testing::{ms, sent};
+use crate::{Controller, Feedback, Limits};
+
+const NONCE: u64 = 0x3300_9999_5678_9ABC;
+const KNOWN: KnownPath = KnownPath {
+    rate: GBIT,
+    rtt: None,
+};
+
+fn metrics(sender: &Cubiq) -> QuickStartMetrics {
+    sender.metrics().quick_start.unwrap()
+}
+
+/// Asks with packet 0 at 0 ms.
+fn ask_ahead(sender: &mut Cubiq, known: &KnownPath) -> QuickStartRequest {
+    assert!(sender.asks());
+    let request = sender.ask_ahead(at(0), NONCE, known).unwrap();
+    sender.on_sent(at(0), &sent(0, 1472));
+    assert!(!sender.asks() && sender.ask_ahead(at(1), 1, known).is_none());
+    request
+}
+
+/// Asks as always, with packet `number`.
+fn ask_again(sender: &mut Cubiq, millis: u64, number: u64) -> QuickStartRequest {
+    assert!(sender.asks());
+    let request = sender.ask(at(millis), NONCE + number, &Limits::NONE);
+    sender.on_sent(at(millis), &sent(number, 1472));
+    request.unwrap()
+}
+
+/// The answer comes beside the acknowledgement of packet `number`.
+fn hear_of(sender: &mut Cubiq, millis: u64, number: u64, answer: QuickStartFeedback) {
+    let told = Feedback::QuickStart(answer);
+    sender.on_feedback(at(millis), &told, &ack(number, 1472));
+}
+
+#[test]
+fn what_is_known_is_asked_for_and_no_more_than_is_wanted() {
+    for (wanted, rate) in [(None, GBIT), (Some(2 * GBIT), GBIT), (Some(1000), 1000)] {
+        let request = ask_ahead(&mut cubiq(wanted), &KNOWN);
+        assert_eq!((request.rate, request.rtt), (rate, None));
+    }
+    let known = KnownPath {
+        rtt: Some(ms(RTT)),
+        ..KNOWN
+    };
+    assert_eq!(ask_ahead(&mut cubiq(None), &known).rtt, Some(ms(RTT)));
+    // The first window carries as much: 14,720 bytes, less headers, in 60 ms.
+    let window = 14_720 * 1500 / u64::from(MTU) * 1000 / RTT;
+    for (rate, worth) in [(window, false), (window + 200, true), (0, false)] {
+        let asked = cubiq(None).ask_ahead(at(0), 1, &KnownPath { rate, ..known });
+        assert_eq!(asked.is_some(), worth, "{rate}");
+    }
+    // Not once the handshake is complete.
+    let mut sender = cubiq(None);
+    sender.on_handshake_rtt(at(60), ms(RTT));
+    assert!(sender.ask_ahead(at(60), 1, &KNOWN).is_none());
+}
+
+#[test]
+fn a_grant_that_was_asked_for_ahead_starts_the_flow() {
+    let mut sender = cubiq(None);
+    let request = ask_ahead(&mut sender, &KNOWN);
+    // A probe timeout of the handshake is no answer.
+    sender.on_probe_timeout(at(50));
+    sender.on_handshake_rtt(at(60), ms(RTT));
+    hear(&mut sender, 60, answer(&request, GBIT / 2));
+    let window = GBIT / 2 * u64::from(MTU) / 1500 * RTT / 1000;
+    assert!(sender.window().abs_diff(window) < 1500);
+    fly(&mut sender, 1, 2000);
+    assert_eq!(metrics(&sender).outcome, QuickStartOutcome::Used);
+    assert_eq!((metrics(&sender).asked, metrics(&sender).late), (1, 0));
+}
+
+/// Denied, worth less than the first window, refused with the early data: the first flight asks.
+#[test]
+fn where_nothing_comes_of_it_the_first_flight_asks_as_if_it_had_not() {
+    for case in 0..3 {
+        let mut sender = cubiq(None);
+        let request = ask_ahead(&mut sender, &KNOWN);
+        let window = sender.window();
+        if case == 2 {
+            sender.on_question_lost(at(59), 0);
+        }
+        sender.on_handshake_rtt(at(60), ms(RTT));
+        if case < 2 {
+            hear(&mut sender, 60, answer(&request, [0, 1000][case]));
+        }
+        assert_eq!(sender.window(), window);
+        let request = ask_again(&mut sender, 61, 1);
+        assert_eq!(request.rate, u64::MAX);
+        hear_of(&mut sender, 121, 1, answer(&request, GBIT));
+        assert!(sender.window() > window, "{case}");
+        // Lost, it may be repeated as often as any first question.
+        let mut sender = cubiq(None);
+        ask_ahead(&mut sender, &KNOWN);
+        sender.on_question_lost(at(30), 0);
+        sender.on_handshake_rtt(at(60), ms(RTT));
+        for number in 1..4 {
+            ask_again(&mut sender, 60 + number, number);
+            sender.on_question_lost(at(60 + number), number);
+        }
+        assert!(!sender.asks());
+    }
+}
+
+/// The client's first packet was lost: the server could not read the question, which came before
+/// the packet that was sent again.
+#[test]
+fn a_question_that_a_slow_handshake_left_behind_does_not_count() {
+    let mut sender = cubiq(None);
+    let old = ask_ahead(&mut sender, &KNOWN);
+    sender.on_probe_timeout(at(1000));
+    sender.on_handshake_rtt(at(1060), ms(RTT));
+    let request = ask_again(&mut sender, 1060, 1);
+    // An answer to the first after all.
+    hear_of(&mut sender, 1100, 1, answer(&old, GBIT));
+    assert_eq!((metrics(&sender).late, metrics(&sender).forged), (1, 0));
+    assert_eq!(sender.window(), 14_720);
+    hear_of(&mut sender, 1120, 1, answer(&request, GBIT));
+    assert!(sender.window() > 14_720);
+}
+
+#[test]
+fn answers_that_prove_nothing_open_no_window() {
+    type Change = fn(&mut QuickStartFeedback);
+    let changes: [Change; 4] = [
+        |answer| answer.rate = 2 * GBIT,
+        |answer| answer.nonce ^= 1,
+        |answer| answer.ttl_difference = None,
+        |answer| answer.answered = false,
+    ];
+    for change in changes {
+        let mut sender = cubiq(None);
+        let request = ask_ahead(&mut sender, &KNOWN);
+        sender.on_handshake_rtt(at(60), ms(RTT));
+        let mut forged = answer(&request, GBIT);
+        change(&mut forged);
+        hear(&mut sender, 60, forged);
+        assert_eq!(sender.window(), 14_720);
+        assert!(!sender.asks());
+    }
+    // More than two round trips after the question.
+    let mut sender = cubiq(None);
+    let request = ask_ahead(&mut sender, &KNOWN);
+    sender.on_handshake_rtt(at(60), ms(RTT));
+    hear(&mut sender, 121, answer(&request, GBIT));
+    assert_eq!(sender.window(), 14_720);
+}

@@ -1,0 +1,218 @@
+//! Questions for a starting rate that leave before the handshake is complete: who may ask, and what
+//! comes of it.
+
+use std::sync::Arc;
+
+use super::pair::{Host, Pair, Setup};
+use super::questions::{KIND, signals};
+use super::zero_rtt::types;
+use crate::crypto::null::NullCrypto;
+use crate::wire::PacketType;
+use crate::{Duration, Instant};
+
+const START: Instant = Instant::from_millis(1);
+const RATE: u64 = 7_000_000;
+
+/// Both ends speak `kinds`, the server is met for the second time, and has the client's address
+/// validated.
+fn known(kinds: &[u8]) -> Setup {
+    let mut setup = Setup::default();
+    setup.client.signals = signals(kinds);
+    setup.server.signals = signals(kinds);
+    setup.client_crypto = Arc::new(NullCrypto::new(&[b"test"]).with_early_data(kinds));
+    setup.server_crypto = Arc::new(NullCrypto::new(&[b"test"]).with_early_data(kinds));
+    setup.validated = true;
+    setup
+}
+
+fn client_asks(mut setup: Setup) -> Pair {
+    setup.client.known_rate = Some(RATE);
+    asks(&setup.client_told);
+    begin(setup)
+}
+
+fn server_asks(mut setup: Setup) -> Pair {
+    setup.server.known_rate = Some(RATE);
+    asks(&setup.server_told);
+    begin(setup)
+}
+
+fn asks(told: &std::sync::Mutex<super::fixed_window::Told>) {
+    let mut told = told.lock().unwrap();
+    (told.asks, told.asks_again) = (true, true);
+}
+
+fn begin(setup: Setup) -> Pair {
+    let mut pair = Pair::with(setup);
+    pair.record = true;
+    pair
+}
+
+/// The places of questions among what a host has sent.
+fn questions(host: &Host) -> Vec<usize> {
+    let sent = host.sent.iter().enumerate();
+    sent.filter(|(_, datagram)| datagram[0] == 8 | KIND)
+        .map(|(at, _)| at)
+        .collect()
+}
+
+/// When the answer came, since the start.
+fn answered(pair: &mut Pair, client: bool) -> Duration {
+    let done = pair.run_until(Duration::from_secs(5), |pair| {
+        let host = if client { &pair.client } else { &pair.server };
+        host.told().answers == 1
+    });
+    assert!(done);
+    pair.now - START
+}
+
+/// Nothing was asked while the handshake ran, which took as long as ever.
+fn connects_unasked(mut pair: Pair) -> Pair {
+    pair.connect();
+    assert_eq!(pair.now - START, Duration::from_millis(40));
+    assert!(questions(&pair.client).is_empty() && questions(&pair.server).is_empty());
+    pair
+}
+
+#[test]
+fn a_client_asks_beside_its_first_packet_and_has_the_answer_with_the_servers() {
+    let mut pair = client_asks(known(&[KIND]));
+    assert_eq!(answered(&mut pair, true), Duration::from_millis(20));
+    // Behind the packet that begins the connection, in a datagram of its own and of full length.
+    assert_eq!(questions(&pair.client), [1]);
+    assert_eq!(types(&pair.client.sent[0]), [PacketType::Initial]);
+    let question = &pair.client.sent[1];
+    assert_eq!(
+        types(&question[super::signal::LEN..]),
+        [PacketType::ZeroRtt]
+    );
+    assert_eq!(question.len(), 1200);
+    assert_eq!(pair.client.told().known_rate, Some(RATE));
+    pair.connect();
+    pair.upload(100_000, Duration::from_secs(5));
+    assert_eq!(questions(&pair.client), [1]);
+    for host in [&mut pair.client, &mut pair.server] {
+        let stats = host.get().stats();
+        assert_eq!((stats.packets_lost, stats.packets_dropped), (0, 0));
+        assert_eq!(stats.feedback_bad, 0);
+    }
+    assert_eq!(pair.server.get().stats().shims_received, 1);
+}
+
+#[test]
+fn a_server_asks_beside_its_first_flight_and_has_the_answer_with_the_clients_next() {
+    for early in [true, false] {
+        let mut setup = known(&[0, KIND]);
+        if !early {
+            setup.client_crypto = Setup::default().client_crypto;
+            setup.server_crypto = Setup::default().server_crypto;
+        }
+        let mut pair = server_asks(setup);
+        assert_eq!(answered(&mut pair, false), Duration::from_millis(30));
+        assert_eq!(questions(&pair.server).len(), 1);
+        let question = &pair.server.sent[questions(&pair.server)[0]];
+        let behind = &question[super::signal::LEN..];
+        assert_eq!((question.len(), behind[0] & 0xc0), (1200, 0x40));
+        assert_eq!(pair.server.told().known_rate, Some(RATE));
+        pair.connect();
+        pair.upload(100_000, Duration::from_secs(5));
+        let stats = pair.server.get().stats();
+        assert_eq!((stats.packets_lost, stats.feedback_bad), (0, 0));
+        assert_eq!(pair.client.get().stats().packets_dropped, 0);
+    }
+}
+
+/// A first packet under a false address moves no router.
+#[test]
+fn a_server_asks_for_nobody_whose_address_is_not_validated() {
+    let mut setup = known(&[KIND]);
+    setup.validated = false;
+    let pair = connects_unasked(server_asks(setup));
+    assert_eq!(pair.server.told().questions, 0);
+}
+
+#[test]
+fn nobody_asks_a_peer_that_did_not_say_that_it_answers() {
+    // A server that spoke no such signal the last time, and none that can be sent early data.
+    let mut setup = known(&[0, KIND]);
+    setup.client_crypto = Arc::new(NullCrypto::new(&[b"test"]).with_early_data(&[0]));
+    connects_unasked(client_asks(setup));
+    let mut setup = known(&[0, KIND]);
+    setup.client_crypto = Setup::default().client_crypto;
+    connects_unasked(client_asks(setup));
+    // A client that offers none.
+    let mut setup = known(&[0, KIND]);
+    setup.client.signals = signals(&[0]);
+    connects_unasked(server_asks(setup));
+    // Nothing is known of the path.
+    let setup = known(&[KIND]);
+    asks(&setup.client_told);
+    asks(&setup.server_told);
+    connects_unasked(begin(setup));
+}
+
+#[test]
+fn a_server_that_takes_no_early_data_is_asked_with_the_first_flight() {
+    let mut setup = known(&[KIND]);
+    setup.server_crypto = Setup::default().server_crypto;
+    let mut pair = client_asks(setup);
+    pair.connect();
+    assert_eq!(pair.now - START, Duration::from_millis(40));
+    assert_eq!(pair.client.told().questions_lost, 1);
+    pair.upload(100_000, Duration::from_secs(5));
+    pair.run(Duration::from_millis(200));
+    let told = pair.client.told();
+    assert_eq!((told.questions, told.answers, told.lost), (2, 1, 0));
+    let stats = pair.client.get().stats();
+    assert_eq!((stats.packets_lost, stats.feedback_bad), (0, 0));
+}
+
+/// As a server of another version does, or a hop that drops what it does not know.
+#[test]
+fn a_question_that_is_dropped_holds_nothing_up() {
+    for client in [true, false] {
+        let setup = known(&[KIND]);
+        let mut pair = match client {
+            true => client_asks(setup),
+            false => server_asks(setup),
+        };
+        pair.tap = Some(Box::new(|_, datagram| {
+            if datagram.bytes.first() == Some(&(8 | KIND)) {
+                datagram.bytes.clear();
+            }
+        }));
+        pair.connect();
+        assert_eq!(pair.now - START, Duration::from_millis(40));
+        pair.upload(100_000, Duration::from_secs(5));
+        pair.run(Duration::from_millis(500));
+        let host = if client {
+            &mut pair.client
+        } else {
+            &mut pair.server
+        };
+        let told = host.told();
+        assert_eq!((told.answers, told.lost), (0, 0));
+        assert!(told.questions_lost > 0);
+        assert_eq!(host.get().stats().packets_lost, told.questions_lost);
+        assert_eq!(host.get().error(), None);
+    }
+}
+
+/// The client cannot read it before the packets that it overtook, and does then.
+#[test]
+fn a_question_that_comes_before_the_handshake_is_kept_and_answered() {
+    let mut pair = server_asks(known(&[KIND]));
+    pair.tap = Some(Box::new(|now, datagram| {
+        let first = now < START + Duration::from_millis(15);
+        let server = datagram.from == super::pair::SERVER.parse().unwrap();
+        if first && server && datagram.bytes[0] & 0x80 != 0 {
+            datagram.bytes.clear();
+        }
+    }));
+    let later = answered(&mut pair, false);
+    assert!(later > Duration::from_millis(100), "{later:?}");
+    pair.connect();
+    let told = pair.server.told();
+    assert_eq!((told.questions, told.questions_lost), (1, 0));
+    assert_eq!(pair.client.get().stats().shims_received, 1);
+}

@@ -1,0 +1,175 @@
+//! Paths whose rate earlier connections have shown, by the peer's address.
+//!
+//! A later connection to that address, or from it, asks routers for that rate before its handshake
+//! is complete, and uses none of it without their grant.
+
+use core::net::IpAddr;
+use std::collections::HashMap;
+
+use pathmark_cc::KnownPath;
+use rustc_hash::FxSeededState;
+
+use crate::crypto::Random;
+use crate::{Duration, Instant};
+
+/// Bits of an IPv6 address that tell hosts apart: a host has a /64.
+const HOST_BITS: u32 = 64;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    path: KnownPath,
+    at: Instant,
+}
+
+/// A bounded table: the oldest entry makes room for another.
+#[derive(Debug)]
+pub(super) struct KnownPaths {
+    /// Peers choose their addresses: the hash is seeded.
+    paths: HashMap<IpAddr, Entry, FxSeededState>,
+    most: usize,
+    lifetime: Duration,
+}
+
+fn host(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => {
+            let bits = v6.to_bits() & !(u128::MAX >> HOST_BITS);
+            IpAddr::V6(bits.into())
+        }
+        v4 => v4,
+    }
+}
+
+impl KnownPaths {
+    /// At most `most` of them, each for `lifetime`.
+    pub(super) fn new(most: usize, lifetime: Duration, random: &mut Random) -> Self {
+        let seed = usize::try_from(random.next_u64() & u64::from(u32::MAX)).unwrap_or(0);
+        Self {
+            paths: HashMap::with_hasher(FxSeededState::with_seed(seed)),
+            most,
+            lifetime,
+        }
+    }
+
+    /// What is known of the path to `peer`.
+    pub(super) fn get(&self, now: Instant, peer: IpAddr) -> Option<KnownPath> {
+        let entry = self.paths.get(&host(peer))?;
+        (now.saturating_since(entry.at) <= self.lifetime).then_some(entry.path)
+    }
+
+    /// A connection to `peer` has shown what its path carries. If it had `asked` for what was known
+    /// that is what counts from now on, also if it made no use of it; otherwise the larger rate.
+    pub(super) fn learn(
+        &mut self,
+        now: Instant,
+        peer: IpAddr,
+        shown: Option<KnownPath>,
+        asked: bool,
+    ) {
+        let before = self.get(now, peer);
+        let peer = host(peer);
+        let path = match (shown, before) {
+            (Some(shown), Some(before)) if !asked && before.rate > shown.rate => return,
+            (Some(shown), _) => shown,
+            (None, _) => {
+                if asked {
+                    self.paths.remove(&peer);
+                }
+                return;
+            }
+        };
+        if self.paths.len() >= self.most && !self.paths.contains_key(&peer) {
+            let oldest = self.paths.iter().min_by_key(|(_, entry)| entry.at);
+            let Some(oldest) = oldest.map(|(peer, _)| *peer) else {
+                return;
+            };
+            self.paths.remove(&oldest);
+        }
+        self.paths.insert(peer, Entry { path, at: now });
+    }
+
+    /// Entries, also those whose time is over.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.paths.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn at(secs: u64) -> Instant {
+        Instant::from_millis(secs * 1000)
+    }
+
+    fn path(rate: u64) -> Option<KnownPath> {
+        Some(KnownPath { rate, rtt: None })
+    }
+
+    fn address(n: u32) -> IpAddr {
+        std::net::Ipv4Addr::from_bits(n).into()
+    }
+
+    fn table(most: usize) -> KnownPaths {
+        KnownPaths::new(most, HOUR, &mut Random::from_u64(1))
+    }
+
+    #[test]
+    fn a_path_is_known_for_an_hour_and_by_its_host() {
+        let mut known = table(10);
+        known.learn(at(0), address(1), path(5), false);
+        assert_eq!(known.get(at(3600), address(1)), path(5));
+        assert_eq!(known.get(at(3601), address(1)), None);
+        assert_eq!(known.get(at(0), address(2)), None);
+        let of = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert_eq!(known.get(at(0), of("::ffff:0.0.0.1")), path(5));
+        known.learn(at(0), of("2001:db8:1:2:3::4"), path(6), false);
+        assert_eq!(known.get(at(0), of("2001:db8:1:2:5::6")), path(6));
+        assert_eq!(known.get(at(0), of("2001:db8:1:3::4")), None);
+    }
+
+    #[test]
+    fn what_was_asked_for_and_not_used_is_known_no_more() {
+        let mut known = table(10);
+        let mut learn = |secs, shown: Option<u64>, asked| {
+            known.learn(at(secs), address(1), shown.and_then(path), asked);
+            known.get(at(secs), address(1))
+        };
+        assert_eq!(learn(0, None, false), None);
+        assert_eq!(learn(0, Some(5), false), path(5));
+        // A short connection beside it says nothing of the path.
+        assert_eq!(learn(1, Some(3), false), path(5));
+        assert_eq!(learn(1, None, false), path(5));
+        assert_eq!(learn(2, Some(7), false), path(7));
+        assert_eq!(learn(3, Some(4), true), path(4));
+        assert_eq!(learn(4, None, true), None);
+        // What is too old bounds nothing.
+        assert_eq!(learn(5, Some(9), false), path(9));
+        assert_eq!(learn(3700, Some(1), false), path(1));
+    }
+
+    /// Many peers that come once take no place for long from one that comes again.
+    #[test]
+    fn a_full_table_forgets_the_oldest() {
+        let mut known = table(100);
+        for round in 0..20 {
+            known.learn(at(round), address(7), path(5), true);
+            for peer in 0..90 {
+                known.learn(
+                    at(round),
+                    address(1000 + 90 * round as u32 + peer),
+                    path(9),
+                    false,
+                );
+            }
+            assert_eq!(known.get(at(round), address(7)), path(5));
+            assert!(known.len() <= 100);
+        }
+        let mut none = table(0);
+        none.learn(at(0), address(1), path(5), false);
+        assert_eq!((none.len(), none.get(at(0), address(1))), (0, None));
+    }
+}

@@ -1,0 +1,203 @@
+//! Peers that come again: what was learnt of the path is asked for before the handshake is
+//! complete.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::TransportConfig;
+use crate::connection::tests::fixed_window::{Told, fixed_window};
+use crate::connection::tests::questions::{KIND, signals};
+use crate::connection::{Connection, Event, Transmit};
+use crate::streams::{Dir, StreamId};
+
+const LATENCY: Duration = Duration::from_millis(10);
+
+/// Two endpoints that are 10 ms apart, and one connection between them.
+struct Net {
+    now: Instant,
+    ends: [Endpoint; 2],
+    connections: [Option<(ConnectionHandle, Box<Connection>)>; 2],
+    /// When they arrive, whether at the server, and their bytes.
+    flying: VecDeque<(Instant, usize, Vec<u8>)>,
+    /// What the server's controllers were told.
+    told: Arc<Mutex<Told>>,
+    client: Arc<TransportConfig>,
+    token: Vec<u8>,
+    /// The client's address.
+    from: Received,
+}
+
+impl Net {
+    fn new(known_paths: usize) -> Self {
+        let (server, told) = fixed_window(1 << 20);
+        let (client, _) = fixed_window(1 << 20);
+        let mut server = TransportConfig::new(server);
+        let mut client = TransportConfig::new(client);
+        (server.signals, client.signals) = (signals(&[KIND]), signals(&[KIND]));
+        let mut config = super::config(true);
+        config.known_paths = known_paths;
+        config.server = Some(ServerConfig {
+            transport: Arc::new(server),
+            crypto: crypto(),
+        });
+        Self {
+            now: NOW,
+            ends: [
+                Endpoint::new(super::config(false), Random::from_u64(2)),
+                Endpoint::new(config, Random::from_u64(3)),
+            ],
+            connections: [None, None],
+            flying: VecDeque::new(),
+            told,
+            client: Arc::new(client),
+            token: Vec::new(),
+            from: from(1),
+        }
+    }
+
+    /// Sends what there is, and hands over what arrives next.
+    fn step(&mut self) -> bool {
+        let mut buffer = vec![0; 20_000];
+        for end in [0, 1] {
+            let Some((handle, connection)) = &mut self.connections[end] else {
+                continue;
+            };
+            while let Some(transmit) = connection.poll_transmit(self.now, &mut buffer, 10) {
+                let Transmit {
+                    len, segment_size, ..
+                } = transmit;
+                for datagram in buffer[..len].chunks(segment_size) {
+                    let arrival = (self.now + LATENCY, 1 - end, datagram.to_vec());
+                    self.flying.push_back(arrival);
+                }
+            }
+            if !self.ends[end].update(self.now, *handle, connection) {
+                self.connections[end] = None;
+            }
+        }
+        let deadlines = self.connections.iter().flatten();
+        let deadlines = deadlines.filter_map(|(_, connection)| connection.deadline());
+        let arrival = self.flying.front().map(|(at, ..)| *at);
+        let Some(next) = deadlines.chain(arrival).min() else {
+            return false;
+        };
+        self.now = self.now.max(next);
+        for (_, connection) in self.connections.iter_mut().flatten() {
+            connection.handle_timeout(self.now);
+        }
+        while let Some((_, to, bytes)) = self.flying.pop_front_if(|(at, ..)| *at <= self.now) {
+            self.arrive(to, bytes);
+        }
+        true
+    }
+
+    fn arrive(&mut self, to: usize, mut bytes: Vec<u8>) {
+        let received = match to {
+            0 => from(443),
+            _ => self.from,
+        };
+        let mut answer = Vec::new();
+        match self.ends[to].handle(self.now, &received, &bytes, &mut answer) {
+            DatagramEvent::Connection(_) => {
+                if let Some((_, connection)) = &mut self.connections[to] {
+                    connection.handle_datagram(self.now, received, &mut bytes);
+                }
+            }
+            DatagramEvent::Incoming(incoming) => {
+                self.connections[to] = Some(self.ends[to].accept(self.now, incoming).unwrap());
+            }
+            DatagramEvent::Respond | DatagramEvent::Nothing => {}
+        }
+    }
+
+    /// The client connects, and the server sends it `bytes`; how often the server asked for a
+    /// starting rate before the handshake was complete.
+    fn meet(&mut self, bytes: usize) -> u64 {
+        let connect = Connect {
+            config: Arc::clone(&self.client),
+            crypto: crypto(),
+            server_name: "server.test".into(),
+            remote: from(443).remote,
+            local: None,
+            token: std::mem::take(&mut self.token),
+        };
+        *self.told.lock().unwrap() = Told {
+            asks: true,
+            ..Told::default()
+        };
+        self.connections[0] = Some(self.ends[0].connect(self.now, connect).unwrap());
+        let mut asked = None;
+        let mut left = bytes;
+        let mut out: Option<StreamId> = None;
+        let mut incoming = None;
+        let mut got = 0;
+        for _ in 0..100_000 {
+            if let Some((_, server)) = &mut self.connections[1]
+                && server.is_established()
+            {
+                asked.get_or_insert(self.told.lock().unwrap().questions);
+                let id = *out.get_or_insert_with(|| server.streams().open(Dir::Uni).unwrap());
+                while left > 0
+                    && let Ok(written) = server.streams().write(id, &vec![7; left.min(50_000)])
+                {
+                    left -= written;
+                }
+            }
+            if let Some((_, client)) = &mut self.connections[0] {
+                while let Some(event) = client.poll_event() {
+                    if let Event::NewToken(token) = event {
+                        self.token = token.to_vec();
+                    }
+                }
+                incoming = incoming.or_else(|| client.streams().accept(Dir::Uni));
+                while let Some(id) = incoming
+                    && let Ok(Some(len)) = client.streams().skip(id)
+                {
+                    got += len as usize;
+                }
+                if got == bytes && !self.token.is_empty() {
+                    client.close(self.now, 0, bytes::Bytes::new());
+                }
+            }
+            if !self.step() {
+                break;
+            }
+        }
+        assert_eq!(got, bytes);
+        assert!(self.connections.iter().all(Option::is_none));
+        asked.unwrap()
+    }
+}
+
+#[test]
+fn a_server_asks_for_a_client_that_comes_again_with_a_token() {
+    let mut net = Net::new(10);
+    assert_eq!(net.meet(2_000_000), 0);
+    assert_eq!(net.meet(2_000_000), 1);
+    let rate = net.told.lock().unwrap().known_rate.unwrap();
+    // 1 MiB of window and some more while it moves, per round trip of 20 ms.
+    assert!((40_000_000..120_000_000).contains(&rate), "{rate}");
+    // Where it makes no use of it the path is known no more.
+    assert_eq!(net.meet(1000), 1);
+    assert_eq!(net.meet(1000), 0);
+}
+
+#[test]
+fn it_does_not_for_one_without_or_with_a_used_or_forged_token_or_from_elsewhere() {
+    let mut net = Net::new(10);
+    net.meet(2_000_000);
+    let token = std::mem::take(&mut net.token);
+    assert_eq!(net.meet(2_000_000), 0, "none");
+    net.token = token.clone();
+    net.token[20] ^= 1;
+    assert_eq!(net.meet(2_000_000), 0, "forged");
+    net.token = token.clone();
+    assert_eq!(net.meet(2_000_000), 1);
+    net.token = token;
+    assert_eq!(net.meet(2_000_000), 0, "used");
+    net.from.remote.set_ip([192, 0, 2, 8].into());
+    assert_eq!(net.meet(2_000_000), 0, "another address");
+    let mut net = Net::new(0);
+    net.meet(2_000_000);
+    assert_eq!(net.meet(2_000_000), 0, "nothing is remembered");
+}
