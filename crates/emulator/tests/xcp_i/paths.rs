@@ -36,3 +36,14 @@ fn longer_paths() {
         assert!(share >= least, "{at}: {share}");
     }
 }
+
+/// Where packets come with so much jitter that trains tell nothing, nothing is told, and senders
+/// look after themselves.
+#[test]
+fn jitter() {
+    for (jitter, hides) in [("\"1ms\"", false), ("\"5ms\"", true)] {
+        let (share, unknown) = beside_cubic(&[("link.bottleneck.jitter", jitter)]);
+        assert!(share >= 0.9, "{jitter}: {share}");
+        assert!(unknown > 0 || !hides, "{jitter}");
+    }
+}

@@ -180,12 +180,18 @@ impl Arrivals {
     /// Takes back how late packets were read: each came before those behind it by the time that
     /// the link took for these, at least.
     fn correct(&mut self, capacity: u64) {
+        let counted = |packet: &Arrived, next: &Arrived| next.own.saturating_sub(packet.own);
+        self.correct_with(capacity, counted);
+    }
+
+    /// The same; `own` tells what came of its own traffic between two packets.
+    fn correct_with(&mut self, capacity: u64, own: impl Fn(&Arrived, &Arrived) -> u64) {
         self.corrected.clear();
         let mut behind: Option<(u64, &Arrived)> = None;
         for packet in self.arrived.iter().rev() {
             let at = packet.at.as_nanos();
             let at = behind.map_or(at, |(then, next)| {
-                let between = next.own.saturating_sub(packet.own);
+                let between = own(packet, next);
                 let took = takes(next.bytes.saturating_add(between), capacity);
                 at.min(then.saturating_sub(took))
             });
@@ -198,6 +204,43 @@ impl Arrivals {
     /// By how much packets were read late on average at least, ns.
     pub(crate) fn lateness(&mut self, capacity: u64) -> u64 {
         self.correct(capacity);
+        self.late()
+    }
+
+    /// The same where its own traffic has `own` bytes per second. It may be counted in lumps, where
+    /// one header stands for several packets, and does not come as evenly as that: half of it is
+    /// taken to have come in between.
+    pub(crate) fn lateness_at(&mut self, capacity: u64, own: u64) -> u64 {
+        self.correct_at(capacity, own);
+        self.late()
+    }
+
+    fn correct_at(&mut self, capacity: u64, own: u64) {
+        self.correct_with(capacity, |packet, next| {
+            let between = u128::from(next.sent.saturating_sub(packet.sent));
+            let came = u128::from(own / 2) * between / 1_000_000_000;
+            u64::try_from(came).unwrap_or(u64::MAX)
+        });
+    }
+
+    /// Least bytes of its own traffic that were counted between two packets, if any were.
+    pub(crate) fn least_own(&self) -> Option<u64> {
+        let pairs = self.arrived.windows(2).map(|pair| match pair {
+            [a, b] => b.own.saturating_sub(a.own),
+            _ => 0,
+        });
+        pairs.filter(|own| *own > 0).min()
+    }
+
+    /// Time between the first packet's arrival and the last one's, ns.
+    pub(crate) fn took(&self) -> u64 {
+        match (self.arrived.first(), self.arrived.last()) {
+            (Some(first), Some(last)) => between(first, last),
+            _ => 0,
+        }
+    }
+
+    fn late(&self) -> u64 {
         let late = self.arrived.iter().zip(&self.corrected);
         let late: u64 = late.map(|(packet, at)| packet.at.as_nanos() - at).sum();
         let count = u64::try_from(self.arrived.len()).unwrap_or(u64::MAX);
@@ -208,8 +251,12 @@ impl Arrivals {
     /// carried the train's bytes, its own traffic's, and the rest. Times in which it had nothing of
     /// the train to carry, for its sender was held up, count for neither. `None` if that is most of
     /// the time, or if the train was too fast to meet anything.
-    pub(crate) fn met(&mut self, capacity: u64) -> Option<Met> {
-        self.correct(capacity);
+    /// `own` is the rate of its own traffic if it is counted in lumps.
+    pub(crate) fn met(&mut self, capacity: u64, own: Option<u64>) -> Option<Met> {
+        match own {
+            Some(rate) => self.correct_at(capacity, rate),
+            None => self.correct(capacity),
+        }
         let (first, last) = (self.arrived.first()?, self.arrived.last()?);
         let bytes = bytes_of(self.arrived.get(1..)?);
         let sent = last.sent.saturating_sub(first.sent);
@@ -224,7 +271,11 @@ impl Arrivals {
             .saturating_sub(*self.corrected.first()?);
         let busy = i128::from(took) - i128::from(idle);
         let carried = i128::from(capacity) * busy / 1_000_000_000;
-        let own = i128::from(last.own.saturating_sub(first.own));
+        let own = match own {
+            // While the train came to the link.
+            Some(rate) => i128::from(rate) * i128::from(span) / 1_000_000_000,
+            None => i128::from(last.own.saturating_sub(first.own)),
+        };
         Some(Met {
             foreign: carried - i128::from(bytes) - own,
             span,

@@ -14,6 +14,9 @@ const LOOKED_AT: usize = 5;
 /// The shortest time is remembered for one to two of these.
 const REMEMBERED: Duration = Duration::from_secs(8);
 
+/// How much one packet's time differs from the one's before it is averaged over so many.
+const SCATTER_WEIGHT: u64 = 16;
+
 /// A packet that was sent so long before one that came earlier, ns: its sender's clock has begun
 /// anew. None is on its way for longer than another by so much.
 const CLOCK_BACK: u64 = 1_000_000_000;
@@ -48,6 +51,8 @@ pub(crate) struct Delay {
     since: Instant,
     /// When the packet that came last was sent, by its sender's clock, ns.
     sent: u64,
+    /// By how much packets' times differ from one to the next on average, ns.
+    scatter: u64,
 }
 
 impl Delay {
@@ -66,6 +71,10 @@ impl Delay {
         }
         let [shortest, _] = &mut self.shortest;
         *shortest = Some(shortest.map_or(delay, |before| before.min(delay)));
+        if let [.., Some(last)] = &self.samples {
+            let differs = last.delay.abs_diff(delay);
+            self.scatter = self.scatter - self.scatter / SCATTER_WEIGHT + differs / SCATTER_WEIGHT;
+        }
         self.samples.rotate_left(1);
         if let Some(place) = self.samples.last_mut() {
             *place = Some(Sample {
@@ -75,6 +84,11 @@ impl Delay {
             });
         }
         self.count += 1;
+    }
+
+    /// By how much packets' times differ from one to the next on average, ns.
+    pub(crate) const fn scatter(&self) -> u64 {
+        self.scatter
     }
 
     /// The path became longer: the shortest of the last packets' times is the base.

@@ -28,6 +28,7 @@ mod capacity;
 mod delay;
 mod doubt;
 mod load;
+mod scattered;
 
 use pathmark_cc::{CloudEstimate, Duration, Instant};
 
@@ -38,6 +39,7 @@ use capacity::Capacity;
 use delay::Delay;
 use doubt::{Doubt, Found};
 use load::Load;
+use scattered::Scattered;
 
 /// Headers of IPv4 and UDP, and what an IPv6 header has more.
 const HEADERS: u64 = 28;
@@ -64,6 +66,15 @@ const DELAY_GAP: Duration = Duration::from_millis(20);
 /// Least small packets between two trains, and most.
 const LEAST_DELAYS: u64 = 4;
 const MOST_DELAYS: u64 = 100;
+/// Own traffic of which more bytes are counted at once is counted in lumps: a header stands for
+/// several packets.
+const LUMP: u64 = 3000;
+/// Times that differ from packet to packet hide no queue of more than this, ns.
+const MOST_SCATTER: u64 = 2_000_000;
+/// There is no estimate where they differ by more than the time of so many packets, and than this,
+/// ns.
+const WILD_PACKETS: u64 = 8;
+const WILD: u64 = 3_000_000;
 /// An estimate holds for so many times as long as it took.
 const HOLDS: u32 = 3;
 
@@ -82,6 +93,7 @@ pub struct Estimator {
     load: Load,
     delay: Delay,
     doubt: Doubt,
+    scattered: Scattered,
     /// By how much packets are read late, on average over some trains, ns.
     late: u64,
     /// Trains that were asked for, small packets excluded.
@@ -91,6 +103,10 @@ pub struct Estimator {
     last_probe: Instant,
     /// What was counted for its own at the last estimate, and when that was.
     own: (u64, Instant),
+    /// The same when the last train ended.
+    own_at_train: (u64, Instant),
+    /// Least bytes of it that are counted at once, on average over some trains.
+    lump: u64,
 }
 
 impl Estimator {
@@ -107,11 +123,14 @@ impl Estimator {
             load: Load::default(),
             delay: Delay::default(),
             doubt: Doubt::default(),
+            scattered: Scattered::default(),
             late: 0,
             asked: 0,
             packets: CAPACITY_PACKETS,
             last_probe: now,
             own: (0, now),
+            own_at_train: (0, now),
+            lump: 0,
         }
     }
 
@@ -261,7 +280,14 @@ impl Estimator {
         };
         let late = self.arrivals.lateness(capacity);
         self.late = self.late - self.late / 4 + late / 4;
-        if let Some(met) = self.arrivals.met(capacity) {
+        let own_rate = self.own_rate(now, own);
+        let scattered = self.arrivals.lateness_at(capacity, own_rate);
+        self.scattered.note(scattered, self.arrivals.took());
+        if let Some(least) = self.arrivals.least_own() {
+            self.lump = self.lump - self.lump / 4 + least / 4;
+        }
+        let in_lumps = (self.lump > LUMP).then_some(own_rate);
+        if let Some(met) = self.arrivals.met(capacity, in_lumps) {
             let foreign = self.load.finish(capacity, met);
             if self.arrivals.is_whole() {
                 self.doubt(now, capacity, foreign, own);
@@ -270,6 +296,14 @@ impl Estimator {
         if self.took.is_none() && self.load.samples() >= TRAINS_FOR_ESTIMATE {
             self.took = Some(now - self.began);
         }
+    }
+
+    /// Bytes per second of its own traffic since the last train ended.
+    fn own_rate(&mut self, now: Instant, own: u64) -> u64 {
+        let (before, since) = core::mem::replace(&mut self.own_at_train, (own, now));
+        let bytes = u128::from(own.saturating_sub(before)) * 1_000_000_000;
+        let rate = bytes.checked_div((now - since).as_nanos()).unwrap_or(0);
+        u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
     /// A whole train met so much foreign traffic: is there the queue that the delay tells of?
@@ -303,12 +337,24 @@ impl Estimator {
         }
     }
 
-    /// A delay below this is no queue: the time of two packets, or what clocks and schedulers do,
-    /// in ns.
+    /// A delay below this is no queue, ns: the time of two packets, what clocks and schedulers do,
+    /// or where there is jitter three times what packets' times differ by from one to the next.
     fn noise(&self, capacity: u64) -> u64 {
         let packet = u64::from(self.packet) + self.headers;
         let packets = 2 * packet * 1_000_000_000 / capacity.max(1);
-        packets.max(200_000).max(2 * self.late)
+        let scatter = if self.scattered.somewhat() {
+            (3 * self.delay.scatter()).min(MOST_SCATTER)
+        } else {
+            0
+        };
+        packets.max(200_000).max(2 * self.late).max(scatter)
+    }
+
+    /// Packets' times differ from one to the next by more than a queue changes by.
+    fn wild(&self, capacity: u64) -> bool {
+        let packet = u64::from(self.packet) + self.headers;
+        let packets = WILD_PACKETS * packet * 1_000_000_000 / capacity.max(1);
+        self.delay.scatter() > packets.max(WILD)
     }
 
     /// What the cloud leaves now, when `own` bytes have come that are its own traffic's. It is for
@@ -320,7 +366,7 @@ impl Estimator {
         let took = self.took?;
         let capacity = self.capacity.get()?;
         let until = self.last_probe + self.holds(took, capacity);
-        if now >= until || elapsed == 0 {
+        if now >= until || elapsed == 0 || self.scattered.is_so() || self.wild(capacity) {
             return None;
         }
         let bytes = u128::from(own.saturating_sub(before));
