@@ -44,7 +44,7 @@ impl Load {
         sorted.sort_unstable();
         let [_, middle, _] = sorted;
         self.samples = self.samples.saturating_add(1);
-        let off = rate.abs_diff(self.trains).cast_signed();
+        let off = i64::try_from(rate.abs_diff(self.trains)).unwrap_or(i64::MAX);
         let weight = i64::from(self.samples).min(WEIGHT);
         // The average may be a little below nothing, so that it is right on average.
         self.foreign += (middle - self.foreign) / weight;

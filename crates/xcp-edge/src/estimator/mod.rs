@@ -343,7 +343,7 @@ impl Estimator {
         let packet = u64::from(self.packet) + self.headers;
         let packets = 2 * packet * 1_000_000_000 / capacity.max(1);
         let scatter = if self.scattered.somewhat() {
-            (3 * self.delay.scatter()).min(MOST_SCATTER)
+            self.delay.scatter().saturating_mul(3).min(MOST_SCATTER)
         } else {
             0
         };

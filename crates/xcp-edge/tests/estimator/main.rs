@@ -6,6 +6,7 @@ mod world;
 
 use pathmark_cc::Duration;
 use world::World;
+use xcp_edge::{LEAST_PROBE, Probe};
 
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
@@ -183,4 +184,33 @@ fn a_link_that_changes() {
         let told = known(&mut world).unwrap();
         assert!((told - 1.0).abs() <= 0.05, "{rate}: {told}");
     }
+}
+
+/// A sender that makes up when its packets left, anywhere on its clock, stops nothing, and is
+/// measured again once it tells the truth.
+#[test]
+fn times_that_are_made_up() {
+    let mut world = World::new(30e6 / 8.0, 0.4, 1);
+    world.jitter = 1_000_000;
+    world.run(Duration::from_secs(10));
+    world.jitter = 0;
+    let now = world.instant();
+    let times = [0, u64::MAX, 1 << 62, u64::MAX / 2, 1 << 63, 1 << 40];
+    // The second half of them never goes back.
+    let falling = times.iter().cycle().take(300).copied();
+    let rising = (0..300).map(|step| (1 << 62) + step * (1 << 54));
+    for sent in falling.chain(rising) {
+        let probe = Probe {
+            sent,
+            index: 0,
+            packets: 1,
+        };
+        let bytes = usize::from(LEAST_PROBE);
+        let own = world.own;
+        world.estimator.on_probe(now, 0, &probe, bytes, own);
+        let _ = world.estimator.estimate(now, own);
+    }
+    world.run(Duration::from_secs(40));
+    let told = known(&mut world).unwrap();
+    assert!((told - 0.6).abs() <= 0.2, "{told}");
 }
