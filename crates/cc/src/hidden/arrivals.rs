@@ -26,6 +26,8 @@ pub(super) struct Arrivals {
     rates: [u64; GROWTH_ROUNDS],
     /// The most of the running and the last span.
     most: [u64; 2],
+    /// The most bytes of a round trip, likewise.
+    most_bytes: [u64; 2],
     rounds: u32,
 }
 
@@ -38,6 +40,7 @@ impl Arrivals {
             last_packets: 0,
             rates: [0; GROWTH_ROUNDS],
             most: [0; 2],
+            most_bytes: [0; 2],
             rounds: 0,
         }
     }
@@ -48,14 +51,14 @@ impl Arrivals {
         let elapsed = ns_since(now, self.since);
         let over = elapsed >= nanos(acked.srtt);
         if over {
-            self.turn(now, elapsed);
+            self.turn(now, elapsed, acked.srtt);
         }
         self.bytes = self.bytes.saturating_add(acked.bytes);
         self.packets = self.packets.saturating_add(acked.packets);
         over
     }
 
-    fn turn(&mut self, now: Instant, elapsed: u64) {
+    fn turn(&mut self, now: Instant, elapsed: u64, srtt: Duration) {
         let delivered = rate(self.bytes, Duration::from_nanos(elapsed.max(1)), 1, 1);
         self.since = now;
         self.bytes = 0;
@@ -64,8 +67,10 @@ impl Arrivals {
         if self.rounds >= SPAN_ROUNDS {
             self.rounds = 0;
             self.most = [0, self.most[0]];
+            self.most_bytes = [0, self.most_bytes[0]];
         }
         self.most[0] = self.most[0].max(delivered);
+        self.most_bytes[0] = self.most_bytes[0].max(window_of(delivered, srtt));
         self.rates.rotate_right(1);
         self.rates[0] = delivered;
     }
@@ -86,14 +91,18 @@ impl Arrivals {
         self.delivered().max(running)
     }
 
-    /// The most bytes of a round trip of late.
+    /// The most bytes of a round trip of late. Where round trips have become longer, by a queue or
+    /// by another route, no more than arrived in one: what a fast path carried proves nothing of a
+    /// slow one whose queue stands.
     pub(super) fn proven(&self, srtt: Duration) -> u64 {
-        window_of(self.most[0].max(self.most[1]), srtt)
+        let bytes = self.most_bytes[0].max(self.most_bytes[1]);
+        window_of(self.most[0].max(self.most[1]), srtt).min(bytes)
     }
 
     /// The path is not what it was.
     pub(super) const fn forget_most(&mut self) {
         self.most = [0; 2];
+        self.most_bytes = [0; 2];
     }
 
     /// More arrives than some round trips ago.
@@ -112,6 +121,21 @@ impl Arrivals {
 mod tests {
     use super::*;
     use crate::testing::{acked, ms};
+
+    /// A queue of 7 s stands where 400 ms were: what arrived per second before says nothing about
+    /// a round trip of now.
+    #[test]
+    fn what_arrived_in_shorter_round_trips_proves_no_more_for_longer_ones() {
+        let mut arrivals = Arrivals::new(Instant::ZERO);
+        for n in 1..=4000 {
+            let mut ack = acked(n, 1000, ms(400));
+            ack.srtt = ms(400);
+            arrivals.on_ack(Instant::from_millis(n), &ack);
+        }
+        assert!((390_000..=410_000).contains(&arrivals.proven(ms(400))));
+        assert!((390_000..=410_000).contains(&arrivals.proven(ms(7000))));
+        assert!((95_000..=105_000).contains(&arrivals.proven(ms(100))));
+    }
 
     #[test]
     fn rates_follow_round_trips_and_the_most_is_forgotten_after_two_spans() {
