@@ -70,17 +70,20 @@ impl Connection {
             return Ok(());
         }
         let bytes = if carrier.first { carrier.bytes } else { 0 };
+        let received = of(&mut self.received, space);
+        let newest = received.is_newest(opened.number);
         if summary.refused {
             // The peer has to send it again: it is not acknowledged. All its other frames were
             // dealt with, as frames may arrive more than once (RFC 9000 §13.3), and the peer hears
-            // that this side lives.
+            // that this side lives. The packet itself is not dealt with again (RFC 9000 §12.3).
             self.stats.packets_refused += 1;
+            received.on_refused(now, opened.number, bytes);
             self.streams.on_refused();
-            of(&mut self.received, space).on_refused(now, bytes);
+            if newest && !summary.probing && at.ty == PacketType::OneRtt {
+                self.follow_peer(now, &carrier.received, &found.dcid);
+            }
             return Ok(());
         }
-        let newest = opened.number >= of(&mut self.received, space).expected();
-        let received = of(&mut self.received, space);
         received.on_packet(
             now,
             opened.number,

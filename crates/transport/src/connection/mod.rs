@@ -41,6 +41,7 @@ mod parameters;
 mod probe;
 mod receive;
 mod received;
+mod refused;
 mod report;
 mod riders;
 mod route;

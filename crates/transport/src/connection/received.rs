@@ -1,5 +1,6 @@
 //! What arrived in one packet number space, and telling the peer so.
 
+use super::refused::Refused;
 use crate::ack::{AckDelay, ReceivedRanges};
 use crate::path::EcnReceived;
 use crate::wire::frame::ack;
@@ -31,6 +32,7 @@ const RANGE: usize = size_of::<(u64, u64)>();
 #[derive(Debug)]
 pub(super) struct Received {
     ranges: ReceivedRanges,
+    refused: Refused,
     pub(super) delay: AckDelay,
     ecn: EcnReceived,
     /// Ranges that began since the last ACK frame.
@@ -53,6 +55,7 @@ impl Received {
         };
         Self {
             ranges: ReceivedRanges::new(FEWEST),
+            refused: Refused::default(),
             delay,
             ecn: EcnReceived::default(),
             begun: 0,
@@ -74,7 +77,13 @@ impl Received {
 
     #[inline]
     pub(super) fn is_duplicate(&self, number: u64) -> bool {
-        self.ranges.contains(number)
+        self.ranges.contains(number) || self.refused.contains(number)
+    }
+
+    /// True if no packet of a larger number was opened before.
+    #[inline]
+    pub(super) fn is_newest(&self, number: u64) -> bool {
+        number >= self.expected().max(self.refused.end())
     }
 
     /// A packet opened for the first time and was dealt with. `bytes`: those of its datagram, if it
@@ -109,9 +118,10 @@ impl Received {
         self.keep_proportion(now, due);
     }
 
-    /// A packet opened that is not acknowledged, because there was no memory for its data. `bytes`
-    /// as for [`on_packet`](Self::on_packet).
-    pub(super) fn on_refused(&mut self, now: Instant, bytes: usize) {
+    /// Packet `number` opened and is not acknowledged, because there was no memory for its data.
+    /// `bytes` as for [`on_packet`](Self::on_packet).
+    pub(super) fn on_refused(&mut self, now: Instant, number: u64, bytes: usize) {
+        self.refused.insert(number);
         self.credit = (self.credit + bytes / SHARE).min(MAX_CREDIT);
         if self.ranges.largest().is_some() {
             self.delay.on_unacknowledged(now);

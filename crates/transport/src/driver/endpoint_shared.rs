@@ -196,6 +196,16 @@ impl EndpointShared {
         if state.core.update(now, handle, connection) {
             return true;
         }
+        self.remove(state, handle);
+        false
+    }
+
+    /// The task of a connection is gone with its runtime, or panicked: nobody drives it any more.
+    pub(super) fn abandon(&self, handle: ConnectionHandle) {
+        self.remove(self.lock(), handle);
+    }
+
+    fn remove(&self, mut state: MutexGuard<'_, EndpointState>, handle: ConnectionHandle) {
         if let Some(slot) = state.connections.get_mut(handle.0)
             && slot.take().is_some()
         {
@@ -205,7 +215,6 @@ impl EndpointShared {
             state.idle.wake();
             self.end_if_over(&mut state);
         }
-        false
     }
 
     /// Keeps a token for the next connection to the same server.

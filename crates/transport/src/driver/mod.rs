@@ -41,6 +41,8 @@ mod flood_tests;
 mod interface_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod sending_tests;
+#[cfg(all(test, target_os = "linux"))]
+mod stalled_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod waiting_tests;
 

@@ -1,7 +1,6 @@
 //! The task that receives for all connections of an endpoint.
 
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -34,6 +33,8 @@ pub(super) struct ReceiveTask {
     place: Place,
     /// Once the socket was replaced.
     replaced: Option<Replaced>,
+    /// It has ended in order.
+    over: bool,
     /// These go last: who sees the socket closed may count on the memory above being free.
     socket: Arc<Socket>,
     shared: Arc<EndpointShared>,
@@ -81,6 +82,7 @@ impl ReceiveTask {
             socket,
             place: Place::default(),
             replaced: None,
+            over: false,
             batch: ReceiveBatch::new(),
             touched: Vec::new(),
             answer: Vec::new(),
@@ -122,17 +124,15 @@ impl ReceiveTask {
 impl ReceiveTask {
     /// The socket is of no use any more: the connections at it are over, and the endpoint if it
     /// has no other.
-    fn fail(&self, error: &io::Error) {
-        tracing::error!(%error, "a socket fails, and its connections with it");
+    fn fail(&self, error: &ConnectionError) {
         let mut state = self.shared.lock();
         if Arc::ptr_eq(&state.socket, &self.socket) {
             state.stop_accepting();
         }
         let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
         drop(state);
-        let error = ConnectionError::Socket(error.kind());
         for connection in connections {
-            connection.fail(&self.socket, &error);
+            connection.fail(&self.socket, error);
         }
     }
 }
@@ -144,6 +144,7 @@ impl Future for ReceiveTask {
         let this = &mut *self;
         let mut state = this.shared.lock();
         if this.shared.is_over(&state) {
+            this.over = true;
             return Poll::Ready(());
         }
         state.receiving.wait(&mut this.place, cx);
@@ -153,6 +154,7 @@ impl Future for ReceiveTask {
             let timers = &this.shared.timers;
             let replaced = this.replaced.get_or_insert_with(|| Replaced::new(timers));
             if replaced.is_over(&this.socket, cx) {
+                this.over = true;
                 return Poll::Ready(());
             }
         }
@@ -161,7 +163,9 @@ impl Future for ReceiveTask {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(())) => this.handle_batch(),
                 Poll::Ready(Err(error)) => {
-                    this.fail(&error);
+                    tracing::error!(%error, "a socket fails, and its connections with it");
+                    this.fail(&ConnectionError::Socket(error.kind()));
+                    this.over = true;
                     return Poll::Ready(());
                 }
             }
@@ -173,6 +177,10 @@ impl Future for ReceiveTask {
 
 impl Drop for ReceiveTask {
     fn drop(&mut self) {
+        if !self.over {
+            // Its runtime has ended, or it panicked: nobody listens at the socket any more.
+            self.fail(&ConnectionError::Closed);
+        }
         self.shared.lock().receiving.leave(&mut self.place);
     }
 }

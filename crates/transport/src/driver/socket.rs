@@ -288,7 +288,7 @@ impl Socket {
             }
             if let Err(error) = result
                 && error.kind() != io::ErrorKind::WouldBlock
-                && !is_of_one_peer(error.kind())
+                && !is_of_one_peer(&error)
             {
                 return Poll::Ready(Err(error));
             }
@@ -298,14 +298,32 @@ impl Socket {
 
 /// True for the ICMP error of an earlier datagram, which connected sockets tell: no reason to stop
 /// listening.
-fn is_of_one_peer(error: io::ErrorKind) -> bool {
-    matches!(
-        error,
-        io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::HostUnreachable
-            | io::ErrorKind::NetworkUnreachable
-    )
+fn is_of_one_peer(error: &io::Error) -> bool {
+    // Those of Linux without a kind (net/ipv4/icmp.c, net/ipv6/icmp.c): fragmentation needed, host
+    // or protocol unknown, source route failed, host isolated, bad header.
+    #[cfg(target_os = "linux")]
+    let known = matches!(
+        error.raw_os_error(),
+        Some(
+            libc::EMSGSIZE
+                | libc::EHOSTDOWN
+                | libc::ENOPROTOOPT
+                | libc::EOPNOTSUPP
+                | libc::ENONET
+                | libc::EPROTO
+                | libc::EACCES
+        )
+    );
+    #[cfg(not(target_os = "linux"))]
+    let known = false;
+    known
+        || matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionRefused
+                | io::ErrorKind::HostUnreachable
+                | io::ErrorKind::NetworkUnreachable
+        )
 }
 
 fn not_sent(outgoing: &Outgoing<'_>, error: &io::Error) -> Sent {
@@ -343,4 +361,34 @@ fn widen(state: &UdpSocketState, socket: &std::net::UdpSocket) -> io::Result<Soc
         receive: state.recv_buffer_size(reference())? / share,
         send: state.send_buffer_size(reference())? / share,
     })
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// What Linux makes of ICMP (net/ipv4/icmp.c, net/ipv6/icmp.c) is an earlier datagram's error,
+    /// that of the socket itself is not.
+    #[test]
+    fn errors_of_one_datagram_end_no_socket() {
+        for number in [
+            libc::ENETUNREACH,
+            libc::EHOSTUNREACH,
+            libc::ENOPROTOOPT,
+            libc::ECONNREFUSED,
+            libc::EMSGSIZE,
+            libc::EOPNOTSUPP,
+            libc::EHOSTDOWN,
+            libc::ENONET,
+            libc::EPROTO,
+            libc::EACCES,
+        ] {
+            let error = io::Error::from_raw_os_error(number);
+            assert!(is_of_one_peer(&error), "{error}");
+        }
+        for number in [libc::EBADF, libc::ENOTCONN, libc::ENOTSOCK, libc::EFAULT] {
+            let error = io::Error::from_raw_os_error(number);
+            assert!(!is_of_one_peer(&error), "{error}");
+        }
+    }
 }

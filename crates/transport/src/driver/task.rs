@@ -21,6 +21,21 @@ const BATCHES_PER_TURN: usize = 16;
 /// wake-up serves all that are due.
 const FORGETTING: Duration = Duration::from_millis(10);
 
+/// While the socket has no room, what is due is looked at this often at most: some deadlines only
+/// sending can meet.
+const FULL: Duration = Duration::from_millis(10);
+
+/// Why a turn of sending ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// There is no more to send.
+    Done,
+    /// The kernel has no room. The task is woken when it has.
+    Full,
+    /// Other tasks get their turn. The task is woken for its next one.
+    Over,
+}
+
 /// The task that sends what a connection has to send, keeps its deadlines and passes its events on.
 /// It ends when the connection is over and its peer has been given time to hear of it.
 pub(super) struct ConnectionTask {
@@ -35,6 +50,8 @@ pub(super) struct ConnectionTask {
     dscp: u8,
     /// The last send failed.
     failing: bool,
+    /// The connection is over, and the endpoint knows.
+    over: bool,
 }
 
 impl ConnectionTask {
@@ -48,12 +65,13 @@ impl ConnectionTask {
             shared,
             unsent: None,
             failing: false,
+            over: false,
         }
     }
 
-    /// Sends batches until there is nothing to send (true), or the kernel or fairness to other
-    /// tasks says stop.
-    fn send(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Sends batches until there is nothing to send, or the kernel or fairness to other tasks says
+    /// stop.
+    fn send(&mut self, cx: &mut Context<'_>) -> Turn {
         let endpoint = Arc::clone(&self.shared.endpoint);
         let socket = Arc::clone(&self.socket);
         let mut pending = self.unsent.take();
@@ -75,7 +93,7 @@ impl ConnectionTask {
                         Some(transmit) => (buffer, transmit),
                         None => {
                             endpoint.give_buffer(buffer);
-                            return true;
+                            return Turn::Done;
                         }
                     }
                 }
@@ -102,17 +120,17 @@ impl ConnectionTask {
                     // There will be no room any more.
                     let error = ConnectionError::Socket(error.kind());
                     self.shared.fail(&socket, &error);
-                    return true;
+                    return Turn::Done;
                 }
                 Poll::Pending => {
                     self.unsent = pending;
-                    return false;
+                    return Turn::Full;
                 }
             }
         }
         self.unsent = pending;
         cx.waker().wake_by_ref();
-        false
+        Turn::Over
     }
 
     /// Goes on at another socket, if the endpoint has got one and the connection may.
@@ -183,10 +201,14 @@ impl Future for ConnectionTask {
         this.shared.lock().driver = Some(cx.waker().clone());
         loop {
             this.change_socket();
-            let sent_all = this.send(cx);
+            let turn = this.send(cx);
             let now = clock::now();
             let shared = Arc::clone(&this.shared);
             let mut state = shared.lock();
+            if turn != Turn::Done && state.core.deadline().is_some_and(|at| at <= now) {
+                // A peer's silence, a close, a handshake end in time, also where nothing leaves.
+                state.core.handle_timeout(now);
+            }
             while let Some(event) = state.core.poll_event() {
                 match (event, &shared.server_name) {
                     (Event::NewToken(token), Some(name)) => shared.endpoint.remember(name, token),
@@ -194,21 +216,35 @@ impl Future for ConnectionTask {
                 }
             }
             if !shared.endpoint.update(now, shared.handle, &mut state.core) {
+                this.over = true;
                 return Poll::Ready(());
             }
-            if !sent_all {
-                // More is to be sent, and this task is woken for it; timers are looked at then.
+            if turn == Turn::Over {
                 return Poll::Pending;
             }
-            let deadline = match state.core.deadline() {
+            let mut deadline = match state.core.deadline() {
                 Some(deadline) if state.core.error().is_some() => Some(next_forgetting(deadline)),
                 deadline => deadline,
             };
             drop(state);
+            if turn == Turn::Full {
+                deadline = deadline.map(|at| at.max(now + FULL));
+            }
             if this.timer.poll(cx, now, deadline).is_pending() {
                 return Poll::Pending;
             }
             shared.lock().core.handle_timeout(clock::now());
+        }
+    }
+}
+
+impl Drop for ConnectionTask {
+    fn drop(&mut self) {
+        if !self.over {
+            // Its runtime has ended, or it panicked: who waits elsewhere hears of it, and the
+            // endpoint lets go of the connection, which would hold it in turn.
+            self.shared.lock().settle(&ConnectionError::Closed);
+            self.shared.endpoint.abandon(self.shared.handle);
         }
     }
 }

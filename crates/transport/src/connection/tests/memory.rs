@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use super::fixed_window::fixed_window;
 use super::inject::{From, frames, packet, send};
+use super::link::Datagram;
 use super::pair::{Pair, Setup, drain};
-use crate::Duration;
 use crate::config::TransportConfig;
 use crate::streams::ReceiveMemory;
 use crate::wire::frame::{ResetStream, Stream};
 use crate::wire::{Dir, Frame, Side, SpaceId, StreamId};
+use crate::{Duration, Ecn};
 
 fn id(index: u64) -> StreamId {
     StreamId::new(Side::Client, Dir::Uni, index).unwrap()
@@ -117,6 +118,66 @@ fn data_without_memory_waits_for_the_application_and_the_connection_lives() {
         drain(pair.server.get(), stream, &mut got)
     });
     assert!(done && got == data, "{}", got.len());
+}
+
+/// A copy of a packet that was refused is no new packet (RFC 9000 §12.3).
+#[test]
+fn a_refused_packet_is_dealt_with_once() {
+    let memory = Arc::new(ReceiveMemory::new(0));
+    let mut pair = sharing(setup(5, 1 << 20), &memory);
+    let mut sent = Vec::new();
+    let refused = |pair: &mut Pair| pair.server.get().stats().packets_refused;
+    for piece in 1..=100 {
+        let data = Frame::Stream(Stream {
+            id: id(0),
+            offset: piece * 2000,
+            fin: false,
+            data: &[7; 1000],
+        });
+        let now = pair.now;
+        let bytes = packet(pair.client.get(), now, SpaceId::Data, &frames(&[data]));
+        sent.push(Datagram {
+            from: pair.client.address,
+            to: pair.server.address,
+            ecn: Ecn::NotEct,
+            bytes,
+        });
+        pair.up.send(now, sent[sent.len() - 1].clone());
+        pair.run(Duration::from_millis(1));
+    }
+    pair.run(Duration::from_millis(100));
+    let before = refused(&mut pair);
+    assert!((50..100).contains(&before), "{before}");
+    let duplicates = pair.server.get().stats().packets_duplicate;
+    // All of them a second time.
+    for copy in sent {
+        let now = pair.now;
+        pair.up.send(now, copy);
+        pair.run(Duration::from_millis(1));
+    }
+    pair.run(Duration::from_millis(100));
+    assert_eq!(refused(&mut pair), before);
+    let again = pair.server.get().stats().packets_duplicate - duplicates;
+    assert_eq!(again, 100);
+}
+
+/// The client moves while each of its packets is refused: it is followed, and told so.
+#[test]
+fn a_client_that_moves_while_memory_is_short_is_followed() {
+    let memory = Arc::new(ReceiveMemory::new(1 << 20));
+    let mut pair = sharing(setup(3, 4 << 20), &memory);
+    let client = pair.client.get().streams();
+    let stream = client.open(Dir::Uni).unwrap();
+    client.on_congestion_window(8 << 20);
+    let data = super::pair::pattern(3 << 20, 3);
+    assert_eq!(client.write(stream, &data), Ok(data.len()));
+    pair.run(Duration::from_secs(10));
+    assert!(pair.server.get().stats().packets_refused > 0);
+    pair.client.address = "10.0.0.9:2000".parse().unwrap();
+    pair.run(Duration::from_secs(70));
+    assert_eq!((pair.client.error(), pair.server.error()), (None, None));
+    let moved = pair.client.address;
+    assert_eq!(pair.server.get().remote_address(), moved);
 }
 
 #[test]

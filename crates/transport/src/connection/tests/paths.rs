@@ -295,15 +295,21 @@ fn validation_ends_although_no_challenge_could_be_sent() {
 
 #[test]
 fn mtu_probes_keep_to_the_amplification_limit() {
-    let mut pair = Pair::connected(Setup::default());
-    let sent = pair.server.batches.len();
-    let server = pair.server.get();
-    assert_eq!(server.mtu(), 1200);
-    server.route.limit = crate::path::AmplificationLimit::new();
-    server.route.limit.on_received(400);
-    pair.flush();
-    let out: usize = pair.server.batches[sent..].iter().map(|b| b.len).sum();
-    assert!(out <= 1200, "{out}");
+    for validated in [true, false] {
+        let mut pair = Pair::connected(Setup::default());
+        let sent = pair.server.batches.len();
+        let server = pair.server.get();
+        assert_eq!(server.mtu(), 1200);
+        // Only who has data to send looks for more.
+        server.route.carries_data = true;
+        if !validated {
+            server.route.limit = crate::path::AmplificationLimit::new();
+            server.route.limit.on_received(400);
+        }
+        pair.flush();
+        let out: usize = pair.server.batches[sent..].iter().map(|b| b.len).sum();
+        assert_eq!(out <= 1200, !validated, "{out}");
+    }
 }
 
 /// Ids that the peer asks back are not used over other paths either (RFC 9000 §5.1.2).

@@ -1,0 +1,169 @@
+//! What becomes of connections whose socket has no room, whose runtime ends, or whose task panics.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pathmark_cc::{Acked, Controller, Lost, Metrics, NewReno, Phase};
+use pathmark_testbed::Testbed;
+
+use super::*;
+use crate::connection::ConnectionError;
+use crate::crypto::tls::{Trust, testing};
+use crate::{Instant, TransportConfig};
+
+const FORBIDDEN: &str = "this test needs user namespaces; allow them, or run as root";
+
+fn transport() -> TransportConfig {
+    let factory =
+        |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
+    TransportConfig::new(Arc::new(factory))
+}
+
+fn client(transport: TransportConfig) -> ClientConfig {
+    let crypto = Arc::new(testing::client(Trust::Anyone, &[b"test"]));
+    ClientConfig::new(crypto, Arc::new(transport))
+}
+
+/// A server that accepts all who come, and keeps them.
+fn server() -> Endpoint {
+    let crypto = Arc::new(testing::server("server", &[b"test"]));
+    let config = ServerConfig::new(crypto, Arc::new(transport()));
+    let server = Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let accepting = server.clone();
+    tokio::spawn(async move {
+        let mut kept = Vec::new();
+        while let Some(incoming) = accepting.accept().await {
+            kept.extend(incoming.accept().unwrap().await.ok());
+        }
+    });
+    server
+}
+
+async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let limit = Duration::from_secs(30);
+    match tokio::time::timeout(limit, future).await {
+        Ok(done) => done,
+        Err(_) => panic!("{what} does not resolve"),
+    }
+}
+
+/// Sends to nobody until the kernel has no room.
+fn fill(socket: &UdpSocket, to: SocketAddr) {
+    for _ in 0..1_000_000 {
+        match socket.send_to(&[0; 1200], to) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("there is always room");
+}
+
+/// An interface that hardly sends: what waits before it fills the socket, which stays full.
+/// Handshakes end in time all the same, and connections that are given up are forgotten.
+#[tokio::test]
+async fn deadlines_hold_where_nothing_leaves() {
+    let bed = Testbed::new().expect(FORBIDDEN);
+    let [host, other] = ["host", "other"].map(|name| bed.node(name).unwrap());
+    bed.veth((&host, "eth0"), (&other, "eth0"), 1500).unwrap();
+    for (node, address) in [(&host, "10.0.0.1/24"), (&other, "10.0.0.2/24")] {
+        node.add_address("eth0", address.parse().unwrap()).unwrap();
+    }
+    let mut slow = Command::new("tc");
+    slow.args("qdisc add dev eth0 root tbf rate 8bit burst 3000 limit 100000000".split(' '));
+    assert!(host.spawn(slow, &[]).unwrap().wait().unwrap().success());
+    let socket = host.udp("10.0.0.1:0".parse().unwrap()).unwrap();
+    let filler = socket.try_clone().unwrap();
+    let endpoint = Endpoint::new(socket, None).unwrap();
+    let nobody = "10.0.0.2:9".parse().unwrap();
+    fill(&filler, nobody);
+    let mut transport = transport();
+    transport.handshake_timeout = Duration::from_millis(500);
+    let connect = |transport: &TransportConfig| {
+        let config = client(transport.clone());
+        endpoint.connect(config, nobody, "server.test").unwrap()
+    };
+    let (first, second) = (connect(&transport), connect(&transport));
+    assert_eq!(
+        soon("a handshake", first).await.unwrap_err(),
+        ConnectionError::HandshakeTimedOut
+    );
+    drop(second);
+    soon("wait_idle", endpoint.wait_idle()).await;
+    assert!(matches!(
+        filler.send_to(&[0; 1200], nobody),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock
+    ));
+}
+
+/// Nothing keeps sockets and timers of an endpoint whose runtime has ended before its connections
+/// were over.
+#[test]
+fn endpoints_end_with_their_runtime() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (left, outside) = runtime.block_on(async {
+        let server = server();
+        let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
+        let config = client(transport());
+        let connecting = endpoint.connect(config, server.local_address(), "server.test");
+        let connection = soon("connecting", connecting.unwrap()).await.unwrap();
+        let left = [&endpoint, &server].map(|end| Arc::downgrade(&end.shared));
+        (left, connection)
+    });
+    drop(runtime);
+    assert!(outside.close_reason().is_some());
+    drop(outside);
+    assert!(left.iter().all(|endpoint| endpoint.upgrade().is_none()));
+}
+
+/// Panics at the first acknowledgement of application data.
+#[derive(Debug)]
+struct Panics;
+
+impl Controller for Panics {
+    fn on_ack(&mut self, _: Instant, _: &Acked) {
+        panic!("a controller with a defect");
+    }
+
+    fn on_loss(&mut self, _: Instant, _: &Lost) {}
+
+    fn on_persistent_congestion(&mut self, _: Instant) {}
+
+    fn on_mtu(&mut self, _: u16) {}
+
+    fn window(&self) -> u64 {
+        1 << 20
+    }
+
+    fn metrics(&self) -> Metrics {
+        Metrics::new("panics", Phase::Startup, 1 << 20)
+    }
+}
+
+/// One connection's controller panics, in the task that receives for all: everybody who waits at
+/// that endpoint hears of it.
+#[tokio::test]
+async fn a_panic_leaves_nobody_waiting() {
+    let server = server();
+    let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
+    let connect = |transport| {
+        let connecting = endpoint.connect(client(transport), server.local_address(), "server.test");
+        soon("connecting", connecting.unwrap())
+    };
+    let honest = connect(transport()).await.unwrap();
+    let factory = |_: Instant, _: u16| -> Box<dyn Controller> { Box::new(Panics) };
+    // It may panic before or after the handshake is over.
+    let defect = connect(TransportConfig::new(Arc::new(factory))).await;
+    soon("honest", honest.closed()).await;
+    if let Ok(defect) = defect {
+        soon("defect", defect.closed()).await;
+    }
+    drop(honest);
+    soon("wait_idle", endpoint.wait_idle()).await;
+}
