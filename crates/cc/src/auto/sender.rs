@@ -359,6 +359,10 @@ impl Startable for AutoSender {
         self.law.controller_mut().wait_for_measure(now, rounds);
     }
 
+    fn not_begun(&mut self) {
+        self.law.controller_mut().not_begun();
+    }
+
     fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {
         let law = self.law.controller_mut();
         law.give_up(now, window, threshold, last_sent);

@@ -243,11 +243,11 @@ fn a_policer_knows_of_grants() {
 
 /// An XCP sender that routers steer, with a granted window of 1000 packets.
 fn granted() -> QuickStart<XcpSender> {
-    granted_to(XcpSender::new(at(0), MTU, XcpParams::default()))
+    granted_to(XcpSender::new(at(0), MTU, XcpParams::default()), true)
 }
 
-/// `law` with a granted window of 1000 packets.
-fn granted_to<C: Startable>(law: C) -> QuickStart<C> {
+/// `law` with a granted window of 1000 packets; `heard`: an XCP router has answered by then.
+fn granted_to<C: Startable>(law: C, heard: bool) -> QuickStart<C> {
     let mut sender = QuickStart::new(None, MTU, None, AfterGrant::Avoidance, law);
     sender.on_handshake_rtt(at(0), ms(100));
     let request = sender.ask(at(0), 77, &Limits::NONE).unwrap();
@@ -261,7 +261,9 @@ fn granted_to<C: Startable>(law: C) -> QuickStart<C> {
         bytes: 1472,
         ..XcpFeedback::default()
     };
-    sender.on_feedback(at(100), &Feedback::Xcp(stamped), &ack);
+    if heard {
+        sender.on_feedback(at(100), &Feedback::Xcp(stamped), &ack);
+    }
     let answer = QuickStartFeedback {
         packets: 1,
         bytes: 1472,
@@ -298,6 +300,30 @@ fn headers_state_the_granted_window_from_the_first_packet_on() {
     };
     sender.on_ack(at(200), &ack);
     assert!(sender.window() >= window * 9 / 10);
+}
+
+/// No XCP router was heard yet, and what was granted is not sent.
+#[test]
+fn headers_state_no_granted_window_that_is_not_used() {
+    let ends: [fn(&mut QuickStart<XcpSender>); 3] = [
+        // The flow's first packet leaves when the grant's time is over.
+        |sender| {
+            sender.on_sent(at(400), &sent(10, 1472));
+        },
+        |sender| sender.on_probe_timeout(at(150)),
+        |sender| sender.on_persistent_congestion(at(150)),
+    ];
+    for end in ends {
+        let law = XcpSender::new(at(0), MTU, XcpParams::default());
+        let mut sender = granted_to(law, false);
+        let window = sender.window();
+        assert!((990..=1010).contains(&(window / 1472)), "{window}");
+        let stated = |sender: &QuickStart<XcpSender>| sender.request().xcp.unwrap().window;
+        assert_eq!(stated(&sender), window);
+        end(&mut sender);
+        assert!(sender.window() < 100 * 1472);
+        assert_eq!(stated(&sender), sender.window());
+    }
 }
 
 /// A law that counts what it is told of losses.
@@ -354,12 +380,12 @@ fn behind_a_hidden_hop_nothing_is_asked_and_no_grant_used() {
         ..Told::default()
     };
     // It showed once the question was on its way.
-    let sender = granted_to(law);
+    let sender = granted_to(law, true);
     let metrics = sender.metrics().quick_start.unwrap();
     assert_eq!((metrics.approved, metrics.granted), (1, 0));
     assert_eq!(metrics.outcome, QuickStartOutcome::Unused);
     assert_eq!(sender.window(), 14_720);
-    let mut sender = granted_to(Told::default());
+    let mut sender = granted_to(Told::default(), true);
     assert_eq!(
         sender.metrics().quick_start.unwrap().outcome,
         QuickStartOutcome::Used
@@ -379,7 +405,7 @@ fn lossy_flight(expected_ppm: u64) -> QuickStart<Told> {
         expected_ppm,
         ..Told::default()
     };
-    let mut sender = granted_to(law);
+    let mut sender = granted_to(law, true);
     fly(&mut sender);
     for hundred in 0..5 {
         let first = 10 + 100 * hundred;

@@ -169,6 +169,7 @@ impl<C: Startable> Controller for QuickStart<C> {
                     if flight.steered {
                         self.law.start_with(now, self.initial, self.after);
                     }
+                    self.law.not_begun();
                     self.keep = Keep::No;
                     self.state = State::Over;
                 } else {
@@ -280,6 +281,7 @@ impl<C: Startable> Controller for QuickStart<C> {
             State::Flight(_) => {
                 self.metrics.revoked += 1;
                 self.metrics.outcome = QuickStartOutcome::Revoked;
+                self.law.not_begun();
                 self.state = State::Over;
             }
             _ => {}
@@ -291,6 +293,7 @@ impl<C: Startable> Controller for QuickStart<C> {
     fn on_persistent_congestion(&mut self, now: Instant) {
         self.state = State::Never;
         self.keep = Keep::No;
+        self.law.not_begun();
         self.law.on_persistent_congestion(now);
     }
 

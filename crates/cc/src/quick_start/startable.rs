@@ -49,6 +49,10 @@ pub trait Startable: Controller {
         let _ = (now, window);
     }
 
+    /// What [`begin_with`](Self::begin_with) was told of is not sent: its time was over before, or
+    /// nothing came back.
+    fn not_begun(&mut self) {}
+
     /// Something of a granted window was lost: begins anew with `window` bytes, and slow start ends
     /// at `threshold` bytes. Losses of packets up to `last_sent` are of the same event.
     fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64);

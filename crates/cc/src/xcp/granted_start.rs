@@ -41,6 +41,10 @@ impl Startable for XcpSender {
         }
     }
 
+    fn not_begun(&mut self) {
+        self.stated = 0;
+    }
+
     fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {
         self.stated = 0;
         self.hidden.allow(0, self.srtt.unwrap_or_default());

@@ -21,8 +21,6 @@ use crate::{Ecn, Instant};
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     known: Option<KnownPath>,
-    /// Routers were asked for it.
-    asked: bool,
     /// What is left to later ones was told.
     told: bool,
 }
@@ -32,7 +30,7 @@ pub(super) struct Memory {
 pub struct ShownPath {
     /// The most that it carried within a round trip, if that is worth a question.
     pub path: Option<KnownPath>,
-    /// The connection had asked for what was known before.
+    /// Routers of this path were asked for what was known before.
     pub asked: bool,
 }
 
@@ -43,15 +41,16 @@ impl Connection {
         self.memory.known = known;
     }
 
-    /// What the connection has shown of its path: once, when it closes after its handshake.
+    /// What the connection has shown of its path: once, when it closes after its handshake. Nothing
+    /// of an address that is not validated, which may be anybody's.
     pub fn poll_shown_path(&mut self) -> Option<ShownPath> {
         if self.memory.told || self.close.is_open() || !self.is_complete() {
             return None;
         }
         self.memory.told = true;
-        Some(ShownPath {
+        self.route.limit.is_validated().then(|| ShownPath {
             path: self.route.arrivals.known(),
-            asked: self.memory.asked,
+            asked: self.route.asked,
         })
     }
 
@@ -125,7 +124,7 @@ impl Connection {
             ..Contents::default()
         };
         self.finish_packet(now, &open, contents, &mut w)?;
-        self.memory.asked = true;
+        self.route.asked = true;
         let len = w.position();
         self.on_datagram_sent(len);
         Some(Transmit {

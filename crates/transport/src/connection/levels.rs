@@ -76,10 +76,11 @@ impl Connection {
                 .remote_ids
                 .set_preferred(preferred.connection_id, token);
         }
-        if self.feedback.offered()
-            && let Some(kinds) = &peer.explicit_feedback
-        {
-            self.feedback.negotiate(kinds.as_slice());
+        if self.feedback.offered() {
+            // A peer that names none reads none, whatever it read in an earlier connection.
+            let kinds = peer.explicit_feedback.as_ref();
+            self.feedback
+                .negotiate(kinds.map_or(&[], |kinds| kinds.as_slice()));
         }
         self.route.on_mtu_change(now);
     }

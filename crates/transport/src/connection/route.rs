@@ -31,6 +31,8 @@ pub(super) struct Route {
     pub(super) one_way: OneWayDelay,
     /// The rate that it carries, for later connections.
     pub(super) arrivals: ArrivalRate,
+    /// Routers were asked for what was known of it beforehand.
+    pub(super) asked: bool,
     pub(super) responses: PathResponses,
     /// While the path is being validated.
     pub(super) validation: Option<PathValidation>,
@@ -67,6 +69,7 @@ impl Route {
             cadence: Cadence::new(),
             one_way: OneWayDelay::new(),
             arrivals: ArrivalRate::default(),
+            asked: false,
             responses: PathResponses::new(),
             validation: None,
             carries_data: false,

@@ -202,7 +202,9 @@ impl EndpointShared {
 
     /// The task of a connection is gone with its runtime, or panicked: nobody drives it any more.
     pub(super) fn abandon(&self, handle: ConnectionHandle) {
-        self.remove(self.lock(), handle);
+        let mut state = self.lock();
+        state.core.remove(handle);
+        self.remove(state, handle);
     }
 
     fn remove(&self, mut state: MutexGuard<'_, EndpointState>, handle: ConnectionHandle) {

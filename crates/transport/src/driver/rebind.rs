@@ -31,6 +31,7 @@ impl Endpoint {
         socket.succeed(&state.socket);
         let socket = Arc::new(socket);
         state.socket = Arc::clone(&socket);
+        state.core.forget_paths();
         // The task of the former socket is to look how long it is still needed.
         state.receiving.wake();
         let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();

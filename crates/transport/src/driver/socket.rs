@@ -267,6 +267,7 @@ impl Socket {
         cx: &mut Context<'_>,
         batch: &mut ReceiveBatch,
     ) -> Poll<io::Result<()>> {
+        let mut errors = 0;
         loop {
             ready!(self.io.poll_recv_ready(cx))?;
             let mut is_filled = false;
@@ -288,13 +289,19 @@ impl Socket {
             }
             if let Err(error) = result
                 && error.kind() != io::ErrorKind::WouldBlock
-                && !is_of_one_peer(&error)
             {
-                return Poll::Ready(Err(error));
+                errors += 1;
+                if errors > MOST_ERRORS || !is_of_one_peer(&error) {
+                    return Poll::Ready(Err(error));
+                }
             }
         }
     }
 }
+
+/// Errors of earlier datagrams in a row, at most: a socket keeps one at a time, so more of them are
+/// its own and will not end.
+const MOST_ERRORS: u32 = 64;
 
 /// True for the ICMP error of an earlier datagram, which connected sockets tell: no reason to stop
 /// listening.

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pathmark_cc::{Acked, Controller, Lost, Metrics, NewReno, Phase};
+use pathmark_cc::{Acked, Controller, Lost, Metrics, NewReno, PacketState, Phase, Sent};
 use pathmark_testbed::Testbed;
 
 use super::*;
@@ -122,13 +122,24 @@ fn endpoints_end_with_their_runtime() {
     assert!(left.iter().all(|endpoint| endpoint.upgrade().is_none()));
 }
 
-/// Panics at the first acknowledgement of application data.
+/// Panics when an acknowledgement arrives, in the task that receives for all, or when application
+/// data leaves, in the connection's own.
 #[derive(Debug)]
-struct Panics;
+struct Panics {
+    receiving: bool,
+}
 
 impl Controller for Panics {
+    fn on_sent(&mut self, _: Instant, sent: &Sent) -> PacketState {
+        assert!(
+            self.receiving || sent.bytes < 1000,
+            "a controller with a defect"
+        );
+        PacketState::default()
+    }
+
     fn on_ack(&mut self, _: Instant, _: &Acked) {
-        panic!("a controller with a defect");
+        assert!(!self.receiving, "a controller with a defect");
     }
 
     fn on_loss(&mut self, _: Instant, _: &Lost) {}
@@ -146,10 +157,16 @@ impl Controller for Panics {
     }
 }
 
-/// One connection's controller panics, in the task that receives for all: everybody who waits at
-/// that endpoint hears of it.
+/// One connection's controller panics: everybody who depends on that task hears of it, and the
+/// endpoint forgets the connection.
 #[tokio::test]
 async fn a_panic_leaves_nobody_waiting() {
+    for receiving in [true, false] {
+        panicking(receiving).await;
+    }
+}
+
+async fn panicking(receiving: bool) {
     let server = server();
     let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
     let connect = |transport| {
@@ -157,13 +174,22 @@ async fn a_panic_leaves_nobody_waiting() {
         soon("connecting", connecting.unwrap())
     };
     let honest = connect(transport()).await.unwrap();
-    let factory = |_: Instant, _: u16| -> Box<dyn Controller> { Box::new(Panics) };
+    let factory =
+        move |_: Instant, _: u16| -> Box<dyn Controller> { Box::new(Panics { receiving }) };
     // It may panic before or after the handshake is over.
     let defect = connect(TransportConfig::new(Arc::new(factory))).await;
-    soon("honest", honest.closed()).await;
     if let Ok(defect) = defect {
+        if let Ok(mut stream) = defect.open_uni().await {
+            let _ = stream.write_all(&[7; 10_000]).await;
+        }
         soon("defect", defect.closed()).await;
+    }
+    if receiving {
+        soon("honest", honest.closed()).await;
+    } else {
+        assert_eq!(honest.close_reason(), None);
     }
     drop(honest);
     soon("wait_idle", endpoint.wait_idle()).await;
+    assert_eq!(endpoint.shared.lock().core.connections(), 0);
 }

@@ -21,9 +21,11 @@ const BATCHES_PER_TURN: usize = 16;
 /// wake-up serves all that are due.
 const FORGETTING: Duration = Duration::from_millis(10);
 
-/// While the socket has no room, what is due is looked at this often at most: some deadlines only
-/// sending can meet.
+/// While the socket has no room, what is due is looked at after this time at the earliest, and
+/// after twice as long each time, since some deadlines only sending can meet …
 const FULL: Duration = Duration::from_millis(10);
+/// … up to so many times as long.
+const LONGEST_FULL: u32 = 64;
 
 /// Why a turn of sending ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,8 @@ pub(super) struct ConnectionTask {
     dscp: u8,
     /// The last send failed.
     failing: bool,
+    /// The pause while the socket has no room, in times of [`FULL`].
+    pause: u32,
     /// The connection is over, and the endpoint knows.
     over: bool,
 }
@@ -65,6 +69,7 @@ impl ConnectionTask {
             shared,
             unsent: None,
             failing: false,
+            pause: 1,
             over: false,
         }
     }
@@ -227,11 +232,17 @@ impl Future for ConnectionTask {
                 deadline => deadline,
             };
             drop(state);
+            let pause = FULL * this.pause;
             if turn == Turn::Full {
-                deadline = deadline.map(|at| at.max(now + FULL));
+                deadline = deadline.map(|at| at.max(now + pause));
+            } else {
+                this.pause = 1;
             }
             if this.timer.poll(cx, now, deadline).is_pending() {
                 return Poll::Pending;
+            }
+            if turn == Turn::Full {
+                this.pause = (2 * this.pause).min(LONGEST_FULL);
             }
             shared.lock().core.handle_timeout(clock::now());
         }

@@ -296,6 +296,12 @@ impl Endpoint {
         connection.send_token(Bytes::from(token));
     }
 
+    /// Forgets what the paths to peers carried: packets leave through another interface from now
+    /// on.
+    pub fn forget_paths(&mut self) {
+        self.known.clear();
+    }
+
     /// Forgets a connection that its driver dropped.
     pub fn remove(&mut self, handle: ConnectionHandle) {
         match self.slots.try_remove(handle.0) {

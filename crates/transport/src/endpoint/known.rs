@@ -57,6 +57,11 @@ impl KnownPaths {
         (now.saturating_since(entry.at) <= self.lifetime).then_some(entry.path)
     }
 
+    /// Nothing is known any more: paths lead elsewhere now.
+    pub(super) fn clear(&mut self) {
+        self.paths.clear();
+    }
+
     /// A connection to `peer` has shown what its path carries. If it had `asked` for what was known
     /// that is what counts from now on, also if it made no use of it; otherwise the larger rate.
     pub(super) fn learn(

@@ -24,9 +24,19 @@ const LIMIT: Duration = Duration::from_secs(600);
 const STILL: u32 = 2000;
 
 /// An end that is gone after its idle timeout may answer the other's next packet with a reset.
-fn timed_out(error: &Option<ConnectionError>) -> bool {
-    let gone = [ConnectionError::TimedOut, ConnectionError::Reset];
-    error.as_ref().is_some_and(|error| gone.contains(error))
+fn timed_out(error: &ConnectionError) -> bool {
+    [ConnectionError::TimedOut, ConnectionError::Reset].contains(error)
+}
+
+/// What no fault of a path is a reason for: one end says that the other breaks the rules.
+fn breaks_rules(error: &ConnectionError) -> bool {
+    !matches!(
+        error,
+        ConnectionError::TimedOut
+            | ConnectionError::Reset
+            | ConnectionError::Closed
+            | ConnectionError::PeerApplication { .. }
+    )
 }
 
 /// How a simulation ended.
@@ -65,6 +75,8 @@ pub(crate) struct World {
     incidents: Vec<(Duration, Incident)>,
     /// When the handshake was over: incidents are counted from here.
     begun: Option<Instant>,
+    /// When an end was gone, what ends had failed by before.
+    gone: Option<[Option<ConnectionError>; 2]>,
     buffer: Vec<u8>,
     config: EndpointConfig,
     /// Print what happens.
@@ -134,6 +146,7 @@ impl World {
             kept: Vec::new(),
             incidents: plan.incidents.clone(),
             begun: None,
+            gone: None,
             buffer: vec![0; 65_536],
             config: config(true),
             random,
@@ -201,15 +214,26 @@ impl World {
 
     fn judge(&self) -> Result<Outcome, String> {
         let done = self.ends.iter().all(|end| end.application.is_done());
-        let errors = self.ends.each_ref().map(|end| end.error.clone());
-        match (done, self.plan.is_fatal()) {
-            (true, _) => Ok(Outcome::Complete),
-            (false, true) => Ok(Outcome::Noticed),
-            (false, false) if self.plan.is_dark() && errors.iter().all(timed_out) => {
-                Ok(Outcome::TimedOut)
-            }
-            (false, false) => Err(format!("ended early: {errors:?}")),
+        let errors = self.errors();
+        if errors.iter().flatten().any(breaks_rules) {
+            return Err(format!("ended by a defect: {errors:?}"));
         }
+        if done {
+            return Ok(Outcome::Complete);
+        }
+        // What came before an end was gone has no excuse by it.
+        let before = self.gone.as_ref().unwrap_or(&errors);
+        if before.iter().all(Option::is_none) {
+            return Ok(Outcome::Noticed);
+        }
+        if self.plan.is_dark() && before.iter().flatten().all(timed_out) {
+            return Ok(Outcome::TimedOut);
+        }
+        Err(format!("ended early: {errors:?}"))
+    }
+
+    fn errors(&self) -> [Option<ConnectionError>; 2] {
+        self.ends.each_ref().map(|end| end.error.clone())
     }
 
     /// Incidents whose time has come.
@@ -243,10 +267,14 @@ impl World {
                     self.ends[side].asleep_until = Some(self.now + time);
                 }
                 Incident::Death(side) => {
+                    let errors = self.errors();
+                    self.gone.get_or_insert(errors);
                     self.path.struck[END_GONE] += 1;
                     self.ends[side].dead = true;
                 }
                 Incident::Restart => {
+                    let errors = self.errors();
+                    self.gone.get_or_insert(errors);
                     self.path.struck[END_GONE] += 1;
                     let end = &mut self.ends[SERVER];
                     end.endpoint = Endpoint::new(self.config.clone(), self.random.fork());

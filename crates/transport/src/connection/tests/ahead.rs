@@ -216,3 +216,34 @@ fn a_question_that_comes_before_the_handshake_is_kept_and_answered() {
     assert_eq!((told.questions, told.questions_lost), (1, 0));
     assert_eq!(pair.client.get().stats().shims_received, 1);
 }
+
+/// The server that spoke the signal when the session began does not any more: nothing is put in
+/// front of 1-RTT packets, which it would drop.
+#[test]
+fn a_server_that_has_given_the_signal_up_sees_it_no_more() {
+    let mut setup = known(&[KIND]);
+    setup.server.signals = signals(&[]);
+    asks(&setup.client_told);
+    let mut pair = begin(setup);
+    pair.connect();
+    pair.upload(100_000, Duration::from_secs(10));
+    assert!(questions(&pair.client).is_empty());
+    assert_eq!(pair.client.get().stats().packets_lost, 0);
+}
+
+/// What is shown of a path counts for that path: a client that moves leaves what is known of the
+/// others as it was.
+#[test]
+fn a_question_belongs_to_the_path_that_it_was_asked_on() {
+    let mut pair = server_asks(known(&[KIND]));
+    pair.connect();
+    assert!(pair.server.get().route.asked);
+    pair.run(Duration::from_millis(500));
+    pair.client.address = "10.0.0.9:2000".parse().unwrap();
+    pair.upload(20_000, Duration::from_secs(10));
+    pair.run(Duration::from_secs(1));
+    let now = pair.now;
+    pair.server.get().close(now, 0, bytes::Bytes::new());
+    let shown = pair.server.get().poll_shown_path().unwrap();
+    assert!(!shown.asked);
+}
