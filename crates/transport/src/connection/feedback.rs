@@ -320,6 +320,11 @@ impl Feedback {
                 incoming.counting.on_packet(&arrived);
             }
         }
+        self.count_shim(front, arrived)
+    }
+
+    #[inline]
+    fn count_shim(&mut self, front: Front<'_>, arrived: Arrived<'_>) -> bool {
         let Front::Shim { kind, bytes } = front else {
             return false;
         };
@@ -342,18 +347,8 @@ impl Feedback {
     /// The same as [`on_packet`](Self::on_packet) for a packet of early data: a question in front
     /// of it counts, and nothing else does.
     pub(super) fn on_early_packet(&mut self, front: Front<'_>, arrived: Arrived<'_>) -> bool {
-        let (true, Front::Shim { kind, bytes }) = (self.is_question(front), front) else {
-            return false;
-        };
-        if !self.peer.contains(&kind) {
-            return false;
-        }
-        let Some(incoming) = self.counting(kind) else {
-            return false;
-        };
-        let shim = Some(bytes);
-        incoming.counting.on_packet(&Arrived { shim, ..arrived });
-        true
+        let named = matches!(front, Front::Shim { kind, .. } if self.peer.contains(&kind));
+        named && self.is_question(front) && self.count_shim(front, arrived)
     }
 
     /// Writes FEEDBACK frames for counters that moved, as far as they fit.

@@ -10,13 +10,13 @@ use crate::connection::ConnectionError;
 use crate::crypto::tls::{Trust, testing};
 use crate::{Duration, Instant, TransportConfig};
 
-fn transport() -> TransportConfig {
+pub(super) fn transport() -> TransportConfig {
     let factory =
         |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
     TransportConfig::new(Arc::new(factory))
 }
 
-fn client(transport: TransportConfig) -> ClientConfig {
+pub(super) fn client(transport: TransportConfig) -> ClientConfig {
     let crypto = Arc::new(testing::client(Trust::Anyone, &[b"test"]));
     ClientConfig::new(crypto, Arc::new(transport))
 }

@@ -6,26 +6,16 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pathmark_cc::{Acked, Controller, Lost, Metrics, NewReno, PacketState, Phase, Sent};
+use pathmark_cc::{Acked, Controller, Lost, Metrics, PacketState, Phase, Sent};
 use pathmark_testbed::Testbed;
 
+use super::sending_tests::{client, transport};
 use super::*;
 use crate::connection::ConnectionError;
-use crate::crypto::tls::{Trust, testing};
+use crate::crypto::tls::testing;
 use crate::{Instant, TransportConfig};
 
 const FORBIDDEN: &str = "this test needs user namespaces; allow them, or run as root";
-
-fn transport() -> TransportConfig {
-    let factory =
-        |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
-    TransportConfig::new(Arc::new(factory))
-}
-
-fn client(transport: TransportConfig) -> ClientConfig {
-    let crypto = Arc::new(testing::client(Trust::Anyone, &[b"test"]));
-    ClientConfig::new(crypto, Arc::new(transport))
-}
 
 /// A server that accepts all who come, and keeps them.
 fn server() -> Endpoint {
