@@ -1,8 +1,9 @@
 //! Paths that change.
 
 use super::inject;
-use super::pair::{Pair, Setup};
+use super::pair::{Pair, Setup, drain, pattern};
 use crate::connection::{Event, Received};
+use crate::streams::Dir;
 use crate::wire::{Frame, SpaceId};
 use crate::{Duration, Ecn};
 
@@ -291,6 +292,35 @@ fn validation_ends_although_no_challenge_could_be_sent() {
     // The limit of the forged address holds nothing up here.
     pair.up.faults.loss = 0;
     pair.upload(50_000, Duration::from_secs(20));
+}
+
+/// The amplification limit of a forged address stops the server's probe timeout. Back on the path
+/// that it knows it has nothing new to send, and hears nothing: what was lost goes out again by the
+/// probe timeout alone.
+#[test]
+fn a_limit_of_a_forged_address_does_not_stop_the_probe_timeout_of_the_old_path() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(500));
+    let data = pattern(2000, 1);
+    let id = pair.server.get().streams().open(Dir::Uni).unwrap();
+    pair.down.faults.loss = 1_000_000;
+    assert_eq!(pair.server.get().streams().write(id, &data), Ok(data.len()));
+    pair.server.get().streams().finish(id).unwrap();
+    forge_next(&mut pair);
+    pair.client.get().ping();
+    pair.run(Duration::from_millis(15));
+    assert_ne!(pair.server.get().remote_address(), home());
+    assert!(pair.server.get().route.limit.available() < 3 * 48);
+    pair.up.faults.loss = 1_000_000;
+    pair.run(Duration::from_secs(4));
+    assert_eq!(pair.server.get().remote_address(), home());
+    assert!(!pair.server.get().streams().wants_to_send());
+    pair.down.faults.loss = 0;
+    let mut got = Vec::new();
+    let arrived = pair.run_until(Duration::from_secs(5), |pair| {
+        drain(pair.client.get(), id, &mut got)
+    });
+    assert!(arrived && got == data, "{} bytes", got.len());
 }
 
 #[test]
