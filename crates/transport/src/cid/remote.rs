@@ -38,8 +38,9 @@ pub struct RemoteIds {
     seen: u64,
     /// RETIRE_CONNECTION_ID frames to send (again).
     pending: VecDeque<u64>,
-    /// Retired ids whose frames are unsent or unacknowledged.
-    retiring: usize,
+    /// Retired ids whose frames are unsent or unacknowledged, by sequence number. A frame may be
+    /// under way more than once.
+    retiring: Vec<u64>,
 }
 
 impl RemoteIds {
@@ -60,7 +61,7 @@ impl RemoteIds {
             floor: 1,
             seen: 0,
             pending: VecDeque::new(),
-            retiring: 0,
+            retiring: Vec::new(),
         }
     }
 
@@ -134,7 +135,7 @@ impl RemoteIds {
             );
         }
         // RFC 9000 §5.1.2: a bound on ids that wait for their retirement's acknowledgement.
-        if self.retiring > 4 * self.limit {
+        if self.retiring.len() > 4 * self.limit {
             return error(
                 TransportErrorCode::CONNECTION_ID_LIMIT_ERROR,
                 "too many connection ids to retire at once",
@@ -176,7 +177,7 @@ impl RemoteIds {
         for list in [&mut self.allotted, &mut self.spare] {
             for old in list.extract_if(.., |held| held.sequence < retire_prior_to) {
                 self.pending.push_back(old.sequence);
-                self.retiring += 1;
+                self.retiring.push(old.sequence);
             }
         }
         if self.current.sequence >= retire_prior_to {
@@ -190,7 +191,7 @@ impl RemoteIds {
 
     fn queue_retirement(&mut self, sequence: u64) {
         self.pending.push_back(sequence);
-        self.retiring += 1;
+        self.retiring.push(sequence);
     }
 
     /// Retires the current id and uses the next spare one. False (and nothing changed) if there is
@@ -293,16 +294,17 @@ impl RemoteIds {
         self.pending.pop_front()
     }
 
-    /// The packet with this retirement was lost, or had no room for it.
+    /// The packet with this retirement was lost, or had no room for it. Nothing to do if another
+    /// packet with it was acknowledged.
     pub fn on_retirement_lost(&mut self, sequence: u64) {
-        if !self.pending.contains(&sequence) {
+        if self.retiring.contains(&sequence) && !self.pending.contains(&sequence) {
             self.pending.push_back(sequence);
         }
     }
 
-    /// The packet with this retirement was acknowledged.
+    /// A packet with this retirement was acknowledged.
     pub fn on_retirement_acked(&mut self, sequence: u64) {
         self.pending.retain(|s| *s != sequence);
-        self.retiring = self.retiring.saturating_sub(1);
+        self.retiring.retain(|s| *s != sequence);
     }
 }

@@ -306,6 +306,38 @@ fn a_retirement_is_queued_once_and_not_after_its_acknowledgement() {
     assert_eq!(retirements(&mut ids), [1]);
 }
 
+/// The frame of one retirement was taken for lost, went out again, and both packets were
+/// acknowledged: that counts once, and does not hide another retirement that nobody acknowledged.
+#[test]
+fn a_retirement_that_was_sent_twice_counts_once() {
+    for copies in [1, 2, 3] {
+        let mut ids = RemoteIds::new(id(0), 2);
+        let mut unacknowledged = 0;
+        let failed_at = (1..100).find(|&sequence| {
+            let result = ids.on_new(sequence, &remote(sequence));
+            for retired in retirements(&mut ids) {
+                for _ in 1..copies {
+                    ids.on_retirement_lost(retired);
+                    assert_eq!(retirements(&mut ids), [retired]);
+                }
+                // Every second one is acknowledged, each of its copies.
+                if retired % 2 == 0 {
+                    (0..copies).for_each(|_| ids.on_retirement_acked(retired));
+                    // The last copy came late, and was taken for lost as well.
+                    ids.on_retirement_lost(retired);
+                    assert!(!ids.has_pending());
+                } else {
+                    unacknowledged += 1;
+                }
+            }
+            result.is_err()
+        });
+        // More than four times the limit of two: these, and the one that was yet to be sent.
+        assert!(failed_at.is_some(), "{copies}");
+        assert_eq!(unacknowledged, 8, "{copies}");
+    }
+}
+
 proptest! {
     /// Whatever arrives, state stays bounded and the current id is never one that was retired.
     #[test]
