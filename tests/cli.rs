@@ -25,7 +25,11 @@ impl Drop for Server {
 
 fn pathmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
-    command.args(arguments).stdin(Stdio::null());
+    command
+        .args(arguments)
+        // No run knows of an earlier one.
+        .env("XDG_STATE_HOME", "/dev/null")
+        .stdin(Stdio::null());
     command
 }
 

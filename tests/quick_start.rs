@@ -2,7 +2,9 @@
 //! their own.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use pathmark_testbed::chain::{Chain, Hop, RouterProgram, SENDER};
 use pathmark_testbed::{ChildGuard, undisturbed};
@@ -34,6 +36,8 @@ fn pathmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
     command
         .args(arguments)
+        // No run knows of an earlier one.
+        .env("XDG_STATE_HOME", "/dev/null")
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
     command
@@ -48,32 +52,59 @@ fn said(process: &mut ChildGuard) -> Value {
     serde_json::from_str(&line).unwrap()
 }
 
+/// A server of a file of 1 MB.
+struct Served<'a> {
+    chain: &'a Chain,
+    _process: ChildGuard,
+    _directory: TempDir,
+    pin: String,
+}
+
+impl<'a> Served<'a> {
+    /// It sends by the first of these laws unless it is asked for another one of them.
+    fn by(chain: &'a Chain, laws: &str) -> Self {
+        let directory = TempDir::new().unwrap();
+        std::fs::write(directory.path().join("file"), vec![7; 1_000_000]).unwrap();
+        let listen = format!("{SENDER}:4433");
+        let there = directory.path().to_str().unwrap();
+        let serve = pathmark(&[
+            "serve", "--listen", &listen, "--dir", there, "--cc", laws, "--json",
+        ]);
+        let mut process = chain.sender.spawn(serve, &[]).unwrap();
+        let said = said(&mut process);
+        Self {
+            chain,
+            _process: process,
+            _directory: directory,
+            pin: said["pin"].as_str().unwrap().to_owned(),
+        }
+    }
+
+    /// Figures of the file as `get --cc` fetched it, with this directory for state.
+    fn get(&self, cc: &str, state: &Path) -> Value {
+        let here = TempDir::new().unwrap();
+        let target = format!("{SENDER}:4433/file");
+        let out = here.path().to_str().unwrap();
+        let mut get = pathmark(&[
+            "get", &target, "-o", out, "--pin", &self.pin, "--cc", cc, "--json",
+        ]);
+        get.env("XDG_STATE_HOME", state);
+        let mut client = self.chain.receiver.spawn(get, &[]).unwrap();
+        let output = client.child().stdout.take().unwrap();
+        let figures: Value = serde_json::from_reader(output).unwrap();
+        assert!(client.wait().unwrap().success());
+        assert_eq!(
+            std::fs::read(here.path().join("file")).unwrap(),
+            vec![7; 1_000_000]
+        );
+        figures
+    }
+}
+
 /// Figures of a file of 1 MB that `get --cc` fetched.
 fn fetch(chain: &Chain, cc: &str) -> Value {
-    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    std::fs::write(there.path().join("file"), vec![7; 1_000_000]).unwrap();
-    let listen = format!("{SENDER}:4433");
-    let directory = there.path().to_str().unwrap();
-    let laws = "vcp+bise+wlte,cubiq,ada,auto,cubic";
-    let serve = pathmark(&[
-        "serve", "--listen", &listen, "--dir", directory, "--cc", laws, "--json",
-    ]);
-    let mut server = chain.sender.spawn(serve, &[]).unwrap();
-    let said = said(&mut server);
-    let (pin, out) = (said["pin"].as_str().unwrap(), here.path().to_str().unwrap());
-    let target = format!("{listen}/file");
-    let get = [
-        "get", &target, "-o", out, "--pin", pin, "--cc", cc, "--json",
-    ];
-    let mut client = chain.receiver.spawn(pathmark(&get), &[]).unwrap();
-    let output = client.child().stdout.take().unwrap();
-    let figures: Value = serde_json::from_reader(output).unwrap();
-    assert!(client.wait().unwrap().success());
-    assert_eq!(
-        std::fs::read(here.path().join("file")).unwrap(),
-        vec![7; 1_000_000]
-    );
-    figures
+    let served = Served::by(chain, "vcp+bise+wlte,cubiq,ada,auto,cubic");
+    served.get(cc, Path::new("/dev/null"))
 }
 
 fn grants(chain: &Chain, router: usize) -> Value {
@@ -180,5 +211,62 @@ fn with_a_plain_router_between_nothing_is_approved_and_nothing_stalls() {
             assert!(once_or_twice(&grants(&chain, 0)), "{controller}, {cc}");
             assert!(once_or_twice(&grants(&chain, 1)), "{controller}, {cc}");
         }
+    });
+}
+
+/// A port counts as in use what the busiest 200 ms of the last second brought.
+#[expect(clippy::disallowed_methods, reason = "real time passes at the routers")]
+fn until_ports_are_idle() {
+    std::thread::sleep(Duration::from_millis(1500));
+}
+
+/// Figures of the first and of a second process that fetches from a server, of one user.
+fn fetch_twice(chain: &Chain, cc: &str) -> [Value; 2] {
+    let state = TempDir::new().unwrap();
+    let served = Served::by(chain, cc);
+    let first = served.get(cc, state.path());
+    until_ports_are_idle();
+    let second = served.get(cc, state.path());
+    println!("{cc}: {first} {second}");
+    for (figures, known) in [(&first, false), (&second, true)] {
+        assert_eq!(figures["known_path"], known, "{figures}");
+        assert_eq!(figures["packets_lost"], 0, "{figures}");
+    }
+    [first, second]
+}
+
+/// The second begins with the granted flight, and saves the round trip of 200 ms that the first one
+/// asked in. (Ports that steer besides, under a virtual clock:
+/// `ends_that_have_met_begin_with_what_they_are_granted`.)
+#[test]
+fn a_second_get_of_a_server_begins_with_its_granted_flight() {
+    undisturbed(|| {
+        let port = "quick-start";
+        for cc in ["cubiq", "auto"] {
+            let chain = Chain::new(program(), 1500, &[hop(port), hop(port)]).unwrap();
+            chain.hide_wires().unwrap();
+            let both = fetch_twice(&chain, cc);
+            let [first, second] = both.each_ref().map(|figures| {
+                assert_eq!(figures["start"], "used", "{cc}");
+                figures["seconds"].as_f64().unwrap()
+            });
+            assert!(first - second > 0.1, "{cc}: {both:?}");
+        }
+    });
+}
+
+/// What arrived through a path on which a router does not take part is known as well. That router
+/// approves nothing, and the question costs nothing.
+#[test]
+fn a_second_get_behind_a_plain_router_takes_as_long_as_the_first() {
+    undisturbed(|| {
+        let chain = Chain::new(program(), 1500, &[hop("quick-start"), hop("quick-start")]).unwrap();
+        let both = fetch_twice(&chain, "cubiq");
+        let [first, second] = both.each_ref().map(|figures| {
+            assert_eq!(figures["start"], "partial");
+            assert_eq!(figures["approved_bps"], Value::Null);
+            figures["seconds"].as_f64().unwrap()
+        });
+        assert!(second < 1.2 * first, "{both:?}");
     });
 }

@@ -31,6 +31,8 @@ pub(super) struct Transfer {
     pub(super) approved_bps: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) start: Option<String>,
+    /// The rate of the path was asked for before the handshake was complete.
+    pub(super) known_path: bool,
     pub(super) warnings: Vec<String>,
 }
 
@@ -48,6 +50,7 @@ impl Transfer {
         self.router_id = sender.router_id;
         self.approved_bps = sender.approved_bps;
         self.start.clone_from(&sender.start);
+        self.known_path = sender.known_path;
         self.cpu_s = cpu_seconds();
         // What is left to read when the process wakes 20 ms late must find room.
         let rate = self.goodput_up_bps.max(self.goodput_down_bps);

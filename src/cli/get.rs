@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::figures::Transfer;
 use super::routers::MeasureArgs;
 use super::session::DscpArgs;
+use super::state::StateArgs;
 use super::target::{Target, distinct};
 use super::trust::TrustArgs;
 use super::{Failure, Outcome, output, session, values};
@@ -38,6 +39,8 @@ pub(super) struct Args {
     measure: MeasureArgs,
     #[command(flatten)]
     trust: TrustArgs,
+    #[command(flatten)]
+    state: StateArgs,
     /// Print one JSON object at the end
     #[arg(long)]
     json: bool,
@@ -139,8 +142,13 @@ pub(super) async fn get(args: Args) -> Outcome {
         };
         let mut transport = session::transport(&algorithm, args.marking);
         let _edge = args.measure.fetch(server, &mut transport)?;
+        let (state, mut visit) = (args.state, None);
+        let warnings = &mut figures.transfer.warnings;
+        let before = |endpoint: &_, address| {
+            visit = state.visit(server, address, endpoint, warnings);
+        };
         let (endpoint, connection, handshake) =
-            session::connect(server, &args.trust, file::ALPN, transport).await?;
+            session::connect(server, &args.trust, file::ALPN, transport, before).await?;
         figures.transfer.handshake_ms = handshake.as_secs_f64() * 1e3;
         let bars = output::bars();
         let started = session::now();
@@ -191,6 +199,9 @@ pub(super) async fn get(args: Args) -> Outcome {
         }
         // What the disk takes to keep and to read back what came is none of the path's.
         figures.transfer.finish(&connection, &sender, last);
+        if let Some(visit) = visit {
+            visit.end(&mut figures.transfer.warnings);
+        }
         if !args.json {
             figures.transfer.tell(&sender);
         }

@@ -16,6 +16,7 @@ mod put;
 mod routers;
 mod serve;
 mod session;
+mod state;
 mod target;
 mod trust;
 mod values;

@@ -169,7 +169,7 @@ pub(super) async fn client(args: ClientArgs) -> Outcome {
     let algorithm = args.cc.clone().unwrap_or_default();
     let transport = session::transport(&algorithm, args.marking);
     let (endpoint, connection, handshake) =
-        session::connect(&args.target, &args.trust, ALPN, transport).await?;
+        session::connect(&args.target, &args.trust, ALPN, transport, |_, _| ()).await?;
     let moved = Moved::default();
     let started = session::now();
     let streams =

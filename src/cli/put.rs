@@ -10,6 +10,7 @@ use super::figures::Transfer;
 use super::get::{Figures, FileFigures};
 use super::routers::AnswerArgs;
 use super::session::DscpArgs;
+use super::state::StateArgs;
 use super::target::{Target, distinct};
 use super::trust::TrustArgs;
 use super::{Failure, Outcome, output, session, values};
@@ -39,6 +40,8 @@ pub(super) struct Args {
     marking: DscpArgs,
     #[command(flatten)]
     trust: TrustArgs,
+    #[command(flatten)]
+    state: StateArgs,
     /// Print one JSON object at the end
     #[arg(long)]
     json: bool,
@@ -70,8 +73,14 @@ pub(super) async fn put(args: Args) -> Outcome {
     let algorithm = args.cc.clone().unwrap_or_default();
     let transport = session::transport(&algorithm, args.marking);
     let _edge = args.answer.store(&args.target)?;
+    let (mut visit, mut warnings) = (None, Vec::new());
+    let before = |endpoint: &_, address| {
+        visit = args
+            .state
+            .visit(&args.target, address, endpoint, &mut warnings);
+    };
     let (endpoint, connection, handshake) =
-        session::connect(&args.target, &args.trust, file::ALPN, transport).await?;
+        session::connect(&args.target, &args.trust, file::ALPN, transport, before).await?;
     let bars = output::bars();
     let started = session::now();
     let stores = files.iter().map(|(path, name)| {
@@ -106,6 +115,7 @@ pub(super) async fn put(args: Args) -> Outcome {
         transfer: Transfer {
             algorithm: algorithm.to_string(),
             handshake_ms: handshake.as_secs_f64() * 1e3,
+            warnings,
             ..Transfer::default()
         },
         files: Vec::new(),
@@ -124,6 +134,9 @@ pub(super) async fn put(args: Args) -> Outcome {
     let sender = SenderReport::of(&connection);
     let seconds = started.elapsed().as_secs_f64();
     figures.transfer.finish(&connection, &sender, seconds);
+    if let Some(visit) = visit {
+        visit.end(&mut figures.transfer.warnings);
+    }
     connection.close(0, b"done");
     endpoint.wait_idle().await;
     if !args.json {

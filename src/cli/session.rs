@@ -70,12 +70,14 @@ pub(super) fn listen(
     Ok(endpoint)
 }
 
-/// Connects to a server; the time that it took comes along.
+/// Connects to a server; the time that it took comes along. `before` is told from where and where
+/// to before the first packet leaves.
 pub(super) async fn connect(
     target: &Target,
     trust: &TrustArgs,
     alpn: &[u8],
     transport: TransportConfig,
+    before: impl FnOnce(&Endpoint, SocketAddr),
 ) -> Result<(Endpoint, Connection, std::time::Duration), Failure> {
     let tls = trust.config(alpn)?;
     let address = target.resolve()?;
@@ -85,6 +87,7 @@ pub(super) async fn connect(
         (Ipv6Addr::UNSPECIFIED, 0).into()
     };
     let endpoint = Endpoint::client(unspecified).context("cannot open a UDP socket")?;
+    before(&endpoint, address);
     let config = ClientConfig::new(Arc::new(tls), Arc::new(transport));
     let started = now();
     let connection = endpoint
@@ -121,6 +124,20 @@ pub(super) fn transport(algorithm: &Algorithm, marking: DscpArgs) -> TransportCo
 #[expect(clippy::disallowed_methods, reason = "the command owns its clock")]
 pub(super) fn now() -> std::time::Instant {
     std::time::Instant::now()
+}
+
+/// Time since 1970-01-01 UTC, for what outlives this process.
+#[expect(clippy::disallowed_methods, reason = "the command owns its clock")]
+pub(super) fn unix_time() -> std::time::Duration {
+    let epoch = std::time::UNIX_EPOCH;
+    let since = std::time::SystemTime::now().duration_since(epoch);
+    since.unwrap_or_default()
+}
+
+/// Waits before the next look at a lock that another process holds.
+#[expect(clippy::disallowed_methods, reason = "the command owns its clock")]
+pub(super) fn pause(time: std::time::Duration) {
+    std::thread::sleep(time);
 }
 
 #[cfg(test)]

@@ -32,6 +32,10 @@ pub struct SenderReport {
     /// `denied`, `revoked`, and so on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
+    /// It knew from an earlier connection what the path carries, and asked routers for that before
+    /// the handshake was complete.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub known_path: bool,
 }
 
 /// Round-trip times in milliseconds.
@@ -113,6 +117,7 @@ impl SenderReport {
             start: asked
                 .filter(|asked| asked.asked > 0)
                 .map(|asked| asked.outcome.name().to_owned()),
+            known_path: report.known_path,
         }
     }
 

@@ -103,6 +103,6 @@ pub fn hash_file(path: &std::path::Path) -> io::Result<Hash> {
 
 /// A hash in hexadecimal.
 #[must_use]
-pub fn hex(hash: &Hash) -> String {
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

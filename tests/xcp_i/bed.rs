@@ -24,6 +24,8 @@ fn pathmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
     command
         .args(arguments)
+        // No run knows of an earlier one.
+        .env("XDG_STATE_HOME", "/dev/null")
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
     command

@@ -61,6 +61,8 @@ pub struct PathReport {
     pub bounded_by: BoundShares,
     /// The path is validated.
     pub validated: bool,
+    /// Routers were asked for a rate that was known of this path before the handshake was complete.
+    pub known_path: bool,
 }
 
 impl Connection {
@@ -104,6 +106,7 @@ impl Connection {
             ecn: self.route.ecn.state(),
             bounded_by: self.bounds.shares(now),
             validated: self.route.limit.is_validated(),
+            known_path: self.route.asked,
         }
     }
 }

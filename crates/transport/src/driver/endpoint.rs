@@ -171,6 +171,19 @@ impl Endpoint {
         Ok(self.shared.begin(state, socket, begun, name))
     }
 
+    /// Takes out the token that `server_name` gave last for a later connection (NEW_TOKEN, RFC
+    /// 9000 §8.1.3), if no connection has taken it since. To be kept for an endpoint of a later
+    /// process, for one connection from the same address.
+    pub fn take_token(&self, server_name: &str) -> Option<Bytes> {
+        self.shared.lock().tokens.remove(server_name)
+    }
+
+    /// Gives this endpoint a token that `server_name` gave an [earlier](Self::take_token) one: the
+    /// next connection to it uses it. One longer than 512 bytes, or beyond 64 servers, is dropped.
+    pub fn set_token(&self, server_name: &str, token: Bytes) {
+        self.shared.remember(server_name, token);
+    }
+
     /// The next client that asks for a connection; `None` once the endpoint is closed.
     pub fn accept(&self) -> Accept<'_> {
         Accept::new(self)

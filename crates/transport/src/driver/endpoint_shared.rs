@@ -26,6 +26,8 @@ use crate::{Ecn, Instant};
 const SPARE_BUFFERS: usize = 4;
 /// Servers whose address-validation token is remembered.
 const REMEMBERED_SERVERS: usize = 64;
+/// Longer tokens, bytes, are not kept: with the ClientHello they go into every Initial packet.
+const LONGEST_TOKEN: usize = 512;
 
 pub(super) struct EndpointShared {
     pub(super) timers: Arc<Timers>,
@@ -221,6 +223,9 @@ impl EndpointShared {
 
     /// Keeps a token for the next connection to the same server.
     pub(super) fn remember(&self, server_name: &str, token: Bytes) {
+        if token.len() > LONGEST_TOKEN {
+            return;
+        }
         let mut state = self.lock();
         if state.tokens.len() < REMEMBERED_SERVERS || state.tokens.contains_key(server_name) {
             state.tokens.insert(server_name.to_owned(), token);
