@@ -30,13 +30,13 @@ impl Connection {
     }
 
     /// The same while the former address is still ours: if nobody answers at the new one, the
-    /// connection goes on at the last that worked, where it stood. If nobody answers there either,
-    /// both are tried by turns.
+    /// connection goes on at the last that worked, where it stood; if none is known to work, at the
+    /// one before. If nobody answers there either, both are tried by turns.
     pub fn try_address(&mut self, now: Instant, local: Option<IpAddr>) -> bool {
-        let Some(left) = self.leave_for(now, local) else {
+        let Some(mut left) = self.leave_for(now, local) else {
             return false;
         };
-        if left.validation.is_none() {
+        if left.validation.take().is_none() || self.fallback.is_none() {
             self.fallback = Some(OldPath {
                 route: left,
                 id: None,
@@ -72,8 +72,11 @@ impl Connection {
     }
 
     fn validation(&self, now: Instant) -> PathValidation {
-        // The RTT of the new path is unknown (RFC 9000 §8.2.4).
-        PathValidation::new(now, self.pto().max(INITIAL_RTT.saturating_mul(3)))
+        // The RTT of the new path is unknown (RFC 9000 §8.2.4). What was measured on the one before
+        // may be far too long, where a host stood still in between: three periods are to end well
+        // within the idle timeout, of which some has passed.
+        let period = self.pto().min(self.recovery.longest_pto() / 2);
+        PathValidation::new(now, period.max(INITIAL_RTT.saturating_mul(3)))
     }
 
     /// The newest packet of the peer, with more than probing frames in it, came by `received`: if

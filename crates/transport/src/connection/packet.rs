@@ -211,7 +211,9 @@ impl Connection {
 
     /// Datagrams and streams. Where both wait, each fills every other packet first.
     fn write_data(&mut self, now: Instant, w: &mut Writer<'_>, carried: &mut Carried) {
-        if !self.datagrams.wants_to_send() {
+        if self.probes_again() {
+            carried.streams = self.streams.write_one_frame(now, w);
+        } else if !self.datagrams.wants_to_send() {
             carried.streams = self.streams.write_frames(now, w);
         } else if self.datagrams.yields() {
             carried.streams = self.streams.write_frames(now, w);

@@ -83,9 +83,22 @@ impl Connection {
     pub(super) fn prepare_probes(&mut self, now: Instant, space: SpaceId) {
         *of(&mut self.probes, space) = super::Recovered::PROBES;
         self.repeat_early_data();
-        if space == SpaceId::Data && !self.handshake.can_send(space) && !self.wants_data(now) {
-            self.repeat_oldest(space);
+        if space == SpaceId::Data && !self.handshake.can_send(space) {
+            if self.probes_again() {
+                self.streams.repeat_first(u64::from(self.route.mtud.mtu()));
+                self.repeat_oldest(space);
+            } else if !self.wants_data(now) {
+                self.repeat_oldest(space);
+            }
         }
+    }
+
+    /// True if probes of the Data space leave, and others before them got no answer. New data may
+    /// be of no use to the peer: it waits for what comes first in a stream, say, and has no memory
+    /// for what is behind. So new data fills the first probes only.
+    pub(super) const fn probes_again(&self) -> bool {
+        let [.., data] = self.probes;
+        data > 0 && self.recovery.pto_count() > 1
     }
 
     /// Each probe of a handshake carries what is missing, also if another has just carried it: the

@@ -42,6 +42,12 @@ impl ProbeTimeout {
         self.longest = share.clamp(SHORTEST, LONGEST);
     }
 
+    /// What the timeout backs off to at most.
+    #[must_use]
+    pub const fn longest(self) -> Duration {
+        self.longest
+    }
+
     /// Timeouts in a row without an acknowledgement.
     #[must_use]
     pub const fn count(self) -> u32 {

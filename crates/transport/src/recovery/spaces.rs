@@ -384,6 +384,12 @@ impl<F> Recovery<F> {
         self.rtt.pto_base() + self.max_ack_delay
     }
 
+    /// What probe timeouts back off to at most: a share of the idle timeout.
+    #[must_use]
+    pub const fn longest_pto(&self) -> Duration {
+        self.pto.longest()
+    }
+
     /// One packet number space, to look at.
     #[must_use]
     #[inline]

@@ -310,6 +310,13 @@ impl SendPart {
         self.buffer.on_lost(range);
     }
 
+    /// The first `most` bytes that are not acknowledged are to be sent again.
+    pub fn repeat_first(&mut self, most: u64) {
+        let range = self.buffer.first_unacked(most);
+        let fin = range.end == self.buffer.end();
+        self.on_lost(range, fin);
+    }
+
     /// Our RESET_STREAM was acknowledged.
     pub fn on_reset_acked(&mut self) {
         if let Some((_, acked)) = &mut self.reset {

@@ -90,6 +90,13 @@ impl SendBuffer {
         self.lost.first()
     }
 
+    /// The first bytes that were sent and are not acknowledged, `most` of them.
+    #[must_use]
+    pub fn first_unacked(&self, most: u64) -> Range<u64> {
+        let acked = self.acked.first().map_or(self.sent, |acked| acked.start);
+        self.base..acked.min(self.base.saturating_add(most))
+    }
+
     /// True if everything written was acknowledged.
     #[must_use]
     pub fn all_acked(&self) -> bool {

@@ -53,6 +53,17 @@ impl Streams {
     /// A STREAM frame without a length is written only where it ends at the writer's limit, so
     /// whatever fits after this call may follow. All frames are ack-eliciting.
     pub fn write_frames(&mut self, now: Instant, w: &mut Writer<'_>) -> SentFrames {
+        self.write_some(now, w, usize::MAX)
+    }
+
+    /// The same with one STREAM frame at most. A peer that is short of memory acknowledges no
+    /// packet in which there is data beyond a gap, whatever else it took from it: alone, data that
+    /// it waits for is acknowledged.
+    pub fn write_one_frame(&mut self, now: Instant, w: &mut Writer<'_>) -> SentFrames {
+        self.write_some(now, w, 1)
+    }
+
+    fn write_some(&mut self, now: Instant, w: &mut Writer<'_>, most: usize) -> SentFrames {
         let mut sent = SentFrames::default();
         // A frame that does not fit stays due; smaller ones behind it wait for the next packet with
         // it.
@@ -61,7 +72,7 @@ impl Streams {
             .and_then(|()| self.write_stream_control(now, w, &mut sent))
             .is_ok();
         if fits {
-            self.write_data(w, &mut sent);
+            self.write_data(w, &mut sent, most);
         }
         sent
     }
@@ -130,6 +141,19 @@ impl Streams {
             }
         }
         self.on_connection_frames_lost(frames.connection());
+    }
+
+    /// The first `most` bytes that the peer has not acknowledged are sent again, of each stream:
+    /// whatever it waits for is there.
+    pub fn repeat_first(&mut self, most: u64) {
+        let ids: Vec<StreamId> = self.records.keys().copied().collect();
+        for id in ids {
+            let record = self.records.get_mut(&id);
+            if let Some(send) = record.and_then(|record| record.send.as_mut()) {
+                send.repeat_first(most);
+                self.settle_send(id);
+            }
+        }
     }
 
     fn on_data_acked(&mut self, id: StreamId, range: Range<u64>, fin: bool) {
@@ -201,10 +225,10 @@ impl Streams {
         false
     }
 
-    fn write_data(&mut self, w: &mut Writer<'_>, sent: &mut SentFrames) {
-        let mut wrote = None;
+    fn write_data(&mut self, w: &mut Writer<'_>, sent: &mut SentFrames, most: usize) {
+        let (mut wrote, mut frames) = (None, 0);
         while let Some(id) = self.first_sender() {
-            if !self.write_stream(id, w, sent).unwrap_or(false) {
+            if frames == most || !self.write_stream(id, w, sent).unwrap_or(false) {
                 // The packet is full: who wrote into it last has had its turn.
                 if wrote == Some(id) {
                     self.rotate(id);
@@ -212,6 +236,7 @@ impl Streams {
                 return;
             }
             wrote = Some(id);
+            frames += 1;
         }
     }
 

@@ -42,7 +42,7 @@ pub(crate) struct Application {
 }
 
 /// The byte at `offset` of what `side` sends on stream `index`.
-fn byte(side: usize, index: usize, offset: u64) -> u8 {
+pub(crate) fn byte(side: usize, index: usize, offset: u64) -> u8 {
     let mixed = (offset + 1)
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
         .wrapping_add((2 * index + side) as u64 * 0x1234_5678_9abc);
@@ -89,11 +89,11 @@ impl Application {
         self.exchanges.iter().map(of).collect()
     }
 
-    /// Does all that can be done now.
+    /// Does all that can be done now; reads only if it `reads`.
     ///
     /// # Errors
     /// Data that was not sent so, or an error that cannot be.
-    pub(crate) fn run(&mut self, streams: &mut Streams) -> Result<(), String> {
+    pub(crate) fn run(&mut self, streams: &mut Streams, reads: bool) -> Result<(), String> {
         if self.side == CLIENT {
             for index in 0..self.exchanges.len() {
                 if self.exchanges[index].id.is_none()
@@ -113,7 +113,9 @@ impl Application {
         for (id, index) in &self.known {
             let exchange = &mut self.exchanges[*index];
             write(streams, *id, self.side, *index, &mut exchange.write)?;
-            read(streams, *id, 1 - self.side, *index, &mut exchange.read)?;
+            if reads {
+                read(streams, *id, 1 - self.side, *index, &mut exchange.read)?;
+            }
         }
         Ok(())
     }

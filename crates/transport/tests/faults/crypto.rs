@@ -1,43 +1,88 @@
-//! Both kinds of cryptography, with and without TLS.
+//! Both kinds of cryptography, with and without TLS, and sessions that are resumed.
 
 use std::sync::Arc;
 
+use pathmark_transport::TransportConfig;
 use pathmark_transport::crypto::null::NullCrypto;
 use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use pathmark_transport::crypto::{ClientCrypto, ServerCrypto};
+use pathmark_transport::wire::TransportParameters;
+
+use super::plan::{Early, Plan};
+use super::world::{Outcome, World};
+
+const PROTOCOLS: [&[u8]; 1] = [b"faults"];
+
+/// What the two ends of a simulation use.
+pub(crate) type Both = (Arc<dyn ClientCrypto>, Arc<dyn ServerCrypto>);
 
 /// What every simulation of a process shares.
 pub(crate) struct Crypto {
     null: Arc<NullCrypto>,
     tls: (Arc<TlsClientConfig>, Arc<TlsServerConfig>),
+    /// A server that takes early data.
+    early: Arc<TlsServerConfig>,
+}
+
+fn client() -> TlsClientConfig {
+    TlsClientConfig::new(Trust::Anyone, &PROTOCOLS).expect("usable")
 }
 
 impl Crypto {
     pub(crate) fn new() -> Self {
         let made = rcgen::generate_simple_self_signed(["server.test".to_owned()]).expect("made");
-        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-        let server = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[b"faults"]);
-        let client = TlsClientConfig::new(Trust::Anyone, &[b"faults"]);
+        let server = || {
+            let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+            TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &PROTOCOLS)
+                .expect("usable")
+        };
         Self {
-            null: Arc::new(NullCrypto::new(&[b"faults"])),
-            tls: (
-                Arc::new(client.expect("usable")),
-                Arc::new(server.expect("usable")),
-            ),
+            null: Arc::new(NullCrypto::new(&PROTOCOLS)),
+            tls: (Arc::new(client()), Arc::new(server())),
+            early: Arc::new(server().with_early_data(100)),
         }
     }
 
-    pub(crate) fn client(&self, tls: bool) -> Arc<dyn ClientCrypto> {
-        match tls {
-            true => self.tls.0.clone(),
-            false => self.null.clone(),
+    /// What `plan` asks for, where ends begin with `transport`.
+    ///
+    /// # Errors
+    /// If the connection failed in which the client gets a session.
+    pub(crate) fn of(&self, plan: &Plan, transport: &TransportConfig) -> Result<Both, String> {
+        let Some(early) = plan.early else {
+            return Ok(match plan.tls {
+                true => (self.tls.0.clone(), self.tls.1.clone()),
+                false => (self.null.clone(), self.null.clone()),
+            });
+        };
+        if plan.tls {
+            let client = Arc::new(client().with_early_data());
+            let mut before = World::new((client.clone(), self.early.clone()), plan.meeting());
+            match before.run()? {
+                Outcome::Complete => {}
+                other => return Err(format!("the meeting before: {other:?}")),
+            }
+            let server = match early {
+                Early::Taken => &self.early,
+                Early::Refused => &self.tls.1,
+            };
+            return Ok((client, server.clone()));
         }
-    }
-
-    pub(crate) fn server(&self, tls: bool) -> Arc<dyn ServerCrypto> {
-        match tls {
-            true => self.tls.1.clone(),
-            false => self.null.clone(),
-        }
+        let remembered = TransportParameters {
+            initial_max_data: transport.streams.initial_connection_window,
+            initial_max_stream_data_bidi_local: transport.streams.initial_stream_window,
+            initial_max_stream_data_bidi_remote: transport.streams.initial_stream_window,
+            initial_max_streams_bidi: transport.streams.max_bidi_streams,
+            max_datagram_frame_size: match transport.datagrams.receive_bytes {
+                0 => 0,
+                _ => 65_535,
+            },
+            ..TransportParameters::DEFAULT
+        };
+        let client = NullCrypto::new(&PROTOCOLS).with_early_parameters(&remembered);
+        let client = Arc::new(client);
+        Ok(match early {
+            Early::Taken => (client.clone(), client),
+            Early::Refused => (client, self.null.clone()),
+        })
     }
 }

@@ -9,6 +9,7 @@ use pathmark_transport::crypto::Random;
 use pathmark_transport::{Duration, Instant};
 use vcp_proto::mark::{Outcome, mark_payload};
 
+use super::addresses::Addresses;
 use super::applications::{CLIENT, SERVER};
 use super::plan::{KINDS, Plan};
 
@@ -26,6 +27,10 @@ pub(crate) const OUTAGE: usize = 6;
 pub(crate) const ROUTER_KILLED: usize = 7;
 pub(crate) const CLOCK_JUMP: usize = 8;
 pub(crate) const END_GONE: usize = 9;
+pub(crate) const MIGRATION: usize = 10;
+pub(crate) const DATAGRAMS: usize = 11;
+pub(crate) const EARLY_DATA: usize = 12;
+pub(crate) const SHORTAGE: usize = 13;
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Flying {
@@ -168,18 +173,20 @@ impl Path {
         self.flying.peek().map(|Reverse(datagram)| datagram.at)
     }
 
-    /// The next datagram that has arrived where the client is at `client`.
-    pub(crate) fn arrive(&mut self, now: Instant, client: SocketAddr) -> Option<Flying> {
+    /// The next datagram that has arrived where the client has the addresses `client`.
+    pub(crate) fn arrive(&mut self, now: Instant, client: &Addresses) -> Option<Flying> {
         while self.next().is_some_and(|at| at <= now) {
             let Reverse(datagram) = self.flying.pop()?;
             // What is sent to an address that the client has left arrives nowhere.
-            if datagram.to == CLIENT && datagram.address != client {
+            if datagram.to == CLIENT && !client.has(datagram.address) {
                 continue;
             }
             if datagram.to == SERVER {
                 let before = self.source.replace(datagram.from);
-                let moved = before.is_some_and(|before| before != datagram.from);
-                self.struck[REBINDING] += u64::from(moved);
+                if let Some(before) = before.filter(|before| *before != datagram.from) {
+                    let rebound = before.ip() == datagram.from.ip();
+                    self.struck[if rebound { REBINDING } else { MIGRATION }] += 1;
+                }
             }
             let last = &mut self.last[datagram.to];
             self.struck[REORDERING] += u64::from(datagram.order < *last);

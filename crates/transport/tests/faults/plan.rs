@@ -9,8 +9,10 @@ type Ppm = u64;
 /// An event that happens to one end or to the path, a while after the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Incident {
-    /// The client's address changes.
+    /// The client's address changes, and it does not know.
     Rebinding,
+    /// The client moves to another address of its own.
+    Migration(Move),
     /// The path carries nothing for so long.
     Outage(Duration),
     /// The router dies with all that is under way. For so long the path carries nothing; then
@@ -24,8 +26,35 @@ pub(crate) enum Incident {
     Restart,
 }
 
-/// Kinds of faults.
-pub(crate) const KINDS: [&str; 10] = [
+/// How a client moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Move {
+    /// To another socket, for good.
+    Leave,
+    /// To an address that works.
+    Try,
+    /// To one that carries nothing: it has to come back.
+    TryInVain,
+}
+
+/// What becomes of early data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Early {
+    Taken,
+    Refused,
+}
+
+/// Too little memory for received data at both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shortage {
+    /// Bytes of each endpoint.
+    pub(crate) bytes: u64,
+    /// How long after the beginning each end begins to read.
+    pub(crate) unread: [Duration; 2],
+}
+
+/// Kinds of faults, and of what is rarely used.
+pub(crate) const KINDS: [&str; 14] = [
     "loss",
     "duplication",
     "reordering",
@@ -36,6 +65,10 @@ pub(crate) const KINDS: [&str; 10] = [
     "router killed",
     "clock jump",
     "end gone",
+    "migration",
+    "datagrams",
+    "early data",
+    "short of memory",
 ];
 
 /// What one seed stands for.
@@ -60,6 +93,11 @@ pub(crate) struct Plan {
     pub(crate) stops: Vec<(usize, usize)>,
     /// 1-RTT packets after which keys are updated.
     pub(crate) key_update_after: u64,
+    /// DATAGRAM frames of each end.
+    pub(crate) datagrams: [u32; 2],
+    /// The client resumes a session that allows early data.
+    pub(crate) early: Option<Early>,
+    pub(crate) shortage: Option<Shortage>,
 }
 
 impl Plan {
@@ -123,6 +161,29 @@ impl Plan {
             let incident = Incident::RouterKilled(time, marks);
             incidents.push((ms(below(&mut random, 1000)), incident));
         }
+        if below(&mut random, 4) == 0 {
+            for _ in 0..=below(&mut random, 2) {
+                let how = match below(&mut random, 3) {
+                    0 => Move::Leave,
+                    1 => Move::Try,
+                    _ => Move::TryInVain,
+                };
+                incidents.push((ms(below(&mut random, 2000)), Incident::Migration(how)));
+            }
+        }
+        let datagrams = match below(&mut random, 4) {
+            0 => [0, 1].map(|_| 1 + below(&mut random, 60) as u32),
+            _ => [0, 0],
+        };
+        let early = match below(&mut random, 12) {
+            0 | 1 => Some(Early::Taken),
+            2 => Some(Early::Refused),
+            _ => None,
+        };
+        let shortage = (below(&mut random, 4) == 0).then(|| Shortage {
+            bytes: below(&mut random, 200_000),
+            unread: [0, 1].map(|_| ms(below(&mut random, 2) * below(&mut random, 4000))),
+        });
         incidents.sort_by_key(|(at, _)| *at);
         let mut plan = Self {
             seed,
@@ -139,11 +200,38 @@ impl Plan {
             resets,
             stops,
             key_update_after,
+            datagrams,
+            early,
+            shortage,
         };
         if plan.kinds().iter().all(|has| *has) {
             plan.truncation = 0;
         }
         plan
+    }
+
+    /// The same two ends before, without a fault: the client gets its session there.
+    pub(crate) fn meeting(&self) -> Self {
+        Self {
+            loss: 0,
+            duplication: 0,
+            reordering: 0,
+            corruption: 0,
+            truncation: 0,
+            incidents: Vec::new(),
+            streams: vec![[0, 0]],
+            resets: Vec::new(),
+            stops: Vec::new(),
+            early: None,
+            shortage: None,
+            ..self.clone()
+        }
+    }
+
+    /// When the end `side` begins to read, after the beginning.
+    pub(crate) fn unread(&self, side: usize) -> Duration {
+        self.shortage
+            .map_or(Duration::ZERO, |short| short.unread[side])
     }
 
     /// Which of [`KINDS`] it has.
@@ -160,6 +248,10 @@ impl Plan {
             has(|i| matches!(i, Incident::RouterKilled(..))),
             has(|i| matches!(i, Incident::Sleep(..))),
             self.is_fatal(),
+            has(|i| matches!(i, Incident::Migration(_))),
+            self.datagrams != [0, 0],
+            self.early.is_some(),
+            self.shortage.is_some(),
         ]
     }
 

@@ -1,14 +1,24 @@
 //! Transfers over faults that a seed draws: loss, duplication, reordering, corruption, truncation,
 //! rebinding, a path that dies for a while, a router that is killed, clocks that jump, an end that
-//! dies or forgets. Each seed leaves some kinds out; one in ten has TLS.
+//! dies or forgets, a client that moves, memory that is short. Some resume a session with early
+//! data, or send datagrams beside their streams. Each seed leaves some kinds out; one in ten has
+//! TLS.
 //!
 //! Nothing may arrive that was not sent so, no connection may hang or panic, and every transfer
 //! whose ends live is completed.
 
+#[path = "addresses.rs"]
+mod addresses;
 #[path = "applications.rs"]
 mod applications;
 #[path = "crypto.rs"]
 mod crypto;
+#[path = "ends.rs"]
+mod ends;
+#[path = "incidents.rs"]
+mod incidents;
+#[path = "messages.rs"]
+mod messages;
 #[path = "path.rs"]
 mod path;
 #[path = "plan.rs"]
@@ -40,11 +50,12 @@ pub(crate) struct Report {
 pub(crate) fn run(crypto: &Crypto, seed: u64, trace: bool) -> Result<Report, String> {
     let plan = Plan::new(seed);
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        let mut world = World::new(crypto, plan.clone(), trace);
+        let both = crypto.of(&plan, &ends::transport(&plan))?;
+        let mut world = World::new(both, plan.clone()).traced(trace);
         world.run().map(|outcome| Report {
             outcome,
-            struck: world.path().struck,
-            marked: world.path().marked,
+            struck: world.struck(),
+            marked: world.marked(),
         })
     }));
     let result = outcome.unwrap_or_else(|panic| {

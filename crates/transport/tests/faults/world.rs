@@ -1,22 +1,22 @@
 //! Two endpoints, the path between them, and time.
 
-use std::net::SocketAddr;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use pathmark_cc::Algorithm;
-use pathmark_transport::connection::{Connection, ConnectionError, Event, Received};
+use pathmark_transport::connection::{ConnectionError, EarlyData, Event, Received};
 use pathmark_transport::crypto::Random;
 use pathmark_transport::crypto::null::NullEndpointKey;
-use pathmark_transport::endpoint::{
-    Connect, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, ServerConfig,
-};
-use pathmark_transport::{Duration, Ecn, Instant, TransportConfig};
-use vcp_proto::VcpSignal;
+use pathmark_transport::endpoint::{DatagramEvent, EndpointConfig};
+use pathmark_transport::wire::TransportErrorCode;
+use pathmark_transport::{Duration, Ecn, Instant};
 
-use super::applications::{Application, CLIENT, SERVER};
-use super::crypto::Crypto;
-use super::path::{CLOCK_JUMP, END_GONE, Flying, Path};
-use super::plan::{Incident, Plan};
+use super::addresses::Addresses;
+use super::applications::{CLIENT, SERVER};
+use super::crypto::Both;
+use super::ends::{End, ends, move_on, server_config};
+use super::path::{DATAGRAMS, EARLY_DATA, Flying, Path, SHORTAGE, Struck};
+use super::plan::{Incident, Move, Plan};
 
 /// Longer than any transfer may take: three outages and what the worst loss costs.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -30,13 +30,17 @@ fn timed_out(error: &ConnectionError) -> bool {
 
 /// What no fault of a path is a reason for: one end says that the other breaks the rules.
 fn breaks_rules(error: &ConnectionError) -> bool {
-    !matches!(
-        error,
-        ConnectionError::TimedOut
-            | ConnectionError::Reset
-            | ConnectionError::Closed
-            | ConnectionError::PeerApplication { .. }
-    )
+    // An application's close that packets of the handshake tell (RFC 9000 §10.2.3).
+    let closed = TransportErrorCode::APPLICATION_ERROR;
+    let early = matches!(error, ConnectionError::PeerTransport(told) if told.code == closed);
+    !early
+        && !matches!(
+            error,
+            ConnectionError::TimedOut
+                | ConnectionError::Reset
+                | ConnectionError::Closed
+                | ConnectionError::PeerApplication { .. }
+        )
 }
 
 /// How a simulation ended.
@@ -50,109 +54,60 @@ pub(crate) enum Outcome {
     TimedOut,
 }
 
-struct End {
-    endpoint: Endpoint,
-    connection: Option<(ConnectionHandle, Box<Connection>)>,
-    application: Application,
-    error: Option<ConnectionError>,
-    asleep_until: Option<Instant>,
-    dead: bool,
-    /// Its clock is ahead of the other's by so much.
-    ahead: Duration,
-}
-
 pub(crate) struct World {
-    plan: Plan,
-    now: Instant,
-    ends: [End; 2],
-    /// The client's address.
-    address: SocketAddr,
+    pub(super) plan: Plan,
+    pub(super) now: Instant,
+    pub(super) ends: [End; 2],
+    pub(super) addresses: Addresses,
     server: SocketAddr,
-    path: Path,
+    pub(super) path: Path,
     /// Arrived while an end slept.
     kept: Vec<Flying>,
-    random: Random,
-    incidents: Vec<(Duration, Incident)>,
+    pub(super) random: Random,
+    pub(super) incidents: Vec<(Duration, Incident)>,
     /// When the handshake was over: incidents are counted from here.
-    begun: Option<Instant>,
+    pub(super) begun: Option<Instant>,
     /// When an end was gone, what ends had failed by before.
-    gone: Option<[Option<ConnectionError>; 2]>,
+    pub(super) gone: Option<[Option<ConnectionError>; 2]>,
+    /// Where the client is to move to, as soon as it may.
+    pub(super) moving: VecDeque<Move>,
     buffer: Vec<u8>,
-    config: EndpointConfig,
+    pub(super) config: EndpointConfig,
     /// Print what happens.
     trace: bool,
 }
 
 impl World {
-    pub(crate) fn new(crypto: &Crypto, plan: Plan, trace: bool) -> Self {
-        let mut transport = TransportConfig::new({
-            let law = match plan.feedback {
-                true => "vcp+bise+wlte",
-                false => "newreno",
-            };
-            let law = Algorithm::parse(law).expect("known");
-            Arc::new(move |now, mtu| law.controller(now, mtu))
-        });
-        if plan.feedback {
-            transport.signals = vec![Arc::new(VcpSignal::default())];
-        }
-        transport.key_update_after = plan.key_update_after;
-        let mut patient = transport.clone();
-        // A client that only waits has nothing to tell the server of its new address by.
-        patient.keep_alive = Some(Duration::from_secs(3));
-        let transport = Arc::new(transport);
+    pub(crate) fn new(crypto: Both, plan: Plan) -> Self {
         let mut random = Random::from_u64(plan.seed);
         let key = Arc::new(NullEndpointKey::new(random.next_u64()));
-        let config = |server: bool| {
-            let mut config = EndpointConfig::new(key.clone(), Duration::from_secs(1));
-            config.server = server.then(|| ServerConfig {
-                transport: Arc::clone(&transport),
-                crypto: crypto.server(plan.tls),
-            });
-            config
-        };
         let server: SocketAddr = "10.0.0.2:443".parse().expect("an address");
         let now = Instant::from_millis(1);
-        let ahead = [0, 1].map(|_| Duration::from_micros(random.below(10_000_000_000)));
-        let mut client = Endpoint::new(config(false), random.fork());
-        let connect = Connect {
-            config: Arc::new(patient),
-            crypto: crypto.client(plan.tls),
-            server_name: "server.test".into(),
-            remote: server,
-            local: None,
-            token: Vec::new(),
-        };
-        let connection = client.connect(now + ahead[0], connect).expect("begun");
-        let end = |endpoint, connection, side: usize| End {
-            endpoint,
-            connection,
-            application: Application::new(&plan, side),
-            error: None,
-            asleep_until: None,
-            dead: false,
-            ahead: ahead[side],
-        };
-        let ends = [
-            end(client, Some(connection), CLIENT),
-            end(Endpoint::new(config(true), random.fork()), None, SERVER),
-        ];
+        let config = server_config(&plan, key.clone(), crypto.1);
+        let ends = ends(now, &plan, key, &config, crypto.0, server, &mut random);
         Self {
             now,
             ends,
-            address: "10.0.0.1:1000".parse().expect("an address"),
+            addresses: Addresses::new(),
             server,
             path: Path::new(plan.clone(), random.fork()),
             kept: Vec::new(),
             incidents: plan.incidents.clone(),
             begun: None,
             gone: None,
+            moving: VecDeque::new(),
             buffer: vec![0; 65_536],
-            config: config(true),
+            config,
             random,
             plan,
-            trace,
+            trace: false,
         }
+    }
+
+    /// Prints what happens.
+    pub(crate) fn traced(mut self, trace: bool) -> Self {
+        self.trace = trace;
+        self
     }
 
     /// Runs to the end.
@@ -187,9 +142,20 @@ impl World {
         }
     }
 
-    /// What happened on the path.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// How often each kind of fault struck.
+    pub(crate) fn struck(&self) -> Struck {
+        let mut struck = self.path.struck;
+        for end in &self.ends {
+            struck[DATAGRAMS] += end.messages.arrived();
+            struck[SHORTAGE] += end.endpoint.stats().refused_for_memory;
+            struck[EARLY_DATA] += u64::from(end.early);
+        }
+        struck
+    }
+
+    /// Shims that routers wrote into.
+    pub(crate) fn marked(&self) -> u64 {
+        self.path.marked
     }
 
     /// What both ends say of the path, for people.
@@ -232,57 +198,8 @@ impl World {
         Err(format!("ended early: {errors:?}"))
     }
 
-    fn errors(&self) -> [Option<ConnectionError>; 2] {
+    pub(super) fn errors(&self) -> [Option<ConnectionError>; 2] {
         self.ends.each_ref().map(|end| end.error.clone())
-    }
-
-    /// Incidents whose time has come.
-    fn happen(&mut self) {
-        let established = self.ends[CLIENT]
-            .connection
-            .as_ref()
-            .is_some_and(|(_, connection)| connection.is_confirmed());
-        if established && self.begun.is_none() {
-            self.begun = Some(self.now);
-        }
-        let Some(begun) = self.begun else {
-            return;
-        };
-        while let Some((after, incident)) = self.incidents.first().copied()
-            && begun + after <= self.now
-        {
-            self.incidents.remove(0);
-            self.trace(format_args!("{incident:?}"));
-            match incident {
-                Incident::Rebinding => {
-                    let port = 1000 + self.random.below(60_000) as u16;
-                    self.address.set_port(port);
-                }
-                Incident::Outage(time) => self.path.darken(self.now + time),
-                Incident::RouterKilled(time, marks) => {
-                    self.path.kill_router(self.now + time, marks);
-                }
-                Incident::Sleep(side, time) => {
-                    self.path.struck[CLOCK_JUMP] += 1;
-                    self.ends[side].asleep_until = Some(self.now + time);
-                }
-                Incident::Death(side) => {
-                    let errors = self.errors();
-                    self.gone.get_or_insert(errors);
-                    self.path.struck[END_GONE] += 1;
-                    self.ends[side].dead = true;
-                }
-                Incident::Restart => {
-                    let errors = self.errors();
-                    self.gone.get_or_insert(errors);
-                    self.path.struck[END_GONE] += 1;
-                    let end = &mut self.ends[SERVER];
-                    end.endpoint = Endpoint::new(self.config.clone(), self.random.fork());
-                    end.connection = None;
-                    end.error = Some(ConnectionError::Reset);
-                }
-            }
-        }
     }
 
     fn is_awake(&self, side: usize) -> bool {
@@ -302,7 +219,12 @@ impl World {
         });
         let incident = self.incidents.first();
         let incident = incident.and_then(|(after, _)| Some(self.begun? + *after));
-        ends.chain(self.path.next()).chain(incident).min()
+        let read = [CLIENT, SERVER].map(|side| Some(self.begun? + self.plan.unread(side)));
+        let read = read.into_iter().flatten().filter(|at| *at > self.now);
+        ends.chain(self.path.next())
+            .chain(incident)
+            .chain(read)
+            .min()
     }
 
     /// Timers, the application, and all that is to be sent.
@@ -318,11 +240,19 @@ impl World {
         if !self.is_awake(side) {
             return Ok(());
         }
+        let server_has_read =
+            self.plan.unread(SERVER).is_zero() || self.ends[SERVER].application.is_done();
         let end = &mut self.ends[side];
         let now = self.now + end.ahead;
         let Some((handle, connection)) = &mut end.connection else {
             return Ok(());
         };
+        if side == CLIENT
+            && let Some(how) = self.moving.front()
+            && move_on(connection, now, &mut self.addresses, *how)
+        {
+            self.moving.pop_front();
+        }
         if connection.deadline().is_some_and(|at| at <= now) {
             connection.handle_timeout(now);
         }
@@ -335,12 +265,23 @@ impl World {
                 end.error = Some(error);
             }
         }
-        if connection.is_established() {
-            end.application.run(connection.streams())?;
+        let early = connection.early_data();
+        end.early |= side == CLIENT && [EarlyData::Accepted, EarlyData::Refused].contains(&early);
+        let is_early = match side {
+            CLIENT => early == EarlyData::Offered,
+            _ => early == EarlyData::Accepted,
+        };
+        if connection.is_established() || is_early {
+            let reads_at = self.begun.map(|begun| begun + self.plan.unread(side));
+            let reads =
+                self.plan.unread(side).is_zero() || reads_at.is_some_and(|at| at <= self.now);
+            end.application.run(connection.streams(), reads)?;
+            end.messages.run(connection)?;
             // The client knows when both have everything: what it sent is acknowledged, what it
-            // wanted was read.
+            // wanted was read. Of a server that does not read at once it hears so elsewhere.
             let open = connection.streams().open_streams();
-            if side == CLIENT && end.application.is_done() && open == 0 {
+            let all = end.application.is_done() && open == 0 && server_has_read;
+            if side == CLIENT && all && connection.is_established() {
                 connection.close(now, 0, bytes::Bytes::new());
             }
         }
@@ -348,7 +289,7 @@ impl World {
         let mut out = Vec::new();
         while let Some(sent) = connection.poll_transmit(now, &mut self.buffer, 8) {
             let datagrams = self.buffer[..sent.len].chunks(sent.segment_size);
-            out.extend(datagrams.map(|bytes| (sent.remote, bytes.to_vec())));
+            out.extend(datagrams.map(|bytes| (sent, bytes.to_vec())));
             if out.len() > 10_000 {
                 return Err(format!("{side} sends without end"));
             }
@@ -359,33 +300,34 @@ impl World {
         if !end.endpoint.update(now, *handle, connection) {
             end.connection = None;
         }
-        for (to, bytes) in out {
-            self.send(side, to, bytes);
+        for (sent, bytes) in out {
+            self.send(side, sent.local, sent.remote, bytes);
         }
         Ok(())
     }
 
-    fn trace(&self, what: impl core::fmt::Display) {
+    pub(super) fn trace(&self, what: impl core::fmt::Display) {
         if self.trace {
             println!("{:10.6} {what}", self.now.as_nanos() as f64 * 1e-9);
         }
     }
 
     /// A datagram meets its fate.
-    fn send(&mut self, side: usize, address: SocketAddr, bytes: Vec<u8>) {
-        let from = if side == CLIENT {
-            self.address
-        } else {
-            self.server
+    fn send(&mut self, side: usize, local: Option<IpAddr>, address: SocketAddr, bytes: Vec<u8>) {
+        let from = match side {
+            CLIENT => self.addresses.source(local),
+            _ => self.server,
         };
         let len = bytes.len();
-        let passes = self.path.send(self.now, side, from, address, bytes);
+        let passes = self.addresses.works(from)
+            && self.addresses.works(address)
+            && self.path.send(self.now, side, from, address, bytes);
         let fate = if passes { "" } else { " lost" };
         self.trace(format_args!("{side} sends {len} to {address}{fate}"));
     }
 
     fn arrive(&mut self) {
-        while let Some(datagram) = self.path.arrive(self.now, self.address) {
+        while let Some(datagram) = self.path.arrive(self.now, &self.addresses) {
             let to = datagram.to;
             if self.ends[to].dead {
                 continue;
@@ -409,7 +351,7 @@ impl World {
         let now = self.now + end.ahead;
         let received = Received {
             remote: datagram.from,
-            local: None,
+            local: Some(datagram.address.ip()),
             ecn: Ecn::NotEct,
             ttl: None,
         };
@@ -434,7 +376,9 @@ impl World {
                 end.connection = end.endpoint.accept(now, incoming).ok();
             }
             DatagramEvent::Incoming(incoming) => end.endpoint.ignore(incoming),
-            DatagramEvent::Respond => self.send(side, datagram.from, answer),
+            DatagramEvent::Respond => {
+                self.send(side, Some(datagram.address.ip()), datagram.from, answer);
+            }
             DatagramEvent::Nothing => {}
         }
     }

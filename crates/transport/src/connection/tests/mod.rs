@@ -24,6 +24,7 @@ mod pair;
 mod paths;
 pub(crate) mod questions;
 mod recovery;
+mod short_memory;
 mod signal;
 mod soak;
 mod streams;

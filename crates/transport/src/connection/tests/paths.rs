@@ -159,6 +159,57 @@ fn a_client_returns_from_an_address_that_does_not_work() {
     }
 }
 
+/// A client moves for good, and from there, before anybody has answered, tries an address that does
+/// not work: it is back where it was before.
+#[test]
+fn a_client_returns_to_an_address_that_nobody_has_answered_at_yet() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(200));
+    pair.upload(20_000, Duration::from_secs(5));
+    let now = pair.now;
+    let [second, third] = ["10.1.0.1", "10.2.0.1"].map(|ip| Some(ip.parse().unwrap()));
+    assert!(pair.client.get().migrate(now, second));
+    assert!(pair.client.get().try_address(now, third));
+    pair.up.faults.loss = 1_000_000;
+    let back = pair.run_until(Duration::from_secs(6), |pair| {
+        pair.client.get().local_address() == second
+    });
+    assert!(back, "{:?}", pair.client.get().local_address());
+    pair.up.faults.loss = 0;
+    pair.upload(50_000, Duration::from_secs(10));
+    pair.run(Duration::from_secs(1));
+    assert_eq!(pair.client.get().local_address(), second);
+    assert!(pair.client.get().fallback.is_none());
+}
+
+/// A client stands still for nine seconds, so that its last round trip took as long, and tries an
+/// address that does not work: it is back before the server gives it up.
+#[test]
+fn a_client_that_stood_still_returns_within_the_idle_timeout() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(500));
+    let before = pair.client.get().local_address();
+    for _ in 0..5 {
+        pair.client.get().ping();
+        pair.flush();
+        pair.down.latency = Duration::from_secs(9);
+        pair.run(Duration::from_secs(10));
+    }
+    pair.down.latency = Duration::from_millis(10);
+    pair.client.get().ping();
+    pair.run(Duration::from_millis(100));
+    let now = pair.now;
+    let new = Some("10.1.0.1".parse().unwrap());
+    assert!(pair.client.get().try_address(now, new));
+    pair.up.faults.loss = 1_000_000;
+    let back = pair.run_until(Duration::from_secs(12), |pair| {
+        pair.client.get().local_address() == before
+    });
+    assert!(back);
+    pair.up.faults.loss = 0;
+    pair.upload(50_000, Duration::from_secs(30));
+}
+
 /// Nobody answers anywhere for a while, and then where the client has moved only.
 #[test]
 fn a_client_tries_both_addresses_until_one_works() {

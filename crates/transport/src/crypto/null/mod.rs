@@ -65,11 +65,17 @@ impl NullCrypto {
     /// ([`TransportConfig::signals`](crate::TransportConfig::signals)), and that it has no room for
     /// streams before the handshake is complete.
     #[must_use]
-    pub fn with_early_data(mut self, kinds: &[u8]) -> Self {
-        let parameters = TransportParameters {
+    pub fn with_early_data(self, kinds: &[u8]) -> Self {
+        self.with_early_parameters(&TransportParameters {
             explicit_feedback: SignalKinds::new(kinds).ok(),
             ..TransportParameters::DEFAULT
-        };
+        })
+    }
+
+    /// The same where clients remember these transport parameters of their servers: the limits that
+    /// early data keeps to among them. A server that takes early data must not have lower ones.
+    #[must_use]
+    pub fn with_early_parameters(mut self, parameters: &TransportParameters) -> Self {
         self.early = parameters.to_vec(None).ok();
         self
     }

@@ -1,0 +1,57 @@
+//! Where a client is.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// A client's addresses as others see them, the last first used. It sends from each and hears at
+/// each; a NAT changes their ports.
+#[derive(Clone, Debug)]
+pub(crate) struct Addresses {
+    /// And whether the path from there carries anything.
+    known: Vec<(SocketAddr, bool)>,
+}
+
+impl Addresses {
+    pub(crate) fn new() -> Self {
+        let mut new = Self { known: Vec::new() };
+        new.add(true);
+        new
+    }
+
+    /// One more.
+    pub(crate) fn add(&mut self, works: bool) -> IpAddr {
+        let ip = IpAddr::from(Ipv4Addr::new(10, 0, 1 + self.known.len() as u8, 1));
+        self.known.push((SocketAddr::new(ip, 1000), works));
+        ip
+    }
+
+    /// The one at `ip`, or the last.
+    fn at(&mut self, ip: Option<IpAddr>) -> &mut (SocketAddr, bool) {
+        let found = self
+            .known
+            .iter()
+            .position(|(known, _)| Some(known.ip()) == ip);
+        let last = self.known.len() - 1;
+        &mut self.known[found.unwrap_or(last)]
+    }
+
+    /// What a datagram from `local` comes from.
+    pub(crate) fn source(&mut self, local: Option<IpAddr>) -> SocketAddr {
+        self.at(local).0
+    }
+
+    /// A NAT gives the address at `local` another port.
+    pub(crate) fn rebind(&mut self, local: Option<IpAddr>, port: u16) {
+        self.at(local).0.set_port(port);
+    }
+
+    /// True if the client hears what is sent there.
+    pub(crate) fn has(&self, address: SocketAddr) -> bool {
+        self.known.iter().any(|(known, _)| *known == address)
+    }
+
+    /// False if the path from or to the client at `address` carries nothing.
+    pub(crate) fn works(&self, address: SocketAddr) -> bool {
+        let here = |known: &&(SocketAddr, bool)| known.0.ip() == address.ip();
+        self.known.iter().find(here).is_none_or(|(_, works)| *works)
+    }
+}

@@ -1,0 +1,79 @@
+//! Unreliable datagrams of both ends: what arrives was sent so, and arrives once.
+
+use std::collections::BTreeSet;
+
+use pathmark_transport::Connection;
+
+use super::applications::byte;
+
+/// Longest that is tried, bytes: more than some paths carry.
+const LONGEST: u32 = 1400;
+/// Bytes that say which datagram it is.
+const INDEX: usize = 4;
+
+/// What one end sends and has got.
+#[derive(Debug)]
+pub(crate) struct Messages {
+    side: usize,
+    /// To be sent by this end, and by the other.
+    totals: [u32; 2],
+    sent: u32,
+    got: BTreeSet<u32>,
+}
+
+/// Datagram `index` of `side` with up to `longest` bytes.
+fn content(side: usize, index: u32, longest: usize) -> Vec<u8> {
+    let len = (index.wrapping_mul(0x9e37_79b9) >> 8) % LONGEST;
+    let len = (len as usize).min(longest).max(INDEX);
+    let mut bytes = index.to_be_bytes().to_vec();
+    bytes.extend((INDEX..len).map(|at| byte(side, index as usize, at as u64)));
+    bytes
+}
+
+impl Messages {
+    pub(crate) fn new(counts: [u32; 2], side: usize) -> Self {
+        Self {
+            side,
+            totals: [counts[side], counts[1 - side]],
+            sent: 0,
+            got: BTreeSet::new(),
+        }
+    }
+
+    /// How many have arrived.
+    pub(crate) fn arrived(&self) -> u64 {
+        self.got.len() as u64
+    }
+
+    /// Sends what can be sent, and reads what has arrived.
+    ///
+    /// # Errors
+    /// What was not sent so, or came twice.
+    pub(crate) fn run(&mut self, connection: &mut Connection) -> Result<(), String> {
+        // Some at a time: beside streams, and after what happens meanwhile.
+        for _ in 0..3 {
+            let Some(longest) = connection.max_datagram_size().filter(|max| *max >= INDEX) else {
+                break;
+            };
+            if self.sent == self.totals[0] {
+                break;
+            }
+            let data = content(self.side, self.sent, longest);
+            connection
+                .send_datagram(data.into())
+                .map_err(|error| error.to_string())?;
+            self.sent += 1;
+        }
+        while let Some(data) = connection.read_datagram() {
+            let index = data.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
+            let index = index.ok_or("a datagram without its number")?;
+            if index >= self.totals[1] || *data != content(1 - self.side, index, data.len()) {
+                return Err(format!("corrupt: datagram {index}"));
+            }
+            if !self.got.insert(index) {
+                return Err(format!("datagram {index} came twice"));
+            }
+        }
+        Ok(())
+    }
+}
