@@ -369,7 +369,14 @@ impl<C: Startable> Controller for QuickStart<C> {
         let rate = if keeps {
             self.metrics.granted
         } else {
-            self.usable_rate(limits)?
+            let Some(rate) = self.usable_rate(limits) else {
+                // Nor does the packet ask that was to ask before and was not sent.
+                if let State::Asking(_) = self.state {
+                    self.state = State::Ready;
+                }
+                return None;
+            };
+            rate
         };
         self.ahead = false;
         let request = self.request_for(rate, random);

@@ -4,7 +4,7 @@ use super::*;
 use crate::ada::Ada;
 use crate::cubiq::{Cubiq, CubiqParams};
 use crate::testing::{acked, lost, ms, sent};
-use crate::{Acked, Controller, Feedback, Instant, Limits};
+use crate::{Acked, Controller, Feedback, Instant, Limits, Sent};
 
 pub(super) const MTU: u16 = 1472;
 /// 1 Gbit/s in bytes per second.
@@ -343,4 +343,25 @@ fn who_has_little_to_send_does_not_ask() {
         },
     );
     assert_eq!(sender.metrics().quick_start.unwrap().asked, 0);
+}
+
+/// A packet was to ask and was not sent. Of the next one the sender says that it does not ask: the
+/// shim that it carries, the law's own, is no question.
+#[test]
+fn a_packet_that_does_not_ask_is_not_taken_for_a_question() {
+    let mut sender = cubiq(Some(GBIT));
+    sender.on_handshake_rtt(at(60), ms(RTT));
+    assert!(sender.asks() && sender.ask(at(60), 1, &Limits::NONE).is_some());
+    let little = Limits {
+        application: 1000,
+        ..Limits::NONE
+    };
+    assert!(sender.asks() && sender.ask(at(61), 2, &little).is_none());
+    let told = Sent {
+        signal: true,
+        ..sent(0, 1472)
+    };
+    sender.on_sent(at(61), &told);
+    assert_eq!(sender.metrics().quick_start.unwrap().asked, 0);
+    assert!(sender.asks());
 }
