@@ -236,21 +236,19 @@ fn fetch_twice(chain: &Chain, cc: &str) -> [Value; 2] {
 }
 
 /// The second begins with the granted flight, and saves the round trip of 200 ms that the first one
-/// asked in. (Ports that steer besides, under a virtual clock:
-/// `ends_that_have_met_begin_with_what_they_are_granted`.)
+/// asked in.
 #[test]
 fn a_second_get_of_a_server_begins_with_its_granted_flight() {
     undisturbed(|| {
-        let port = "quick-start";
-        for cc in ["cubiq", "auto"] {
+        for (port, cc) in [("quick-start", "cubiq"), ("xcp", "auto")] {
             let chain = Chain::new(program(), 1500, &[hop(port), hop(port)]).unwrap();
             chain.hide_wires().unwrap();
             let both = fetch_twice(&chain, cc);
             let [first, second] = both.each_ref().map(|figures| {
-                assert_eq!(figures["start"], "used", "{cc}");
+                assert_eq!(figures["start"], "used", "{port}, {cc}");
                 figures["seconds"].as_f64().unwrap()
             });
-            assert!(first - second > 0.1, "{cc}: {both:?}");
+            assert!(first - second > 0.1, "{port}, {cc}: {both:?}");
         }
     });
 }

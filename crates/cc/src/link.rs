@@ -255,9 +255,10 @@ pub trait LinkController: Send + fmt::Debug {
 
     /// The rate in bytes per second that the law has promised to flows since its traffic began,
     /// come or to come, where it knows: no starting rate is granted of that. What the flow with
-    /// `flow_hash`, which asks for a total, was promised itself is not part of it.
-    fn promised(&self, flow_hash: u32) -> u64 {
-        let _ = flow_hash;
+    /// `flow_hash`, which asks for a total, was promised itself is not part of it. The question may
+    /// be the first packet after a pause of any length.
+    fn promised(&self, now: Instant, flow_hash: u32) -> u64 {
+        let _ = (now, flow_hash);
         0
     }
     /// True if the law makes room for what is granted, so that a little may be granted although all

@@ -174,6 +174,34 @@ fn an_xcp_port_promises_no_more_than_it_has() {
     }
 }
 
+/// A port that keeps plain packets apart does not tell its law that a question arrives.
+#[test]
+fn what_was_promised_before_a_pause_is_free_for_a_question_that_comes_first() {
+    for (pause, used) in [(100, CAPACITY), (3000, 0), (1_000_000, 0)] {
+        let mut port = xcp(XcpLinkParams::default());
+        // A flow takes what the port has, and does not come.
+        for n in 0..40 {
+            let _ = given(&mut port, n / 10, 2);
+        }
+        let request = carrying(
+            1,
+            Carried::QuickStart(QuickStartCarried {
+                rate: CAPACITY,
+                rtt: Some(ms(128)),
+                source: 1,
+                keeps: false,
+            }),
+        );
+        let Answer::QuickStart(answer) = port.on_departure(at(3 + pause), &request, 0) else {
+            panic!("a question is answered");
+        };
+        let free = (CAPACITY * 85 / 100)
+            .saturating_sub(used)
+            .max(CAPACITY / 20);
+        assert!(answer.approved.abs_diff(free) <= 1, "{pause}: {answer:?}");
+    }
+}
+
 /// The first packets of a flow whose law is not settled yet carry VCP's codes, and an idle port
 /// keeps a guest's share for it. That is no reason to refuse it, but one to refuse others.
 #[test]

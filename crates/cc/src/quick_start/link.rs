@@ -122,7 +122,7 @@ impl<L: LinkController> QuickStartLink<L> {
             return Answer::QuickStart(answer);
         }
         let wanted = asked.rate.min(most);
-        let used = self.usage.peak(now).max(self.law.promised(flow));
+        let used = self.usage.peak(now).max(self.law.promised(now, flow));
         let free = approve(self.capacity, used, self.pending.counting(), u64::MAX);
         let credit = self.credit();
         let dealt = self.burst.given_back(now);

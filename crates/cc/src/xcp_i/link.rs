@@ -160,8 +160,8 @@ impl LinkController for XcpILink {
         self.own.on_buffer(bytes);
     }
 
-    fn promised(&self, flow_hash: u32) -> u64 {
-        self.own.promised(flow_hash)
+    fn promised(&self, now: Instant, flow_hash: u32) -> u64 {
+        self.own.promised(now, flow_hash)
     }
 
     fn makes_room(&self) -> bool {

@@ -111,6 +111,12 @@ impl XcpLink {
         Duration::from_micros(self.mean_rtt_us)
     }
 
+    /// Nothing has come for so long that what comes next is traffic that begins.
+    #[inline]
+    fn is_silent(&self, now: Instant, queue: u64) -> bool {
+        ns_since(now, self.last_arrival) > self.idle_ns && queue == 0
+    }
+
     /// Bytes that the link carries for a packet.
     #[inline]
     fn size(&self, packet: &Arrival) -> u32 {
@@ -140,7 +146,7 @@ impl LinkController for XcpLink {
             Carried::Xcp(header) => Some(header),
             _ => None,
         };
-        let silent = ns_since(now, self.last_arrival) > self.idle_ns && queue == 0;
+        let silent = self.is_silent(now, queue);
         if silent || (self.waking && self.sums.bytes() == 0) {
             self.wake(now, header);
         } else if now >= self.due {
@@ -255,9 +261,14 @@ impl LinkController for XcpLink {
         true
     }
 
-    fn promised(&self, flow_hash: u32) -> u64 {
+    fn promised(&self, now: Instant, flow_hash: u32) -> u64 {
         // Later on, what was promised shows within a round trip.
         let Some(start) = &self.start else { return 0 };
+        // Those to whom it was promised are gone. A port that keeps plain packets apart does not
+        // tell of a question's arrival, which would have begun another start.
+        if self.is_silent(now, 0) {
+            return 0;
+        }
         let own = i128::from(self.guests.given(flow_hash));
         let promised = start.promised(self.totals.net()) - own;
         let promised = u64::try_from(promised >> 16).unwrap_or(0);
