@@ -194,6 +194,32 @@ pub(crate) fn listen(socket: BorrowedFd<'_>) -> io::Result<()> {
     unsafe { check(libc::listen(socket.as_raw_fd(), 1024)) }.map(|_| ())
 }
 
+/// Numbers of the processors that this thread may run on.
+pub(crate) fn processors() -> io::Result<Vec<usize>> {
+    // SAFETY: `cpu_set_t` is plain data, for which all zeros is a value.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set outlives the call, and the length is its own.
+    check(unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) })?;
+    let all = 0..8 * size_of::<libc::cpu_set_t>();
+    // SAFETY: the number is below what a set holds.
+    Ok(all
+        .filter(|at| unsafe { libc::CPU_ISSET(*at, &set) })
+        .collect())
+}
+
+/// Has this thread run on one processor only.
+pub(crate) fn stay_on(processor: usize) -> io::Result<()> {
+    if processor >= 8 * size_of::<libc::cpu_set_t>() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: as above.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the number is below what a set holds.
+    unsafe { libc::CPU_SET(processor, &mut set) };
+    // SAFETY: the set outlives the call, and the length is its own.
+    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) }).map(drop)
+}
+
 /// Sends `signal` to a child that has not been reaped yet.
 pub(crate) fn kill(pid: u32, signal: libc::c_int) -> io::Result<()> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;

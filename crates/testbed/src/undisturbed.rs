@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::sys;
+
 /// So often a check is made at most.
 const MOST: u32 = 4;
 /// A thread that wakes so late was held up: routers and endpoints were, too.
@@ -26,10 +28,23 @@ pub fn undisturbed<T>(check: impl Fn() -> T) -> T {
     repeat(|| {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
-            let watch = scope.spawn(|| latest(&over));
+            // One on each of the first 32 processors: a virtual machine may lose one of them alone.
+            let processors = sys::processors().unwrap_or_default();
+            let pinned = processors
+                .into_iter()
+                .map(Some)
+                .chain([None])
+                .map(|processor| {
+                    let over = &over;
+                    scope.spawn(move || latest(over, processor))
+                });
+            let watches: Vec<_> = pinned.collect();
             let outcome = catch_unwind(AssertUnwindSafe(&check));
             over.store(true, Ordering::Relaxed);
-            (outcome, watch.join().unwrap_or_default())
+            let late = watches
+                .into_iter()
+                .map(|watch| watch.join().unwrap_or_default());
+            (outcome, late.max().unwrap_or_default())
         })
     })
 }
@@ -48,12 +63,19 @@ fn repeat<T>(mut once: impl FnMut() -> (thread::Result<T>, Duration)) -> T {
     }
 }
 
-/// By how much a thread that sleeps for [`LOOK`] at a time woke late at worst.
+/// By how much a thread, on `processor` if it says one, that sleeps for [`LOOK`] at a time woke
+/// late at worst.
 #[expect(
     clippy::disallowed_methods,
     reason = "the clock and the scheduler are what it measures"
 )]
-fn latest(over: &AtomicBool) -> Duration {
+fn latest(over: &AtomicBool, processor: Option<usize>) -> Duration {
+    if let Some(processor) = processor
+        && sys::stay_on(processor).is_err()
+    {
+        // It may not be used by this process any more.
+        return Duration::ZERO;
+    }
     let mut latest = Duration::ZERO;
     while !over.load(Ordering::Relaxed) {
         let before = Instant::now();
@@ -94,6 +116,21 @@ mod tests {
         assert_eq!(run(1, HELD_UP), (2, true));
         assert_eq!(run(3, HELD_UP), (4, true));
         assert_eq!(run(4, HELD_UP), (4, false), "not for ever");
+    }
+
+    #[test]
+    fn a_watch_stays_on_its_processor() {
+        let all = sys::processors().unwrap();
+        assert!(!all.is_empty());
+        for processor in all {
+            thread::spawn(move || {
+                sys::stay_on(processor).unwrap();
+                assert_eq!(sys::processors().unwrap(), [processor]);
+            })
+            .join()
+            .unwrap();
+        }
+        assert!(sys::stay_on(usize::MAX).is_err());
     }
 
     #[test]
