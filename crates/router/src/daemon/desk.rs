@@ -33,6 +33,8 @@ pub(super) struct Desk {
 pub(super) struct Counter {
     desk: SyncSender<Request>,
     ringer: UnixStream,
+    /// The other end of `ringer`, for whoever else answers.
+    other_end: UnixStream,
 }
 
 /// Both sides.
@@ -41,7 +43,12 @@ pub(super) fn pair() -> io::Result<(Desk, Counter)> {
     bell.set_nonblocking(true)?;
     ringer.set_nonblocking(true)?;
     let (desk, requests) = mpsc::sync_channel(4);
-    Ok((Desk { requests, bell }, Counter { desk, ringer }))
+    let counter = Counter {
+        desk,
+        ringer,
+        other_end: bell.try_clone()?,
+    };
+    Ok((Desk { requests, bell }, counter))
 }
 
 impl Desk {
@@ -69,6 +76,7 @@ impl Counter {
         Ok(Self {
             desk: self.desk.clone(),
             ringer: self.ringer.try_clone()?,
+            other_end: self.other_end.try_clone()?,
         })
     }
 
@@ -102,6 +110,11 @@ impl Counter {
     /// Becomes readable when something was answered.
     pub(super) fn bell(&self) -> &UnixStream {
         &self.ringer
+    }
+
+    /// Where another thread that answers questions rings.
+    pub(super) fn other_end(&self) -> io::Result<UnixStream> {
+        self.other_end.try_clone()
     }
 
     /// Takes notice of the bell.

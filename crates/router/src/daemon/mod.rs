@@ -6,6 +6,7 @@ mod clouds;
 mod desk;
 pub mod exchange;
 pub mod http;
+mod kernel;
 mod notify;
 mod probe;
 mod prometheus;

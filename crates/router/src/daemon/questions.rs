@@ -2,8 +2,10 @@
 //!
 //! One question at a time is open at the thread that moves packets: a change, or a look at the
 //! state for all who had asked for one when it began. Who comes later is told a later state. An
-//! answer that does not come within a second is no answer.
+//! answer that does not come within a second is no answer. What the kernel alone knows of
+//! interfaces is left out where it takes longer.
 
+use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -11,12 +13,17 @@ use std::time::{Duration, Instant};
 
 use super::desk::Counter;
 use super::exchange::error_line;
+use super::kernel::{Kernel, Looks};
 use super::prometheus;
 use super::query::{Hint, Query};
 use super::snapshot::Snapshot;
+use crate::tun::{LinkState, Watch};
 
 /// How long the thread that moves packets may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long the kernel may take to tell of the interfaces.
+const KERNEL: Duration = Duration::from_millis(500);
 
 /// A client that waits.
 #[derive(Debug)]
@@ -30,6 +37,8 @@ struct Asker {
 #[derive(Debug)]
 enum Open {
     State(Receiver<Snapshot>),
+    /// The state, without what the kernel says of the interfaces until then.
+    Kernel(Box<Snapshot>, Receiver<Looks>, Instant),
     Change(Hint, Receiver<bool>),
 }
 
@@ -37,6 +46,8 @@ enum Open {
 #[derive(Debug)]
 pub(super) struct Questions {
     counter: Counter,
+    /// `None`: it cannot be asked.
+    kernel: Option<Kernel>,
     open: Option<Open>,
     /// Who waits for the open question's answer.
     told: Vec<Asker>,
@@ -51,10 +62,23 @@ impl Questions {
     pub(super) fn new(counter: Counter) -> Self {
         Self {
             counter,
+            kernel: None,
             open: None,
             told: Vec::new(),
             waiting: Vec::new(),
         }
+    }
+
+    /// Has the kernel asked by `look` from here on, in a thread of its own.
+    ///
+    /// # Errors
+    /// If there can be no such thread.
+    pub(super) fn ask_kernel(
+        &mut self,
+        look: impl Fn(&Watch) -> Option<LinkState> + Send + 'static,
+    ) -> io::Result<()> {
+        self.kernel = Some(Kernel::start(self.counter.other_end()?, look)?);
+        Ok(())
     }
 
     /// A client asks. What becomes of it [`settle`](Self::settle) says.
@@ -75,7 +99,11 @@ impl Questions {
     /// When somebody's patience ends.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let all = self.told.iter().chain(&self.waiting);
-        all.map(|asker| asker.until).min()
+        let kernel = match &self.open {
+            Some(Open::Kernel(_, _, until)) => Some(*until),
+            _ => None,
+        };
+        all.map(|asker| asker.until).chain(kernel).min()
     }
 
     /// Takes answers that have come, gives up those that have not come in time, and puts the next
@@ -85,8 +113,13 @@ impl Questions {
         let mut told = Vec::new();
         loop {
             if let Some(open) = self.open.take() {
-                match open.answer() {
+                match open.answer(now) {
                     Answered::Yet(open) => self.open = Some(open),
+                    Answered::With(Answer::State(state)) => {
+                        if let Err(state) = self.look(state, now) {
+                            Answer::State(state).tell(&mut self.told, &mut told);
+                        }
+                    }
                     Answered::With(answer) => answer.tell(&mut self.told, &mut told),
                 }
             }
@@ -103,6 +136,24 @@ impl Questions {
             self.open = None;
         }
         told
+    }
+
+    /// Asks the kernel about the interfaces in `state`. It is given back if there is nothing to
+    /// ask, or nobody.
+    fn look(&mut self, mut state: Box<Snapshot>, now: Instant) -> Result<(), Box<Snapshot>> {
+        let watches = state.take_watches();
+        if watches.is_empty() {
+            return Err(state);
+        }
+        let asked = self.kernel.as_ref().and_then(|kernel| kernel.ask(watches));
+        let Some(looks) = asked else {
+            return Err(state);
+        };
+        // Those whose patience ends are told what there is.
+        let patience = self.told.iter().map(|asker| asker.until).min();
+        let until = patience.map_or(now, |until| until.min(now + KERNEL));
+        self.open = Some(Open::Kernel(state, looks, until));
+        Ok(())
     }
 
     /// Puts the next question. False if there is none, or the router has too many to answer.
@@ -148,8 +199,18 @@ enum Answer {
 }
 
 impl Open {
-    fn answer(self) -> Answered {
+    fn answer(self, now: Instant) -> Answered {
         match self {
+            Self::Kernel(mut state, looks, until) => match looks.try_recv() {
+                Ok(looks) => {
+                    state.add(looks);
+                    Answered::With(Answer::State(state))
+                }
+                Err(TryRecvError::Empty) if now < until => {
+                    Answered::Yet(Self::Kernel(state, looks, until))
+                }
+                Err(_) => Answered::With(Answer::State(state)),
+            },
             Self::State(answer) => match answer.try_recv() {
                 Ok(snapshot) => Answered::With(Answer::State(Box::new(snapshot))),
                 Err(TryRecvError::Empty) => Answered::Yet(Self::State(answer)),
@@ -177,10 +238,7 @@ impl Answer {
     fn tell(self, askers: &mut Vec<Asker>, told: &mut Vec<Told>) {
         let (mut json, mut metrics) = (None::<Arc<str>>, None::<Arc<str>>);
         let snapshot = match self {
-            Self::State(mut snapshot) => {
-                snapshot.ask_kernel();
-                snapshot
-            }
+            Self::State(snapshot) => snapshot,
             Self::Line(line) => {
                 let line: Arc<str> = line.into();
                 let all = askers.drain(..);

@@ -1,9 +1,9 @@
 //! The thread that talks to clients: status socket and metrics address, all clients at once.
 //!
-//! No client waits for another, and none for the thread that moves packets but those who asked for
-//! what it alone knows. Each has one deadline from its first moment to the last byte of its
-//! answer; when there are too many, or no descriptor is left, the one that has been there longest
-//! goes.
+//! No client waits for another, and none for the thread that moves packets, or for the kernel, but
+//! those who asked for what these alone know. Each has one deadline from its first moment to the
+//! last byte of its answer; when there are too many, or no descriptor is left, the one that has
+//! been there longest goes.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use super::desk::Counter;
 use super::exchange::{Answer, Exchange, Protocol, Step};
 use super::query::Query;
 use super::questions::Questions;
-use crate::tun::sys;
+use crate::tun::{Watch, sys};
 
 /// Clients at once.
 const CLIENTS: usize = 512;
@@ -219,6 +219,8 @@ impl Server {
         if self.doors.is_empty() {
             return Ok(());
         }
+        let look = |watch: &Watch| watch.look().ok().flatten();
+        self.questions.ask_kernel(look)?;
         let serve = move || {
             loop {
                 if self.turn().is_err() {

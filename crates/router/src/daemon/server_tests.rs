@@ -17,6 +17,7 @@ fn router(desk: Desk, size: usize) -> std::thread::JoinHandle<usize> {
                 snapshots += 1;
                 let link = LinkView {
                     name: "x".repeat(size),
+                    watch: Some(Watch::loopback()),
                     ..LinkView::default()
                 };
                 let snapshot = Snapshot {
@@ -167,4 +168,46 @@ fn a_router_that_does_not_answer_holds_up_nobody_else() {
         text.starts_with("{\"") && !text.contains("error\":\"the"),
         "{text}"
     );
+}
+
+/// The kernel holds a thread that asks about interfaces for as long as others change theirs. All
+/// who ask are answered in the meantime, and are told of interfaces again once it answers.
+#[test]
+fn a_kernel_that_does_not_answer_holds_up_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut server, router) = server(&dir, 1);
+    let (let_go, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let look = move |watch: &Watch| {
+        // Held until the other side is gone.
+        let _ = held.lock().unwrap().recv();
+        watch.look().unwrap()
+    };
+    server.questions.ask_kernel(look).unwrap();
+    let mut told = |count: usize| {
+        let begun = now();
+        let mut streams = connected(&mut server, &dir.path().join("sock"), count);
+        for stream in &mut streams {
+            stream.write_all(b"json\n").unwrap();
+        }
+        turn_until_answered(&mut server);
+        let answers = streams.into_iter().map(|mut stream| {
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            let state: serde_json::Value = serde_json::from_str(&answer).unwrap();
+            state["links"][0]["interface"].as_str().unwrap().to_owned()
+        });
+        (answers.collect::<Vec<_>>(), begun.elapsed())
+    };
+    for clients in [1, 3, 20] {
+        let (answers, took) = told(clients);
+        assert_eq!(answers, vec![""; clients]);
+        assert!(took < PATIENCE, "{took:?}");
+    }
+    drop(let_go);
+    // What was asked before may be answered first, which is no answer to this.
+    let names = std::iter::repeat_with(|| told(2).0);
+    assert!(names.take(100).any(|names| names == ["lo", "lo"]));
+    drop(server);
+    router.join().unwrap();
 }

@@ -7,6 +7,7 @@ use pathmark_cc::{Duration, Instant};
 use serde::Serialize;
 
 use super::clouds::MeterView;
+use super::kernel::{Looks, Watches};
 use super::rates::{History, Rates};
 use crate::core::{DropCause, Summary};
 use crate::forward::{Router, RouterPort};
@@ -245,22 +246,25 @@ impl Snapshot {
         }
     }
 
-    /// Adds what the kernel says of the interfaces. It takes some microseconds for each, so the
-    /// thread that moves packets leaves it to others.
-    pub(super) fn ask_kernel(&mut self) {
-        for link in &mut self.links {
-            let Some(watch) = link.watch.take() else {
+    /// The interfaces that the kernel is to be asked about.
+    pub(super) fn take_watches(&mut self) -> Watches {
+        let links = self.links.iter_mut().enumerate();
+        links
+            .filter_map(|(at, link)| Some((at, link.watch.take()?)))
+            .collect()
+    }
+
+    /// Adds what the kernel says of them.
+    pub(super) fn add(&mut self, looks: Looks) {
+        for (at, state) in looks {
+            let Some(link) = self.links.get_mut(at) else {
                 continue;
             };
-            // One that is not found was deleted, which the router sees at once and says by itself;
-            // or it was moved.
-            if let Ok(Some(state)) = watch.look() {
-                link.interface = state.name;
-                link.interface_mtu = Some(state.mtu);
-                link.interface_drops = Some(state.dropped);
-                if link.interface_state != "gone" {
-                    link.interface_state = if state.up { "up" } else { "down" };
-                }
+            link.interface = state.name;
+            link.interface_mtu = Some(state.mtu);
+            link.interface_drops = Some(state.dropped);
+            if link.interface_state != "gone" {
+                link.interface_state = if state.up { "up" } else { "down" };
             }
         }
     }

@@ -125,6 +125,22 @@ impl Watch {
     }
 }
 
+#[cfg(test)]
+impl Watch {
+    /// Of the loopback interface in this process's own namespace.
+    pub(crate) fn loopback() -> Self {
+        let namespace = Namespace {
+            identity: identity_of(&own().unwrap()).unwrap(),
+            socket: Mutex::new((File::from(sys::route_socket(None).unwrap()), 0)),
+        };
+        let index = namespace.ask(0, "lo").unwrap().index;
+        Self {
+            namespace: Arc::new(namespace),
+            index,
+        }
+    }
+}
+
 /// The network namespaces of a router's interfaces, one socket in each.
 #[derive(Debug, Default)]
 pub struct Namespaces(Vec<Arc<Namespace>>);
