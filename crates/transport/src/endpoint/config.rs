@@ -45,7 +45,7 @@ pub struct EndpointConfig {
     pub remembered_tokens: usize,
     /// Memory for data that was received and not read yet, of all connections together, bytes. Each
     /// may hold what its application reads within some round trips; what connections hold beyond
-    /// that is a 24th of this at most, and 32 KiB of each. Where it is short, windows grow no
+    /// that is a 24th of this at most, and 48 KiB of each. Where it is short, windows grow no
     /// more, and packets with data beyond a gap count as lost.
     pub receive_memory: u64,
     /// Peers of whose path it is remembered what it carried, by their address (IPv6: its first 64

@@ -15,7 +15,7 @@ pub(super) const FLOOR: u64 = 16 * 1024;
 /// with what the allocator cannot use again at once, less than 32 MiB of memory.
 const UNEARNED_SHARE: u64 = 24;
 
-/// Memory for received data that connections share. They keep it within `limit` bytes, but for 32
+/// Memory for received data that connections share. They keep it within `limit` bytes, but for 48
 /// KiB of each.
 #[derive(Debug)]
 pub struct ReceiveMemory {

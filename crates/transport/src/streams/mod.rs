@@ -15,6 +15,7 @@
 
 mod account;
 mod application;
+mod beyond;
 mod config;
 mod control;
 mod error;
@@ -58,6 +59,7 @@ pub use sent::SentFrames;
 pub use transmit::AckedRun;
 
 use account::SendAccount;
+use beyond::Beyond;
 use memory::MemoryAccount;
 use record::Records;
 use sent::ConnectionFrames;
@@ -88,6 +90,8 @@ pub struct Streams {
     account: SendAccount,
     /// Memory of received data.
     memory: MemoryAccount,
+    /// What is taken although it is short.
+    beyond: Beyond,
     /// Bytes that the application could read now, of all streams.
     readable: u64,
     schedule: Schedule,
@@ -126,6 +130,7 @@ impl Streams {
             window: ReceiveWindow::new(config.initial_connection_window, config.max_window),
             account: SendAccount::new(config.max_send_buffer),
             memory: MemoryAccount::default(),
+            beyond: Beyond::default(),
             readable: 0,
             schedule: Schedule::default(),
             ready: None,

@@ -36,7 +36,9 @@ impl Streams {
         if !self.resolve_recv(frame.id, types::STREAM)? {
             return Ok(Arrival::Taken);
         }
-        if self.memory_is_scarce(now) && self.refuses(frame) {
+        if !self.memory_is_scarce(now) {
+            self.beyond.on_plenty();
+        } else if self.refuses(frame) && !self.takes_beyond(now, frame) {
             return Ok(Arrival::Refused);
         }
         let rtt = self.rtt;
@@ -58,6 +60,13 @@ impl Streams {
         )
         .map_err(|error| to_transport(error, types::STREAM))?;
         let after = recv.kept();
+        if after.memory > before.memory || after.readable > before.readable {
+            self.beyond.on_taken(now);
+        }
+        let progress = after.readable.saturating_sub(before.readable);
+        if progress > 0 && !self.memory.is_out(self.window.earned()) {
+            self.beyond.on_progress(progress);
+        }
         if awaited && after.readable == 0 {
             recv.on_held_up(frame.data.len(), &mut self.window);
         }
@@ -81,6 +90,12 @@ impl Streams {
             let waits = (record.read_blocked && recv.kept().readable == 0) || self.readable == 0;
             !recv.is_next(frame.offset) || (self.memory.is_out(self.window.earned()) && !waits)
         })
+    }
+
+    /// True if a frame's data is to be kept all the same: nothing else comes, and the application
+    /// has read all there is.
+    fn takes_beyond(&mut self, now: Instant, frame: &Stream<'_>) -> bool {
+        self.readable == 0 && self.beyond.take(now, self.rtt, frame.data.len())
     }
 
     /// True if [`refuses`](Self::refuses) is to be asked.

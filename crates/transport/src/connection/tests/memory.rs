@@ -433,3 +433,25 @@ fn gaps_in_the_packet_numbers_of_many_are_bounded_together() {
     drop((hostile, honest));
     assert_eq!(memory.held(), 0);
 }
+
+/// Memory for a part of what is under way, and losses: an application that reads all it gets gets
+/// all of it. What is refused is not acknowledged, so probes have to carry what is missing, and
+/// now and then something beyond it is taken, whose acknowledgement tells of the losses.
+#[test]
+fn a_transfer_ends_although_memory_is_short_and_packets_are_lost() {
+    for (memory, loss, bytes, limit) in [
+        (0, 50_000, 256 << 10, 30),
+        (1 << 20, 50_000, 1 << 20, 60),
+        (8 << 20, 300_000, 4 << 20, 300),
+    ] {
+        for seed in 0..3 {
+            let memory = Arc::new(ReceiveMemory::new(memory));
+            let mut pair = sharing(setup(seed, 4 << 20), &memory);
+            pair.up.faults.loss = loss;
+            let begun = pair.now;
+            pair.upload(bytes, Duration::from_secs(limit));
+            println!("{seed} {} {loss} {:?}", memory.limit(), pair.now - begun);
+            assert!(memory.refused() > 0, "{seed}");
+        }
+    }
+}
