@@ -104,6 +104,12 @@ impl ZeroRtt {
 }
 
 impl Connection {
+    /// True at a server that may take early data and has not read whether there is some.
+    #[must_use]
+    pub const fn may_take_early_data(&self) -> bool {
+        self.zero_rtt.undecided
+    }
+
     /// What became of early data (0-RTT).
     #[must_use]
     pub const fn early_data(&self) -> EarlyData {

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use quinn_udp::UdpSocketState;
 
 use crate::Ecn;
+use crate::connection::Received;
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::ReceiveBatch;
@@ -24,6 +25,18 @@ pub(super) struct Incoming<'a> {
     /// IP's TTL or hop limit, where it is known.
     pub(super) ttl: Option<u8>,
     pub(super) bytes: &'a mut [u8],
+}
+
+impl Incoming<'_> {
+    /// What IP said of it.
+    pub(super) fn received(&self) -> Received {
+        Received {
+            remote: self.from,
+            local: self.to,
+            ecn: self.ecn,
+            ttl: self.ttl,
+        }
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use super::clock;
 use super::config::{ClientConfig, ServerConfig};
 use super::connecting::Connecting;
-use super::endpoint_shared::{EndpointShared, EndpointState};
+use super::endpoint_shared::{EndpointShared, EndpointState, ReceivedCount};
 use super::incoming::Accept;
 use super::interfaces::Interfaces;
 use super::receive::ReceiveTask;
@@ -112,6 +112,8 @@ impl Endpoint {
             }),
             interfaces: Interfaces::default(),
             spare: Mutex::new(Vec::new()),
+            groups: Arc::default(),
+            received: ReceivedCount::default(),
             users: AtomicUsize::new(1),
         });
         // The first handshake of a process is not to wait for the library's entropy: some 30 ms.
@@ -158,10 +160,21 @@ impl Endpoint {
             local: bound(local),
             token: token.into(),
         };
-        let (handle, mut connection) = state.core.connect(clock::now(), connect)?;
+        let prepared = state.core.client(clock::now(), connect)?;
+        drop(state);
+        // Without the endpoint's lock: nobody need wait for the key exchange to be prepared.
+        let started = prepared
+            .start(clock::now())
+            .map_err(core::ConnectError::from);
+        let mut connection = started?;
         if let Some(bytes) = interface {
             connection.set_interface_mtu(bytes);
         }
+        let mut state = self.shared.lock();
+        if state.closed {
+            return Err(ConnectError::Closed);
+        }
+        let handle = state.core.add(clock::now(), &mut connection)?;
         let name = Some(server_name.to_owned());
         let begun = core::Accepted {
             handle,
@@ -228,6 +241,9 @@ impl Endpoint {
         let state = self.shared.lock();
         let mut stats = state.core.stats();
         stats.cut_off = state.socket.cut_off();
+        let received = &self.shared.received;
+        stats.received = received.all.load(Ordering::Relaxed);
+        stats.handed_over = received.handed_over.load(Ordering::Relaxed);
         stats
     }
 

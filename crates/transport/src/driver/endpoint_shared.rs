@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ use super::shared::Shared;
 use super::socket::{Outgoing, Socket};
 use super::task::ConnectionTask;
 use super::timers::Timers;
+use super::unopened::Groups;
 use super::waiters::WaitList;
 use crate::connection::{self as core_connection, Received};
 use crate::endpoint::{self as core, ConnectionHandle, DatagramEvent};
@@ -34,7 +35,17 @@ pub(super) struct EndpointShared {
     pub(super) state: Mutex<EndpointState>,
     pub(super) interfaces: Interfaces,
     pub(super) spare: Mutex<Vec<Box<[u8]>>>,
+    /// Datagrams that connections' tasks are to open.
+    pub(super) groups: Arc<Groups>,
+    pub(super) received: ReceivedCount,
     pub(super) users: AtomicUsize,
+}
+
+/// Datagrams for connections, and those of them that were left to the connections' tasks.
+#[derive(Debug, Default)]
+pub(super) struct ReceivedCount {
+    pub(super) all: AtomicU64,
+    pub(super) handed_over: AtomicU64,
 }
 
 pub(super) struct EndpointState {
@@ -154,8 +165,12 @@ impl EndpointShared {
         } = begun;
         let shared = Shared::new(connection, Arc::clone(self), &socket, handle, server_name);
         // Nobody knows the connection yet, so its lock is free: what comes for it next waits until
-        // it has taken its first datagrams, which the endpoint's lock is not kept for.
+        // its first datagrams are taken, or stands behind them.
         let mut first = shared.lock();
+        if !Arc::ptr_eq(&socket, &state.socket) {
+            // It was replaced while the connection was started.
+            first.next_socket = Some(Arc::clone(&state.socket));
+        }
         if state.connections.len() <= handle.0 {
             state.connections.resize_with(handle.0 + 1, || None);
         }
@@ -164,12 +179,22 @@ impl EndpointShared {
             state.alive += 1;
         }
         drop(state);
-        if !datagrams.is_empty() {
+        if first.core.may_take_early_data() {
+            // Whether there is some is to be known at once.
             let now = clock::now();
             for (received, mut datagram) in datagrams {
                 first.core.handle_datagram(now, received, &mut datagram);
             }
             self.route(now, handle, &mut first.core);
+        } else if !datagrams.is_empty() {
+            // Most of a handshake's work, which the connection's own task does, on any core.
+            let mut group = self.groups.take();
+            for (received, datagram) in &datagrams {
+                group.add(*received, datagram);
+            }
+            if let Err(group) = shared.inbox.push(group) {
+                shared.open_group(&mut first, clock::now(), group);
+            }
         }
         drop(first);
         let connecting = Connecting::new(Connection::new(Arc::clone(&shared)));
@@ -243,8 +268,17 @@ impl EndpointShared {
         answer: &mut Vec<u8>,
     ) -> Option<Arc<Shared>> {
         let mut state = self.lock();
+        let event = match state.core.sort(now, received, bytes, answer) {
+            core::Sorted::Known(event) => event,
+            core::Sorted::First(first) => {
+                drop(state);
+                let opened = first.open(received, bytes);
+                state = self.lock();
+                state.core.admit(now, received, bytes, opened, answer)
+            }
+        };
         let is_current = Arc::ptr_eq(socket, &state.socket);
-        match state.core.handle(now, received, bytes, answer) {
+        match event {
             DatagramEvent::Connection(handle) => state.connections.get(handle.0)?.clone(),
             DatagramEvent::Incoming(incoming) => {
                 if is_current {

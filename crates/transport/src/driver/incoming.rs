@@ -100,11 +100,15 @@ impl Incoming {
         let incoming = self.inner.take().ok_or(AcceptError::Expired)?;
         let (remote, local) = (incoming.remote_address(), incoming.local_address());
         let interface = self.shared.interfaces.mtu(clock::now(), remote, local);
-        let mut state = self.shared.lock();
-        let mut begun = state.core.begin(clock::now(), incoming)?;
-        if let Some(bytes) = interface {
-            begun.connection.set_interface_mtu(bytes);
+        let now = clock::now();
+        let prepared = self.shared.lock().core.server(now, &incoming)?;
+        // Without the endpoint's lock: other clients need not wait for this one's TLS session.
+        let mut started = prepared.start(now);
+        if let (Ok(connection), Some(bytes)) = (&mut started, interface) {
+            connection.set_interface_mtu(bytes);
         }
+        let mut state = self.shared.lock();
+        let begun = state.core.begin(clock::now(), incoming, started)?;
         Ok(self.shared.begin(state, socket, begun, None))
     }
 

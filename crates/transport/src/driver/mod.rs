@@ -1,12 +1,15 @@
 //! The tokio driver: sockets, clocks and wakers around the sans-I/O core.
 //!
 //! ```text
-//!   socket ─ one task per endpoint ─► endpoint core ─► connection core (under its lock)
-//!                                                           │ wakes
-//!   socket ◄─ one task per connection ◄─ batches, deadlines ┘──► streams, futures of the application
-//!                    ▲ wakes
+//!   socket ─ one task per endpoint ─► endpoint core ─┬─► connection core (under its lock)
+//!                                        other cores └─► inbox ─►│ (opened by its task)
+//!                                                                │ wakes
+//!   socket ◄─ one task per connection ◄─ batches, deadlines ─────┘──► streams, futures of the
+//!                    ▲ wakes                                          application
 //!   timer ─ one task per endpoint
 //! ```
+//!
+//! No packet is opened, no TLS session made and no system call done under the endpoint's lock.
 //!
 //! Names and habits are quinn's where the meaning is the same. What comes on top:
 //! [`Connection::path_report`], [`Connection::set_controller`], [`Connection::socket_buffers`].
@@ -31,6 +34,7 @@ mod streams;
 mod sys;
 mod task;
 mod timers;
+mod unopened;
 mod waiters;
 
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
@@ -43,6 +47,8 @@ mod interface_tests;
 mod sending_tests;
 #[cfg(all(test, target_os = "linux"))]
 mod stalled_tests;
+#[cfg(all(test, feature = "aws-lc-rs"))]
+mod unopened_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod waiting_tests;
 

@@ -1,9 +1,16 @@
 //! The task that receives for all connections of an endpoint.
+//!
+//! Where its runtime has several threads it opens itself what is for the connection that most of a
+//! batch is for, and leaves the rest to the tasks of the other connections: so the packets of one
+//! connection are not copied, and those of many are decrypted on all cores.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
+
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::arrivals::ReceiveBatch;
 use super::clock;
@@ -11,8 +18,9 @@ use super::endpoint_shared::EndpointShared;
 use super::shared::Shared;
 use super::socket::Socket;
 use super::timers::{Timer, Timers};
+use super::unopened::Group;
 use super::waiters::Place;
-use crate::connection::{ConnectionError, Received};
+use crate::connection::ConnectionError;
 use crate::{Duration, Instant};
 
 /// Receive batches that one turn of the task handles before other tasks get their turn.
@@ -26,8 +34,9 @@ const LINGER: Duration = Duration::from_secs(3);
 /// can use it any more.
 pub(super) struct ReceiveTask {
     batch: ReceiveBatch,
-    /// Connections that a batch was for.
-    touched: Vec<Arc<Shared>>,
+    sorted: Sorted,
+    /// Another thread may open packets meanwhile.
+    hands_over: bool,
     /// What a stranger is answered.
     answer: Vec<u8>,
     place: Place,
@@ -84,7 +93,8 @@ impl ReceiveTask {
             replaced: None,
             over: false,
             batch: ReceiveBatch::new(),
-            touched: Vec::new(),
+            sorted: Sorted::default(),
+            hands_over: has_threads(),
             answer: Vec::new(),
         }
     }
@@ -95,28 +105,121 @@ impl ReceiveTask {
             shared,
             socket,
             batch,
-            touched,
+            sorted,
             answer,
             ..
         } = self;
         for datagram in batch.datagrams() {
-            let received = Received {
-                remote: datagram.from,
-                local: datagram.to,
-                ecn: datagram.ecn,
-                ttl: datagram.ttl,
-            };
-            let found = shared.sort(now, socket, &received, datagram.bytes, answer);
-            let Some(connection) = found else {
+            let found = shared.sort(now, socket, &datagram.received(), datagram.bytes, answer);
+            sorted.add(found, datagram.bytes.len());
+        }
+        if self.hands_over {
+            sorted.hand_over();
+        }
+        for (datagram, owner) in batch.datagrams().zip(&sorted.owners) {
+            let Some(part) = owner.and_then(|owner| sorted.parts.get_mut(owner)) else {
                 continue;
             };
-            connection.receive(now, &received, datagram.bytes);
-            if !touched.iter().any(|other| Arc::ptr_eq(other, &connection)) {
-                touched.push(connection);
+            let received = datagram.received();
+            match &mut part.group {
+                None => part.connection.receive(now, &received, datagram.bytes),
+                Some(group) => {
+                    if group.add(received, datagram.bytes) {
+                        let full = std::mem::replace(group, shared.groups.take());
+                        part.push(now, full);
+                    }
+                }
             }
         }
-        for connection in touched.drain(..) {
-            connection.received_all();
+        let count = |counter: &AtomicU64, datagrams: usize| {
+            counter.fetch_add(datagrams as u64, Ordering::Relaxed);
+        };
+        for mut part in sorted.parts.drain(..) {
+            count(&shared.received.all, part.datagrams);
+            match part.group.take() {
+                None => part.connection.received_all(),
+                Some(group) => {
+                    count(&shared.received.handed_over, part.datagrams);
+                    part.push(now, group);
+                    part.connection.inbox.wake();
+                }
+            }
+        }
+        sorted.owners.clear();
+    }
+}
+
+/// Threads besides this one run the tasks of this runtime.
+fn has_threads() -> bool {
+    Handle::try_current().is_ok_and(|runtime| {
+        runtime.runtime_flavor() == RuntimeFlavor::MultiThread
+            && runtime.metrics().num_workers() > 1
+    })
+}
+
+/// Whom the datagrams of a batch are for.
+#[derive(Default)]
+struct Sorted {
+    parts: Vec<Part>,
+    /// Each datagram's place among the parts; `None`: it is for no connection.
+    owners: Vec<Option<usize>>,
+}
+
+/// What of a batch is for one connection.
+struct Part {
+    connection: Arc<Shared>,
+    datagrams: usize,
+    bytes: usize,
+    /// Where its datagrams are gathered for the connection's task; `None`: they are opened here.
+    group: Option<Group>,
+}
+
+impl Sorted {
+    /// Adds the next datagram.
+    fn add(&mut self, connection: Option<Arc<Shared>>, bytes: usize) {
+        let Some(connection) = connection else {
+            self.owners.push(None);
+            return;
+        };
+        let is_its = |part: &Part| Arc::ptr_eq(&part.connection, &connection);
+        let owner = self.parts.iter().rposition(is_its);
+        self.owners.push(Some(owner.unwrap_or(self.parts.len())));
+        match owner.and_then(|owner| self.parts.get_mut(owner)) {
+            Some(part) => {
+                part.datagrams += 1;
+                part.bytes += bytes;
+            }
+            None => self.parts.push(Part {
+                connection,
+                datagrams: 1,
+                bytes,
+                group: None,
+            }),
+        }
+    }
+
+    /// Leaves the parts to the tasks of their connections, all but the largest one of those for
+    /// which nothing waits yet.
+    fn hand_over(&mut self) {
+        let idle = self.parts.iter().enumerate();
+        let idle = idle.filter(|(_, part)| part.connection.inbox.is_empty());
+        let here = idle.max_by_key(|(_, part)| part.bytes).map(|(at, _)| at);
+        for (at, part) in self.parts.iter_mut().enumerate() {
+            if Some(at) != here {
+                part.group = Some(part.connection.endpoint.groups.take());
+            }
+        }
+    }
+}
+
+impl Part {
+    /// Leaves a group to the connection's task, or opens it where too much waits for that.
+    fn push(&self, now: Instant, group: Group) {
+        if group.is_empty() {
+            return;
+        }
+        if let Err(group) = self.connection.inbox.push(group) {
+            self.connection.receive_group(now, group);
         }
     }
 }

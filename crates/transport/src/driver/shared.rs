@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 use super::clock;
 use super::endpoint_shared::EndpointShared;
 use super::socket::Socket;
+use super::unopened::{Group, Inbox};
 use super::waiters::{Place, WaitList};
 use crate::Instant;
 use crate::connection::{self as core, ConnectionError, Event, Received};
@@ -23,6 +24,8 @@ pub(super) struct Shared {
     state: Mutex<State>,
     pub(super) endpoint: Arc<EndpointShared>,
     pub(super) handle: ConnectionHandle,
+    /// What arrived and is not opened yet.
+    pub(super) inbox: Inbox,
     /// Client: what the server was called.
     pub(super) server_name: Option<String>,
     /// Clones of [`Connection`]; streams keep the state but not the connection alive.
@@ -103,7 +106,9 @@ impl Shared {
         handle: ConnectionHandle,
         server_name: Option<String>,
     ) -> Arc<Self> {
+        let inbox = Inbox::new(&endpoint.groups);
         Arc::new(Self {
+            inbox,
             state: Mutex::new(State {
                 core,
                 senders: FxHashMap::default(),
@@ -138,9 +143,39 @@ impl Shared {
         }
     }
 
-    /// A datagram for this connection arrived.
+    /// A datagram for this connection arrived, later than all that waits to be opened.
     pub(super) fn receive(&self, now: Instant, received: &Received, bytes: &mut [u8]) {
         let mut state = self.lock();
+        while self.open_next(&mut state, now) {}
+        self.open(&mut state, now, received, bytes);
+    }
+
+    /// The same for datagrams that were to wait, but had no room.
+    pub(super) fn receive_group(&self, now: Instant, group: Group) {
+        let mut state = self.lock();
+        while self.open_next(&mut state, now) {}
+        self.open_group(&mut state, now, group);
+    }
+
+    /// Opens the group of datagrams that has waited longest; false if none waits.
+    pub(super) fn open_next(&self, state: &mut State, now: Instant) -> bool {
+        match self.inbox.pop() {
+            None => false,
+            Some(group) => {
+                self.open_group(state, now, group);
+                true
+            }
+        }
+    }
+
+    pub(super) fn open_group(&self, state: &mut State, now: Instant, mut group: Group) {
+        for (received, datagram) in group.iter_mut() {
+            self.open(state, now, &received, datagram);
+        }
+        self.endpoint.groups.give(group);
+    }
+
+    fn open(&self, state: &mut State, now: Instant, received: &Received, bytes: &mut [u8]) {
         let was_handshaking = state.core.is_handshaking();
         state.core.handle_datagram(now, *received, bytes);
         if state.core.has_routing() || was_handshaking && !state.core.is_handshaking() {

@@ -17,6 +17,9 @@ use crate::{Duration, Instant};
 /// Batches that one turn of the task sends before other tasks get their turn.
 const BATCHES_PER_TURN: usize = 16;
 
+/// Groups of datagrams that one turn of the task opens before it sends: their ACKs are due.
+const GROUPS_PER_TURN: usize = 4;
+
 /// Connections that are over are forgotten at multiples of this: nobody waits for it, and one
 /// wake-up serves all that are due.
 const FORGETTING: Duration = Duration::from_millis(10);
@@ -138,6 +141,20 @@ impl ConnectionTask {
         Turn::Over
     }
 
+    /// Opens what has arrived and waits, up to some groups; the task is woken for the rest.
+    fn open(&self, cx: &Context<'_>) {
+        for _ in 0..GROUPS_PER_TURN {
+            if self.shared.inbox.is_empty() {
+                return;
+            }
+            let mut state = self.shared.lock();
+            self.shared.open_next(&mut state, clock::now());
+        }
+        if !self.shared.inbox.is_empty() {
+            cx.waker().wake_by_ref();
+        }
+    }
+
     /// Goes on at another socket, if the endpoint has got one and the connection may.
     fn change_socket(&mut self) {
         let mut state = self.shared.lock();
@@ -204,6 +221,8 @@ impl Future for ConnectionTask {
         let this = &mut *self;
         // Whoever changes the connection from here on wakes this task again.
         this.shared.lock().driver = Some(cx.waker().clone());
+        this.shared.inbox.wait(cx.waker());
+        this.open(cx);
         loop {
             this.change_socket();
             let turn = this.send(cx);
@@ -251,6 +270,7 @@ impl Future for ConnectionTask {
 
 impl Drop for ConnectionTask {
     fn drop(&mut self) {
+        self.shared.inbox.close();
         if !self.over {
             // Its runtime has ended, or it panicked: who waits elsewhere hears of it, and the
             // endpoint lets go of the connection, which would hold it in turn.

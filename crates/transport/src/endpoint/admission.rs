@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::incoming::{Incoming, MAX_WAITING_BYTES, Waiting};
-use super::initial::{self, Origin};
-use super::{ConnectionHandle, DatagramEvent, Endpoint, Slot};
+use super::initial::{self, Origin, TokenRead};
+use super::{ConnectionHandle, DatagramEvent, Endpoint, Slot, Sorted};
 use crate::connection::Received;
-use crate::crypto::{Keys, ServerCrypto};
+use crate::crypto::token::TokenError;
+use crate::crypto::{Keys, ServerCrypto, SharedEndpointKey};
 use crate::wire::packet::{MIN_INITIAL_DATAGRAM, Protected};
 use crate::wire::{TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
@@ -18,43 +19,119 @@ const WAITING_TIME: Duration = Duration::from_secs(10);
 /// The shortest Destination Connection ID of a client's first Initial (RFC 9000 §7.2).
 const MIN_INITIAL_DCID: usize = 8;
 
+/// A client's first packet that is to be [opened](Self::open), which takes nothing of the endpoint:
+/// whoever guards it with a lock does not hold that meanwhile.
+#[derive(Debug)]
+pub struct FirstPacket {
+    found: Protected,
+    crypto: Arc<dyn ServerCrypto>,
+    key: SharedEndpointKey,
+    wall: Duration,
+}
+
+/// What a client's first packet has proved to be.
+#[derive(Debug)]
+pub struct OpenedFirst {
+    found: Protected,
+    wall: Duration,
+    token: Result<TokenRead, TokenError>,
+    /// `None`: it does not open.
+    keys: Option<Keys>,
+}
+
+/// Why a client is not heard.
+#[derive(Clone, Copy, Debug)]
+enum Refusal {
+    /// It has to prove its address first.
+    Unproven,
+    /// There is no room.
+    Full,
+}
+
+impl FirstPacket {
+    /// Opens the packet, which stands at the beginning of `datagram`, and its token.
+    #[must_use]
+    pub fn open(self, received: &Received, datagram: &[u8]) -> OpenedFirst {
+        let Self {
+            found,
+            crypto,
+            key,
+            wall,
+        } = self;
+        let token = datagram.get(found.token.clone()).unwrap_or(&[]);
+        OpenedFirst {
+            token: TokenRead::new(&*key, token, received.remote, &found.dcid, wall),
+            // A copy: the connection opens it once more.
+            keys: initial::keys_that_open(&*crypto, &found, &mut datagram.to_vec()),
+            found,
+            wall,
+        }
+    }
+}
+
 impl Endpoint {
-    /// A client's first packet, or its first one after a Retry.
-    pub(super) fn handle_initial(
+    /// A client's first packet, or its first one after a Retry: those without a token for whom
+    /// there is no room, or that have to prove their address first, are not even opened.
+    pub(super) fn sort_initial(
         &mut self,
         now: Instant,
         received: &Received,
         datagram: &[u8],
-        found: &Protected,
+        found: Protected,
         answer: &mut Vec<u8>,
-    ) -> DatagramEvent {
+    ) -> Sorted {
         let Some(server) = &self.config.server else {
-            return self.foreign();
+            return self.foreign().into();
         };
         let crypto = Arc::clone(&server.crypto);
         if datagram.len() < MIN_INITIAL_DATAGRAM || found.dcid.len() < MIN_INITIAL_DCID {
             self.stats.dropped_short_initials += 1;
-            return DatagramEvent::Nothing;
+            return DatagramEvent::Nothing.into();
         }
-        let token = datagram.get(found.token.clone()).unwrap_or(&[]);
-        let wall = self.wall(now);
-        let origin = match Origin::read(
-            &*self.config.key,
-            &self.used_tokens,
-            token,
-            received.remote,
-            &found.dcid,
+        if found.token.is_empty()
+            && let Err(refusal) = self.room(now, received, datagram, false)
+        {
+            return self
+                .refuse_first(refusal, now, received, &found, answer)
+                .into();
+        }
+        Sorted::First(FirstPacket {
+            crypto,
+            key: Arc::clone(&self.config.key),
+            wall: self.wall(now),
+            found,
+        })
+    }
+
+    /// Goes on with a client's first packet that was opened. `answer` is emptied and filled for
+    /// [`DatagramEvent::Respond`] only.
+    pub fn admit(
+        &mut self,
+        now: Instant,
+        received: &Received,
+        datagram: &[u8],
+        opened: OpenedFirst,
+        answer: &mut Vec<u8>,
+    ) -> DatagramEvent {
+        let OpenedFirst {
+            found,
             wall,
-        ) {
-            Ok((origin, worthy)) => {
+            token,
+            keys,
+        } = opened;
+        if let Some(handle) = self.demux.by_initial(&found.dcid, received.remote) {
+            // The same came by another socket meanwhile.
+            return self.handle_begun(handle, received, datagram);
+        }
+        let origin = match token {
+            Ok(token) => {
+                let (origin, worthy) = Origin::new(token, &self.used_tokens, &found.dcid, wall);
                 self.stats.tokens_refused += u64::from(!worthy);
                 origin
             }
+            // A bit error in the token must not end the handshake of an honest client.
+            Err(_) if keys.is_none() => return self.forged(),
             Err(_) => {
-                // A bit error in the token must not end the handshake of an honest client.
-                if self.opens(&*crypto, found, datagram).is_none() {
-                    return DatagramEvent::Nothing;
-                }
                 self.stats.tokens_refused += 1;
                 let error = TransportError::new(
                     TransportErrorCode::INVALID_TOKEN,
@@ -63,25 +140,12 @@ impl Endpoint {
                 return self.send_close(now, &found.dcid, &found.scid, &error, answer);
             }
         };
-        if !origin.validated && self.retry.is_on(now, self.half_open.count()) {
-            return self.send_retry(now, received, &found.dcid, &found.scid, answer);
-        }
-        self.expire(now);
-        let address = received.remote.ip();
-        let is_full = self.half_open.count() >= self.config.max_half_open;
-        let makes_room = match is_full {
-            true => self.half_open.makes_room(now, address),
-            false => None,
+        let makes_room = match self.room(now, received, datagram, origin.validated) {
+            Ok(makes_room) => makes_room,
+            Err(refusal) => return self.refuse_first(refusal, now, received, &found, answer),
         };
-        if is_full && makes_room.is_none()
-            || self.slots.len() >= self.config.max_connections
-            || datagram.len() > MAX_WAITING_BYTES
-        {
-            self.stats.dropped_full += 1;
-            return DatagramEvent::Nothing;
-        }
-        let Some(keys) = self.opens(&*crypto, found, datagram) else {
-            return DatagramEvent::Nothing;
+        let Some(keys) = keys else {
+            return self.forged();
         };
         if let Some(id) = origin.token {
             // Spent by a packet that its client made, on a connection that is begun, and by nothing
@@ -91,24 +155,59 @@ impl Endpoint {
         if let Some(handle) = makes_room {
             self.evict(handle);
         }
-        DatagramEvent::Incoming(self.admit(now, received, datagram, found, origin, keys))
+        DatagramEvent::Incoming(self.wait(now, received, datagram, &found, origin, keys))
     }
 
-    /// The keys of the Initial, if it is as its client made it.
-    fn opens(
+    fn forged(&mut self) -> DatagramEvent {
+        self.stats.dropped_forged_initials += 1;
+        DatagramEvent::Nothing
+    }
+
+    /// Whether there is room for a client, and whose handshake makes it if none is free.
+    fn room(
         &mut self,
-        crypto: &dyn ServerCrypto,
-        found: &Protected,
+        now: Instant,
+        received: &Received,
         datagram: &[u8],
-    ) -> Option<Keys> {
-        self.scratch.clear();
-        self.scratch.extend_from_slice(datagram);
-        let keys = initial::keys_that_open(crypto, found, &mut self.scratch);
-        self.stats.dropped_forged_initials += u64::from(keys.is_none());
-        keys
+        validated: bool,
+    ) -> Result<Option<ConnectionHandle>, Refusal> {
+        if !validated && self.retry.is_on(now, self.half_open.count()) {
+            return Err(Refusal::Unproven);
+        }
+        self.expire(now);
+        let address = received.remote.ip();
+        let is_full = self.half_open.count() >= self.config.max_half_open;
+        let makes_room = match is_full {
+            true => self.half_open.makes_room(now, address),
+            false => None,
+        };
+        let is_refused = is_full && makes_room.is_none()
+            || self.slots.len() >= self.config.max_connections
+            || datagram.len() > MAX_WAITING_BYTES;
+        if is_refused {
+            return Err(Refusal::Full);
+        }
+        Ok(makes_room)
     }
 
-    fn admit(
+    fn refuse_first(
+        &mut self,
+        refusal: Refusal,
+        now: Instant,
+        received: &Received,
+        found: &Protected,
+        answer: &mut Vec<u8>,
+    ) -> DatagramEvent {
+        match refusal {
+            Refusal::Unproven => self.send_retry(now, received, &found.dcid, &found.scid, answer),
+            Refusal::Full => {
+                self.stats.dropped_full += 1;
+                DatagramEvent::Nothing
+            }
+        }
+    }
+
+    fn wait(
         &mut self,
         now: Instant,
         received: &Received,

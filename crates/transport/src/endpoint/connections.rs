@@ -6,9 +6,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::incoming::{Incoming, Waiting};
+use super::starting::{ClientToStart, ServerToStart, Shares};
 use super::{ConnectionHandle, DatagramEvent, Endpoint, Slot};
 use crate::Instant;
 use crate::TransportConfig;
+
 use crate::connection::{self, ClientStart, Connection, Received, Routing, ServerStart};
 use crate::crypto::{ClientCrypto, token};
 use crate::wire::{TransportError, TransportErrorCode};
@@ -81,14 +83,24 @@ impl Endpoint {
         now: Instant,
         connect: Connect,
     ) -> Result<(ConnectionHandle, Box<Connection>), ConnectError> {
-        if self.slots.len() >= self.config.max_connections {
-            return Err(ConnectError::TooManyConnections(
-                self.config.max_connections,
-            ));
-        }
-        let mut connection = Connection::client(
-            now,
-            ClientStart {
+        let mut connection = self.client(now, connect)?.start(now)?;
+        let handle = self.add(now, &mut connection)?;
+        Ok((handle, connection))
+    }
+
+    /// The first part of [`connect`](Self::connect): what a connection starts from.
+    ///
+    /// # Errors
+    /// [`ConnectError::TooManyConnections`].
+    pub fn client(
+        &mut self,
+        now: Instant,
+        connect: Connect,
+    ) -> Result<ClientToStart, ConnectError> {
+        self.has_room()?;
+        Ok(ClientToStart {
+            shares: self.shares(now, connect.remote.ip()),
+            start: ClientStart {
                 config: connect.config,
                 crypto: connect.crypto,
                 server_name: connect.server_name,
@@ -98,13 +110,39 @@ impl Endpoint {
                 endpoint_key: Arc::clone(&self.config.key),
                 random: self.random.fork(),
             },
-        )?;
-        connection.streams().share_memory(Arc::clone(&self.memory));
-        connection.set_known_path(self.known.get(now, connect.remote.ip()));
+        })
+    }
+
+    /// The last part of [`connect`](Self::connect): finds datagrams for a connection that was
+    /// started.
+    ///
+    /// # Errors
+    /// [`ConnectError::TooManyConnections`]; drop the connection.
+    pub fn add(
+        &mut self,
+        now: Instant,
+        connection: &mut Connection,
+    ) -> Result<ConnectionHandle, ConnectError> {
+        self.has_room()?;
         let slot = Slot::Connection { half_open: None };
         let handle = ConnectionHandle(self.slots.insert(slot));
-        self.update(now, handle, &mut connection);
-        Ok((handle, connection))
+        self.update(now, handle, connection);
+        Ok(handle)
+    }
+
+    fn has_room(&self) -> Result<(), ConnectError> {
+        let most = self.config.max_connections;
+        match self.slots.len() < most {
+            true => Ok(()),
+            false => Err(ConnectError::TooManyConnections(most)),
+        }
+    }
+
+    fn shares(&mut self, now: Instant, peer: IpAddr) -> Shares {
+        Shares {
+            memory: Arc::clone(&self.memory),
+            known: self.known.get(now, peer),
+        }
     }
 
     /// Takes what was kept for an incoming connection. `None` if it has expired.
@@ -132,11 +170,12 @@ impl Endpoint {
         now: Instant,
         incoming: Incoming,
     ) -> Result<(ConnectionHandle, Box<Connection>), AcceptError> {
+        let started = self.server(now, &incoming)?.start(now);
         let Accepted {
             handle,
             mut connection,
             datagrams,
-        } = self.begin(now, incoming)?;
+        } = self.begin(now, incoming, started)?;
         for (received, mut datagram) in datagrams {
             connection.handle_datagram(now, received, &mut datagram);
         }
@@ -144,40 +183,62 @@ impl Endpoint {
         Ok((handle, connection))
     }
 
-    /// The part of [`accept`](Self::accept) that needs the endpoint: the connection is yet to take
-    /// the client's datagrams, which costs most of a handshake, and then to be
-    /// [routed](Self::route).
+    /// The first part of [`accept`](Self::accept): what a connection starts from. Until it has
+    /// [begun](Self::begin) the client waits as before.
+    ///
+    /// # Errors
+    /// [`AcceptError`]; the client is forgotten.
+    pub fn server(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming,
+    ) -> Result<ServerToStart, AcceptError> {
+        let shares = self.shares(now, incoming.received.remote.ip());
+        let Some(Slot::Waiting(waiting)) = self.slots.get_mut(incoming.handle.0) else {
+            return Err(AcceptError::Expired);
+        };
+        if waiting.serial != incoming.serial {
+            return Err(AcceptError::Expired);
+        }
+        let Some(server) = &self.config.server else {
+            self.remove(incoming.handle);
+            return Err(AcceptError::NoServer);
+        };
+        Ok(ServerToStart {
+            keys: waiting.keys.take(),
+            shares,
+            start: ServerStart {
+                config: Arc::clone(&server.transport),
+                crypto: Arc::clone(&server.crypto),
+                remote: incoming.received.remote,
+                local: incoming.received.local,
+                destination: incoming.dcid,
+                source: incoming.scid,
+                original_destination: incoming.origin.original_dcid,
+                retry_source: incoming.origin.retry_scid,
+                validated: incoming.origin.validated,
+                endpoint_key: Arc::clone(&self.config.key),
+                random: self.random.fork(),
+            },
+        })
+    }
+
+    /// The last part of [`accept`](Self::accept) that needs the endpoint, for a connection that was
+    /// [started](ServerToStart::start): it is yet to take the client's datagrams, which costs most
+    /// of a handshake, and then to be [routed](Self::route).
     ///
     /// # Errors
     /// [`AcceptError`]; the client is forgotten.
     #[expect(clippy::needless_pass_by_value, reason = "it is decided upon once")]
-    pub fn begin(&mut self, now: Instant, incoming: Incoming) -> Result<Accepted, AcceptError> {
+    pub fn begin(
+        &mut self,
+        now: Instant,
+        incoming: Incoming,
+        started: Result<Box<Connection>, connection::ConnectError>,
+    ) -> Result<Accepted, AcceptError> {
         let waiting = self.claim(&incoming).ok_or(AcceptError::Expired)?;
         let handle = incoming.handle;
-        let begun = match &self.config.server {
-            None => Err(AcceptError::NoServer),
-            Some(server) => Connection::server_with_keys(
-                now,
-                ServerStart {
-                    config: Arc::clone(&server.transport),
-                    crypto: Arc::clone(&server.crypto),
-                    remote: incoming.received.remote,
-                    local: incoming.received.local,
-                    destination: incoming.dcid,
-                    source: incoming.scid,
-                    original_destination: incoming.origin.original_dcid,
-                    retry_source: incoming.origin.retry_scid,
-                    validated: incoming.origin.validated,
-                    endpoint_key: Arc::clone(&self.config.key),
-                    random: self.random.fork(),
-                },
-                Some(waiting.keys),
-            )
-            .map_err(AcceptError::from),
-        };
-        let mut connection = begun.inspect_err(|_| self.remove(handle))?;
-        connection.streams().share_memory(Arc::clone(&self.memory));
-        connection.set_known_path(self.known.get(now, incoming.received.remote.ip()));
+        let mut connection = started.inspect_err(|_| self.remove(handle))?;
         self.route(now, handle, &mut connection);
         Ok(Accepted {
             handle,

@@ -62,8 +62,8 @@ pub(super) struct Waiting {
     pub(super) serial: u64,
     pub(super) expires: Instant,
     pub(super) datagrams: Vec<(Received, Vec<u8>)>,
-    /// Of its Initial packets.
-    pub(super) keys: Keys,
+    /// Of its Initial packets, until they are taken for its connection.
+    pub(super) keys: Option<Keys>,
     bytes: usize,
 }
 
@@ -73,7 +73,7 @@ impl Waiting {
             serial,
             expires,
             datagrams: Vec::new(),
-            keys,
+            keys: Some(keys),
             bytes: 0,
         }
     }

@@ -22,51 +22,77 @@ pub(super) struct Origin {
     pub(super) token: Option<u64>,
 }
 
-impl Origin {
-    /// Reads the token of an Initial to `dcid`; false beside it if it brought one of no worth.
+/// An Initial's token, read without the endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenRead {
+    /// It has none.
+    None,
+    /// One that is good unless it was used before.
+    Good(Token),
+    /// One that says nothing.
+    Worthless,
+}
+
+impl TokenRead {
+    /// Reads the token of an Initial to `dcid`.
     ///
     /// # Errors
     /// [`TokenError::InvalidRetry`]: the client is refused.
-    pub(super) fn read(
+    pub(super) fn new(
         key: &dyn EndpointKey,
-        used: &ReplayFilter,
         token: &[u8],
         client: SocketAddr,
         dcid: &ConnectionId,
         wall: Duration,
-    ) -> Result<(Self, bool), TokenError> {
+    ) -> Result<Self, TokenError> {
+        if token.is_empty() {
+            return Ok(Self::None);
+        }
+        match token::open(key, token, client, dcid, wall) {
+            Ok(token) => Ok(Self::Good(token)),
+            Err(TokenError::Worthless) => Ok(Self::Worthless),
+            Err(error @ TokenError::InvalidRetry) => Err(error),
+        }
+    }
+}
+
+impl Origin {
+    /// What the token of an Initial to `dcid` says; false beside it if it brought one of no worth.
+    pub(super) fn new(
+        token: TokenRead,
+        used: &ReplayFilter,
+        dcid: &ConnectionId,
+        wall: Duration,
+    ) -> (Self, bool) {
         let unknown = Self {
             original_dcid: *dcid,
             retry_scid: None,
             validated: false,
             token: None,
         };
-        if token.is_empty() {
-            return Ok((unknown, true));
-        }
-        match token::open(key, token, client, dcid, wall) {
-            Ok(Token::Retry {
+        match token {
+            TokenRead::None => (unknown, true),
+            TokenRead::Good(Token::Retry {
                 original_dcid,
                 retry_scid,
-            }) => Ok((
-                Self {
+            }) => {
+                let followed = Self {
                     original_dcid,
                     retry_scid: Some(retry_scid),
                     validated: true,
                     token: None,
-                },
-                true,
-            )),
-            Ok(Token::New { id }) if used.is_fresh(id, wall) => Ok((
-                Self {
+                };
+                (followed, true)
+            }
+            TokenRead::Good(Token::New { id }) if used.is_fresh(id, wall) => {
+                let known = Self {
                     validated: true,
                     token: Some(id),
                     ..unknown
-                },
-                true,
-            )),
-            Ok(Token::New { .. }) | Err(TokenError::Worthless) => Ok((unknown, false)),
-            Err(error @ TokenError::InvalidRetry) => Err(error),
+                };
+                (known, true)
+            }
+            TokenRead::Good(Token::New { .. }) | TokenRead::Worthless => (unknown, false),
         }
     }
 }

@@ -30,6 +30,7 @@ mod known;
 mod rate;
 mod respond;
 mod retry;
+mod starting;
 mod stats;
 
 #[cfg(test)]
@@ -45,10 +46,12 @@ use std::sync::Arc;
 use pathmark_shim::demux::Datagram;
 use slab::Slab;
 
+pub use admission::{FirstPacket, OpenedFirst};
 pub use config::{EndpointConfig, ServerConfig};
 pub use connections::{AcceptError, Accepted, Connect, ConnectError};
 pub use incoming::Incoming;
 pub use retry::RetryPolicy;
+pub use starting::{ClientToStart, ServerToStart};
 pub use stats::EndpointStats;
 
 use crate::cid::LOCAL_ID_LEN;
@@ -82,6 +85,22 @@ pub enum DatagramEvent {
     Respond,
     /// Nothing more.
     Nothing,
+}
+
+/// Whom a datagram is for, as far as that is known before a first packet is opened.
+#[derive(Debug)]
+pub enum Sorted {
+    /// It is known.
+    Known(DatagramEvent),
+    /// A client's first packet: [open](FirstPacket::open) it, and then have it
+    /// [admitted](Endpoint::admit).
+    First(FirstPacket),
+}
+
+impl From<DatagramEvent> for Sorted {
+    fn from(event: DatagramEvent) -> Self {
+        Self::Known(event)
+    }
 }
 
 /// A place in the table of connections.
@@ -121,8 +140,6 @@ pub struct Endpoint {
     negotiations: RateLimit,
     refusals: RateLimit,
     stats: EndpointStats,
-    /// Where a copy of a first packet is opened.
-    scratch: Vec<u8>,
 }
 
 impl Endpoint {
@@ -149,7 +166,6 @@ impl Endpoint {
             negotiations: limit(),
             refusals: limit(),
             stats: EndpointStats::default(),
-            scratch: Vec::new(),
             config,
         }
     }
@@ -240,25 +256,47 @@ impl Endpoint {
         datagram: &[u8],
         answer: &mut Vec<u8>,
     ) -> DatagramEvent {
+        match self.sort(now, received, datagram, answer) {
+            Sorted::Known(event) => event,
+            Sorted::First(first) => {
+                let opened = first.open(received, datagram);
+                self.admit(now, received, datagram, opened, answer)
+            }
+        }
+    }
+
+    /// The part of [`handle`](Self::handle) that opens no packet.
+    #[inline]
+    pub fn sort(
+        &mut self,
+        now: Instant,
+        received: &Received,
+        datagram: &[u8],
+        answer: &mut Vec<u8>,
+    ) -> Sorted {
         let packet = match Datagram::classify(datagram) {
-            Datagram::QuicLong => return self.handle_long(now, received, datagram, answer),
+            Datagram::QuicLong => return self.sort_long(now, received, datagram, answer),
             Datagram::QuicShort => datagram,
             Datagram::Shim(_) => {
                 let packet = behind_shim(datagram);
                 match Datagram::classify(packet) {
                     Datagram::QuicShort => packet,
-                    Datagram::QuicLong => return self.handle_early(received, datagram, packet),
-                    Datagram::Shim(_) | Datagram::Other => return self.foreign(),
+                    Datagram::QuicLong => {
+                        return self.handle_early(received, datagram, packet).into();
+                    }
+                    Datagram::Shim(_) | Datagram::Other => return self.foreign().into(),
                 }
             }
-            Datagram::Other => return self.foreign(),
+            Datagram::Other => return self.foreign().into(),
         };
         let Some(dcid) = packet.get(1..).and_then(|rest| rest.first_chunk()) else {
-            return self.foreign();
+            return self.foreign().into();
         };
         match self.demux.by_id(dcid) {
-            Some(handle) => DatagramEvent::Connection(handle),
-            None => self.handle_unknown(now, received, packet, *dcid, answer),
+            Some(handle) => DatagramEvent::Connection(handle).into(),
+            None => self
+                .handle_unknown(now, received, packet, *dcid, answer)
+                .into(),
         }
     }
 
@@ -316,42 +354,44 @@ impl Endpoint {
         }
     }
 
-    fn handle_long(
+    fn sort_long(
         &mut self,
         now: Instant,
         received: &Received,
         datagram: &[u8],
         answer: &mut Vec<u8>,
-    ) -> DatagramEvent {
+    ) -> Sorted {
         let Ok(found) = PartialDecode::new(datagram, LOCAL_ID_LEN) else {
-            return self.foreign();
+            return self.foreign().into();
         };
         let dcid = found.dcid(datagram);
         if let Ok(id) = dcid.try_into()
             && let Some(handle) = self.demux.by_id(id)
         {
-            return DatagramEvent::Connection(handle);
+            return DatagramEvent::Connection(handle).into();
         }
-        match found {
+        let event = match found {
             PartialDecode::Protected(found) => {
-                if let Some(handle) = self.demux.by_initial(&found.dcid, received.remote) {
-                    return self.handle_begun(handle, received, datagram);
+                match self.demux.by_initial(&found.dcid, received.remote) {
+                    Some(handle) => self.handle_begun(handle, received, datagram),
+                    None => match found.ty {
+                        PacketType::Initial => {
+                            return self.sort_initial(now, received, datagram, found, answer);
+                        }
+                        PacketType::ZeroRtt => {
+                            self.stats.dropped_early += 1;
+                            DatagramEvent::Nothing
+                        }
+                        PacketType::Handshake | PacketType::OneRtt => self.foreign(),
+                    },
                 }
-                match found.ty {
-                    PacketType::Initial => {}
-                    PacketType::ZeroRtt => {
-                        self.stats.dropped_early += 1;
-                        return DatagramEvent::Nothing;
-                    }
-                    PacketType::Handshake | PacketType::OneRtt => return self.foreign(),
-                }
-                self.handle_initial(now, received, datagram, &found, answer)
             }
             PartialDecode::UnknownVersion(unknown) => {
                 self.negotiate(now, datagram, &unknown, answer)
             }
             PartialDecode::Retry(_) | PartialDecode::VersionNegotiation => self.foreign(),
-        }
+        };
+        event.into()
     }
 
     /// A packet to the id that a client chose for its first one.

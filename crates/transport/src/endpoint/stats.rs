@@ -1,4 +1,4 @@
-//! What became of datagrams that were for no connection.
+//! What became of datagrams, above all of those that were for no connection.
 
 /// Counters of an endpoint, since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +37,11 @@ pub struct EndpointStats {
     /// that was to be said: their TTL, ECN field or destination are not known, and trains of
     /// unknown segments were dropped. From the driver; 0 without it.
     pub cut_off: u64,
+    /// Datagrams for connections. From the driver; 0 without it.
+    pub received: u64,
+    /// Those of [`received`](Self::received) that the connections' own tasks opened, on whatever
+    /// core they ran, and not the task that reads the socket. From the driver; 0 without it.
+    pub handed_over: u64,
     /// Not sent: answers beyond the bound on answers per second.
     pub answers_withheld: u64,
     /// Tokens of clients that were forged, expired, of another address, or used before.

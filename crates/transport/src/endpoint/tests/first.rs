@@ -72,7 +72,7 @@ fn early_data_before_a_first_packet_leaves_nothing_behind() {
     // With the first packet it is the connection's.
     let first = incoming(&mut endpoint, 1, &hello);
     nothing(&mut endpoint, 1, &early);
-    let begun = endpoint.begin(NOW, first).unwrap();
+    let begun = begin(&mut endpoint, first).unwrap();
     assert_eq!(begun.datagrams.len(), 2);
     assert_eq!(endpoint.stats().dropped_early, 1000);
 }
@@ -100,9 +100,66 @@ fn a_shim_in_front_of_early_data_is_stepped_over() {
     nothing(&mut endpoint, 1, &[&shim[..], &hello].concat());
     let foreign = endpoint.stats().dropped_foreign;
     assert!(foreign >= 2, "{foreign}");
-    let begun = endpoint.begin(NOW, first).unwrap();
+    let begun = begin(&mut endpoint, first).unwrap();
     let lengths: Vec<usize> = begun.datagrams.iter().map(|(_, d)| d.len()).collect();
     assert_eq!(lengths, [hello.len(), early.len()]);
+}
+
+/// A TLS session takes its time, and what comes meanwhile, or happens to the client, counts.
+#[test]
+fn a_client_goes_on_waiting_while_its_connection_is_started() {
+    let mut endpoint = server();
+    let hello = hello(1, &[]);
+    let first = incoming(&mut endpoint, 1, &hello);
+    let started = endpoint.server(NOW, &first).unwrap().start(NOW);
+    nothing(&mut endpoint, 1, &hello);
+    let begun = endpoint.begin(NOW, first, started).unwrap();
+    assert_eq!(
+        begun.datagrams.len(),
+        2,
+        "a datagram that came meanwhile is lost"
+    );
+    // Another is sent away meanwhile.
+    let second = incoming(&mut endpoint, 2, &hello);
+    let started = endpoint.server(NOW, &second).unwrap().start(NOW);
+    endpoint.remove(second.handle);
+    let error = endpoint.begin(NOW, second, started).unwrap_err();
+    assert_eq!(error, AcceptError::Expired);
+    assert_eq!((endpoint.connections(), endpoint.half_open()), (1, 1));
+    // Of one that cannot be started nothing is left.
+    let third = incoming(&mut endpoint, 3, &hello);
+    let failed = crate::connection::ConnectError::Config(crate::wire::TransportError::new(
+        TransportErrorCode::INTERNAL_ERROR,
+        "no",
+    ));
+    let error = endpoint.begin(NOW, third, Err(failed.clone())).unwrap_err();
+    assert_eq!(error, AcceptError::Connection(failed));
+    assert_eq!((endpoint.connections(), endpoint.half_open()), (1, 1));
+    // And of one that never begins, nothing once it has waited too long.
+    let fourth = incoming(&mut endpoint, 4, &hello);
+    drop(endpoint.server(NOW, &fourth).unwrap());
+    let later = NOW + Duration::from_secs(11);
+    endpoint.handle(later, &from(5), &hello, &mut Vec::new());
+    assert!(!endpoint.is_waiting(&fourth));
+}
+
+/// Two sockets of one endpoint, each with a task, bring the same packet while it is opened.
+#[test]
+fn a_first_packet_that_comes_twice_at_once_is_one_client() {
+    let mut endpoint = server();
+    let hello = hello(1, &[]);
+    let mut answer = Vec::new();
+    let mut sort = |endpoint: &mut Endpoint| match endpoint.sort(NOW, &from(1), &hello, &mut answer)
+    {
+        Sorted::First(first) => first.open(&from(1), &hello),
+        Sorted::Known(other) => panic!("{other:?}"),
+    };
+    let [one, other] = [(); 2].map(|()| sort(&mut endpoint));
+    let event = endpoint.admit(NOW, &from(1), &hello, one, &mut answer);
+    assert!(matches!(event, DatagramEvent::Incoming(_)), "{event:?}");
+    let event = endpoint.admit(NOW, &from(1), &hello, other, &mut answer);
+    assert!(matches!(event, DatagramEvent::Nothing), "{event:?}");
+    assert_eq!((endpoint.connections(), endpoint.half_open()), (1, 1));
 }
 
 #[test]

@@ -25,6 +25,11 @@ fn incoming(endpoint: &mut Endpoint, port: u16, datagram: &[u8]) -> Incoming {
     }
 }
 
+fn begin(endpoint: &mut Endpoint, incoming: Incoming) -> Result<Accepted, AcceptError> {
+    let started = endpoint.server(NOW, &incoming)?.start(NOW);
+    endpoint.begin(NOW, incoming, started)
+}
+
 fn answer(endpoint: &mut Endpoint, port: u16, datagram: &[u8]) -> Vec<u8> {
     match handle(endpoint, port, datagram) {
         (DatagramEvent::Respond, answer) => answer,

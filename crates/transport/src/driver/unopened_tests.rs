@@ -1,0 +1,161 @@
+//! Connections whose packets are opened on several threads.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::sending_tests::{client, transport};
+use super::unopened::Group;
+use super::*;
+use crate::connection::Received;
+use crate::crypto::tls::testing;
+use crate::{Duration, Ecn};
+
+const CLIENTS: usize = 8;
+const BYTES: usize = 3_000_000;
+
+fn server() -> Endpoint {
+    let crypto = Arc::new(testing::server("server", &[b"test"]));
+    let config = ServerConfig::new(crypto, Arc::new(transport()));
+    Endpoint::server(config, loopback()).unwrap()
+}
+
+fn loopback() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+fn content(number: usize) -> Vec<u8> {
+    (0..BYTES)
+        .map(|at| ((at * (number + 3)) >> 7) as u8)
+        .collect()
+}
+
+/// Sends its content at once, and waits until it has arrived.
+async fn upload(server: SocketAddr, number: usize) {
+    let endpoint = Endpoint::client(loopback()).unwrap();
+    let connecting = endpoint.connect(client(transport()), server, "server.test");
+    let connection = connecting.unwrap().await.unwrap();
+    let mut stream = connection.open_uni().await.unwrap();
+    stream.write_all(&[number as u8]).await.unwrap();
+    stream.write_all(&content(number)).await.unwrap();
+    stream.finish().unwrap();
+    stream.stopped().await.unwrap();
+}
+
+/// Whose content arrived, whole; `None`: the connection ended before.
+async fn download(incoming: Incoming) -> Option<usize> {
+    let connection = incoming.accept().ok()?.await.ok()?;
+    let mut stream = connection.accept_uni().await.ok()?;
+    let got = stream.read_to_end(BYTES + 1).await.ok()?;
+    let (number, content_got) = got.split_first()?;
+    assert_eq!(content_got, content(usize::from(*number)), "{number}");
+    // Until the client knows that it has arrived.
+    connection.closed().await;
+    Some(usize::from(*number))
+}
+
+/// Several connections share the socket, and one client is gone midway: the others' data is whole,
+/// packets were opened by tasks of their own, and nothing is kept of any.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn packets_of_many_connections_are_opened_by_their_tasks() {
+    let server = server();
+    let address = server.local_address();
+    let gone = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build().unwrap();
+        runtime.block_on(async {
+            let endpoint = Endpoint::client(loopback()).unwrap();
+            let mut config = transport();
+            config.max_idle_timeout = Some(Duration::from_secs(2));
+            let connecting = endpoint.connect(client(config), address, "server.test");
+            let connection = connecting.unwrap().await.unwrap();
+            let mut stream = connection.open_uni().await.unwrap();
+            stream.write_all(&content(0)[..BYTES / 2]).await.unwrap();
+            // With the runtime ends everything, without a word.
+            std::mem::forget((endpoint, connection, stream));
+        });
+    });
+    let uploads: Vec<_> = (0..CLIENTS)
+        .map(|number| tokio::spawn(upload(address, number)))
+        .collect();
+    let mut downloads = Vec::new();
+    for _ in 0..=CLIENTS {
+        let incoming = server.accept().await.unwrap();
+        downloads.push(tokio::spawn(download(incoming)));
+    }
+    let mut whole = Vec::new();
+    for download in downloads {
+        whole.extend(download.await.unwrap());
+    }
+    whole.sort_unstable();
+    assert_eq!(whole, (0..CLIENTS).collect::<Vec<_>>());
+    for upload in uploads {
+        upload.await.unwrap();
+    }
+    gone.join().unwrap();
+    server.wait_idle().await;
+    let stats = server.stats();
+    assert!(
+        0 < stats.handed_over && stats.handed_over < stats.received,
+        "{stats:?}"
+    );
+    assert_eq!(server.shared.groups.held(), 0);
+}
+
+/// The task of one connection does not run. What waits for it is bounded, the task that receives
+/// opens the rest, and others go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_does_not_run_holds_up_nobody() {
+    let server = server();
+    let address = server.local_address();
+    let endpoint = Endpoint::client(loopback()).unwrap();
+    let connecting = endpoint.connect(client(transport()), address, "server.test");
+    let connecting = tokio::spawn(connecting.unwrap());
+    let incoming = server.accept().await.unwrap();
+    let (stuck, runtime) = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build().unwrap();
+        let accepted = runtime.block_on(async { incoming.accept().unwrap().await.unwrap() });
+        // From here on nobody runs its task.
+        (accepted, runtime)
+    })
+    .join()
+    .unwrap();
+    let peer = connecting.await.unwrap().unwrap();
+    let shared = Arc::clone(stuck.shared());
+    let received = Received {
+        remote: peer.shared.endpoint.socket().local_address(),
+        local: None,
+        ecn: Ecn::NotEct,
+        ttl: None,
+    };
+    let noise = || {
+        let mut group = Group::default();
+        while !group.add(received, &[0x55; 1200]) {}
+        group
+    };
+    let opened = || stuck.stats().packets_dropped;
+    let mut waits = 0;
+    let refused = loop {
+        match shared.inbox.push(noise()) {
+            Ok(()) => waits += 1,
+            Err(group) => break group,
+        }
+    };
+    let held = server.shared.groups.held();
+    assert!(waits > 0 && held < 2 << 20, "{waits} groups, {held} bytes");
+    assert!(opened() < 50, "opened by nobody yet: {}", opened());
+    shared.receive_group(now(), refused);
+    assert!(shared.inbox.is_empty() && server.shared.groups.held() == 0);
+    assert!(
+        opened() >= (waits + 1) * 50,
+        "{waits} groups, {} dropped",
+        opened()
+    );
+    // Others, on the same socket.
+    let uploading = tokio::spawn(upload(address, 5));
+    let other = server.accept().await.unwrap();
+    assert_eq!(download(other).await, Some(5));
+    uploading.await.unwrap();
+    drop((stuck, shared));
+    std::thread::spawn(move || drop(runtime)).join().unwrap();
+}

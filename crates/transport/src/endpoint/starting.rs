@@ -1,0 +1,64 @@
+//! Connections that start, apart from the endpoint that they are to belong to.
+
+use std::sync::Arc;
+
+use pathmark_cc::KnownPath;
+
+use crate::Instant;
+use crate::connection::{self, ClientStart, Connection, ServerStart};
+use crate::crypto::Keys;
+use crate::streams::ReceiveMemory;
+
+/// A connection to a server that is to be [started](Self::start), which takes nothing of the
+/// endpoint and most of the time: whoever guards it with a lock does not hold that meanwhile.
+#[derive(Debug)]
+pub struct ClientToStart {
+    pub(super) start: ClientStart,
+    pub(super) shares: Shares,
+}
+
+/// The same of a connection that a client asked for.
+#[derive(Debug)]
+pub struct ServerToStart {
+    pub(super) start: ServerStart,
+    pub(super) keys: Option<Keys>,
+    pub(super) shares: Shares,
+}
+
+/// What a connection has of its endpoint.
+#[derive(Debug)]
+pub(super) struct Shares {
+    pub(super) memory: Arc<ReceiveMemory>,
+    pub(super) known: Option<KnownPath>,
+}
+
+impl Shares {
+    fn give(self, connection: &mut Connection) {
+        connection.streams().share_memory(self.memory);
+        connection.set_known_path(self.known);
+    }
+}
+
+impl ClientToStart {
+    /// Makes the TLS session and its first message.
+    ///
+    /// # Errors
+    /// Those of [`Connection::client`].
+    pub fn start(self, now: Instant) -> Result<Box<Connection>, connection::ConnectError> {
+        let mut connection = Connection::client(now, self.start)?;
+        self.shares.give(&mut connection);
+        Ok(connection)
+    }
+}
+
+impl ServerToStart {
+    /// Makes the TLS session.
+    ///
+    /// # Errors
+    /// Those of [`Connection::server`].
+    pub fn start(self, now: Instant) -> Result<Box<Connection>, connection::ConnectError> {
+        let mut connection = Connection::server_with_keys(now, self.start, self.keys)?;
+        self.shares.give(&mut connection);
+        Ok(connection)
+    }
+}
