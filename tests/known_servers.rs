@@ -168,12 +168,20 @@ async fn several_at_once_and_one_killed_do_no_harm() {
     server.get(state.path(), &[]).await;
     // Only one can have the token.
     let (one, two) = tokio::join!(server.get(state.path(), &[]), server.get(state.path(), &[]));
+    let locked = [&one, &two]
+        .iter()
+        .any(|figures| !warnings(figures).is_empty());
     let known = [one, two].map(|figures| figures["known_path"].as_bool().unwrap());
-    assert!(known.contains(&true), "{known:?}");
+    assert!(known.contains(&true) || locked, "{known:?}");
     // There are two now, unless one waited for the other.
     let (one, two) = tokio::join!(server.get(state.path(), &[]), server.get(state.path(), &[]));
     for figures in [one, two] {
-        assert!(warnings(&figures).is_empty());
+        // On a busy machine one of them may find the file locked for too long, and goes without.
+        let others = warnings(&figures).iter().filter(|warning| {
+            let text = warning.as_str().unwrap();
+            !text.contains("is locked by another process for too long")
+        });
+        assert_eq!(others.count(), 0, "{figures}");
     }
     let out = TempDir::new().unwrap();
     let target = format!("{}/file", server.address);

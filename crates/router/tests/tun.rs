@@ -318,7 +318,7 @@ fn no_thread_keeps_a_privilege() {
         }
         assert_eq!(field("NoNewPrivs:"), 1, "{status}");
     }
-    assert_eq!(threads, 3, "packets, clients, record");
+    assert_eq!(threads, 4, "packets, clients, interfaces, record");
 }
 
 #[test]

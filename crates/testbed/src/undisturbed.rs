@@ -32,6 +32,7 @@ pub fn undisturbed<T>(check: impl Fn() -> T) -> T {
             let processors = sys::processors().unwrap_or_default();
             let pinned = processors
                 .into_iter()
+                .take(32)
                 .map(Some)
                 .chain([None])
                 .map(|processor| {

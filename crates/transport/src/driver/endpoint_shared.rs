@@ -164,8 +164,7 @@ impl EndpointShared {
             datagrams,
         } = begun;
         let shared = Shared::new(connection, Arc::clone(self), &socket, handle, server_name);
-        // Nobody knows the connection yet, so its lock is free: what comes for it next waits until
-        // its first datagrams are taken, or stands behind them.
+        // Nobody knows the connection yet, so its lock is free.
         let mut first = shared.lock();
         if !Arc::ptr_eq(&socket, &state.socket) {
             // It was replaced while the connection was started.
@@ -178,23 +177,28 @@ impl EndpointShared {
             *slot = Some(Arc::clone(&shared));
             state.alive += 1;
         }
+        let mut refused = None;
+        let opens_here = first.core.may_take_early_data();
+        if !opens_here && !datagrams.is_empty() {
+            // Most of a handshake's work, which the connection's own task does, on any core. Before
+            // anybody can find the connection: what comes next stands behind it.
+            let mut group = self.groups.take();
+            for (received, datagram) in &datagrams {
+                group.add(*received, datagram);
+            }
+            refused = shared.inbox.push(group).err();
+        }
         drop(state);
-        if first.core.may_take_early_data() {
+        if let Some(group) = refused {
+            shared.open_group(&mut first, clock::now(), group);
+        }
+        if opens_here {
             // Whether there is some is to be known at once.
             let now = clock::now();
             for (received, mut datagram) in datagrams {
                 first.core.handle_datagram(now, received, &mut datagram);
             }
             self.route(now, handle, &mut first.core);
-        } else if !datagrams.is_empty() {
-            // Most of a handshake's work, which the connection's own task does, on any core.
-            let mut group = self.groups.take();
-            for (received, datagram) in &datagrams {
-                group.add(*received, datagram);
-            }
-            if let Err(group) = shared.inbox.push(group) {
-                shared.open_group(&mut first, clock::now(), group);
-            }
         }
         drop(first);
         let connecting = Connecting::new(Connection::new(Arc::clone(&shared)));
@@ -258,7 +262,7 @@ impl EndpointShared {
     }
 
     /// Finds the connection of a datagram that arrived at `socket`; strangers are answered here,
-    /// with what is put into `answer`; those at a socket that was replaced are not.
+    /// with what is put into `answer`. A client's first packet is to be [admitted](Self::admit).
     pub(super) fn sort(
         &self,
         now: Instant,
@@ -266,20 +270,50 @@ impl EndpointShared {
         received: &Received,
         bytes: &[u8],
         answer: &mut Vec<u8>,
-    ) -> Option<Arc<Shared>> {
+    ) -> Found {
         let mut state = self.lock();
         let event = match state.core.sort(now, received, bytes, answer) {
+            core::Sorted::First(first) => return Found::First(first),
             core::Sorted::Known(event) => event,
-            core::Sorted::First(first) => {
-                drop(state);
-                let opened = first.open(received, bytes);
-                state = self.lock();
-                state.core.admit(now, received, bytes, opened, answer)
-            }
         };
+        self.settle(state, event, now, socket, received, answer)
+    }
+
+    /// Opens a client's first packet and admits it, if it is one; those at a socket that was
+    /// replaced are not.
+    pub(super) fn admit(
+        &self,
+        now: Instant,
+        socket: &Arc<Socket>,
+        received: &Received,
+        bytes: &[u8],
+        first: core::FirstPacket,
+        answer: &mut Vec<u8>,
+    ) -> Found {
+        let opened = first.open(received, bytes);
+        let mut state = self.lock();
+        let event = state.core.admit(now, received, bytes, opened, answer);
+        self.settle(state, event, now, socket, received, answer)
+    }
+
+    fn settle(
+        &self,
+        mut state: MutexGuard<'_, EndpointState>,
+        event: DatagramEvent,
+        now: Instant,
+        socket: &Arc<Socket>,
+        received: &Received,
+        answer: &[u8],
+    ) -> Found {
         let is_current = Arc::ptr_eq(socket, &state.socket);
         match event {
-            DatagramEvent::Connection(handle) => state.connections.get(handle.0)?.clone(),
+            DatagramEvent::Connection(handle) => {
+                let connection = state.connections.get(handle.0);
+                return match connection.cloned().flatten() {
+                    Some(connection) => Found::Connection(connection),
+                    None => Found::Nobody,
+                };
+            }
             DatagramEvent::Incoming(incoming) => {
                 if is_current {
                     state.push_incoming(incoming, socket);
@@ -290,16 +324,24 @@ impl EndpointShared {
                 drop(state);
                 // A connection's lock comes before the endpoint's.
                 evicted.iter().for_each(|connection| connection.refuse(now));
-                None
             }
             DatagramEvent::Respond => {
                 drop(state);
                 respond(socket, received.remote, received.local, answer);
-                None
             }
-            DatagramEvent::Nothing => None,
+            DatagramEvent::Nothing => {}
         }
+        Found::Nobody
     }
+}
+
+/// Whom a datagram is for.
+pub(super) enum Found {
+    Connection(Arc<Shared>),
+    /// A client's first packet, which is not opened yet.
+    First(core::FirstPacket),
+    /// Nobody, or it is dealt with.
+    Nobody,
 }
 
 /// Sends an answer to a stranger. If the kernel has no room it is lost like any datagram;

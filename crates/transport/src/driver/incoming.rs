@@ -108,6 +108,11 @@ impl Incoming {
             connection.set_interface_mtu(bytes);
         }
         let mut state = self.shared.lock();
+        if state.closed {
+            // Meanwhile: nobody would receive for it, or end it.
+            state.core.ignore(incoming);
+            return Err(AcceptError::NoServer);
+        }
         let begun = state.core.begin(clock::now(), incoming, started)?;
         Ok(self.shared.begin(state, socket, begun, None))
     }

@@ -9,7 +9,7 @@
 //!   timer ─ one task per endpoint
 //! ```
 //!
-//! No packet is opened, no TLS session made and no system call done under the endpoint's lock.
+//! No packet is opened, sent or received and no TLS session made under the endpoint's lock.
 //!
 //! Names and habits are quinn's where the meaning is the same. What comes on top:
 //! [`Connection::path_report`], [`Connection::set_controller`], [`Connection::socket_buffers`].

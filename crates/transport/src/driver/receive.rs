@@ -1,8 +1,9 @@
 //! The task that receives for all connections of an endpoint.
 //!
 //! Where its runtime has several threads it opens itself what is for the connection that most of a
-//! batch is for, and leaves the rest to the tasks of the other connections: so the packets of one
-//! connection are not copied, and those of many are decrypted on all cores.
+//! batch is for (of those for which nothing waits), and leaves the rest to the tasks of the other
+//! connections: so the packets of one connection are not copied, and those of many are decrypted on
+//! all cores.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,13 +15,14 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::arrivals::ReceiveBatch;
 use super::clock;
-use super::endpoint_shared::EndpointShared;
+use super::endpoint_shared::{EndpointShared, Found};
 use super::shared::Shared;
 use super::socket::Socket;
 use super::timers::{Timer, Timers};
 use super::unopened::Group;
 use super::waiters::Place;
 use crate::connection::ConnectionError;
+use crate::endpoint::FirstPacket;
 use crate::{Duration, Instant};
 
 /// Receive batches that one turn of the task handles before other tasks get their turn.
@@ -101,22 +103,59 @@ impl ReceiveTask {
 
     fn handle_batch(&mut self) {
         let now = clock::now();
+        let mut done = 0;
+        while let Some((at, first)) = self.sort(now, done) {
+            // A handshake that is complete by what came before makes no room for this client.
+            self.open(now, done, at);
+            if let Some(datagram) = self.batch.datagrams().nth(at) {
+                let (shared, socket) = (&self.shared, &self.socket);
+                let received = datagram.received();
+                let bytes = datagram.bytes;
+                let found = shared.admit(now, socket, &received, bytes, first, &mut self.answer);
+                if let Found::Connection(connection) = found {
+                    connection.receive(now, &received, bytes);
+                    connection.received_all();
+                }
+            }
+            done = at + 1;
+        }
+        self.open(now, done, usize::MAX);
+    }
+
+    /// Finds whom the datagrams of the batch from place `from` on are for, up to the first packet
+    /// of a client: its place, and itself.
+    fn sort(&mut self, now: Instant, from: usize) -> Option<(usize, FirstPacket)> {
+        for (at, datagram) in self.batch.datagrams().enumerate().skip(from) {
+            let (shared, socket) = (&self.shared, &self.socket);
+            let received = datagram.received();
+            let bytes = datagram.bytes;
+            match shared.sort(now, socket, &received, bytes, &mut self.answer) {
+                Found::Connection(connection) => self.sorted.add(Some(connection), bytes.len()),
+                Found::Nobody => self.sorted.add(None, 0),
+                Found::First(first) => return Some((at, first)),
+            }
+        }
+        None
+    }
+
+    /// Opens the datagrams of the batch that are sorted, which stand at `from..to`, or leaves them
+    /// to the tasks of their connections.
+    fn open(&mut self, now: Instant, from: usize, to: usize) {
         let Self {
             shared,
-            socket,
             batch,
             sorted,
-            answer,
             ..
         } = self;
-        for datagram in batch.datagrams() {
-            let found = shared.sort(now, socket, &datagram.received(), datagram.bytes, answer);
-            sorted.add(found, datagram.bytes.len());
+        if sorted.parts.is_empty() {
+            sorted.owners.clear();
+            return;
         }
         if self.hands_over {
             sorted.hand_over();
         }
-        for (datagram, owner) in batch.datagrams().zip(&sorted.owners) {
+        let datagrams = batch.datagrams().take(to).skip(from);
+        for (datagram, owner) in datagrams.zip(&sorted.owners) {
             let Some(part) = owner.and_then(|owner| sorted.parts.get_mut(owner)) else {
                 continue;
             };

@@ -241,6 +241,10 @@ impl Future for ConnectionTask {
             }
             if !shared.endpoint.update(now, shared.handle, &mut state.core) {
                 this.over = true;
+                if state.lost().is_none() {
+                    // It has had to make room, and is refused only after this: who waits hears it.
+                    state.settle(&ConnectionError::Closed);
+                }
                 return Poll::Ready(());
             }
             if turn == Turn::Over {

@@ -143,7 +143,6 @@ async fn a_task_that_does_not_run_holds_up_nobody() {
     };
     let held = server.shared.groups.held();
     assert!(waits > 0 && held < 2 << 20, "{waits} groups, {held} bytes");
-    assert!(opened() < 50, "opened by nobody yet: {}", opened());
     shared.receive_group(now(), refused);
     assert!(shared.inbox.is_empty() && server.shared.groups.held() == 0);
     assert!(

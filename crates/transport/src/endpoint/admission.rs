@@ -27,6 +27,8 @@ pub struct FirstPacket {
     crypto: Arc<dyn ServerCrypto>,
     key: SharedEndpointKey,
     wall: Duration,
+    /// Without a token of worth it is refused.
+    needs_token: bool,
 }
 
 /// What a client's first packet has proved to be.
@@ -37,6 +39,13 @@ pub struct OpenedFirst {
     token: Result<TokenRead, TokenError>,
     /// `None`: it does not open.
     keys: Option<Keys>,
+}
+
+#[cfg(test)]
+impl OpenedFirst {
+    pub(super) const fn is_opened(&self) -> bool {
+        self.keys.is_some()
+    }
 }
 
 /// Why a client is not heard.
@@ -57,14 +66,23 @@ impl FirstPacket {
             crypto,
             key,
             wall,
+            needs_token,
         } = self;
         let token = datagram.get(found.token.clone()).unwrap_or(&[]);
-        OpenedFirst {
-            token: TokenRead::new(&*key, token, received.remote, &found.dcid, wall),
+        let token = TokenRead::new(&*key, token, received.remote, &found.dcid, wall);
+        let is_refused = needs_token && token == Ok(TokenRead::Worthless);
+        let keys = match datagram.get(..found.len) {
             // A copy: the connection opens it once more.
-            keys: initial::keys_that_open(&*crypto, &found, &mut datagram.to_vec()),
+            Some(packet) if !is_refused => {
+                initial::keys_that_open(&*crypto, &found, &mut packet.to_vec())
+            }
+            _ => None,
+        };
+        OpenedFirst {
             found,
             wall,
+            token,
+            keys,
         }
     }
 }
@@ -88,9 +106,8 @@ impl Endpoint {
             self.stats.dropped_short_initials += 1;
             return DatagramEvent::Nothing.into();
         }
-        if found.token.is_empty()
-            && let Err(refusal) = self.room(now, received, datagram, false)
-        {
+        let room = self.room(now, received, datagram, false);
+        if let (Err(refusal), true) = (room, found.token.is_empty()) {
             return self
                 .refuse_first(refusal, now, received, &found, answer)
                 .into();
@@ -99,6 +116,7 @@ impl Endpoint {
             crypto,
             key: Arc::clone(&self.config.key),
             wall: self.wall(now),
+            needs_token: room.is_err(),
             found,
         })
     }
@@ -119,6 +137,10 @@ impl Endpoint {
             token,
             keys,
         } = opened;
+        if self.config.server.is_none() {
+            // Clients are not heard any more.
+            return self.foreign();
+        }
         if let Some(handle) = self.demux.by_initial(&found.dcid, received.remote) {
             // The same came by another socket meanwhile.
             return self.handle_begun(handle, received, datagram);
@@ -144,6 +166,7 @@ impl Endpoint {
             Ok(makes_room) => makes_room,
             Err(refusal) => return self.refuse_first(refusal, now, received, &found, answer),
         };
+        // Or there was no room when it came, and so it was not opened.
         let Some(keys) = keys else {
             return self.forged();
         };

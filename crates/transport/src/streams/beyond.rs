@@ -3,7 +3,8 @@
 //! A packet whose data is refused is not acknowledged. If all packets that arrive are of that kind,
 //! their sender does not learn what was lost before them: it waits, its probes carry newer data,
 //! and what the application waits for never comes. So where nothing was taken for some round trips
-//! one packet is, and its acknowledgement tells the sender of all losses before it.
+//! what comes next is, a few packets at most, and their acknowledgement tells the sender of all
+//! losses before them.
 
 use super::memory::FLOOR;
 use crate::{Duration, Instant};

@@ -162,6 +162,42 @@ fn a_first_packet_that_comes_twice_at_once_is_one_client() {
     assert_eq!((endpoint.connections(), endpoint.half_open()), (1, 1));
 }
 
+/// The endpoint is closed while a first packet is opened.
+#[test]
+fn who_comes_while_clients_are_given_up_is_not_heard() {
+    let mut endpoint = server();
+    let hello = hello(1, &[]);
+    let Sorted::First(first) = endpoint.sort(NOW, &from(1), &hello, &mut Vec::new()) else {
+        panic!("a first packet");
+    };
+    let opened = first.open(&from(1), &hello);
+    endpoint.set_server(None);
+    let event = endpoint.admit(NOW, &from(1), &hello, opened, &mut Vec::new());
+    assert!(matches!(event, DatagramEvent::Nothing), "{event:?}");
+    assert_eq!((endpoint.connections(), endpoint.half_open()), (0, 0));
+}
+
+/// A flood of made-up tokens costs no more decryption than one without.
+#[test]
+fn with_a_worthless_token_nothing_is_opened_for_a_client_that_is_refused_anyway() {
+    for (policy, opens) in [(RetryPolicy::Always, false), (RetryPolicy::Never, true)] {
+        let mut endpoint = server();
+        endpoint.set_retry(policy);
+        let hello = hello(1, &[0; 40]);
+        let mut answer = Vec::new();
+        let Sorted::First(first) = endpoint.sort(NOW, &from(1), &hello, &mut answer) else {
+            panic!("a first packet");
+        };
+        let opened = first.open(&from(1), &hello);
+        assert_eq!(opened.is_opened(), opens, "{policy:?}");
+        let event = endpoint.admit(NOW, &from(1), &hello, opened, &mut answer);
+        match opens {
+            true => assert!(matches!(event, DatagramEvent::Incoming(_)), "{event:?}"),
+            false => assert!(matches!(event, DatagramEvent::Respond), "{event:?}"),
+        }
+    }
+}
+
 #[test]
 fn unknown_version_is_negotiated_if_the_datagram_is_large() {
     let mut endpoint = server();
