@@ -101,7 +101,7 @@ pub fn hash_file(path: &std::path::Path) -> io::Result<Hash> {
     }
 }
 
-/// A hash in hexadecimal.
+/// Bytes in hexadecimal, two digits each.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

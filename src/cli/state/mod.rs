@@ -60,7 +60,9 @@ enum StateError {
         source: io::Error,
     },
     /// Others could put things into it.
-    #[error("other users may write to {0}: nothing is kept there of servers")]
+    #[error(
+        "other users may write to {0}: no tokens are kept there; it must be yours, with mode 0700"
+    )]
     Foreign(PathBuf),
     /// Another process has not let go of it.
     #[error("{0} is locked by another process for too long: what was kept of servers is not used")]

@@ -6,6 +6,11 @@ use crate::Instant;
 use crate::recovery::Probe;
 use crate::wire::SpaceId;
 
+/// The second probe of a handshake leaves after this share of the time until the next probe
+/// timeout. A queue that is full drops packets that come at once both or none; RFC 9002 §6.2.4 does
+/// not say when the second is sent.
+const SECOND_PROBE: u32 = 16;
+
 impl Connection {
     /// Does what is due at `now`: call it at or after [`deadline`](Self::deadline). Early calls do
     /// no harm.
@@ -22,6 +27,7 @@ impl Connection {
                 }
                 Timer::Close => self.forget(),
                 Timer::Handshake => self.lose(now, ConnectionError::HandshakeTimedOut),
+                Timer::SecondProbe => self.probe_again(),
             }
         }
         if !self.close.is_open() {
@@ -81,15 +87,33 @@ impl Connection {
     /// A probe timeout fired in `space`: there must be something to send, best what is missing the
     /// longest.
     pub(super) fn prepare_probes(&mut self, now: Instant, space: SpaceId) {
-        *of(&mut self.probes, space) = super::Recovered::PROBES;
         self.repeat_early_data();
-        if space == SpaceId::Data && !self.handshake.can_send(space) {
-            if self.probes_again() {
-                self.streams.repeat_first(u64::from(self.route.mtud.mtu()));
-                self.repeat_oldest(space);
-            } else if !self.wants_data(now) {
-                self.repeat_oldest(space);
-            }
+        if space != SpaceId::Data {
+            *of(&mut self.probes, space) = 1;
+            let later = self.recovery.probe_period() / SECOND_PROBE;
+            self.timers.set(Timer::SecondProbe, now + later);
+            return;
+        }
+        *of(&mut self.probes, space) = super::Recovered::PROBES;
+        if self.handshake.can_send(space) {
+            return;
+        }
+        let again = self.probes_again();
+        if again {
+            self.streams.repeat_first(u64::from(self.route.mtud.mtu()));
+        }
+        if again || !self.wants_data(now) {
+            self.repeat_oldest(space);
+        }
+    }
+
+    /// The second probe of a handshake is due: it leaves if nothing has come back.
+    fn probe_again(&mut self) {
+        let space = self.recovery.probe_space();
+        if let Some(space @ (SpaceId::Initial | SpaceId::Handshake)) = space
+            && self.recovery.pto_count() > 0
+        {
+            *of(&mut self.probes, space) = 1;
         }
     }
 

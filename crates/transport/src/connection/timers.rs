@@ -18,16 +18,19 @@ pub(super) enum Timer {
     Close,
     /// The handshake takes too long.
     Handshake,
+    /// The second probe of a handshake is due.
+    SecondProbe,
 }
 
 impl Timer {
     /// Each of them once.
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::Pacing,
         Self::Idle,
         Self::KeepAlive,
         Self::Close,
         Self::Handshake,
+        Self::SecondProbe,
     ];
 }
 

@@ -163,10 +163,8 @@ impl Endpoint {
         let prepared = state.core.client(clock::now(), connect)?;
         drop(state);
         // Without the endpoint's lock: nobody need wait for the key exchange to be prepared.
-        let started = prepared
-            .start(clock::now())
-            .map_err(core::ConnectError::from);
-        let mut connection = started?;
+        let started = prepared.start(clock::now());
+        let mut connection = started.map_err(core::ConnectError::from)?;
         if let Some(bytes) = interface {
             connection.set_interface_mtu(bytes);
         }
@@ -235,7 +233,8 @@ impl Endpoint {
         self.shared.socket().buffers()
     }
 
-    /// Counters of what was for no connection, and of what the kernel did not say.
+    /// Counters of the endpoint: datagrams for no connection, what the kernel did not say, and how
+    /// many datagrams connections' own tasks opened.
     #[must_use]
     pub fn stats(&self) -> EndpointStats {
         let state = self.shared.lock();

@@ -276,7 +276,7 @@ impl EndpointShared {
             core::Sorted::First(first) => return Found::First(first),
             core::Sorted::Known(event) => event,
         };
-        self.settle(state, event, now, socket, received, answer)
+        self.act_on(state, event, now, socket, received, answer)
     }
 
     /// Opens a client's first packet and admits it, if it is one; those at a socket that was
@@ -293,10 +293,11 @@ impl EndpointShared {
         let opened = first.open(received, bytes);
         let mut state = self.lock();
         let event = state.core.admit(now, received, bytes, opened, answer);
-        self.settle(state, event, now, socket, received, answer)
+        self.act_on(state, event, now, socket, received, answer)
     }
 
-    fn settle(
+    /// Does what the core made of a datagram.
+    fn act_on(
         &self,
         mut state: MutexGuard<'_, EndpointState>,
         event: DatagramEvent,

@@ -48,6 +48,8 @@ mod sending_tests;
 #[cfg(all(test, target_os = "linux"))]
 mod stalled_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
+mod starting_tests;
+#[cfg(all(test, feature = "aws-lc-rs"))]
 mod unopened_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod waiting_tests;

@@ -36,7 +36,7 @@ const LINGER: Duration = Duration::from_secs(3);
 /// can use it any more.
 pub(super) struct ReceiveTask {
     batch: ReceiveBatch,
-    sorted: Sorted,
+    shares: Shares,
     /// Another thread may open packets meanwhile.
     hands_over: bool,
     /// What a stranger is answered.
@@ -95,7 +95,7 @@ impl ReceiveTask {
             replaced: None,
             over: false,
             batch: ReceiveBatch::new(),
-            sorted: Sorted::default(),
+            shares: Shares::default(),
             hands_over: has_threads(),
             answer: Vec::new(),
         }
@@ -130,8 +130,8 @@ impl ReceiveTask {
             let received = datagram.received();
             let bytes = datagram.bytes;
             match shared.sort(now, socket, &received, bytes, &mut self.answer) {
-                Found::Connection(connection) => self.sorted.add(Some(connection), bytes.len()),
-                Found::Nobody => self.sorted.add(None, 0),
+                Found::Connection(connection) => self.shares.add(Some(connection), bytes.len()),
+                Found::Nobody => self.shares.add(None, 0),
                 Found::First(first) => return Some((at, first)),
             }
         }
@@ -144,28 +144,28 @@ impl ReceiveTask {
         let Self {
             shared,
             batch,
-            sorted,
+            shares,
             ..
         } = self;
-        if sorted.parts.is_empty() {
-            sorted.owners.clear();
+        if shares.of_each.is_empty() {
+            shares.owners.clear();
             return;
         }
         if self.hands_over {
-            sorted.hand_over();
+            shares.hand_over();
         }
         let datagrams = batch.datagrams().take(to).skip(from);
-        for (datagram, owner) in datagrams.zip(&sorted.owners) {
-            let Some(part) = owner.and_then(|owner| sorted.parts.get_mut(owner)) else {
+        for (datagram, owner) in datagrams.zip(&shares.owners) {
+            let Some(share) = owner.and_then(|owner| shares.of_each.get_mut(owner)) else {
                 continue;
             };
             let received = datagram.received();
-            match &mut part.group {
-                None => part.connection.receive(now, &received, datagram.bytes),
+            match &mut share.group {
+                None => share.connection.receive(now, &received, datagram.bytes),
                 Some(group) => {
                     if group.add(received, datagram.bytes) {
                         let full = std::mem::replace(group, shared.groups.take());
-                        part.push(now, full);
+                        share.push(now, full);
                     }
                 }
             }
@@ -173,18 +173,18 @@ impl ReceiveTask {
         let count = |counter: &AtomicU64, datagrams: usize| {
             counter.fetch_add(datagrams as u64, Ordering::Relaxed);
         };
-        for mut part in sorted.parts.drain(..) {
-            count(&shared.received.all, part.datagrams);
-            match part.group.take() {
-                None => part.connection.received_all(),
+        for mut share in shares.of_each.drain(..) {
+            count(&shared.received.all, share.datagrams);
+            match share.group.take() {
+                None => share.connection.received_all(),
                 Some(group) => {
-                    count(&shared.received.handed_over, part.datagrams);
-                    part.push(now, group);
-                    part.connection.inbox.wake();
+                    count(&shared.received.handed_over, share.datagrams);
+                    share.push(now, group);
+                    share.connection.inbox.wake();
                 }
             }
         }
-        sorted.owners.clear();
+        shares.owners.clear();
     }
 }
 
@@ -198,14 +198,14 @@ fn has_threads() -> bool {
 
 /// Whom the datagrams of a batch are for.
 #[derive(Default)]
-struct Sorted {
-    parts: Vec<Part>,
-    /// Each datagram's place among the parts; `None`: it is for no connection.
+struct Shares {
+    of_each: Vec<Share>,
+    /// Each datagram's place among the shares; `None`: it is for no connection.
     owners: Vec<Option<usize>>,
 }
 
 /// What of a batch is for one connection.
-struct Part {
+struct Share {
     connection: Arc<Shared>,
     datagrams: usize,
     bytes: usize,
@@ -213,22 +213,22 @@ struct Part {
     group: Option<Group>,
 }
 
-impl Sorted {
+impl Shares {
     /// Adds the next datagram.
     fn add(&mut self, connection: Option<Arc<Shared>>, bytes: usize) {
         let Some(connection) = connection else {
             self.owners.push(None);
             return;
         };
-        let is_its = |part: &Part| Arc::ptr_eq(&part.connection, &connection);
-        let owner = self.parts.iter().rposition(is_its);
-        self.owners.push(Some(owner.unwrap_or(self.parts.len())));
-        match owner.and_then(|owner| self.parts.get_mut(owner)) {
-            Some(part) => {
-                part.datagrams += 1;
-                part.bytes += bytes;
+        let is_its = |share: &Share| Arc::ptr_eq(&share.connection, &connection);
+        let owner = self.of_each.iter().rposition(is_its);
+        self.owners.push(Some(owner.unwrap_or(self.of_each.len())));
+        match owner.and_then(|owner| self.of_each.get_mut(owner)) {
+            Some(share) => {
+                share.datagrams += 1;
+                share.bytes += bytes;
             }
-            None => self.parts.push(Part {
+            None => self.of_each.push(Share {
                 connection,
                 datagrams: 1,
                 bytes,
@@ -237,21 +237,21 @@ impl Sorted {
         }
     }
 
-    /// Leaves the parts to the tasks of their connections, all but the largest one of those for
+    /// Leaves the shares to the tasks of their connections, all but the largest one of those for
     /// which nothing waits yet.
     fn hand_over(&mut self) {
-        let idle = self.parts.iter().enumerate();
-        let idle = idle.filter(|(_, part)| part.connection.inbox.is_empty());
-        let here = idle.max_by_key(|(_, part)| part.bytes).map(|(at, _)| at);
-        for (at, part) in self.parts.iter_mut().enumerate() {
+        let idle = self.of_each.iter().enumerate();
+        let idle = idle.filter(|(_, share)| share.connection.inbox.is_empty());
+        let here = idle.max_by_key(|(_, share)| share.bytes).map(|(at, _)| at);
+        for (at, share) in self.of_each.iter_mut().enumerate() {
             if Some(at) != here {
-                part.group = Some(part.connection.endpoint.groups.take());
+                share.group = Some(share.connection.endpoint.groups.take());
             }
         }
     }
 }
 
-impl Part {
+impl Share {
     /// Leaves a group to the connection's task, or opens it where too much waits for that.
     fn push(&self, now: Instant, group: Group) {
         if group.is_empty() {

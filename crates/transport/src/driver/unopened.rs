@@ -8,7 +8,7 @@ use std::task::Waker;
 
 use crate::connection::Received;
 
-/// Bytes of datagrams in one [`Group`], but for its last one.
+/// Bytes of datagrams after which a [`Group`] is full; its last one may go beyond.
 const GROUP: usize = 64 * 1024;
 /// Bytes that wait for one connection's task, at most, but for one group.
 const CONNECTION: usize = 1 << 20;

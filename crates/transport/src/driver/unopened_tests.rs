@@ -53,6 +53,15 @@ async fn download(incoming: Incoming) -> Option<usize> {
     Some(usize::from(*number))
 }
 
+/// Lets other tasks run until it is so.
+async fn until(mut is_so: impl FnMut() -> bool) {
+    let deadline = now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(now() < deadline, "never");
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Several connections share the socket, and one client is gone midway: the others' data is whole,
 /// packets were opened by tasks of their own, and nothing is kept of any.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -98,7 +107,8 @@ async fn packets_of_many_connections_are_opened_by_their_tasks() {
         0 < stats.handed_over && stats.handed_over < stats.received,
         "{stats:?}"
     );
-    assert_eq!(server.shared.groups.held(), 0);
+    // Connections' tasks drop what came last as they end.
+    until(|| server.shared.groups.held() == 0).await;
 }
 
 /// The task of one connection does not run. What waits for it is bounded, the task that receives
@@ -144,12 +154,17 @@ async fn a_task_that_does_not_run_holds_up_nobody() {
     let held = server.shared.groups.held();
     assert!(waits > 0 && held < 2 << 20, "{waits} groups, {held} bytes");
     shared.receive_group(now(), refused);
-    assert!(shared.inbox.is_empty() && server.shared.groups.held() == 0);
     assert!(
         opened() >= (waits + 1) * 50,
         "{waits} groups, {} dropped",
         opened()
     );
+    // The peer's own datagrams may have come behind these.
+    until(|| {
+        shared.receive_group(now(), Group::default());
+        server.shared.groups.held() == 0
+    })
+    .await;
     // Others, on the same socket.
     let uploading = tokio::spawn(upload(address, 5));
     let other = server.accept().await.unwrap();

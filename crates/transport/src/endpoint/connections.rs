@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::incoming::{Incoming, Waiting};
-use super::starting::{ClientToStart, ServerToStart, Shares};
+use super::starting::{ClientToStart, FromEndpoint, ServerToStart};
 use super::{ConnectionHandle, DatagramEvent, Endpoint, Slot};
 use crate::Instant;
 use crate::TransportConfig;
@@ -99,7 +99,7 @@ impl Endpoint {
     ) -> Result<ClientToStart, ConnectError> {
         self.has_room()?;
         Ok(ClientToStart {
-            shares: self.shares(now, connect.remote.ip()),
+            given: self.given(now, connect.remote.ip()),
             start: ClientStart {
                 config: connect.config,
                 crypto: connect.crypto,
@@ -138,8 +138,8 @@ impl Endpoint {
         }
     }
 
-    fn shares(&mut self, now: Instant, peer: IpAddr) -> Shares {
-        Shares {
+    fn given(&mut self, now: Instant, peer: IpAddr) -> FromEndpoint {
+        FromEndpoint {
             memory: Arc::clone(&self.memory),
             known: self.known.get(now, peer),
         }
@@ -193,7 +193,7 @@ impl Endpoint {
         now: Instant,
         incoming: &Incoming,
     ) -> Result<ServerToStart, AcceptError> {
-        let shares = self.shares(now, incoming.received.remote.ip());
+        let given = self.given(now, incoming.received.remote.ip());
         let Some(Slot::Waiting(waiting)) = self.slots.get_mut(incoming.handle.0) else {
             return Err(AcceptError::Expired);
         };
@@ -206,7 +206,7 @@ impl Endpoint {
         };
         Ok(ServerToStart {
             keys: waiting.keys.take(),
-            shares,
+            given,
             start: ServerStart {
                 config: Arc::clone(&server.transport),
                 crypto: Arc::clone(&server.crypto),

@@ -14,7 +14,7 @@ use crate::streams::ReceiveMemory;
 #[derive(Debug)]
 pub struct ClientToStart {
     pub(super) start: ClientStart,
-    pub(super) shares: Shares,
+    pub(super) given: FromEndpoint,
 }
 
 /// The same of a connection that a client asked for.
@@ -22,17 +22,17 @@ pub struct ClientToStart {
 pub struct ServerToStart {
     pub(super) start: ServerStart,
     pub(super) keys: Option<Keys>,
-    pub(super) shares: Shares,
+    pub(super) given: FromEndpoint,
 }
 
-/// What a connection has of its endpoint.
+/// What a connection gets from its endpoint.
 #[derive(Debug)]
-pub(super) struct Shares {
+pub(super) struct FromEndpoint {
     pub(super) memory: Arc<ReceiveMemory>,
     pub(super) known: Option<KnownPath>,
 }
 
-impl Shares {
+impl FromEndpoint {
     fn give(self, connection: &mut Connection) {
         connection.streams().share_memory(self.memory);
         connection.set_known_path(self.known);
@@ -46,7 +46,7 @@ impl ClientToStart {
     /// Those of [`Connection::client`].
     pub fn start(self, now: Instant) -> Result<Box<Connection>, connection::ConnectError> {
         let mut connection = Connection::client(now, self.start)?;
-        self.shares.give(&mut connection);
+        self.given.give(&mut connection);
         Ok(connection)
     }
 }
@@ -58,7 +58,7 @@ impl ServerToStart {
     /// Those of [`Connection::server`].
     pub fn start(self, now: Instant) -> Result<Box<Connection>, connection::ConnectError> {
         let mut connection = Connection::server_with_keys(now, self.start, self.keys)?;
-        self.shares.give(&mut connection);
+        self.given.give(&mut connection);
         Ok(connection)
     }
 }

@@ -294,6 +294,19 @@ impl<F> Recovery<F> {
         }
     }
 
+    /// The space that the next probe timeout is of.
+    #[must_use]
+    pub fn probe_space(&self) -> Option<SpaceId> {
+        self.probe_time().map(|(_, space)| space)
+    }
+
+    /// How long after a probe of a handshake the next probe timeout comes.
+    #[must_use]
+    pub fn probe_period(&self) -> Duration {
+        let armed = Instant::ZERO;
+        self.pto.deadline(armed, self.rtt.pto_base()) - armed
+    }
+
     fn loss_time(&self) -> Option<(Instant, SpaceId)> {
         SpaceId::ALL
             .into_iter()

@@ -2,9 +2,9 @@
 //!
 //! A packet whose data is refused is not acknowledged. If all packets that arrive are of that kind,
 //! their sender does not learn what was lost before them: it waits, its probes carry newer data,
-//! and what the application waits for never comes. So where nothing was taken for some round trips
-//! what comes next is, a few packets at most, and their acknowledgement tells the sender of all
-//! losses before them.
+//! and what the application waits for never comes. So where nothing was taken for some round trips,
+//! the next packet's data beyond a gap is taken. The ACK of it tells the sender of all losses
+//! before it. At most [`FLOOR`] bytes and a packet are taken so while memory is short.
 
 use super::memory::FLOOR;
 use crate::{Duration, Instant};
@@ -17,13 +17,13 @@ const QUIET_ROUNDS: u32 = 2;
 /// What a piece counts beside its bytes: a tiny one takes memory too, and causes an ACK.
 const PIECE: u64 = 1024;
 
-/// What was taken so.
+/// What was taken beyond gaps.
 #[derive(Debug, Default)]
 pub(super) struct Beyond {
     /// When data was taken last, for whatever reason.
     taken_at: Option<Instant>,
-    /// When some was taken for this one.
-    at: Option<Instant>,
+    /// When data beyond a gap was taken by this rule.
+    beyond_at: Option<Instant>,
     /// How much of it while memory was short, bytes and [`PIECE`]s.
     counted: u64,
 }
@@ -36,9 +36,9 @@ impl Beyond {
             .taken_at
             .is_none_or(|at| now.saturating_since(at) >= quiet);
         // All frames of one packet, or it is not acknowledged.
-        let takes = (was_quiet || self.at == Some(now)) && self.counted < FLOOR;
+        let takes = (was_quiet || self.beyond_at == Some(now)) && self.counted < FLOOR;
         if takes {
-            self.at = Some(now);
+            self.beyond_at = Some(now);
             self.counted = self.counted.saturating_add(bytes as u64 + PIECE);
         }
         takes
