@@ -1,7 +1,7 @@
 //! The public interop runner's cases between this library and s2n-quic, in both roles: a table in
 //! Markdown, as docs/reliability.md has it.
 //!
-//! `cargo run -p pathmark-judges --example s2n [-- CASE…]`
+//! `cargo run -p pathmark-judges --example s2n [-- CASE…]`. All cases are in the test command.
 
 #[path = "../../../crates/transport/tests/interop/cases.rs"]
 mod cases;
@@ -12,6 +12,8 @@ mod roles;
 mod support;
 #[path = "../../../crates/transport/tests/interop/table.rs"]
 mod table;
+#[cfg(test)]
+mod tests;
 #[path = "../../../crates/transport/tests/interop/zero_rtt.rs"]
 mod zero_rtt;
 

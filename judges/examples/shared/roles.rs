@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use crate::cases::Stacks;
 use crate::support::peers::Stack;
 use crate::table;
 
@@ -15,21 +16,26 @@ pub(crate) enum Role {
 /// A case that the other stack cannot play: in which roles, and why.
 pub(crate) type NotRun = (&'static str, &'static [Role], &'static str);
 
+/// Client and server: this library in either role.
+pub(crate) const STACKS: [Stacks; 2] = [(Stack::Ours, Stack::Theirs), (Stack::Theirs, Stack::Ours)];
+
+/// True unless the other stack cannot play its role in `case`.
+pub(crate) fn can(not_run: &[NotRun], case: &str, (client, _): Stacks) -> bool {
+    let role = match client {
+        Stack::Ours => Role::Server,
+        Stack::Theirs => Role::Client,
+    };
+    let cannot = |(name, roles, _): &NotRun| *name == case && roles.contains(&role);
+    !not_run.iter().any(cannot)
+}
+
 /// Prints the table of this library and the other stack, which goes by `name`.
 pub(crate) async fn judge(name: &str, not_run: &[NotRun]) -> ExitCode {
     let titles = [
         &*format!("our client, {name}'s server"),
         &*format!("{name}'s client, our server"),
     ];
-    let can = |case: &str, (client, _)| {
-        let role = match client {
-            Stack::Ours => Role::Server,
-            Stack::Theirs => Role::Client,
-        };
-        let cannot = |(name, roles, _): &NotRun| *name == case && roles.contains(&role);
-        !not_run.iter().any(cannot)
-    };
-    let stacks = [(Stack::Ours, Stack::Theirs), (Stack::Theirs, Stack::Ours)];
     let why: Vec<_> = not_run.iter().map(|(name, _, why)| (*name, *why)).collect();
-    table::print(titles, stacks, can, &why).await
+    let can = |case: &str, stacks| can(not_run, case, stacks);
+    table::print(titles, STACKS, can, &why).await
 }

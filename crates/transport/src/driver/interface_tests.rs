@@ -29,13 +29,13 @@ fn transport(max_mtu: Option<u16>) -> Arc<TransportConfig> {
     Arc::new(transport)
 }
 
-fn client(max_mtu: Option<u16>) -> ClientConfig {
+pub(super) fn client(max_mtu: Option<u16>) -> ClientConfig {
     let crypto = testing::client(Trust::Anyone, &[ALPN]);
     ClientConfig::new(Arc::new(crypto), transport(max_mtu))
 }
 
 /// An endpoint on `node` that reads all streams of all who connect.
-fn sink(node: &Node, at: &str) -> Endpoint {
+pub(super) fn sink(node: &Node, at: &str) -> Endpoint {
     let crypto = Arc::new(testing::server("server", &[ALPN]));
     let config = ServerConfig::new(crypto, transport(None));
     let socket = node.udp(at.parse().unwrap()).unwrap();
@@ -57,7 +57,7 @@ fn sink(node: &Node, at: &str) -> Endpoint {
     server
 }
 
-async fn upload(connection: &Connection, bytes: usize) {
+pub(super) async fn upload(connection: &Connection, bytes: usize) {
     let mut stream = connection.open_uni().await.unwrap();
     for _ in 0..bytes / 100_000 {
         stream.write_all(&[7; 100_000]).await.unwrap();
@@ -66,13 +66,13 @@ async fn upload(connection: &Connection, bytes: usize) {
     assert_eq!(stream.stopped().await, Ok(None));
 }
 
-async fn bounded<T>(test: impl Future<Output = T>) -> T {
+pub(super) async fn bounded<T>(test: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(Duration::from_secs(60), test).await;
     done.expect("it is done within a minute")
 }
 
 /// Two hosts, and the addresses of the second.
-fn joined(mtu: u32) -> (Node, Node) {
+pub(super) fn joined(mtu: u32) -> (Node, Node) {
     let bed = Testbed::new().expect(FORBIDDEN);
     let [a, b] = ["a", "b"].map(|name| bed.node(name).unwrap());
     bed.veth((&a, "eth0"), (&b, "eth0"), mtu).unwrap();

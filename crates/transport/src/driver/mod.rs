@@ -39,6 +39,8 @@ mod waiters;
 
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
 mod attack_tests;
+#[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
+mod ecn_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod flood_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
