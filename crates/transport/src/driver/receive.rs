@@ -160,14 +160,21 @@ impl ReceiveTask {
                 continue;
             };
             let received = datagram.received();
-            match &mut share.group {
-                None => share.connection.receive(now, &received, datagram.bytes),
-                Some(group) => {
-                    if group.add(received, datagram.bytes) {
-                        let full = std::mem::replace(group, shared.groups.take());
-                        share.push(now, full);
-                    }
+            let connection = &share.connection;
+            if share.group.is_none() {
+                if !self.hands_over {
+                    connection.receive(now, &received, datagram.bytes);
+                    continue;
                 }
+                if connection.try_receive(now, &received, datagram.bytes) {
+                    continue;
+                }
+                // Its task is at work, or its application: the rest waits for the former.
+            }
+            let group = share.group.get_or_insert_with(|| shared.groups.take());
+            if group.add(received, datagram.bytes) {
+                let full = std::mem::replace(group, shared.groups.take());
+                share.push(now, full);
             }
         }
         let count = |counter: &AtomicU64, datagrams: usize| {

@@ -3,8 +3,9 @@
 
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::task::{Context, Waker};
 
 use bytes::Bytes;
@@ -143,18 +144,57 @@ impl Shared {
         }
     }
 
+    /// Something panicked that held the connection's lock: it may be half changed, and its task
+    /// ends it.
+    pub(super) fn is_broken(&self) -> bool {
+        self.state.is_poisoned()
+    }
+
     /// A datagram for this connection arrived, later than all that waits to be opened.
     pub(super) fn receive(&self, now: Instant, received: &Received, bytes: &mut [u8]) {
-        let mut state = self.lock();
-        while self.open_next(&mut state, now) {}
-        self.open(&mut state, now, received, bytes);
+        self.guarded(self.lock(), |state| {
+            while self.open_next(state, now) {}
+            self.open(state, now, received, bytes);
+        });
+    }
+
+    /// The same, unless somebody else has the connection's lock; false then, and nothing was done.
+    pub(super) fn try_receive(&self, now: Instant, received: &Received, bytes: &mut [u8]) -> bool {
+        let state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(broken)) => broken.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        self.guarded(state, |state| {
+            while self.open_next(state, now) {}
+            self.open(state, now, received, bytes);
+        });
+        true
     }
 
     /// The same for datagrams that were to wait, but had no room.
     pub(super) fn receive_group(&self, now: Instant, group: Group) {
-        let mut state = self.lock();
-        while self.open_next(&mut state, now) {}
-        self.open_group(&mut state, now, group);
+        self.guarded(self.lock(), |state| {
+            while self.open_next(state, now) {}
+            self.open_group(state, now, group);
+        });
+    }
+
+    /// Opens datagrams for the task that receives for all connections. A panic (of a controller of
+    /// the application's, say) ends this connection and no other. A broken one opens nothing.
+    fn guarded(&self, state: MutexGuard<'_, State>, open: impl FnOnce(&mut State)) {
+        if self.is_broken() {
+            return;
+        }
+        // Nobody uses the state after a panic: the lock is poisoned by it.
+        let opened = catch_unwind(AssertUnwindSafe(move || {
+            let mut state = state;
+            open(&mut state);
+        }));
+        if opened.is_err() {
+            tracing::error!("a connection panicked as it opened a packet, and ends");
+            self.lock().wake_driver();
+        }
     }
 
     /// Opens the group of datagrams that has waited longest; false if none waits.

@@ -221,6 +221,10 @@ impl Future for ConnectionTask {
         let this = &mut *self;
         // Whoever changes the connection from here on wakes this task again.
         this.shared.lock().driver = Some(cx.waker().clone());
+        if this.shared.is_broken() {
+            // As after a panic of this task.
+            return Poll::Ready(());
+        }
         this.shared.inbox.wait(cx.waker());
         this.open(cx);
         loop {
@@ -276,7 +280,7 @@ impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.shared.inbox.close();
         if !self.over {
-            // Its runtime has ended, or it panicked: who waits elsewhere hears of it, and the
+            // Its runtime has ended, or something panicked: who waits elsewhere hears of it, and the
             // endpoint lets go of the connection, which would hold it in turn.
             self.shared.lock().settle(&ConnectionError::Closed);
             self.shared.endpoint.abandon(self.shared.handle);

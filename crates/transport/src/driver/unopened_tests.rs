@@ -173,3 +173,42 @@ async fn a_task_that_does_not_run_holds_up_nobody() {
     drop((stuck, shared));
     std::thread::spawn(move || drop(runtime)).join().unwrap();
 }
+
+/// Somebody holds the lock of one connection, as its task does while it signs for a handshake. What
+/// arrives for it waits, and others go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_connection_at_work_holds_up_nobody() {
+    let server = server();
+    let address = server.local_address();
+    let (begun, stuck) = {
+        let endpoint = Endpoint::client(loopback()).unwrap();
+        let connecting = endpoint.connect(client(transport()), address, "server.test");
+        let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
+        tokio::try_join!(connecting.unwrap(), accepting).unwrap()
+    };
+    let shared = Arc::clone(stuck.shared());
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let (holds, held) = std::sync::mpsc::channel();
+    let holder = std::thread::spawn(move || {
+        let state = shared.lock();
+        holds.send(()).unwrap();
+        let _ = released.recv();
+        drop(state);
+    });
+    held.recv().unwrap();
+    let mut stream = begun.open_uni().await.unwrap();
+    stream.write_all(&[7; 100_000]).await.unwrap();
+    stream.finish().unwrap();
+    // Something of it has arrived, and waits.
+    until(|| server.shared.groups.held() > 0).await;
+    let uploading = tokio::spawn(upload(address, 5));
+    let others = async { download(server.accept().await.unwrap()).await };
+    let others = tokio::time::timeout(std::time::Duration::from_secs(30), others);
+    assert_eq!(others.await.expect("others go on"), Some(5));
+    uploading.await.unwrap();
+    drop(release);
+    holder.join().unwrap();
+    let mut arriving = stuck.accept_uni().await.unwrap();
+    assert_eq!(arriving.read_to_end(100_000).await.unwrap().len(), 100_000);
+    assert_eq!(stream.stopped().await, Ok(None));
+}

@@ -16,7 +16,8 @@ fn attacked_server() {
     if std::env::var_os(ROLE).is_none() {
         return;
     }
-    runtime(1).block_on(async {
+    // Two, so that connections' tasks open what the task that receives hands over.
+    runtime(2).block_on(async {
         let crypto = Arc::new(testing::server("server", &[ALPN]));
         let at = (Ipv4Addr::LOCALHOST, 0).into();
         let server = Endpoint::server(ServerConfig::new(crypto, transport()), at).unwrap();
