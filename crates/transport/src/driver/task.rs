@@ -280,8 +280,8 @@ impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.shared.inbox.close();
         if !self.over {
-            // Its runtime has ended, or something panicked: who waits elsewhere hears of it, and the
-            // endpoint lets go of the connection, which would hold it in turn.
+            // Its runtime has ended, or something panicked: who waits elsewhere hears of it, and
+            // the endpoint lets go of the connection, which would hold it in turn.
             self.shared.lock().settle(&ConnectionError::Closed);
             self.shared.endpoint.abandon(self.shared.handle);
         }

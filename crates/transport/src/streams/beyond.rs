@@ -3,8 +3,8 @@
 //! A packet whose data is refused is not acknowledged. If all packets that arrive are of that kind,
 //! their sender does not learn what was lost before them: it waits, its probes carry newer data,
 //! and what the application waits for never comes. So where nothing was taken for some round trips,
-//! the next packet's data beyond a gap is taken. The ACK of it tells the sender of all losses
-//! before it. At most [`FLOOR`] bytes and a packet are taken so while memory is short.
+//! what comes next beyond a gap is taken. Its ACK tells the sender of all losses before it. At most
+//! [`FLOOR`] bytes and a packet are taken so while memory is short.
 
 use super::memory::FLOOR;
 use crate::{Duration, Instant};
@@ -35,7 +35,7 @@ impl Beyond {
         let was_quiet = self
             .taken_at
             .is_none_or(|at| now.saturating_since(at) >= quiet);
-        // All frames of one packet, or it is not acknowledged.
+        // All that came at one time: a packet is acknowledged if all its frames are taken.
         let takes = (was_quiet || self.beyond_at == Some(now)) && self.counted < FLOOR;
         if takes {
             self.beyond_at = Some(now);
