@@ -139,7 +139,8 @@ impl EndpointShared {
 
     /// True once no connection is left, and nobody who could begin one.
     pub(super) fn is_over(&self, state: &EndpointState) -> bool {
-        state.alive == 0 && self.users.load(Ordering::Acquire) == 0
+        // Closed as well: whoever gives up the last handle has the lock only after that counts.
+        state.closed && state.alive == 0 && self.users.load(Ordering::Acquire) == 0
     }
 
     /// Ends the endpoint's own tasks, once nobody needs them.
