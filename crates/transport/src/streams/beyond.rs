@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn what_is_taken_while_memory_is_short_is_bounded() {
         let mut beyond = Beyond::default();
-        for bytes in [1, 1000, 60_000] {
+        for bytes in [1, 1000, 1024, 60_000] {
             let mut pieces = 0;
             for round in 0..1000 {
                 if beyond.take(at(round * 100), RTT, bytes) {
@@ -101,5 +101,14 @@ mod tests {
             assert!(beyond.take(at(1_000_000), RTT, bytes));
             beyond = Beyond::default();
         }
+    }
+
+    #[test]
+    fn what_closes_gaps_makes_room_for_more_beyond_them() {
+        let mut beyond = Beyond::default();
+        while beyond.take(at(0), RTT, 1000) {}
+        beyond.on_progress(3 * (1000 + PIECE));
+        let taken = (0..10).filter(|_| beyond.take(at(0), RTT, 1000));
+        assert_eq!(taken.count(), 3);
     }
 }

@@ -236,6 +236,18 @@ mod tests {
         );
     }
 
+    /// RFC 9001 §4.6.2: streams that were opened for a server that allows fewer wait for it.
+    #[test]
+    fn streams_beyond_a_lower_limit_are_told_of_though_none_waits_to_be_opened() {
+        let mut local = LocalStreams::default();
+        local.raise(2);
+        while local.opened() < 2 {
+            local.open();
+        }
+        assert!(!local.start_over(2) && !local.block_due());
+        assert!(!local.start_over(1) && local.block_due());
+    }
+
     #[test]
     fn a_limit_is_complained_about_anew() {
         let mut local = LocalStreams::default();

@@ -175,6 +175,22 @@ mod tests {
     }
 
     #[test]
+    fn each_holds_a_little_however_short_memory_is() {
+        let mut account = MemoryAccount::default();
+        account.share(Arc::new(ReceiveMemory::new(0)));
+        for (held, scarce, out) in [
+            (FLOOR, false, false),
+            (FLOOR + 1, true, false),
+            (2 * FLOOR, true, false),
+            (2 * FLOOR + 2, true, true),
+        ] {
+            account.set(held, 0);
+            let found = (account.is_scarce(0), account.is_out(0));
+            assert_eq!(found, (scarce, out), "{held}");
+        }
+    }
+
+    #[test]
     fn an_account_of_its_own_knows_no_bound() {
         let mut account = MemoryAccount::default();
         account.change(0, 1 << 40, 0);

@@ -146,8 +146,7 @@ impl Streams {
     /// The first `most` bytes that the peer has not acknowledged are sent again, of each stream:
     /// whatever it waits for is there.
     pub fn repeat_first(&mut self, most: u64) {
-        let ids: Vec<StreamId> = self.records.keys().copied().collect();
-        for id in ids {
+        for id in self.sorted_ids() {
             let record = self.records.get_mut(&id);
             if let Some(send) = record.and_then(|record| record.send.as_mut()) {
                 send.repeat_first(most);

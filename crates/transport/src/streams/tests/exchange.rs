@@ -198,7 +198,10 @@ fn equals_take_turns_packet_by_packet_and_priority_goes_first() {
     let turns: Vec<_> = (0..6).flat_map(|_| carried(&mut client)).collect();
     assert_eq!(turns, [0, 1, 2, 0, 1, 2]);
     client.set_priority(ids[2], 1).unwrap();
-    assert_eq!(client.priority(ids[2]), Ok(1));
+    assert_eq!(
+        (client.priority(ids[0]), client.priority(ids[2])),
+        (Ok(0), Ok(1))
+    );
     let turns: Vec<_> = (0..5).flat_map(|_| carried(&mut client)).collect();
     assert_eq!(turns[turns.len() - 2..], [2, 2]);
 }
@@ -239,6 +242,7 @@ fn the_connections_limit_parks_streams_until_it_is_raised() {
     };
     let (mut client, mut server) = pair(config);
     let ids: Vec<_> = (0..3).map(|_| client.open(Dir::Uni).unwrap()).collect();
+    assert_eq!(client.peer_credit(), 3_000);
     for id in &ids {
         client.write(*id, &[0; 2_000]).unwrap();
     }
@@ -322,6 +326,7 @@ fn a_connection_at_rest_is_small() {
         let id = client.open(Dir::Bi).unwrap();
         client.write(id, &[0; 3000]).unwrap();
         carry(&mut client, &mut server, NOW);
+        assert!(server.receive_memory() >= 3000, "it waits to be read");
         read_all(&mut server, id);
         settle(&mut client, &mut server, NOW);
     }

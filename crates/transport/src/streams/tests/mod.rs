@@ -4,3 +4,4 @@ mod channel;
 mod exchange;
 mod lossy;
 mod violations;
+mod waiting;

@@ -1,0 +1,223 @@
+//! Writers that wait, peers that are asked for more, and what is said of it.
+
+use super::channel::{PACKET, carry, deliver, events, limits, packet, pair, settle};
+use crate::Instant;
+use crate::streams::{
+    Dir, PeerLimits, Side, StreamEvent, StreamId, Streams, StreamsConfig, WriteError,
+};
+use crate::wire::{Frame, Frames, Writer};
+use pathmark_cc::Limit;
+
+const NOW: Instant = Instant::ZERO;
+
+/// Small enough that a few writes fill the send buffer.
+const BUFFER: u64 = 32 * 1024;
+
+fn small_buffer() -> StreamsConfig {
+    StreamsConfig {
+        max_send_buffer: BUFFER,
+        ..StreamsConfig::default()
+    }
+}
+
+/// All packets that there are, as lost ones.
+fn lose(from: &mut Streams) {
+    while packet(from, NOW).is_some() {}
+}
+
+/// A client whose peer allows no data on single streams yet.
+fn without_stream_credit(config: StreamsConfig) -> Streams {
+    let mut client = Streams::new(Side::Client, config);
+    client.set_peer_limits(PeerLimits {
+        max_stream_data_uni: 0,
+        ..limits(&config)
+    });
+    client
+}
+
+#[test]
+fn a_full_buffer_is_what_limits_who_has_sent_it_all() {
+    let (mut client, _) = pair(small_buffer());
+    let id = client.open(Dir::Uni).unwrap();
+    while client.write(id, &[0; 10_000]).is_ok() {}
+    assert_eq!(client.limit(), Limit::Window);
+    let mut sent = Vec::new();
+    while let Some(packet) = packet(&mut client, NOW) {
+        sent.push(packet.sent);
+    }
+    assert_eq!((client.unacked(), client.limit()), (BUFFER, Limit::Buffer));
+    assert_eq!(client.limits(BUFFER).application, u64::MAX);
+    for frames in &sent {
+        client.on_acked(frames);
+    }
+    assert_eq!(events(&mut client), [StreamEvent::Writable(id)]);
+    assert_eq!(client.limit(), Limit::Application);
+}
+
+#[test]
+fn who_asks_again_and_again_for_room_waits_in_one_place() {
+    let (mut client, _) = pair(small_buffer());
+    let id = client.open(Dir::Uni).unwrap();
+    while client.write(id, &[0; 10_000]).is_ok() {}
+    for _ in 0..100 {
+        assert_eq!(client.write(id, &[0; 10_000]), Err(WriteError::Blocked));
+    }
+    assert_eq!(client.account.next_waiting(), Some(id));
+    assert_eq!(client.account.next_waiting(), None);
+}
+
+#[test]
+fn room_wakes_no_writer_whose_peer_allows_nothing() {
+    let mut client = without_stream_credit(small_buffer());
+    let [full, stuck] = [(), ()].map(|()| client.open(Dir::Uni).unwrap());
+    client.raise_stream(full, BUFFER);
+    assert_eq!(client.write(full, &[0; 65_536]), Ok(BUFFER as usize));
+    // What every stream may buffer.
+    while client.write(stuck, &[0; 65_536]).is_ok() {}
+    let mut sent = Vec::new();
+    while let Some(packet) = packet(&mut client, NOW) {
+        sent.push(packet.sent);
+    }
+    for frames in &sent {
+        client.on_acked(frames);
+    }
+    assert!(client.unacked() < BUFFER, "there is room");
+    assert_eq!(events(&mut client), []);
+    client.raise_stream(stuck, 1000);
+    assert_eq!(events(&mut client), [StreamEvent::Writable(stuck)]);
+    assert_eq!(client.write(stuck, &[0; 65_536]), Ok(1000));
+}
+
+#[test]
+fn who_does_not_wait_is_not_woken() {
+    let (mut client, mut server) = pair(small_buffer());
+    let id = client.open(Dir::Uni).unwrap();
+    while client.write(id, &[0; 10_000]).is_ok() {}
+    client.reset(id, 7).unwrap();
+    let other = client.open(Dir::Uni).unwrap();
+    client.write(other, &[0; 10_000]).unwrap();
+    settle(&mut client, &mut server, NOW);
+    assert_eq!(events(&mut client), []);
+}
+
+/// How often the next packets say that a stream waits for its peer, and at what limits.
+fn complaints(from: &mut Streams) -> Vec<(StreamId, u64)> {
+    let mut all = Vec::new();
+    while let Some(packet) = packet(from, NOW) {
+        for frame in Frames::new(&packet.payload) {
+            if let Frame::StreamDataBlocked(f) = frame.unwrap() {
+                all.push((f.id, f.limit));
+            }
+        }
+    }
+    all
+}
+
+/// RFC 9000 §4.1: a sender that is blocked should say so; once is enough for each limit.
+#[test]
+fn a_stream_at_its_limit_says_so_once() {
+    let mut client = without_stream_credit(StreamsConfig::default());
+    let id = client.open(Dir::Uni).unwrap();
+    client.write(id, &[0; 100]).unwrap();
+    assert_eq!(complaints(&mut client), [(id, 0)]);
+    client.write(id, &[0; 100]).unwrap();
+    assert_eq!(complaints(&mut client), []);
+    client.raise_stream(id, 150);
+    assert_eq!(complaints(&mut client), [(id, 150)]);
+    client.write(id, &[0; 100]).unwrap();
+    assert_eq!(complaints(&mut client), []);
+    client.raise_stream(id, 300);
+    assert_eq!(complaints(&mut client), []);
+}
+
+/// A value that was announced must be sent: the peer would never hear of it otherwise.
+#[test]
+fn credit_for_which_a_packet_has_no_room_goes_into_the_next() {
+    let config = StreamsConfig {
+        initial_connection_window: 10_000,
+        initial_stream_window: 10_000,
+        max_bidi_streams: 1,
+        max_uni_streams: 1,
+        ..StreamsConfig::default()
+    };
+    for room in 0..=9 {
+        let (mut client, mut server) = pair(config);
+        let id = client.open(Dir::Uni).unwrap();
+        client.write(id, &[0; 10_000]).unwrap();
+        carry(&mut client, &mut server, NOW);
+        assert_eq!(client.peer_credit(), 0);
+        assert_eq!(server.read(id, &mut [0; 10_000]), Ok(Some(10_000)));
+        let mut buffer = [0; 9];
+        let mut w = Writer::new(&mut buffer[..room]);
+        let sent = server.write_frames(NOW, &mut w);
+        assert_eq!(sent.is_empty(), room < 9, "{room}");
+        let written = w.written().to_vec();
+        deliver(&mut client, NOW, &written).unwrap();
+        assert_eq!(client.peer_credit() > 0, room == 9, "{room}");
+        carry(&mut server, &mut client, NOW);
+        assert!(client.peer_credit() > 0, "{room}");
+        assert_eq!(client.write(id, b"goes on"), Ok(7));
+        carry(&mut client, &mut server, NOW);
+        assert_eq!(server.read(id, &mut [0; 10]), Ok(Some(7)));
+    }
+}
+
+#[test]
+fn no_event_of_many_is_lost_and_their_memory_is_given_back() {
+    const MANY: u64 = 3000;
+    let (mut client, mut server) = pair(StreamsConfig {
+        max_uni_streams: MANY,
+        ..StreamsConfig::default()
+    });
+    for _ in 0..MANY {
+        let id = client.open(Dir::Uni).unwrap();
+        client.write(id, b"x").unwrap();
+    }
+    carry(&mut client, &mut server, NOW);
+    assert_eq!(server.poll_event(), Some(StreamEvent::Opened(Dir::Uni)));
+    for index in 0..MANY {
+        let id = StreamId::new(Side::Client, Dir::Uni, index).unwrap();
+        assert_eq!(server.poll_event(), Some(StreamEvent::Readable(id)));
+    }
+    assert_eq!(server.poll_event(), None);
+    assert!(server.events.capacity() <= 1024);
+}
+
+/// The bound of many streams is told without a look at each.
+#[test]
+fn many_streams_are_bounded_by_the_connections_credit_alone() {
+    let config = StreamsConfig {
+        initial_connection_window: 1_000_000,
+        initial_stream_window: 1000,
+        ..StreamsConfig::default()
+    };
+    let (mut client, _) = pair(config);
+    let mut bounds = Vec::new();
+    for _ in 0..60 {
+        client.open(Dir::Uni).unwrap();
+        bounds.push(client.limits(500).peer);
+    }
+    assert_eq!(bounds[..2], [1500, 2500]);
+    assert_eq!(bounds[59], 1_000_500);
+}
+
+/// Lost packets are repeated stream by stream in the order of their ids, whatever a table's is.
+#[test]
+fn what_is_repeated_goes_in_the_order_of_the_streams() {
+    let (mut client, _) = pair(StreamsConfig::default());
+    let ids: Vec<_> = (0..40).map(|_| client.open(Dir::Uni).unwrap()).collect();
+    for id in &ids {
+        client.write(*id, &[1; PACKET]).unwrap();
+    }
+    lose(&mut client);
+    client.repeat_first(10);
+    let again = packet(&mut client, NOW).unwrap();
+    let frames = Frames::new(&again.payload).map(Result::unwrap);
+    let order: Vec<_> = frames
+        .map(|frame| match frame {
+            Frame::Stream(f) => f.id,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(order, ids);
+}
