@@ -201,6 +201,7 @@ mod tests {
                 }
                 prop_assert_eq!(&covered(&set), &oracle);
                 prop_assert_eq!(set.len(), oracle.len() as u64);
+                prop_assert!(set.overlaps(10..30).all(|range| !range.is_empty()));
                 let within: Vec<u64> = set.overlaps(10..30).flatten().collect();
                 prop_assert_eq!(within, oracle.range(10..30).copied().collect::<Vec<_>>());
             }

@@ -263,9 +263,18 @@ fn version_negotiation_after_an_answer_is_ignored() {
 }
 
 fn retry_packet(dcid: &ConnectionId, scid: &ConnectionId, original: &ConnectionId) -> Vec<u8> {
+    retry_with(dcid, scid, original, b"a token")
+}
+
+fn retry_with(
+    dcid: &ConnectionId,
+    scid: &ConnectionId,
+    original: &ConnectionId,
+    token: &[u8],
+) -> Vec<u8> {
     let mut buffer = [0; 256];
     let mut w = Writer::new(&mut buffer);
-    retry::encode(&mut w, dcid, scid, b"a token", 5).unwrap();
+    retry::encode(&mut w, dcid, scid, token, 5).unwrap();
     let tag = NullCrypto::new(&[b"test"]).retry_tag(original.as_slice(), w.written());
     w.put_slice(&tag).unwrap();
     w.written().to_vec()
@@ -301,6 +310,34 @@ fn a_retry_is_followed_once_and_authenticated() {
     pair.retried = Some((original, retry_id));
     pair.connect();
     pair.upload(5000, Duration::from_secs(5));
+}
+
+/// RFC 9000 §17.2.5.1, §17.2.5.2: a Retry without a token, one that keeps the id that the client
+/// chose, and one behind the server's first Initial.
+#[test]
+fn a_retry_that_breaks_a_rule_is_ignored() {
+    let retry_id = ConnectionId::new(b"retried!").unwrap();
+    for late in [false, true] {
+        let mut pair = Pair::new();
+        let (_, original, scid) = first_initial(&mut pair);
+        let mut bad = vec![
+            retry_with(&scid, &retry_id, &original, b""),
+            retry_packet(&scid, &original, &original),
+        ];
+        if late {
+            let limit = Duration::from_secs(1);
+            let known = |p: &mut Pair| p.client.get().parameters.peer_id_known;
+            assert!(pair.run_until(limit, known));
+            bad.push(retry_packet(&scid, &retry_id, &original));
+        }
+        for retry in bad {
+            let dropped = pair.client.get().stats().packets_dropped;
+            pair.send_to_client(retry);
+            assert_eq!(pair.client.get().stats().packets_dropped, dropped + 1);
+        }
+        pair.connect();
+        pair.upload(5000, Duration::from_secs(5));
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod ending;
 mod feedback;
 pub(crate) mod fixed_window;
 mod floods;
+mod followed;
 mod fuzz_live;
 mod gaps;
 mod handshake;

@@ -139,6 +139,57 @@ fn what_is_discarded_gives_its_credit_back_at_once() {
     assert_eq!(part.stop(4, &mut conn), Err(ClosedStream));
 }
 
+/// What was read before is not given back a second time when the rest is discarded.
+#[test]
+fn credit_is_given_back_once() {
+    for ends in [Step::Stop, Step::Reset(900)] {
+        let (mut part, mut conn) = part(1000, 3000);
+        let (mut other, _) = self::part(1000, 0);
+        apply(&mut other, &mut conn, Step::Data(0, 1000, false)).unwrap();
+        apply(&mut part, &mut conn, Step::Data(0, 900, false)).unwrap();
+        assert_eq!(part.read(&mut [0; 200], &mut conn), Ok(Some(200)));
+        assert_eq!(part.read(&mut [0; 300], &mut conn), Ok(Some(300)));
+        assert_eq!(conn.pending(), 1400);
+        apply(&mut part, &mut conn, ends).unwrap();
+        assert_eq!(conn.pending(), 1000, "what the other holds, {ends:?}");
+    }
+}
+
+/// Told readable is who would not be told to wait.
+#[test]
+fn readable_is_what_a_read_would_not_wait_for() {
+    use Step::{Data, Read, Reset, Stop};
+    let table: &[(&[Step], bool)] = &[
+        (&[], false),
+        (&[Data(5, 10, false)], false),
+        (&[Data(5, 10, false), Data(0, 5, false)], true),
+        (&[Data(0, 10, false), Read], false),
+        (&[Data(0, 10, false), Read, Data(10, 0, true)], true),
+        (&[Data(5, 5, true)], false),
+        (&[Data(5, 5, true), Reset(10)], true),
+        (&[Data(0, 10, true), Read], true),
+        (&[Stop], true),
+    ];
+    for (steps, readable) in table {
+        let (mut part, mut conn) = part(1000, 1000);
+        for step in *steps {
+            apply(&mut part, &mut conn, *step).unwrap();
+        }
+        assert_eq!(part.is_readable(), *readable, "{steps:?}");
+        let waits = part.read(&mut [0; 1], &mut conn) == Err(ReadError::Blocked);
+        assert_eq!(waits, !readable, "{steps:?}");
+    }
+}
+
+/// Data of which every byte is there already takes no memory.
+#[test]
+fn what_is_there_is_not_kept_again() {
+    let (mut part, mut conn) = part(1000, 1000);
+    apply(&mut part, &mut conn, Step::Data(0, 10, false)).unwrap();
+    assert!(part.keeps(0, 11) && part.keeps(9, 2) && part.keeps(500, 1));
+    assert!(!part.keeps(0, 10) && !part.keeps(3, 2) && !part.keeps(10, 0));
+}
+
 #[test]
 fn end_and_reset_are_told_once() {
     let (mut part, mut conn) = part(1000, 1000);

@@ -3,5 +3,6 @@
 mod channel;
 mod exchange;
 mod lossy;
+mod scarce;
 mod violations;
 mod waiting;

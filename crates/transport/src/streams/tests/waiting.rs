@@ -3,7 +3,7 @@
 use super::channel::{PACKET, carry, deliver, events, limits, packet, pair, settle};
 use crate::Instant;
 use crate::streams::{
-    Dir, PeerLimits, Side, StreamEvent, StreamId, Streams, StreamsConfig, WriteError,
+    AckedRun, Dir, PeerLimits, Side, StreamEvent, StreamId, Streams, StreamsConfig, WriteError,
 };
 use crate::wire::{Frame, Frames, Writer};
 use pathmark_cc::Limit;
@@ -199,6 +199,77 @@ fn many_streams_are_bounded_by_the_connections_credit_alone() {
     }
     assert_eq!(bounds[..2], [1500, 2500]);
     assert_eq!(bounds[59], 1_000_500);
+}
+
+/// RFC 9000 §4.1: who says that it waits is told of the little there is.
+#[test]
+fn a_peer_that_waits_is_given_the_little_there_is() {
+    let (mut client, mut server) = pair(StreamsConfig::default());
+    let id = client.open(Dir::Uni).unwrap();
+    client.write(id, b"a little").unwrap();
+    carry(&mut client, &mut server, NOW);
+    assert_eq!(server.read(id, &mut [0; 10]), Ok(Some(8)));
+    assert!(!server.wants_to_send());
+    let promised = server.config.initial_connection_window;
+    server.on_data_blocked(promised - 1);
+    assert!(!server.wants_to_send(), "it has not seen the last promise");
+    server.on_data_blocked(promised);
+    let before = client.peer_credit();
+    assert!(carry(&mut server, &mut client, NOW));
+    assert_eq!(client.peer_credit(), before + 8);
+    // The same for the number of streams, of which an eighth has to close otherwise.
+    client.finish(id).unwrap();
+    carry(&mut client, &mut server, NOW);
+    assert_eq!(server.read(id, &mut [0; 10]), Ok(None));
+    assert!(!server.wants_to_send());
+    server.on_streams_blocked(Dir::Uni, server.config.max_uni_streams);
+    assert!(carry(&mut server, &mut client, NOW));
+    let mut opened = 1;
+    while client.open(Dir::Uni).is_ok() {
+        opened += 1;
+    }
+    assert_eq!(opened, server.config.max_uni_streams + 1);
+}
+
+/// One ACK of many packets, read from the largest down: the end of the stream is in the first.
+#[test]
+fn an_ack_of_many_packets_ends_a_stream() {
+    let (mut client, _) = pair(StreamsConfig::default());
+    let id = client.open(Dir::Uni).unwrap();
+    client.write(id, &[0; 5 * PACKET]).unwrap();
+    client.finish(id).unwrap();
+    let packets: Vec<_> = std::iter::from_fn(|| packet(&mut client, NOW)).collect();
+    assert!(packets.len() > 4);
+    let mut run = AckedRun::default();
+    for packet in packets.iter().rev() {
+        client.gather_acked(&packet.sent, &mut run);
+        assert_eq!(client.poll_event(), None, "they are told of together");
+    }
+    client.settle_acked(&mut run);
+    assert_eq!(events(&mut client), [StreamEvent::Finished(id)]);
+    assert_eq!(client.open_streams(), 0);
+}
+
+/// RFC 9001 §4.6.2: a server that does not take early data may allow no stream at first.
+#[test]
+fn streams_opened_early_wait_until_one_is_allowed() {
+    let (mut client, mut server) = pair(StreamsConfig::default());
+    let id = client.open(Dir::Uni).unwrap();
+    client.write(id, b"early").unwrap();
+    let lost = packet(&mut client, NOW).unwrap();
+    client.on_lost(&lost.sent);
+    client.start_over(PeerLimits {
+        max_streams_uni: 0,
+        ..limits(&StreamsConfig::default())
+    });
+    // That it waits is said; nothing of the stream is.
+    for packet in std::iter::from_fn(|| packet(&mut client, NOW)) {
+        let of_stream = |f: Frame<'_>| matches!(f, Frame::Stream(_));
+        assert!(!Frames::new(&packet.payload).any(|f| of_stream(f.unwrap())));
+    }
+    client.on_max_streams(Dir::Uni, 1);
+    carry(&mut client, &mut server, NOW);
+    assert_eq!(server.read(id, &mut [0; 10]), Ok(Some(5)));
 }
 
 /// Lost packets are repeated stream by stream in the order of their ids, whatever a table's is.

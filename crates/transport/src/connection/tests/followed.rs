@@ -1,0 +1,70 @@
+//! Who is followed to another address, and who is not.
+
+use super::pair::{Pair, Setup};
+use crate::Duration;
+
+/// Sends something that is answered, and waits for the answer.
+fn exchange(pair: &mut Pair) {
+    pair.client.get().ping();
+    pair.run(Duration::from_millis(500));
+}
+
+/// RFC 9000 §9: a server has one address, and what comes from another is not its.
+#[test]
+fn a_client_keeps_to_its_servers_address() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(500));
+    let server = pair.server.address;
+    let other = "203.0.113.5:443".parse().unwrap();
+    pair.tap = Some(Box::new(move |_, datagram| {
+        if datagram.from == server {
+            datagram.from = other;
+        }
+    }));
+    let migrations = pair.client.get().stats().migrations;
+    exchange(&mut pair);
+    assert_eq!(pair.client.get().remote_address(), server);
+    assert_eq!(pair.client.get().stats().migrations, migrations);
+    pair.tap = None;
+    pair.upload(20_000, Duration::from_secs(5));
+}
+
+/// RFC 9000 §9: the peer of an endpoint that forbids migration may still be rebound by a NAT; §9.3:
+/// that changes the port, and a host with another address is another host.
+#[test]
+fn where_migration_is_off_a_port_is_followed_and_no_address() {
+    for (address, follows) in [("10.0.0.1:2000", true), ("10.9.9.9:1000", false)] {
+        let mut setup = Setup::default();
+        setup.server.migration = false;
+        let mut pair = Pair::connected(setup);
+        pair.run(Duration::from_millis(500));
+        let before = pair.client.address;
+        pair.client.address = address.parse().unwrap();
+        exchange(&mut pair);
+        let expected = if follows { pair.client.address } else { before };
+        assert_eq!(pair.server.get().remote_address(), expected);
+        assert_eq!(pair.server.get().stats().migrations, u64::from(follows));
+    }
+}
+
+/// RFC 9000 §9.4: what was learnt of a path holds for a return within a minute, not for ever.
+#[test]
+fn an_address_that_was_left_is_known_for_a_minute() {
+    for (seconds, known) in [(1, true), (55, true), (65, false)] {
+        let mut pair = Pair::connected(Setup::default());
+        pair.upload(20_000, Duration::from_secs(5));
+        let home = pair.client.address;
+        pair.client.address = "10.0.0.9:2000".parse().unwrap();
+        exchange(&mut pair);
+        for _ in 0..seconds {
+            pair.client.get().ping();
+            pair.run(Duration::from_secs(1));
+        }
+        let built = pair.server.told().built;
+        pair.client.address = home;
+        exchange(&mut pair);
+        assert_eq!(pair.server.get().remote_address(), home);
+        let anew = pair.server.told().built - built;
+        assert_eq!(anew, u32::from(!known), "after {seconds} s");
+    }
+}

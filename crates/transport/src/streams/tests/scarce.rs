@@ -1,0 +1,106 @@
+//! Memory is short: which data is taken in all the same, and when.
+
+use std::sync::Arc;
+
+use super::channel::pair;
+use crate::streams::{Arrival, Dir, ReceiveMemory, Side, StreamId, Streams, StreamsConfig};
+use crate::wire::frame::Stream;
+use crate::{Duration, Instant};
+
+/// Where the data ends that a server holds beyond a gap at the beginning of a stream.
+const HELD: u64 = 40_000;
+
+/// The RTT of [`pair`] is 10 ms: after two of them without data, some is taken beyond a gap.
+const QUIET: u64 = 20;
+
+fn id() -> StreamId {
+    StreamId::new(Side::Client, Dir::Uni, 0).unwrap()
+}
+
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(1000 + millis)
+}
+
+fn arrives(to: &mut Streams, now: Instant, offset: u64, len: usize) -> Arrival {
+    let data = vec![5; len];
+    let frame = Stream {
+        id: id(),
+        offset,
+        fin: false,
+        data: &data,
+    };
+    to.on_stream(now, &frame).unwrap()
+}
+
+/// A server that holds more than it may, all of it beyond a gap, and whose application waits.
+fn server() -> Streams {
+    let (_, mut server) = pair(StreamsConfig::default());
+    server.share_memory(Arc::new(ReceiveMemory::new(0)));
+    let mut end = 1000;
+    while !server.holds_all_it_may() {
+        assert_eq!(arrives(&mut server, at(0), end, 1000), Arrival::Taken);
+        end += 1000;
+    }
+    assert!(end < HELD);
+    assert!(server.read(id(), &mut [0]).is_err());
+    server
+}
+
+#[test]
+fn beyond_a_gap_is_taken_what_comes_after_silence_and_no_more() {
+    let mut server = server();
+    for ms in 1..QUIET {
+        let result = arrives(&mut server, at(ms), HELD, 100);
+        assert_eq!(result, Arrival::Refused, "{ms}");
+    }
+    assert_eq!(
+        arrives(&mut server, at(QUIET), HELD, 100),
+        Arrival::Taken,
+        "what was refused does not count"
+    );
+    for ms in 1..QUIET {
+        let result = arrives(&mut server, at(QUIET + ms), HELD + 100, 100);
+        assert_eq!(result, Arrival::Refused, "{ms}");
+    }
+    let result = arrives(&mut server, at(2 * QUIET), HELD + 100, 100);
+    assert_eq!(result, Arrival::Taken);
+}
+
+#[test]
+fn there_is_no_silence_while_the_gap_is_being_closed() {
+    let mut server = server();
+    for byte in 0..50 {
+        let now = at(5 * byte);
+        assert_eq!(arrives(&mut server, now, byte, 1), Arrival::Taken);
+        assert_eq!(server.read(id(), &mut [0; 10]), Ok(Some(1)));
+        assert_eq!(arrives(&mut server, now, HELD, 100), Arrival::Refused);
+    }
+    let later = at(5 * 49 + QUIET);
+    assert_eq!(arrives(&mut server, later, HELD, 100), Arrival::Taken);
+}
+
+#[test]
+fn what_was_there_before_breaks_no_silence() {
+    let mut server = server();
+    for ms in 0..QUIET {
+        assert_eq!(arrives(&mut server, at(ms), 0, 0), Arrival::Taken);
+        if ms == 0 {
+            assert_eq!(arrives(&mut server, at(0), 0, 1), Arrival::Taken);
+            assert_eq!(server.read(id(), &mut [0; 10]), Ok(Some(1)));
+        }
+        assert_eq!(arrives(&mut server, at(ms), 0, 1), Arrival::Taken);
+    }
+    let result = arrives(&mut server, at(QUIET), HELD, 100);
+    assert_eq!(result, Arrival::Taken);
+}
+
+/// An application that does not read is no reason to take more.
+#[test]
+fn nothing_is_taken_beyond_a_gap_while_there_is_something_to_read() {
+    let mut server = server();
+    assert_eq!(arrives(&mut server, at(0), 0, 10), Arrival::Taken);
+    let later = at(0) + Duration::from_secs(1);
+    assert_eq!(arrives(&mut server, later, HELD, 100), Arrival::Refused);
+    assert_eq!(server.read(id(), &mut [0; 10]), Ok(Some(10)));
+    assert_eq!(arrives(&mut server, later, HELD, 100), Arrival::Taken);
+}
