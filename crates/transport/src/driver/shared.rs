@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::task::{Context, Waker};
 
@@ -31,6 +31,8 @@ pub(super) struct Shared {
     pub(super) server_name: Option<String>,
     /// Clones of [`Connection`]; streams keep the state but not the connection alive.
     pub(super) users: AtomicUsize,
+    /// The handshake is not complete.
+    handshaking: AtomicBool,
 }
 
 /// What the task, the endpoint and the application share.
@@ -128,6 +130,7 @@ impl Shared {
             handle,
             server_name,
             users: AtomicUsize::new(0),
+            handshaking: AtomicBool::new(true),
         })
     }
 
@@ -158,12 +161,16 @@ impl Shared {
         });
     }
 
-    /// The same, unless somebody else has the connection's lock; false then, and nothing was done.
+    /// The same, unless somebody else has the lock of a connection in its handshake, and perhaps
+    /// signs for it: that takes long. False then, and nothing was done.
     pub(super) fn try_receive(&self, now: Instant, received: &Received, bytes: &mut [u8]) -> bool {
         let state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(broken)) => broken.into_inner(),
-            Err(TryLockError::WouldBlock) => return false,
+            Err(TryLockError::WouldBlock) if self.handshaking.load(Ordering::Relaxed) => {
+                return false;
+            }
+            Err(TryLockError::WouldBlock) => self.lock(),
         };
         self.guarded(state, |state| {
             while self.open_next(state, now) {}
@@ -218,7 +225,11 @@ impl Shared {
     fn open(&self, state: &mut State, now: Instant, received: &Received, bytes: &mut [u8]) {
         let was_handshaking = state.core.is_handshaking();
         state.core.handle_datagram(now, *received, bytes);
-        if state.core.has_routing() || was_handshaking && !state.core.is_handshaking() {
+        let complete = was_handshaking && !state.core.is_handshaking();
+        if complete {
+            self.handshaking.store(false, Ordering::Relaxed);
+        }
+        if state.core.has_routing() || complete {
             // Before the task, on another thread perhaps, tells the peer of new ids: it may use
             // them at once. And a handshake that is complete makes no room for others.
             self.endpoint.route(now, self.handle, &mut state.core);

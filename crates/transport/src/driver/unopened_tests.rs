@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::sending_tests::{client, transport};
+use super::shared::Shared;
 use super::unopened::Group;
 use super::*;
 use crate::connection::Received;
@@ -174,20 +175,10 @@ async fn a_task_that_does_not_run_holds_up_nobody() {
     std::thread::spawn(move || drop(runtime)).join().unwrap();
 }
 
-/// Somebody holds the lock of one connection, as its task does while it signs for a handshake. What
-/// arrives for it waits, and others go on.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_connection_at_work_holds_up_nobody() {
-    let server = server();
-    let address = server.local_address();
-    let (begun, stuck) = {
-        let endpoint = Endpoint::client(loopback()).unwrap();
-        let connecting = endpoint.connect(client(transport()), address, "server.test");
-        let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
-        tokio::try_join!(connecting.unwrap(), accepting).unwrap()
-    };
-    let shared = Arc::clone(stuck.shared());
-    let (release, released) = std::sync::mpsc::channel::<()>();
+/// Holds a connection's lock on a thread of its own, until the sender is dropped.
+fn hold(shared: &Arc<Shared>) -> (std::sync::mpsc::Sender<()>, std::thread::JoinHandle<()>) {
+    let shared = Arc::clone(shared);
+    let (release, released) = std::sync::mpsc::channel();
     let (holds, held) = std::sync::mpsc::channel();
     let holder = std::thread::spawn(move || {
         let state = shared.lock();
@@ -196,11 +187,29 @@ async fn a_connection_at_work_holds_up_nobody() {
         drop(state);
     });
     held.recv().unwrap();
-    let mut stream = begun.open_uni().await.unwrap();
-    stream.write_all(&[7; 100_000]).await.unwrap();
-    stream.finish().unwrap();
-    // Something of it has arrived, and waits.
-    until(|| server.shared.groups.held() > 0).await;
+    (release, holder)
+}
+
+/// Somebody holds the lock of a connection in its handshake, as its task does while it signs. What
+/// arrives for it waits, and others go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_connection_at_work_holds_up_nobody() {
+    let server = server();
+    let address = server.local_address();
+    let endpoint = Endpoint::client(loopback()).unwrap();
+    let connecting = endpoint.connect(client(transport()), address, "server.test");
+    let connecting = connecting.unwrap();
+    let incoming = server.accept().await.unwrap();
+    // So that the handshake is not over before the server's lock is held.
+    let (go_on, client_holder) = hold(connecting.shared());
+    let connecting = tokio::spawn(connecting);
+    let accepting = incoming.accept().unwrap();
+    let (release, holder) = hold(accepting.shared());
+    let before = server.stats().handed_over;
+    drop(go_on);
+    client_holder.join().unwrap();
+    // What the client sends next waits: the rest of its handshake, or its first packet again.
+    until(|| server.stats().handed_over > before).await;
     let uploading = tokio::spawn(upload(address, 5));
     let others = async { download(server.accept().await.unwrap()).await };
     let others = tokio::time::timeout(std::time::Duration::from_secs(30), others);
@@ -208,7 +217,11 @@ async fn a_connection_at_work_holds_up_nobody() {
     uploading.await.unwrap();
     drop(release);
     holder.join().unwrap();
-    let mut arriving = stuck.accept_uni().await.unwrap();
+    let (begun, accepted) = (connecting.await.unwrap().unwrap(), accepting.await.unwrap());
+    let mut stream = begun.open_uni().await.unwrap();
+    stream.write_all(&[7; 100_000]).await.unwrap();
+    stream.finish().unwrap();
+    let mut arriving = accepted.accept_uni().await.unwrap();
     assert_eq!(arriving.read_to_end(100_000).await.unwrap().len(), 100_000);
     assert_eq!(stream.stopped().await, Ok(None));
 }
