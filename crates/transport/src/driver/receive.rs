@@ -169,7 +169,7 @@ impl ReceiveTask {
                 if connection.try_receive(now, &received, datagram.bytes) {
                     continue;
                 }
-                // Its task is at work on the handshake: the rest waits for it.
+                // Its task is at work on the handshake: this one and those behind it wait for it.
             }
             let group = share.group.get_or_insert_with(|| shared.groups.take());
             if group.add(received, datagram.bytes) {

@@ -155,10 +155,7 @@ impl Shared {
 
     /// A datagram for this connection arrived, later than all that waits to be opened.
     pub(super) fn receive(&self, now: Instant, received: &Received, bytes: &mut [u8]) {
-        self.guarded(self.lock(), |state| {
-            while self.open_next(state, now) {}
-            self.open(state, now, received, bytes);
-        });
+        self.receive_with(self.lock(), now, received, bytes);
     }
 
     /// The same, unless somebody else has the lock of a connection in its handshake, and perhaps
@@ -172,11 +169,21 @@ impl Shared {
             }
             Err(TryLockError::WouldBlock) => self.lock(),
         };
+        self.receive_with(state, now, received, bytes);
+        true
+    }
+
+    fn receive_with(
+        &self,
+        state: MutexGuard<'_, State>,
+        now: Instant,
+        received: &Received,
+        bytes: &mut [u8],
+    ) {
         self.guarded(state, |state| {
             while self.open_next(state, now) {}
             self.open(state, now, received, bytes);
         });
-        true
     }
 
     /// The same for datagrams that were to wait, but had no room.

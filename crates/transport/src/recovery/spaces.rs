@@ -76,8 +76,8 @@ pub struct Recovery<F> {
 }
 
 impl<F> Recovery<F> {
-    /// Packets to send on a probe timeout: two, as the first may be lost as well (RFC 9002 §6.2.4);
-    /// in a handshake one after the other.
+    /// Packets to send on a probe timeout: two, as the first may be lost as well (RFC 9002 §6.2.4).
+    /// In a handshake the second leaves later than the first.
     pub const PROBES: u8 = 2;
 
     /// A fresh connection. The peer's `max_ack_delay` is 25 ms until its transport parameters say

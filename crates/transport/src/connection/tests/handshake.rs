@@ -94,7 +94,7 @@ fn probes_of_a_handshake_do_not_leave_together() {
     let mut pair = Pair::new();
     // With the first flight all is lost that leaves at the first probe timeout, after 999 ms.
     let left = long_headers(&mut pair, Duration::from_millis(1050));
-    pair.run_until(Duration::from_secs(4), |p| p.client.get().is_established());
+    assert!(pair.run_until(Duration::from_secs(4), |p| p.client.get().is_established()));
     let at = [0, 999_000, 1_123_875].map(Duration::from_micros);
     assert_eq!(*left.borrow(), at);
     // The next timeout would come after three seconds (333 ms, and 4 times half of it).
