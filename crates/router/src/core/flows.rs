@@ -4,18 +4,17 @@
 //! A sender may put its request in front of some of its packets only. The others must not overtake
 //! these, nor the other way round, so a flow stays in one queue: that of feedback, as long as some
 //! of its packets carry it.
-//!
-//! A class is worth as many flows as carry its bytes: (Σb)² / Σb² over the bytes b of each flow,
-//! averaged over seconds, which is n for n flows of one rate. Whoever forges flows buys no more of
-//! it than they pay for in bytes: small flows hardly count, flows that do not last from one epoch
-//! to the next count as one all together, and what a class loses too much of counts as one flow as
-//! well, for nobody in it heeds losses.
 
+mod sparse;
 mod unresponsive;
+mod worth;
 
 use pathmark_cc::{Arrival, Instant};
 
+use sparse::Sparse;
 pub(super) use unresponsive::{Look, Watch};
+pub(super) use worth::Worth;
+use worth::{Lasting, Sums};
 
 /// Sets of the table; a power of two.
 const SETS: usize = 1 << SET_BITS;
@@ -42,13 +41,6 @@ const CLAIM_EVERY: u8 = 8;
 const SEEN_ONCE: u8 = 2;
 /// A flow of fewer bytes per epoch gives its place away.
 const FADED: u32 = 64;
-/// A class that loses more than the first share of its bytes is worth less, and from the second on
-/// one flow: its flows heed no losses. In 2^-16.
-const LOSSES_Q16: (u64, u64) = (1 << 13, 1 << 14);
-/// The same of the class that carries feedback. Flows that obey lose much where each has a packet
-/// or two in flight; were they worth less for it, they would lose the more. Who does not obey is
-/// set aside.
-const HEARD_LOSSES_Q16: (u64, u64) = (1 << 14, 1 << 15);
 /// One flow, in 2^-8.
 pub(super) const ONE_FLOW_Q8: u64 = 1 << 8;
 
@@ -77,6 +69,8 @@ pub(super) struct Flows {
     foreign: Class,
     /// Who goes on with too much.
     pub(super) watch: Watch,
+    /// Who sends little.
+    sparse: Sparse,
 }
 
 /// Bytes of a class.
@@ -108,22 +102,6 @@ pub(super) enum Kind {
     Aside,
 }
 
-/// Flows that the classes are worth, in 2^-8.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Worth {
-    pub(super) heard_q8: u64,
-    pub(super) foreign_q8: u64,
-}
-
-impl Default for Worth {
-    fn default() -> Self {
-        Self {
-            heard_q8: ONE_FLOW_Q8,
-            foreign_q8: ONE_FLOW_Q8,
-        }
-    }
-}
-
 #[inline]
 fn millis(now: Instant) -> u32 {
     // The low bits are what is compared; they come round after 52 days.
@@ -146,6 +124,7 @@ impl Flows {
             heard: Class::default(),
             foreign: Class::default(),
             watch: Watch::new(SETS),
+            sparse: Sparse::new(),
         }
     }
 
@@ -181,8 +160,10 @@ impl Flows {
         *flows.bytes.get_mut(way)? = 0;
         *flows.mean.get_mut(way)? = 0;
         *flows.heard_ms.get_mut(way)? = 0;
-        self.watch.forget(Place { set, way });
-        Some(Place { set, way })
+        let place = Place { set, way };
+        self.watch.forget(place);
+        self.sparse.forget(place);
+        Some(place)
     }
 
     /// A packet arrived: whose class it is of.
@@ -260,7 +241,7 @@ impl Flows {
             return Some(Worth::default());
         }
         self.judge(now, elapsed);
-        Some(self.settle(now, epochs))
+        Some(self.settle(now, epochs, elapsed))
     }
 
     #[cold]
@@ -272,7 +253,7 @@ impl Flows {
 
     /// Folds the running epoch into the averages; others without any byte may have followed it.
     #[cold]
-    fn settle(&mut self, now: Instant, epochs: u64) -> Worth {
+    fn settle(&mut self, now: Instant, epochs: u64, elapsed: u64) -> Worth {
         let (mut heard, mut foreign) = (Sums::default(), Sums::default());
         let sets = self.sets.iter_mut().zip(&mut self.epochs).enumerate();
         for (index, (set, seen)) in sets {
@@ -298,14 +279,34 @@ impl Flows {
                 let aside = feedback && self.watch.is_aside(index, way, *seen);
                 if *seen > SEEN_ONCE && !aside {
                     let sums = if feedback { &mut heard } else { &mut foreign };
-                    sums.add(*mean);
+                    sums.add(u64::from(*mean));
                 }
             }
         }
-        Worth {
-            heard_q8: self.heard.settle(epochs, &heard, HEARD_LOSSES_Q16),
-            foreign_q8: self.foreign.settle(epochs, &foreign, LOSSES_Q16),
-        }
+        self.heard.settle(epochs);
+        self.foreign.settle(epochs);
+        let worth = Worth {
+            heard_q8: self.worth(
+                now,
+                true,
+                Lasting {
+                    sums: heard,
+                    epoch: elapsed / epochs,
+                },
+            ),
+            foreign_q8: self.worth(
+                now,
+                false,
+                Lasting {
+                    sums: foreign,
+                    epoch: elapsed / epochs,
+                },
+            ),
+        };
+        let sent = |class: &Class| class.mean.saturating_sub(class.mean_dropped);
+        self.sparse.turn(true, sent(&self.heard), &heard);
+        self.sparse.turn(false, sent(&self.foreign), &foreign);
+        worth
     }
 }
 
@@ -324,41 +325,12 @@ fn averaged(mean: u64, fresh: u64, epochs: u64) -> u64 {
     mean
 }
 
-/// Sums over the flows of a class that last.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sums {
-    bytes: u64,
-    squares: u128,
-}
-
-impl Sums {
-    fn add(&mut self, mean: u32) {
-        self.bytes += u64::from(mean);
-        self.squares += u128::from(u64::from(mean) * u64::from(mean));
-    }
-
-    /// (Σb)² / Σb², in 2^-8.
-    fn flows_q8(&self) -> u64 {
-        let square = u128::from(self.bytes) * u128::from(self.bytes);
-        let flows = (square << 8).checked_div(self.squares).unwrap_or(0);
-        u64::try_from(flows).unwrap_or(u64::MAX).max(ONE_FLOW_Q8)
-    }
-}
-
 impl Class {
-    /// Ends an epoch; returns what the class is worth, in 2^-8 flows. It is worth less from the
-    /// first loss of `losses` on, in 2^-16, and one flow from the second on.
-    fn settle(&mut self, epochs: u64, lasting: &Sums, losses: (u64, u64)) -> u64 {
-        let (lossy, ruined) = losses;
+    /// Ends an epoch.
+    fn settle(&mut self, epochs: u64) {
         self.mean = averaged(self.mean, self.bytes, epochs);
         self.mean_dropped = averaged(self.mean_dropped, self.dropped, epochs);
         (self.bytes, self.dropped) = (0, 0);
-        let all = self.mean.max(lasting.bytes).max(1);
-        let part = |of: u64| u64::try_from((u128::from(of) << 16) / u128::from(all)).unwrap_or(0);
-        // Bytes of flows that do not last are one flow's.
-        let others = ((lasting.flows_q8() - ONE_FLOW_Q8) * part(lasting.bytes)) >> 16;
-        let lost = part(self.mean_dropped).clamp(lossy, ruined);
-        ONE_FLOW_Q8 + others * (ruined - lost) / (ruined - lossy)
     }
 }
 

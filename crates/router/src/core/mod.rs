@@ -25,6 +25,8 @@ mod separation;
 mod shaper;
 #[cfg(test)]
 mod sharing_tests;
+#[cfg(test)]
+mod sparse_tests;
 mod stats;
 pub mod trace;
 

@@ -178,11 +178,12 @@ impl<P> Port<P> {
                 *depth = queue.depth();
                 pushed
             }
-            Queues::Two(separation) => separation.push(now, item, hears, owner, |victim| {
-                stats.drops.count(DropCause::PushedOut);
-                // A foreign packet takes the place of one of the heard class.
-                if !hears {
-                    law.on_drop(now, &victim.arrival);
+            Queues::Two(separation) => separation.push(now, item, hears, owner, |victim, heard| {
+                for one in victim.arrival.each(victim.packets) {
+                    stats.drops.count(DropCause::PushedOut);
+                    if heard {
+                        law.on_drop(now, &one);
+                    }
                 }
             }),
         };

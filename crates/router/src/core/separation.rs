@@ -14,7 +14,7 @@ mod window;
 use pathmark_cc::{Arrival, Carried, Duration, Instant};
 
 use super::flows::{Flows, Kind, Look, Watch, Worth};
-use super::queue::{Depth, FULL_PACKET, Limit, Popped, Pushed, Queue, Queued};
+use super::queue::{Depth, DropTail, FULL_PACKET, Limit, Popped, Pushed, Queue, Queued};
 use super::{DropCause, Owner};
 use unused::Unused;
 use window::{Rates, WINDOW_NANOS, Window};
@@ -25,6 +25,9 @@ const WHOLE_Q16: u64 = 1 << 16;
 const LEAST_SHARE_Q16: u64 = WHOLE_Q16 / 33;
 /// A class has room for so many full packets at least.
 const LEAST_PACKETS: u64 = 8;
+/// Bytes that a class may hold however small its share, as long as the other holds as many: were
+/// that less than a packet, nothing of the class would ever pass a buffer that the other one fills.
+const KEPT_BYTES: u64 = 4 * FULL_PACKET;
 
 /// The two queues of a separated port, with one limit for both.
 pub struct Separation<P> {
@@ -42,11 +45,60 @@ pub struct Separation<P> {
 }
 
 struct Class<P> {
+    /// Packets that pass before those in the queue.
+    first: DropTail<P>,
     queue: Box<dyn Queue<P>>,
-    /// The queue's own, at hand.
+    /// Packets that the queue has taken in; comes round.
+    taken: u32,
+    /// What waits in both.
     depth: Depth,
     /// Its part of the buffer.
     room: Limit,
+}
+
+impl<P> Class<P> {
+    #[inline]
+    fn measure(&mut self) {
+        let (first, queue) = (self.first.waiting(), self.queue.depth());
+        self.depth = Depth {
+            packets: first.packets + queue.packets,
+            bytes: first.bytes + queue.bytes,
+        };
+    }
+
+    #[inline]
+    fn pop(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Popped<P> {
+        let popped = match self.first.take() {
+            None => self.queue.pop(now, owner),
+            item => Popped { item, dropped: 0 },
+        };
+        self.measure();
+        popped
+    }
+
+    /// Packets that the queue has taken in and that have left it.
+    fn gone(&self) -> u32 {
+        let waiting = self.queue.depth().packets;
+        self.taken
+            .wrapping_sub(u32::try_from(waiting).unwrap_or(u32::MAX))
+    }
+
+    /// The youngest packet of the queue.
+    #[cold]
+    fn pop_youngest(&mut self) -> Option<Queued<P>> {
+        let victim = self.queue.pop_youngest()?;
+        self.taken = self.taken.wrapping_sub(victim.packets);
+        self.measure();
+        Some(victim)
+    }
+
+    /// The youngest packet of the queue, or else of those that pass before it.
+    #[cold]
+    fn pop_any(&mut self) -> Option<Queued<P>> {
+        let victim = self.pop_youngest().or_else(|| self.first.take_youngest());
+        self.measure();
+        victim
+    }
 }
 
 impl<P> Separation<P> {
@@ -56,6 +108,8 @@ impl<P> Separation<P> {
     #[must_use]
     pub fn new(heard: Box<dyn Queue<P>>, foreign: Box<dyn Queue<P>>, limit: Limit) -> Self {
         let class = |queue: Box<dyn Queue<P>>| Class {
+            first: DropTail::new(limit),
+            taken: 0,
             depth: queue.depth(),
             queue,
             room: limit,
@@ -153,53 +207,74 @@ impl<P> Separation<P> {
         self.divide();
     }
 
-    /// Takes a packet of either class. `pushed_out` is told of each packet of the other class that
-    /// had to go.
+    /// Takes a packet of either class. `pushed_out` is told of each packet that had to go for it,
+    /// and whether that was of the class that the control law hears.
     pub(super) fn push(
         &mut self,
         now: Instant,
         item: Queued<P>,
         heard: bool,
         owner: &mut dyn Owner<P>,
-        mut pushed_out: impl FnMut(&Queued<P>),
+        mut pushed_out: impl FnMut(&Queued<P>, bool),
     ) -> Pushed {
-        let mut total = self.depth();
+        let (flow_hash, packets) = (item.arrival.flow_hash, item.packets);
         let bytes = item.arrival.bytes;
+        let mut total = self.depth();
         let share = self.share_q16;
         let (own, other, own_share) = if heard {
             (&mut self.heard, &mut self.foreign, share)
         } else {
             (&mut self.foreign, &mut self.heard, WHOLE_Q16 - share)
         };
+        // Nothing passes before an empty queue.
+        let first = own.queue.depth().packets > 0
+            && self
+                .flows
+                .passes_first(now, &item.arrival, heard, own.gone());
         let owed = (own.depth.bytes + u64::from(bytes)).saturating_mul(WHOLE_Q16 - own_share);
-        let mut fits = own.room.admits(own.depth, bytes);
-        while fits && !self.limit.admits(total, bytes) {
-            let victim = if other.depth.bytes.saturating_mul(own_share) > owed {
-                let victim = other.queue.pop_youngest();
-                other.depth = other.queue.depth();
-                victim
+        let fits = loop {
+            let has_room = own.room.admits(own.depth, bytes);
+            if has_room && self.limit.admits(total, bytes) {
+                break true;
+            }
+            let is_owed = (other.depth.bytes > KEPT_BYTES
+                && other.depth.bytes.saturating_mul(own_share) > owed)
+                || own.depth.bytes + u64::from(bytes) <= KEPT_BYTES.min(other.depth.bytes);
+            let (victim, victim_heard) = if has_room && is_owed {
+                (other.pop_any(), !heard)
+            } else if first {
+                (own.pop_youngest(), heard)
             } else {
-                None
+                (None, heard)
             };
             let Some(victim) = victim else {
-                fits = false;
-                break;
+                break false;
             };
             total.bytes = total.bytes.saturating_sub(u64::from(victim.arrival.bytes));
             total.packets = total.packets.saturating_sub(u64::from(victim.packets));
-            self.flows.dropped(!heard, victim.arrival.bytes);
-            pushed_out(&victim);
+            self.flows.dropped(victim_heard, victim.arrival.bytes);
+            pushed_out(&victim, victim_heard);
             owner.dropped(victim.packet, DropCause::PushedOut);
-        }
-        let pushed = if fits {
-            own.queue.push(now, item, owner)
-        } else {
-            owner.dropped(item.packet, DropCause::QueueFull);
-            Pushed::Dropped(DropCause::QueueFull)
         };
-        own.depth = own.queue.depth();
-        if let Pushed::Dropped(_) = pushed {
-            self.flows.dropped(heard, bytes);
+        let pushed = match (fits, first) {
+            (false, _) => {
+                owner.dropped(item.packet, DropCause::QueueFull);
+                Pushed::Dropped(DropCause::QueueFull)
+            }
+            (true, true) => {
+                own.first.put(item);
+                Pushed::Queued
+            }
+            (true, false) => own.queue.push(now, item, owner),
+        };
+        own.measure();
+        match pushed {
+            Pushed::Dropped(_) => self.flows.dropped(heard, bytes),
+            Pushed::Queued if !first => {
+                own.taken = own.taken.wrapping_add(packets);
+                self.flows.on_queued(flow_hash, own.taken);
+            }
+            Pushed::Queued => {}
         }
         pushed
     }
@@ -217,8 +292,7 @@ impl<P> Separation<P> {
         } else {
             &mut self.foreign
         };
-        let popped = class.queue.pop(now, owner);
-        class.depth = class.queue.depth();
+        let popped = class.pop(now, owner);
         self.unused
             .on_departure(self.heard.depth.packets, self.foreign.depth.packets);
         if let Some(item) = &popped.item {

@@ -39,12 +39,17 @@ fn classes_share_evenly_whatever_their_packet_sizes() {
     }
 }
 
+/// The n-th flow of a class: even numbers carry feedback.
+const fn hash_of(flow: u32) -> u32 {
+    (flow + 1).wrapping_mul(0x85EB_CA6B)
+}
+
 /// Sends at 20 Mbit/s what `heard` and `foreign` flows keep in the queue: each class as many
 /// packets as one window that grows by one per turn and is halved by a drop, its flows by turns.
 /// Returns the share of the link that the heard class has from 5 s to 10 s, and how long a small
-/// packet of another flow waits at most that comes each 50 ms, one at a time, and carries what
-/// `pinged` says.
-fn share_of(heard: u32, foreign: u32, pinged: Carried) -> (f64, Duration) {
+/// packet waits at most that comes each 50 ms, one at a time, of the flow and carrying what `pinged`
+/// says.
+fn share_of(heard: u32, foreign: u32, pinged: (u32, Carried)) -> (f64, Duration) {
     const PING: u32 = 2;
     let limit = Limit::Bytes(500_000);
     let queue = || Box::new(DropTail::new(limit));
@@ -58,8 +63,8 @@ fn share_of(heard: u32, foreign: u32, pinged: Carried) -> (f64, Duration) {
     while now < Instant::from_millis(10_000) {
         if !under_way && pinged_at + Duration::from_millis(50) <= now {
             let ping = Arrival {
-                flow_hash: 9_999,
-                ..arrival(100, pinged)
+                flow_hash: pinged.0,
+                ..arrival(100, pinged.1)
             };
             port.arrive(now, ping, PING, &mut log);
             (pinged_at, under_way) = (now, log.drops.is_empty());
@@ -67,9 +72,9 @@ fn share_of(heard: u32, foreign: u32, pinged: Carried) -> (f64, Duration) {
         }
         for (class, count, carried) in [(0, heard, VCP), (1, foreign, Carried::Foreign)] {
             while count > 0 && waiting[class] < window[class] as u32 {
-                let flow = 1 + 2 * (next[class] % count) + class as u32;
+                let flow = 2 * (next[class] % count) + class as u32;
                 let packet = Arrival {
-                    flow_hash: flow.wrapping_mul(0x85EB_CA6B),
+                    flow_hash: hash_of(flow),
                     ..arrival(1500, carried)
                 };
                 (next[class], waiting[class]) = (next[class] + 1, waiting[class] + 1);
@@ -104,7 +109,7 @@ fn share_of(heard: u32, foreign: u32, pinged: Carried) -> (f64, Duration) {
 #[test]
 fn classes_share_by_their_flows() {
     for (heard, foreign) in [(1, 1), (1, 20), (20, 1), (5, 10), (100, 1), (1, 100)] {
-        let (share, _) = share_of(heard, foreign, Carried::Foreign);
+        let (share, _) = share_of(heard, foreign, (9_999, Carried::Foreign));
         let fair = f64::from(heard) / f64::from(heard + foreign);
         let owed = fair.clamp(1.0 / 33.0, 32.0 / 33.0);
         assert!(
@@ -123,7 +128,7 @@ fn a_ping_beside_many_flows_of_the_other_class_does_not_wait() {
         (0, 40, VCP),
         (1, 0, Carried::Foreign),
     ] {
-        let (_, longest) = share_of(heard, foreign, pinged);
+        let (_, longest) = share_of(heard, foreign, (9_999, pinged));
         // A full packet takes 0.6 ms.
         assert!(
             longest <= Duration::from_micros(2_000),
@@ -132,11 +137,11 @@ fn a_ping_beside_many_flows_of_the_other_class_does_not_wait() {
     }
 }
 
-/// A queue that is served at a small share does not keep packets longer than one that is served at
-/// half of the link.
+/// A queue that is served at a small share does not keep packets of a flow that fills it longer
+/// than one that is served at half of the link.
 #[test]
 fn the_buffer_is_divided_as_the_link_is() {
-    let (_, longest) = share_of(20, 1, Carried::Foreign);
+    let (_, longest) = share_of(20, 1, (hash_of(1), Carried::Foreign));
     assert!(longest <= Duration::from_millis(450), "{longest:?}");
     assert!(
         longest >= Duration::from_millis(50),
@@ -224,4 +229,40 @@ fn the_smaller_class_finds_room_in_a_full_buffer() {
         "the rest of the newcomers found no room"
     );
     assert_eq!(port.depth().bytes, 10_000);
+}
+
+/// However small the share of a class and the buffer: a single packet now and then passes a buffer
+/// that a hundred flows of the other class keep full.
+#[test]
+fn a_class_of_a_small_share_is_not_locked_out() {
+    for (many, single) in [(VCP, Carried::Foreign), (Carried::Foreign, VCP)] {
+        for buffer in [2, 8, 20, 200] {
+            let limit = Limit::Packets(buffer);
+            let queue = || Box::new(DropTail::new(limit));
+            let separation = Separation::new(queue(), queue(), limit);
+            // A little less than what the many send: so they are worth their number.
+            let shaper = Shaper::new(Some(2_300_000));
+            let mut port = Port::separated(Instant::ZERO, separation, shaper);
+            let (mut log, mut lost) = (Log::default(), 0);
+            for ms in 1..20_000u32 {
+                let now = Instant::from_millis(u64::from(ms));
+                let mut send = |flow, id, carried| {
+                    let packet = Arrival {
+                        flow_hash: hash_of(flow),
+                        ..arrival(1250, carried)
+                    };
+                    port.arrive(now, packet, id, &mut log);
+                };
+                send(2 * ms % 100, 0, many);
+                send((2 * ms + 1) % 100, 0, many);
+                // Each a flow of its own, as handshakes are.
+                if ms % 1000 == 500 {
+                    send(1000 + ms, 1, single);
+                }
+                while port.poll(now, &mut log).is_some() {}
+                lost += log.drops.drain(..).filter(|(id, _)| *id == 1).count();
+            }
+            assert_eq!(lost, 0, "{single:?}, {buffer} packets");
+        }
+    }
 }

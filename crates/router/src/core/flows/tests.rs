@@ -140,6 +140,29 @@ fn flows_with_feedback_are_worth_less_from_a_quarter_of_losses_on() {
     }
 }
 
+/// Fifty flows of 20 kB/s lose 60 %: with half a packet each in a round trip they cannot send less,
+/// with 13 they can.
+#[test]
+fn losses_of_flows_with_small_windows_do_not_count() {
+    for (round_trip, flows) in [(40, 50.0), (450, 25.0), (1000, 1.0)] {
+        let worth = worth(|ms, flows| {
+            flows
+                .watch
+                .set_interval(pathmark_cc::Duration::from_millis(round_trip));
+            let now = Instant::from_millis(ms);
+            flows.note(now, &packet((ms % 50) as u32, 1000, VCP));
+            if ms % 100 < 60 {
+                flows.dropped(true, 1000);
+            }
+        });
+        let got = flows_of(worth.heard_q8);
+        assert!(
+            (got / flows - 1.0).abs() < 0.2,
+            "{round_trip} ms: {got}, {flows} asked"
+        );
+    }
+}
+
 #[test]
 fn a_full_table_keeps_the_flows_that_last() {
     let mut heard_after = 0;

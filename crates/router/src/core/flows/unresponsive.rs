@@ -20,6 +20,7 @@ use pathmark_cc::{Duration, Instant};
 
 use super::{Flows, Place, WAYS};
 use bucket::Bucket;
+pub(super) use judge::fair_share;
 use record::Record;
 
 /// How many of the law's intervals, each and what a full queue adds to a round trip, obeying takes
@@ -53,7 +54,8 @@ pub(in crate::core) struct Watch {
     /// full queue takes to drain.
     interval: [Duration; 2],
     queueing: Duration,
-    /// How long obeying takes to show.
+    /// A round trip of those that obey, with a full queue, and how long obeying takes to show.
+    round_trip: Duration,
     reaction: Duration,
     /// A flow seen in fewer epochs, as [`Flows::epochs`] counts them, is a newcomer.
     new_until: u8,
@@ -89,6 +91,7 @@ impl Watch {
             since: Instant::ZERO,
             interval: [MOST_REACTION; 2],
             queueing: Duration::ZERO,
+            round_trip: MOST_REACTION,
             reaction: LEAST_REACTION,
             new_until: 0,
             epochs: 0,
@@ -111,8 +114,9 @@ impl Watch {
             self.interval[0] = self.interval[0].min(interval);
         }
         let [running, before] = self.interval;
-        let reaction = running.min(before).saturating_add(self.queueing);
-        self.reaction = reaction
+        self.round_trip = running.min(before).saturating_add(self.queueing);
+        self.reaction = self
+            .round_trip
             .saturating_mul(REACTION_INTERVALS)
             .clamp(LEAST_REACTION, MOST_REACTION);
     }
@@ -182,6 +186,11 @@ impl Watch {
 
     fn record(&mut self, place: Place) -> Option<&mut Record> {
         self.records.get_mut(place.set)?.get_mut(place.way)
+    }
+
+    /// A round trip of those that obey, with a full queue, in ns.
+    pub(super) fn round_trip_nanos(&self) -> u64 {
+        u64::try_from(self.round_trip.as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// True if something is held against the flow at a place.

@@ -46,17 +46,28 @@ impl<P> DropTail<P> {
         }
     }
 
-    pub(super) fn put(&mut self, item: Queued<P>) {
+    pub(in crate::core) fn put(&mut self, item: Queued<P>) {
         self.depth.bytes += u64::from(item.arrival.bytes);
         self.depth.packets += u64::from(item.packets);
         self.items.push_back(item);
     }
 
-    pub(super) fn take(&mut self) -> Option<Queued<P>> {
+    pub(in crate::core) fn take(&mut self) -> Option<Queued<P>> {
         release_before_last(&mut self.items);
         let item = self.items.pop_front()?;
         self.forget(&item);
         Some(item)
+    }
+
+    pub(in crate::core) fn take_youngest(&mut self) -> Option<Queued<P>> {
+        let item = self.items.pop_back()?;
+        self.forget(&item);
+        Some(item)
+    }
+
+    #[inline]
+    pub(in crate::core) const fn waiting(&self) -> Depth {
+        self.depth
     }
 
     fn forget(&mut self, item: &Queued<P>) {
@@ -84,9 +95,7 @@ impl<P: Send> Queue<P> for DropTail<P> {
     }
 
     fn pop_youngest(&mut self) -> Option<Queued<P>> {
-        let item = self.items.pop_back()?;
-        self.forget(&item);
-        Some(item)
+        self.take_youngest()
     }
 
     fn depth(&self) -> Depth {

@@ -221,7 +221,10 @@ fn exceeds(bytes: u64, share: u64, part: (u64, u64)) -> bool {
 
 /// The max-min fair share: what flows may have at most for all of them together to have no more
 /// than `capacity`. `u64::MAX` if they have less.
-pub(super) fn fair_share<I: Iterator<Item = u64>>(capacity: u64, flows: impl Fn() -> I) -> u64 {
+pub(in super::super) fn fair_share<I: Iterator<Item = u64>>(
+    capacity: u64,
+    flows: impl Fn() -> I,
+) -> u64 {
     let (mut share, mut count) = (0u64, 0u64);
     for bytes in flows().filter(|bytes| *bytes > 0) {
         count += 1;

@@ -1,0 +1,178 @@
+//! Sparse flows of the class without feedback, beside larger ones.
+
+use pathmark_cc::{Arrival, Carried, Instant};
+use proptest::prelude::*;
+
+use super::port_tests::{VCP, arrival};
+use super::queue::{DropTail, Limit};
+use super::testing::Log;
+use super::{Port, Separation, Shaper};
+
+/// A separated port of 10 Mbit/s with room for 50 kB.
+fn port() -> Port<u32> {
+    let limit = Limit::Bytes(50_000);
+    let queue = || Box::new(DropTail::new(limit));
+    let separation = Separation::new(queue(), queue(), limit);
+    Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_250_000)))
+}
+
+fn packet(flow: u32, bytes: u32) -> Arrival {
+    Arrival {
+        flow_hash: flow.wrapping_mul(0x85EB_CA6B),
+        ..arrival(bytes, Carried::Foreign)
+    }
+}
+
+/// What became of a flow from 5 s to 20 s: packets sent and arrived, and the longest wait in us.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fate {
+    sent: u64,
+    arrived: u64,
+    longest: u64,
+}
+
+/// Sends `of(ms)` in each millisecond, as (flow, bytes), for 20 s. `heard`: a flow with feedback
+/// fills its own queue beside it.
+fn fates(heard: bool, mut of: impl FnMut(u64) -> Vec<(u32, u32)>) -> impl Fn(u32) -> Fate {
+    let mut port = port();
+    let mut log = Log::default();
+    let mut fates = std::collections::HashMap::<u32, Fate>::new();
+    // The flow of each packet, and when it was sent, in ms.
+    let mut packets = Vec::new();
+    for ms in 1..20_000 {
+        let now = Instant::from_millis(ms);
+        if heard {
+            let own = Arrival {
+                flow_hash: 1,
+                ..arrival(1500, VCP)
+            };
+            packets.push((u32::MAX, ms));
+            port.arrive(now, own, packets.len() as u32 - 1, &mut log);
+        }
+        for (flow, bytes) in of(ms) {
+            if ms >= 5_000 {
+                fates.entry(flow).or_default().sent += 1;
+            }
+            packets.push((flow, ms));
+            port.arrive(now, packet(flow, bytes), packets.len() as u32 - 1, &mut log);
+        }
+        log.drops.clear();
+        while let Some(out) = port.poll(now, &mut log) {
+            let (flow, since) = packets[out.packet as usize];
+            if since >= 5_000 {
+                let fate = fates.entry(flow).or_default();
+                let waited = out.finished.as_nanos() / 1000 - since * 1000;
+                fate.arrived += 1;
+                fate.longest = fate.longest.max(waited);
+            }
+        }
+    }
+    move |flow| fates.get(&flow).copied().unwrap_or_default()
+}
+
+/// A call of 100 kbit/s beside a flow of 20 Mbit/s that heeds nothing: none of its packets is lost,
+/// and each waits for some packets under way, not for the queue of 40 ms.
+#[test]
+fn a_call_beside_a_flood_loses_nothing_and_does_not_wait() {
+    for heard in [false, true] {
+        let fate = fates(heard, |ms| {
+            let mut sent = vec![(1, 1250), (1, 1250)];
+            if ms % 20 == 0 {
+                sent.push((2, 250));
+            }
+            sent
+        });
+        let call = fate(2);
+        assert!(
+            call.sent >= 740 && call.arrived >= call.sent - 1,
+            "{call:?}"
+        );
+        assert!(call.longest < 6_000, "{call:?}");
+        assert!(fate(1).longest > 30_000, "the flood fills the queue");
+    }
+}
+
+/// The first packets of a new flow are those of a sparse one.
+#[test]
+fn the_first_packets_of_a_connection_do_not_wait() {
+    let fate = fates(true, |ms| {
+        let mut sent = vec![(1, 1250), (1, 1250)];
+        if ms % 500 < 3 {
+            sent.push((100 + (ms / 500) as u32, 1250));
+        }
+        sent
+    });
+    for flow in 111..139 {
+        let begin = fate(flow);
+        assert_eq!((begin.sent, begin.arrived), (3, 3), "{flow}");
+        assert!(begin.longest < 8_000, "{begin:?}");
+    }
+}
+
+/// Three flows that heed nothing, of 12, 6 and 2 Mbit/s: the one below half of a fair share loses
+/// nothing, though 10 Mbit/s do not suffice for all.
+#[test]
+fn who_sends_less_than_half_of_a_share_loses_nothing() {
+    let fate = fates(false, |ms| {
+        let mut sent = vec![(1, 1500)];
+        if ms % 2 == 0 {
+            sent.push((2, 1500));
+        }
+        if ms % 8 == 0 {
+            sent.push((3, 1500));
+        }
+        sent
+    });
+    let kept = |flow| {
+        let Fate { sent, arrived, .. } = fate(flow);
+        arrived as f64 / sent as f64
+    };
+    assert!(kept(3) > 0.99, "{}", kept(3));
+    assert!(kept(1) < 0.75, "{}", kept(1));
+}
+
+/// Whoever is a new flow with each packet takes no more than half of what the class has.
+#[test]
+fn new_flows_by_the_thousand_leave_half_to_the_others() {
+    let fate = fates(false, |ms| {
+        let name = 1_000 + 2 * ms as u32;
+        vec![(1, 1250), (name, 1250), (name + 1, 1250)]
+    });
+    let Fate { sent, arrived, .. } = fate(1);
+    let kept = arrived as f64 / sent as f64;
+    // A third of what arrives, and as much of what passes as in one queue.
+    assert!(kept > 0.3, "{kept}");
+}
+
+proptest! {
+    /// However flows come and go between sparse and large, and whatever is dropped or pushed out:
+    /// no packet overtakes an earlier one of its flow.
+    #[test]
+    fn no_packet_overtakes_one_of_its_flow(
+        steps in prop::collection::vec(
+            (0u64..40, 0u32..6, 40u32..3000, 1usize..12, any::<bool>()), 1..400,
+        ),
+    ) {
+        let (mut port, mut log) = (port(), Log::default());
+        let mut now = Instant::from_millis(1);
+        let (mut flows, mut last) = (Vec::new(), [None; 6]);
+        for (gap, flow, bytes, count, heard) in steps {
+            for _ in 0..count {
+                let mut packet = packet(flow, bytes);
+                // Two of the flows always carry feedback, so that they push others out.
+                if heard && flow < 2 {
+                    packet.carried = VCP;
+                }
+                flows.push(flow);
+                port.arrive(now, packet, flows.len() as u32 - 1, &mut log);
+            }
+            log.drops.clear();
+            now = now + pathmark_cc::Duration::from_millis(gap);
+            while let Some(out) = port.poll(now, &mut log) {
+                let flow = flows[out.packet as usize];
+                let before = last[flow as usize].replace(out.packet);
+                prop_assert!(flow < 2 || before < Some(out.packet), "{before:?}, {}", out.packet);
+            }
+        }
+    }
+}
