@@ -12,7 +12,7 @@ pub enum DropCause {
     QueueFull,
     /// Active queue management dropped it early.
     Early,
-    /// The other class of a separated port was owed its room.
+    /// The other class of a separated port, or a sparse flow of its own, had its room.
     PushedOut,
     /// The control law held its flow back: it sent more than it said, or than it was told.
     Policed,
