@@ -47,8 +47,8 @@ const fn hash_of(flow: u32) -> u32 {
 /// Sends at 20 Mbit/s what `heard` and `foreign` flows keep in the queue: each class as many
 /// packets as one window that grows by one per turn and is halved by a drop, its flows by turns.
 /// Returns the share of the link that the heard class has from 5 s to 10 s, and how long a small
-/// packet waits at most that comes each 50 ms, one at a time, of the flow that `pinged` says and with
-/// what it says.
+/// packet waits at most that comes each 50 ms, one at a time. `pinged` says of which flow it is and
+/// what it carries.
 fn share_of(heard: u32, foreign: u32, pinged: (u32, Carried)) -> (f64, Duration) {
     const PING: u32 = 2;
     let limit = Limit::Bytes(500_000);

@@ -167,7 +167,7 @@ proptest! {
                 port.arrive(now, packet, flows.len() as u32 - 1, &mut log);
             }
             log.drops.clear();
-            now = now + pathmark_cc::Duration::from_millis(gap);
+            now += pathmark_cc::Duration::from_millis(gap);
             while let Some(out) = port.poll(now, &mut log) {
                 let flow = flows[out.packet as usize];
                 let before = last[flow as usize].replace(out.packet);
