@@ -71,6 +71,8 @@ pub(super) struct Flows {
     pub(super) watch: Watch,
     /// Who sends little.
     sparse: Sparse,
+    /// The place of the flow whose packet came last.
+    noted: Option<Place>,
 }
 
 /// Bytes of a class.
@@ -125,6 +127,7 @@ impl Flows {
             foreign: Class::default(),
             watch: Watch::new(SETS),
             sparse: Sparse::new(),
+            noted: None,
         }
     }
 
@@ -173,6 +176,7 @@ impl Flows {
         let place = self
             .find(arrival.flow_hash)
             .or_else(|| self.claim(arrival.flow_hash));
+        self.noted = place;
         let mut heard = carries;
         if let Some(Place { set, way }) = place
             && let Some(set) = self.sets.get_mut(set)
@@ -247,6 +251,7 @@ impl Flows {
     #[cold]
     fn forget(&mut self) {
         self.epochs.fill([0; WAYS]);
+        self.noted = None;
         (self.heard, self.foreign) = (Class::default(), Class::default());
         self.watch.forget_all();
     }

@@ -217,8 +217,7 @@ impl<P> Separation<P> {
         owner: &mut dyn Owner<P>,
         mut pushed_out: impl FnMut(&Queued<P>, bool),
     ) -> Pushed {
-        let (flow_hash, packets) = (item.arrival.flow_hash, item.packets);
-        let bytes = item.arrival.bytes;
+        let (bytes, packets) = (item.arrival.bytes, item.packets);
         let mut total = self.depth();
         let share = self.share_q16;
         let (own, other, own_share) = if heard {
@@ -227,10 +226,8 @@ impl<P> Separation<P> {
             (&mut self.foreign, &mut self.heard, WHOLE_Q16 - share)
         };
         // Nothing passes before an empty queue.
-        let first = own.queue.depth().packets > 0
-            && self
-                .flows
-                .passes_first(now, &item.arrival, heard, own.gone());
+        let first =
+            own.queue.depth().packets > 0 && self.flows.passes_first(now, bytes, heard, own.gone());
         let owed = (own.depth.bytes + u64::from(bytes)).saturating_mul(WHOLE_Q16 - own_share);
         let fits = loop {
             let has_room = own.room.admits(own.depth, bytes);
@@ -272,7 +269,7 @@ impl<P> Separation<P> {
             Pushed::Dropped(_) => self.flows.dropped(heard, bytes),
             Pushed::Queued if !first => {
                 own.taken = own.taken.wrapping_add(packets);
-                self.flows.on_queued(flow_hash, own.taken);
+                self.flows.on_queued(own.taken);
             }
             Pushed::Queued => {}
         }

@@ -8,7 +8,7 @@
 
 use super::{Flows, ONE_FLOW_Q8, Place, SETS, Sums, WAYS, lately};
 use crate::core::queue::FULL_PACKET;
-use pathmark_cc::{Arrival, Instant};
+use pathmark_cc::Instant;
 
 /// A flow may send so much in an epoch and be sparse, however many flows there are.
 const FEW_BYTES: u64 = 4 * FULL_PACKET;
@@ -79,16 +79,16 @@ impl Bounds {
 }
 
 impl Flows {
-    /// True if this packet, noted before, may pass before the queue of its class, of whose packets
-    /// `gone` have left.
+    /// True if the packet that was noted last may pass before the queue of its class, of whose
+    /// packets `gone` have left.
     pub(in crate::core) fn passes_first(
         &mut self,
         now: Instant,
-        arrival: &Arrival,
+        bytes: u32,
         heard: bool,
         gone: u32,
     ) -> bool {
-        let Some(place) = self.find(arrival.flow_hash) else {
+        let Some(place) = self.noted else {
             return false;
         };
         let Some(set) = self.sets.get(place.set) else {
@@ -97,7 +97,7 @@ impl Flows {
         let of = |all: &[u32; WAYS]| all.get(place.way).copied().unwrap_or(u32::MAX);
         let rate = u64::from(of(&set.bytes).max(of(&set.mean)));
         let carries = lately(now, of(&set.heard_ms));
-        let bytes = u64::from(arrival.bytes);
+        let bytes = u64::from(bytes);
         let last = self.sparse.last_of(place).map_or(0, |last| *last);
         let bounds = self.sparse.bounds(heard);
         // Flows that carry feedback and are aside come as foreign ones.
@@ -112,9 +112,9 @@ impl Flows {
         is_gone
     }
 
-    /// The queue of a class took in its packet number `taken`, of this flow.
-    pub(in crate::core) fn on_queued(&mut self, flow_hash: u32, taken: u32) {
-        if let Some(place) = self.find(flow_hash)
+    /// The queue of its class took in the packet that was noted last, as number `taken`.
+    pub(in crate::core) fn on_queued(&mut self, taken: u32) {
+        if let Some(place) = self.noted
             && let Some(last) = self.sparse.last_of(place)
         {
             *last = taken.max(1);
