@@ -1,7 +1,9 @@
 //! Path MTU discovery.
 
+use super::fixed_window::fixed_window;
 use super::pair::{Pair, Setup};
 use crate::Duration;
+use crate::streams::Dir;
 
 #[test]
 fn the_largest_datagram_is_found() {
@@ -71,6 +73,30 @@ fn the_interface_bounds_the_search() {
         assert!(expected.contains(&mtu), "{mtu} of {path}, {interface}");
         assert_eq!(pair.client.get().stats().packets_lost, 0);
     }
+}
+
+/// RFC 9000 §14.4: probes keep to the congestion window, too.
+#[test]
+fn probes_keep_to_the_window() {
+    let mut setup = Setup::default();
+    // Room for two packets, or for a probe alone.
+    (setup.client.controller, setup.client_told) = fixed_window(2600);
+    let mut pair = Pair::connected(setup);
+    pair.up.faults.mtu = 1300;
+    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
+    assert!(pair.client.get().streams().write(id, &[1; 100_000]).is_ok());
+    for _ in 0..300 {
+        let sent = pair.client.batches.len();
+        pair.flush();
+        let probed = pair.client.batches[sent..]
+            .iter()
+            .any(|b| b.segment_size > 1200);
+        let now = pair.now;
+        let in_flight = pair.client.get().path_report(now).in_flight;
+        assert!(!probed || in_flight <= 2600, "{in_flight}");
+        pair.step();
+    }
+    assert!(pair.client.get().stats().mtu_probes_lost >= 1);
 }
 
 #[test]
