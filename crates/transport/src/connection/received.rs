@@ -213,24 +213,5 @@ impl Received {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Every field as long as it can be.
-    #[test]
-    fn an_acknowledgement_of_very_large_counts_fits_what_is_left_in_any_case() {
-        let mut received = Received::new(SpaceId::Data, Duration::from_millis(25), None);
-        received.credit = 0;
-        let far = (1 << 62) - 10;
-        received.ranges.insert(1);
-        received.ranges.insert(far);
-        received
-            .delay
-            .on_packet(Instant::ZERO, far, true, false, &received.ranges);
-        received.ecn = EcnReceived::with_counts(1 << 40);
-        let mut room = [0; 1200];
-        let mut w = Writer::new(&mut room);
-        let late = Instant::ZERO + Duration::from_secs(1 << 40);
-        assert_eq!(received.write_ack(late, &mut w, 0, 600), Some(far));
-    }
-}
+#[path = "received_tests.rs"]
+mod tests;

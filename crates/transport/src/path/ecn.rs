@@ -307,4 +307,50 @@ mod tests {
         v.on_lost(Ecn::Ect0);
         assert_eq!(v.state(), EcnState::Failed(EcnFailure::Dropped));
     }
+
+    /// The same with the other codepoint.
+    #[test]
+    fn paths_are_validated_with_either_codepoint() {
+        let sent = || {
+            let mut v = EcnValidation::new(Ecn::Ect1);
+            for _ in 0..12 {
+                let mark = v.mark();
+                v.on_sent(mark);
+            }
+            assert_eq!(v.state(), EcnState::Unknown);
+            v
+        };
+        for (reported, state) in [
+            (counts(0, 4, 0), EcnState::Capable),
+            (counts(0, 1, 3), EcnState::Capable),
+            (None, EcnState::Failed(EcnFailure::Missing)),
+            (counts(0, 3, 0), EcnState::Failed(EcnFailure::Bleached)),
+            (counts(4, 0, 0), EcnState::Failed(EcnFailure::Remarked)),
+        ] {
+            let mut v = sent();
+            v.on_ack(0, 4, reported);
+            assert_eq!(v.state(), state, "{reported:?}");
+        }
+    }
+
+    /// RFC 9000 §A.4: a path is capable once a marked packet of it was acknowledged, and not by
+    /// counts of the path before.
+    #[test]
+    fn acknowledgements_of_other_packets_validate_nothing() {
+        let mut old = tested(12);
+        old.on_ack(8, 0, counts(8, 0, 0));
+        let mut new = EcnValidation::new(Ecn::Ect0);
+        new.follow(&old);
+        for _ in 0..10 {
+            new.on_sent(Ecn::Ect0);
+        }
+        assert_eq!(new.on_ack(0, 0, counts(9, 0, 1)), 1);
+        assert_eq!(new.on_ack(0, 0, None), 0);
+        assert_eq!(new.state(), EcnState::Unknown);
+        // So its marks may still turn out to be dropped.
+        for _ in 0..10 {
+            new.on_lost(Ecn::Ect0);
+        }
+        assert_eq!(new.state(), EcnState::Failed(EcnFailure::Dropped));
+    }
 }

@@ -277,3 +277,37 @@ fn word() -> impl Strategy<Value = Word> {
         8 => (0..20u64, 0..30u64, 0..2u64).prop_map(|(e, n, l)| Word::Claimed(e, n, l)),
     ]
 }
+
+/// Each kind of frame that is not believed counts once in the sum, and those of several signals
+/// together.
+#[test]
+fn disbelieved_frames_of_all_kinds_add_up() {
+    let all = Disbelieved {
+        form: 1,
+        backwards: 2,
+        packets: 4,
+        sums: 8,
+        unsent_epochs: 16,
+        uncalled_epochs: 32,
+    };
+    let none = Disbelieved::default();
+    assert_eq!((none.total(), all.total()), (0, 63));
+    assert_eq!((all.plus(&none), none.plus(&all)), (all, all));
+    assert_eq!(all.plus(&all).total(), 126);
+}
+
+#[test]
+fn what_was_not_believed_stays_counted_on_another_path() {
+    let mut returned = Returned::new();
+    returned.on_sent(0, SIZE);
+    assert!(returned.on_frame(1, 0, &totals(2), &Plain).is_none());
+    let before = *returned.disbelieved();
+    assert_eq!((before.packets, before.total()), (1, 1));
+    returned.on_path_change(1);
+    assert_eq!(*returned.disbelieved(), before);
+    // It is heard of anew.
+    returned.on_sent(1, SIZE);
+    assert!(!returned.heard());
+    assert!(returned.on_frame(2, 1, &totals(1), &Plain).is_some());
+    assert!(returned.heard());
+}

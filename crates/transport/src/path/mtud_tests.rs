@@ -204,3 +204,137 @@ fn the_interface_widens_the_search_and_never_narrows_it_below_the_base() {
     path.mtud.set_ceiling(100);
     assert_eq!((path.search(9000, || false), path.probes), (base, 0));
 }
+
+/// A path of 1452 bytes with losses of large packets noticed in `rounds` round trips, `losses` in
+/// all, and then `passed` small packets acknowledged. True if that is a black hole.
+fn suspected(rounds: u64, losses: u64, passed: u64) -> bool {
+    let mut path = Path::new(1452);
+    path.search(1500, || false);
+    let mut number = path.next;
+    let mut lose = |path: &mut Path, count| {
+        let sent_at = path.now;
+        path.now += Duration::from_millis(100);
+        for _ in 0..count {
+            path.mtud.on_lost(path.now, number, 1452, sent_at);
+            number += 1;
+        }
+    };
+    for _ in 1..rounds {
+        lose(&mut path, 1);
+    }
+    lose(&mut path, losses - (rounds - 1));
+    for number in 0..passed {
+        let number = path.next + losses + number;
+        assert!(!path.mtud.on_acked(path.now, number, 1200));
+    }
+    path.mtud.settle()
+}
+
+#[test]
+fn a_black_hole_takes_three_rounds_six_losses_and_three_packets_that_pass() {
+    assert!(suspected(3, 6, 3));
+    assert!(!suspected(2, 60, 30));
+    assert!(!suspected(3, 5, 30));
+    assert!(!suspected(3, 60, 2));
+}
+
+/// What is no larger than the base is lost for other reasons, and what was overtaken by a large
+/// packet that arrived is no sign of a narrow path.
+#[test]
+fn losses_that_no_narrow_path_explains() {
+    let mut path = Path::new(1452);
+    path.search(1500, || false);
+    let first = path.next;
+    path.mtud.on_acked(path.now, first + 100, 1452);
+    for round in 0..10 {
+        let sent_at = path.now;
+        path.now += Duration::from_millis(100);
+        path.mtud
+            .on_lost(path.now, first + 10 + round, 1452, sent_at);
+        path.mtud
+            .on_lost(path.now, first + 200 + 2 * round, 1200, sent_at);
+        path.mtud.on_acked(path.now, first + 201 + 2 * round, 1200);
+        assert!(!path.mtud.settle());
+        assert_eq!(path.mtud.probe_limit(0), 1452, "not even suspected");
+    }
+    assert_eq!(path.mtud.black_holes(), 0);
+}
+
+/// Packets from before the first loss tell nothing of the path since then.
+#[test]
+fn what_was_sent_before_the_first_loss_clears_no_suspicion() {
+    let mut path = Path::new(1452);
+    path.search(1500, || false);
+    let first = path.next;
+    for round in 0..3 {
+        let sent_at = path.now;
+        path.now += Duration::from_millis(100);
+        for n in 0..2 {
+            let number = first + 100 + 10 * round + n;
+            path.mtud.on_lost(path.now, number, 1452, sent_at);
+        }
+        path.mtud.on_acked(path.now, first + round, 1200);
+        path.mtud.on_acked(path.now, first + 10 + round, 1452);
+        assert!(!path.mtud.settle(), "only earlier ones passed");
+    }
+    for n in 0..3 {
+        path.mtud.on_acked(path.now, first + 200 + n, 1200);
+    }
+    assert!(path.mtud.settle());
+    // What the path carried before is tried no more.
+    let next = path.mtud.poll_probe(path.now).unwrap();
+    assert!(next < 1452, "{next}");
+}
+
+/// A packet that is larger than the base and arrives proves its own size, and not that of the probe
+/// which is under way.
+#[test]
+fn only_the_probe_itself_raises_the_size() {
+    let mut path = Path::new(1452);
+    path.mtud.on_probe_sent(7, 1452);
+    for number in [6, 8] {
+        assert!(!path.mtud.on_acked(path.now, number, 1300));
+        assert_eq!(path.mtud.mtu(), BASE_MTU);
+    }
+    assert!(path.mtud.on_acked(path.now, 7, 1452));
+    assert_eq!(path.mtud.mtu(), 1452);
+}
+
+/// The first probe of a timeout is as large as any packet, later ones are as small as needed.
+#[test]
+fn probes_of_repeated_timeouts_have_the_size_of_the_base() {
+    let mut path = Path::new(1452);
+    path.search(1500, || false);
+    let limits = [0, 1, 2, 3, 10].map(|count| path.mtud.probe_limit(count));
+    assert_eq!(limits, [1452, 1452, 1200, 1200, 1200]);
+}
+
+#[test]
+fn bases_and_ceilings_that_contradict_each_other() {
+    for (base, ceiling, mtu) in [
+        (0, 0, 400),
+        (399, 1200, 400),
+        (401, 1200, 401),
+        (1300, 1200, 1300),
+    ] {
+        let mut mtud = Mtud::with_base(base, ceiling);
+        mtud.set_peer_limit(65_527);
+        assert_eq!(mtud.mtu(), mtu, "{base} {ceiling}");
+        let probe = mtud.poll_probe(Instant::ZERO);
+        assert_eq!(probe, (ceiling > mtu).then_some(ceiling));
+    }
+}
+
+/// Where an interface carries more than the path, most paths are as wide as an Ethernet: that is
+/// tried after the upper bound.
+#[test]
+fn the_width_of_an_ethernet_is_found_exactly() {
+    for ceiling in [1484, 1500, 4000, 8972] {
+        let mut path = Path::new(ceiling);
+        assert_eq!(
+            path.search(ETHERNET_MTU, || false),
+            ETHERNET_MTU,
+            "{ceiling}"
+        );
+    }
+}

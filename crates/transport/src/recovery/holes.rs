@@ -342,4 +342,30 @@ mod tests {
             assert!(holes.steps.get() <= 16 * N, "{} steps", holes.steps.get());
         }
     }
+
+    /// Half of the queue is marks at most, and a burst's memory goes back when it is dealt with.
+    #[test]
+    fn what_was_taken_takes_no_memory_for_long() {
+        const N: u64 = 10_000;
+        for open in [1, 10, 1000] {
+            let mut holes = Holes::new();
+            for n in 0..N {
+                holes.push(n, ());
+            }
+            // The first stay open, so no mark goes with the front.
+            let mut taken = 0;
+            for last in (0..(N - open) / 3).map(|n| N - 1 - 3 * n) {
+                let mut sweep = holes.sweep();
+                holes.take(&mut sweep, last - 2, last, |_, ()| taken += 1);
+                holes.close(&sweep);
+                assert!(holes.len() as u64 <= 2 * (N - taken) + 1);
+            }
+            assert_eq!(taken, (N - open) / 3 * 3);
+            let mut sweep = holes.sweep();
+            holes.take(&mut sweep, 0, N, |_, ()| taken += 1);
+            holes.close(&sweep);
+            assert_eq!((taken, holes.len()), (N, 0));
+            assert!(holes.queue.capacity() <= KEPT);
+        }
+    }
 }

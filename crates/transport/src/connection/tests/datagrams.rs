@@ -177,3 +177,41 @@ fn unread_ones_are_bounded() {
     assert_eq!(left.len() as u64 + stats.datagram_frames_unread, 200);
     assert_eq!(left.last().unwrap()[0], 199);
 }
+
+/// Those that wait when the connection moves to a path with a smaller MTU, where they do not fit,
+/// do not block the ones behind them.
+#[test]
+fn those_too_long_for_a_new_path_do_not_hold_up_the_others() {
+    let mut pair = Pair::connected(setup());
+    pair.upload(100_000, Duration::from_secs(5));
+    pair.run(Duration::from_secs(1));
+    let longest = pair.client.get().max_datagram_size().unwrap();
+    assert!(longest > 1400);
+    let client = pair.client.get();
+    client.send_datagram(vec![1; longest].into()).unwrap();
+    let (now, local) = (pair.now, Some("10.0.0.9".parse().unwrap()));
+    assert!(client.migrate(now, local));
+    assert!(client.max_datagram_size().unwrap() < longest);
+    client.send_datagram(Bytes::from_static(b"short")).unwrap();
+    pair.client.address = "10.0.0.9:2000".parse().unwrap();
+    pair.run(Duration::from_millis(100));
+    assert_eq!(read_all(pair.server.get()), [&b"short"[..]]);
+    assert_eq!(pair.client.get().stats().datagram_frames_unsent, 1);
+}
+
+/// Who reads no events is not told of each datagram.
+#[test]
+fn datagrams_that_arrive_together_are_told_once() {
+    let mut pair = Pair::connected(setup());
+    pair.run(Duration::from_millis(200));
+    pair.server.events.clear();
+    for n in 0..3 {
+        let data = Bytes::from(vec![n; 10]);
+        pair.client.get().send_datagram(data).unwrap();
+    }
+    pair.run(Duration::from_millis(100));
+    let told = pair.server.events.iter();
+    let told = told.filter(|event| **event == Event::DatagramReceived);
+    assert_eq!(told.count(), 1);
+    assert_eq!(read_all(pair.server.get()).len(), 3);
+}

@@ -1,7 +1,10 @@
 //! Path MTU discovery.
 
+use super::fixed_window::fixed_window;
 use super::pair::{Pair, Setup};
 use crate::Duration;
+use crate::path::Mtud;
+use crate::streams::Dir;
 
 #[test]
 fn the_largest_datagram_is_found() {
@@ -70,6 +73,28 @@ fn the_interface_bounds_the_search() {
         let mtu = pair.client.get().mtu();
         assert!(expected.contains(&mtu), "{mtu} of {path}, {interface}");
         assert_eq!(pair.client.get().stats().packets_lost, 0);
+    }
+}
+
+/// RFC 9000 §14.4: probes keep to the congestion window, too.
+#[test]
+fn probes_keep_to_the_window() {
+    for (bytes, probes) in [(100, true), (2300, false)] {
+        let mut setup = Setup::default();
+        (setup.client.controller, setup.client_told) = fixed_window(3000);
+        setup.client.max_mtu = Some(1200);
+        let mut pair = Pair::connected(setup);
+        pair.run(Duration::from_millis(500));
+        let id = pair.client.get().streams().open(Dir::Uni).unwrap();
+        let written = pair.client.get().streams().write(id, &vec![1; bytes]);
+        assert_eq!(written, Ok(bytes));
+        pair.flush();
+        // A search begins while this is under way.
+        pair.client.get().route.mtud = Mtud::new(1472);
+        let sent = pair.client.batches.len();
+        pair.flush();
+        let sizes = pair.client.batches[sent..].iter().map(|b| b.len);
+        assert_eq!(sizes.collect::<Vec<_>>(), vec![1472; usize::from(probes)]);
     }
 }
 

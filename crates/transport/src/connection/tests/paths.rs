@@ -210,6 +210,25 @@ fn a_client_that_stood_still_returns_within_the_idle_timeout() {
     pair.upload(50_000, Duration::from_secs(30));
 }
 
+/// RFC 9000 §8.2.4: a path is given up no sooner than three times the probe timeout. A round trip
+/// takes four seconds, more than three timeouts of a path that is not known.
+#[test]
+fn a_slow_path_is_given_the_time_that_it_takes() {
+    let mut pair = Pair::connected(Setup {
+        latency: Duration::from_secs(2),
+        ..Setup::default()
+    });
+    pair.run(Duration::from_secs(20));
+    let now = pair.now;
+    let new = Some("10.1.0.1".parse().unwrap());
+    assert!(pair.client.get().try_address(now, new));
+    for _ in 0..9 {
+        pair.run(Duration::from_secs(1));
+        assert_eq!(pair.client.get().local_address(), new);
+    }
+    assert_eq!(pair.client.get().stats().migrations, 1);
+}
+
 /// Nobody answers anywhere for a while, and then where the client has moved only.
 #[test]
 fn a_client_tries_both_addresses_until_one_works() {

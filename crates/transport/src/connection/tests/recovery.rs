@@ -1,5 +1,6 @@
 //! What the controller hears of loss.
 
+use super::fixed_window::fixed_window;
 use super::pair::{Pair, Setup};
 use crate::Duration;
 use crate::streams::Dir;
@@ -74,4 +75,42 @@ fn what_was_lost_and_the_round_trips_are_counted() {
     let round_trip = Duration::from_millis(20);
     assert_eq!(stats.rtt.min(), Some(round_trip));
     assert!(stats.rtt.max().unwrap() <= round_trip + Duration::from_millis(25));
+}
+
+#[test]
+fn what_one_end_sends_the_other_receives() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.upload(100_000, Duration::from_secs(5));
+    pair.run(Duration::from_secs(2));
+    let (client, server) = (pair.client.get().stats(), pair.server.get().stats());
+    for (sender, receiver) in [(&client, &server), (&server, &client)] {
+        assert_eq!(sender.datagrams_sent, receiver.datagrams_received);
+        assert_eq!(sender.packets_sent, receiver.packets_received);
+        assert_eq!(sender.bytes_sent, receiver.bytes_received);
+        assert_eq!(receiver.packets_dropped, 0);
+    }
+}
+
+/// RFC 9002 §6.2.4: probes carry new data where there is some. What is missing leaves with the next
+/// ones: the peer may have no use for what is new.
+#[test]
+fn the_first_probes_carry_new_data_and_the_next_what_is_missing() {
+    let mut setup = Setup::default();
+    (setup.client.controller, setup.client_told) = fixed_window(3000);
+    setup.client.max_mtu = Some(1200);
+    let mut pair = Pair::connected(setup);
+    pair.run(Duration::from_secs(1));
+    pair.up.faults.loss = 1_000_000;
+    // More than the window.
+    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
+    let written = pair.client.get().streams().write(id, &[1; 20_000]);
+    assert_eq!(written, Ok(20_000));
+    let before = pair.client.get().stats().probe_timeouts;
+    for (timeouts, again) in [(1, false), (2, true)] {
+        let due = |pair: &mut Pair| pair.client.get().stats().probe_timeouts == before + timeouts;
+        assert!(pair.run_until(Duration::from_secs(5), due));
+        pair.flush();
+        let stats = pair.client.get().stats();
+        assert_eq!(stats.bytes_retransmitted > 0, again);
+    }
 }

@@ -20,6 +20,8 @@ fn numbers_may_have_gaps_but_never_fall() {
     assert!(!sent.insert(9, packet(Instant::ZERO, 100, 'd')));
     assert_eq!((sent.next_number(), sent.bytes_in_flight()), (10, 300));
     assert_eq!(sent.span(), 5);
+    let unresolved: Vec<_> = sent.iter().map(|(n, p)| (n, p.frames)).collect();
+    assert_eq!(unresolved, [(5, 'a'), (6, 'b'), (9, 'c')]);
     assert!(sent.get(7).is_none() && sent.get(4).is_none() && sent.get(10).is_none());
     assert!(sent.never_sent(0, 4) && sent.never_sent(8, 8) && sent.never_sent(9, 10));
     assert!(!sent.never_sent(5, 6) && !sent.never_sent(9, 9));
@@ -71,6 +73,38 @@ fn a_packet_that_nobody_acknowledges_keeps_no_others() {
     assert_eq!(drained, [&asked[..1], &asked[2..]].concat());
     assert_eq!((sent.span(), sent.ack_eliciting()), (0, 0));
     assert_eq!(sent.next_number(), 100_000);
+}
+
+/// What counts towards bytes in flight stays as well, also where it asks for no acknowledgement, as
+/// padding does (RFC 9002 §2), and so does what asks for one over another path. It would be missing
+/// from the window for ever.
+#[test]
+fn nothing_that_was_counted_is_forgotten() {
+    let mut sent = SentPackets::new();
+    let as_in = |eliciting, in_flight| SentPacket {
+        ack_eliciting: eliciting,
+        in_flight,
+        ..packet(Instant::ZERO, 40, ())
+    };
+    let mut kept = Vec::new();
+    for n in 0..10_000 {
+        let kind = match n % 1000 {
+            1 => (true, true),
+            2 => (false, true),
+            3 => (true, false),
+            _ => (false, false),
+        };
+        if kind != (false, false) {
+            kept.push(n);
+        }
+        assert!(sent.insert(n, as_in(kind.0, kind.1)));
+    }
+    assert!(sent.span() <= 4 * UNCUT, "{}", sent.span());
+    assert_eq!((sent.bytes_in_flight(), sent.ack_eliciting()), (800, 20));
+    for n in kept {
+        assert!(sent.remove(n).is_some(), "{n}");
+    }
+    assert_eq!((sent.bytes_in_flight(), sent.ack_eliciting()), (0, 0));
 }
 
 /// One packet in front of a window that is acknowledged is no reason to forget any.

@@ -79,7 +79,53 @@ fn an_ack_advances_only_if_its_largest_number_is_new() {
     assert!(space.ack(300, &[(0, 1)]).0.advanced);
     assert!(!space.ack(300, &[(0, 1)]).0.advanced);
     assert!(!space.ack(300, &[(0, 0)]).0.advanced);
+    assert_eq!(space.detector.largest_acked(), Some(1));
     assert!(space.ack(300, &[(3, 3)]).0.advanced);
+    assert_eq!(space.detector.largest_acked(), Some(3));
+}
+
+/// A frame of thousands of ranges costs no more than what it may still tell of.
+#[test]
+fn ranges_are_read_as_far_down_as_something_is_unresolved() {
+    let mut space = Space::new();
+    for _ in 0..4000 {
+        space.send(200);
+    }
+    // All is resolved but for the loss of 3001, which may have been none.
+    space.ack(300, &[(3002, 3999), (0, 3000)]);
+    let mut read = 0;
+    let ranges = (0..1000u64).map(|n| {
+        read += 1;
+        let last = 3999 - 4 * n;
+        last - 2..=last
+    });
+    space.detector.on_ack(ranges, |_, _| {}).unwrap();
+    assert!(read < 260, "{read}");
+}
+
+/// Packets and questions wait side by side: the largest that an ACK brings may be either.
+#[test]
+fn the_largest_packet_of_an_ack_may_be_a_question() {
+    for question in [1, 2] {
+        let mut space = Space::new();
+        for n in 0..6 {
+            let probe = if n == question {
+                Probe::Question
+            } else {
+                Probe::Nothing
+            };
+            space.send_as(SentPacket {
+                probe,
+                ..packet(at(200 + n), 1200, ())
+            });
+        }
+        let (_, lost) = space.ack(302, &[(3, 3), (0, 0)]);
+        assert_eq!(lost.packets, 0);
+        let (newly, _) = space.ack(303, &[(0, 3)]);
+        assert_eq!(newly.counted, 2);
+        let largest = newly.largest.map(|(number, sent_at, _)| (number, sent_at));
+        assert_eq!(largest, Some((2, at(202))));
+    }
 }
 
 #[test]

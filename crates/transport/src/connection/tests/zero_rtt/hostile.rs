@@ -277,3 +277,21 @@ fn a_challenge_in_early_data_moves_nobody() {
     assert_eq!(pair.server.get().stats().path_challenges, 0);
     pair.upload(10_000, Duration::from_secs(5));
 }
+
+/// Both ends have the same keys for early data, and it goes one way: a client reads none of its own
+/// that somebody sends back to it (RFC 9001 §5.6).
+#[test]
+fn a_client_reads_no_early_data() {
+    let mut pair = Pair::with(Acquainted::new().setup());
+    pair.record = true;
+    write(&mut pair, Dir::Uni, &[7; 1500]);
+    pair.flush();
+    let early = pair.client.sent[1].clone();
+    assert_eq!(types(&early), [PacketType::ZeroRtt]);
+    let before = pair.client.get().stats();
+    pair.send_to_client(early);
+    let after = pair.client.get().stats();
+    assert_eq!(after.packets_received, before.packets_received);
+    assert_eq!(after.packets_dropped, before.packets_dropped + 1);
+    pair.connect();
+}

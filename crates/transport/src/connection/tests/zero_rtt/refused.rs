@@ -1,3 +1,4 @@
+use super::super::fixed_window::fixed_window;
 use super::super::inject;
 use super::*;
 use crate::connection::ConnectionError;
@@ -184,4 +185,40 @@ fn without_a_server_nothing_is_sent_for_ever() {
     assert_eq!(pair.client.error(), Some(ConnectionError::TimedOut));
     // A window's worth, and two datagrams for each probe timeout.
     assert!(pair.client.get().stats().datagrams_sent < 300);
+}
+
+/// Unreliable datagrams that wait when the server says that it takes no early data: they leave
+/// after the handshake if it takes any, and are forgotten if it takes none.
+#[test]
+fn waiting_datagrams_go_to_a_server_that_takes_any() {
+    let taking = || {
+        let mut setup = Setup::default();
+        setup.server.datagrams.receive_bytes = 10_000;
+        setup
+    };
+    for takes in [true, false] {
+        let known = Acquainted::by(taking());
+        let other = known.at(testing::server("server", &[b"test"]));
+        let mut setup = if takes {
+            other.setup_from(taking())
+        } else {
+            other.setup()
+        };
+        setup.client.controller = fixed_window(2400).0;
+        let mut pair = Pair::with(setup);
+        // A stream fills the window.
+        let written = upload(&mut pair, Dir::Uni, &[5000]);
+        pair.flush();
+        let client = pair.client.get();
+        client.send_datagram(b"waits".to_vec().into()).unwrap();
+        pair.flush();
+        assert!(pair.client.get().datagrams.wants_to_send());
+        read_all(&mut pair, &written, Duration::from_secs(5));
+        pair.connect();
+        assert_eq!(pair.client.get().early_data(), EarlyData::Refused);
+        assert!(!pair.client.get().datagrams.wants_to_send());
+        assert_eq!(pair.client.error(), None);
+        let got = pair.server.get().read_datagram();
+        assert_eq!(got.is_some(), takes);
+    }
 }

@@ -260,3 +260,56 @@ fn transfers_that_begin_early_get_through_a_bad_path() {
     // Nothing refuses it but a first packet of which only a copy without it arrives.
     assert!(accepted == 24 && early > 24, "{accepted} {early}");
 }
+
+/// RFC 9002 §6.2.4: early data that was lost with the first flight leaves again beside the first
+/// probe, and need not wait for the handshake.
+#[test]
+fn early_data_is_repeated_beside_the_first_probe() {
+    let mut pair = Pair::with(Acquainted::new().setup());
+    let data = pattern(1500, 1);
+    let id = write(&mut pair, Dir::Uni, &data);
+    pair.flush();
+    assert_eq!(pair.client.get().stats().early_packets_sent, 2);
+    pair.up.cut();
+    read_all(&mut pair, &[(id, data)], Duration::from_secs(5));
+    // 999 ms, and on its way.
+    assert_eq!(pair.now - START, Duration::from_millis(1009));
+}
+
+/// Packets of early data that were overtaken by the end of the handshake are still read (RFC 9001
+/// §4.9.3), as long as they may take.
+#[test]
+fn early_data_that_comes_behind_the_handshake_is_read() {
+    let mut pair = Pair::with(Acquainted::new().setup());
+    let data = pattern(1500, 1);
+    let id = write(&mut pair, Dir::Uni, &data);
+    pair.record = true;
+    pair.flush();
+    let late = pair.client.sent[1].clone();
+    assert_eq!(types(&late), [PacketType::ZeroRtt]);
+    let copy = late.clone();
+    pair.up.cut();
+    // The first datagram arrives, the second much later.
+    let first = pair.client.sent[0].clone();
+    let (from, to) = (pair.client.address, pair.server.address);
+    let datagram = |bytes| super::super::link::Datagram {
+        from,
+        to,
+        ecn: crate::Ecn::NotEct,
+        bytes,
+    };
+    let now = pair.now;
+    pair.up.send(now, datagram(first));
+    assert!(pair.run_until(Duration::from_secs(1), |pair| {
+        let server = pair.server.connection.as_deref();
+        server.is_some_and(|server| server.is_established())
+    }));
+    let before = pair.server.get().stats().early_packets_received;
+    let now = pair.now;
+    pair.up.latency = Duration::ZERO;
+    pair.up.send(now, datagram(copy));
+    pair.run(Duration::from_micros(1));
+    let after = pair.server.get().stats().early_packets_received;
+    assert_eq!(after, before + 1);
+    read_all(&mut pair, &[(id, data)], Duration::from_secs(5));
+}

@@ -1,0 +1,219 @@
+//! What an ACK frame says, when it is due, and how much all of them may take.
+
+use core::ops::RangeInclusive;
+
+use super::*;
+use crate::wire::Frame;
+use crate::wire::frame::Frames;
+
+/// What stands in a packet before its ACK frame.
+const FRONT: usize = 20;
+
+/// An ACK frame as the peer reads it.
+struct Told {
+    ranges: Vec<RangeInclusive<u64>>,
+    delay: u64,
+    bytes: usize,
+}
+
+const fn at(ms: u64) -> Instant {
+    Instant::from_millis(ms)
+}
+
+fn receiver() -> Received {
+    Received::new(SpaceId::Data, Duration::from_millis(25), None)
+}
+
+/// Packet `number` arrives, which asks for an acknowledgement.
+fn get(received: &mut Received, now: Instant, number: u64, bytes: usize) {
+    received.on_packet(now, number, true, Ecn::NotEct, bytes);
+}
+
+fn ack(received: &mut Received, now: Instant, exponent: u8) -> Told {
+    let mut room = [0; 1200];
+    let mut w = Writer::new(&mut room);
+    w.put_zeros(FRONT).unwrap();
+    received.write_ack(now, &mut w, exponent, 1100).unwrap();
+    let frame = &w.written()[FRONT..];
+    match Frames::new(frame).next() {
+        Some(Ok(Frame::Ack(ack))) => Told {
+            ranges: ack.ranges().collect(),
+            delay: ack.delay,
+            bytes: frame.len(),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Every field as long as it can be.
+#[test]
+fn an_acknowledgement_of_very_large_counts_fits_what_is_left_in_any_case() {
+    let mut received = receiver();
+    received.credit = 0;
+    let far = (1 << 62) - 10;
+    received.ranges.insert(1);
+    received.ranges.insert(far);
+    received
+        .delay
+        .on_packet(Instant::ZERO, far, true, false, &received.ranges);
+    received.ecn = EcnReceived::with_counts(1 << 40);
+    let mut room = [0; 1200];
+    let mut w = Writer::new(&mut room);
+    let late = Instant::ZERO + Duration::from_secs(1 << 40);
+    assert_eq!(received.write_ack(late, &mut w, 0, 600), Some(far));
+}
+
+/// RFC 9000 §19.3: the delay in microseconds, to be multiplied by two to the power of
+/// `ack_delay_exponent`.
+#[test]
+fn an_ack_tells_how_long_its_largest_packet_was_held_back() {
+    for (exponent, delay) in [(0, 8000), (3, 1000), (10, 7)] {
+        let mut received = receiver();
+        get(&mut received, at(100), 5, 1200);
+        let told = ack(&mut received, at(108), exponent);
+        assert_eq!((told.ranges, told.delay), (vec![5..=5], delay));
+    }
+}
+
+/// RFC 9000 §13.2.1: a mark of congestion is told at once, and nothing else of a single packet.
+#[test]
+fn a_mark_of_congestion_is_acknowledged_at_once() {
+    for (ecn, at_once) in [
+        (Ecn::NotEct, false),
+        (Ecn::Ect0, false),
+        (Ecn::Ect1, false),
+        (Ecn::Ce, true),
+    ] {
+        let mut received = receiver();
+        received.on_packet(at(100), 0, true, ecn, 1200);
+        assert_eq!(received.delay.due(at(100)), at_once, "{ecn:?}");
+    }
+}
+
+/// At most 64 ranges, or four times as many as began since the last ACK: so each is told four times
+/// where there are more.
+#[test]
+fn ranges_that_began_lately_are_told_four_times() {
+    let mut received = receiver();
+    let (mut number, now) = (0, at(100));
+    for (gaps, told) in [(150, 151), (20, 80), (17, 68), (16, 64), (5, 64)] {
+        // Packets in a row begin no range, but for the first.
+        for _ in 0..100 {
+            get(&mut received, now, number, 1200);
+            number += 1;
+        }
+        for _ in 0..gaps {
+            number += 1;
+            get(&mut received, now, number, 1200);
+            number += 1;
+        }
+        let ranges = ack(&mut received, now, 3).ranges;
+        assert_eq!(ranges.len(), told, "after {gaps} gaps");
+        assert_eq!(*ranges[0].end(), number - 1);
+    }
+}
+
+/// What the ACKs took of which packets that arrive 10 µs apart, each behind a gap, made some due at
+/// once; of each four, the first is not acknowledged if `refused`. Also how many packets came.
+fn spent(received: &mut Received, bytes: usize, refused: bool) -> (usize, usize) {
+    let mut spent = 0;
+    let mut now = at(100);
+    const PACKETS: usize = 4000;
+    for n in 0..PACKETS {
+        now += Duration::from_micros(10);
+        let number = 2 * n as u64;
+        if refused && n % 4 == 0 {
+            received.on_refused(now, number, bytes);
+        } else {
+            get(received, now, number, bytes);
+        }
+        if received.delay.due(now) {
+            spent += ack(received, now, 3).bytes + OVERHEAD;
+        }
+    }
+    (spent, PACKETS)
+}
+
+/// ACKs with their headers take a quarter of the bytes received and the 4 KiB that there are to
+/// begin with. They take it all, where there are gaps to tell of; one that was postponed leaves
+/// after 25 ms.
+#[test]
+fn acks_may_take_a_quarter_of_what_came_and_do() {
+    for bytes in [40, 43, 100] {
+        for refused in [false, true] {
+            let mut received = receiver();
+            let (spent, packets) = spent(&mut received, bytes, refused);
+            let may = packets * (bytes / 4) + 4096;
+            let most = LEAST + OVERHEAD;
+            assert!(
+                spent <= may + 2 * most,
+                "{spent} of {may}, {bytes} {refused}"
+            );
+            assert!(
+                spent + 2 * most >= may,
+                "{spent} of {may}, {bytes} {refused}"
+            );
+            assert!(received.postponed() > 1000);
+            // What asks for no acknowledgement makes none wait.
+            let before = received.postponed();
+            for n in 0..50 {
+                received.on_packet(at(200), 10_000 + n, false, Ecn::NotEct, 0);
+            }
+            assert_eq!(received.postponed(), before);
+        }
+    }
+}
+
+/// Nobody's acknowledgements wait where packets have the usual size.
+#[test]
+fn acks_of_full_packets_are_never_postponed() {
+    let mut received = receiver();
+    let (spent, packets) = spent(&mut received, 1200, false);
+    assert!(spent >= packets * OVERHEAD);
+    assert_eq!(received.postponed(), 0);
+}
+
+/// The handshake waits for its acknowledgements whatever they take.
+#[test]
+fn acks_of_the_handshake_are_never_postponed() {
+    let mut received = Received::new(SpaceId::Handshake, Duration::from_millis(25), None);
+    let (spent, packets) = spent(&mut received, 20, false);
+    assert!(spent >= packets * OVERHEAD);
+    assert_eq!(received.postponed(), 0);
+}
+
+/// RFC 9000 Appendix A.3: numbers are expanded by one more than the largest. What was refused was
+/// there, too.
+#[test]
+fn the_newest_packet_is_the_one_after_all_others() {
+    let mut received = receiver();
+    assert_eq!(received.expected(), 0);
+    assert!(received.is_newest(0));
+    get(&mut received, at(1), 7, 1200);
+    assert_eq!(received.expected(), 8);
+    received.on_refused(at(2), 9, 1200);
+    let newest = [6, 8, 9, 10].map(|number| received.is_newest(number));
+    assert_eq!(newest, [false, false, false, true]);
+}
+
+/// 256 ranges in any case and 4096 at most; half as many where an eighth would do.
+#[test]
+fn room_for_ranges_is_asked_for_and_given_back() {
+    let filled = |limit: usize, held: u64| {
+        let mut received = receiver();
+        assert_eq!(received.room_for_ranges(), 256);
+        assert_eq!(received.set_ranges(limit), (256 * 16, limit * 16));
+        for n in 0..held {
+            get(&mut received, at(1), 2 * n, 0);
+        }
+        received.wanted_ranges()
+    };
+    assert_eq!(filled(256, 0), None);
+    assert_eq!(filled(256, 255), None);
+    assert_eq!(filled(256, 256), Some(512));
+    assert_eq!(filled(2048, 2048), Some(4096));
+    assert_eq!(filled(4096, 5000), None);
+    assert_eq!(filled(4096, 512), None);
+    assert_eq!(filled(4096, 511), Some(2048));
+    assert_eq!(filled(512, 0), Some(256));
+}

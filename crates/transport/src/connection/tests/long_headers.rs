@@ -1,0 +1,222 @@
+//! What the ids and tokens of long headers must be, and when a handshake's packets are repeated.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use bytes::Bytes;
+
+use super::inject;
+use super::pair::{Pair, SERVER, Setup};
+use crate::connection::{Connection, ConnectionError};
+use crate::wire::frame::Crypto;
+use crate::wire::{ConnectionId, Frame, PacketType, PartialDecode, SpaceId, TransportErrorCode};
+use crate::{Duration, Instant};
+
+const START: Instant = Instant::from_millis(1);
+
+/// Packets received and dropped.
+fn counts(connection: &Connection) -> (u64, u64) {
+    let stats = connection.stats();
+    (stats.packets_received, stats.packets_dropped)
+}
+
+/// A pair whose client has read the first packet of the server and not answered it.
+fn answered() -> Pair {
+    let mut pair = Pair::new();
+    let known = |p: &mut Pair| p.client.get().parameters.peer_id_known;
+    assert!(pair.run_until(Duration::from_secs(1), known));
+    pair
+}
+
+/// A packet of the server's arrives at the client: (received, dropped) of it.
+fn to_client(pair: &mut Pair, space: SpaceId) -> (u64, u64) {
+    let ping = inject::frames(&[Frame::Ping]);
+    let now = pair.now;
+    let bytes = inject::packet(pair.server.get(), now, space, &ping);
+    let before = counts(pair.client.get());
+    pair.send_to_client(bytes);
+    let after = counts(pair.client.get());
+    (after.0 - before.0, after.1 - before.1)
+}
+
+/// RFC 9000 §7.2: after the first packet a client drops those that bear another source id.
+#[test]
+fn a_server_keeps_the_source_id_of_its_first_packet() {
+    for space in [SpaceId::Initial, SpaceId::Handshake] {
+        let mut pair = answered();
+        assert_eq!(to_client(&mut pair, space), (1, 0));
+        let server = pair.server.get();
+        let id = server.control.handshake_id;
+        server.control.handshake_id = ConnectionId::new(b"another!").unwrap();
+        assert_eq!(to_client(&mut pair, space), (0, 1));
+        pair.server.get().control.handshake_id = id;
+        pair.connect();
+    }
+}
+
+/// So does a server with those of its client.
+#[test]
+fn a_client_keeps_the_source_id_of_its_first_packet() {
+    let mut pair = Pair::new();
+    pair.run(Duration::from_millis(15));
+    let now = pair.now;
+    for same in [true, false] {
+        let client = pair.client.get();
+        let id = client.control.handshake_id;
+        if !same {
+            client.control.handshake_id = ConnectionId::new(b"another!").unwrap();
+        }
+        let ping = inject::frames(&[Frame::Ping]);
+        let mut bytes = inject::packet(client, now, SpaceId::Initial, &ping);
+        client.control.handshake_id = id;
+        bytes.resize(1200, 0);
+        let datagram = super::link::Datagram {
+            from: pair.client.address,
+            to: pair.server.address,
+            ecn: crate::Ecn::NotEct,
+            bytes,
+        };
+        let before = counts(pair.server.get()).0;
+        pair.up.latency = Duration::ZERO;
+        pair.up.send(now, datagram);
+        pair.run(Duration::from_millis(1));
+        let received = counts(pair.server.get()).0 - before;
+        assert_eq!(received, u64::from(same));
+    }
+    pair.connect();
+}
+
+/// RFC 9000 §17.2.2: a server's Initial has no token, or is dropped.
+#[test]
+fn a_servers_initial_with_a_token_is_dropped() {
+    let mut pair = answered();
+    pair.server.get().parameters.token = vec![7; 16];
+    assert_eq!(to_client(&mut pair, SpaceId::Initial), (0, 1));
+    pair.server.get().parameters.token.clear();
+    assert_eq!(to_client(&mut pair, SpaceId::Initial), (1, 0));
+    pair.connect();
+}
+
+/// RFC 9002 §6.2.3: a client that asks again has not read the server's flight, which is sent again
+/// at once. That was lost; the server's own probe timeout would come a second after it.
+#[test]
+fn a_client_that_asks_again_gets_the_first_flight_again() {
+    let mut pair = Pair::new();
+    pair.down.faults.loss = 1_000_000;
+    pair.run(Duration::from_millis(400));
+    pair.down.faults.loss = 0;
+    let ping = inject::frames(&[Frame::Ping]);
+    let now = pair.now;
+    let mut bytes = inject::packet(pair.client.get(), now, SpaceId::Initial, &ping);
+    bytes.resize(1200, 0);
+    let datagram = super::link::Datagram {
+        from: pair.client.address,
+        to: pair.server.address,
+        ecn: crate::Ecn::NotEct,
+        bytes,
+    };
+    pair.up.send(now, datagram);
+    assert!(pair.run_until(Duration::from_millis(100), |p| {
+        p.client.get().is_established()
+    }));
+    assert_eq!(pair.now - now, Duration::from_millis(20));
+}
+
+/// When the client's long headers leave, if all that leaves before `lost` is lost.
+fn leaving(pair: &mut Pair, lost: Duration) -> Rc<RefCell<Vec<Duration>>> {
+    let left = Rc::new(RefCell::new(Vec::new()));
+    let seen = Rc::clone(&left);
+    pair.tap = Some(Box::new(move |now, datagram| {
+        if datagram.to == SERVER.parse().unwrap() && datagram.bytes[0] & 0x80 != 0 {
+            seen.borrow_mut().push(now - START);
+            if now - START < lost {
+                datagram.bytes.fill(0);
+            }
+        }
+    }));
+    left
+}
+
+/// The first probe of a handshake is answered before the second is due, after an eighth of the next
+/// timeout. What the client sends then waits for its own acknowledgement, and for no probe sooner
+/// than its own timeout.
+#[test]
+fn an_answer_stops_the_second_probe_also_where_there_is_more_to_wait_for() {
+    let mut pair = Pair::with(Setup {
+        latency: Duration::from_millis(50),
+        ..Setup::default()
+    });
+    let left = leaving(&mut pair, Duration::from_millis(10));
+    pair.connect();
+    pair.run(Duration::from_millis(500));
+    let ms = |ms: &u64| Duration::from_millis(*ms);
+    // The flight, its first probe after 999 ms, and the Finished a round trip of 100 ms later. The
+    // second probe would leave after 999 and 124.875 ms, the answer comes after 1199 ms.
+    let at: Vec<_> = left.borrow().clone();
+    let mut times = at.clone();
+    times.dedup();
+    assert_eq!(
+        times,
+        [0, 999, 1099].iter().map(ms).collect::<Vec<_>>(),
+        "{at:?}"
+    );
+}
+
+/// The types of a datagram's packets.
+fn types(mut datagram: &[u8]) -> Vec<PacketType> {
+    let mut types = Vec::new();
+    while let Ok(PartialDecode::Protected(found)) = PartialDecode::new(datagram, 8) {
+        types.push(found.ty);
+        datagram = &datagram[found.len..];
+    }
+    types
+}
+
+/// RFC 9000 §10.2.3, §14.1: who closes during the handshake says so at each level that the peer may
+/// read, in one datagram, and a client's is of full size.
+#[test]
+fn a_close_during_the_handshake_is_said_at_every_level() {
+    use PacketType::{Handshake, Initial, OneRtt};
+    for (client, expected) in [
+        (true, &[Initial, Handshake, OneRtt][..]),
+        (false, &[Initial, Handshake]),
+    ] {
+        let mut pair = answered();
+        pair.record = true;
+        let now = pair.now;
+        let host = if client {
+            &mut pair.client
+        } else {
+            &mut pair.server
+        };
+        host.get().close(now, 7, Bytes::from_static(b"enough"));
+        host.sent.clear();
+        pair.flush();
+        let host = if client { &pair.client } else { &pair.server };
+        assert_eq!(host.sent.len(), 1);
+        assert_eq!(types(&host.sent[0]), expected);
+        assert_eq!(host.sent[0].len(), 1200);
+    }
+}
+
+/// RFC 9001 §4.1.3: what a level of encryption carried may come again, and nothing new once the
+/// next level is read.
+#[test]
+fn nothing_new_is_read_at_an_old_level() {
+    // The server's first message is shorter than that.
+    for (offset, breaks) in [(0, false), (2000, true)] {
+        let mut pair = answered();
+        let data = &[0x02];
+        let frame = inject::frames(&[Frame::Crypto(Crypto { offset, data })]);
+        let now = pair.now;
+        let bytes = inject::packet(pair.server.get(), now, SpaceId::Initial, &frame);
+        pair.send_to_client(bytes);
+        match pair.client.error() {
+            Some(ConnectionError::Transport(error)) => {
+                assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
+                assert!(breaks, "{error}");
+            }
+            error => assert!(!breaks && error.is_none(), "{error:?}"),
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! Paths that a peer probes, moves to, and leaves again (RFC 9000 §8.2, §9): what is sent where,
+//! under which ids.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use super::inject::{self, From};
+use super::pair::{Pair, Setup};
+use crate::connection::{Event, Received};
+use crate::streams::ReceiveMemory;
+use crate::wire::frame::Stream;
+use crate::wire::{Dir, Frame, Side, SpaceId, StreamId};
+use crate::{Duration, Ecn};
+
+const HOME: &str = "10.0.0.1:1000";
+const AWAY: &str = "10.0.0.1:77";
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn connected() -> Pair {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(500));
+    pair
+}
+
+/// A packet of the client's with these frames, padded to `size` bytes of payload.
+fn packet(pair: &mut Pair, frames: &[Frame<'_>], size: usize) -> Vec<u8> {
+    let mut payload = inject::frames(frames);
+    payload.resize(payload.len().max(size), 0);
+    let now = pair.now;
+    inject::packet(pair.client.get(), now, SpaceId::Data, &payload)
+}
+
+/// It arrives at the server, at its address `local` if that is known.
+fn arrive(pair: &mut Pair, from: &str, local: Option<IpAddr>, mut bytes: Vec<u8>) {
+    let received = Received {
+        remote: address(from),
+        local,
+        ecn: Ecn::NotEct,
+        ttl: None,
+    };
+    let now = pair.now;
+    pair.server.get().handle_datagram(now, received, &mut bytes);
+    pair.flush();
+}
+
+/// A PATH_CHALLENGE in a datagram of full size.
+const FULL: usize = 1180;
+
+/// Where datagrams went, and under which ids.
+type Seen = Arc<Mutex<Vec<(SocketAddr, Vec<u8>)>>>;
+
+/// Where the server's datagrams go from now on.
+fn watch(pair: &mut Pair) -> Seen {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let tapped = Arc::clone(&seen);
+    pair.tap = Some(Box::new(move |_, datagram| {
+        if datagram.from.port() == 443 {
+            let id = datagram.bytes[1..9].to_vec();
+            tapped.lock().unwrap().push((datagram.to, id));
+        }
+    }));
+    seen
+}
+
+/// The client moves on purpose, under another id.
+fn migrate(pair: &mut Pair, to: &str) {
+    pair.client.address = address(to);
+    let now = pair.now;
+    let local = pair.client.address.ip();
+    assert!(pair.client.get().migrate(now, Some(local)));
+    pair.run(Duration::from_millis(200));
+    assert_eq!(pair.server.get().remote_address(), address(to));
+}
+
+/// A client that has probed a path moves there: under the id that answered its probe.
+#[test]
+fn a_path_that_was_probed_keeps_its_id() {
+    let mut pair = connected();
+    let seen = watch(&mut pair);
+    let challenge = packet(&mut pair, &[Frame::PathChallenge([1; 8])], FULL);
+    arrive(&mut pair, AWAY, None, challenge);
+    assert_eq!(seen.lock().unwrap().len(), 1);
+    pair.client.address = address(AWAY);
+    assert!(pair.client.get().control.remote_ids.switch());
+    pair.client.get().ping();
+    pair.run(Duration::from_millis(500));
+    let server = pair.server.get();
+    assert_eq!(server.remote_address(), address(AWAY));
+    let probed = seen.lock().unwrap()[0].1.clone();
+    assert_eq!(server.control.remote_ids.current().id.as_slice(), probed);
+    let seen = seen.lock().unwrap();
+    let others = seen
+        .iter()
+        .filter(|(to, id)| *to == address(AWAY) && *id != probed);
+    assert_eq!(others.count(), 0);
+}
+
+/// What one address sent is no reason to send as much to another one.
+#[test]
+fn a_probe_feeds_the_amplification_limit_of_its_own_address_only() {
+    let mut pair = connected();
+    let challenge = packet(&mut pair, &[Frame::PathChallenge([1; 8])], FULL);
+    arrive(&mut pair, AWAY, None, challenge);
+    let ping = packet(&mut pair, &[Frame::Ping], 60);
+    let may = 3 * ping.len();
+    let stranger = "192.0.2.1:9";
+    pair.up.faults.loss = 1_000_000;
+    arrive(&mut pair, stranger, None, ping);
+    assert_eq!(pair.server.get().remote_address(), address(stranger));
+    pair.run(Duration::from_millis(500));
+    let to_stranger = pair.server.batches.iter();
+    let to_stranger = to_stranger.filter(|batch| batch.remote == address(stranger));
+    let sent: usize = to_stranger.map(|batch| batch.len).sum();
+    assert!(sent > 0 && sent <= may, "{sent} of {may}");
+}
+
+/// RFC 9000 §9.3: the address follows the packet of the highest number. One that comes late from
+/// the address before changes nothing, also if there is no memory for what it brings.
+#[test]
+fn a_late_packet_does_not_move_the_connection_back() {
+    let id = StreamId::new(Side::Client, Dir::Uni, 0).unwrap();
+    let data = |offset| {
+        Frame::Stream(Stream {
+            id,
+            offset,
+            fin: false,
+            data: b"x",
+        })
+    };
+    let mut pair = connected();
+    let late = packet(&mut pair, &[Frame::Ping], 0);
+    // Islands of one byte, until there is no memory for more.
+    pair.server
+        .get()
+        .streams()
+        .share_memory(Arc::new(ReceiveMemory::new(0)));
+    for n in 0..4000 {
+        let island = inject::frames(&[data(200_000 + 2 * n)]);
+        inject::send(&mut pair, From::Client, SpaceId::Data, &island);
+    }
+    pair.run(Duration::from_millis(500));
+    let refused = |pair: &mut Pair| pair.server.get().stats().packets_refused;
+    // After a while of nothing it takes what comes next all the same.
+    let mut offset = 220_000;
+    let mut island = |pair: &mut Pair| {
+        offset += 2;
+        packet(pair, &[data(offset)], 0)
+    };
+    let before = refused(&mut pair);
+    while refused(&mut pair) == before {
+        let taken = island(&mut pair);
+        arrive(&mut pair, HOME, None, taken);
+        pair.now += Duration::from_millis(1);
+    }
+    let late_refused = island(&mut pair);
+    let newest = island(&mut pair);
+    let before = refused(&mut pair);
+    pair.client.address = address("10.0.0.9:2000");
+    let moved = |pair: &Pair| {
+        let changes = pair.server.events.iter();
+        changes
+            .filter(|event| **event == Event::PathChanged)
+            .count()
+    };
+    // Also the packet that moves it is refused.
+    for (from, packet, refusals) in [
+        ("10.0.0.9:2000", newest, 1),
+        (HOME, late, 1),
+        (HOME, late_refused, 2),
+    ] {
+        arrive(&mut pair, from, None, packet);
+        let server = pair.server.get();
+        assert_eq!(server.remote_address(), address("10.0.0.9:2000"));
+        assert_eq!(moved(&pair), 1);
+        assert_eq!(refused(&mut pair), before + refusals);
+    }
+}
+
+/// RFC 9000 §8.2.2: a response fills 1200 bytes if its challenge did, on the path in use and on any
+/// other; it is small otherwise, so that nobody has large datagrams sent for small ones.
+#[test]
+fn responses_are_as_large_as_their_challenges() {
+    for from in [HOME, AWAY] {
+        for full in [true, false] {
+            let mut pair = connected();
+            let sent = pair.server.batches.len();
+            let size = if full { FULL } else { 0 };
+            let challenge = packet(&mut pair, &[Frame::PathChallenge([1; 8])], size);
+            arrive(&mut pair, from, None, challenge);
+            pair.run(Duration::from_millis(100));
+            let sizes = pair.server.batches[sent..].iter();
+            let largest = sizes.map(|batch| batch.len).max().unwrap();
+            assert_eq!(largest >= 1200, full, "{largest} to {from}");
+            assert!(full || largest <= 100, "{largest} to {from}");
+        }
+    }
+}
+
+/// RFC 9000 §8.2.1: a small challenge proves an address, and a large one that datagrams of 1200
+/// bytes get there.
+#[test]
+fn after_a_small_challenge_comes_a_large_one() {
+    for (narrow, padding) in [(false, 60), (true, 60), (false, 300), (true, 300)] {
+        let mut pair = connected();
+        let sent = pair.server.batches.len();
+        pair.client.address = address(AWAY);
+        if narrow {
+            pair.down.faults.mtu = 1199;
+        }
+        let frames = inject::frames(&[Frame::Ping, Frame::Padding(padding)]);
+        inject::send(&mut pair, From::Client, SpaceId::Data, &frames);
+        pair.run(Duration::from_millis(15));
+        let to_away = |pair: &Pair| {
+            let batches = pair.server.batches[sent..].iter();
+            let there = batches.filter(|batch| batch.remote == address(AWAY));
+            there.map(|batch| batch.len).collect::<Vec<_>>()
+        };
+        let sizes = to_away(&pair);
+        assert!(!sizes.is_empty() && sizes.iter().sum::<usize>() <= 3 * (padding + 30));
+        pair.run(Duration::from_millis(500));
+        let server = pair.server.get();
+        assert!(server.route.limit.is_validated());
+        assert!(to_away(&pair).into_iter().max() >= Some(1200));
+        let validated = pair.server.get().stats().migrations;
+        assert_eq!(validated, u64::from(!narrow));
+    }
+}
+
+/// The first challenge over the path that was left is lost. The next comes a period later, and not
+/// with whatever else happens: to the forged address nothing more can be sent.
+#[test]
+fn a_challenge_of_the_old_path_is_repeated() {
+    let mut pair = connected();
+    let (mut forged, mut dropped) = (false, false);
+    pair.tap = Some(Box::new(move |_, datagram| {
+        if !forged && datagram.from.port() == 1000 {
+            forged = true;
+            datagram.from = address("192.0.2.1:9");
+        } else if forged && !dropped && datagram.to == address(HOME) {
+            dropped = true;
+            datagram.bytes.clear();
+        }
+    }));
+    // An acknowledgement alone, which is too small for a challenge of the forged address.
+    pair.server.get().ping();
+    pair.run(Duration::from_millis(50));
+    assert_ne!(pair.server.get().remote_address(), address(HOME));
+    let moved = pair.now;
+    let back = pair.run_until(Duration::from_secs(5), |pair| {
+        pair.server.get().remote_address() == address(HOME)
+    });
+    assert!(back);
+    // A period is that of an unknown path, 999 ms; after three of them validation has failed.
+    let after = pair.now - moved;
+    assert!(after < Duration::from_millis(1100), "{after:?}");
+}
+
+/// Three times, a period apart, also where the new path is long known to work and nothing else
+/// happens.
+#[test]
+fn the_old_path_of_a_silent_client_is_challenged_three_times() {
+    let mut pair = connected();
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let tapped = Arc::clone(&times);
+    pair.tap = Some(Box::new(move |now, datagram| {
+        if datagram.to == address(HOME) {
+            tapped.lock().unwrap().push(now);
+        }
+    }));
+    pair.client.address = address(AWAY);
+    pair.client.get().ping();
+    pair.run(Duration::from_secs(8));
+    let times = times.lock().unwrap();
+    let waits: Vec<_> = times.windows(2).map(|two| two[1] - two[0]).collect();
+    // That of an unknown path, and what the client may hold an acknowledgement back for.
+    let period = Duration::from_millis(999)..=Duration::from_millis(1024);
+    assert_eq!(waits.len(), 2);
+    assert!(waits.iter().all(|wait| period.contains(wait)), "{waits:?}");
+}
+
+/// RFC 9000 §9.5: no id is used towards two addresses, as long as the client moves on purpose. None
+/// is used up for good: after more moves than there are ids, each path that was left is still
+/// challenged under one of its own.
+#[test]
+fn moves_to_and_fro_never_show_one_id_to_two_addresses() {
+    let mut pair = connected();
+    let seen = watch(&mut pair);
+    for _ in 0..12 {
+        for (from, to) in [(HOME, AWAY), (AWAY, HOME)] {
+            let before = seen.lock().unwrap().len();
+            migrate(&mut pair, to);
+            let challenged = |(to, _): &(SocketAddr, _)| *to == address(from);
+            assert!(seen.lock().unwrap()[before..].iter().any(challenged));
+            pair.upload(3000, Duration::from_secs(5));
+            pair.run(Duration::from_millis(300));
+        }
+    }
+    let mut ids: Vec<(Vec<u8>, SocketAddr)> = Vec::new();
+    for (to, id) in seen.lock().unwrap().iter() {
+        match ids.iter().find(|(known, _)| known == id) {
+            Some((_, where_to)) => assert_eq!(where_to, to),
+            None => ids.push((id.clone(), *to)),
+        }
+    }
+    assert!(ids.len() >= 13, "{}", ids.len());
+    assert_eq!(pair.server.error(), None);
+}
+
+/// A NAT moves the client, which then returns on purpose: with another id, so does the server.
+#[test]
+fn a_return_on_purpose_is_answered_under_another_id() {
+    let mut pair = connected();
+    pair.client.address = address(AWAY);
+    pair.client.get().ping();
+    pair.run(Duration::from_millis(300));
+    let before = pair.server.get().control.remote_ids.current().id;
+    assert_eq!(pair.server.get().remote_address(), address(AWAY));
+    migrate(&mut pair, HOME);
+    assert_ne!(pair.server.get().control.remote_ids.current().id, before);
+}
+
+/// A client probes the path that it left, and returns there: that path is no other one any more.
+#[test]
+fn a_return_to_a_probed_path_ends_its_probe() {
+    let mut pair = connected();
+    migrate(&mut pair, AWAY);
+    let challenge = packet(&mut pair, &[Frame::PathChallenge([1; 8])], FULL);
+    arrive(&mut pair, HOME, None, challenge);
+    let probed = pair.server.get().off_path.as_ref().unwrap().id.sequence;
+    migrate(&mut pair, HOME);
+    let server = pair.server.get();
+    assert!(server.off_path.is_none());
+    assert!(!server.control.remote_ids.is_held(probed));
+}
+
+/// RFC 9000 §5.1.2: the client asks its ids back, also that of the path that it left on purpose.
+/// The server challenges that path under it no more.
+#[test]
+fn the_old_path_is_not_challenged_under_an_id_that_was_asked_back() {
+    for asked_back in [false, true] {
+        let mut pair = connected();
+        let seen = watch(&mut pair);
+        migrate(&mut pair, AWAY);
+        let to_home = |from: usize| {
+            let seen = seen.lock().unwrap();
+            let home = seen[from..].iter().filter(|(to, _)| *to == address(HOME));
+            home.map(|(_, id)| id.clone()).collect::<Vec<_>>()
+        };
+        let first = to_home(0);
+        assert_eq!(first.len(), 1);
+        if asked_back {
+            inject::replace_ids(pair.client.get());
+        }
+        pair.run(Duration::from_millis(200));
+        let later = seen.lock().unwrap().len();
+        pair.run(Duration::from_secs(2));
+        let again = to_home(later).into_iter().filter(|id| *id == first[0]);
+        assert_eq!(again.count() > 0, !asked_back);
+        assert_eq!(pair.server.error(), None);
+    }
+}
+
+/// RFC 9000 §8.2.2: a response leaves from where its challenge arrived, also where only the address
+/// of this side differs; and so does a challenge of the path that was left.
+#[test]
+fn probes_leave_from_the_address_that_they_belong_to() {
+    let [first, second] = ["10.0.0.2", "10.0.0.3"].map(|ip| Some(ip.parse().unwrap()));
+    let sent_to = |pair: &Pair, from: usize, remote: &str| {
+        let batches = pair.server.batches[from..].iter();
+        let there = batches.filter(|batch| batch.remote == address(remote));
+        there.map(|batch| batch.local).collect::<Vec<_>>()
+    };
+    let mut pair = connected();
+    let ping = packet(&mut pair, &[Frame::Ping], 0);
+    arrive(&mut pair, HOME, first, ping);
+    assert_eq!(pair.server.get().local_address(), first);
+    pair.run(Duration::from_millis(100));
+    for (from, local) in [(HOME, first), (HOME, second), (AWAY, second)] {
+        let sent = pair.server.batches.len();
+        let challenge = packet(&mut pair, &[Frame::PathChallenge([2; 8])], FULL);
+        arrive(&mut pair, from, local, challenge);
+        assert_eq!(sent_to(&pair, sent, from), [local], "{from}");
+        assert_eq!(pair.server.get().local_address(), first);
+        assert_eq!(pair.server.get().off_path.is_some(), local != first);
+    }
+    // Who does not know where a packet arrived takes it as one of the path in use.
+    let sent = pair.server.batches.len();
+    let challenge = packet(&mut pair, &[Frame::PathChallenge([3; 8])], FULL);
+    arrive(&mut pair, HOME, None, challenge);
+    assert_eq!(sent_to(&pair, sent, HOME), [first]);
+    // The client moves on purpose, and the path that it left is challenged from where it was.
+    let sent = pair.server.batches.len();
+    assert!(pair.client.get().control.remote_ids.switch());
+    let ping = packet(&mut pair, &[Frame::Ping], FULL);
+    arrive(&mut pair, "10.0.0.9:9", second, ping);
+    assert_eq!(sent_to(&pair, sent, "10.0.0.9:9"), [second]);
+    assert_eq!(sent_to(&pair, sent, HOME), [first]);
+}
+
+/// RFC 9002: what is sent over another path tells nothing of this one.
+#[test]
+fn a_probe_of_another_path_counts_neither_as_in_flight_nor_as_a_round_trip() {
+    let mut pair = connected();
+    let before = pair.server.get().stats();
+    let challenge = packet(&mut pair, &[Frame::PathChallenge([1; 8])], FULL);
+    arrive(&mut pair, AWAY, None, challenge);
+    let now = pair.now;
+    assert_eq!(pair.server.get().path_report(now).in_flight, 0);
+    let stats = pair.server.get().stats();
+    assert_eq!(stats.datagrams_sent, before.datagrams_sent + 1);
+    assert_eq!(stats.bytes_sent, before.bytes_sent + 1200);
+}
