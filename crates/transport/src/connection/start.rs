@@ -262,6 +262,7 @@ impl Connection {
             events: VecDeque::new(),
             routing: VecDeque::from([Routing::Add(parts.local_id)]),
             routed_token: None,
+            tokens_moved: false,
             endpoint_key: parts.endpoint_key,
             random,
             config,
