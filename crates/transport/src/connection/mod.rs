@@ -171,6 +171,9 @@ pub struct Connection {
     local_id_in_use: ConnectionId,
     /// Ack-eliciting packets still to be sent as probes, whatever the window says.
     probes: [u8; 3],
+    /// The last probe timeout of a handshake: of which space, and whether its second probe is the
+    /// next to leave there.
+    probed: (SpaceId, bool),
     /// Packet number to be left out next, so that a peer that acknowledges what it has not seen is
     /// caught.
     skip_number: u64,

@@ -250,6 +250,7 @@ impl Connection {
             memory: Default::default(),
             local_id_in_use: parts.local_id,
             probes: [0; 3],
+            probed: (SpaceId::Initial, false),
             skip_number: random.below(100) + 1,
             close: CloseState::default(),
             error: None,
