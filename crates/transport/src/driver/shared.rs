@@ -40,6 +40,8 @@ pub(super) struct State {
     pub(super) core: Box<core::Connection>,
     pub(super) senders: FxHashMap<StreamId, Sender>,
     pub(super) readers: FxHashMap<StreamId, Waker>,
+    /// Bidirectional streams of the peer's that the application has accepted.
+    accepted: u64,
     pub(super) lost: Option<ConnectionError>,
     /// Why the kernel refused the last datagram, if it did.
     pub(super) send_error: Option<io::ErrorKind>,
@@ -116,6 +118,7 @@ impl Shared {
                 core,
                 senders: FxHashMap::default(),
                 readers: FxHashMap::default(),
+                accepted: 0,
                 lost: None,
                 send_error: None,
                 driver: None,
@@ -344,7 +347,24 @@ impl State {
             }
             StreamEvent::Writable(id) => self.wake_sender(id, None),
             StreamEvent::Finished(id) => self.wake_sender(id, Some(None)),
-            StreamEvent::Stopped(id, code) => self.wake_sender(id, Some(Some(code))),
+            StreamEvent::Stopped(id, code) => {
+                if id.dir() == Dir::Bi
+                    && id.initiator() != self.core.side()
+                    && id.index() >= self.accepted
+                {
+                    // Whoever accepts it is to hear of that.
+                    self.senders.entry(id).or_default();
+                }
+                self.wake_sender(id, Some(Some(code)));
+            }
+        }
+    }
+
+    /// The application is given a stream of the peer's.
+    pub(super) fn on_accepted(&mut self, id: StreamId) {
+        if id.dir() == Dir::Bi {
+            self.accepted = id.index() + 1;
+            self.senders.entry(id).or_default();
         }
     }
 
