@@ -150,7 +150,10 @@ impl ConnectionTask {
                 return;
             }
             let mut state = self.shared.lock();
-            self.shared.open_next(&mut state, clock::now());
+            let opened = self.shared.open_next(&mut state, clock::now());
+            drop(state);
+            let received = &self.shared.endpoint.received;
+            received.count_handed_over(opened.unwrap_or(0));
         }
         if !self.shared.inbox.is_empty() {
             cx.waker().wake_by_ref();
@@ -233,6 +236,9 @@ impl Future for ConnectionTask {
             return Poll::Ready(());
         }
         this.shared.inbox.wait(cx.waker());
+        if this.shared.take_refusal() {
+            this.shared.lock().core.refuse(clock::now());
+        }
         this.open(cx);
         loop {
             this.change_socket();
