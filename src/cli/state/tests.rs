@@ -114,7 +114,7 @@ fn what_is_no_directory_is_told_of() {
     type Spoil = fn(&Path);
     let places: [(&str, Spoil); 4] = [
         ("symbolic link", |path| {
-            symlink(path.parent().unwrap(), path).unwrap()
+            symlink(path.parent().unwrap(), path).unwrap();
         }),
         ("symbolic link", |path| symlink("nowhere", path).unwrap()),
         ("symbolic link", |path| symlink(path, path).unwrap()),

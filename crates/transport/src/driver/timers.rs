@@ -255,8 +255,8 @@ mod tests {
     }
 
     fn poll(timer: &mut Timer, at: Instant) {
-        let mut cx = Context::from_waker(Waker::noop());
-        assert!(timer.poll(&mut cx, clock::now(), Some(at)).is_pending());
+        let cx = Context::from_waker(Waker::noop());
+        assert!(timer.poll(&cx, clock::now(), Some(at)).is_pending());
     }
 
     /// Whoever sets the kernel's timer holds nobody up, and sets it once more if an earlier
