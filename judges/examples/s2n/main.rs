@@ -5,6 +5,9 @@
 
 #[path = "../../../crates/transport/tests/interop/cases.rs"]
 mod cases;
+#[cfg(test)]
+#[path = "../../../crates/transport/tests/interop/judged.rs"]
+mod judged;
 #[path = "../../../crates/transport/tests/interop/resumption.rs"]
 mod resumption;
 #[path = "../shared/roles.rs"]
@@ -12,13 +15,13 @@ mod roles;
 mod support;
 #[path = "../../../crates/transport/tests/interop/table.rs"]
 mod table;
-#[cfg(test)]
-mod tests;
 #[path = "../../../crates/transport/tests/interop/zero_rtt.rs"]
 mod zero_rtt;
 
 use std::process::ExitCode;
 
+#[cfg(test)]
+use roles::STACKS;
 use roles::{NotRun, Role};
 
 const NOT_RUN: [NotRun; 4] = [
@@ -43,4 +46,10 @@ const NOT_RUN: [NotRun; 4] = [
 #[tokio::main]
 async fn main() -> ExitCode {
     roles::judge("s2n-quic", &NOT_RUN).await
+}
+
+/// True if s2n-quic can play its role in `case`.
+#[cfg(test)]
+fn can(case: &str, stacks: cases::Stacks) -> bool {
+    roles::can(&NOT_RUN, case, stacks)
 }

@@ -64,6 +64,18 @@ enum StateError {
         "other users may write to {0}: no tokens are kept there; it must be yours, with mode 0700"
     )]
     Foreign(PathBuf),
+    /// It is somewhere else, perhaps where others may write.
+    #[error(
+        "{0} is a symbolic link, which is not followed: no tokens are kept there; put a directory \
+         of yours with mode 0700 in its place"
+    )]
+    Link(PathBuf),
+    /// Nothing can be put into it.
+    #[error(
+        "{0} is no directory: no tokens are kept there; put a directory of yours with mode 0700 in \
+         its place"
+    )]
+    NoDirectory(PathBuf),
     /// Another process has not let go of it.
     #[error("{0} is locked by another process for too long: what was kept of servers is not used")]
     Locked(PathBuf),
@@ -186,18 +198,20 @@ impl State {
     /// users have no home, and some homes are read-only.
     fn open(home: &Path, user: u32, warnings: &mut Vec<String>) -> Option<Self> {
         let directory = home.join("pathmark");
-        let mut builder = DirBuilder::new();
-        builder
+        // It fails also where something else is in the place of the directory, which is looked at.
+        let _ = DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(&directory)
-            .ok()?;
-        let owner = fs::symlink_metadata(&directory).ok()?;
-        if owner.uid() != user || owner.mode() & 0o022 != 0 {
-            warn(warnings, &StateError::Foreign(directory));
-            return None;
-        }
-        Some(Self { directory, user })
+            .create(&directory);
+        let there = fs::symlink_metadata(&directory).ok()?;
+        let wrong = match there {
+            _ if there.is_symlink() => StateError::Link(directory),
+            _ if !there.is_dir() => StateError::NoDirectory(directory),
+            _ if there.uid() != user || there.mode() & 0o022 != 0 => StateError::Foreign(directory),
+            _ => return Some(Self { directory, user }),
+        };
+        warn(warnings, &wrong);
+        None
     }
 
     /// Changes what is kept, under the lock. What cannot be used is told to `warnings`, and

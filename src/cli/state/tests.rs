@@ -108,6 +108,36 @@ fn nothing_of_another_users_is_used() {
     assert!(warnings[0].contains("other users"), "{warnings:?}");
 }
 
+/// What stands in the place of the directory is named, and left as it is.
+#[test]
+fn what_is_no_directory_is_told_of() {
+    type Spoil = fn(&Path);
+    let places: [(&str, Spoil); 4] = [
+        ("symbolic link", |path| {
+            symlink(path.parent().unwrap(), path).unwrap();
+        }),
+        ("symbolic link", |path| symlink("nowhere", path).unwrap()),
+        ("symbolic link", |path| symlink(path, path).unwrap()),
+        ("no directory", |path| fs::write(path, "mine").unwrap()),
+    ];
+    for (why, spoil) in places {
+        let home = TempDir::new().unwrap();
+        let path = home.path().join("pathmark");
+        spoil(&path);
+        let before = fs::symlink_metadata(&path).unwrap();
+        let mut warnings = Vec::new();
+        assert!(State::open(home.path(), user(), &mut warnings).is_none());
+        assert!(
+            matches!(&warnings[..], [one] if one.contains(why) && one.contains("pathmark")),
+            "{why}: {warnings:?}"
+        );
+        let after = fs::symlink_metadata(&path).unwrap();
+        assert_eq!((after.ino(), after.len()), (before.ino(), before.len()));
+        let left: Vec<_> = fs::read_dir(home.path()).unwrap().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+    }
+}
+
 #[test]
 fn a_user_without_a_place_for_it_hears_nothing_of_it() {
     let mut warnings = Vec::new();

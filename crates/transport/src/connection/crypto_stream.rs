@@ -13,6 +13,8 @@ pub(super) struct CryptoSend {
     unsent: u64,
     /// Ranges to send again, in no order.
     lost: Vec<Range<u64>>,
+    /// Ranges to send again once there is nothing else to send.
+    repeated: Vec<Range<u64>>,
     /// Acknowledged ranges above `base`, in no order.
     acked: Vec<Range<u64>>,
 }
@@ -29,10 +31,10 @@ impl CryptoSend {
 
     /// True if there is something to send.
     pub(super) fn can_send(&self) -> bool {
-        !self.lost.is_empty() || self.unsent < self.end()
+        !self.lost.is_empty() || self.unsent < self.end() || !self.repeated.is_empty()
     }
 
-    /// The next range to send, at most `max` bytes, lost ones first.
+    /// The next range to send, at most `max` bytes: lost ones first, then new ones.
     pub(super) fn poll(&mut self, max: usize) -> Option<Range<u64>> {
         if max == 0 {
             return None;
@@ -47,10 +49,16 @@ impl CryptoSend {
             return Some(range);
         }
         let range = self.unsent..self.end().min(self.unsent + max);
-        if range.is_empty() {
-            return None;
-        }
         self.unsent = range.end;
+        if !range.is_empty() {
+            return Some(range);
+        }
+        let first = self.repeated.first_mut()?;
+        let range = first.start..first.end.min(first.start + max);
+        first.start = range.end;
+        if first.is_empty() {
+            self.repeated.remove(0);
+        }
         Some(range)
     }
 
@@ -85,10 +93,12 @@ impl CryptoSend {
             }
         }
         let base = self.base;
-        self.lost.retain_mut(|lost| {
-            lost.start = lost.start.max(base);
-            lost.start < lost.end
-        });
+        for list in [&mut self.lost, &mut self.repeated] {
+            list.retain_mut(|due| {
+                due.start = due.start.max(base);
+                due.start < due.end
+            });
+        }
     }
 
     /// A packet with this range was lost.
@@ -99,13 +109,26 @@ impl CryptoSend {
             && !self.acked.iter().any(covered)
             && !self.lost.iter().any(covered)
         {
+            let is_new = |other: &Range<u64>| other.start < range.start || range.end < other.end;
+            self.repeated.retain(is_new);
             self.lost.push(range);
+        }
+    }
+
+    /// A packet with this range may be lost: it is sent again behind all else.
+    pub(super) fn repeat(&mut self, range: Range<u64>) {
+        let range = range.start.max(self.base)..range.end;
+        let covers = |other: &Range<u64>| other.start <= range.start && range.end <= other.end;
+        let mut known = self.acked.iter().chain(&self.lost).chain(&self.repeated);
+        if range.start < range.end && !known.any(covers) {
+            self.repeated.push(range);
         }
     }
 
     /// Everything that was sent and not acknowledged is due again: after a Retry, or for a probe.
     pub(super) fn resend(&mut self) {
         self.lost.clear();
+        self.repeated.clear();
         self.unsent = self.base;
     }
 }
@@ -139,6 +162,31 @@ mod tests {
         stream.on_ack(3..5);
         assert!(stream.bytes.is_empty());
         stream.on_loss(0..5);
+        assert!(!stream.can_send());
+    }
+
+    #[test]
+    fn what_may_be_lost_comes_behind_all_else_and_once() {
+        let mut stream = CryptoSend::default();
+        stream.write(b"hello world");
+        assert_eq!(sent(&mut stream, 4), b"hell");
+        assert_eq!(sent(&mut stream, 4), b"o wo");
+        for _ in 0..2 {
+            stream.repeat(0..4);
+            stream.repeat(4..8);
+        }
+        assert_eq!(sent(&mut stream, 100), b"rld");
+        stream.on_loss(4..8);
+        assert_eq!(sent(&mut stream, 100), b"o wo");
+        assert_eq!(sent(&mut stream, 3), b"hel");
+        assert_eq!(sent(&mut stream, 3), b"l");
+        assert!(!stream.can_send());
+        stream.repeat(0..4);
+        stream.repeat(4..8);
+        stream.on_ack(0..5);
+        assert_eq!(sent(&mut stream, 100), b" wo");
+        stream.on_ack(5..11);
+        stream.repeat(4..8);
         assert!(!stream.can_send());
     }
 

@@ -12,6 +12,10 @@ use crate::wire::{SpaceId, TransportError, TransportErrorCode, Writer};
 /// Client certificates and long chains fit.
 const MAX_BUFFERED: u64 = 64 * 1024;
 
+/// Packets of the client's for which a flight is repeated before a probe timeout says so: RFC 9002
+/// §6.2.3 asks for a bound. These are the probes of four timeouts.
+const REPEATS: u8 = 8;
+
 /// How far the handshake has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Progress {
@@ -41,6 +45,8 @@ pub(super) struct Handshake {
     /// Highest level of which anything was read.
     read_level: SpaceId,
     progress: Progress,
+    /// How often a flight may still be repeated before a probe timeout.
+    repeats: u8,
     /// Bytes between session and streams; empty between calls.
     scratch: Vec<u8>,
 }
@@ -63,6 +69,7 @@ impl Handshake {
             write_level: SpaceId::Initial,
             read_level: SpaceId::Initial,
             progress: Progress::Running,
+            repeats: REPEATS,
             scratch: Vec::new(),
         }
     }
@@ -227,6 +234,21 @@ impl Handshake {
         let level = self.level(space);
         if !level.discarded {
             level.send.on_loss(range);
+        }
+    }
+
+    /// True while a flight may be repeated before a probe timeout. To be asked once for each time.
+    pub(super) fn may_repeat(&mut self) -> bool {
+        let left = self.repeats.checked_sub(1);
+        self.repeats = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// This range may be lost: it is sent again behind what has not been sent.
+    pub(super) fn repeat(&mut self, space: SpaceId, range: Range<u64>) {
+        let level = self.level(space);
+        if !level.discarded {
+            level.send.repeat(range);
         }
     }
 

@@ -1,10 +1,12 @@
 //! The handshake's progress and what follows from it: keys that come and go, parameters that apply.
 
+use super::carried::Carried;
 use super::handshake::Progress;
 use super::timers::Timer;
 use super::{Connection, Event, of, parameters};
 use crate::ack::AckRequest;
 use crate::crypto::{KeyChange, OneRttKeys, ResetToken};
+use crate::recovery::SentPacket;
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
 
@@ -135,16 +137,34 @@ impl Connection {
         self.recovery.drain(now, space, |_, _| {});
     }
 
-    /// Server: the client still sends Initial packets that ask for an answer, so it lacks some of
-    /// ours: they are sent again before a probe timeout says so (RFC 9002 §6.2.3).
+    /// Server: the client still sends Initial packets that ask for an answer, so it may lack some
+    /// of ours: they are sent again before a probe timeout says so (RFC 9002 §6.2.3), behind what
+    /// the amplification limit has held back. All of them once for a round trip, the oldest
+    /// otherwise: a client's probes come in pairs, and also where nothing is lost but a round trip
+    /// takes longer than its first probe timeout.
     pub(super) fn repeat_first_flight(&mut self, now: Instant) {
-        let rtt = self.recovery.rtt().srtt().unwrap_or_default();
-        for space in [SpaceId::Initial, SpaceId::Handshake] {
-            for (_, packet) in self.recovery.space(space).sent().iter() {
-                if packet.sent_at + rtt < now {
-                    for range in packet.frames.crypto() {
-                        self.handshake.on_loss(space, range.clone());
-                    }
+        let spaces = [SpaceId::Initial, SpaceId::Handshake];
+        let rtt = self.recovery.rtt();
+        let (known, likely) = (rtt.srtt().unwrap_or_default(), rtt.srtt_or_initial());
+        let is_old = |packet: &SentPacket<Carried>| packet.sent_at + known < now;
+        let any_old = spaces.iter().any(|space| {
+            let mut sent = self.recovery.space(*space).sent().iter();
+            sent.any(|(_, packet)| is_old(packet))
+        });
+        if !any_old || !self.handshake.may_repeat() {
+            return;
+        }
+        for space in spaces {
+            let detector = self.recovery.space(space);
+            let last = detector.last_ack_eliciting();
+            let packets = match last.is_some_and(|at| at + likely < now) {
+                true => usize::MAX,
+                false => 1,
+            };
+            let old = detector.sent().iter().filter(|(_, packet)| is_old(packet));
+            for (_, packet) in old.take(packets) {
+                for range in packet.frames.crypto() {
+                    self.handshake.repeat(space, range.clone());
                 }
             }
         }

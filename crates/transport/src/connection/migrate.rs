@@ -179,6 +179,7 @@ impl Connection {
             .validation
             .take_if(|_| route.limit.is_validated() && self.side.is_server());
         let old = core::mem::replace(&mut self.route, route);
+        self.tokens_moved = true;
         self.recovery.on_path_change(now);
         self.recovery.set_amplification_blocked(now, false);
         let next = self.recovery.space(SpaceId::Data).sent().next_number();
@@ -255,6 +256,7 @@ impl Connection {
             let Some(id) = self.control.remote_ids.allot() else {
                 return;
             };
+            self.tokens_moved = true;
             self.off_path = Some(OffPath {
                 remote: received.remote,
                 local: received.local,
@@ -407,6 +409,7 @@ impl Connection {
                 return None;
             };
             off.id = id;
+            self.tokens_moved = true;
         }
         let (remote, local, dcid) = (off.remote, off.local, off.id.id);
         let owed = off.responses.pop()?;

@@ -133,9 +133,8 @@ pub enum Routing {
     Add(ConnectionId),
     /// It is retired.
     Remove(ConnectionId),
-    /// A datagram that ends with this token and is for no connection resets this one (RFC 9000
-    /// §10.3.1). In place of the one before.
-    ResetToken(Option<ResetToken>),
+    /// The [tokens](Connection::reset_tokens) of stateless resets are others now.
+    ResetTokens,
 }
 
 /// A QUIC connection without I/O. See the [module](self) for how it is driven.
@@ -172,6 +171,9 @@ pub struct Connection {
     local_id_in_use: ConnectionId,
     /// Ack-eliciting packets still to be sent as probes, whatever the window says.
     probes: [u8; 3],
+    /// The last probe timeout of a handshake: of which space, and whether its second probe is the
+    /// next to leave there.
+    probed: (SpaceId, bool),
     /// Packet number to be left out next, so that a peer that acknowledges what it has not seen is
     /// caught.
     skip_number: u64,
@@ -188,8 +190,10 @@ pub struct Connection {
     stats: Stats,
     events: VecDeque<Event>,
     routing: VecDeque<Routing>,
-    /// The last [`Routing::ResetToken`].
+    /// That of the current path as the endpoint knows it.
     routed_token: Option<ResetToken>,
+    /// Paths have changed, and with them the addresses that resets come from.
+    tokens_moved: bool,
 }
 
 /// Largest datagram that is tried unless configuration says otherwise: packets of 9000 bytes over
@@ -243,17 +247,35 @@ impl Connection {
     /// A change of what the endpoint finds this connection by.
     pub fn poll_routing(&mut self) -> Option<Routing> {
         let token = self.control.remote_ids.current().token;
-        if token != self.routed_token {
+        if core::mem::take(&mut self.tokens_moved) || token != self.routed_token {
             self.routed_token = token;
-            return Some(Routing::ResetToken(token));
+            return Some(Routing::ResetTokens);
         }
         self.routing.pop_front()
+    }
+
+    /// A datagram that comes from such an address, ends with the token beside it and is for no
+    /// connection resets this one (RFC 9000 §10.3.1): the tokens of the peer's ids that are in use,
+    /// each with where the peer is that was sent to by it.
+    pub fn reset_tokens(&self) -> impl Iterator<Item = (SocketAddr, ResetToken)> {
+        let current = self.control.remote_ids.current().token;
+        let old = self.fallback.as_ref().map(|old| {
+            let token = old.id.map_or(current, |id| id.token);
+            (old.route.remote, token)
+        });
+        let off = self.off_path.as_ref().map(|off| (off.remote, off.id.token));
+        core::iter::once((self.route.remote, current))
+            .chain(old)
+            .chain(off)
+            .filter_map(|(remote, token)| Some((remote, token?)))
     }
 
     /// True if [`poll_routing`](Self::poll_routing) has something.
     #[must_use]
     pub fn has_routing(&self) -> bool {
-        !self.routing.is_empty() || self.control.remote_ids.current().token != self.routed_token
+        !self.routing.is_empty()
+            || self.tokens_moved
+            || self.control.remote_ids.current().token != self.routed_token
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.

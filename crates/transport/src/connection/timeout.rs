@@ -90,6 +90,7 @@ impl Connection {
         self.repeat_early_data();
         if space != SpaceId::Data {
             *of(&mut self.probes, space) = 1;
+            self.probed = (space, false);
             let later = self.recovery.probe_period() / SECOND_PROBE;
             self.timers.set(Timer::SecondProbe, now + later);
             return;
@@ -103,7 +104,7 @@ impl Connection {
             self.streams.repeat_first(u64::from(self.route.mtud.mtu()));
         }
         if again || !self.wants_data(now) {
-            self.repeat_oldest(space);
+            self.repeat_oldest(space, 0, super::Recovered::PROBES.into());
         }
     }
 
@@ -114,6 +115,7 @@ impl Connection {
             && self.recovery.pto_count() > 0
         {
             *of(&mut self.probes, space) = 1;
+            self.probed.1 = self.probed.0 == space;
         }
     }
 
@@ -127,21 +129,25 @@ impl Connection {
 
     /// Each probe of a handshake carries what is missing, also if another has just carried it: the
     /// handshake cannot go on without, and a server may refuse a client whose first packet to
-    /// arrive has no CRYPTO frame.
+    /// arrive has no CRYPTO frame. That is one datagram, and two for each timeout (RFC 9002
+    /// §6.2.4): of a flight of several packets the second probe carries the second.
     pub(super) fn fill_probe(&mut self, space: SpaceId) {
         if space != SpaceId::Data
             && *of(&mut self.probes, space) > 0
             && !self.handshake.can_send(space)
         {
-            self.repeat_oldest(space);
+            let later = usize::from(self.probed == (space, true));
+            self.repeat_oldest(space, later, 1);
         }
     }
 
-    fn repeat_oldest(&mut self, space: SpaceId) {
+    /// What the oldest packets carried is due again: those from place `from` on, `packets` of them.
+    fn repeat_oldest(&mut self, space: SpaceId, from: usize, packets: usize) {
         let oldest = self.recovery.space(space).sent().iter();
         for (_, packet) in oldest
             .filter(|(_, packet)| packet.ack_eliciting && packet.probe != Probe::Mtu)
-            .take(usize::from(super::Recovered::PROBES))
+            .skip(from)
+            .take(packets)
         {
             self.streams.on_lost(&packet.frames.streams);
             for range in packet.frames.crypto() {

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::clock;
 use super::connection::Connection;
 use super::shared::Shared;
 use super::waiters::Place;
@@ -48,7 +49,13 @@ impl Connecting {
     /// This, where early data is not possible: await it.
     pub fn into_0rtt(mut self) -> Result<(Connection, ZeroRtt), Self> {
         let offered = self.connection.as_ref().is_some_and(|connection| {
-            let state = connection.shared().lock();
+            let shared = connection.shared();
+            let is_undecided = shared.lock().core.may_take_early_data();
+            if is_undecided {
+                // What the client sent first says it, and may wait to be opened still.
+                shared.open_all(clock::now());
+            }
+            let state = shared.lock();
             let possible = matches!(
                 state.core.early_data(),
                 EarlyData::Offered | EarlyData::Accepted

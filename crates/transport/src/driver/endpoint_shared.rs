@@ -41,11 +41,24 @@ pub(super) struct EndpointShared {
     pub(super) users: AtomicUsize,
 }
 
-/// Datagrams for connections, and those of them that were left to the connections' tasks.
+/// Datagrams for connections, and those of them that the connections' own tasks opened.
 #[derive(Debug, Default)]
 pub(super) struct ReceivedCount {
     pub(super) all: AtomicU64,
     pub(super) handed_over: AtomicU64,
+}
+
+impl ReceivedCount {
+    /// So many have come.
+    pub(super) fn count(&self, datagrams: usize) {
+        self.all.fetch_add(datagrams as u64, Ordering::Relaxed);
+    }
+
+    /// A connection's task has opened so many.
+    pub(super) fn count_handed_over(&self, datagrams: usize) {
+        self.handed_over
+            .fetch_add(datagrams as u64, Ordering::Relaxed);
+    }
 }
 
 pub(super) struct EndpointState {
@@ -165,11 +178,10 @@ impl EndpointShared {
             datagrams,
         } = begun;
         let shared = Shared::new(connection, Arc::clone(self), &socket, handle, server_name);
-        // Nobody knows the connection yet, so its lock is free.
-        let mut first = shared.lock();
         if !Arc::ptr_eq(&socket, &state.socket) {
-            // It was replaced while the connection was started.
-            first.next_socket = Some(Arc::clone(&state.socket));
+            // It was replaced while the connection was started. Nobody knows that yet, so its lock
+            // is free.
+            shared.lock().next_socket = Some(Arc::clone(&state.socket));
         }
         if state.connections.len() <= handle.0 {
             state.connections.resize_with(handle.0 + 1, || None);
@@ -179,31 +191,23 @@ impl EndpointShared {
             state.alive += 1;
         }
         let mut refused = None;
-        let opens_here = first.core.may_take_early_data();
-        if !opens_here && !datagrams.is_empty() {
+        if !datagrams.is_empty() {
             // Most of a handshake's work, which the connection's own task does, on any core. Before
             // anybody can find the connection: what comes next stands behind it.
             let mut group = self.groups.take();
             for (received, datagram) in &datagrams {
                 group.add(*received, datagram);
             }
+            self.received.count(group.len());
             refused = shared.inbox.push(group).err();
         }
         drop(state);
-        if let Some(group) = refused {
-            shared.open_group(&mut first, clock::now(), group);
-        }
-        if opens_here {
-            // Whether there is some is to be known at once.
-            let now = clock::now();
-            for (received, mut datagram) in datagrams {
-                first.core.handle_datagram(now, received, &mut datagram);
-            }
-            self.route(now, handle, &mut first.core);
-        }
-        drop(first);
         let connecting = Connecting::new(Connection::new(Arc::clone(&shared)));
-        tokio::spawn(ConnectionTask::new(shared, socket));
+        let task = ConnectionTask::new(Arc::clone(&shared), socket);
+        if let Some(group) = refused {
+            shared.receive_group(clock::now(), group);
+        }
+        tokio::spawn(task);
         connecting
     }
 
@@ -277,7 +281,7 @@ impl EndpointShared {
             core::Sorted::First(first) => return Found::First(first),
             core::Sorted::Known(event) => event,
         };
-        self.act_on(state, event, now, socket, received, answer)
+        self.act_on(state, event, socket, received, answer)
     }
 
     /// Opens a client's first packet and admits it, if it is one; those at a socket that was
@@ -294,7 +298,7 @@ impl EndpointShared {
         let opened = first.open(received, bytes);
         let mut state = self.lock();
         let event = state.core.admit(now, received, bytes, opened, answer);
-        self.act_on(state, event, now, socket, received, answer)
+        self.act_on(state, event, socket, received, answer)
     }
 
     /// Does what the core made of a datagram.
@@ -302,7 +306,6 @@ impl EndpointShared {
         &self,
         mut state: MutexGuard<'_, EndpointState>,
         event: DatagramEvent,
-        now: Instant,
         socket: &Arc<Socket>,
         received: &Received,
         answer: &[u8],
@@ -324,8 +327,7 @@ impl EndpointShared {
                 }
                 let evicted = state.evicted();
                 drop(state);
-                // A connection's lock comes before the endpoint's.
-                evicted.iter().for_each(|connection| connection.refuse(now));
+                evicted.iter().for_each(|connection| connection.refuse());
             }
             DatagramEvent::Respond => {
                 drop(state);
@@ -344,6 +346,15 @@ pub(super) enum Found {
     First(core::FirstPacket),
     /// Nobody, or it is dealt with.
     Nobody,
+}
+
+impl Found {
+    pub(super) fn connection(self) -> Option<Arc<Shared>> {
+        match self {
+            Self::Connection(connection) => Some(connection),
+            Self::First(_) | Self::Nobody => None,
+        }
+    }
 }
 
 /// Sends an answer to a stranger. If the kernel has no room it is lost like any datagram;

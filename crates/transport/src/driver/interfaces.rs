@@ -29,6 +29,9 @@ const IPV6_AND_UDP: u32 = 48;
 #[derive(Debug, Default)]
 pub(super) struct Interfaces {
     known: Mutex<FxHashMap<Way, Answer>>,
+    /// Called before the system is asked.
+    #[cfg(test)]
+    on_ask: Mutex<Option<fn()>>,
 }
 
 /// To a peer, whose port does not matter and is 0, from an address of this host if that is known.
@@ -60,6 +63,10 @@ impl Interfaces {
         if let Some(answer) = known.filter(|answer| answer.holds(now)) {
             return answer.mtu;
         }
+        #[cfg(test)]
+        if let Some(on_ask) = *self.on_ask.lock().unwrap() {
+            on_ask();
+        }
         // Nobody waits for the system but who asks.
         let mtu = ask();
         let mut known = self.lock();
@@ -71,6 +78,16 @@ impl Interfaces {
         }
         known.insert(way, Answer { at: now, mtu });
         mtu
+    }
+
+    /// Has the system asked anew from here on.
+    pub(super) fn forget(&self) {
+        self.lock().clear();
+    }
+
+    #[cfg(test)]
+    pub(super) fn on_ask(&self, call: fn()) {
+        *self.on_ask.lock().unwrap() = Some(call);
     }
 
     fn lock(&self) -> MutexGuard<'_, FxHashMap<Way, Answer>> {

@@ -41,12 +41,16 @@ mod waiters;
 mod attack_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
 mod ecn_tests;
+#[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
+mod entropy_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod flood_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
 mod interface_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod sending_tests;
+#[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
+mod slow_tests;
 #[cfg(all(test, target_os = "linux"))]
 mod stalled_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]

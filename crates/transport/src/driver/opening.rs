@@ -77,7 +77,10 @@ fn poll_accept(
 ) -> Poll<Result<StreamId, ConnectionError>> {
     poll(shared, Awaited::Accept(dir), place, cx, |state| {
         match (state.core.streams().accept(dir), state.lost()) {
-            (Some(id), _) => Poll::Ready(Ok(id)),
+            (Some(id), _) => {
+                state.on_accepted(id);
+                Poll::Ready(Ok(id))
+            }
             (None, Some(error)) => Poll::Ready(Err(error)),
             (None, None) => Poll::Pending,
         }

@@ -7,11 +7,9 @@ use std::sync::Arc;
 use super::clock;
 use super::connection::Connection;
 use super::endpoint::{Endpoint, bound};
-use super::interfaces::interface_mtu;
 use super::receive::ReceiveTask;
 use super::shared::State;
 use super::socket::Socket;
-use crate::path::ETHERNET_MTU;
 
 impl Endpoint {
     /// From now on connections begin at `socket`, and connections to servers move there, each as
@@ -27,6 +25,8 @@ impl Endpoint {
     /// If the socket cannot be used; then nothing has changed.
     pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
         let mut socket = Socket::new(socket)?;
+        // They may be others now.
+        self.shared.interfaces.forget();
         let mut state = self.shared.lock();
         socket.succeed(&state.socket);
         let socket = Arc::new(socket);
@@ -36,13 +36,11 @@ impl Endpoint {
         state.receiving.wake();
         let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
         drop(state);
-        tokio::spawn(ReceiveTask::new(
-            Arc::clone(&self.shared),
-            Arc::clone(&socket),
-        ));
+        tokio::spawn(ReceiveTask::new(Arc::clone(&self.shared), socket));
         for connection in connections {
             let mut state = connection.lock();
-            state.next_socket = Some(Arc::clone(&socket));
+            // Which may have been replaced meanwhile, by another call.
+            state.next_socket = Some(self.shared.socket());
             state.wake_driver();
         }
         Ok(())
@@ -87,7 +85,8 @@ fn source_for(remote: SocketAddr, local: IpAddr) -> Option<IpAddr> {
 }
 
 impl State {
-    /// Moves to the next socket if there is one and the connection may: returns it.
+    /// Moves to the next socket if there is one and the connection may: returns it. The connection
+    /// is then to be told what the interface there carries.
     pub(super) fn take_next_socket(&mut self) -> Option<Arc<Socket>> {
         let next = self.next_socket.take()?;
         let remote = self.core.remote_address();
@@ -107,8 +106,6 @@ impl State {
             self.next_socket = Some(next);
             return None;
         }
-        let interface = interface_mtu(remote, local).unwrap_or(ETHERNET_MTU);
-        self.core.set_interface_mtu(interface);
         self.socket = Arc::downgrade(&next);
         Some(next)
     }

@@ -3,12 +3,12 @@
 //! Where its runtime has several threads it opens itself what is for the connection that most of a
 //! batch is for (of those for which nothing waits), and leaves the rest to the tasks of the other
 //! connections: so the packets of one connection are not copied, and those of many are decrypted on
-//! all cores.
+//! all cores. What is for a handshake it leaves to the connection's task in any case, which signs
+//! and checks signatures as it opens that: nobody else waits for it.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -103,8 +103,8 @@ impl ReceiveTask {
 
     fn handle_batch(&mut self) {
         let now = clock::now();
-        let mut done = 0;
-        while let Some((at, first)) = self.sort(now, done) {
+        let (mut sorted, mut done) = (0, 0);
+        while let Some((at, first)) = self.sort(now, sorted) {
             // A handshake that is complete by what came before makes no room for this client.
             self.open(now, done, at);
             if let Some(datagram) = self.batch.datagrams().nth(at) {
@@ -112,12 +112,9 @@ impl ReceiveTask {
                 let received = datagram.received();
                 let bytes = datagram.bytes;
                 let found = shared.admit(now, socket, &received, bytes, first, &mut self.answer);
-                if let Found::Connection(connection) = found {
-                    connection.receive(now, &received, bytes);
-                    connection.received_all();
-                }
+                self.shares.add(found.connection(), bytes.len());
             }
-            done = at + 1;
+            (sorted, done) = (at + 1, at);
         }
         self.open(now, done, usize::MAX);
     }
@@ -130,9 +127,8 @@ impl ReceiveTask {
             let received = datagram.received();
             let bytes = datagram.bytes;
             match shared.sort(now, socket, &received, bytes, &mut self.answer) {
-                Found::Connection(connection) => self.shares.add(Some(connection), bytes.len()),
-                Found::Nobody => self.shares.add(None, 0),
                 Found::First(first) => return Some((at, first)),
+                found => self.shares.add(found.connection(), bytes.len()),
             }
         }
         None
@@ -154,38 +150,27 @@ impl ReceiveTask {
         if self.hands_over {
             shares.hand_over();
         }
+        let all = shares.of_each.iter().map(|share| share.datagrams);
+        shared.received.count(all.sum());
         let datagrams = batch.datagrams().take(to).skip(from);
         for (datagram, owner) in datagrams.zip(&shares.owners) {
             let Some(share) = owner.and_then(|owner| shares.of_each.get_mut(owner)) else {
                 continue;
             };
             let received = datagram.received();
-            let connection = &share.connection;
-            if share.group.is_none() {
-                if !self.hands_over {
-                    connection.receive(now, &received, datagram.bytes);
-                    continue;
-                }
-                if connection.try_receive(now, &received, datagram.bytes) {
-                    continue;
-                }
-                // Its task is at work on the handshake: this one and those behind it wait for it.
-            }
-            let group = share.group.get_or_insert_with(|| shared.groups.take());
+            let Some(group) = &mut share.group else {
+                share.connection.receive(now, &received, datagram.bytes);
+                continue;
+            };
             if group.add(received, datagram.bytes) {
                 let full = std::mem::replace(group, shared.groups.take());
                 share.push(now, full);
             }
         }
-        let count = |counter: &AtomicU64, datagrams: usize| {
-            counter.fetch_add(datagrams as u64, Ordering::Relaxed);
-        };
         for mut share in shares.of_each.drain(..) {
-            count(&shared.received.all, share.datagrams);
             match share.group.take() {
                 None => share.connection.received_all(),
                 Some(group) => {
-                    count(&shared.received.handed_over, share.datagrams);
                     share.push(now, group);
                     share.connection.inbox.wake();
                 }
@@ -245,10 +230,12 @@ impl Shares {
     }
 
     /// Leaves the shares to the tasks of their connections, all but the largest one of those for
-    /// which nothing waits yet.
+    /// which nothing waits yet and whose handshake is complete.
     fn hand_over(&mut self) {
         let idle = self.of_each.iter().enumerate();
-        let idle = idle.filter(|(_, share)| share.connection.inbox.is_empty());
+        let idle = idle.filter(|(_, share)| {
+            share.connection.inbox.is_empty() && !share.connection.is_handshaking()
+        });
         let here = idle.max_by_key(|(_, share)| share.bytes).map(|(at, _)| at);
         for (at, share) in self.of_each.iter_mut().enumerate() {
             if Some(at) != here {

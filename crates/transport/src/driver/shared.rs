@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Waker};
 
 use bytes::Bytes;
@@ -33,6 +33,8 @@ pub(super) struct Shared {
     pub(super) users: AtomicUsize,
     /// The handshake is not complete.
     handshaking: AtomicBool,
+    /// Its place is wanted.
+    refused: AtomicBool,
 }
 
 /// What the task, the endpoint and the application share.
@@ -40,6 +42,8 @@ pub(super) struct State {
     pub(super) core: Box<core::Connection>,
     pub(super) senders: FxHashMap<StreamId, Sender>,
     pub(super) readers: FxHashMap<StreamId, Waker>,
+    /// Bidirectional streams of the peer's that the application has accepted.
+    accepted: u64,
     pub(super) lost: Option<ConnectionError>,
     /// Why the kernel refused the last datagram, if it did.
     pub(super) send_error: Option<io::ErrorKind>,
@@ -116,6 +120,7 @@ impl Shared {
                 core,
                 senders: FxHashMap::default(),
                 readers: FxHashMap::default(),
+                accepted: 0,
                 lost: None,
                 send_error: None,
                 driver: None,
@@ -131,12 +136,19 @@ impl Shared {
             server_name,
             users: AtomicUsize::new(0),
             handshaking: AtomicBool::new(true),
+            refused: AtomicBool::new(false),
         })
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // A panic elsewhere does not make the connection's own state any worse.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody has the lock.
+    #[cfg(test)]
+    pub(super) fn is_locked(&self) -> bool {
+        self.state.try_lock().is_err()
     }
 
     pub(super) fn waiting(&self, awaited: Awaited) -> Waiting<'_> {
@@ -153,35 +165,16 @@ impl Shared {
         self.state.is_poisoned()
     }
 
+    /// The handshake is not complete: whoever has the lock perhaps signs, or checks signatures.
+    /// That takes long, and the task that receives for all does not wait for it.
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.handshaking.load(Ordering::Relaxed)
+    }
+
     /// A datagram for this connection arrived, later than all that waits to be opened.
     pub(super) fn receive(&self, now: Instant, received: &Received, bytes: &mut [u8]) {
-        self.receive_with(self.lock(), now, received, bytes);
-    }
-
-    /// The same, unless somebody else has the lock of a connection in its handshake, and perhaps
-    /// signs for it: that takes long. False then, and nothing was done.
-    pub(super) fn try_receive(&self, now: Instant, received: &Received, bytes: &mut [u8]) -> bool {
-        let state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(broken)) => broken.into_inner(),
-            Err(TryLockError::WouldBlock) if self.handshaking.load(Ordering::Relaxed) => {
-                return false;
-            }
-            Err(TryLockError::WouldBlock) => self.lock(),
-        };
-        self.receive_with(state, now, received, bytes);
-        true
-    }
-
-    fn receive_with(
-        &self,
-        state: MutexGuard<'_, State>,
-        now: Instant,
-        received: &Received,
-        bytes: &mut [u8],
-    ) {
-        self.guarded(state, |state| {
-            while self.open_next(state, now) {}
+        self.guarded(self.lock(), |state| {
+            while self.open_next(state, now).is_some() {}
             self.open(state, now, received, bytes);
         });
     }
@@ -189,13 +182,24 @@ impl Shared {
     /// The same for datagrams that were to wait, but had no room.
     pub(super) fn receive_group(&self, now: Instant, group: Group) {
         self.guarded(self.lock(), |state| {
-            while self.open_next(state, now) {}
+            while self.open_next(state, now).is_some() {}
             self.open_group(state, now, group);
         });
     }
 
-    /// Opens datagrams for the task that receives for all connections. A panic (of a controller of
-    /// the application's, say) ends this connection and no other. A broken one opens nothing.
+    /// Opens all that has arrived and waits, for whoever needs to know now what is in it.
+    pub(super) fn open_all(&self, now: Instant) {
+        if self.inbox.is_empty() {
+            return;
+        }
+        self.guarded(self.lock(), |state| {
+            while self.open_next(state, now).is_some() {}
+            state.wake_driver();
+        });
+    }
+
+    /// Opens datagrams outside the connection's own task. A panic (of a controller of the
+    /// application's, say) ends this connection and nothing else. A broken one opens nothing.
     fn guarded(&self, state: MutexGuard<'_, State>, open: impl FnOnce(&mut State)) {
         if self.is_broken() {
             return;
@@ -211,15 +215,13 @@ impl Shared {
         }
     }
 
-    /// Opens the group of datagrams that has waited longest; false if none waits.
-    pub(super) fn open_next(&self, state: &mut State, now: Instant) -> bool {
-        match self.inbox.pop() {
-            None => false,
-            Some(group) => {
-                self.open_group(state, now, group);
-                true
-            }
-        }
+    /// Opens the group of datagrams that has waited longest, and says how many it held; `None` if
+    /// no group waits.
+    pub(super) fn open_next(&self, state: &mut State, now: Instant) -> Option<usize> {
+        let group = self.inbox.pop()?;
+        let datagrams = group.len();
+        self.open_group(state, now, group);
+        Some(datagrams)
     }
 
     pub(super) fn open_group(&self, state: &mut State, now: Instant, mut group: Group) {
@@ -243,11 +245,16 @@ impl Shared {
         }
     }
 
-    /// Ends a handshake whose place is wanted.
-    pub(super) fn refuse(&self, now: Instant) {
-        let mut state = self.lock();
-        state.core.refuse(now);
-        state.wake_driver();
+    /// Has the task end a handshake whose place is wanted.
+    pub(super) fn refuse(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+        self.inbox.wake();
+    }
+
+    /// True if the task is to end the handshake.
+    pub(super) fn take_refusal(&self) -> bool {
+        // Only read, as a rule.
+        self.refused.load(Ordering::Relaxed) && self.refused.swap(false, Ordering::Relaxed)
     }
 
     /// The datagrams of a batch are in: acknowledges, sends and tells the application.
@@ -344,7 +351,24 @@ impl State {
             }
             StreamEvent::Writable(id) => self.wake_sender(id, None),
             StreamEvent::Finished(id) => self.wake_sender(id, Some(None)),
-            StreamEvent::Stopped(id, code) => self.wake_sender(id, Some(Some(code))),
+            StreamEvent::Stopped(id, code) => {
+                if id.dir() == Dir::Bi
+                    && id.initiator() != self.core.side()
+                    && id.index() >= self.accepted
+                {
+                    // Whoever accepts it is to hear of that.
+                    self.senders.entry(id).or_default();
+                }
+                self.wake_sender(id, Some(Some(code)));
+            }
+        }
+    }
+
+    /// The application is given a stream of the peer's.
+    pub(super) fn on_accepted(&mut self, id: StreamId) {
+        if id.dir() == Dir::Bi {
+            self.accepted = id.index() + 1;
+            self.senders.entry(id).or_default();
         }
     }
 

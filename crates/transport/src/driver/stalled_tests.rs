@@ -183,3 +183,80 @@ async fn panicking(receiving: bool) {
     soon("wait_idle", endpoint.wait_idle()).await;
     assert_eq!(endpoint.shared.lock().core.connections(), 0);
 }
+
+/// What a connection of [`many`] is told to do.
+const HONEST: u8 = 2;
+/// What each downloads.
+const BYTES: usize = 1_000_000;
+
+/// A server that uploads to all who come. To some by controllers that panic: as it receives (1),
+/// or as it sends (0).
+async fn many(server: Endpoint) {
+    while let Some(incoming) = server.accept().await {
+        tokio::spawn(async move {
+            let connection = incoming.accept().unwrap().await.unwrap();
+            let (mut send, mut recv) = connection.accept_bi().await.unwrap();
+            let told = recv.read_to_end(1).await.unwrap();
+            if told != [HONEST] {
+                let receiving = told == [1];
+                let factory = move |_: Instant, _: u16| -> Box<dyn Controller> {
+                    Box::new(Panics { receiving })
+                };
+                connection.set_controller(Arc::new(factory));
+            }
+            let _ = send.write_all(&[told[0]; BYTES]).await;
+            let _ = send.finish();
+            let reason = connection.closed().await;
+            let was_closed = matches!(reason, ConnectionError::PeerApplication { .. });
+            assert_eq!(was_closed, told == [HONEST], "{reason}");
+        });
+    }
+}
+
+/// Several threads open packets, of some connections that panic there, for the endpoint or in their
+/// own tasks, and as they send: each of them ends, and all others get what they asked for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn panics_on_several_threads_end_their_connections_alone() {
+    let crypto = Arc::new(testing::server("server", &[b"test"]));
+    let config = ServerConfig::new(crypto, Arc::new(transport()));
+    let server = Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let serving = tokio::spawn(many(server.clone()));
+    let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut config = transport();
+    // The server has forgotten those that panicked, and says so if it is asked.
+    config.keep_alive = Some(Duration::from_millis(50));
+    let downloads: Vec<_> = (0..48)
+        .map(|n: u8| {
+            let config = client(config.clone());
+            let connecting = endpoint.connect(config, server.local_address(), "server.test");
+            tokio::spawn(async move {
+                let connection = connecting.unwrap().await.unwrap();
+                let told = [0, 1, HONEST][usize::from(n % 3)];
+                let (mut send, mut recv) = connection.open_bi().await.unwrap();
+                send.write_all(&[told]).await.unwrap();
+                send.finish().unwrap();
+                if told == HONEST {
+                    let all = recv.read_to_end(BYTES).await.unwrap();
+                    assert!(all.len() == BYTES && all.iter().all(|byte| *byte == HONEST));
+                    connection.close(0, b"thanks");
+                } else {
+                    connection.closed().await;
+                }
+            })
+        })
+        .collect();
+    for download in downloads {
+        soon("a download", download).await.unwrap();
+    }
+    soon("wait_idle", server.wait_idle()).await;
+    assert_eq!(server.shared.lock().core.connections(), 0);
+    // Connections' tasks drop what came last as they end.
+    let dropped = async {
+        while server.shared.groups.held() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("what waited", dropped).await;
+    server.close(0, b"");
+    soon("the server", serving).await.unwrap();
+}

@@ -129,7 +129,8 @@ impl Drop for Reading<'_> {
 
 impl SendStream {
     pub(super) fn new(shared: Arc<Shared>, id: StreamId) -> Self {
-        shared.lock().senders.insert(id, Default::default());
+        // Or the peer has asked to stop before it was accepted.
+        shared.lock().senders.entry(id).or_default();
         Self {
             shared,
             id,

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::clock;
+use super::endpoint::bound;
 use super::shared::Shared;
 use super::socket::{Outgoing, Sent, Socket};
 use super::timers::Timer;
 use super::waiters::Waiter;
 use crate::connection::{ConnectionError, Event, Transmit};
+use crate::path::ETHERNET_MTU;
 use crate::{Duration, Instant};
 
 /// Batches that one turn of the task sends before other tasks get their turn.
@@ -148,7 +150,10 @@ impl ConnectionTask {
                 return;
             }
             let mut state = self.shared.lock();
-            self.shared.open_next(&mut state, clock::now());
+            let opened = self.shared.open_next(&mut state, clock::now());
+            drop(state);
+            let received = &self.shared.endpoint.received;
+            received.count_handed_over(opened.unwrap_or(0));
         }
         if !self.shared.inbox.is_empty() {
             cx.waker().wake_by_ref();
@@ -161,7 +166,12 @@ impl ConnectionTask {
         if state.next_socket.is_some()
             && let Some(next) = state.take_next_socket()
         {
+            let remote = state.core.remote_address();
             drop(state);
+            let interfaces = &self.shared.endpoint.interfaces;
+            let mtu = interfaces.mtu(clock::now(), remote, bound(next.local_address()));
+            let mtu = mtu.unwrap_or(ETHERNET_MTU);
+            self.shared.lock().core.set_interface_mtu(mtu);
             // What the former socket had no room for is lost, like any datagram.
             if let Some((buffer, _)) = self.unsent.take() {
                 self.shared.endpoint.give_buffer(buffer);
@@ -226,6 +236,9 @@ impl Future for ConnectionTask {
             return Poll::Ready(());
         }
         this.shared.inbox.wait(cx.waker());
+        if this.shared.take_refusal() {
+            this.shared.lock().core.refuse(clock::now());
+        }
         this.open(cx);
         loop {
             this.change_socket();

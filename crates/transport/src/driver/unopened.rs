@@ -37,6 +37,11 @@ impl Group {
         self.datagrams.is_empty()
     }
 
+    /// Datagrams in it.
+    pub(super) fn len(&self) -> usize {
+        self.datagrams.len()
+    }
+
     /// Its datagrams, to be opened in place.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Received, &mut [u8])> {
         let mut rest = &mut *self.bytes;

@@ -205,11 +205,12 @@ async fn a_connection_at_work_holds_up_nobody() {
     let connecting = tokio::spawn(connecting);
     let accepting = incoming.accept().unwrap();
     let (release, holder) = hold(accepting.shared());
-    let before = server.stats().handed_over;
+    let waiting = || server.shared.groups.held();
+    let before = waiting();
     drop(go_on);
     client_holder.join().unwrap();
     // What the client sends next waits: the rest of its handshake, or its first packet again.
-    until(|| server.stats().handed_over > before).await;
+    until(|| waiting() > before).await;
     let uploading = tokio::spawn(upload(address, 5));
     let others = async { download(server.accept().await.unwrap()).await };
     let others = tokio::time::timeout(std::time::Duration::from_secs(30), others);

@@ -105,6 +105,26 @@ async fn a_connection_that_ends_before_it_is_looked_at_is_handed_over() {
     );
 }
 
+/// A peer asks to stop before the stream is accepted: whoever accepts it hears of it.
+#[tokio::test]
+async fn a_stop_that_comes_before_its_stream_is_accepted_is_heard() {
+    let (ours, theirs) = connected().await;
+    let (mut send, mut recv) = ours.open_bi().await.unwrap();
+    send.write_all(b"a question").await.unwrap();
+    recv.stop(9).unwrap();
+    let mut later = ours.open_uni().await.unwrap();
+    later.write_all(b"later").await.unwrap();
+    later.finish().unwrap();
+    let mut arrived = theirs.accept_uni().await.unwrap();
+    assert_eq!(arrived.read_to_end(10).await.unwrap(), b"later");
+    let (mut stopped, _question) = theirs.accept_bi().await.unwrap();
+    let limit = Duration::from_secs(10);
+    let end = tokio::time::timeout(limit, stopped.stopped()).await;
+    assert_eq!(end.expect("it is heard"), Ok(Some(9)));
+    drop((stopped, send));
+    assert!(theirs.shared().lock().senders.is_empty());
+}
+
 /// The handles of one connection poll for the same; the peer opens one stream after the other.
 #[tokio::test]
 async fn each_handle_that_polls_gets_its_turn() {

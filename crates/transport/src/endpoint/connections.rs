@@ -308,9 +308,9 @@ impl Endpoint {
                 _ if is_evicted => {}
                 Routing::Add(id) => self.demux.add_id(handle, &id),
                 Routing::Remove(id) => self.demux.remove_id(handle, &id),
-                Routing::ResetToken(token) => {
-                    let known = token.map(|token| (connection.remote_address(), token));
-                    self.demux.set_token(&*self.config.key, handle, known);
+                Routing::ResetTokens => {
+                    let tokens = connection.reset_tokens();
+                    self.demux.set_tokens(&*self.config.key, handle, tokens);
                 }
             }
         }

@@ -18,7 +18,7 @@ type TokenHash = [u8; 16];
 struct Known {
     ids: Vec<u64>,
     initial: Option<(ConnectionId, SocketAddr)>,
-    token: Option<TokenHash>,
+    tokens: Vec<TokenHash>,
 }
 
 /// Tables from connection ids, first packets and reset tokens to connections. Each entry belongs to
@@ -103,20 +103,20 @@ impl Demux {
         self.known.entry(handle).or_default().initial = Some((id, remote));
     }
 
-    /// The reset token that counts for `handle` from now on, and from where.
-    pub(super) fn set_token(
+    /// The reset tokens that count for `handle` from now on, and from where.
+    pub(super) fn set_tokens(
         &mut self,
         key: &dyn EndpointKey,
         handle: ConnectionHandle,
-        token: Option<(SocketAddr, ResetToken)>,
+        tokens: impl Iterator<Item = (SocketAddr, ResetToken)>,
     ) {
         let known = self.known.entry(handle).or_default();
-        if let Some(old) = known.token.take() {
+        for old in known.tokens.drain(..) {
             self.tokens.remove(&old);
         }
-        if let Some((remote, token)) = token {
+        for (remote, token) in tokens {
             let hash = hash(key, remote, &token);
-            known.token = Some(hash);
+            known.tokens.push(hash);
             self.tokens.insert(hash, handle);
         }
     }
@@ -132,7 +132,7 @@ impl Demux {
         if let Some(initial) = known.initial {
             self.initial.remove(&initial);
         }
-        if let Some(token) = known.token {
+        for token in known.tokens {
             self.tokens.remove(&token);
         }
     }

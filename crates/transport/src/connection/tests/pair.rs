@@ -97,7 +97,7 @@ impl Host {
             match routing {
                 Routing::Add(id) => self.ids.push(id),
                 Routing::Remove(id) => self.ids.retain(|known| *known != id),
-                Routing::ResetToken(_) => {}
+                Routing::ResetTokens => {}
             }
         }
     }

@@ -6,7 +6,7 @@ use super::link::Faults;
 use super::pair::{Pair, Setup};
 use crate::Duration;
 use crate::connection::ConnectionError;
-use crate::crypto::tls::testing;
+use crate::crypto::tls::{TlsServerConfig, testing};
 
 fn setup(certificate: &str) -> Setup {
     Setup {
@@ -72,4 +72,34 @@ fn a_certificate_that_is_no_good_ends_the_handshake_on_both_sides() {
         Some(ConnectionError::PeerTransport(e)) => assert_eq!(e.code.0, 0x12d),
         other => panic!("{other:?}"),
     }
+}
+
+/// When the handshake with a server that has a chain of so many certificates, 500 bytes each, is
+/// complete at the client, over a path that nothing is lost on.
+fn over_a_long_path(certificates: usize, one_way: Duration) -> Duration {
+    let chain = testing::SERVER_PEM.repeat(certificates);
+    let key = include_bytes!("../../crypto/tls/testdata/server.key");
+    let server = TlsServerConfig::from_pem(&chain, key, &[b"test"]).unwrap();
+    let mut pair = Pair::with(Setup {
+        latency: one_way,
+        server_crypto: Arc::new(server),
+        ..setup("server")
+    });
+    let begin = pair.now;
+    assert!(pair.run_until(Duration::from_secs(60), |p| {
+        p.client.get().is_established()
+    }));
+    pair.now.saturating_since(begin)
+}
+
+/// Where a round trip takes longer than a client's first probe timeout, its probes come though
+/// nothing is lost. What they make room for is what the amplification limit has held back, and not
+/// once more what has left: so a long chain of certificates is there a round trip after them.
+#[test]
+fn what_was_held_back_leaves_before_anything_is_repeated() {
+    let millis = Duration::from_millis;
+    assert_eq!(over_a_long_path(1, millis(1250)), millis(2500));
+    assert_eq!(over_a_long_path(8, millis(400)), millis(1600));
+    // The client's first probe leaves after 999 ms.
+    assert_eq!(over_a_long_path(8, millis(1250)), millis(999 + 2500));
 }

@@ -1,7 +1,11 @@
 //! Stateless resets, and the bound on answers to strangers.
 
+use core::net::SocketAddr;
+
 use super::*;
+use crate::connection::{Connection, ConnectionError};
 use crate::crypto::ResetToken;
+use crate::crypto::null::NullEndpointKey;
 
 #[test]
 fn unknown_short_packet_is_reset_by_something_shorter() {
@@ -55,8 +59,10 @@ fn reset_for_a_connection_reaches_it_from_its_peers_address_only() {
     let (handle_of_client, _connection) = endpoint.accept(NOW, client).unwrap();
     let token = ResetToken::new([0xab; 16]);
     let key = std::sync::Arc::clone(&endpoint.config.key);
-    let known = Some((from(1).remote, token));
-    endpoint.demux.set_token(&*key, handle_of_client, known);
+    let known = [(from(1).remote, token)];
+    endpoint
+        .demux
+        .set_tokens(&*key, handle_of_client, known.into_iter());
     let mut reset = vec![0x52; 30];
     reset.extend([0xab; 16]);
     match handle(&mut endpoint, 1, &reset).0 {
@@ -73,4 +79,201 @@ fn reset_for_a_connection_reaches_it_from_its_peers_address_only() {
         DatagramEvent::Respond
     ));
     assert_eq!(endpoint.demux.len(), 0);
+}
+
+/// A client with a server, each behind its endpoint, with nothing but the client's address between
+/// them.
+struct Two {
+    now: Instant,
+    server: Endpoint,
+    at_server: Option<(ConnectionHandle, Box<Connection>)>,
+    client: Endpoint,
+    at_client: Option<(ConnectionHandle, Box<Connection>)>,
+    /// Where the client's datagrams come from.
+    address: SocketAddr,
+}
+
+const CLIENT_KEY: u64 = 5;
+
+impl Two {
+    /// A client and a server that have exchanged their connection ids.
+    fn connected() -> Self {
+        let mut client = Self::client(1);
+        let connect = Connect {
+            config: transport(),
+            crypto: crypto(),
+            server_name: "server.test".into(),
+            remote: from(443).remote,
+            local: None,
+            token: Vec::new(),
+        };
+        let at_client = client.connect(NOW, connect).unwrap();
+        let mut two = Self {
+            now: NOW,
+            server: server(),
+            at_server: None,
+            client,
+            at_client: Some(at_client),
+            address: from(1).remote,
+        };
+        two.run();
+        assert!(two.accepted().is_confirmed());
+        two
+    }
+
+    /// The client's endpoint in its life number `seed`.
+    fn client(seed: u64) -> Endpoint {
+        let mut config = config(false);
+        config.key = std::sync::Arc::new(NullEndpointKey::new(CLIENT_KEY));
+        Endpoint::new(config, Random::from_u64(seed))
+    }
+
+    fn accepted(&mut self) -> &mut Connection {
+        &mut self.at_server.as_mut().unwrap().1
+    }
+
+    /// The client is sent a PING.
+    fn ping(&mut self) {
+        self.accepted().ping();
+        self.run();
+    }
+
+    fn begun(&mut self) -> &mut Connection {
+        &mut self.at_client.as_mut().unwrap().1
+    }
+
+    /// The client says something, by which the server follows it to where it is.
+    fn follow(&mut self) {
+        self.begun().ping();
+        self.run();
+        let address = self.address;
+        assert_eq!(self.accepted().remote_address(), address);
+    }
+
+    /// Lets both send and receive for a while.
+    fn run(&mut self) {
+        let end = self.now + Duration::from_millis(100);
+        while self.now < end {
+            self.now += Duration::from_millis(1);
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        let (now, address) = (self.now, self.address);
+        let up = sent(now, &mut self.client, &mut self.at_client);
+        for (_, mut datagram) in up {
+            let (server, known) = (&mut self.server, &mut self.at_server);
+            let received = Received {
+                remote: address,
+                ..from(0)
+            };
+            let mut answer = Vec::new();
+            match server.handle(now, &received, &datagram, &mut answer) {
+                DatagramEvent::Incoming(incoming) => {
+                    *known = Some(server.accept(now, incoming).unwrap());
+                }
+                DatagramEvent::Connection(_) => {
+                    let connection = &mut known.as_mut().unwrap().1;
+                    connection.handle_datagram(now, received, &mut datagram);
+                }
+                DatagramEvent::Respond | DatagramEvent::Nothing => {}
+            }
+        }
+        let down = sent(now, &mut self.server, &mut self.at_server);
+        for (to, mut datagram) in down.into_iter().filter(|(to, _)| *to == address) {
+            let received = from(443);
+            let mut answer = Vec::new();
+            match self.client.handle(now, &received, &datagram, &mut answer) {
+                DatagramEvent::Connection(_) => {
+                    self.begun().handle_datagram(now, received, &mut datagram);
+                }
+                DatagramEvent::Respond => {
+                    let received = Received {
+                        remote: to,
+                        ..from(0)
+                    };
+                    let event = self.server.handle(now, &received, &answer, &mut Vec::new());
+                    if let DatagramEvent::Connection(_) = event {
+                        let connection = &mut self.at_server.as_mut().unwrap().1;
+                        connection.handle_datagram(now, received, &mut answer);
+                    }
+                }
+                DatagramEvent::Incoming(_) | DatagramEvent::Nothing => {}
+            }
+        }
+    }
+}
+
+/// What a connection sends, and where to.
+fn sent(
+    now: Instant,
+    endpoint: &mut Endpoint,
+    connection: &mut Option<(ConnectionHandle, Box<Connection>)>,
+) -> Vec<(SocketAddr, Vec<u8>)> {
+    let Some((handle, connection)) = connection else {
+        return Vec::new();
+    };
+    if connection.deadline().is_some_and(|at| at <= now) {
+        connection.handle_timeout(now);
+    }
+    let mut buffer = vec![0; 65_536];
+    let mut all = Vec::new();
+    while let Some(sent) = connection.poll_transmit(now, &mut buffer, 10) {
+        let datagrams = buffer[..sent.len].chunks(sent.segment_size);
+        all.extend(datagrams.map(|datagram| (sent.remote, datagram.to_vec())));
+    }
+    endpoint.update(now, *handle, connection);
+    all
+}
+
+/// A client's host starts again with the key that it had. What the server sends it is answered
+/// with a stateless reset, wherever a NAT has moved the client in its former life, and by whichever
+/// of its ids the server had to answer.
+#[test]
+fn a_client_that_has_forgotten_resets_its_connection_from_where_it_is_now() {
+    for rebound in [false, true] {
+        let mut two = Two::connected();
+        // The first id of a client has no token.
+        let now = two.now;
+        assert!(two.begun().migrate(now, None));
+        two.address.set_port(2);
+        two.follow();
+        if rebound {
+            two.address.set_port(3);
+            two.follow();
+        }
+        two.client = Two::client(2);
+        two.at_client = None;
+        two.ping();
+        let reason = two.accepted().error().cloned();
+        assert_eq!(reason, Some(ConnectionError::Reset), "{rebound}");
+        two.server.remove(two.at_server.take().unwrap().0);
+        assert_eq!(two.server.demux.len(), 0);
+    }
+}
+
+/// A stranger's copy of a packet moves a connection for as long as nobody answers there. The client
+/// is where it was, and has forgotten.
+#[test]
+fn a_forged_address_keeps_no_reset_away() {
+    let mut two = Two::connected();
+    let now = two.now;
+    assert!(two.begun().migrate(now, None));
+    two.address.set_port(2);
+    two.follow();
+    let (home, mut elsewhere) = (two.address, two.address);
+    elsewhere.set_port(9);
+    two.begun().ping();
+    two.address = elsewhere;
+    two.step();
+    two.address = home;
+    two.client = Two::client(2);
+    two.at_client = None;
+    // It is challenged there, once a second.
+    for _ in 0..20 {
+        two.run();
+    }
+    assert_eq!(two.accepted().remote_address(), elsewhere);
+    assert_eq!(two.accepted().error(), Some(&ConnectionError::Reset));
 }
