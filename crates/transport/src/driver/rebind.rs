@@ -39,9 +39,12 @@ impl Endpoint {
         tokio::spawn(ReceiveTask::new(Arc::clone(&self.shared), socket));
         for connection in connections {
             let mut state = connection.lock();
-            // Which may have been replaced meanwhile, by another call.
-            state.next_socket = Some(self.shared.socket());
-            state.wake_driver();
+            // Which may have been replaced meanwhile by another call, and the connection be there.
+            let current = self.shared.socket();
+            if !std::ptr::eq(state.socket.as_ptr(), Arc::as_ptr(&current)) {
+                state.next_socket = Some(current);
+                state.wake_driver();
+            }
         }
         Ok(())
     }
