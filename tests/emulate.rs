@@ -153,6 +153,43 @@ fn shards_merge_to_what_the_whole_sweep_gives() {
     );
 }
 
+/// Shards of one sweep whose runs are not of one experiment: `--set` or the file changed between
+/// them, or somebody wrote a number that the sweep does not have.
+#[test]
+fn runs_of_different_experiments_do_not_merge() {
+    let directory = TempDir::new().unwrap();
+    let path = scenario(&directory);
+    let shard = |name: &str, shard: &str, more: &[&str]| {
+        let out = directory.path().join(name);
+        let mut arguments = vec!["emulate", text(&path), "--sweep", "seed=1..2"];
+        arguments.extend(["--shard", shard, "--out", text(&out)]);
+        arguments.extend(more);
+        assert!(run(&arguments).status.success());
+        out
+    };
+    let first = shard("first", "0/2", &[]);
+    let refused = |second: &Path, words: &str| {
+        let merged = run(&["merge", text(&first), text(second)]);
+        assert_eq!(merged.status.code(), Some(2));
+        let told = String::from_utf8(merged.stderr).unwrap();
+        assert!(told.contains(words), "{told}");
+    };
+    let set = shard("set", "1/2", &["--set", "link.hop.rate=50Mbit"]);
+    refused(&set, "other --set");
+    fs::write(&path, SCENARIO.replace("10ms", "20ms")).unwrap();
+    refused(&shard("file", "1/2", &[]), "different experiments");
+
+    fs::write(&path, SCENARIO).unwrap();
+    let second = shard("second", "1/2", &[]);
+    assert!(run(&["merge", text(&first), text(&second)]).status.success());
+    let entries = fs::read_dir(&second).unwrap().map(|entry| entry.unwrap().path());
+    let case = entries.map(|entry| entry.join("case.json")).find(|case| case.exists());
+    let case = case.unwrap();
+    let changed = fs::read_to_string(&case).unwrap().replace("\"index\": 1", "\"index\": 2");
+    fs::write(&case, changed).unwrap();
+    refused(&second, "none of the 2");
+}
+
 /// The VCP Linux paper's five files: what it says of VCP holds of ours, and stands beside it.
 #[test]
 fn a_paper_s_experiment() {

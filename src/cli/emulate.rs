@@ -15,6 +15,7 @@ use pathmark_emulator::Scenario;
 use pathmark_emulator::scenario::BUILT_IN;
 use pathmark_emulator::sweep::{Case, CaseResult, Change, Shard, Sweep, cases};
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 use super::{Failure, Outcome, output};
 
@@ -109,6 +110,10 @@ pub(super) fn emulate(args: &Args) -> Outcome {
         value: seed.to_string(),
     }));
     let mut runs = cases(&scenario, &changes, &args.sweep).map_err(Failure::usage)?;
+    let origin = origin(&runs);
+    for (case, _) in &mut runs {
+        case.origin.clone_from(&origin);
+    }
     let single = args.sweep.is_empty() && runs.len() == 1;
     if let Some(shard) = args.shard {
         runs.retain(|(case, _)| shard.holds(case));
@@ -226,6 +231,19 @@ pub(super) fn watch_for_interrupts() -> anyhow::Result<()> {
         })
         .context("cannot start a thread")?;
     Ok(())
+}
+
+/// A checksum of all runs of a list and of the program's version: of two lists with the same one,
+/// runs are the same by their numbers.
+fn origin(runs: &[(Case, Scenario)]) -> String {
+    let mut digest = Sha256::new();
+    digest.update(env!("CARGO_PKG_VERSION"));
+    for (_, scenario) in runs {
+        digest.update(scenario.text());
+        digest.update([0]);
+    }
+    let bytes = digest.finalize();
+    bytes.iter().take(8).map(|b| format!("{b:02x}")).collect()
 }
 
 /// What tells a run from the others of its list.

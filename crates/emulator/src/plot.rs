@@ -78,7 +78,7 @@ const PANEL: (u32, u32) = (560, 300);
 const HEAD: u32 = 48;
 /// Colours that are told apart also with the common forms of colour blindness (Okabe and Ito,
 /// 2008).
-const COLOURS: [RGBColor; 7] = [
+const FIRST_COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -87,6 +87,22 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(86, 180, 233),
     RGBColor(0, 0, 0),
 ];
+
+/// The colour with this number: after the first ones come darker ones, and then lighter ones.
+fn colour(number: usize) -> RGBColor {
+    let place = number % FIRST_COLOURS.len();
+    let RGBColor(red, green, blue) = FIRST_COLOURS.get(place).copied().unwrap_or(BLACK);
+    // Half way to black or to white; black itself has only the latter.
+    let towards = match (number / FIRST_COLOURS.len() % 3, place + 1 == FIRST_COLOURS.len()) {
+        (0, _) => return RGBColor(red, green, blue),
+        (1, false) => 0,
+        (1, true) => 96,
+        (_, false) => 255,
+        (_, true) => 192,
+    };
+    let mix = |part: u8| u8::try_from((u16::from(part) + towards) / 2).unwrap_or(u8::MAX);
+    RGBColor(mix(red), mix(green), mix(blue))
+}
 
 impl Figure {
     /// Writes it as SVG.
@@ -274,8 +290,7 @@ impl Panel {
         let own = |line: &&Line| !line.reference && line.expected_of.is_none();
         let lines = self.lines.iter().filter(own).enumerate();
         lines.map(|(place, line)| {
-            let number = line.colour.unwrap_or(place) % COLOURS.len();
-            (line, COLOURS.get(number).copied().unwrap_or(BLACK))
+            (line, colour(line.colour.unwrap_or(place)))
         })
     }
 }
@@ -412,6 +427,15 @@ mod tests {
         assert!(png.starts_with(b"\x89PNG"));
         // A 1120 x 648 picture with curves and text does not compress to next to nothing.
         assert!(png.len() > 10_000, "{} bytes", png.len());
+    }
+
+    #[test]
+    fn many_lines_have_colours_of_their_own() {
+        let mut all: Vec<(u8, u8, u8)> = (0..21).map(|n| colour(n).rgb()).collect();
+        assert_eq!(all[0], (0, 114, 178));
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 21);
     }
 
     #[test]

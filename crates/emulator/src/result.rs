@@ -55,7 +55,10 @@ pub struct FlowResult {
     pub completed: bool,
     /// Seconds from its start, handshake included, to its last byte.
     pub completion_s: Option<f64>,
-    /// Delivered bits per second from its start to its last byte, or to the end.
+    /// When it was told to stop, seconds; `None` if it completed before, or ran to the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_s: Option<f64>,
+    /// Delivered bits per second from its start to its last byte, to its stop, or to the end.
     pub goodput_bps: f64,
     /// Packets sent; `None` where the stack does not tell.
     pub packets_sent: Option<u64>,
@@ -202,13 +205,51 @@ pub struct WindowResult {
     pub links: Vec<WindowLink>,
 }
 
+impl WindowResult {
+    /// Bits per second of all flows together of which `wanted` holds by their names: their bytes
+    /// over the window's time. Goodputs of flows that run at different times do not add up.
+    pub fn together(&self, wanted: impl Fn(&str) -> bool) -> f64 {
+        let flows = self.flows.iter().filter(|flow| wanted(&flow.name));
+        let bytes: u64 = flows.map(|flow| flow.bytes).sum();
+        let seconds = self.to_s - self.from_s;
+        if seconds > 0.0 {
+            bytes as f64 * 8.0 / seconds
+        } else {
+            0.0
+        }
+    }
+}
+
+impl RunResult {
+    /// Bits per second of some of its flows together: what they delivered, over the time from the
+    /// first start to the last end. Rates over lifetimes do not add up where flows do not run at
+    /// the same time.
+    pub fn together<'a>(&self, flows: impl Iterator<Item = &'a FlowResult>) -> f64 {
+        let (mut bytes, mut first, mut last) = (0u64, f64::INFINITY, 0f64);
+        for flow in flows {
+            bytes = bytes.saturating_add(flow.bytes_delivered);
+            first = first.min(flow.start_s);
+            let completed = flow.completion_s.map(|seconds| flow.start_s + seconds);
+            last = last.max(completed.or(flow.stopped_s).unwrap_or(self.simulated_s));
+        }
+        if last > first {
+            bytes as f64 * 8.0 / (last - first)
+        } else {
+            0.0
+        }
+    }
+}
+
 /// A flow in a measuring window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WindowFlow {
     /// Its name.
     pub name: String,
-    /// Delivered bits per second.
+    /// Delivered bits per second, over the part of the window in which it ran.
     pub goodput_bps: f64,
+    /// Bytes delivered in the window.
+    #[serde(default)]
+    pub bytes: u64,
 }
 
 /// A link in a measuring window.

@@ -49,6 +49,14 @@ pub struct Point {
     pub set: Vec<Change>,
 }
 
+impl Axis {
+    /// True if its points change other keys than its own.
+    fn has_sets(&self) -> bool {
+        let mut all = self.points.iter().flat_map(|point| &point.set);
+        all.any(|change| change.key != self.key)
+    }
+}
+
 impl Point {
     /// `key` takes `value`.
     #[must_use]
@@ -192,6 +200,9 @@ pub struct Case {
     pub variant: Option<String>,
     /// What the sweeps set, key by key.
     pub set: Settings,
+    /// A checksum of all that the list was made of; empty: unknown.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub origin: String,
     /// It was ended before its time; the result holds what was measured until then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
@@ -222,7 +233,7 @@ pub enum CasesError {
 /// The runs that `base` stands for: each of its variants, changed by `changes`, with all
 /// combinations of the values of its own sweeps and of `sweeps`, the last list turning fastest.
 /// Each is checked as a scenario of its own. A sweep of the scenario gives way to a change or a
-/// sweep of the same key.
+/// sweep of the same key, and what its points set beside that to changes.
 ///
 /// # Errors
 /// [`CasesError`].
@@ -239,9 +250,11 @@ pub fn cases(
         keys.any(|other| other == key)
     };
     let own = base.sweeps.iter().filter(|axis| !given(&axis.key)).cloned();
-    let lists: Vec<Axis> = own.chain(sweeps.iter().map(Axis::from)).collect();
-    let count = lists
+    let own: Vec<Axis> = own.collect();
+    let given: Vec<Axis> = sweeps.iter().map(Axis::from).collect();
+    let count = own
         .iter()
+        .chain(&given)
         .try_fold(base.variants.len().max(1), |product, list| {
             product.checked_mul(list.points.len())
         })
@@ -250,18 +263,27 @@ pub fn cases(
     let mut made = Vec::with_capacity(count);
     for variant in variants(base) {
         let mut scenario = base.clone();
-        let own = variant.map_or(&[][..], |variant| variant.set.as_slice());
-        for change in own.iter().chain(changes) {
+        let first = variant.map_or(&[][..], |variant| variant.set.as_slice());
+        for change in first.iter().chain(changes) {
             scenario.set(&change.key, &change.value)?;
         }
         let name = variant.map(|variant| variant.name.clone());
-        for (set, scenario) in combinations(scenario, &lists)? {
+        let mut runs = combinations(vec![(Settings::new(), scenario)], &own)?;
+        if own.iter().any(Axis::has_sets) {
+            for (_, scenario) in &mut runs {
+                for change in changes {
+                    scenario.set(&change.key, &change.value)?;
+                }
+            }
+        }
+        for (set, scenario) in combinations(runs, &given)? {
             let case = Case {
                 scenario: base.id().to_owned(),
                 index: made.len(),
                 of: count,
                 variant: name.clone(),
                 set,
+                origin: String::new(),
                 interrupted: false,
             };
             made.push((case, scenario));
@@ -280,10 +302,9 @@ fn variants(base: &Scenario) -> impl Iterator<Item = Option<&Variant>> {
 pub type Settings = BTreeMap<String, String>;
 
 fn combinations(
-    scenario: Scenario,
+    mut made: Vec<(Settings, Scenario)>,
     lists: &[Axis],
 ) -> Result<Vec<(Settings, Scenario)>, ScenarioError> {
-    let mut made = vec![(Settings::new(), scenario)];
     for list in lists {
         let mut next = Vec::with_capacity(made.len() * list.points.len());
         for (set, scenario) in &made {
@@ -327,6 +348,24 @@ mod tests {
         for wrong in ["", "seed", "=3", "seed=", "seed=1,,2", "seed=3..1"] {
             assert!(wrong.parse::<Sweep>().is_err(), "{wrong}");
         }
+    }
+
+    /// What somebody sets by hand holds in every run, also where the points of the scenario's own
+    /// sweep set the same beside other things.
+    #[test]
+    fn changes_hold_against_sets_of_the_scenario() {
+        let base = Scenario::load("auto-start").unwrap();
+        let changes = ["duration=2s", "link.bottleneck.rate=50Mbit"].map(|c| c.parse().unwrap());
+        let all = cases(&base, &changes, &[]).unwrap();
+        assert_eq!(all.len(), 3 * base.variants.len());
+        for (case, scenario) in &all {
+            assert_eq!(scenario.duration.as_secs(), 2, "{case:?}");
+            let links = scenario.links.iter();
+            let rate = links.clone().find(|link| link.name == "bottleneck").unwrap().spec.rate;
+            assert_eq!(rate.map(|rate| rate.bits), Some(50_000_000), "{case:?}");
+        }
+        let delays: std::collections::BTreeSet<_> = all.iter().map(|(_, s)| s.links[0].rtt).collect();
+        assert_eq!(delays.len(), 3, "what was not set by hand stays");
     }
 
     #[test]

@@ -20,10 +20,12 @@ const READING: &str = "\
     (utilization, Jain's index), 10 % and 1 ms (queue) or 10 % (95th percentile) of the best, or \
     if \
     the 95 % intervals of both means overlap and it is no more than five times as far off. Times \
-    of \
-    runs that did not end are bounds, and compete with none. Behind each sentence's numbers stands \
-    where a law \
-    gains or loses most.";
+    that files \
+    which had not arrived may have changed are bounds, and compete with none. By their queues laws \
+    compete \
+    that use the bottleneck at least 0.9 times as well as the best of the cell: an idle link has \
+    no queue. \
+    Behind each sentence's numbers stands where a law gains or loses most.";
 
 /// Puts the chapter into `results.md` in this directory, and its pictures beside it.
 pub(super) fn write(directory: &Path, report: &Report, args: &Args) -> anyhow::Result<()> {

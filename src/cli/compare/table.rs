@@ -77,13 +77,22 @@ fn cells(report: &Report) -> String {
                     } else {
                         ""
                     };
+                    let more = if law.is_bound(figure) { ">" } else { "" };
                     let mean = figure.shown(tally.mean);
-                    format!("{mark}{mean} ±{}", figure.shown(tally.ci95))
+                    // One seed tells nothing of what others would give.
+                    let interval = match tally.n {
+                        0 | 1 => String::new(),
+                        _ => format!(" ±{}", figure.shown(tally.ci95)),
+                    };
+                    format!("{mark}{more}{mean}{interval}")
                 })
             }));
             row.extend([law.drops.to_string(), law.unfinished.to_string()]);
             rows.push(row);
         }
     }
-    format!("{}* best, or as good\n", aligned(&header, &rows))
+    format!(
+        "{}* best, or as good; > at least so much, since files had not arrived\n",
+        aligned(&header, &rows)
+    )
 }

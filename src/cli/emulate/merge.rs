@@ -131,6 +131,25 @@ fn add(runs: &mut BTreeMap<usize, CaseResult>, run: CaseResult) -> anyhow::Resul
             run.case.of
         );
     }
+    if let Some(other) = runs.values().next()
+        && other.case.origin != run.case.origin
+    {
+        bail!(
+            "these are runs of different experiments: run {} and run {} of `{}` have other \
+             scenarios, other --set, or are of another version of this program",
+            other.case.index,
+            run.case.index,
+            run.case.scenario
+        );
+    }
+    if run.case.index >= run.case.of {
+        bail!(
+            "run {} of `{}` is none of the {} that its sweep has: its {CASE} was changed",
+            run.case.index,
+            run.case.scenario,
+            run.case.of
+        );
+    }
     let index = run.case.index;
     match runs.get(&index) {
         Some(known) if label(&known.case) != label(&run.case) => bail!(

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use pathmark_emulator::fairness::jain;
-use pathmark_emulator::result::{FlowResult, LinkResult, RunResult};
+use pathmark_emulator::result::{FlowResult, LinkResult, RunResult, WindowResult};
 use pathmark_emulator::scenario::Metric;
 
 use super::super::output;
@@ -54,8 +54,8 @@ impl Summary {
             completion_s: (!times.is_empty())
                 .then(|| times.iter().sum::<f64>() / times.len() as f64),
             completions: times,
-            goodput_bps: together(result),
-            jain: result.jain_windows.unwrap_or(result.jain),
+            goodput_bps: result.together(counted(result)),
+            jain: fairness(result),
             packets_lost: result.flows.iter().filter_map(|f| f.packets_lost).sum(),
             link: busiest.cloned(),
         }
@@ -76,43 +76,23 @@ const fn is_completion(metric: Metric) -> bool {
     )
 }
 
-/// Bits per second of all flows together: what they delivered, over the time from the first start
-/// to the last end. Rates over lifetimes do not add up where flows do not run at the same time.
-///
-/// UDP beside connections is what they have to live with, often the other way: it is no goodput.
-fn together(result: &RunResult) -> f64 {
-    let flows = || counted(result);
-    let bytes: u64 = flows().map(|flow| flow.bytes_delivered).sum();
-    let end = |flow: &FlowResult| {
-        let ended = flow.completion_s.map(|seconds| flow.start_s + seconds);
-        ended.unwrap_or(result.simulated_s)
-    };
-    let last = flows().map(end).fold(0.0, f64::max);
-    let first = flows()
-        .map(|flow| flow.start_s)
-        .fold(f64::INFINITY, f64::min);
-    let seconds = last - first;
-    if seconds > 0.0 {
-        bytes as f64 * 8.0 / seconds
-    } else {
-        0.0
-    }
-}
-
-/// Flows whose bytes are goodput.
+/// Flows whose bytes are goodput: UDP beside connections is what they have to live with, often the
+/// other way.
 fn counted(result: &RunResult) -> impl Iterator<Item = &FlowResult> {
     let alone = result.flows.iter().all(|flow| flow.algorithm == UDP);
     let flows = result.flows.iter();
     flows.filter(move |flow| alone || flow.algorithm != UDP)
 }
 
-/// Bits per second of all flows together in the last measuring window, if there is one.
-fn late_goodput(result: &RunResult) -> Option<f64> {
-    let window = result.windows.last()?;
+/// Jain's index window by window where two flows and more ran at a time, else over lifetimes.
+pub(super) fn fairness(result: &RunResult) -> f64 {
+    result.jain_windows.unwrap_or(result.jain)
+}
+
+/// Bits per second of all flows together in a measuring window.
+pub(super) fn within(result: &RunResult, window: &WindowResult) -> f64 {
     let wanted: HashSet<&str> = counted(result).map(|flow| flow.name.as_str()).collect();
-    let within = window.flows.iter();
-    let own = within.filter(|flow| wanted.contains(flow.name.as_str()));
-    Some(own.map(|flow| flow.goodput_bps).sum())
+    window.together(|name| wanted.contains(name))
 }
 
 /// The busiest link of a run, in its last measuring window if it has any.
@@ -163,8 +143,12 @@ pub(super) fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> O
         Metric::CompletionMedian => summary.percentile(50),
         Metric::CompletionP95 => summary.percentile(95),
         Metric::Goodput => Some(summary.goodput_bps),
-        Metric::LateGoodput => late_goodput(own.as_ref().unwrap_or(result)),
-        Metric::Jain => Some(summary.jain),
+        Metric::LateGoodput => {
+            let run = own.as_ref().unwrap_or(result);
+            Some(within(run, run.windows.last()?))
+        }
+        // Of nothing there are no shares.
+        Metric::Jain => (summary.goodput_bps > 0.0).then_some(summary.jain),
         Metric::Lost => Some(summary.packets_lost as f64),
         Metric::Drops => link.map(|l| l.drops as f64),
         Metric::Utilization => link?.utilization,
@@ -283,7 +267,7 @@ pub(super) const fn title(metric: Metric) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathmark_emulator::result::{WindowFlow, WindowResult};
+    use pathmark_emulator::result::WindowFlow;
 
     fn flow(name: &str, start_s: f64, megabytes: u64, completion_s: Option<f64>) -> FlowResult {
         let seconds = completion_s.unwrap_or(20.0 - start_s);
@@ -329,11 +313,15 @@ mod tests {
     /// The last window counts, and of it the flows that a row names.
     #[test]
     fn late_goodput_is_of_the_last_window() {
-        let window = |rates: [f64; 3]| WindowResult {
-            flows: (["f1", "f2", "udp"].iter().zip(rates))
-                .map(|(name, goodput_bps)| WindowFlow {
+        let window = |megabytes: [u64; 3]| WindowResult {
+            from_s: 10.0,
+            to_s: 18.0,
+            flows: (["f1", "f2", "udp"].iter().zip(megabytes))
+                .map(|(name, megabytes)| WindowFlow {
                     name: (*name).to_owned(),
-                    goodput_bps,
+                    bytes: megabytes * 1_000_000,
+                    // Over their own part of the window, which may be short.
+                    goodput_bps: megabytes as f64 * 1e9,
                 })
                 .collect(),
             ..WindowResult::default()
@@ -348,10 +336,10 @@ mod tests {
             udp,
         ]);
         assert_eq!(value(&result, Metric::LateGoodput, None), None);
-        result.windows = vec![window([9.0, 9.0, 9.0]), window([1.0, 2.0, 4.0])];
-        assert_eq!(value(&result, Metric::LateGoodput, None), Some(3.0));
-        assert_eq!(value(&result, Metric::LateGoodput, Some("f2")), Some(2.0));
-        assert_eq!(value(&result, Metric::LateGoodput, Some("udp")), Some(4.0));
+        result.windows = vec![window([9, 9, 9]), window([1, 2, 4])];
+        assert_eq!(value(&result, Metric::LateGoodput, None), Some(3e6));
+        assert_eq!(value(&result, Metric::LateGoodput, Some("f2")), Some(2e6));
+        assert_eq!(value(&result, Metric::LateGoodput, Some("udp")), Some(4e6));
     }
 
     /// Files beside downloads without an end have a mean completion, once all of them arrived.
@@ -419,6 +407,19 @@ mod tests {
         };
         assert_eq!(value(&windows, Metric::Jain, None), Some(0.75));
         assert_eq!(value(&windows, Metric::Jain, Some("f")), Some(1.0));
+        let nothing = run(vec![flow("f1", 0.0, 0, None), flow("f2", 0.0, 0, None)]);
+        assert_eq!(value(&nothing, Metric::Jain, None), None, "nothing is shared");
+    }
+
+    /// A flow that was told to stop is measured until then.
+    #[test]
+    fn what_was_stopped_ended() {
+        let stopped = FlowResult {
+            stopped_s: Some(10.0),
+            ..flow("a", 0.0, 10, None)
+        };
+        let result = run(vec![stopped]);
+        assert_eq!(value(&result, Metric::Goodput, None), Some(8e6));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use pathmark_emulator::scenario::{Metric, Reference};
 use pathmark_emulator::sweep::CaseResult;
 
 use super::super::output;
-use super::metric::{Summary, here};
+use super::metric::{Summary, fairness, here, within};
 
 /// Flows, and links, that are shown one by one.
 const MOST_ROWS: usize = 24;
@@ -22,7 +22,7 @@ pub(super) fn one(result: &RunResult) -> String {
         result.wall_s,
         result.packets,
         result.seed,
-        result.jain
+        fairness(result)
     );
     let header = [
         "flow",
@@ -60,13 +60,12 @@ pub(super) fn one(result: &RunResult) -> String {
     text += &aligned(&header.map(str::to_owned), &rows);
     more(&mut text, links.len(), "links");
     for window in &result.windows {
-        let goodput: f64 = window.flows.iter().map(|flow| flow.goodput_bps).sum();
         let _ = write!(
             text,
             "\n{:.0} to {:.0} s: {} in all, Jain's index {:.4}",
             window.from_s,
             window.to_s,
-            output::rate(goodput),
+            output::rate(within(result, window)),
             window.jain
         );
         for link in window

@@ -1,6 +1,6 @@
 //! What is measured in each run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -19,10 +19,11 @@ pub enum Figure {
     Completion,
     /// Of the bottleneck, in the second half of the time that the files need at least.
     Utilization,
-    /// Mean of the queues on the way over the whole run, milliseconds.
+    /// Mean of the queues on the way over the whole run, milliseconds. Who leaves the link idle has
+    /// none: laws compete that come close to the best utilization of the cell.
     Queue,
-    /// Jain's index over what the large files got in the second half of the time that they need at
-    /// least; none for a single file.
+    /// Jain's index over the bytes of each large file that had arrived when the time was over that
+    /// they need at least; none for a single file.
     Jain,
     /// Median time of a short file, over the least that physics allows ([`Cell::short_floor_s`]).
     #[serde(rename = "fct-p50")]
@@ -154,8 +155,10 @@ impl fmt::Display for Figure {
 pub struct Measured {
     /// The figures that the run has.
     pub figures: BTreeMap<Figure, f64>,
-    /// Files that had not arrived when the run ended: their times count as the time until then, so
-    /// completion and short files' times are at least what is told.
+    /// Of these, the times that are lower bounds, because files had not arrived when the run ended
+    /// that may have changed them.
+    pub bounds: BTreeSet<Figure>,
+    /// Files that had not arrived when the run ended: their times count as the time until then.
     pub unfinished: usize,
     /// Data packets that queues dropped.
     pub drops: u64,
@@ -168,16 +171,26 @@ pub fn measure(cell: &Cell, run: &RunResult) -> Measured {
         let flows = run.flows.iter();
         flows.filter(move |flow| is_of(&flow.name, name))
     };
-    let took = |flow: &FlowResult| {
-        let left = run.simulated_s - flow.start_s;
-        flow.completion_s.unwrap_or(left).max(0.0)
+    let took = |flow: &FlowResult| Took {
+        seconds: (flow.completion_s)
+            .unwrap_or(run.simulated_s - flow.start_s)
+            .max(0.0),
+        ended: flow.completion_s.is_some(),
     };
     let begin = named(LARGE_NAME).map(|flow| flow.start_s);
     let begin = begin.fold(f64::INFINITY, f64::min);
-    let end = named(LARGE_NAME).map(|flow| flow.start_s + took(flow));
+    let end = named(LARGE_NAME).map(|flow| flow.start_s + took(flow).seconds);
     let end = end.fold(0.0, f64::max);
-    let mut short: Vec<f64> = named(SHORT_NAME).map(took).collect();
-    short.sort_by(f64::total_cmp);
+    let all_ended = named(LARGE_NAME).all(|flow| took(flow).ended);
+    let short: Vec<Took> = named(SHORT_NAME).map(took).collect();
+    let short_floor = cell.short_floor_s();
+    let short = |share: f64| {
+        quantile(&short, share).map(|took| Took {
+            seconds: took.seconds / short_floor,
+            ..took
+        })
+    };
+    let (median, tail) = (short(0.5), short(0.95));
     let forward = run
         .links
         .iter()
@@ -187,27 +200,28 @@ pub fn measure(cell: &Cell, run: &RunResult) -> Measured {
         let link = window.links.iter().find(|link| link.name == BOTTLENECK);
         link.and_then(|link| link.utilization)
     });
-    let shares = window.filter(|_| cell.flows > 1).map(|window| {
+    let since_start = run.windows.get(1).filter(|_| cell.flows > 1);
+    let shares = since_start.map(|window| {
         let large = window.flows.iter().filter(|f| is_of(&f.name, LARGE_NAME));
-        jain(large.map(|flow| flow.goodput_bps))
+        jain(large.map(|flow| flow.bytes as f64))
     });
     let queue = forward.clone().filter_map(|link| link.queue_ms);
-    let short_floor = cell.short_floor_s();
     let figures = [
         (Figure::Completion, Some((end - begin) / cell.floor_s())),
         (Figure::Utilization, used),
         (Figure::Queue, Some(queue.map(|queue| queue.mean).sum())),
         (Figure::Jain, shares),
-        (
-            Figure::ShortMedian,
-            quantile(&short, 0.5).map(|time| time / short_floor),
-        ),
-        (
-            Figure::ShortTail,
-            quantile(&short, 0.95).map(|time| time / short_floor),
-        ),
+        (Figure::ShortMedian, median.map(|took| took.seconds)),
+        (Figure::ShortTail, tail.map(|took| took.seconds)),
     ];
+    let bounds = [
+        (Figure::Completion, all_ended),
+        (Figure::ShortMedian, median.is_none_or(|took| took.ended)),
+        (Figure::ShortTail, tail.is_none_or(|took| took.ended)),
+    ];
+    let bounds = bounds.into_iter().filter(|(_, ended)| !ended);
     Measured {
+        bounds: bounds.map(|(figure, _)| figure).collect(),
         figures: figures
             .into_iter()
             .filter_map(|(figure, value)| Some((figure, value.filter(|v| v.is_finite())?)))
@@ -217,10 +231,29 @@ pub fn measure(cell: &Cell, run: &RunResult) -> Measured {
     }
 }
 
-/// The least value that this share of the values does not exceed.
-fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
-    let rank = (share * sorted.len() as f64).ceil().max(1.0) as usize;
-    sorted.get(rank - 1).copied()
+/// How long a file took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Took {
+    /// Seconds, or more if it had not `ended`.
+    seconds: f64,
+    ended: bool,
+}
+
+/// The least time that this share of the files does not exceed. It is known if it is the same
+/// however long the files take that had not ended; else it is a lower bound.
+fn quantile(files: &[Took], share: f64) -> Option<Took> {
+    let rank = (share * files.len() as f64).ceil().max(1.0) as usize;
+    let ranked = |seconds: fn(&Took) -> f64| {
+        let mut all: Vec<f64> = files.iter().map(seconds).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(rank - 1).copied()
+    };
+    let least = ranked(|took| took.seconds)?;
+    let most = ranked(|took| if took.ended { took.seconds } else { f64::INFINITY })?;
+    Some(Took {
+        seconds: least,
+        ended: least >= most,
+    })
 }
 
 /// True for `name`, `name0`, `name1`, …
@@ -246,11 +279,68 @@ mod tests {
 
     #[test]
     fn quantiles_are_values_that_occur() {
-        let values: Vec<f64> = (1..=20).map(f64::from).collect();
-        assert_eq!(quantile(&values, 0.5), Some(10.0));
-        assert_eq!(quantile(&values, 0.95), Some(19.0));
-        assert_eq!(quantile(&[7.0], 0.95), Some(7.0));
+        let values: Vec<Took> = (1..=20).rev().map(|n| took(n, true)).collect();
+        assert_eq!(quantile(&values, 0.5), Some(took(10, true)));
+        assert_eq!(quantile(&values, 0.95), Some(took(19, true)));
+        assert_eq!(quantile(&[took(7, true)], 0.95), Some(took(7, true)));
         assert_eq!(quantile(&[], 0.5), None);
+    }
+
+    fn took(seconds: u32, ended: bool) -> Took {
+        Took {
+            seconds: f64::from(seconds),
+            ended,
+        }
+    }
+
+    /// A file that had not ended when it had taken longer than the quantile changes nothing of it;
+    /// one that had only just begun may.
+    #[test]
+    fn a_quantile_is_a_bound_only_where_files_that_had_not_ended_may_change_it() {
+        let mut files: Vec<Took> = (1..=19).map(|n| took(n, true)).collect();
+        files.push(took(40, false));
+        assert_eq!(quantile(&files, 0.5), Some(took(10, true)));
+        assert_eq!(quantile(&files, 0.95), Some(took(19, true)));
+        assert_eq!(quantile(&files, 1.0), Some(took(40, false)));
+        files.pop();
+        files.push(took(0, false));
+        assert_eq!(quantile(&files, 0.5), Some(took(9, false)));
+    }
+
+    fn flow(name: &str, start_s: f64, completion_s: Option<f64>) -> FlowResult {
+        FlowResult {
+            name: name.to_owned(),
+            start_s,
+            completion_s,
+            completed: completion_s.is_some(),
+            ..FlowResult::default()
+        }
+    }
+
+    /// A large file that did not end says nothing against the times of short ones, and a short file
+    /// that never began is not one that took no time.
+    #[test]
+    fn each_figure_is_a_bound_by_its_own_files() {
+        let cell = crate::compare::GridFile::default().grid().unwrap().cells()[0];
+        let run = |flows: Vec<FlowResult>| RunResult {
+            simulated_s: 20.0,
+            flows,
+            ..RunResult::default()
+        };
+        let short = |n: usize| flow(&format!("short{n}"), 1.0, Some(2.0));
+        let mut flows: Vec<FlowResult> = (0..3).map(short).collect();
+        flows.push(flow("file", 0.0, None));
+        let measured = measure(&cell, &run(flows.clone()));
+        assert_eq!(measured.bounds, BTreeSet::from([Figure::Completion]));
+        assert_eq!(measured.unfinished, 1);
+
+        flows[3] = flow("file", 0.0, Some(5.0));
+        assert!(measure(&cell, &run(flows.clone())).bounds.is_empty());
+        flows[0] = flow("short0", 30.0, None);
+        flows[1] = flow("short1", 31.0, None);
+        let bounds = measure(&cell, &run(flows)).bounds;
+        let both = BTreeSet::from([Figure::ShortMedian, Figure::ShortTail]);
+        assert_eq!(bounds, both);
     }
 
     #[test]

@@ -145,6 +145,7 @@ fn best_cell(report: &Report, cell: &CellReport, figure: Figure) -> HeatCell {
     let good = laws.filter(|(_, law)| cell.is_best(figure, law));
     let colours = good.map(|(index, _)| HeatColour::Of(index)).collect();
     let means = cell.laws.iter();
+    let means = means.filter(|law| cell.is_best(figure, &law.law));
     let means = means.filter_map(|law| Some(law.figures.get(&figure)?.mean));
     let best = means.reduce(|a, b| match figure.more_is_better() {
         true => a.max(b),
@@ -160,7 +161,7 @@ fn best_cell(report: &Report, cell: &CellReport, figure: Figure) -> HeatCell {
 fn values(report: &Report, figure: Figure) -> HeatMap {
     let (good, bad) = figure.ends();
     let about = format!(
-        "Means over {} seeds; > before a number: files had not arrived when the run ended",
+        "Means over {} seeds; > before a number: at least so long, since files had not arrived",
         report.seeds
     );
     let title = figure.title();
@@ -193,11 +194,7 @@ fn value_cell(cell: &CellReport, law: &str, figure: Figure) -> HeatCell {
     let Some(tally) = law.figures.get(&figure) else {
         return HeatCell::default();
     };
-    let more = if figure.is_time() && law.unfinished > 0 {
-        ">"
-    } else {
-        ""
-    };
+    let more = if law.is_bound(figure) { ">" } else { "" };
     HeatCell {
         colours: vec![HeatColour::Good(figure.goodness(tally.mean))],
         text: format!("{more}{}", figure.shown(tally.mean)),

@@ -1,6 +1,6 @@
 //! All cells with all laws, and who is best where.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -53,8 +53,10 @@ pub struct LawReport {
     pub law: String,
     /// Its figures over the seeds.
     pub figures: BTreeMap<Figure, Tally>,
-    /// Files that had not arrived when their runs ended, all seeds together; if any, completion and
-    /// times of short files are lower bounds.
+    /// Of these, the times that are lower bounds: with one seed at least, files had not arrived
+    /// when the run ended that may have changed them.
+    pub bounds: BTreeSet<Figure>,
+    /// Files that had not arrived when their runs ended, all seeds together.
     pub unfinished: usize,
     /// Data packets that queues dropped, all seeds together.
     pub drops: u64,
@@ -67,12 +69,21 @@ impl LawReport {
         Self {
             law,
             figures: tallies(runs),
+            bounds: runs.iter().flat_map(|run| run.bounds.clone()).collect(),
             unfinished: runs.iter().map(|run| run.unfinished).sum(),
             drops: runs.iter().map(|run| run.drops).sum(),
         }
     }
 
-    fn mean(&self, figure: Figure) -> Option<f64> {
+    /// True if the figure is a lower bound.
+    #[must_use]
+    pub fn is_bound(&self, figure: Figure) -> bool {
+        self.bounds.contains(&figure)
+    }
+
+    /// Its mean of a figure.
+    #[must_use]
+    pub fn mean(&self, figure: Figure) -> Option<f64> {
         self.figures.get(&figure).map(|tally| tally.mean)
     }
 }
@@ -112,11 +123,19 @@ impl CellReport {
     }
 }
 
+/// Laws compete by their queues that use the bottleneck at least so well as the best one of the
+/// cell: whoever sends little keeps no queue.
+const BUSY: f64 = 0.9;
+
 fn best_of(figure: Figure, laws: &[LawReport]) -> Vec<String> {
     // Lower bounds do not compete with times, unless there is nothing else.
-    let bound = |law: &LawReport| figure.is_time() && law.unfinished > 0;
-    let all_bounds = laws.iter().all(bound);
-    let laws = laws.iter().filter(|law| all_bounds || !bound(law));
+    let all_bounds = laws.iter().all(|law| law.is_bound(figure));
+    let used = |law: &LawReport| law.mean(Figure::Utilization).unwrap_or(0.0);
+    let least_use = BUSY * laws.iter().map(used).fold(0.0, f64::max);
+    let laws = laws.iter().filter(|law| {
+        (all_bounds || !law.is_bound(figure))
+            && (figure != Figure::Queue || used(law) >= least_use)
+    });
     let means = laws.clone();
     let means = means.filter_map(|law| Some((law, law.mean(figure)?)));
     let best = means.max_by(|(_, a), (_, b)| match figure.more_is_better() {

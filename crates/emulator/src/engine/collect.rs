@@ -22,7 +22,16 @@ impl Engine {
         self.turn_windows(now, true);
         self.turn_shares(now);
         let flows: Vec<FlowResult> = (0..self.flows.len()).map(|f| self.flow_result(f)).collect();
-        let active = flows.iter().filter(|flow| flow.start_s < seconds(now));
+        // What UDP sends beside connections is no share that it was given.
+        let connected = |flow: usize| {
+            let setup = self.scenario.flows.get(flow);
+            setup.is_some_and(|setup| setup.algorithm.is_some())
+        };
+        let alone = !(0..flows.len()).any(connected);
+        let active = flows.iter().enumerate().filter(|(index, flow)| {
+            flow.start_s < seconds(now) && (alone || connected(*index))
+        });
+        let jain = jain(active.map(|(_, flow)| flow.goodput_bps));
         RunResult {
             scenario: self.scenario.name.clone(),
             seed: self.scenario.seed,
@@ -30,7 +39,7 @@ impl Engine {
             wall_s: 0.0,
             packets: self.pool.entered(),
             events: self.events,
-            jain: jain(active.map(|flow| flow.goodput_bps)),
+            jain,
             jain_windows: self.shares.mean(),
             links: (0..self.links.len())
                 .filter_map(|link| self.link_result(link))
@@ -46,7 +55,7 @@ impl Engine {
         };
         let (start, now) = (self.started(flow), self.now);
         let node = |index: usize| self.scenario.nodes.get(index).cloned().unwrap_or_default();
-        let completed = self.completed(flow);
+        let (completed, ended) = (self.completed(flow), self.ended(flow));
         let delivered = self.delivered(flow);
         let sender = self.sender(flow);
         let stats = sender
@@ -73,7 +82,8 @@ impl Engine {
             bytes_delivered: delivered,
             completed: completed.is_some(),
             completion_s: completed.map(|at| (at - start).as_nanos() as f64 / 1e9),
-            goodput_bps: goodput(delivered, start, completed.unwrap_or(now)),
+            stopped_s: ended.filter(|_| completed.is_none()).map(seconds),
+            goodput_bps: goodput(delivered, start, ended.unwrap_or(now)),
             packets_sent: Some(datagrams.unwrap_or(stats.packets_sent)),
             packets_lost: connected.then_some(stats.packets_lost),
             bytes_retransmitted: connected.then_some(stats.bytes_retransmitted),
@@ -87,7 +97,7 @@ impl Engine {
             }),
             cwnd_bytes: sender
                 .filter(|s| s.connection().is_some())
-                .map(|s| s.window().summary(completed.unwrap_or(now))),
+                .map(|s| s.window().summary(ended.unwrap_or(now))),
             fallback: law
                 .and_then(|law| law.fallback)
                 .map(|reason| reason.name().to_owned()),

@@ -334,6 +334,14 @@ impl Engine {
     fn completed(&self, flow: usize) -> Option<Instant> {
         self.sink(flow).and_then(sink::Sink::completed)
     }
+
+    /// When a flow ended: it had arrived, or was told to stop.
+    fn ended(&self, flow: usize) -> Option<Instant> {
+        self.completed(flow).or_else(|| {
+            let stop = self.scenario.flows.get(flow)?.stop?;
+            Some(Instant::ZERO + stop).filter(|stop| *stop <= self.now)
+        })
+    }
 }
 
 /// A link's rate, if it has something to send now.

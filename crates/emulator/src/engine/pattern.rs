@@ -5,6 +5,9 @@ use pathmark_router::core::impair::Random;
 
 use crate::scenario::{OnOff, Pattern};
 
+/// Most times on and off between two packets that are gone through one by one.
+const MOST_SPANS: u32 = 64;
+
 /// The moments at which a packet's worth of bytes is there, one after the other.
 #[derive(Debug)]
 pub(super) struct Ticks {
@@ -52,12 +55,27 @@ impl Ticks {
         let nanos = self.unit * 1_000_000_000 / self.pattern.rate.max(1);
         let gap = self.span(Duration::from_nanos(nanos), self.pattern.poisson);
         self.next += gap;
-        if let (Some(OnOff { on, off, random }), Some(off_at)) = (self.pattern.on_off, self.off_at)
-            && self.next >= off_at
-        {
-            self.next = off_at + self.span(off, random);
-            self.off_at = Some(self.next + self.span(on, random));
+        let (Some(OnOff { on, off, random }), Some(mut off_at)) = (self.pattern.on_off, self.off_at)
+        else {
+            return;
+        };
+        // Time passes towards the next packet while the source is on only.
+        for _ in 0..MOST_SPANS {
+            if self.next < off_at {
+                break;
+            }
+            let off = self.span(off, random);
+            self.next += off;
+            off_at = off_at + off + self.span(on, random);
         }
+        if self.next >= off_at {
+            // The rest at once, by the means.
+            let left = (self.next - off_at).as_nanos() / on.as_nanos().max(1) + 1;
+            let left = u32::try_from(left).unwrap_or(u32::MAX);
+            self.next += off.saturating_mul(left);
+            off_at = off_at + off.saturating_mul(left) + on.saturating_mul(left);
+        }
+        self.off_at = Some(off_at);
     }
 
     /// `mean`, or exponential with that mean; never 0, so that time goes on.
@@ -109,6 +127,22 @@ mod tests {
         assert_eq!(ticks.take(at(399)), 12_500);
         assert_eq!(ticks.deadline(), at(400));
         assert_eq!(ticks.take(at(3999)), 9 * 12_500);
+    }
+
+    /// Packets that take longer than a time on come as seldom as the rate and the times say.
+    #[test]
+    fn times_on_shorter_than_a_packet() {
+        for on in [Duration::from_millis(1), Duration::from_nanos(1)] {
+            let on_off = OnOff {
+                on,
+                off: on,
+                random: false,
+            };
+            let mut ticks = ticks(false, Some(on_off));
+            // A packet in 10 ms on, so in 20 ms.
+            let bytes = ticks.take(at(20_000));
+            assert!((1_240_000..=1_252_500).contains(&bytes), "{on:?}: {bytes}");
+        }
     }
 
     /// Poisson arrivals: the count over a time has the mean that the rate asks for and a variance

@@ -46,8 +46,8 @@ impl Shares {
         (self.period > Duration::ZERO).then_some(self.next)
     }
 
-    /// The mean over the windows in which two flows and more were active; `None` without such a
-    /// window.
+    /// The mean over the windows in which two flows and more were active and anything arrived;
+    /// `None` without such a window.
     pub(super) fn mean(&self) -> Option<f64> {
         (self.windows > 0).then(|| self.sum / f64::from(self.windows))
     }
@@ -73,7 +73,8 @@ impl Engine {
             }
             *before = delivered;
         }
-        if rates.len() > 1 {
+        // Where nothing arrived there was nothing to share.
+        if rates.len() > 1 && rates.iter().any(|rate| *rate > 0.0) {
             shares.add(jain(rates));
         }
         shares.began = now;
@@ -89,7 +90,6 @@ impl Engine {
         };
         setup.algorithm.is_some()
             && self.started(flow) <= from
-            && self.completed(flow).is_none_or(|at| at >= to)
-            && setup.stop.is_none_or(|stop| Instant::ZERO + stop >= to)
+            && self.ended(flow).is_none_or(|at| at >= to)
     }
 }

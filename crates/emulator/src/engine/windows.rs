@@ -112,14 +112,16 @@ impl Engine {
             .zip(&marks.delivered)
             .map(|(flow, before)| {
                 let start = self.started(flow).max(from);
-                let end = self.completed(flow).map_or(now, |at| at.min(now));
-                let goodput_bps = goodput(self.delivered(flow) - before, start, end);
+                let end = self.ended(flow).map_or(now, |at| at.min(now));
+                let bytes = self.delivered(flow) - before;
+                let goodput_bps = goodput(bytes, start, end);
                 if end > start {
                     active.push(goodput_bps);
                 }
                 WindowFlow {
                     name: self.flow_name(flow),
                     goodput_bps,
+                    bytes,
                 }
             });
         let flows: Vec<WindowFlow> = flows.collect();

@@ -6,7 +6,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{COLOURS, PlotError, failed, load_font};
+use super::{PlotError, colour, failed, load_font};
 
 /// Panels of the same rows and columns beside each other, in lines of so many.
 #[derive(Clone, Debug, Default)]
@@ -65,10 +65,7 @@ const LINE: i32 = 14;
 impl HeatColour {
     fn rgb(self) -> RGBColor {
         match self {
-            Self::Of(number) => {
-                let place = number % COLOURS.len();
-                COLOURS.get(place).copied().unwrap_or(BLACK)
-            }
+            Self::Of(number) => colour(number),
             Self::Good(share) => {
                 let share = share.clamp(0.0, 1.0);
                 let (end, part) = if share < 0.5 {

@@ -48,6 +48,10 @@ impl Document {
         }
     }
 
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
     pub(super) fn id(&self) -> &str {
         let stem = self.path.file_stem().and_then(|stem| stem.to_str());
         stem.unwrap_or("scenario")

@@ -235,6 +235,12 @@ impl Scenario {
         Ok(())
     }
 
+    /// The text of its file, with all changes in it.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.document.text()
+    }
+
     /// A link as the configuration of a router's port has it: lines of `key = value`, with `delay`
     /// in place of its own, and with `queue.rtt`, which says what a bandwidth-delay product is.
     /// `None` if there is nothing to say of it.

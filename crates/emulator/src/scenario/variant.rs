@@ -8,7 +8,7 @@ use toml::{Spanned, Table, Value};
 
 use super::paper::Reference;
 use super::plot::Plot;
-use super::schema::File;
+use super::schema::{File, FileFlow};
 use crate::sweep::{Axis, Change, Point, Settings};
 
 /// Most seeds that a scenario may be repeated with.
@@ -103,6 +103,12 @@ impl Several {
             {
                 return fail(given.span(), "there is no variant of that name");
             }
+            if let Some(flow) = &given.get_ref().flow
+                && !file.flow.iter().any(|known| names_flows(flow, known))
+            {
+                let message = format!("there is no flow `{flow}`, and none that is numbered so");
+                return fail(given.span(), &message);
+            }
             if let Some(message) = unknown(&given.get_ref().only, &sweeps) {
                 return fail(given.span(), &message);
             }
@@ -110,6 +116,17 @@ impl Several {
         for plot in &file.plot {
             if let Some(message) = unknown(&plot.only, &sweeps) {
                 return Err(source.locate(None, format!("plot: {message}")));
+            }
+            if let Some(key) = &plot.over
+                && !sweeps.iter().any(|axis| axis.key == *key)
+            {
+                let message = format!("plot: over: there is no sweep of `{key}`");
+                return Err(source.locate(None, message));
+            }
+            let mut wanted = plot.variants.iter().flatten();
+            if let Some(name) = wanted.find(|name| !names.contains(*name)) {
+                let message = format!("plot: there is no variant `{name}`");
+                return Err(source.locate(None, message));
             }
         }
         Ok(Self {
@@ -121,6 +138,14 @@ impl Several {
             note: file.note.clone(),
         })
     }
+}
+
+/// True if `name` stands for flows of this table: it is their name, one of them, or what they are
+/// numbered under.
+fn names_flows(name: &str, flow: &FileFlow) -> bool {
+    let known = flow.name.get_ref().as_str();
+    let numbered = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
+    known.strip_prefix(name).is_some_and(numbered) || name.strip_prefix(known).is_some_and(numbered)
 }
 
 /// What is wrong with a `where`: runs have the keys and values of the sweeps, and no others.

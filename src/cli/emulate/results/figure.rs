@@ -133,6 +133,7 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
         .collect();
     let numbers: Option<Vec<f64>> = names.iter().map(|name| number(name)).collect();
     let mut lines: Vec<Line> = Vec::new();
+    let (mut points, mut missing) = (0, 0);
     for group in shown {
         let Some(at) = group.set.get(&axis.key) else {
             continue;
@@ -144,7 +145,9 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
             .as_ref()
             .and_then(|n| n.get(index).copied())
             .unwrap_or(index as f64);
+        points += 1;
         let Some((least, y, most)) = metric::spread(&group.results(), metric, None) else {
+            missing += 1;
             continue;
         };
         let unit = match metric {
@@ -185,7 +188,13 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
             .title
             .clone()
             .unwrap_or_else(|| metric::title(metric).to_owned()),
-        x_label: x_label(&axis.key, &names),
+        x_label: match missing {
+            0 => x_label(&axis.key, &names),
+            _ => format!(
+                "{}; {missing} of {points} points have no value: see the table",
+                x_label(&axis.key, &names)
+            ),
+        },
         y_label: y_label.to_owned(),
         x_max: plot.x_max,
         y_max: plot.y_max,

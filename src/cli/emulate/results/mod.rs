@@ -53,11 +53,22 @@ struct Chapter {
 
 /// Runs all built-in scenarios, or this one, and writes `results.md` and pictures under `results/`.
 pub(super) fn write(directory: &Path, only: Option<&str>, paper_scale: bool) -> Outcome {
+    if let Some(name) = only
+        && !BUILT_IN.iter().any(|known| known.name == name)
+    {
+        let names: Vec<&str> = BUILT_IN.iter().map(|known| known.name).collect();
+        let why = anyhow!(
+            "--results knows the built-in scenarios, and `{name}` is none of them: {}. For a \
+             scenario of your own use --out DIR",
+            names.join(", ")
+        );
+        return Err(Failure::Usage(why));
+    }
     let pictures = directory.join("results");
     fs::create_dir_all(&pictures)
         .with_context(|| format!("cannot make {}", pictures.display()))
         .map_err(Failure::usage)?;
-    let mut chapters = Vec::new();
+    let (mut chapters, mut figures) = (Vec::new(), Vec::new());
     for known in BUILT_IN {
         if only.is_some_and(|name| name != known.name) {
             continue;
@@ -69,7 +80,7 @@ pub(super) fn write(directory: &Path, only: Option<&str>, paper_scale: bool) -> 
         let figure = figure::figure(&chapter);
         chapter.picture = !figure.panels.is_empty();
         if chapter.picture {
-            figure.write_svg(&pictures.join(format!("{}.svg", known.name)))?;
+            figures.push((pictures.join(format!("{}.svg", known.name)), figure));
         }
         eprintln!(
             "{}: {} runs",
@@ -81,6 +92,9 @@ pub(super) fn write(directory: &Path, only: Option<&str>, paper_scale: bool) -> 
                 .sum::<usize>()
         );
         chapters.push(chapter);
+    }
+    for (path, figure) in &figures {
+        figure.write_svg(path)?;
     }
     let text = page::page(&chapters, paper_scale);
     match only {

@@ -45,7 +45,8 @@ const READING: &str = "\
     the paper's text gives no number, and none was read off a plot. Goodput is what all flows \
     together delivered, over the time from the first start to the last byte. Jain's index is the \
     mean over windows of 20 round trips (1 s at least), each over the flows that were active all \
-    through it; where no window had two, over lifetimes. UDP beside connections is in neither. \
+    through it; where no window had two, and of rows about some flows only, over lifetimes. UDP \
+    beside connections is in neither, and where nothing arrived there is no index. \
     The mean completion is that of flows with an end. Queues are in packets, those of the link \
     that is used most. Where a scenario is run with several seeds, figures are means over them, \
     and bars in plots go from the least to the greatest; a curve over time is that of seed 1.";
