@@ -181,11 +181,21 @@ fn runs_of_different_experiments_do_not_merge() {
 
     fs::write(&path, SCENARIO).unwrap();
     let second = shard("second", "1/2", &[]);
-    assert!(run(&["merge", text(&first), text(&second)]).status.success());
-    let entries = fs::read_dir(&second).unwrap().map(|entry| entry.unwrap().path());
-    let case = entries.map(|entry| entry.join("case.json")).find(|case| case.exists());
+    assert!(
+        run(&["merge", text(&first), text(&second)])
+            .status
+            .success()
+    );
+    let entries = fs::read_dir(&second)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let case = entries
+        .map(|entry| entry.join("case.json"))
+        .find(|case| case.exists());
     let case = case.unwrap();
-    let changed = fs::read_to_string(&case).unwrap().replace("\"index\": 1", "\"index\": 2");
+    let changed = fs::read_to_string(&case)
+        .unwrap()
+        .replace("\"index\": 1", "\"index\": 2");
     fs::write(&case, changed).unwrap();
     refused(&second, "none of the 2");
 }

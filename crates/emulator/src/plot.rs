@@ -93,7 +93,10 @@ fn colour(number: usize) -> RGBColor {
     let place = number % FIRST_COLOURS.len();
     let RGBColor(red, green, blue) = FIRST_COLOURS.get(place).copied().unwrap_or(BLACK);
     // Half way to black or to white; black itself has only the latter.
-    let towards = match (number / FIRST_COLOURS.len() % 3, place + 1 == FIRST_COLOURS.len()) {
+    let towards = match (
+        number / FIRST_COLOURS.len() % 3,
+        place + 1 == FIRST_COLOURS.len(),
+    ) {
         (0, _) => return RGBColor(red, green, blue),
         (1, false) => 0,
         (1, true) => 96,
@@ -289,9 +292,7 @@ impl Panel {
     fn drawn(&self) -> impl Iterator<Item = (&Line, RGBColor)> {
         let own = |line: &&Line| !line.reference && line.expected_of.is_none();
         let lines = self.lines.iter().filter(own).enumerate();
-        lines.map(|(place, line)| {
-            (line, colour(line.colour.unwrap_or(place)))
-        })
+        lines.map(|(place, line)| (line, colour(line.colour.unwrap_or(place))))
     }
 }
 

@@ -361,10 +361,16 @@ mod tests {
         for (case, scenario) in &all {
             assert_eq!(scenario.duration.as_secs(), 2, "{case:?}");
             let links = scenario.links.iter();
-            let rate = links.clone().find(|link| link.name == "bottleneck").unwrap().spec.rate;
+            let rate = links
+                .clone()
+                .find(|link| link.name == "bottleneck")
+                .unwrap()
+                .spec
+                .rate;
             assert_eq!(rate.map(|rate| rate.bits), Some(50_000_000), "{case:?}");
         }
-        let delays: std::collections::BTreeSet<_> = all.iter().map(|(_, s)| s.links[0].rtt).collect();
+        let delays: std::collections::BTreeSet<_> =
+            all.iter().map(|(_, s)| s.links[0].rtt).collect();
         assert_eq!(delays.len(), 3, "what was not set by hand stays");
     }
 

@@ -408,7 +408,11 @@ mod tests {
         assert_eq!(value(&windows, Metric::Jain, None), Some(0.75));
         assert_eq!(value(&windows, Metric::Jain, Some("f")), Some(1.0));
         let nothing = run(vec![flow("f1", 0.0, 0, None), flow("f2", 0.0, 0, None)]);
-        assert_eq!(value(&nothing, Metric::Jain, None), None, "nothing is shared");
+        assert_eq!(
+            value(&nothing, Metric::Jain, None),
+            None,
+            "nothing is shared"
+        );
     }
 
     /// A flow that was told to stop is measured until then.

@@ -249,7 +249,13 @@ fn quantile(files: &[Took], share: f64) -> Option<Took> {
         all.get(rank - 1).copied()
     };
     let least = ranked(|took| took.seconds)?;
-    let most = ranked(|took| if took.ended { took.seconds } else { f64::INFINITY })?;
+    let most = ranked(|took| {
+        if took.ended {
+            took.seconds
+        } else {
+            f64::INFINITY
+        }
+    })?;
     Some(Took {
         seconds: least,
         ended: least >= most,

@@ -133,8 +133,7 @@ fn best_of(figure: Figure, laws: &[LawReport]) -> Vec<String> {
     let used = |law: &LawReport| law.mean(Figure::Utilization).unwrap_or(0.0);
     let least_use = BUSY * laws.iter().map(used).fold(0.0, f64::max);
     let laws = laws.iter().filter(|law| {
-        (all_bounds || !law.is_bound(figure))
-            && (figure != Figure::Queue || used(law) >= least_use)
+        (all_bounds || !law.is_bound(figure)) && (figure != Figure::Queue || used(law) >= least_use)
     });
     let means = laws.clone();
     let means = means.filter_map(|law| Some((law, law.mean(figure)?)));

@@ -211,16 +211,17 @@ fn who_is_best() {
     )
     .unwrap();
     let runs = [
-        ([1.1, 1.1, 16.0], 0),
-        ([1.10, 1.12, 1.11], 0),
-        ([1.0, 1.3, 1.4], 0),
-        ([1.0, 1.0, 1.0], 1),
+        ([1.1, 1.1, 16.0], false),
+        ([1.10, 1.12, 1.11], false),
+        ([1.0, 1.3, 1.4], false),
+        ([1.0, 1.0, 1.0], true),
     ];
     let report = Report::new(&grid, |_, law| {
-        let (values, unfinished) = runs[law];
+        let (values, bound) = runs[law];
         let run = |value: f64| Measured {
             figures: [(Figure::Completion, value)].into(),
-            unfinished,
+            bounds: bound.then_some(Figure::Completion).into_iter().collect(),
+            unfinished: 1,
             drops: 0,
         };
         Some(values.map(run).into())
@@ -230,6 +231,43 @@ fn who_is_best() {
         best,
         &["cubic", "bbr"],
         "a collapse is none, nor is a bound"
+    );
+}
+
+/// Whoever hardly uses the link keeps no queue, and is not the best for it.
+#[test]
+fn an_idle_link_has_no_best_queue() {
+    let grid = file(
+        "algorithms = [\"xcp\", \"cubic\", \"bbr\"]\nseeds = 1\nrate = \"1Mbit\"\n\
+         rtt = \"1ms\"\nbuffer = \"1bdp\"\nloss = 0\nflows = 1\nrouters = 1\n",
+    )
+    .unwrap();
+    let runs = [(0.85, 12.0), (0.01, 0.0), (0.9, 90.0)];
+    let report = Report::new(&grid, |_, law| {
+        let (used, queue) = runs[law];
+        Some(vec![Measured {
+            figures: [(Figure::Utilization, used), (Figure::Queue, queue)].into(),
+            ..Measured::default()
+        }])
+    });
+    let best = &report.cells[0].best;
+    assert_eq!(best[&Figure::Queue], ["xcp"]);
+    assert_eq!(best[&Figure::Utilization], ["bbr"]);
+    let map = pictures(&report)
+        .into_iter()
+        .find(|(name, _)| name == "compare")
+        .unwrap()
+        .1;
+    let texts = |cell: &[Vec<crate::plot::HeatCell>]| cell[0][0].text.clone();
+    let queue = map
+        .panels
+        .iter()
+        .find(|panel| panel.title == Figure::Queue.title())
+        .unwrap();
+    assert_eq!(
+        texts(&queue.cells),
+        "12.0",
+        "the number is of the law whose colour is drawn"
     );
 }
 

@@ -28,9 +28,10 @@ impl Engine {
             setup.is_some_and(|setup| setup.algorithm.is_some())
         };
         let alone = !(0..flows.len()).any(connected);
-        let active = flows.iter().enumerate().filter(|(index, flow)| {
-            flow.start_s < seconds(now) && (alone || connected(*index))
-        });
+        let active = flows
+            .iter()
+            .enumerate()
+            .filter(|(index, flow)| flow.start_s < seconds(now) && (alone || connected(*index)));
         let jain = jain(active.map(|(_, flow)| flow.goodput_bps));
         RunResult {
             scenario: self.scenario.name.clone(),

@@ -55,7 +55,8 @@ impl Ticks {
         let nanos = self.unit * 1_000_000_000 / self.pattern.rate.max(1);
         let gap = self.span(Duration::from_nanos(nanos), self.pattern.poisson);
         self.next += gap;
-        let (Some(OnOff { on, off, random }), Some(mut off_at)) = (self.pattern.on_off, self.off_at)
+        let (Some(OnOff { on, off, random }), Some(mut off_at)) =
+            (self.pattern.on_off, self.off_at)
         else {
             return;
         };
