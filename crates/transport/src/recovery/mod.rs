@@ -16,6 +16,7 @@
 
 mod holes;
 mod loss;
+mod outage;
 mod outcome;
 mod overtaking;
 mod pacer;

@@ -71,6 +71,15 @@ impl RttEstimator {
         adjusted
     }
 
+    /// Forgets the samples since `before`, but for the least.
+    pub(super) fn go_back_to(&mut self, before: Self) {
+        let least = self.min();
+        *self = before;
+        if let (Some(s), Some(least)) = (&mut self.sampled, least) {
+            s.min = s.min.min(least);
+        }
+    }
+
     /// Smoothed RTT.
     #[must_use]
     pub fn srtt(&self) -> Option<Duration> {

@@ -4,6 +4,7 @@ use core::ops::RangeInclusive;
 
 use pathmark_cc::{Acked, Lost};
 
+use super::outage::Outage;
 use super::window_use::WindowUse;
 use super::{
     AckError, Fate, LossDetector, Newly, NewlyLost, ProbeTimeout, RttEstimator, SentPacket,
@@ -59,6 +60,7 @@ pub struct Recovery<F> {
     spaces: [LossDetector<F>; 3],
     rtt: RttEstimator,
     pto: ProbeTimeout,
+    outage: Outage,
     /// The peer's `max_ack_delay`, or what an ACK_FREQUENCY frame asked for instead.
     max_ack_delay: Duration,
     /// A client must keep probing until the server is known to have validated its address
@@ -88,6 +90,7 @@ impl<F> Recovery<F> {
             spaces: core::array::from_fn(|_| LossDetector::new()),
             rtt: RttEstimator::new(),
             pto: ProbeTimeout::new(),
+            outage: Outage::default(),
             max_ack_delay: Duration::from_millis(25),
             peer_validated: !is_client,
             has_handshake_keys: false,
@@ -181,7 +184,9 @@ impl<F> Recovery<F> {
                     SpaceId::Data => ack_delay,
                     SpaceId::Initial | SpaceId::Handshake => Duration::ZERO,
                 };
-                self.rtt.update(now, now - sent_at, delay)
+                let sample = self.rtt.update(now, now - sent_at, delay);
+                self.outage.on_sample(now, sent_at, sample, &mut self.rtt);
+                sample
             });
         if newly.packets > 0 {
             self.last_activity = self.last_activity.max(now);
@@ -288,6 +293,7 @@ impl<F> Recovery<F> {
         match self.probe_time() {
             Some((at, space)) if at <= now => {
                 self.pto.on_timeout();
+                self.outage.on_probe_timeout(&self.rtt);
                 self.last_activity = self.last_activity.max(now);
                 Timeout::Probe(space)
             }
@@ -305,7 +311,8 @@ impl<F> Recovery<F> {
     #[must_use]
     pub fn probe_period(&self) -> Duration {
         let armed = Instant::ZERO;
-        self.pto.deadline(armed, self.rtt.pto_base()) - armed
+        let base = self.outage.pto_base(&self.rtt);
+        self.pto.deadline(armed, base) - armed
     }
 
     fn loss_time(&self) -> Option<(Instant, SpaceId)> {
@@ -319,7 +326,7 @@ impl<F> Recovery<F> {
         if self.amplification_blocked {
             return None;
         }
-        let base = self.rtt.pto_base();
+        let base = self.outage.pto_base(&self.rtt);
         let waiting = SpaceId::ALL
             .into_iter()
             .filter(|&space| space != SpaceId::Data || self.handshake_confirmed)
@@ -357,6 +364,7 @@ impl<F> Recovery<F> {
     /// acknowledged or lost.
     pub fn on_path_change(&mut self, now: Instant) {
         self.rtt = RttEstimator::new();
+        self.outage = Outage::default();
         self.pto.reset();
         self.disown_in_flight();
         self.last_activity = self.last_activity.max(now);

@@ -127,6 +127,74 @@ fn the_timer_against_a_blocked_server_counts_from_the_last_activity() {
     assert_eq!(blocked.recovery.deadline(), Some(at(660)));
 }
 
+/// A connection whose path was away from 1 s to 6 s: of packets 1 to 6 the first waited it out in a
+/// queue, and the others and both pairs of probes were dropped.
+fn after_an_outage() -> Sender {
+    let mut s = Sender::settled();
+    for _ in 1..=6 {
+        s.send(1000, SpaceId::Data);
+    }
+    for due in [1325, 1325 + 650] {
+        assert_eq!(s.recovery.deadline(), Some(at(due)));
+        assert!(matches!(s.fire(due), Timeout::Probe(_)));
+        s.send(due, SpaceId::Data);
+        s.send(due, SpaceId::Data);
+    }
+    s.ack(6000, SpaceId::Data, &[(1, 1)]);
+    assert!(
+        s.recovery.rtt().srtt() > Some(ms(700)),
+        "what was measured counts"
+    );
+    s
+}
+
+/// The timer goes by the path as it was, so that probes find that it is there again, and the first
+/// packet that was sent since then brings back what was known of it.
+#[test]
+fn an_outage_makes_no_later_probe_wait() {
+    let mut s = after_an_outage();
+    assert!(
+        s.recovery.deadline() <= Some(at(6000)),
+        "a probe is due at once"
+    );
+    assert!(matches!(s.fire(6000), Timeout::Probe(_)));
+    let probe = s.send(6000, SpaceId::Data);
+    // 325 ms, doubled.
+    assert_eq!(s.recovery.deadline(), Some(at(6650)));
+    s.ack(6100, SpaceId::Data, &[(probe, probe)]);
+    assert_eq!(s.recovery.rtt().srtt(), Some(ms(100)));
+    assert_eq!(s.recovery.pto(), ms(100 + 150 + 25));
+    assert_eq!(
+        s.lost(),
+        [2, 3, 4, 5, 6, 7, 8, 9, 10],
+        "and what was dropped is known"
+    );
+}
+
+/// Where the path is slower from then on, what was measured stands.
+#[test]
+fn a_path_that_became_slower_is_no_outage() {
+    let mut s = after_an_outage();
+    let srtt = s.recovery.rtt().srtt().unwrap();
+    assert!(matches!(s.fire(6000), Timeout::Probe(_)));
+    let probe = s.send(6000, SpaceId::Data);
+    s.ack(11_000, SpaceId::Data, &[(probe, probe)]);
+    assert!(s.recovery.rtt().srtt().unwrap() > srtt);
+    assert!(s.recovery.pto() > ms(5000));
+}
+
+/// What was sent before the path came back tells how long it was away as well.
+#[test]
+fn a_late_answer_from_the_outage_decides_nothing() {
+    let mut s = after_an_outage();
+    s.ack(6010, SpaceId::Data, &[(7, 10)]);
+    assert!(s.recovery.rtt().srtt() > Some(ms(1000)));
+    let next = s.send(6010, SpaceId::Data);
+    assert_eq!(s.recovery.deadline(), Some(at(6010 + 325)));
+    s.ack(6110, SpaceId::Data, &[(next, next)]);
+    assert_eq!(s.recovery.rtt().srtt(), Some(ms(100)));
+}
+
 #[test]
 fn a_probe_timeout_is_the_round_trip_with_its_variation_and_the_peers_delay() {
     let mut s = Sender::settled();
