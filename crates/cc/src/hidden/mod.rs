@@ -393,6 +393,7 @@ impl HiddenHop {
     ) -> Finding {
         self.losing
             .on_lost(lost.packets, self.tolerance.expected_ppm());
+        self.trains.on_loss();
         if self.announced(now, patience, lost.srtt) {
             return Finding::Clear;
         }

@@ -81,6 +81,8 @@ impl HiddenHop {
     /// carries it.
     pub(crate) fn granted_window(&self, srtt: Duration) -> u64 {
         let shown = match self.trains.rate() {
+            // The first packets were sent at once, and most of them did not arrive yet.
+            0 if self.trains.is_unsure() => 0,
             0 => u64::MAX,
             rate => mul_div(window_of(rate, srtt), SURE_OF_TRAIN.0, SURE_OF_TRAIN.1),
         };

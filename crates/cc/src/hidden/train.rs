@@ -36,15 +36,54 @@ pub(super) struct Trains {
     /// The same of trains that a hop spread.
     spread: [u64; 2],
     rounds: u8,
+    /// Packets that have arrived, until there were a train's.
+    arrived: u64,
+    /// Some were lost before a train came whole.
+    lost: bool,
+    /// A train came whole, whether it told anything or not.
+    whole: bool,
+    /// None did yet, and much of the first packets is under way, or lost: they may tell of a hop
+    /// that is slower than routers say.
+    unsure: bool,
 }
 
 impl Trains {
-    /// An acknowledgement came. True if a train is over and has told something.
+    /// An acknowledgement came. True if a train is over and has told something, or if it is known
+    /// by now, or no longer, that one is to be waited for.
     #[inline]
     pub(super) fn on_ack(&mut self, acked: &Acked) -> bool {
         let Some(rtt) = acked.rtt else {
             return false;
         };
+        let told = self.add(acked, rtt);
+        let before = self.unsure;
+        if !self.whole {
+            self.arrived = self.arrived.saturating_add(acked.packets);
+            self.whole = told
+                || self.packets >= LEAST_PACKETS
+                || (self.arrived > LEAST_PACKETS && !self.lost);
+            // Packets under way, of the size of those that arrived.
+            let left = acked.in_flight_before.saturating_sub(acked.bytes);
+            let much = acked.bytes.saturating_mul(LEAST_PACKETS);
+            let much = left.saturating_mul(acked.packets) >= much;
+            self.unsure = !self.whole && (self.lost || much);
+        }
+        told || self.unsure != before
+    }
+
+    /// Packets were lost.
+    #[inline]
+    pub(super) const fn on_loss(&mut self) {
+        self.lost |= !self.whole;
+        self.unsure |= self.lost && !self.whole;
+    }
+
+    /// True while what the path carries has not shown and may soon.
+    pub(super) const fn is_unsure(&self) -> bool {
+        self.unsure
+    }
+
+    fn add(&mut self, acked: &Acked, rtt: Duration) -> bool {
         let queued = acked
             .forward_delay
             .unwrap_or_else(|| rtt.saturating_sub(acked.min_rtt));
@@ -158,6 +197,49 @@ mod tests {
             trains.turn();
         }
         assert_eq!(trains.narrowest(), None, "long ago");
+    }
+
+    /// A grant waits for the first packets, which were sent at once: while most of them are under
+    /// way, or after some were lost, until as many have arrived as tell what the path carries.
+    #[test]
+    fn the_first_packets_are_waited_for() {
+        let first = |n: u64, left: u64| {
+            let mut ack = acked(n, 1000, ms(100));
+            ack.in_flight_before = 1000 * (left + 1);
+            ack
+        };
+        let mut trains = Trains::default();
+        assert!(!trains.is_unsure(), "nothing is under way");
+        assert!(trains.on_ack(&first(0, 9)) && trains.is_unsure());
+        for n in 1..5 {
+            assert!(!trains.on_ack(&first(n, 9 - n)));
+        }
+        assert!(
+            trains.on_ack(&first(5, 4)) && !trains.is_unsure(),
+            "they have come"
+        );
+
+        // A queue of three packets: the others are lost, and so are most of the next ones.
+        let mut trains = Trains::default();
+        for n in 0..3 {
+            trains.on_ack(&first(n, 9 - n));
+        }
+        assert!(trains.is_unsure());
+        trains.on_loss();
+        for n in 10..13 {
+            let mut ack = first(n, 3);
+            ack.sent_at = Instant::from_micros(100_000);
+            trains.on_ack(&ack);
+            assert!(trains.is_unsure(), "{n}");
+        }
+        train(&mut trains, Instant::from_micros(200_000), 1000);
+        assert!(!trains.is_unsure());
+        assert_eq!(trains.narrowest(), Some(1_000_000));
+
+        // Few packets at first: there is nothing to wait for.
+        let mut trains = Trains::default();
+        trains.on_ack(&first(0, 2));
+        assert!(!trains.is_unsure());
     }
 
     #[test]
