@@ -14,7 +14,7 @@ use pathmark_cc::{Arrival, Instant};
 use sparse::Sparse;
 pub(super) use unresponsive::{Look, Watch};
 pub(super) use worth::Worth;
-use worth::{Lasting, Sums};
+use worth::Sums;
 
 /// Sets of the table; a power of two.
 const SETS: usize = 1 << SET_BITS;
@@ -259,7 +259,6 @@ impl Flows {
     /// Folds the running epoch into the averages; others without any byte may have followed it.
     #[cold]
     fn settle(&mut self, now: Instant, epochs: u64, elapsed: u64) -> Worth {
-        let (mut heard, mut foreign) = (Sums::default(), Sums::default());
         let sets = self.sets.iter_mut().zip(&mut self.epochs).enumerate();
         for (index, (set, seen)) in sets {
             let flows = set.bytes.iter_mut().zip(&mut set.mean);
@@ -281,32 +280,15 @@ impl Flows {
                 } else if *mean < FADED && !feedback && !self.watch.remembers(index, way) {
                     *seen = 0;
                 }
-                let aside = feedback && self.watch.is_aside(index, way, *seen);
-                if *seen > SEEN_ONCE && !aside {
-                    let sums = if feedback { &mut heard } else { &mut foreign };
-                    sums.add(u64::from(*mean));
-                }
             }
         }
         self.heard.settle(epochs);
         self.foreign.settle(epochs);
+        let [heard, foreign] = [true, false].map(|heard| self.lasting(now, heard).collect());
+        let epoch = elapsed / epochs;
         let worth = Worth {
-            heard_q8: self.worth(
-                now,
-                true,
-                Lasting {
-                    sums: heard,
-                    epoch: elapsed / epochs,
-                },
-            ),
-            foreign_q8: self.worth(
-                now,
-                false,
-                Lasting {
-                    sums: foreign,
-                    epoch: elapsed / epochs,
-                },
-            ),
+            heard_q8: self.worth(now, true, &heard, epoch),
+            foreign_q8: self.worth(now, false, &foreign, epoch),
         };
         let sent = |class: &Class| class.mean.saturating_sub(class.mean_dropped);
         self.sparse.turn(true, sent(&self.heard), &heard);

@@ -4,7 +4,8 @@
 //! window to others: they make no queue of their own, and wait behind the one that larger flows of
 //! their class keep. So they pass before those, while each of them sends less than half of what a
 //! flow of the class has in the mean, and all of them together less than half of what the class
-//! has. None of their packets overtakes an earlier one of the same flow.
+//! has. None of their packets overtakes an earlier one of the same flow, as long as the flow keeps
+//! its place in the table.
 
 use super::{Flows, ONE_FLOW_Q8, Place, SETS, Sums, WAYS, lately};
 use crate::core::queue::FULL_PACKET;

@@ -99,7 +99,7 @@ impl<P: Send> Queue<P> for DropTail<P> {
     }
 
     fn depth(&self) -> Depth {
-        self.depth
+        self.waiting()
     }
 
     fn takes_whole(&self, packets: u32, bytes: u32) -> bool {
