@@ -11,10 +11,10 @@ mod worth;
 
 use pathmark_cc::{Arrival, Instant};
 
-use sparse::Sparse;
+use sparse::{PLACELESS, Sparse};
 pub(super) use unresponsive::{Look, Watch};
-pub(super) use worth::Worth;
 use worth::Sums;
+pub(super) use worth::Worth;
 
 /// Sets of the table; a power of two.
 const SETS: usize = 1 << SET_BITS;
@@ -71,8 +71,9 @@ pub(super) struct Flows {
     pub(super) watch: Watch,
     /// Who sends little.
     sparse: Sparse,
-    /// The place of the flow whose packet came last.
-    noted: Option<Place>,
+    /// The place of the flow whose packet came last; of one without a place, its set and
+    /// [`PLACELESS`].
+    noted: Place,
 }
 
 /// Bytes of a class.
@@ -127,7 +128,10 @@ impl Flows {
             foreign: Class::default(),
             watch: Watch::new(SETS),
             sparse: Sparse::new(),
-            noted: None,
+            noted: Place {
+                set: 0,
+                way: PLACELESS,
+            },
         }
     }
 
@@ -165,7 +169,7 @@ impl Flows {
         *flows.heard_ms.get_mut(way)? = 0;
         let place = Place { set, way };
         self.watch.forget(place);
-        self.sparse.forget(place);
+        self.sparse.release(place);
         Some(place)
     }
 
@@ -176,7 +180,10 @@ impl Flows {
         let place = self
             .find(arrival.flow_hash)
             .or_else(|| self.claim(arrival.flow_hash));
-        self.noted = place;
+        self.noted = place.unwrap_or_else(|| Place {
+            set: set_of(arrival.flow_hash),
+            way: PLACELESS,
+        });
         let mut heard = carries;
         if let Some(Place { set, way }) = place
             && let Some(set) = self.sets.get_mut(set)
@@ -251,7 +258,7 @@ impl Flows {
     #[cold]
     fn forget(&mut self) {
         self.epochs.fill([0; WAYS]);
-        self.noted = None;
+        self.sparse.release_all();
         (self.heard, self.foreign) = (Class::default(), Class::default());
         self.watch.forget_all();
     }
@@ -279,6 +286,7 @@ impl Flows {
                     *seen = seen.saturating_add(1);
                 } else if *mean < FADED && !feedback && !self.watch.remembers(index, way) {
                     *seen = 0;
+                    self.sparse.release(Place { set: index, way });
                 }
             }
         }

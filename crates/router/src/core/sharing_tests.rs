@@ -231,6 +231,25 @@ fn the_smaller_class_finds_room_in_a_full_buffer() {
     assert_eq!(port.depth().bytes, 10_000);
 }
 
+/// What the other class holds beyond its share would not make room: it stays.
+#[test]
+fn nothing_is_pushed_out_for_a_packet_that_does_not_fit() {
+    let limit = Limit::Bytes(20_000);
+    let queue = || Box::new(DropTail::new(limit));
+    let separation = Separation::new(queue(), queue(), limit);
+    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(0)));
+    let mut log = Log::default();
+    for id in 0..109 {
+        port.arrive(Instant::ZERO, arrival(100, Carried::Foreign), id, &mut log);
+    }
+    for id in 200..207 {
+        port.arrive(Instant::ZERO, arrival(1500, VCP), id, &mut log);
+    }
+    // 9000 and 10 900 bytes wait: 400 more than the seventh would make of its own class.
+    assert_eq!(log.drops, [(206, DropCause::QueueFull)]);
+    assert_eq!(port.depth().bytes, 19_900);
+}
+
 /// However small the share of a class and the buffer: a single packet now and then passes a buffer
 /// that a hundred flows of the other class keep full.
 #[test]

@@ -4,16 +4,21 @@ use pathmark_cc::{Arrival, Carried, Instant};
 use proptest::prelude::*;
 
 use super::port_tests::{VCP, arrival};
-use super::queue::{DropTail, Limit};
+use super::queue::{CoDel, CoDelConfig, DropTail, Limit, Queue};
 use super::testing::Log;
 use super::{Port, Separation, Shaper};
 
+const ROOM: Limit = Limit::Bytes(50_000);
+
 /// A separated port of 10 Mbit/s with room for 50 kB.
 fn port() -> Port<u32> {
-    let limit = Limit::Bytes(50_000);
-    let queue = || Box::new(DropTail::new(limit));
-    let separation = Separation::new(queue(), queue(), limit);
-    Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_250_000)))
+    port_of(1_250_000, || Box::new(DropTail::new(ROOM)))
+}
+
+/// The same with a rate in bytes per second, and queues of a kind.
+fn port_of(rate: u64, queue: fn() -> Box<dyn Queue<u32>>) -> Port<u32> {
+    let separation = Separation::new(queue(), queue(), ROOM);
+    Port::separated(Instant::ZERO, separation, Shaper::new(Some(rate)))
 }
 
 fn packet(flow: u32, bytes: u32) -> Arrival {
@@ -148,17 +153,19 @@ fn new_flows_by_the_thousand_do_not_starve_the_others() {
     assert!((0.14..0.20).contains(&kept), "{kept}");
 }
 
+/// So many hashes of flows that share one set of the table.
+fn one_set(flows: usize) -> Vec<u32> {
+    let set = |hash: &u32| hash.wrapping_mul(0x9E37_79B1) >> 23 == 7;
+    (1..).filter(set).take(flows).collect()
+}
+
 /// What arrives in turn: ms until then, the flow, the bytes of each packet and how many.
 type Step = (u64, usize, u32, usize);
 
 /// Lets flows of these hashes send through the port, the first two of them with feedback, so that
 /// each class pushes out the other's. No packet may overtake an earlier one of its flow, unless
 /// flows are set aside meanwhile, which then wait in the other class.
-fn keeps_order(
-    mut port: Port<u32>,
-    hashes: &[u32],
-    steps: Vec<Step>,
-) -> Result<(), TestCaseError> {
+fn keeps_order(mut port: Port<u32>, hashes: &[u32], steps: Vec<Step>) -> Result<(), TestCaseError> {
     let mut log = Log::default();
     let mut now = Instant::from_millis(1);
     let (mut flows, mut last) = (Vec::new(), vec![None; hashes.len()]);
@@ -192,5 +199,31 @@ proptest! {
     ) {
         let hashes: Vec<_> = (0..6).map(|flow| packet(flow, 0).flow_hash).collect();
         keeps_order(port(), &hashes, steps)?;
+    }
+
+    /// The same where they find a place in the table late, and lose it again: all of one set.
+    #[test]
+    fn none_does_in_a_full_set(
+        steps in prop::collection::vec((0u64..40, 0usize..12, 40u32..3000, 1usize..12), 1..400),
+        codel in any::<bool>(),
+    ) {
+        let kinds: [fn() -> Box<dyn Queue<u32>>; 2] = [
+            || Box::new(DropTail::new(ROOM)),
+            || Box::new(CoDel::new(CoDelConfig::new(ROOM))),
+        ];
+        let port = port_of(1_250_000, kinds[usize::from(codel)]);
+        keeps_order(port, &one_set(12), steps)?;
+    }
+
+    /// The same at a port so slow that packets wait for longer than their flow is known.
+    #[test]
+    fn none_does_where_queues_last_longer_than_flows_are_known(
+        steps in prop::collection::vec(
+            (prop_oneof![9 => 0u64..2_000, 1 => 0u64..100_000], 0usize..6, 40u32..3000, 1usize..6),
+            1..200,
+        ),
+    ) {
+        let port = port_of(1_000, || Box::new(DropTail::new(ROOM)));
+        keeps_order(port, &one_set(6), steps)?;
     }
 }

@@ -65,6 +65,10 @@ impl<P> DropTail<P> {
         Some(item)
     }
 
+    pub(in crate::core) fn newest(&self) -> Option<&Queued<P>> {
+        self.items.back()
+    }
+
     #[inline]
     pub(in crate::core) const fn waiting(&self) -> Depth {
         self.depth
@@ -96,6 +100,10 @@ impl<P: Send> Queue<P> for DropTail<P> {
 
     fn pop_youngest(&mut self) -> Option<Queued<P>> {
         self.take_youngest()
+    }
+
+    fn youngest(&self) -> Option<&Queued<P>> {
+        self.newest()
     }
 
     fn depth(&self) -> Depth {
