@@ -4,19 +4,22 @@
 //! window to others: they make no queue of their own, and wait behind the one that larger flows of
 //! their class keep. So they pass before those, while each of them sends less than half of what a
 //! flow of the class has in the mean, and all of them together less than half of what the class
-//! has.
+//! has. Flows that were seen in one epoch only have a quarter of that, all together: whoever
+//! changes ports with each packet leaves the rest to sparse flows that last.
 //!
 //! None of their packets overtakes an earlier one of the same flow: a flow passes first only once
 //! its last packet in the queue of its class has left. Flows without a place in the table wait in
 //! the queue, and share one number for their last packet per set of the table; whoever finds a
 //! place begins with that number, and whoever loses its place leaves its own there.
 
-use super::{Flows, ONE_FLOW_Q8, Place, SETS, Sums, WAYS, lately};
+use super::{Flows, ONE_FLOW_Q8, Place, SEEN_ONCE, SETS, Sums, WAYS, lately};
 use crate::core::queue::FULL_PACKET;
 use pathmark_cc::Instant;
 
 /// A flow may send so much in an epoch and be sparse, however many flows there are.
 const FEW_BYTES: u64 = 4 * FULL_PACKET;
+/// The part of that which flows that were seen in one epoch only may have, all together.
+const PART_OF_NEWCOMERS: u64 = 4;
 /// The way of a set that stands for all its flows without a place.
 pub(super) const PLACELESS: usize = WAYS;
 
@@ -35,8 +38,10 @@ struct Class {
     last: Box<[[u32; WAYS + 1]]>,
     /// Bytes of each sparse flow in an epoch.
     each: u64,
-    /// Bytes that all of them together may still send in the running epoch.
+    /// Bytes that all of them together may still send in the running epoch, and of these those that
+    /// were seen in one epoch only.
     left: u64,
+    left_to_newcomers: u64,
 }
 
 impl Sparse {
@@ -80,7 +85,7 @@ impl Sparse {
         let fair = sent * ONE_FLOW_Q8 / flows.flows_q8();
         let class = self.class_mut(heard);
         class.each = FEW_BYTES.max(fair / 2);
-        class.left = (2 * FEW_BYTES).max(sent / 2);
+        class.refill((2 * FEW_BYTES).max(sent / 2));
     }
 }
 
@@ -90,7 +95,13 @@ impl Class {
             last: vec![[0; WAYS + 1]; SETS].into_boxed_slice(),
             each: FEW_BYTES,
             left: 2 * FEW_BYTES,
+            left_to_newcomers: 2 * FEW_BYTES / PART_OF_NEWCOMERS,
         }
+    }
+
+    const fn refill(&mut self, bytes: u64) {
+        self.left = bytes;
+        self.left_to_newcomers = bytes / PART_OF_NEWCOMERS;
     }
 
     fn release(&mut self, place: Place) {
@@ -150,13 +161,26 @@ impl Flows {
         lately(now, heard_ms) == heard
             && u64::from(fresh.max(mean)) <= class.each
             && u64::from(bytes) <= class.left
+            && (u64::from(bytes) <= class.left_to_newcomers || !self.is_newcomer(place))
             && class.has_none(place, gone)
     }
 
-    /// A packet passes before the queue of its class.
+    fn is_newcomer(&self, place: Place) -> bool {
+        let seen = self
+            .epochs
+            .get(place.set)
+            .and_then(|set| set.get(place.way));
+        seen.is_none_or(|seen| *seen <= SEEN_ONCE)
+    }
+
+    /// The packet that was noted last passes before the queue of its class.
     pub(in crate::core) fn on_first(&mut self, heard: bool, bytes: u32) {
+        let (bytes, newcomer) = (u64::from(bytes), self.is_newcomer(self.noted));
         let class = self.sparse.class_mut(heard);
-        class.left = class.left.saturating_sub(u64::from(bytes));
+        class.left = class.left.saturating_sub(bytes);
+        if newcomer {
+            class.left_to_newcomers = class.left_to_newcomers.saturating_sub(bytes);
+        }
     }
 
     /// The queue of its class took in the packet that was noted last, as number `taken`.
