@@ -14,7 +14,7 @@ use pathmark_cc::{Arrival, Instant};
 use sparse::{PLACELESS, Sparse};
 pub(super) use unresponsive::{Look, Watch};
 use worth::Sums;
-pub(super) use worth::Worth;
+pub(super) use worth::{WHOLE_Q16, Worth};
 
 /// Sets of the table; a power of two.
 const SETS: usize = 1 << SET_BITS;
@@ -252,7 +252,7 @@ impl Flows {
             return Some(Worth::default());
         }
         self.judge(now, elapsed);
-        Some(self.settle(now, epochs, elapsed))
+        Some(self.settle(now, epochs, elapsed, rate))
     }
 
     #[cold]
@@ -263,9 +263,10 @@ impl Flows {
         self.watch.forget_all();
     }
 
-    /// Folds the running epoch into the averages; others without any byte may have followed it.
+    /// Folds the running epoch into the averages; others without any byte may have followed it. The
+    /// port sends `rate` bytes per second.
     #[cold]
-    fn settle(&mut self, now: Instant, epochs: u64, elapsed: u64) -> Worth {
+    fn settle(&mut self, now: Instant, epochs: u64, elapsed: u64, rate: u64) -> Worth {
         let sets = self.sets.iter_mut().zip(&mut self.epochs).enumerate();
         for (index, (set, seen)) in sets {
             let flows = set.bytes.iter_mut().zip(&mut set.mean);
@@ -299,8 +300,12 @@ impl Flows {
             foreign_q8: self.worth(now, false, &foreign, epoch),
         };
         let sent = |class: &Class| class.mean.saturating_sub(class.mean_dropped);
-        self.sparse.turn(true, sent(&self.heard), &heard);
-        self.sparse.turn(false, sent(&self.foreign), &foreign);
+        let (of_heard, of_foreign) = (sent(&self.heard), sent(&self.foreign));
+        let (share, whole) = (worth.share_q16(), bytes_in(rate, epoch));
+        let owed = |share: u64| part_q16(whole, share);
+        self.sparse.turn(true, of_heard, owed(share), &heard);
+        let rest = WHOLE_Q16 - share;
+        self.sparse.turn(false, of_foreign, owed(rest), &foreign);
         worth
     }
 }
@@ -318,6 +323,16 @@ fn averaged(mean: u64, fresh: u64, epochs: u64) -> u64 {
         mean = mean * (PART - 1) / PART;
     }
     mean
+}
+
+/// Bytes at `rate` per second in so many ns.
+fn bytes_in(rate: u64, nanos: u64) -> u64 {
+    u64::try_from(u128::from(rate) * u128::from(nanos) / 1_000_000_000).unwrap_or(u64::MAX)
+}
+
+fn part_q16(whole: u64, share_q16: u64) -> u64 {
+    let part = u128::from(whole) * u128::from(share_q16) / u128::from(WHOLE_Q16);
+    u64::try_from(part).unwrap_or(u64::MAX)
 }
 
 impl Class {

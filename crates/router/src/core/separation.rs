@@ -14,17 +14,12 @@ mod window;
 
 use pathmark_cc::{Arrival, Carried, Duration, Instant};
 
-use super::flows::{Flows, Kind, Look, Watch, Worth};
+use super::flows::{Flows, Kind, Look, WHOLE_Q16, Watch};
 use super::queue::{Depth, Limit, Popped, Pushed, Queue, Queued};
 use super::{DropCause, Owner};
 use class::{Class, part};
 use unused::Unused;
 use window::{Rates, WINDOW_NANOS, Window};
-
-/// Shares are in 2^-16.
-const WHOLE_Q16: u64 = 1 << 16;
-/// However many flows a class is worth, the other one has a share of 1/33.
-const LEAST_SHARE_Q16: u64 = WHOLE_Q16 / 33;
 
 /// The two queues of a separated port, with one limit for both.
 pub struct Separation<P> {
@@ -278,7 +273,7 @@ impl<P> Separation<P> {
     #[cold]
     fn review(&mut self, now: Instant, rate: u64) -> u64 {
         if let Some(worth) = self.flows.poll(now, rate) {
-            self.share_q16 = share_q16(worth);
+            self.share_q16 = worth.share_q16();
         }
         self.divide();
         let owed = u128::from(rate) * u128::from(self.share_q16) / u128::from(WHOLE_Q16);
@@ -315,16 +310,6 @@ impl<P> Separation<P> {
         self.heard.room = room(share, used);
         self.foreign.room = room(WHOLE_Q16 - share, WHOLE_Q16 - used);
     }
-}
-
-/// The heard class's share of the link.
-fn share_q16(worth: Worth) -> u64 {
-    let Worth {
-        heard_q8,
-        foreign_q8,
-    } = worth;
-    let share = heard_q8 * WHOLE_Q16 / (heard_q8 + foreign_q8);
-    share.clamp(LEAST_SHARE_Q16, WHOLE_Q16 - LEAST_SHARE_Q16)
 }
 
 impl<P> core::fmt::Debug for Separation<P> {

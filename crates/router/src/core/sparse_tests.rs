@@ -36,9 +36,20 @@ struct Fate {
     longest: u64,
 }
 
-/// Sends `of(ms)` in each millisecond, as (flow, bytes), for 20 s. `heard`: a flow with feedback
-/// fills its own queue beside it.
-fn fates(heard: bool, mut of: impl FnMut(u64) -> Vec<(u32, u32)>) -> impl Fn(u32) -> Fate {
+/// Flows with feedback, and the bytes that one of them sends in each millisecond, by turns: these
+/// fill their own queue.
+#[derive(Clone, Copy)]
+struct Beside(u64, u32);
+const NOBODY: Beside = Beside(0, 0);
+const ONE: Beside = Beside(1, 1500);
+/// So many that all others have a 33rd of the link.
+const MANY: Beside = Beside(100, 1250);
+
+/// Sends `of(ms)` in each millisecond, as (flow, bytes), for 20 s.
+fn fates(
+    Beside(heard, bytes): Beside,
+    mut of: impl FnMut(u64) -> Vec<(u32, u32)>,
+) -> impl Fn(u32) -> Fate {
     let mut port = port();
     let mut log = Log::default();
     let mut fates = std::collections::HashMap::<u32, Fate>::new();
@@ -46,10 +57,10 @@ fn fates(heard: bool, mut of: impl FnMut(u64) -> Vec<(u32, u32)>) -> impl Fn(u32
     let mut packets = Vec::new();
     for ms in 1..20_000 {
         let now = Instant::from_millis(ms);
-        if heard {
+        if heard > 0 {
             let own = Arrival {
-                flow_hash: 1,
-                ..arrival(1500, VCP)
+                flow_hash: 1 + (ms % heard) as u32,
+                ..arrival(bytes, VCP)
             };
             packets.push((u32::MAX, ms));
             port.arrive(now, own, packets.len() as u32 - 1, &mut log);
@@ -79,8 +90,8 @@ fn fates(heard: bool, mut of: impl FnMut(u64) -> Vec<(u32, u32)>) -> impl Fn(u32
 /// and each waits for some packets under way, not for the queue of 40 ms.
 #[test]
 fn a_call_beside_a_flood_loses_nothing_and_does_not_wait() {
-    for heard in [false, true] {
-        let fate = fates(heard, |ms| {
+    for beside in [NOBODY, ONE] {
+        let fate = fates(beside, |ms| {
             let mut sent = vec![(1, 1250), (1, 1250)];
             if ms % 20 == 0 {
                 sent.push((2, 250));
@@ -100,7 +111,7 @@ fn a_call_beside_a_flood_loses_nothing_and_does_not_wait() {
 /// The first packets of a new flow are those of a sparse one.
 #[test]
 fn the_first_packets_of_a_connection_do_not_wait() {
-    let fate = fates(true, |ms| {
+    let fate = fates(ONE, |ms| {
         let mut sent = vec![(1, 1250), (1, 1250)];
         if ms % 500 < 3 {
             sent.push((100 + (ms / 500) as u32, 1250));
@@ -118,7 +129,7 @@ fn the_first_packets_of_a_connection_do_not_wait() {
 /// nothing, though 10 Mbit/s do not suffice for all.
 #[test]
 fn who_sends_less_than_half_of_a_share_loses_nothing() {
-    let fate = fates(false, |ms| {
+    let fate = fates(NOBODY, |ms| {
         let mut sent = vec![(1, 1500)];
         if ms % 2 == 0 {
             sent.push((2, 1500));
@@ -140,7 +151,7 @@ fn who_sends_less_than_half_of_a_share_loses_nothing() {
 /// beside them, whose packet comes before, between or after theirs in each millisecond.
 #[test]
 fn new_flows_by_the_thousand_do_not_starve_the_others() {
-    let fate = fates(false, |ms| {
+    let fate = fates(NOBODY, |ms| {
         let name = 1_000 + 2 * ms as u32;
         let mut sent = vec![(name, 1250), (name + 1, 1250)];
         let place = ((ms as u32).wrapping_mul(0x9E37_79B1) >> 16) % 3;
@@ -157,7 +168,7 @@ fn new_flows_by_the_thousand_do_not_starve_the_others() {
 /// lost or waits behind the flood's.
 #[test]
 fn new_flows_by_the_thousand_do_not_hold_up_calls() {
-    let fate = fates(false, |ms| {
+    let fate = fates(NOBODY, |ms| {
         let name = 1_000 + 2 * ms as u32;
         let mut sent = Vec::new();
         if ms > 2_000 {
@@ -180,7 +191,7 @@ fn new_flows_by_the_thousand_do_not_hold_up_calls() {
 /// of 1200 bytes and two small ones of each, neither wait nor get lost.
 #[test]
 fn handshakes_beside_large_flows_do_not_wait() {
-    let fate = fates(false, |ms| {
+    let fate = fates(NOBODY, |ms| {
         let mut sent = vec![(1, 1250), (2, 1250)];
         // Each 2 s, one after the other, 30 ms from packet to packet.
         let (since, group) = (ms % 2_000, (ms / 2_000) as u32);
@@ -196,6 +207,27 @@ fn handshakes_beside_large_flows_do_not_wait() {
         assert_eq!((begin.sent, begin.arrived), (3, 3), "{flow}");
         assert!(begin.longest < 10_000, "{flow}: {begin:?}");
     }
+}
+
+/// Two calls of 160 kbit/s each, in a class that has a 33rd of the link, 303 kbit/s: half of it
+/// remains for the large flow beside them, and for what the calls send on top.
+#[test]
+fn calls_do_not_starve_a_large_flow_in_a_small_class() {
+    let fate = fates(MANY, |ms| {
+        // All packets alike, so that all find room alike.
+        let mut sent = vec![(1, 400); 3];
+        if ms % 20 == 0 {
+            sent.extend([(2, 400), (3, 400)]);
+        }
+        sent
+    });
+    // Of 15 s.
+    let bytes = fate(1).arrived * 400;
+    let class = 15 * 1_250_000 / 33;
+    assert!(
+        bytes * 100 > class * 40 && bytes < class,
+        "{bytes} of {class}"
+    );
 }
 
 /// So many hashes of flows that share one set of the table.

@@ -80,12 +80,14 @@ impl Sparse {
     }
 
     /// A new epoch begins, after epochs in which a class sent `sent` bytes each in the mean, in
-    /// flows as in `flows`.
-    pub(super) fn turn(&mut self, heard: bool, sent: u64, flows: &Sums) {
+    /// flows as in `flows`. It may send `owed` bytes in an epoch, whatever waits in the other.
+    pub(super) fn turn(&mut self, heard: bool, sent: u64, owed: u64, flows: &Sums) {
         let fair = sent * ONE_FLOW_Q8 / flows.flows_q8();
+        // Where the class has little, half of that is less than a few packets.
+        let half = sent.max(owed) / 2;
         let class = self.class_mut(heard);
-        class.each = FEW_BYTES.max(fair / 2);
-        class.refill((2 * FEW_BYTES).max(sent / 2));
+        class.each = FEW_BYTES.min(half).max(fair / 2);
+        class.refill((2 * FEW_BYTES).min(half).max(sent / 2));
     }
 }
 
@@ -95,13 +97,14 @@ impl Class {
             last: vec![[0; WAYS + 1]; SETS].into_boxed_slice(),
             each: FEW_BYTES,
             left: 2 * FEW_BYTES,
-            left_to_newcomers: 2 * FEW_BYTES / PART_OF_NEWCOMERS,
+            // Nobody lasts yet.
+            left_to_newcomers: 2 * FEW_BYTES,
         }
     }
 
-    const fn refill(&mut self, bytes: u64) {
+    fn refill(&mut self, bytes: u64) {
         self.left = bytes;
-        self.left_to_newcomers = bytes / PART_OF_NEWCOMERS;
+        self.left_to_newcomers = (bytes / PART_OF_NEWCOMERS).max(FULL_PACKET).min(bytes);
     }
 
     fn release(&mut self, place: Place) {

@@ -12,6 +12,10 @@ use pathmark_cc::Instant;
 use super::unresponsive::fair_share;
 use super::{Class, Flows, ONE_FLOW_Q8, SEEN_ONCE, lately};
 
+/// Shares are in 2^-16.
+pub(in crate::core) const WHOLE_Q16: u64 = 1 << 16;
+/// However many flows a class is worth, the other one has a share of 1/33.
+const LEAST_SHARE_Q16: u64 = WHOLE_Q16 / 33;
 /// A flow that loses more than the first share of its bytes is worth less, and those that lose more
 /// than the second one flow all together: they heed no losses. In 2^-16.
 const LOSSES_Q16: (u64, u64) = (1 << 13, 1 << 14);
@@ -36,6 +40,18 @@ impl Default for Worth {
             heard_q8: ONE_FLOW_Q8,
             foreign_q8: ONE_FLOW_Q8,
         }
+    }
+}
+
+impl Worth {
+    /// The heard class's share of the link, in 2^-16.
+    pub(in crate::core) fn share_q16(self) -> u64 {
+        let Self {
+            heard_q8,
+            foreign_q8,
+        } = self;
+        let share = heard_q8 * WHOLE_Q16 / (heard_q8 + foreign_q8);
+        share.clamp(LEAST_SHARE_Q16, WHOLE_Q16 - LEAST_SHARE_Q16)
     }
 }
 
