@@ -79,12 +79,14 @@ pub(super) struct Flows {
 /// Bytes of a class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Class {
-    /// Arrived and dropped in the running epoch.
+    /// Arrived, dropped and sent in the running epoch. What is sent includes flows that are aside.
     bytes: u64,
     dropped: u64,
+    sent: u64,
     /// The same per epoch, averaged.
     mean: u64,
     mean_dropped: u64,
+    mean_sent: u64,
 }
 
 /// A flow's place in the table.
@@ -229,9 +231,16 @@ impl Flows {
 
     /// Bytes of a class were dropped.
     #[cold]
-    pub(super) fn dropped(&mut self, heard: bool, bytes: u32) {
+    pub(super) fn dropped(&mut self, heard: bool, bytes: u64) {
         let class = self.class(heard);
-        class.dropped = class.dropped.saturating_add(u64::from(bytes));
+        class.dropped = class.dropped.saturating_add(bytes);
+    }
+
+    /// Bytes of a class leave.
+    #[inline]
+    pub(super) const fn on_departure(&mut self, heard: bool, bytes: u64) {
+        let class = self.class(heard);
+        class.sent = class.sent.saturating_add(bytes);
     }
 
     /// What the classes are worth, whenever an epoch has passed at a port of `rate` bytes per
@@ -299,8 +308,7 @@ impl Flows {
             heard_q8: self.worth(now, true, &heard, epoch),
             foreign_q8: self.worth(now, false, &foreign, epoch),
         };
-        let sent = |class: &Class| class.mean.saturating_sub(class.mean_dropped);
-        let (of_heard, of_foreign) = (sent(&self.heard), sent(&self.foreign));
+        let (of_heard, of_foreign) = (self.heard.mean_sent, self.foreign.mean_sent);
         let (share, whole) = (worth.share_q16(), bytes_in(rate, epoch));
         let owed = |share: u64| part_q16(whole, share);
         self.sparse.turn(true, of_heard, owed(share), &heard);
@@ -340,7 +348,8 @@ impl Class {
     fn settle(&mut self, epochs: u64) {
         self.mean = averaged(self.mean, self.bytes, epochs);
         self.mean_dropped = averaged(self.mean_dropped, self.dropped, epochs);
-        (self.bytes, self.dropped) = (0, 0);
+        self.mean_sent = averaged(self.mean_sent, self.sent, epochs);
+        (self.bytes, self.dropped, self.sent) = (0, 0, 0);
     }
 }
 

@@ -78,6 +78,11 @@ impl<P> Separation<P> {
         self.flows.watch.passes(now, arrival.bytes, fits)
     }
 
+    /// The law held back a packet of the class that it hears.
+    pub(super) fn on_policed(&mut self, bytes: u32) {
+        self.flows.dropped(true, bytes.into());
+    }
+
     /// Who is watched, and set aside.
     pub(super) const fn watch(&self) -> &Watch {
         &self.flows.watch
@@ -171,7 +176,7 @@ impl<P> Separation<P> {
         };
         own.measure();
         match pushed {
-            Pushed::Dropped(_) => self.flows.dropped(heard, bytes),
+            Pushed::Dropped(_) => self.flows.dropped(heard, bytes.into()),
             Pushed::Queued if first => self.flows.on_first(heard, bytes),
             Pushed::Queued => {
                 own.taken = own.taken.wrapping_add(packets);
@@ -222,7 +227,8 @@ impl<P> Separation<P> {
             };
             total.bytes = total.bytes.saturating_sub(u64::from(victim.arrival.bytes));
             total.packets = total.packets.saturating_sub(u64::from(victim.packets));
-            self.flows.dropped(victim_heard, victim.arrival.bytes);
+            self.flows
+                .dropped(victim_heard, victim.arrival.bytes.into());
             pushed_out(&victim, victim_heard);
             owner.dropped(victim.packet, DropCause::PushedOut);
         }
@@ -241,11 +247,18 @@ impl<P> Separation<P> {
         } else {
             &mut self.foreign
         };
+        let waited = class.depth.bytes;
         let popped = class.pop(now, owner);
+        if popped.dropped > 0 {
+            let left = popped.item.as_ref().map_or(0, |item| item.arrival.bytes);
+            let lost = waited.saturating_sub(class.depth.bytes + u64::from(left));
+            self.flows.dropped(heard, lost);
+        }
         self.unused
             .on_departure(self.heard.depth.packets, self.foreign.depth.packets);
         if let Some(item) = &popped.item {
             let bytes = u64::from(item.arrival.bytes);
+            self.flows.on_departure(heard, bytes);
             let scaled = |share: u64| i64::try_from(bytes * share).unwrap_or(i64::MAX);
             if heard {
                 self.ahead += scaled(WHOLE_Q16 - self.share_q16);

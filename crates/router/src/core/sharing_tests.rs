@@ -3,7 +3,7 @@
 use pathmark_cc::{Arrival, Carried, Duration, Instant};
 
 use super::port_tests::{VCP, Witness, arrival};
-use super::queue::{DropTail, Limit};
+use super::queue::{CoDel, CoDelConfig, DropTail, Limit};
 use super::testing::Log;
 use super::{DropCause, Port, Separation, Shaper};
 
@@ -284,4 +284,35 @@ fn a_class_of_a_small_share_is_not_locked_out() {
             assert_eq!(lost, 0, "{single:?}, {buffer} packets");
         }
     }
+}
+
+/// What a queue drops at its head is lost as well: fifty flows without feedback that heed no losses
+/// are worth one, also where CoDel drops what they send too much.
+#[test]
+fn drops_at_the_head_are_losses_of_the_class() {
+    let limit = Limit::Bytes(2_000_000);
+    let queue = || Box::new(CoDel::new(CoDelConfig::new(limit)));
+    let separation = Separation::new(queue(), queue(), limit);
+    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_250_000)));
+    let (mut log, mut sent) = (Log::default(), [0; 2]);
+    for ms in 1..20_000u32 {
+        let now = Instant::from_millis(u64::from(ms));
+        for (id, flow, bytes, carried) in
+            [(0, 0, 1250, VCP), (1, 1 + ms % 50, 1550, Carried::Foreign)]
+        {
+            let packet = Arrival {
+                flow_hash: hash_of(flow),
+                ..arrival(bytes, carried)
+            };
+            port.arrive(now, packet, id, &mut log);
+        }
+        log.drops.clear();
+        while let Some(out) = port.poll(now, &mut log) {
+            if ms >= 10_000 {
+                sent[out.packet as usize] += out.arrival.bytes;
+            }
+        }
+    }
+    let share = f64::from(sent[0]) / f64::from(sent[0] + sent[1]);
+    assert!((0.4..0.6).contains(&share), "{share}");
 }
