@@ -1,6 +1,6 @@
 //! Packets with feedback and all others in one port: what each class gets.
 
-use pathmark_cc::{Arrival, Carried, Duration, Instant};
+use pathmark_cc::{Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics};
 
 use super::port_tests::{VCP, Witness, arrival};
 use super::queue::{CoDel, CoDelConfig, DropTail, Limit};
@@ -306,6 +306,63 @@ fn drops_at_the_head_are_losses_of_the_class() {
             };
             port.arrive(now, packet, id, &mut log);
         }
+        log.drops.clear();
+        while let Some(out) = port.poll(now, &mut log) {
+            if ms >= 10_000 {
+                sent[out.packet as usize] += out.arrival.bytes;
+            }
+        }
+    }
+    let share = f64::from(sent[0]) / f64::from(sent[0] + sent[1]);
+    assert!((0.4..0.6).contains(&share), "{share}");
+}
+
+/// Lets one packet in four pass.
+#[derive(Debug)]
+struct Police(u32);
+
+impl LinkController for Police {
+    fn admits(&mut self, _now: Instant, _packet: &Arrival) -> bool {
+        self.0 = self.0.wrapping_add(1);
+        self.0.is_multiple_of(4)
+    }
+    fn on_arrival(&mut self, _now: Instant, _packet: &Arrival, _queue: u64) {}
+    fn on_departure(&mut self, _now: Instant, _packet: &Arrival, _queue: u64) -> Answer {
+        Answer::None
+    }
+    fn on_drop(&mut self, _now: Instant, _packet: &Arrival) {}
+    fn on_timer(&mut self, _now: Instant, _queue: u64) {}
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+    fn on_capacity(&mut self, _now: Instant, _rate: u64) {}
+    fn metrics(&self) -> LinkMetrics {
+        let mut metrics = LinkMetrics::default();
+        metrics.interval = Duration::from_millis(1_000);
+        metrics
+    }
+}
+
+/// Nor does it matter who drops: fifty flows with feedback of which the law holds back three
+/// quarters, each with dozens of packets in a round trip, are worth one.
+#[test]
+fn what_the_law_holds_back_is_lost() {
+    let limit = Limit::Bytes(50_000);
+    let queue = || Box::new(DropTail::new(limit));
+    let separation = Separation::new(queue(), queue(), limit);
+    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_250_000)))
+        .with_controller(Instant::ZERO, Box::new(Police(0)));
+    let (mut log, mut sent) = (Log::default(), [0; 2]);
+    for ms in 1..20_000u32 {
+        let now = Instant::from_millis(u64::from(ms));
+        for n in 0..4 {
+            let packet = Arrival {
+                flow_hash: hash_of(2 + (7 * ms + n) % 50),
+                ..arrival(1250, VCP)
+            };
+            port.arrive(now, packet, 0, &mut log);
+        }
+        port.arrive(now, arrival(1250, Carried::Foreign), 1, &mut log);
         log.drops.clear();
         while let Some(out) = port.poll(now, &mut log) {
             if ms >= 10_000 {
