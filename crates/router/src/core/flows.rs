@@ -57,7 +57,7 @@ struct Set {
     heard_ms: [u32; WAYS],
 }
 
-/// The flows of both classes in a table of fixed size (56 KiB), by the hash of a flow.
+/// The flows of both classes in a table of fixed size (62 KiB), by the hash of a flow.
 #[derive(Debug)]
 pub(super) struct Flows {
     sets: Box<[Set]>,

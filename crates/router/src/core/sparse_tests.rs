@@ -15,8 +15,11 @@ fn port() -> Port<u32> {
     port_of(1_250_000, || Box::new(DropTail::new(ROOM)))
 }
 
+/// Makes a queue.
+type Make = fn() -> Box<dyn Queue<u32>>;
+
 /// The same with a rate in bytes per second, and queues of a kind.
-fn port_of(rate: u64, queue: fn() -> Box<dyn Queue<u32>>) -> Port<u32> {
+fn port_of(rate: u64, queue: Make) -> Port<u32> {
     let separation = Separation::new(queue(), queue(), ROOM);
     Port::separated(Instant::ZERO, separation, Shaper::new(Some(rate)))
 }
@@ -284,7 +287,7 @@ proptest! {
         steps in prop::collection::vec((0u64..40, 0usize..12, 40u32..3000, 1usize..12), 1..400),
         codel in any::<bool>(),
     ) {
-        let kinds: [fn() -> Box<dyn Queue<u32>>; 2] = [
+        let kinds: [Make; 2] = [
             || Box::new(DropTail::new(ROOM)),
             || Box::new(CoDel::new(CoDelConfig::new(ROOM))),
         ];
