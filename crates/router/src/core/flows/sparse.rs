@@ -83,12 +83,11 @@ impl Sparse {
     /// flows as in `flows`. It may send `owed` bytes in an epoch, whatever waits in the other.
     pub(super) fn turn(&mut self, heard: bool, sent: u64, owed: u64, flows: &Sums) {
         let fair = sent * ONE_FLOW_Q8 / flows.flows_q8();
-        // A class that sent little until now may send what it is owed, and no few packets are more
-        // than half of what it has.
+        // Where the class has little, half of that is less than a few packets.
         let half = sent.max(owed) / 2;
         let class = self.class_mut(heard);
         class.each = FEW_BYTES.min(half).max(fair / 2);
-        class.refill(half);
+        class.refill((2 * FEW_BYTES).min(half).max(sent / 2));
     }
 }
 
@@ -105,8 +104,7 @@ impl Class {
 
     fn refill(&mut self, bytes: u64) {
         self.left = bytes;
-        // Of little, where connections wait to begin, as much as one flow may have.
-        self.left_to_newcomers = (bytes / PART_OF_NEWCOMERS).max(FEW_BYTES).min(bytes);
+        self.left_to_newcomers = (bytes / PART_OF_NEWCOMERS).max(FULL_PACKET).min(bytes);
     }
 
     fn release(&mut self, place: Place) {
