@@ -11,10 +11,10 @@ mod worth;
 
 use pathmark_cc::{Arrival, Instant};
 
-use sparse::Sparse;
+use sparse::{PLACELESS, Sparse};
 pub(super) use unresponsive::{Look, Watch};
-pub(super) use worth::Worth;
-use worth::{Lasting, Sums};
+use worth::Sums;
+pub(super) use worth::{WHOLE_Q16, Worth};
 
 /// Sets of the table; a power of two.
 const SETS: usize = 1 << SET_BITS;
@@ -57,7 +57,7 @@ struct Set {
     heard_ms: [u32; WAYS],
 }
 
-/// The flows of both classes in a table of fixed size (56 KiB), by the hash of a flow.
+/// The flows of both classes in a table of fixed size (62 KiB), by the hash of a flow.
 #[derive(Debug)]
 pub(super) struct Flows {
     sets: Box<[Set]>,
@@ -71,19 +71,22 @@ pub(super) struct Flows {
     pub(super) watch: Watch,
     /// Who sends little.
     sparse: Sparse,
-    /// The place of the flow whose packet came last.
-    noted: Option<Place>,
+    /// The place of the flow whose packet came last; of one without a place, its set and
+    /// [`PLACELESS`].
+    noted: Place,
 }
 
 /// Bytes of a class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Class {
-    /// Arrived and dropped in the running epoch.
+    /// Arrived, dropped and sent in the running epoch. What is sent includes flows that are aside.
     bytes: u64,
     dropped: u64,
+    sent: u64,
     /// The same per epoch, averaged.
     mean: u64,
     mean_dropped: u64,
+    mean_sent: u64,
 }
 
 /// A flow's place in the table.
@@ -127,7 +130,10 @@ impl Flows {
             foreign: Class::default(),
             watch: Watch::new(SETS),
             sparse: Sparse::new(),
-            noted: None,
+            noted: Place {
+                set: 0,
+                way: PLACELESS,
+            },
         }
     }
 
@@ -165,7 +171,7 @@ impl Flows {
         *flows.heard_ms.get_mut(way)? = 0;
         let place = Place { set, way };
         self.watch.forget(place);
-        self.sparse.forget(place);
+        self.sparse.release(place);
         Some(place)
     }
 
@@ -176,7 +182,10 @@ impl Flows {
         let place = self
             .find(arrival.flow_hash)
             .or_else(|| self.claim(arrival.flow_hash));
-        self.noted = place;
+        self.noted = place.unwrap_or_else(|| Place {
+            set: set_of(arrival.flow_hash),
+            way: PLACELESS,
+        });
         let mut heard = carries;
         if let Some(Place { set, way }) = place
             && let Some(set) = self.sets.get_mut(set)
@@ -222,9 +231,16 @@ impl Flows {
 
     /// Bytes of a class were dropped.
     #[cold]
-    pub(super) fn dropped(&mut self, heard: bool, bytes: u32) {
+    pub(super) fn dropped(&mut self, heard: bool, bytes: u64) {
         let class = self.class(heard);
-        class.dropped = class.dropped.saturating_add(u64::from(bytes));
+        class.dropped = class.dropped.saturating_add(bytes);
+    }
+
+    /// Bytes of a class leave.
+    #[inline]
+    pub(super) const fn on_departure(&mut self, heard: bool, bytes: u64) {
+        let class = self.class(heard);
+        class.sent = class.sent.saturating_add(bytes);
     }
 
     /// What the classes are worth, whenever an epoch has passed at a port of `rate` bytes per
@@ -245,21 +261,21 @@ impl Flows {
             return Some(Worth::default());
         }
         self.judge(now, elapsed);
-        Some(self.settle(now, epochs, elapsed))
+        Some(self.settle(now, epochs, elapsed, rate))
     }
 
     #[cold]
     fn forget(&mut self) {
         self.epochs.fill([0; WAYS]);
-        self.noted = None;
+        self.sparse.release_all();
         (self.heard, self.foreign) = (Class::default(), Class::default());
         self.watch.forget_all();
     }
 
-    /// Folds the running epoch into the averages; others without any byte may have followed it.
+    /// Folds the running epoch into the averages; others without any byte may have followed it. The
+    /// port sends `rate` bytes per second.
     #[cold]
-    fn settle(&mut self, now: Instant, epochs: u64, elapsed: u64) -> Worth {
-        let (mut heard, mut foreign) = (Sums::default(), Sums::default());
+    fn settle(&mut self, now: Instant, epochs: u64, elapsed: u64, rate: u64) -> Worth {
         let sets = self.sets.iter_mut().zip(&mut self.epochs).enumerate();
         for (index, (set, seen)) in sets {
             let flows = set.bytes.iter_mut().zip(&mut set.mean);
@@ -280,37 +296,24 @@ impl Flows {
                     *seen = seen.saturating_add(1);
                 } else if *mean < FADED && !feedback && !self.watch.remembers(index, way) {
                     *seen = 0;
-                }
-                let aside = feedback && self.watch.is_aside(index, way, *seen);
-                if *seen > SEEN_ONCE && !aside {
-                    let sums = if feedback { &mut heard } else { &mut foreign };
-                    sums.add(u64::from(*mean));
+                    self.sparse.release(Place { set: index, way });
                 }
             }
         }
         self.heard.settle(epochs);
         self.foreign.settle(epochs);
+        let [heard, foreign] = [true, false].map(|heard| self.lasting(now, heard).collect());
+        let epoch = elapsed / epochs;
         let worth = Worth {
-            heard_q8: self.worth(
-                now,
-                true,
-                Lasting {
-                    sums: heard,
-                    epoch: elapsed / epochs,
-                },
-            ),
-            foreign_q8: self.worth(
-                now,
-                false,
-                Lasting {
-                    sums: foreign,
-                    epoch: elapsed / epochs,
-                },
-            ),
+            heard_q8: self.worth(now, true, &heard, epoch),
+            foreign_q8: self.worth(now, false, &foreign, epoch),
         };
-        let sent = |class: &Class| class.mean.saturating_sub(class.mean_dropped);
-        self.sparse.turn(true, sent(&self.heard), &heard);
-        self.sparse.turn(false, sent(&self.foreign), &foreign);
+        let (of_heard, of_foreign) = (self.heard.mean_sent, self.foreign.mean_sent);
+        let (share, whole) = (worth.share_q16(), bytes_in(rate, epoch));
+        let owed = |share: u64| part_q16(whole, share);
+        self.sparse.turn(true, of_heard, owed(share), &heard);
+        let rest = WHOLE_Q16 - share;
+        self.sparse.turn(false, of_foreign, owed(rest), &foreign);
         worth
     }
 }
@@ -330,12 +333,23 @@ fn averaged(mean: u64, fresh: u64, epochs: u64) -> u64 {
     mean
 }
 
+/// Bytes at `rate` per second in so many ns.
+fn bytes_in(rate: u64, nanos: u64) -> u64 {
+    u64::try_from(u128::from(rate) * u128::from(nanos) / 1_000_000_000).unwrap_or(u64::MAX)
+}
+
+fn part_q16(whole: u64, share_q16: u64) -> u64 {
+    let part = u128::from(whole) * u128::from(share_q16) / u128::from(WHOLE_Q16);
+    u64::try_from(part).unwrap_or(u64::MAX)
+}
+
 impl Class {
     /// Ends an epoch.
     fn settle(&mut self, epochs: u64) {
         self.mean = averaged(self.mean, self.bytes, epochs);
         self.mean_dropped = averaged(self.mean_dropped, self.dropped, epochs);
-        (self.bytes, self.dropped) = (0, 0);
+        self.mean_sent = averaged(self.mean_sent, self.sent, epochs);
+        (self.bytes, self.dropped, self.sent) = (0, 0, 0);
     }
 }
 

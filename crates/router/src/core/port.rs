@@ -157,9 +157,8 @@ impl<P> Port<P> {
         if hears {
             let queue = self.queues.heard_bytes();
             if !self.law.takes(now, &arrival, packets, queue) {
-                for _ in 0..packets {
-                    self.stats.drops.count(DropCause::Policed);
-                }
+                self.queues.on_policed(arrival.bytes);
+                self.refuse(DropCause::Policed, packets);
                 owner.dropped(packet, DropCause::Policed);
                 return;
             }

@@ -8,26 +8,18 @@
 //! never less than its share, and a little more while others take what it left of that
 //! ([`unused`]).
 
+mod class;
 mod unused;
 mod window;
 
 use pathmark_cc::{Arrival, Carried, Duration, Instant};
 
-use super::flows::{Flows, Kind, Look, Watch, Worth};
-use super::queue::{Depth, DropTail, FULL_PACKET, Limit, Popped, Pushed, Queue, Queued};
+use super::flows::{Flows, Kind, Look, WHOLE_Q16, Watch};
+use super::queue::{Depth, Limit, Popped, Pushed, Queue, Queued};
 use super::{DropCause, Owner};
+use class::{Class, part};
 use unused::Unused;
 use window::{Rates, WINDOW_NANOS, Window};
-
-/// Shares are in 2^-16.
-const WHOLE_Q16: u64 = 1 << 16;
-/// However many flows a class is worth, the other one has a share of 1/33.
-const LEAST_SHARE_Q16: u64 = WHOLE_Q16 / 33;
-/// A class has room for so many full packets at least.
-const LEAST_PACKETS: u64 = 8;
-/// Bytes that a class may hold however small its share, as long as the other holds as many: were
-/// that less than a packet, nothing of the class would ever pass a buffer that the other one fills.
-const KEPT_BYTES: u64 = 4 * FULL_PACKET;
 
 /// The two queues of a separated port, with one limit for both.
 pub struct Separation<P> {
@@ -44,79 +36,15 @@ pub struct Separation<P> {
     flows: Flows,
 }
 
-struct Class<P> {
-    /// Packets that pass before those in the queue.
-    first: DropTail<P>,
-    queue: Box<dyn Queue<P>>,
-    /// Packets that the queue has taken in; comes round.
-    taken: u32,
-    /// What waits in both.
-    depth: Depth,
-    /// Its part of the buffer.
-    room: Limit,
-}
-
-impl<P> Class<P> {
-    #[inline]
-    fn measure(&mut self) {
-        let (first, queue) = (self.first.waiting(), self.queue.depth());
-        self.depth = Depth {
-            packets: first.packets + queue.packets,
-            bytes: first.bytes + queue.bytes,
-        };
-    }
-
-    #[inline]
-    fn pop(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Popped<P> {
-        let popped = match self.first.take() {
-            None => self.queue.pop(now, owner),
-            item => Popped { item, dropped: 0 },
-        };
-        self.measure();
-        popped
-    }
-
-    /// Packets that the queue has taken in and that have left it.
-    fn gone(&self) -> u32 {
-        let waiting = self.queue.depth().packets;
-        self.taken
-            .wrapping_sub(u32::try_from(waiting).unwrap_or(u32::MAX))
-    }
-
-    /// The youngest packet of the queue.
-    #[cold]
-    fn pop_youngest(&mut self) -> Option<Queued<P>> {
-        let victim = self.queue.pop_youngest()?;
-        self.taken = self.taken.wrapping_sub(victim.packets);
-        self.measure();
-        Some(victim)
-    }
-
-    /// The youngest packet of the queue, or else of those that pass before it.
-    #[cold]
-    fn pop_any(&mut self) -> Option<Queued<P>> {
-        let victim = self.pop_youngest().or_else(|| self.first.take_youngest());
-        self.measure();
-        victim
-    }
-}
-
 impl<P> Separation<P> {
     /// Separates the class that the control law hears from the foreign one. Their limits should be
     /// `limit` too: whoever holds less of the shared room than it is owed may push out the youngest
     /// packets of the other.
     #[must_use]
     pub fn new(heard: Box<dyn Queue<P>>, foreign: Box<dyn Queue<P>>, limit: Limit) -> Self {
-        let class = |queue: Box<dyn Queue<P>>| Class {
-            first: DropTail::new(limit),
-            taken: 0,
-            depth: queue.depth(),
-            queue,
-            room: limit,
-        };
         Self {
-            heard: class(heard),
-            foreign: class(foreign),
+            heard: Class::new(heard, limit),
+            foreign: Class::new(foreign, limit),
             limit,
             share_q16: WHOLE_Q16 / 2,
             ahead: 0,
@@ -148,6 +76,11 @@ impl<P> Separation<P> {
         let fits = self.foreign.room.admits(self.foreign.depth, arrival.bytes)
             && self.limit.admits(self.depth(), arrival.bytes);
         self.flows.watch.passes(now, arrival.bytes, fits)
+    }
+
+    /// The law held back a packet of the class that it hears.
+    pub(super) fn on_policed(&mut self, bytes: u32) {
+        self.flows.dropped(true, bytes.into());
     }
 
     /// Who is watched, and set aside.
@@ -218,40 +151,17 @@ impl<P> Separation<P> {
         mut pushed_out: impl FnMut(&Queued<P>, bool),
     ) -> Pushed {
         let (bytes, packets) = (item.arrival.bytes, item.packets);
-        let mut total = self.depth();
-        let share = self.share_q16;
-        let (own, other, own_share) = if heard {
-            (&mut self.heard, &mut self.foreign, share)
-        } else {
-            (&mut self.foreign, &mut self.heard, WHOLE_Q16 - share)
-        };
+        let total = self.depth();
+        let own = if heard { &self.heard } else { &self.foreign };
         // Nothing passes before an empty queue.
-        let first =
-            own.queue.depth().packets > 0 && self.flows.passes_first(now, bytes, heard, own.gone());
-        let owed = (own.depth.bytes + u64::from(bytes)).saturating_mul(WHOLE_Q16 - own_share);
-        let fits = loop {
-            let has_room = own.room.admits(own.depth, bytes);
-            if has_room && self.limit.admits(total, bytes) {
-                break true;
-            }
-            let is_owed = (other.depth.bytes > KEPT_BYTES
-                && other.depth.bytes.saturating_mul(own_share) > owed)
-                || own.depth.bytes + u64::from(bytes) <= KEPT_BYTES.min(other.depth.bytes);
-            let (victim, victim_heard) = if has_room && is_owed {
-                (other.pop_any(), !heard)
-            } else if first {
-                (own.pop_youngest(), heard)
-            } else {
-                (None, heard)
-            };
-            let Some(victim) = victim else {
-                break false;
-            };
-            total.bytes = total.bytes.saturating_sub(u64::from(victim.arrival.bytes));
-            total.packets = total.packets.saturating_sub(u64::from(victim.packets));
-            self.flows.dropped(victim_heard, victim.arrival.bytes);
-            pushed_out(&victim, victim_heard);
-            owner.dropped(victim.packet, DropCause::PushedOut);
+        let first = own.queue.depth().packets > 0
+            && self.flows.may_pass_first(now, bytes, heard, own.gone());
+        let has_room = own.room.admits(own.depth, bytes) && self.limit.admits(total, bytes);
+        let fits = has_room || self.make_room(bytes, heard, first, owner, &mut pushed_out);
+        let own = if heard {
+            &mut self.heard
+        } else {
+            &mut self.foreign
         };
         let pushed = match (fits, first) {
             (false, _) => {
@@ -266,14 +176,62 @@ impl<P> Separation<P> {
         };
         own.measure();
         match pushed {
-            Pushed::Dropped(_) => self.flows.dropped(heard, bytes),
-            Pushed::Queued if !first => {
+            Pushed::Dropped(_) => self.flows.dropped(heard, bytes.into()),
+            Pushed::Queued if first => self.flows.on_first(heard, bytes),
+            Pushed::Queued => {
                 own.taken = own.taken.wrapping_add(packets);
-                self.flows.on_queued(own.taken);
+                self.flows.on_queued(heard, own.taken);
             }
-            Pushed::Queued => {}
         }
         pushed
+    }
+
+    /// Pushes packets out for one of `bytes` of a class, of the other one or, if it is to pass
+    /// `first`, of its own queue. Where that does not suffice all stay, and it is false.
+    #[cold]
+    fn make_room(
+        &mut self,
+        bytes: u32,
+        heard: bool,
+        first: bool,
+        owner: &mut dyn Owner<P>,
+        pushed_out: &mut dyn FnMut(&Queued<P>, bool),
+    ) -> bool {
+        let (mut total, limit, share) = (self.depth(), self.limit, self.share_q16);
+        let (own, other, own_share) = if heard {
+            (&mut self.heard, &mut self.foreign, share)
+        } else {
+            (&mut self.foreign, &mut self.heard, WHOLE_Q16 - share)
+        };
+        let safe = own.leaves(bytes, own_share);
+        let has_room = own.room.admits(own.depth, bytes);
+        let suffices = (has_room && other.yields(safe, bytes, total, limit))
+            || (first && own.may_empty_its_queue_for(bytes, total, limit));
+        if !suffices {
+            return false;
+        }
+        loop {
+            let has_room = own.room.admits(own.depth, bytes);
+            if has_room && limit.admits(total, bytes) {
+                return true;
+            }
+            let (victim, victim_heard) = if has_room && other.depth.bytes > safe {
+                (other.pop_any(), !heard)
+            } else if first {
+                (own.pop_youngest(), heard)
+            } else {
+                (None, heard)
+            };
+            let Some(victim) = victim else {
+                return false;
+            };
+            total.bytes = total.bytes.saturating_sub(u64::from(victim.arrival.bytes));
+            total.packets = total.packets.saturating_sub(u64::from(victim.packets));
+            self.flows
+                .dropped(victim_heard, victim.arrival.bytes.into());
+            pushed_out(&victim, victim_heard);
+            owner.dropped(victim.packet, DropCause::PushedOut);
+        }
     }
 
     /// The next packet: while both classes wait, of the one that is behind its share.
@@ -289,11 +247,18 @@ impl<P> Separation<P> {
         } else {
             &mut self.foreign
         };
+        let waited = class.depth.bytes;
         let popped = class.pop(now, owner);
+        if popped.dropped > 0 {
+            let left = popped.item.as_ref().map_or(0, |item| item.arrival.bytes);
+            let lost = waited.saturating_sub(class.depth.bytes + u64::from(left));
+            self.flows.dropped(heard, lost);
+        }
         self.unused
             .on_departure(self.heard.depth.packets, self.foreign.depth.packets);
         if let Some(item) = &popped.item {
             let bytes = u64::from(item.arrival.bytes);
+            self.flows.on_departure(heard, bytes);
             let scaled = |share: u64| i64::try_from(bytes * share).unwrap_or(i64::MAX);
             if heard {
                 self.ahead += scaled(WHOLE_Q16 - self.share_q16);
@@ -321,7 +286,7 @@ impl<P> Separation<P> {
     #[cold]
     fn review(&mut self, now: Instant, rate: u64) -> u64 {
         if let Some(worth) = self.flows.poll(now, rate) {
-            self.share_q16 = share_q16(worth);
+            self.share_q16 = worth.share_q16();
         }
         self.divide();
         let owed = u128::from(rate) * u128::from(self.share_q16) / u128::from(WHOLE_Q16);
@@ -357,28 +322,6 @@ impl<P> Separation<P> {
         let room = |share: u64, used: u64| part(limit, 2 * share.max(used));
         self.heard.room = room(share, used);
         self.foreign.room = room(WHOLE_Q16 - share, WHOLE_Q16 - used);
-    }
-}
-
-/// The heard class's share of the link.
-fn share_q16(worth: Worth) -> u64 {
-    let Worth {
-        heard_q8,
-        foreign_q8,
-    } = worth;
-    let share = heard_q8 * WHOLE_Q16 / (heard_q8 + foreign_q8);
-    share.clamp(LEAST_SHARE_Q16, WHOLE_Q16 - LEAST_SHARE_Q16)
-}
-
-/// `share_q16` of a limit, but room for a few packets.
-fn part(limit: Limit, share_q16: u64) -> Limit {
-    let of = |whole: u64, least: u64| {
-        let part = u128::from(whole) * u128::from(share_q16) / u128::from(WHOLE_Q16);
-        u64::try_from(part).unwrap_or(whole).max(least).min(whole)
-    };
-    match limit {
-        Limit::Packets(packets) => Limit::Packets(of(packets, LEAST_PACKETS)),
-        Limit::Bytes(bytes) => Limit::Bytes(of(bytes, LEAST_PACKETS * FULL_PACKET)),
     }
 }
 

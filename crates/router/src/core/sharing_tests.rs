@@ -1,9 +1,9 @@
 //! Packets with feedback and all others in one port: what each class gets.
 
-use pathmark_cc::{Arrival, Carried, Duration, Instant};
+use pathmark_cc::{Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics};
 
 use super::port_tests::{VCP, Witness, arrival};
-use super::queue::{DropTail, Limit};
+use super::queue::{CoDel, CoDelConfig, DropTail, Limit};
 use super::testing::Log;
 use super::{DropCause, Port, Separation, Shaper};
 
@@ -231,6 +231,25 @@ fn the_smaller_class_finds_room_in_a_full_buffer() {
     assert_eq!(port.depth().bytes, 10_000);
 }
 
+/// What the other class holds beyond its share would not make room: it stays.
+#[test]
+fn nothing_is_pushed_out_for_a_packet_that_does_not_fit() {
+    let limit = Limit::Bytes(20_000);
+    let queue = || Box::new(DropTail::new(limit));
+    let separation = Separation::new(queue(), queue(), limit);
+    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(0)));
+    let mut log = Log::default();
+    for id in 0..109 {
+        port.arrive(Instant::ZERO, arrival(100, Carried::Foreign), id, &mut log);
+    }
+    for id in 200..207 {
+        port.arrive(Instant::ZERO, arrival(1500, VCP), id, &mut log);
+    }
+    // 9000 and 10 900 bytes wait: 400 more than the seventh would make of its own class.
+    assert_eq!(log.drops, [(206, DropCause::QueueFull)]);
+    assert_eq!(port.depth().bytes, 19_900);
+}
+
 /// However small the share of a class and the buffer: a single packet now and then passes a buffer
 /// that a hundred flows of the other class keep full.
 #[test]
@@ -265,4 +284,92 @@ fn a_class_of_a_small_share_is_not_locked_out() {
             assert_eq!(lost, 0, "{single:?}, {buffer} packets");
         }
     }
+}
+
+/// What a queue drops at its head is lost as well: fifty flows without feedback that heed no losses
+/// are worth one, also where CoDel drops what they send too much.
+#[test]
+fn drops_at_the_head_are_losses_of_the_class() {
+    let limit = Limit::Bytes(2_000_000);
+    let queue = || Box::new(CoDel::new(CoDelConfig::new(limit)));
+    let separation = Separation::new(queue(), queue(), limit);
+    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_250_000)));
+    let (mut log, mut sent) = (Log::default(), [0; 2]);
+    for ms in 1..20_000u32 {
+        let now = Instant::from_millis(u64::from(ms));
+        for (id, flow, bytes, carried) in
+            [(0, 0, 1250, VCP), (1, 1 + ms % 50, 1550, Carried::Foreign)]
+        {
+            let packet = Arrival {
+                flow_hash: hash_of(flow),
+                ..arrival(bytes, carried)
+            };
+            port.arrive(now, packet, id, &mut log);
+        }
+        log.drops.clear();
+        while let Some(out) = port.poll(now, &mut log) {
+            if ms >= 10_000 {
+                sent[out.packet as usize] += out.arrival.bytes;
+            }
+        }
+    }
+    let share = f64::from(sent[0]) / f64::from(sent[0] + sent[1]);
+    assert!((0.4..0.6).contains(&share), "{share}");
+}
+
+/// Lets one packet in four pass.
+#[derive(Debug)]
+struct Police(u32);
+
+impl LinkController for Police {
+    fn admits(&mut self, _now: Instant, _packet: &Arrival) -> bool {
+        self.0 = self.0.wrapping_add(1);
+        self.0.is_multiple_of(4)
+    }
+    fn on_arrival(&mut self, _now: Instant, _packet: &Arrival, _queue: u64) {}
+    fn on_departure(&mut self, _now: Instant, _packet: &Arrival, _queue: u64) -> Answer {
+        Answer::None
+    }
+    fn on_drop(&mut self, _now: Instant, _packet: &Arrival) {}
+    fn on_timer(&mut self, _now: Instant, _queue: u64) {}
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+    fn on_capacity(&mut self, _now: Instant, _rate: u64) {}
+    fn metrics(&self) -> LinkMetrics {
+        let mut metrics = LinkMetrics::default();
+        metrics.interval = Duration::from_millis(1_000);
+        metrics
+    }
+}
+
+/// Nor does it matter who drops: fifty flows with feedback of which the law holds back three
+/// quarters, each with dozens of packets in a round trip, are worth one.
+#[test]
+fn what_the_law_holds_back_is_lost() {
+    let limit = Limit::Bytes(50_000);
+    let queue = || Box::new(DropTail::new(limit));
+    let separation = Separation::new(queue(), queue(), limit);
+    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_250_000)))
+        .with_controller(Instant::ZERO, Box::new(Police(0)));
+    let (mut log, mut sent) = (Log::default(), [0; 2]);
+    for ms in 1..20_000u32 {
+        let now = Instant::from_millis(u64::from(ms));
+        for n in 0..4 {
+            let packet = Arrival {
+                flow_hash: hash_of(2 + (7 * ms + n) % 50),
+                ..arrival(1250, VCP)
+            };
+            port.arrive(now, packet, 0, &mut log);
+        }
+        port.arrive(now, arrival(1250, Carried::Foreign), 1, &mut log);
+        log.drops.clear();
+        while let Some(out) = port.poll(now, &mut log) {
+            if ms >= 10_000 {
+                sent[out.packet as usize] += out.arrival.bytes;
+            }
+        }
+    }
+    let share = f64::from(sent[0]) / f64::from(sent[0] + sent[1]);
+    assert!((0.4..0.6).contains(&share), "{share}");
 }

@@ -213,7 +213,7 @@ proptest! {
             let carried = if heard { VCP } else { Carried::Foreign };
             let now = Instant::from_millis(ms);
             flows.note(now, &packet(u32::from(flow % 40), bytes, carried));
-            flows.dropped(heard, bytes / 8);
+            flows.dropped(heard, u64::from(bytes / 8));
             if let Some(worth) = flows.poll(now, u64::from(bytes)) {
                 for q8 in [worth.heard_q8, worth.foreign_q8] {
                     prop_assert!((ONE_FLOW_Q8..=(SETS * WAYS) as u64 * ONE_FLOW_Q8).contains(&q8));

@@ -12,6 +12,10 @@ use pathmark_cc::Instant;
 use super::unresponsive::fair_share;
 use super::{Class, Flows, ONE_FLOW_Q8, SEEN_ONCE, lately};
 
+/// Shares are in 2^-16.
+pub(in crate::core) const WHOLE_Q16: u64 = 1 << 16;
+/// However many flows a class is worth, the other one has a share of 1/33.
+const LEAST_SHARE_Q16: u64 = WHOLE_Q16 / 33;
 /// A flow that loses more than the first share of its bytes is worth less, and those that lose more
 /// than the second one flow all together: they heed no losses. In 2^-16.
 const LOSSES_Q16: (u64, u64) = (1 << 13, 1 << 14);
@@ -39,6 +43,18 @@ impl Default for Worth {
     }
 }
 
+impl Worth {
+    /// The heard class's share of the link, in 2^-16.
+    pub(in crate::core) fn share_q16(self) -> u64 {
+        let Self {
+            heard_q8,
+            foreign_q8,
+        } = self;
+        let share = heard_q8 * WHOLE_Q16 / (heard_q8 + foreign_q8);
+        share.clamp(LEAST_SHARE_Q16, WHOLE_Q16 - LEAST_SHARE_Q16)
+    }
+}
+
 /// Sums over the flows of a class that last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
@@ -47,7 +63,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    pub(super) fn add(&mut self, mean: u64) {
+    fn add(&mut self, mean: u64) {
         self.bytes += mean;
         self.squares += u128::from(mean) * u128::from(mean);
     }
@@ -70,17 +86,19 @@ impl Sums {
     }
 }
 
-/// The flows of a class that last, over an epoch.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lasting {
-    pub(super) sums: Sums,
-    /// The epoch's length, in ns.
-    pub(super) epoch: u64,
+impl FromIterator<u64> for Sums {
+    fn from_iter<I: IntoIterator<Item = u64>>(means: I) -> Self {
+        let mut sums = Self::default();
+        for mean in means {
+            sums.add(mean);
+        }
+        sums
+    }
 }
 
 impl Flows {
     /// Bytes per epoch of the flows of a class that last, and are not aside.
-    fn lasting(&self, now: Instant, heard: bool) -> impl Iterator<Item = u64> {
+    pub(super) fn lasting(&self, now: Instant, heard: bool) -> impl Iterator<Item = u64> {
         let sets = self.sets.iter().zip(&self.epochs).enumerate();
         sets.flat_map(move |(index, (set, seen))| {
             let flows = set.mean.iter().zip(&set.heard_ms).zip(seen).enumerate();
@@ -92,13 +110,13 @@ impl Flows {
         })
     }
 
-    /// What a class is worth, in 2^-8 flows, of which `lasting` last.
-    pub(super) fn worth(&self, now: Instant, heard: bool, lasting: Lasting) -> u64 {
+    /// What a class is worth, in 2^-8 flows, whose lasting ones sum up to `sums` in an epoch of so
+    /// many ns.
+    pub(super) fn worth(&self, now: Instant, heard: bool, sums: &Sums, epoch: u64) -> u64 {
         let Class {
             mean, mean_dropped, ..
         } = if heard { self.heard } else { self.foreign };
         let (lossy, _) = losses_of(heard);
-        let Lasting { sums, epoch } = lasting;
         let all = mean.max(sums.bytes).max(1);
         let part = |of: u64| u64::try_from((u128::from(of) << 16) / u128::from(all)).unwrap_or(0);
         let counts_q8 = match heard {

@@ -50,6 +50,14 @@ impl<P> Queues<P> {
         }
     }
 
+    /// The law held back a packet that it heard of.
+    #[cold]
+    pub(super) fn on_policed(&mut self, bytes: u32) {
+        if let Self::Two(separation) = self {
+            separation.on_policed(bytes);
+        }
+    }
+
     #[inline]
     pub(super) fn depth(&self) -> Depth {
         match self {

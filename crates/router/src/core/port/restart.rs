@@ -105,6 +105,10 @@ impl<P> Queue<P> for Down {
         None
     }
 
+    fn youngest(&self) -> Option<&Queued<P>> {
+        None
+    }
+
     fn depth(&self) -> Depth {
         Depth::default()
     }

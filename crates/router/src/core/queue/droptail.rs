@@ -65,6 +65,10 @@ impl<P> DropTail<P> {
         Some(item)
     }
 
+    pub(in crate::core) fn newest(&self) -> Option<&Queued<P>> {
+        self.items.back()
+    }
+
     #[inline]
     pub(in crate::core) const fn waiting(&self) -> Depth {
         self.depth
@@ -98,8 +102,12 @@ impl<P: Send> Queue<P> for DropTail<P> {
         self.take_youngest()
     }
 
+    fn youngest(&self) -> Option<&Queued<P>> {
+        self.newest()
+    }
+
     fn depth(&self) -> Depth {
-        self.depth
+        self.waiting()
     }
 
     fn takes_whole(&self, packets: u32, bytes: u32) -> bool {

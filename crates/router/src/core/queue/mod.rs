@@ -102,6 +102,9 @@ pub trait Queue<P>: Send {
     /// Takes the youngest packet out again, to make room in a buffer shared with another queue.
     fn pop_youngest(&mut self) -> Option<Queued<P>>;
 
+    /// That packet.
+    fn youngest(&self) -> Option<&Queued<P>>;
+
     /// What waits.
     fn depth(&self) -> Depth;
 

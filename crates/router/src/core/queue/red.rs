@@ -139,6 +139,10 @@ impl<P: Send> Queue<P> for Red<P> {
         self.fifo.pop_youngest()
     }
 
+    fn youngest(&self) -> Option<&Queued<P>> {
+        self.fifo.newest()
+    }
+
     fn depth(&self) -> Depth {
         self.fifo.depth()
     }
