@@ -124,6 +124,46 @@ fn ask(pair: &mut Pair) {
     pair.up.send(now, datagram);
 }
 
+/// The first packet of the server has an ACK and nothing else, because the client's first one had
+/// no CRYPTO. What is repeated is what the client lacks.
+#[test]
+fn an_old_acknowledgement_is_not_repeated_in_place_of_the_first_flight() {
+    let mut pair = Pair::new();
+    // It arrives before the client's first flight.
+    let latency = core::mem::take(&mut pair.up.latency);
+    ask(&mut pair);
+    pair.up.latency = latency;
+    pair.down.faults.loss = 1_000_000;
+    pair.run(Duration::from_millis(100));
+    pair.down.faults.loss = 0;
+    let now = pair.now;
+    ask(&mut pair);
+    assert!(pair.run_until(Duration::from_millis(100), |p| {
+        p.client.get().is_established()
+    }));
+    assert_eq!(pair.now - now, Duration::from_millis(20));
+}
+
+/// Packets that ask for the flight while its repetition is under way are no reason to repeat it,
+/// and do not use up what a server may repeat.
+#[test]
+fn what_is_asked_for_many_times_at_once_is_repeated_once() {
+    let mut pair = Pair::new();
+    pair.down.faults.loss = 1_000_000;
+    pair.run(Duration::from_millis(100));
+    for _ in 0..20 {
+        ask(&mut pair);
+    }
+    pair.run(Duration::from_millis(100));
+    pair.down.faults.loss = 0;
+    let now = pair.now;
+    ask(&mut pair);
+    assert!(pair.run_until(Duration::from_millis(100), |p| {
+        p.client.get().is_established()
+    }));
+    assert_eq!(pair.now - now, Duration::from_millis(20));
+}
+
 /// The first probe of a handshake is answered before the second is due, after an eighth of the next
 /// timeout. What the client sends then waits for its own acknowledgement, and for no probe sooner
 /// than its own timeout.
