@@ -119,6 +119,7 @@ impl ReceiveTask {
             (sorted, done) = (at + 1, at);
         }
         self.open(now, done, usize::MAX);
+        self.shared.timers.wake_due(now);
     }
 
     /// Finds whom the datagrams of the batch from place `from` on are for, up to the first packet

@@ -7,11 +7,14 @@
 //! A deadline that moves back, as most do with each packet, costs no system call: the kernel's
 //! timer stays as it is, and is set anew when it fires. Whoever sets it holds no lock meanwhile:
 //! others who want it set leave that to the one who is at it.
+//!
+//! A runtime whose threads are all busy looks at the kernel's timer only after many turns of its
+//! tasks. So the tasks that may be busy for long [wake those due](Timers::wake_due) themselves.
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -31,6 +34,9 @@ const AGAIN: u8 = 2;
 #[derive(Debug)]
 pub(super) struct Timers<A = SystemAlarm> {
     state: Mutex<State>,
+    /// The earliest deadline, in nanoseconds, [`u64::MAX`] if there is none: to see without the
+    /// lock that nothing is due. Changed under the lock.
+    first: AtomicU64,
     alarm: A,
     /// [`NOBODY`], [`SETTING`] or [`AGAIN`]; others than whoever sets the timer change it under the
     /// lock.
@@ -57,6 +63,7 @@ impl<A: Alarm> Timers<A> {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             state: Mutex::default(),
+            first: AtomicU64::new(u64::MAX),
             alarm: A::new()?,
             setting: AtomicU8::new(NOBODY),
             #[cfg(test)]
@@ -74,6 +81,27 @@ impl<A: Alarm> Timers<A> {
         state.over = true;
         if let Some(task) = state.task.take() {
             task.wake();
+        }
+    }
+
+    /// After each change of deadlines.
+    fn note_first(&self, state: &State) {
+        let first = state.deadlines.first().map_or(u64::MAX, Instant::as_nanos);
+        self.first.store(first, Ordering::Relaxed);
+    }
+
+    /// Wakes the connections whose deadlines have passed. If none has, this costs next to nothing.
+    pub(super) fn wake_due(&self, now: Instant) {
+        while self.first.load(Ordering::Relaxed) <= now.as_nanos() {
+            let mut state = self.lock();
+            let due = state.deadlines.take_due(now);
+            self.note_first(&state);
+            drop(state);
+            // The kernel's timer fires for nothing then, and is set anew.
+            match due {
+                Some(waker) => waker.wake(),
+                None => return,
+            }
         }
     }
 
@@ -164,9 +192,13 @@ impl<A: Alarm> Timer<A> {
                 Some(deadline) => {
                     let waker = cx.waker().clone();
                     state.deadlines.set(self.key, deadline, waker);
+                    self.timers.note_first(&state);
                     self.timers.arm(state);
                 }
-                None => state.deadlines.clear(self.key),
+                None => {
+                    state.deadlines.clear(self.key);
+                    self.timers.note_first(&state);
+                }
             }
             self.set = deadline.map(|deadline| (deadline, cx.waker().clone()));
         }
@@ -176,7 +208,9 @@ impl<A: Alarm> Timer<A> {
 
 impl<A: Alarm> Drop for Timer<A> {
     fn drop(&mut self) {
-        self.timers.lock().deadlines.remove(self.key);
+        let mut state = self.timers.lock();
+        state.deadlines.remove(self.key);
+        self.timers.note_first(&state);
     }
 }
 
@@ -224,6 +258,7 @@ impl<A: Alarm> Future for TimerTask<A> {
             while let Some(waker) = state.deadlines.take_due(now) {
                 due.push(waker);
             }
+            timers.note_first(&state);
             timers.arm(state);
             due.drain(..).for_each(Waker::wake);
             if fired.is_pending() {
@@ -325,6 +360,38 @@ mod tests {
             .expect("all have passed");
         timers.end();
         task.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_is_busy_wakes_those_that_are_due_and_no_others() {
+        let timers = Arc::new(Timers::<SystemAlarm>::new().unwrap());
+        let woken = [(); 3].map(|()| Arc::new(Woken::default()));
+        let mut set = [(); 3].map(|()| Timer::new(&timers));
+        let now = clock::now();
+        let at = [20, 10, 30].map(|seconds| now + Duration::from_secs(seconds));
+        for ((timer, at), woken) in set.iter_mut().zip(at).zip(&woken) {
+            let waker = Waker::from(Arc::clone(woken));
+            let cx = Context::from_waker(&waker);
+            assert!(timer.poll(&cx, now, Some(at)).is_pending());
+        }
+        let due = |now| {
+            timers.wake_due(now);
+            let woken = woken.each_ref();
+            woken.map(|woken| woken.0.swap(false, Ordering::Relaxed))
+        };
+        let before = at[1] - Duration::from_nanos(1);
+        assert_eq!(due(before), [false; 3]);
+        assert_eq!(due(at[0]), [true, true, false]);
+        assert_eq!(due(at[0]), [false; 3]);
+        // What is forgotten, and what was moved.
+        let cx = Context::from_waker(Waker::noop());
+        assert!(set[2].poll(&cx, now, None).is_pending());
+        assert_eq!(timers.first.load(Ordering::Relaxed), u64::MAX);
+        poll(&mut set[1], at[2]);
+        let first = timers.first.load(Ordering::Relaxed);
+        assert_eq!(first, at[2].as_nanos());
+        drop(set);
+        assert_eq!(timers.first.load(Ordering::Relaxed), u64::MAX);
     }
 
     /// A timer that sees what is set by the next poll only, and to which somebody sets a deadline

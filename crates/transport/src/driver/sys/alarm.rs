@@ -131,7 +131,15 @@ mod runtime {
     /// The runtime's timer.
     #[derive(Debug, Default)]
     pub(in super::super::super) struct RuntimeAlarm {
-        at: Mutex<(Option<Instant>, Option<Pin<Box<Sleep>>>)>,
+        state: Mutex<State>,
+    }
+
+    #[derive(Debug, Default)]
+    struct State {
+        /// When it is to fire, if it is set.
+        at: Option<Instant>,
+        /// From the first poll on.
+        sleep: Option<Pin<Box<Sleep>>>,
     }
 
     impl super::Alarm for RuntimeAlarm {
@@ -142,14 +150,14 @@ mod runtime {
         }
 
         fn set(&self, left: Duration) {
-            let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
-            at.0 = Some(Instant::now() + left);
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.at = Some(Instant::now() + left);
         }
 
         fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
-            let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
-            let (deadline, sleep) = &mut *at;
-            let Some(until) = *deadline else {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let State { at, sleep } = &mut *state;
+            let Some(until) = *at else {
                 return Poll::Pending;
             };
             let sleep = sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
@@ -158,7 +166,7 @@ mod runtime {
             }
             let fired = sleep.as_mut().poll(cx);
             if fired.is_ready() {
-                *deadline = None;
+                *at = None;
             }
             fired
         }
