@@ -226,6 +226,29 @@ fn a_close_during_the_handshake_is_said_at_every_level() {
     }
 }
 
+/// A long Retry token leaves little room in an Initial packet: a reason is cut to what fits, the
+/// datagram is of full size, and the server hears why its client goes.
+#[test]
+fn a_close_beside_a_long_token_is_still_one_that_an_initial_may_hold() {
+    for token in [800, 900, 1000, 1050, 1090] {
+        let mut pair = answered();
+        let client = pair.client.get();
+        client.parameters.token = vec![7; token];
+        client.keys.handshake = None;
+        let code = TransportErrorCode::INTERNAL_ERROR;
+        let error = crate::wire::TransportError::new(code, "x".repeat(300));
+        client.fail(pair.now, error);
+        pair.run(Duration::from_millis(50));
+        match pair.server.error() {
+            Some(ConnectionError::PeerTransport(error)) => {
+                assert_eq!(error.code, code);
+                assert!(error.reason.len() <= 256 && error.reason.starts_with('x'));
+            }
+            error => panic!("{token}: {error:?}"),
+        }
+    }
+}
+
 /// RFC 9001 §4.1.3: what a level of encryption carried may come again, and nothing new once the
 /// next level is read.
 #[test]
