@@ -1,10 +1,13 @@
 //! Simulated transfers over faults drawn by seed: `cargo run --release -p pathmark-transport
-//! --example faults -- --seeds N [--from SEED] [--state FILE] [--trace]`. Prints a table for
-//! `docs/reliability.md`, and every seed that failed. Exit 1 if any did.
+//! --example faults [-- --seeds N] [--from SEED] [--state FILE] [--trace]`, by default the seeds
+//! from 0 to 99. Prints a table for `docs/reliability.md`, and every seed that failed. Exit 1 if
+//! any did.
 //!
 //! With `--state` the table so far is kept in a file. Begun again with the same file, it goes on
 //! where it was.
 
+#[path = "shared/arguments.rs"]
+mod arguments;
 #[path = "../tests/faults/simulation.rs"]
 mod simulation;
 
@@ -13,6 +16,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, io};
 
+use arguments::Arguments;
 use simulation::{Crypto, KINDS, Outcome, Plan, run};
 
 /// Rows of the table: all, those with TLS, those with feedback, those with each kind of fault.
@@ -37,17 +41,7 @@ fn name(row: usize) -> &'static str {
     }
 }
 
-fn text(name: &str) -> Option<String> {
-    let arguments: Vec<String> = std::env::args().collect();
-    let at = arguments.iter().position(|a| a == name)?;
-    arguments.get(at + 1).cloned()
-}
-
-fn number(name: &str, default: u64) -> u64 {
-    text(name).map_or(default, |text| {
-        text.parse().unwrap_or_else(|_| panic!("{name}: {text}?"))
-    })
-}
+const USAGE: &str = "faults [--seeds N] [--from SEED] [--state FILE] [--trace]";
 
 /// Adds what came of one seed.
 fn add(table: &mut Table, crypto: &Crypto, seed: u64, trace: bool) {
@@ -138,10 +132,41 @@ fn write(file: &str, from: u64, next: u64, table: &Table) -> io::Result<()> {
     fs::rename(beside, file)
 }
 
+/// What is asked for.
+struct Asked {
+    from: u64,
+    seeds: u64,
+    trace: bool,
+    file: Option<String>,
+}
+
+impl Asked {
+    fn read() -> Result<Self, ExitCode> {
+        let options = ["--seeds", "--from", "--state"];
+        let arguments = Arguments::read(USAGE, &options, &["--trace"])?;
+        Ok(Self {
+            from: arguments.number("--from", 0)?,
+            seeds: arguments.number("--seeds", 100)?,
+            trace: arguments.text("--trace").is_some(),
+            file: arguments.text("--state").map(str::to_owned),
+        })
+    }
+}
+
 fn main() -> io::Result<ExitCode> {
-    let (mut from, seeds) = (number("--from", 0), number("--seeds", 1000));
-    let trace = std::env::args().any(|argument| argument == "--trace");
-    let file = text("--state");
+    match Asked::read() {
+        Ok(asked) => simulate(asked),
+        Err(code) => Ok(code),
+    }
+}
+
+fn simulate(asked: Asked) -> io::Result<ExitCode> {
+    let Asked {
+        mut from,
+        seeds,
+        trace,
+        file,
+    } = asked;
     let (mut next, mut table) = (from, Table::default());
     if let Some(file) = &file
         && let Some(kept) = read(file)?
@@ -149,9 +174,9 @@ fn main() -> io::Result<ExitCode> {
         (from, next, table) = kept;
         eprintln!("goes on with seed {next}");
     }
-    let end = from + seeds;
+    let end = from.saturating_add(seeds);
     while next < end {
-        let until = end.min(next + PART);
+        let until = end.min(next.saturating_add(PART));
         let more = part(next..until, trace);
         let all = table.iter_mut().flatten().zip(more.iter().flatten());
         all.for_each(|(to, cell)| *to += cell);

@@ -1,9 +1,11 @@
 //! Rounds of connections that are opened, used and ended at random by 64 tasks on two threads:
-//! `cargo run --release -p pathmark-transport --example soak [-- --rounds N] [--connections N]`.
-//! Prints a table for `docs/reliability.md`. Exit 1 if the rounds after the first leave more than
-//! 1 MiB of memory behind, or more than one connection in a thousand fails. Descriptors that are
-//! not given back and futures that do not resolve end it.
+//! `cargo run --release -p pathmark-transport --example soak [-- --rounds N] [--connections N]`, by
+//! default three rounds of 1000. Prints a table for `docs/reliability.md`. Exit 1 if the rounds
+//! after the first leave more than 1 MiB of memory behind, or more than one connection in a
+//! thousand fails. Descriptors that are not given back and futures that do not resolve end it.
 
+#[path = "shared/arguments.rs"]
+mod arguments;
 #[path = "../tests/soak/process.rs"]
 mod process;
 #[path = "../tests/soak/rounds.rs"]
@@ -14,6 +16,7 @@ mod sys;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arguments::Arguments;
 use process::{descriptors, resident};
 use rounds::{Soak, TASKS};
 use sys::allocated;
@@ -21,17 +24,23 @@ use sys::allocated;
 /// Memory may grow by so much after the first round.
 const GROWTH: u64 = 1 << 20;
 
-fn number(name: &str, default: u64) -> u64 {
-    let arguments: Vec<String> = std::env::args().collect();
-    let at = arguments.iter().position(|a| a == name);
-    at.and_then(|at| arguments.get(at + 1)?.parse().ok())
-        .unwrap_or(default)
+const USAGE: &str = "soak [--rounds N] [--connections N]";
+
+fn main() -> ExitCode {
+    let read = || -> Result<(u64, u64), ExitCode> {
+        let arguments = Arguments::read(USAGE, &["--rounds", "--connections"], &[])?;
+        let rounds = arguments.number("--rounds", 3)?;
+        Ok((rounds, arguments.number("--connections", 1000)?))
+    };
+    match read() {
+        Ok((rounds, connections)) => soak(rounds, connections),
+        Err(code) => code,
+    }
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 #[expect(clippy::disallowed_methods, reason = "it says how long it took")]
-async fn main() -> ExitCode {
-    let (rounds, connections) = (number("--rounds", 100), number("--connections", 10_000));
+async fn soak(rounds: u64, connections: u64) -> ExitCode {
     let begun = std::time::Instant::now();
     let soak = Soak::begin();
     // Descriptors, KiB allocated, KiB resident.

@@ -1,6 +1,6 @@
 //! Full handshakes per second, both ends on one core, this library beside s2n-quic and quinn:
 //! `cargo run --release -p pathmark-judges --example handshakes [-- --rounds N] [--seconds N]
-//! [STACK…]`. Prints a table in Markdown.
+//! [STACK…]`, by default all stacks for a round of one second. Prints a table in Markdown.
 //!
 //! Both ends of a stack run in one thread, which stays on one processor. All stacks use rustls with
 //! the same configuration (a P-256 certificate that is verified, X25519, AES-128-GCM), and no
@@ -10,6 +10,7 @@
 mod stacks;
 mod tls;
 
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use stacks::{Ours, Quinn, S2n, Stack};
@@ -19,17 +20,51 @@ const STACKS: [&str; 3] = ["pathmark", "s2n-quic", "quinn"];
 /// Connections opened at a time.
 const AT_A_TIME: [usize; 2] = [1, 8];
 
-fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |name: &str, default: u64| {
-        let at = arguments.iter().position(|argument| argument == name);
-        at.map_or(default, |at| arguments[at + 1].parse().expect("a number"))
+const USAGE: &str = "handshakes [--rounds N] [--seconds N] [pathmark] [s2n-quic] [quinn]";
+
+/// What is asked for.
+struct Asked {
+    rounds: u64,
+    time: Duration,
+    stacks: Vec<&'static str>,
+}
+
+impl Asked {
+    /// `None` if the arguments are not understood.
+    fn read(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
+        let (mut rounds, mut seconds, mut stacks) = (1, 1, Vec::new());
+        while let Some(argument) = arguments.next() {
+            let mut number = || {
+                let number: u64 = arguments.next()?.parse().ok()?;
+                (number > 0).then_some(number)
+            };
+            match argument.as_str() {
+                "--rounds" => rounds = number()?,
+                "--seconds" => seconds = number()?,
+                name => stacks.push(*STACKS.iter().find(|stack| **stack == name)?),
+            }
+        }
+        if stacks.is_empty() {
+            stacks.extend(STACKS);
+        }
+        Some(Self {
+            rounds,
+            time: Duration::from_secs(seconds),
+            stacks,
+        })
+    }
+}
+
+fn main() -> ExitCode {
+    let Some(asked) = Asked::read(std::env::args().skip(1)) else {
+        eprintln!("usage: {USAGE}");
+        return ExitCode::from(2);
     };
-    let rounds = number("--rounds", 5);
-    let time = Duration::from_secs(number("--seconds", 2));
-    let asked = |name: &&str| arguments.iter().any(|argument| argument == name);
-    let any = STACKS.iter().any(asked);
-    let stacks: Vec<&str> = STACKS.into_iter().filter(|s| !any || asked(s)).collect();
+    let Asked {
+        rounds,
+        time,
+        stacks,
+    } = asked;
     stay_on_one_processor();
     let mut rates = vec![[const { Vec::new() }; AT_A_TIME.len()]; stacks.len()];
     for _ in 0..rounds {
@@ -45,6 +80,7 @@ fn main() {
         let [one, eight] = rates.map(median);
         println!("| {stack} | {one:.0} | {eight:.0} |");
     }
+    ExitCode::SUCCESS
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -108,7 +108,8 @@ impl Connection {
         let pad = self.keys.initial.is_some();
         for (space, has) in SpaceId::ALL.into_iter().zip(levels) {
             if has && building.w.remaining() >= MIN_PACKET_ROOM {
-                self.close_packet(now, space, &reason, pad && space == last, &mut building);
+                let pad = pad.then_some(space == last);
+                self.close_packet(now, space, &reason, pad, &mut building);
             }
         }
         self.close.on_sent(now);
@@ -126,12 +127,14 @@ impl Connection {
         })
     }
 
+    /// `pad`: the datagram is to be of full size, and this is the last of its packets. One after
+    /// which there is no room for others is the last, too.
     fn close_packet(
         &mut self,
         now: Instant,
         space: SpaceId,
         reason: &CloseReason,
-        pad: bool,
+        pad: Option<bool>,
         building: &mut Building<'_>,
     ) {
         let start = building.w.position();
@@ -141,6 +144,8 @@ impl Connection {
             return;
         };
         write_close(space, reason, &mut building.w);
+        let crowded = building.w.remaining() < MIN_PACKET_ROOM;
+        let pad = pad.is_some_and(|last| last || crowded);
         let contents = Contents {
             padded: pad,
             ..Contents::default()
@@ -154,8 +159,13 @@ impl Connection {
     }
 }
 
+/// Bytes of a CONNECTION_CLOSE frame but for its reason, at most: type, code, frame type, length.
+const CLOSE_FRAME: usize = 1 + 8 + 8 + 2;
+
 fn write_close(space: SpaceId, reason: &CloseReason, w: &mut Writer<'_>) {
-    let cut = |reason: &[u8]| reason.len().min(MAX_REASON);
+    // A long token leaves little room in an Initial packet.
+    let most = w.remaining().saturating_sub(CLOSE_FRAME).min(MAX_REASON);
+    let cut = |reason: &[u8]| reason.len().min(most);
     let written = match reason {
         CloseReason::Application { code, reason } if space == SpaceId::Data => {
             Frame::ApplicationClose(ApplicationClose {
@@ -176,7 +186,7 @@ fn write_close(space: SpaceId, reason: &CloseReason, w: &mut Writer<'_>) {
         }
     };
     // A code beyond 2^62 cannot be said; that the connection is over can.
-    if written.is_err() {
+    if written.is_err() && space == SpaceId::Data {
         let _ = Frame::ApplicationClose(ApplicationClose {
             error_code: 0,
             reason: &[],

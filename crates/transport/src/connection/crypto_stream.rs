@@ -115,14 +115,17 @@ impl CryptoSend {
         }
     }
 
-    /// A packet with this range may be lost: it is sent again behind all else.
-    pub(super) fn repeat(&mut self, range: Range<u64>) {
+    /// A packet with this range may be lost: it is sent again behind all else. False if it is due
+    /// already, or acknowledged.
+    pub(super) fn repeat(&mut self, range: Range<u64>) -> bool {
         let range = range.start.max(self.base)..range.end;
         let covers = |other: &Range<u64>| other.start <= range.start && range.end <= other.end;
         let mut known = self.acked.iter().chain(&self.lost).chain(&self.repeated);
-        if range.start < range.end && !known.any(covers) {
+        let is_new = range.start < range.end && !known.any(covers);
+        if is_new {
             self.repeated.push(range);
         }
+        is_new
     }
 
     /// Everything that was sent and not acknowledged is due again: after a Retry, or for a probe.
@@ -171,9 +174,9 @@ mod tests {
         stream.write(b"hello world");
         assert_eq!(sent(&mut stream, 4), b"hell");
         assert_eq!(sent(&mut stream, 4), b"o wo");
-        for _ in 0..2 {
-            stream.repeat(0..4);
-            stream.repeat(4..8);
+        for is_new in [true, false] {
+            assert_eq!(stream.repeat(0..4), is_new);
+            assert_eq!(stream.repeat(4..8), is_new);
         }
         assert_eq!(sent(&mut stream, 100), b"rld");
         stream.on_loss(4..8);
@@ -181,12 +184,11 @@ mod tests {
         assert_eq!(sent(&mut stream, 3), b"hel");
         assert_eq!(sent(&mut stream, 3), b"l");
         assert!(!stream.can_send());
-        stream.repeat(0..4);
-        stream.repeat(4..8);
+        assert!(stream.repeat(0..4) && stream.repeat(4..8));
         stream.on_ack(0..5);
         assert_eq!(sent(&mut stream, 100), b" wo");
         stream.on_ack(5..11);
-        stream.repeat(4..8);
+        assert!(!stream.repeat(4..8));
         assert!(!stream.can_send());
     }
 

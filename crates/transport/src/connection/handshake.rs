@@ -237,19 +237,21 @@ impl Handshake {
         }
     }
 
-    /// True while a flight may be repeated before a probe timeout. To be asked once for each time.
-    pub(super) fn may_repeat(&mut self) -> bool {
-        let left = self.repeats.checked_sub(1);
-        self.repeats = left.unwrap_or(0);
-        left.is_some()
+    /// True while a flight may be repeated before a probe timeout.
+    pub(super) const fn may_repeat(&self) -> bool {
+        self.repeats > 0
     }
 
-    /// This range may be lost: it is sent again behind what has not been sent.
-    pub(super) fn repeat(&mut self, space: SpaceId, range: Range<u64>) {
+    /// A flight is repeated, or part of it.
+    pub(super) const fn on_repeated(&mut self) {
+        self.repeats = self.repeats.saturating_sub(1);
+    }
+
+    /// This range may be lost: it is sent again behind what has not been sent. False if it is due
+    /// already, or acknowledged.
+    pub(super) fn repeat(&mut self, space: SpaceId, range: Range<u64>) -> bool {
         let level = self.level(space);
-        if !level.discarded {
-            level.send.repeat(range);
-        }
+        !level.discarded && level.send.repeat(range)
     }
 
     /// What was sent and not acknowledged is due again.

@@ -141,19 +141,15 @@ impl Connection {
     /// of ours: they are sent again before a probe timeout says so (RFC 9002 §6.2.3), behind what
     /// the amplification limit has held back. All of them once for a round trip, the oldest
     /// otherwise: a client's probes come in pairs, and also where nothing is lost but a round trip
-    /// takes longer than its first probe timeout.
+    /// takes longer than its first probe timeout. What is due again already counts for nothing.
     pub(super) fn repeat_first_flight(&mut self, now: Instant) {
         let spaces = [SpaceId::Initial, SpaceId::Handshake];
         let rtt = self.recovery.rtt();
         let (known, likely) = (rtt.srtt().unwrap_or_default(), rtt.srtt_or_initial());
-        let is_old = |packet: &SentPacket<Carried>| packet.sent_at + known < now;
-        let any_old = spaces.iter().any(|space| {
-            let mut sent = self.recovery.space(*space).sent().iter();
-            sent.any(|(_, packet)| is_old(packet))
-        });
-        if !any_old || !self.handshake.may_repeat() {
+        if !self.handshake.may_repeat() {
             return;
         }
+        let mut repeats = false;
         for space in spaces {
             let detector = self.recovery.space(space);
             let last = detector.last_ack_eliciting();
@@ -161,12 +157,18 @@ impl Connection {
                 true => usize::MAX,
                 false => 1,
             };
-            let old = detector.sent().iter().filter(|(_, packet)| is_old(packet));
-            for (_, packet) in old.take(packets) {
+            let carries_old = |packet: &SentPacket<Carried>| {
+                packet.sent_at + known < now && !packet.frames.crypto().is_empty()
+            };
+            let sent = detector.sent().iter().map(|(_, packet)| packet);
+            for packet in sent.filter(|packet| carries_old(packet)).take(packets) {
                 for range in packet.frames.crypto() {
-                    self.handshake.repeat(space, range.clone());
+                    repeats |= self.handshake.repeat(space, range.clone());
                 }
             }
+        }
+        if repeats {
+            self.handshake.on_repeated();
         }
     }
 

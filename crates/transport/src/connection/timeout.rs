@@ -1,9 +1,10 @@
 //! What is due, and what is waited for.
 
+use super::carried::Carried;
 use super::timers::Timer;
 use super::{Connection, ConnectionError, of};
 use crate::Instant;
-use crate::recovery::Probe;
+use crate::recovery::{Probe, SentPacket};
 use crate::wire::SpaceId;
 
 /// The second probe of a handshake leaves after this share of the time until the next probe
@@ -116,7 +117,29 @@ impl Connection {
         {
             *of(&mut self.probes, space) = 1;
             self.probed.1 = self.probed.0 == space;
+            if let Some(other) = self.beside(space) {
+                *of(&mut self.probes, other) = 1;
+            }
         }
+    }
+
+    /// The other packet number space of the handshake, if what is missing of both fits into one
+    /// datagram, as it did when it was sent first (RFC 9002 §6.2.4).
+    fn beside(&self, space: SpaceId) -> Option<SpaceId> {
+        let other = match space {
+            SpaceId::Initial => SpaceId::Handshake,
+            _ => SpaceId::Initial,
+        };
+        if !self.keys.has(other) {
+            return None;
+        }
+        let size = |space| {
+            let mut sent = self.recovery.space(space).sent().iter();
+            let oldest = sent.find(|(_, packet)| !packet.frames.crypto().is_empty());
+            oldest.map(|(_, packet)| packet.size)
+        };
+        let both = size(space)?.saturating_add(size(other)?);
+        (both <= self.datagram_limit()).then_some(other)
     }
 
     /// True if probes of the Data space leave, and others before them got no answer. New data may
@@ -130,7 +153,8 @@ impl Connection {
     /// Each probe of a handshake carries what is missing, also if another has just carried it: the
     /// handshake cannot go on without, and a server may refuse a client whose first packet to
     /// arrive has no CRYPTO frame. That is one datagram, and two for each timeout (RFC 9002
-    /// §6.2.4): of a flight of several packets the second probe carries the second.
+    /// §6.2.4): of a flight of several packets the second probe carries the second, and beside it
+    /// what is missing of the other packet number space.
     pub(super) fn fill_probe(&mut self, space: SpaceId) {
         if space != SpaceId::Data
             && *of(&mut self.probes, space) > 0
@@ -142,10 +166,15 @@ impl Connection {
     }
 
     /// What the oldest packets carried is due again: those from place `from` on, `packets` of them.
+    /// In a handshake only those with CRYPTO frames count.
     fn repeat_oldest(&mut self, space: SpaceId, from: usize, packets: usize) {
         let oldest = self.recovery.space(space).sent().iter();
+        let counts = |packet: &SentPacket<Carried>| match space {
+            SpaceId::Data => packet.ack_eliciting && packet.probe != Probe::Mtu,
+            SpaceId::Initial | SpaceId::Handshake => !packet.frames.crypto().is_empty(),
+        };
         for (_, packet) in oldest
-            .filter(|(_, packet)| packet.ack_eliciting && packet.probe != Probe::Mtu)
+            .filter(|(_, packet)| counts(packet))
             .skip(from)
             .take(packets)
         {

@@ -114,7 +114,7 @@ impl Connection {
         self.route.mtud.mtu()
     }
 
-    fn datagram_limit(&self) -> u16 {
+    pub(super) fn datagram_limit(&self) -> u16 {
         if self.probes == [0; 3] {
             self.route.mtud.mtu()
         } else {

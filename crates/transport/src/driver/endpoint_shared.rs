@@ -297,7 +297,14 @@ impl EndpointShared {
     ) -> Found {
         let opened = first.open(received, bytes);
         let mut state = self.lock();
-        let event = state.core.admit(now, received, bytes, opened, answer);
+        let EndpointState {
+            core, connections, ..
+        } = &mut *state;
+        let unread = |handle: ConnectionHandle| {
+            let connection = connections.get(handle.0).and_then(Option::as_ref);
+            connection.is_some_and(|connection| connection.inbox.has_unread())
+        };
+        let event = core.admit(now, received, bytes, opened, unread, answer);
         self.act_on(state, event, socket, received, answer)
     }
 

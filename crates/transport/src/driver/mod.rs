@@ -47,6 +47,8 @@ mod entropy_tests;
 mod flood_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
 mod interface_tests;
+#[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
+mod late_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod sending_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]

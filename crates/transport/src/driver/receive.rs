@@ -105,7 +105,9 @@ impl ReceiveTask {
         let now = clock::now();
         let (mut sorted, mut done) = (0, 0);
         while let Some((at, first)) = self.sort(now, sorted) {
-            // A handshake that is complete by what came before makes no room for this client.
+            // What came before is opened here if there is one thread: a handshake that it completes
+            // makes no room for this client. With several, each handshake's packets are left to its
+            // task, and while they wait there it keeps its place for a while.
             self.open(now, done, at);
             if let Some(datagram) = self.batch.datagrams().nth(at) {
                 let (shared, socket) = (&self.shared, &self.socket);
@@ -117,6 +119,7 @@ impl ReceiveTask {
             (sorted, done) = (at + 1, at);
         }
         self.open(now, done, usize::MAX);
+        self.shared.timers.wake_due(now);
     }
 
     /// Finds whom the datagrams of the batch from place `from` on are for, up to the first packet

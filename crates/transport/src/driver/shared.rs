@@ -221,6 +221,7 @@ impl Shared {
         let group = self.inbox.pop()?;
         let datagrams = group.len();
         self.open_group(state, now, group);
+        self.inbox.opened();
         Some(datagrams)
     }
 

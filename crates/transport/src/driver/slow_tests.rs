@@ -310,6 +310,39 @@ async fn a_handshake_at_work_makes_room() {
     assert_eq!(ends, [false, true], "the oldest has made room");
 }
 
+/// Clients whose last message is being read keep their places. One of another address waits for
+/// that, and comes in then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 5)]
+async fn a_handshake_whose_last_message_is_being_read_makes_no_room() {
+    let (server, opener) = server(tls(), 2, 1);
+    let greedy = Endpoint::client(loopback()).unwrap();
+    let mut under_way = Vec::new();
+    for n in 1..=2 {
+        let connecting = connect(&greedy, &server);
+        let accepted = server.accept().await.unwrap().accept().unwrap();
+        opener.0.reached(n).await;
+        under_way.push((connecting, accepted));
+    }
+    let endpoint = Endpoint::client("127.0.0.2:0".parse().unwrap()).unwrap();
+    let other = tokio::spawn(connect(&endpoint, &server));
+    let dropped = async {
+        while server.stats().dropped_full == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("a place is kept", dropped).await;
+    drop(opener);
+    for (connecting, accepted) in under_way {
+        let (begun, accepted) = soon("an end", async { tokio::join!(connecting, accepted) }).await;
+        begun.unwrap();
+        accepted.unwrap();
+    }
+    let accepted = soon("the other", server.accept()).await.unwrap().accept();
+    accepted.unwrap().await.unwrap();
+    other.await.unwrap().unwrap();
+    assert_eq!(server.stats().evicted, 0);
+}
+
 thread_local! {
     static MOVING: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
     static FREE: RefCell<Vec<bool>> = const { RefCell::new(Vec::new()) };

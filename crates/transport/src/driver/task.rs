@@ -244,6 +244,10 @@ impl Future for ConnectionTask {
             this.change_socket();
             let turn = this.send(cx);
             let now = clock::now();
+            if turn == Turn::Over {
+                // It was busy for long, and will be again.
+                this.shared.endpoint.timers.wake_due(now);
+            }
             let shared = Arc::clone(&this.shared);
             let mut state = shared.lock();
             if turn != Turn::Done && state.core.deadline().is_some_and(|at| at <= now) {

@@ -7,17 +7,20 @@
 //! A deadline that moves back, as most do with each packet, costs no system call: the kernel's
 //! timer stays as it is, and is set anew when it fires. Whoever sets it holds no lock meanwhile:
 //! others who want it set leave that to the one who is at it.
+//!
+//! A runtime whose threads are all busy looks at the kernel's timer only after many turns of its
+//! tasks. So the tasks that may be busy for long [wake those due](Timers::wake_due) themselves.
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::clock;
 use super::deadlines::Deadlines;
-use super::sys::Alarm;
+use super::sys::{Alarm, SystemAlarm};
 use crate::Instant;
 
 /// Nobody sets the kernel's timer.
@@ -29,9 +32,12 @@ const AGAIN: u8 = 2;
 
 /// The deadlines of an endpoint's connections.
 #[derive(Debug)]
-pub(super) struct Timers {
+pub(super) struct Timers<A = SystemAlarm> {
     state: Mutex<State>,
-    alarm: Alarm,
+    /// The earliest deadline, in nanoseconds, [`u64::MAX`] if there is none: to see without the
+    /// lock that nothing is due. Changed under the lock.
+    first: AtomicU64,
+    alarm: A,
     /// [`NOBODY`], [`SETTING`] or [`AGAIN`]; others than whoever sets the timer change it under the
     /// lock.
     setting: AtomicU8,
@@ -51,13 +57,14 @@ struct State {
     over: bool,
 }
 
-impl Timers {
+impl<A: Alarm> Timers<A> {
     /// # Errors
     /// If the kernel gives no timer.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             state: Mutex::default(),
-            alarm: Alarm::new()?,
+            first: AtomicU64::new(u64::MAX),
+            alarm: A::new()?,
             setting: AtomicU8::new(NOBODY),
             #[cfg(test)]
             on_set: Mutex::default(),
@@ -74,6 +81,27 @@ impl Timers {
         state.over = true;
         if let Some(task) = state.task.take() {
             task.wake();
+        }
+    }
+
+    /// After each change of deadlines.
+    fn note_first(&self, state: &State) {
+        let first = state.deadlines.first().map_or(u64::MAX, Instant::as_nanos);
+        self.first.store(first, Ordering::Relaxed);
+    }
+
+    /// Wakes the connections whose deadlines have passed. If none has, this costs next to nothing.
+    pub(super) fn wake_due(&self, now: Instant) {
+        while self.first.load(Ordering::Relaxed) <= now.as_nanos() {
+            let mut state = self.lock();
+            let due = state.deadlines.take_due(now);
+            self.note_first(&state);
+            drop(state);
+            // The kernel's timer fires for nothing then, and is set anew.
+            match due {
+                Some(waker) => waker.wake(),
+                None => return,
+            }
         }
     }
 
@@ -94,7 +122,7 @@ impl Timers {
         loop {
             self.setting.store(SETTING, order);
             let armed = state.armed;
-            let task = match Alarm::NEEDS_ITS_TASK {
+            let task = match A::NEEDS_ITS_TASK {
                 true => state.task.take(),
                 false => None,
             };
@@ -124,15 +152,15 @@ impl Timers {
 
 /// One connection's deadline. Dropped, it is forgotten.
 #[derive(Debug)]
-pub(super) struct Timer {
-    timers: Arc<Timers>,
+pub(super) struct Timer<A: Alarm = SystemAlarm> {
+    timers: Arc<Timers<A>>,
     key: usize,
     /// What was asked for last and has not passed.
     set: Option<(Instant, Waker)>,
 }
 
-impl Timer {
-    pub(super) fn new(timers: &Arc<Timers>) -> Self {
+impl<A: Alarm> Timer<A> {
+    pub(super) fn new(timers: &Arc<Timers<A>>) -> Self {
         let key = timers.lock().deadlines.add();
         Self {
             timers: Arc::clone(timers),
@@ -164,9 +192,13 @@ impl Timer {
                 Some(deadline) => {
                     let waker = cx.waker().clone();
                     state.deadlines.set(self.key, deadline, waker);
+                    self.timers.note_first(&state);
                     self.timers.arm(state);
                 }
-                None => state.deadlines.clear(self.key),
+                None => {
+                    state.deadlines.clear(self.key);
+                    self.timers.note_first(&state);
+                }
             }
             self.set = deadline.map(|deadline| (deadline, cx.waker().clone()));
         }
@@ -174,21 +206,23 @@ impl Timer {
     }
 }
 
-impl Drop for Timer {
+impl<A: Alarm> Drop for Timer<A> {
     fn drop(&mut self) {
-        self.timers.lock().deadlines.remove(self.key);
+        let mut state = self.timers.lock();
+        state.deadlines.remove(self.key);
+        self.timers.note_first(&state);
     }
 }
 
 /// The task that waits for the kernel's timer and wakes the connections whose deadlines have
 /// passed.
-pub(super) struct TimerTask {
-    timers: Arc<Timers>,
+pub(super) struct TimerTask<A = SystemAlarm> {
+    timers: Arc<Timers<A>>,
     due: Vec<Waker>,
 }
 
-impl TimerTask {
-    pub(super) fn new(timers: Arc<Timers>) -> Self {
+impl<A: Alarm> TimerTask<A> {
+    pub(super) fn new(timers: Arc<Timers<A>>) -> Self {
         Self {
             timers,
             due: Vec::new(),
@@ -196,18 +230,17 @@ impl TimerTask {
     }
 }
 
-impl Future for TimerTask {
+impl<A: Alarm> Future for TimerTask<A> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Self { timers, due } = &mut *self;
         loop {
-            let fired = timers.alarm.poll(cx);
-            let now = clock::now();
             let mut state = timers.lock();
             if state.over {
                 return Poll::Ready(());
             }
+            // Before it looks: whoever sets the timer from here on wakes it, where it needs that.
             if state
                 .task
                 .as_ref()
@@ -215,12 +248,17 @@ impl Future for TimerTask {
             {
                 state.task = Some(cx.waker().clone());
             }
+            drop(state);
+            let fired = timers.alarm.poll(cx);
+            let now = clock::now();
+            let mut state = timers.lock();
             if fired.is_ready() {
                 state.armed = None;
             }
             while let Some(waker) = state.deadlines.take_due(now) {
                 due.push(waker);
             }
+            timers.note_first(&state);
             timers.arm(state);
             due.drain(..).for_each(Waker::wake);
             if fired.is_pending() {
@@ -234,9 +272,13 @@ impl Future for TimerTask {
 mod tests {
     use std::cell::RefCell;
     use std::future::poll_fn;
+    use std::sync::atomic::AtomicBool;
+    use std::task::Wake;
 
     use super::*;
     use crate::Duration;
+    #[cfg(target_os = "linux")]
+    use crate::driver::sys::RuntimeAlarm;
 
     thread_local! {
         /// Deadlines that the kernel's timer was about to be set to.
@@ -263,7 +305,7 @@ mod tests {
     /// deadline comes meanwhile; later ones cost no system call.
     #[tokio::test]
     async fn the_lock_is_free_while_the_kernels_timer_is_set() {
-        let timers = Arc::new(Timers::new().unwrap());
+        let timers = Arc::new(Timers::<SystemAlarm>::new().unwrap());
         *timers.on_set.lock().unwrap() = Some(set_other);
         let [mut first, other, mut last] = [(); 3].map(|()| Timer::new(&timers));
         let at = |seconds| clock::now() + Duration::from_secs(seconds);
@@ -282,7 +324,18 @@ mod tests {
     /// Many tasks on several threads set deadlines near and far, and each passes.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn each_deadline_passes_whoever_sets_the_timer() {
-        let timers = Arc::new(Timers::new().unwrap());
+        each_deadline_passes::<SystemAlarm>().await;
+    }
+
+    /// Also with the timer of systems that have no other.
+    #[cfg(target_os = "linux")]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn each_deadline_passes_by_the_runtimes_timer() {
+        each_deadline_passes::<RuntimeAlarm>().await;
+    }
+
+    async fn each_deadline_passes<A: Alarm + Send + Sync + 'static>() {
+        let timers = Arc::new(Timers::<A>::new().unwrap());
         let task = tokio::spawn(TimerTask::new(Arc::clone(&timers)));
         let sleeping: Vec<_> = (0..64)
             .map(|n: u64| {
@@ -307,5 +360,99 @@ mod tests {
             .expect("all have passed");
         timers.end();
         task.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_is_busy_wakes_those_that_are_due_and_no_others() {
+        let timers = Arc::new(Timers::<SystemAlarm>::new().unwrap());
+        let woken = [(); 3].map(|()| Arc::new(Woken::default()));
+        let mut set = [(); 3].map(|()| Timer::new(&timers));
+        let now = clock::now();
+        let at = [20, 10, 30].map(|seconds| now + Duration::from_secs(seconds));
+        for ((timer, at), woken) in set.iter_mut().zip(at).zip(&woken) {
+            let waker = Waker::from(Arc::clone(woken));
+            let cx = Context::from_waker(&waker);
+            assert!(timer.poll(&cx, now, Some(at)).is_pending());
+        }
+        let due = |now| {
+            timers.wake_due(now);
+            let woken = woken.each_ref();
+            woken.map(|woken| woken.0.swap(false, Ordering::Relaxed))
+        };
+        let before = at[1] - Duration::from_nanos(1);
+        assert_eq!(due(before), [false; 3]);
+        assert_eq!(due(at[0]), [true, true, false]);
+        assert_eq!(due(at[0]), [false; 3]);
+        // What is forgotten, and what was moved.
+        let cx = Context::from_waker(Waker::noop());
+        assert!(set[2].poll(&cx, now, None).is_pending());
+        assert_eq!(timers.first.load(Ordering::Relaxed), u64::MAX);
+        poll(&mut set[1], at[2]);
+        let first = timers.first.load(Ordering::Relaxed);
+        assert_eq!(first, at[2].as_nanos());
+        drop(set);
+        assert_eq!(timers.first.load(Ordering::Relaxed), u64::MAX);
+    }
+
+    /// A timer that sees what is set by the next poll only, and to which somebody sets a deadline
+    /// just after it was polled.
+    #[derive(Debug, Default)]
+    struct Overtaken {
+        /// What was set since the last poll.
+        is_set: AtomicBool,
+    }
+
+    thread_local! {
+        static SETS: RefCell<Option<(Timer<Overtaken>, Instant)>> = const { RefCell::new(None) };
+    }
+
+    impl Alarm for Overtaken {
+        const NEEDS_ITS_TASK: bool = true;
+
+        fn new() -> io::Result<Self> {
+            Ok(Self::default())
+        }
+
+        fn set(&self, _: Duration) {
+            self.is_set.store(true, Ordering::Relaxed);
+        }
+
+        fn poll(&self, _: &mut Context<'_>) -> Poll<()> {
+            self.is_set.store(false, Ordering::Relaxed);
+            if let Some((mut timer, at)) = SETS.take() {
+                let cx = Context::from_waker(Waker::noop());
+                assert!(timer.poll(&cx, clock::now(), Some(at)).is_pending());
+                std::mem::forget(timer);
+            }
+            Poll::Pending
+        }
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_deadline_that_is_set_while_the_task_looks_is_not_missed() {
+        let timers = Arc::new(Timers::<Overtaken>::new().unwrap());
+        let mut task = TimerTask::new(Arc::clone(&timers));
+        let at = clock::now() + Duration::from_secs(100);
+        SETS.set(Some((Timer::new(&timers), at)));
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut cx = Context::from_waker(&waker);
+        for _ in 0..3 {
+            assert!(Pin::new(&mut task).poll(&mut cx).is_pending());
+            if !woken.0.swap(false, Ordering::Relaxed) {
+                break;
+            }
+        }
+        let is_set = timers.alarm.is_set.load(Ordering::Relaxed);
+        assert!(!is_set, "the task sleeps, and has not seen what is set");
     }
 }

@@ -2,7 +2,7 @@
 //! socket is decrypted on as many cores as the runtime has.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -98,6 +98,10 @@ pub(super) struct Inbox {
     groups: Arc<Groups>,
     /// Groups in the queue, to see without its lock that there are none.
     count: AtomicUsize,
+    /// A group was taken out and is not opened yet.
+    opening: AtomicBool,
+    /// A group was opened.
+    has_opened: AtomicBool,
     queue: Mutex<Queue>,
 }
 
@@ -117,6 +121,8 @@ impl Inbox {
         Self {
             groups: Arc::clone(groups),
             count: AtomicUsize::new(0),
+            opening: AtomicBool::new(false),
+            has_opened: AtomicBool::new(false),
             queue: Mutex::default(),
         }
     }
@@ -128,6 +134,15 @@ impl Inbox {
     /// True if nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// True if something waits or is being opened that came after the first group. The first one
+    /// of a server's connection holds what its client sent before it was answered, and so never
+    /// the end of a handshake.
+    pub(super) fn has_unread(&self) -> bool {
+        // In this order: what was taken out is being opened before the queue is seen to be empty.
+        let waits = !self.is_empty() || self.opening.load(Ordering::Acquire);
+        waits && self.has_opened.load(Ordering::Relaxed)
     }
 
     /// Has a group wait. It is given back if too much waits already: whoever has it opens all that
@@ -153,8 +168,9 @@ impl Inbox {
         Ok(())
     }
 
-    /// The group that has waited longest, to be [given back](Groups::give) once it is opened. To be
-    /// asked by who holds the connection's lock, so that groups are opened in their order.
+    /// The group that has waited longest, to be [given back](Groups::give) once it is
+    /// [opened](Self::opened). To be asked by who holds the connection's lock, so that groups are
+    /// opened in their order.
     pub(super) fn pop(&self) -> Option<Group> {
         if self.is_empty() {
             return None;
@@ -164,8 +180,15 @@ impl Inbox {
         let size = group.size();
         queue.bytes -= size;
         self.groups.held.fetch_sub(size, Ordering::Relaxed);
+        self.opening.store(true, Ordering::Relaxed);
         self.count.store(queue.groups.len(), Ordering::Release);
         Some(group)
+    }
+
+    /// The group that was taken out is opened, and the endpoint knows what came of it.
+    pub(super) fn opened(&self) {
+        self.has_opened.store(true, Ordering::Relaxed);
+        self.opening.store(false, Ordering::Release);
     }
 
     /// Has the task woken by the next [`wake`](Self::wake).
@@ -207,7 +230,6 @@ impl Drop for Inbox {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
     use std::task::Wake;
 
     use super::*;

@@ -15,8 +15,14 @@ const CLIENTS: usize = 8;
 const BYTES: usize = 3_000_000;
 
 fn server() -> Endpoint {
+    server_with_places(64)
+}
+
+/// For so many handshakes at once.
+fn server_with_places(handshakes: usize) -> Endpoint {
     let crypto = Arc::new(testing::server("server", &[b"test"]));
-    let config = ServerConfig::new(crypto, Arc::new(transport()));
+    let mut config = ServerConfig::new(crypto, Arc::new(transport()));
+    config.max_half_open(handshakes);
     Endpoint::server(config, loopback()).unwrap()
 }
 
@@ -225,4 +231,44 @@ async fn a_connection_at_work_holds_up_nobody() {
     let mut arriving = accepted.accept_uni().await.unwrap();
     assert_eq!(arriving.read_to_end(100_000).await.unwrap().len(), 100_000);
     assert_eq!(stream.stopped().await, Ok(None));
+}
+
+/// The last message of a client's handshake waits for a task that does not run, and all places are
+/// taken: a client of another address waits too, and the first one's handshake is completed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 6)]
+async fn a_handshake_whose_last_message_waits_makes_no_room() {
+    let server = server_with_places(2);
+    let address = server.local_address();
+    let greedy = Endpoint::client(loopback()).unwrap();
+    let mut under_way = Vec::new();
+    for n in 1..=2 {
+        let connecting = greedy.connect(client(transport()), address, "server.test");
+        let connecting = connecting.unwrap();
+        let incoming = server.accept().await.unwrap();
+        let (go_on, client_holder) = hold(connecting.shared());
+        let accepting = incoming.accept().unwrap();
+        // It has answered.
+        until(|| server.stats().handed_over == n).await;
+        let (release, holder) = hold(accepting.shared());
+        drop(go_on);
+        client_holder.join().unwrap();
+        until(|| !accepting.shared().inbox.is_empty()).await;
+        under_way.push((release, holder, connecting, accepting));
+    }
+    let other = Endpoint::client("127.0.0.2:0".parse().unwrap()).unwrap();
+    let other_end = other.connect(client(transport()), address, "server.test");
+    let other_end = tokio::spawn(other_end.unwrap());
+    until(|| server.stats().dropped_full > 0).await;
+    for (release, holder, connecting, accepting) in under_way {
+        drop(release);
+        holder.join().unwrap();
+        let ends = async { tokio::join!(connecting, accepting) };
+        let (begun, accepted) = ends.await;
+        begun.unwrap();
+        accepted.unwrap();
+    }
+    let accepted = server.accept().await.unwrap().accept().unwrap();
+    accepted.await.unwrap();
+    other_end.await.unwrap().unwrap();
+    assert_eq!(server.stats().evicted, 0);
 }

@@ -106,7 +106,7 @@ impl Endpoint {
             self.stats.dropped_short_initials += 1;
             return DatagramEvent::Nothing.into();
         }
-        let room = self.room(now, received, datagram, false);
+        let room = self.room(now, received, datagram, false, |_| false);
         if let (Err(refusal), true) = (room, found.token.is_empty()) {
             return self
                 .refuse_first(refusal, now, received, &found, answer)
@@ -123,12 +123,16 @@ impl Endpoint {
 
     /// Goes on with a client's first packet that was opened. `answer` is emptied and filled for
     /// [`DatagramEvent::Respond`] only.
+    ///
+    /// If places are short, a handshake of which packets have arrived that are `unread` keeps its
+    /// own for up to two seconds.
     pub fn admit(
         &mut self,
         now: Instant,
         received: &Received,
         datagram: &[u8],
         opened: OpenedFirst,
+        unread: impl Fn(ConnectionHandle) -> bool,
         answer: &mut Vec<u8>,
     ) -> DatagramEvent {
         let OpenedFirst {
@@ -162,7 +166,7 @@ impl Endpoint {
                 return self.send_close(now, &found.dcid, &found.scid, &error, answer);
             }
         };
-        let makes_room = match self.room(now, received, datagram, origin.validated) {
+        let makes_room = match self.room(now, received, datagram, origin.validated, unread) {
             Ok(makes_room) => makes_room,
             Err(refusal) => return self.refuse_first(refusal, now, received, &found, answer),
         };
@@ -193,6 +197,7 @@ impl Endpoint {
         received: &Received,
         datagram: &[u8],
         validated: bool,
+        unread: impl Fn(ConnectionHandle) -> bool,
     ) -> Result<Option<ConnectionHandle>, Refusal> {
         if !validated && self.retry.is_on(now, self.half_open.count()) {
             return Err(Refusal::Unproven);
@@ -201,7 +206,7 @@ impl Endpoint {
         let address = received.remote.ip();
         let is_full = self.half_open.count() >= self.config.max_half_open;
         let makes_room = match is_full {
-            true => self.half_open.makes_room(now, address),
+            true => self.half_open.makes_room(now, address, unread),
             false => None,
         };
         let is_refused = is_full && makes_room.is_none()

@@ -7,6 +7,9 @@
 //! prefix that holds the most. A client whose prefix holds as many as any other gets a place only
 //! from a handshake that has had its time: else a crowd of honest clients would push out each
 //! other, and none would ever get through.
+//!
+//! A client whose packets have arrived and are not read yet has perhaps completed its handshake
+//! with them. It keeps its place for a while, and the next one of the same prefix goes.
 
 use core::cmp::Reverse;
 use core::net::IpAddr;
@@ -18,6 +21,13 @@ use crate::{Duration, Instant};
 /// A handshake older than this makes room for anyone: more than a round trip over the longest usual
 /// path.
 const HAD_ITS_TIME: Duration = Duration::from_secs(2);
+
+/// How long a handshake keeps a place that is wanted because packets of its client are not read
+/// yet, from when it is wanted first: a client that sends on and on keeps it no longer.
+const KEPT_UNREAD: Duration = Duration::from_secs(2);
+
+/// Handshakes with packets that are not read yet which are passed over for one new client.
+const PASSED_OVER: usize = 16;
 
 /// Bits of the IPv6 prefixes that count, and how much a handshake weighs for each: a host has a /64
 /// to itself, customers get a /56 or a /48, but a provider may have several of them under one /48.
@@ -52,6 +62,15 @@ struct Place {
     handle: ConnectionHandle,
     address: IpAddr,
     since: Instant,
+    /// When it was wanted first, and kept because of packets that were not read.
+    kept: Option<Instant>,
+}
+
+impl Place {
+    /// True if the handshake, some of whose packets are not read yet, may keep its place.
+    fn is_kept(&mut self, now: Instant) -> bool {
+        now.saturating_since(*self.kept.get_or_insert(now)) < KEPT_UNREAD
+    }
 }
 
 /// The places that are taken.
@@ -93,6 +112,7 @@ impl HalfOpen {
             handle,
             address,
             since: now,
+            kept: None,
         };
         self.places.insert(serial, place);
     }
@@ -129,16 +149,29 @@ impl HalfOpen {
     }
 
     /// Whose place a client at `address` may have: the oldest handshake of the prefix that holds
-    /// the most.
-    pub(super) fn makes_room(&self, now: Instant, address: IpAddr) -> Option<ConnectionHandle> {
-        let (most, Reverse(oldest), _) = self.ranked.last()?;
-        let place = self.places.get(oldest)?;
+    /// the most, but for those of which packets that have arrived are `unread`.
+    pub(super) fn makes_room(
+        &mut self,
+        now: Instant,
+        address: IpAddr,
+        unread: impl Fn(ConnectionHandle) -> bool,
+    ) -> Option<ConnectionHandle> {
+        let (most, _, greediest) = self.ranked.last()?;
         let holds_less = prefixes(address).all(|(prefix, weight)| {
             let held = self.by_prefix.get(&prefix).map_or(0, BTreeSet::len);
             (held + 1) * weight < *most
         });
-        let had_its_time = now.saturating_since(place.since) >= HAD_ITS_TIME;
-        (holds_less || had_its_time).then_some(place.handle)
+        for serial in self.by_prefix.get(greediest)?.iter().take(PASSED_OVER) {
+            let place = self.places.get_mut(serial)?;
+            let had_its_time = now.saturating_since(place.since) >= HAD_ITS_TIME;
+            if !holds_less && !had_its_time {
+                return None;
+            }
+            if !unread(place.handle) || !place.is_kept(now) {
+                return Some(place.handle);
+            }
+        }
+        None
     }
 }
 
@@ -158,9 +191,20 @@ mod tests {
         half_open
     }
 
-    fn room(half_open: &HalfOpen, now: Instant, address: &str) -> Option<usize> {
+    fn room(half_open: &mut HalfOpen, now: Instant, address: &str) -> Option<usize> {
+        room_beside(&[], half_open, now, address)
+    }
+
+    /// Where packets of these are not read yet.
+    fn room_beside(
+        unread: &[usize],
+        half_open: &mut HalfOpen,
+        now: Instant,
+        address: &str,
+    ) -> Option<usize> {
+        let unread = |handle: ConnectionHandle| unread.contains(&handle.0);
         half_open
-            .makes_room(now, address.parse().unwrap())
+            .makes_room(now, address.parse().unwrap(), unread)
             .map(|handle| handle.0)
     }
 
@@ -169,15 +213,15 @@ mod tests {
         let greedy = (0..4).map(|_| "192.0.2.1".to_owned());
         let others = ["192.0.2.2", "192.0.2.3", "192.0.2.3"].map(str::to_owned);
         let mut half_open = filled(others.into_iter().chain(greedy));
-        assert_eq!(room(&half_open, NOW, "192.0.2.9"), Some(3));
-        assert_eq!(room(&half_open, NOW, "::ffff:192.0.2.9"), Some(3));
+        assert_eq!(room(&mut half_open, NOW, "192.0.2.9"), Some(3));
+        assert_eq!(room(&mut half_open, NOW, "::ffff:192.0.2.9"), Some(3));
         // Who holds one less than the greediest would be as greedy itself.
-        assert_eq!(room(&half_open, NOW, "192.0.2.3"), Some(3));
+        assert_eq!(room(&mut half_open, NOW, "192.0.2.3"), Some(3));
         half_open.remove(3);
-        assert_eq!(room(&half_open, NOW, "192.0.2.3"), None);
-        assert_eq!(room(&half_open, NOW, "192.0.2.1"), None);
+        assert_eq!(room(&mut half_open, NOW, "192.0.2.3"), None);
+        assert_eq!(room(&mut half_open, NOW, "192.0.2.1"), None);
         let later = NOW + HAD_ITS_TIME;
-        assert_eq!(room(&half_open, later, "192.0.2.1"), Some(4));
+        assert_eq!(room(&mut half_open, later, "192.0.2.1"), Some(4));
         for serial in 0..10 {
             half_open.remove(serial);
         }
@@ -205,8 +249,8 @@ mod tests {
         ] {
             // Each of the honest ones has two, from its one address.
             let honest = (0..10).map(|n| format!("198.51.100.{}", n / 2));
-            let half_open = filled(honest.chain(address));
-            assert_eq!(room(&half_open, NOW, "203.0.113.1"), Some(10), "{bits}");
+            let mut half_open = filled(honest.chain(address));
+            assert_eq!(room(&mut half_open, NOW, "203.0.113.1"), Some(10), "{bits}");
         }
     }
 
@@ -214,16 +258,49 @@ mod tests {
     fn customers_of_one_provider_do_not_pay_for_a_greedy_neighbour() {
         let customers = (0..40).map(|n| format!("2001:db8:0:{n:x}00::1"));
         let greedy = (0..20).map(|n| format!("2001:db8:0:ff00::{n:x}"));
-        let half_open = filled(customers.chain(greedy));
-        assert_eq!(room(&half_open, NOW, "203.0.113.1"), Some(40));
+        let mut half_open = filled(customers.chain(greedy));
+        assert_eq!(room(&mut half_open, NOW, "203.0.113.1"), Some(40));
     }
 
     #[test]
     fn a_crowd_in_which_each_has_one_place_lets_each_have_its_time() {
-        let half_open = filled((0..50).map(|n| format!("192.0.2.{n}")));
-        assert_eq!(room(&half_open, NOW, "203.0.113.1"), None);
+        let mut half_open = filled((0..50).map(|n| format!("192.0.2.{n}")));
+        assert_eq!(room(&mut half_open, NOW, "203.0.113.1"), None);
         let later = NOW + HAD_ITS_TIME;
-        assert_eq!(room(&half_open, later, "203.0.113.1"), Some(0));
-        assert_eq!(room(&HalfOpen::default(), later, "203.0.113.1"), None);
+        assert_eq!(room(&mut half_open, later, "203.0.113.1"), Some(0));
+        assert_eq!(room(&mut HalfOpen::default(), later, "203.0.113.1"), None);
+    }
+
+    #[test]
+    fn who_has_sent_what_is_not_read_keeps_a_place_for_a_while() {
+        let greedy = (0..3).map(|_| "192.0.2.1".to_owned());
+        let mut half_open = filled(greedy.chain(["192.0.2.2".to_owned()]));
+        let other = "192.0.2.9";
+        // The next one of the same address goes instead, and nobody else's.
+        assert_eq!(room_beside(&[0], &mut half_open, NOW, other), Some(1));
+        assert_eq!(room_beside(&[0, 1, 2], &mut half_open, NOW, other), None);
+        // What is read is kept no longer.
+        assert_eq!(room_beside(&[1], &mut half_open, NOW, other), Some(0));
+        // From the first time on, whatever comes meanwhile.
+        let before = NOW + KEPT_UNREAD.saturating_sub(Duration::from_nanos(1));
+        assert_eq!(room_beside(&[0, 1, 2], &mut half_open, before, other), None);
+        let later = NOW + KEPT_UNREAD;
+        assert_eq!(
+            room_beside(&[0, 1, 2], &mut half_open, later, other),
+            Some(0)
+        );
+    }
+
+    #[test]
+    fn few_are_asked_for_one_client() {
+        let mut half_open = filled((0..100).map(|_| "192.0.2.1".to_owned()));
+        let asked = core::cell::Cell::new(0);
+        let unread = |_| {
+            asked.set(asked.get() + 1);
+            true
+        };
+        let address = "192.0.2.9".parse().unwrap();
+        assert_eq!(half_open.makes_room(NOW, address, unread), None);
+        assert_eq!(asked.get(), PASSED_OVER);
     }
 }

@@ -260,7 +260,7 @@ impl Endpoint {
             Sorted::Known(event) => event,
             Sorted::First(first) => {
                 let opened = first.open(received, datagram);
-                self.admit(now, received, datagram, opened, answer)
+                self.admit(now, received, datagram, opened, |_| false, answer)
             }
         }
     }

@@ -20,6 +20,14 @@ pub(crate) async fn print(
     not_run: &[(&str, &str)],
 ) -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let unknown = wanted
+        .iter()
+        .find(|name| !cases::NAMES.contains(&name.as_str()));
+    if let Some(name) = unknown {
+        let names = cases::NAMES.join(" ");
+        eprintln!("{name}: no such case\nusage: [CASE…], of {names}");
+        return ExitCode::from(2);
+    }
     println!("| case | {} |\n|---|---|---|", titles.join(" | "));
     let mut all_passed = true;
     for name in cases::NAMES {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::fixed_window::fixed_window;
 use super::link::Faults;
-use super::pair::{Pair, SERVER, Setup};
+use super::pair::{Pair, Setup};
 use crate::connection::{ConnectionError, Event};
 use crate::crypto::InitialCrypto;
 use crate::crypto::null::NullCrypto;
@@ -50,67 +50,6 @@ fn a_clean_handshake_takes_one_round_trip_and_is_confirmed_after_one_more() {
     pair.run(Duration::from_millis(100));
     assert_eq!(pair.client.ids.len(), 8);
     assert_eq!(pair.server.ids.len(), 8);
-}
-
-/// Either probe is enough: the first flight and the first probe are lost.
-#[test]
-fn every_probe_carries_the_first_flight() {
-    let mut pair = Pair::new();
-    let mut from_client = 0;
-    pair.tap = Some(Box::new(move |_, datagram| {
-        if datagram.to == SERVER.parse().unwrap() {
-            from_client += 1;
-            if from_client <= 2 {
-                datagram.bytes.fill(0);
-            }
-        }
-    }));
-    // The initial probe timeout is a second; the one after it would come after three.
-    assert!(pair.run_until(Duration::from_millis(1500), |p| {
-        p.client.get().is_established()
-    }));
-    assert_eq!(pair.client.get().stats().probe_timeouts, 1);
-}
-
-/// When the client's long headers leave, if those until `lost` after the start are damaged.
-fn long_headers(pair: &mut Pair, lost: Duration) -> Rc<RefCell<Vec<Duration>>> {
-    let left = Rc::new(RefCell::new(Vec::new()));
-    let seen = Rc::clone(&left);
-    pair.tap = Some(Box::new(move |now, datagram| {
-        if datagram.to == SERVER.parse().unwrap() && datagram.bytes[0] & 0x80 != 0 {
-            seen.borrow_mut().push(now - START);
-            if now - START < lost {
-                datagram.bytes.fill(0);
-            }
-        }
-    }));
-    left
-}
-
-/// A queue that is full for a while drops whatever comes meanwhile: the second probe of a handshake
-/// leaves later than the first, so one such time does not cost both.
-#[test]
-fn probes_of_a_handshake_do_not_leave_together() {
-    let mut pair = Pair::new();
-    // With the first flight all is lost that leaves at the first probe timeout, after 999 ms.
-    let left = long_headers(&mut pair, Duration::from_millis(1050));
-    assert!(pair.run_until(Duration::from_secs(4), |p| p.client.get().is_established()));
-    let at = [0, 999_000, 1_123_875].map(Duration::from_micros);
-    assert_eq!(*left.borrow(), at);
-    // The next timeout would come after three seconds (333 ms, and 4 times half of it).
-    assert_eq!(pair.now - START, Duration::from_micros(1_143_875));
-    assert_eq!(pair.client.get().stats().probe_timeouts, 1);
-}
-
-/// The second probe stays away where the first was answered.
-#[test]
-fn an_answered_probe_of_a_handshake_is_followed_by_none() {
-    let mut pair = Pair::new();
-    let left = long_headers(&mut pair, Duration::from_millis(10));
-    pair.connect();
-    pair.run(Duration::from_millis(500));
-    let last = left.borrow().last().copied().unwrap();
-    assert_eq!(last, Duration::from_millis(1019), "{left:?}");
 }
 
 #[test]

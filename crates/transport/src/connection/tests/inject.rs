@@ -33,6 +33,36 @@ pub(crate) fn packet_with_bits(
     payload: &[u8],
     bits: u8,
 ) -> Vec<u8> {
+    let contents = Contents {
+        eliciting: true,
+        off_path: true,
+        ..Contents::default()
+    };
+    sealed(connection, now, space, payload, bits, contents)
+}
+
+/// A datagram that is one of the connection's own, which it waits to be acknowledged.
+pub(crate) fn packet_on_path(
+    connection: &mut Connection,
+    now: crate::Instant,
+    space: SpaceId,
+    payload: &[u8],
+) -> Vec<u8> {
+    let contents = Contents {
+        eliciting: true,
+        ..Contents::default()
+    };
+    sealed(connection, now, space, payload, 0, contents)
+}
+
+fn sealed(
+    connection: &mut Connection,
+    now: crate::Instant,
+    space: SpaceId,
+    payload: &[u8],
+    bits: u8,
+    contents: Contents,
+) -> Vec<u8> {
     let mut room = [0; 1400];
     let mut building = Building::new(&mut room, Permit::All);
     let dcid = connection.control.remote_ids.current().id;
@@ -41,11 +71,6 @@ pub(crate) fn packet_with_bits(
         .unwrap();
     building.w.range_mut(0..1).unwrap()[0] |= bits;
     building.w.put_slice(payload).unwrap();
-    let contents = Contents {
-        eliciting: true,
-        off_path: true,
-        ..Contents::default()
-    };
     let range = connection
         .finish_packet(now, &open, contents, &mut building.w)
         .unwrap();

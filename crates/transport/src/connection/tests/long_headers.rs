@@ -1,18 +1,14 @@
 //! What the ids and tokens of long headers must be, and when a handshake's packets are repeated.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
 use bytes::Bytes;
 
+use super::handshake_probes::long_headers;
 use super::inject;
-use super::pair::{Pair, SERVER, Setup};
+use super::pair::{Pair, Setup};
+use crate::Duration;
 use crate::connection::{Connection, ConnectionError};
 use crate::wire::frame::Crypto;
 use crate::wire::{ConnectionId, Frame, PacketType, PartialDecode, SpaceId, TransportErrorCode};
-use crate::{Duration, Instant};
-
-const START: Instant = Instant::from_millis(1);
 
 /// Packets received and dropped.
 fn counts(connection: &Connection) -> (u64, u64) {
@@ -105,6 +101,16 @@ fn a_client_that_asks_again_gets_the_first_flight_again() {
     pair.down.faults.loss = 1_000_000;
     pair.run(Duration::from_millis(400));
     pair.down.faults.loss = 0;
+    let now = pair.now;
+    ask(&mut pair);
+    assert!(pair.run_until(Duration::from_millis(100), |p| {
+        p.client.get().is_established()
+    }));
+    assert_eq!(pair.now - now, Duration::from_millis(20));
+}
+
+/// The client sends an Initial packet with a PING.
+fn ask(pair: &mut Pair) {
     let ping = inject::frames(&[Frame::Ping]);
     let now = pair.now;
     let mut bytes = inject::packet(pair.client.get(), now, SpaceId::Initial, &ping);
@@ -116,25 +122,46 @@ fn a_client_that_asks_again_gets_the_first_flight_again() {
         bytes,
     };
     pair.up.send(now, datagram);
+}
+
+/// The first packet of the server has an ACK and nothing else, because the client's first one had
+/// no CRYPTO. What is repeated is what the client lacks.
+#[test]
+fn an_old_acknowledgement_is_not_repeated_in_place_of_the_first_flight() {
+    let mut pair = Pair::new();
+    // It arrives before the client's first flight.
+    let latency = core::mem::take(&mut pair.up.latency);
+    ask(&mut pair);
+    pair.up.latency = latency;
+    pair.down.faults.loss = 1_000_000;
+    pair.run(Duration::from_millis(100));
+    pair.down.faults.loss = 0;
+    let now = pair.now;
+    ask(&mut pair);
     assert!(pair.run_until(Duration::from_millis(100), |p| {
         p.client.get().is_established()
     }));
     assert_eq!(pair.now - now, Duration::from_millis(20));
 }
 
-/// When the client's long headers leave, if all that leaves before `lost` is lost.
-fn leaving(pair: &mut Pair, lost: Duration) -> Rc<RefCell<Vec<Duration>>> {
-    let left = Rc::new(RefCell::new(Vec::new()));
-    let seen = Rc::clone(&left);
-    pair.tap = Some(Box::new(move |now, datagram| {
-        if datagram.to == SERVER.parse().unwrap() && datagram.bytes[0] & 0x80 != 0 {
-            seen.borrow_mut().push(now - START);
-            if now - START < lost {
-                datagram.bytes.fill(0);
-            }
-        }
+/// Packets that ask for the flight while its repetition is under way are no reason to repeat it,
+/// and do not use up what a server may repeat.
+#[test]
+fn what_is_asked_for_many_times_at_once_is_repeated_once() {
+    let mut pair = Pair::new();
+    pair.down.faults.loss = 1_000_000;
+    pair.run(Duration::from_millis(100));
+    for _ in 0..20 {
+        ask(&mut pair);
+    }
+    pair.run(Duration::from_millis(100));
+    pair.down.faults.loss = 0;
+    let now = pair.now;
+    ask(&mut pair);
+    assert!(pair.run_until(Duration::from_millis(100), |p| {
+        p.client.get().is_established()
     }));
-    left
+    assert_eq!(pair.now - now, Duration::from_millis(20));
 }
 
 /// The first probe of a handshake is answered before the second is due, after an eighth of the next
@@ -146,7 +173,7 @@ fn an_answer_stops_the_second_probe_also_where_there_is_more_to_wait_for() {
         latency: Duration::from_millis(50),
         ..Setup::default()
     });
-    let left = leaving(&mut pair, Duration::from_millis(10));
+    let left = long_headers(&mut pair, Duration::from_millis(10));
     pair.connect();
     pair.run(Duration::from_millis(500));
     let ms = |ms: &u64| Duration::from_millis(*ms);
@@ -163,7 +190,7 @@ fn an_answer_stops_the_second_probe_also_where_there_is_more_to_wait_for() {
 }
 
 /// The types of a datagram's packets.
-fn types(mut datagram: &[u8]) -> Vec<PacketType> {
+pub(super) fn types(mut datagram: &[u8]) -> Vec<PacketType> {
     let mut types = Vec::new();
     while let Ok(PartialDecode::Protected(found)) = PartialDecode::new(datagram, 8) {
         types.push(found.ty);
@@ -196,6 +223,29 @@ fn a_close_during_the_handshake_is_said_at_every_level() {
         assert_eq!(host.sent.len(), 1);
         assert_eq!(types(&host.sent[0]), expected);
         assert_eq!(host.sent[0].len(), 1200);
+    }
+}
+
+/// A long Retry token leaves little room in an Initial packet: a reason is cut to what fits, the
+/// datagram is of full size, and the server hears why its client goes.
+#[test]
+fn a_close_beside_a_long_token_is_still_one_that_an_initial_may_hold() {
+    for token in [800, 900, 1000, 1050, 1090] {
+        let mut pair = answered();
+        let client = pair.client.get();
+        client.parameters.token = vec![7; token];
+        client.keys.handshake = None;
+        let code = TransportErrorCode::INTERNAL_ERROR;
+        let error = crate::wire::TransportError::new(code, "x".repeat(300));
+        client.fail(pair.now, error);
+        pair.run(Duration::from_millis(50));
+        match pair.server.error() {
+            Some(ConnectionError::PeerTransport(error)) => {
+                assert_eq!(error.code, code);
+                assert!(error.reason.len() <= 256 && error.reason.starts_with('x'));
+            }
+            error => panic!("{token}: {error:?}"),
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod followed;
 mod fuzz_live;
 mod gaps;
 mod handshake;
+mod handshake_probes;
 mod ids;
 pub(crate) mod inject;
 mod key_update;

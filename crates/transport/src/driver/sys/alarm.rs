@@ -1,10 +1,38 @@
 //! One timer that wakes one task: a kernel timer where there is one, since pacing wants tens of
 //! microseconds and the runtime's tick is a millisecond.
 
+use std::fmt;
+use std::io;
+use std::task::{Context, Poll};
+
+use crate::Duration;
+
+/// The one that this system has.
 #[cfg(target_os = "linux")]
-pub(in super::super) use kernel::Alarm;
+pub(in super::super) type SystemAlarm = kernel::KernelAlarm;
+/// The one that this system has.
 #[cfg(not(target_os = "linux"))]
-pub(in super::super) use runtime::Alarm;
+pub(in super::super) type SystemAlarm = runtime::RuntimeAlarm;
+
+#[cfg(all(test, target_os = "linux"))]
+pub(in super::super) use runtime::RuntimeAlarm;
+
+/// One timer that wakes one task.
+pub(in super::super) trait Alarm: fmt::Debug + Sized {
+    /// What is set is seen by the next poll only, and so the task must be woken. Otherwise whoever
+    /// polled last is.
+    const NEEDS_ITS_TASK: bool;
+
+    /// # Errors
+    /// If the kernel gives no timer.
+    fn new() -> io::Result<Self>;
+
+    /// Fires after `left`, and not when it would have fired before.
+    fn set(&self, left: Duration);
+
+    /// Ready once for each time that it fires.
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<()>;
+}
 
 #[cfg(target_os = "linux")]
 mod kernel {
@@ -23,15 +51,14 @@ mod kernel {
 
     /// A kernel timer as a descriptor.
     #[derive(Debug)]
-    pub(in super::super::super) struct Alarm {
+    pub(in super::super::super) struct KernelAlarm {
         fd: AsyncFd<OwnedFd>,
     }
 
-    impl Alarm {
-        /// The kernel wakes whoever polled last.
-        pub(in super::super::super) const NEEDS_ITS_TASK: bool = false;
+    impl super::Alarm for KernelAlarm {
+        const NEEDS_ITS_TASK: bool = false;
 
-        pub(in super::super::super) fn new() -> io::Result<Self> {
+        fn new() -> io::Result<Self> {
             let fd = timerfd_create(
                 TimerfdClockId::Monotonic,
                 TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
@@ -45,8 +72,7 @@ mod kernel {
             Ok(Self { fd })
         }
 
-        /// Fires after `left`, and not when it would have fired before.
-        pub(in super::super::super) fn set(&self, left: Duration) {
+        fn set(&self, left: Duration) {
             let value = Timespec {
                 tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
                 // All zero would stop it.
@@ -68,8 +94,7 @@ mod kernel {
             }
         }
 
-        /// Ready once for each time that it fires.
-        pub(in super::super::super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
             loop {
                 let mut ready = match self.fd.poll_read_ready(cx) {
                     Poll::Ready(Ok(ready)) => ready,
@@ -91,7 +116,7 @@ mod kernel {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(test, not(target_os = "linux")))]
 mod runtime {
     use std::future::Future as _;
     use std::io;
@@ -105,29 +130,34 @@ mod runtime {
 
     /// The runtime's timer.
     #[derive(Debug, Default)]
-    pub(in super::super::super) struct Alarm {
-        at: Mutex<(Option<Instant>, Option<Pin<Box<Sleep>>>)>,
+    pub(in super::super::super) struct RuntimeAlarm {
+        state: Mutex<State>,
     }
 
-    impl Alarm {
-        /// What is set is seen by the next poll only.
-        pub(in super::super::super) const NEEDS_ITS_TASK: bool = true;
+    #[derive(Debug, Default)]
+    struct State {
+        /// When it is to fire, if it is set.
+        at: Option<Instant>,
+        /// From the first poll on.
+        sleep: Option<Pin<Box<Sleep>>>,
+    }
 
-        pub(in super::super::super) fn new() -> io::Result<Self> {
+    impl super::Alarm for RuntimeAlarm {
+        const NEEDS_ITS_TASK: bool = true;
+
+        fn new() -> io::Result<Self> {
             Ok(Self::default())
         }
 
-        /// Fires after `left`, and not when it would have fired before.
-        pub(in super::super::super) fn set(&self, left: Duration) {
-            let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
-            at.0 = Some(Instant::now() + left);
+        fn set(&self, left: Duration) {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.at = Some(Instant::now() + left);
         }
 
-        /// Ready once for each time that it fires.
-        pub(in super::super::super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
-            let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
-            let (deadline, sleep) = &mut *at;
-            let Some(until) = *deadline else {
+        fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let State { at, sleep } = &mut *state;
+            let Some(until) = *at else {
                 return Poll::Pending;
             };
             let sleep = sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
@@ -136,7 +166,7 @@ mod runtime {
             }
             let fired = sleep.as_mut().poll(cx);
             if fired.is_ready() {
-                *deadline = None;
+                *at = None;
             }
             fired
         }

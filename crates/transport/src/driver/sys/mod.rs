@@ -10,7 +10,9 @@ mod options;
 #[cfg(target_os = "linux")]
 mod send;
 
-pub(super) use alarm::Alarm;
+#[cfg(all(test, target_os = "linux"))]
+pub(super) use alarm::RuntimeAlarm;
+pub(super) use alarm::{Alarm, SystemAlarm};
 #[cfg(target_os = "linux")]
 pub(super) use control::Control;
 #[cfg(target_os = "linux")]

@@ -155,9 +155,9 @@ fn a_first_packet_that_comes_twice_at_once_is_one_client() {
         Sorted::Known(other) => panic!("{other:?}"),
     };
     let [one, other] = [(); 2].map(|()| sort(&mut endpoint));
-    let event = endpoint.admit(NOW, &from(1), &hello, one, &mut answer);
+    let event = endpoint.admit(NOW, &from(1), &hello, one, |_| false, &mut answer);
     assert!(matches!(event, DatagramEvent::Incoming(_)), "{event:?}");
-    let event = endpoint.admit(NOW, &from(1), &hello, other, &mut answer);
+    let event = endpoint.admit(NOW, &from(1), &hello, other, |_| false, &mut answer);
     assert!(matches!(event, DatagramEvent::Nothing), "{event:?}");
     assert_eq!((endpoint.connections(), endpoint.half_open()), (1, 1));
 }
@@ -172,7 +172,7 @@ fn who_comes_while_clients_are_given_up_is_not_heard() {
     };
     let opened = first.open(&from(1), &hello);
     endpoint.set_server(None);
-    let event = endpoint.admit(NOW, &from(1), &hello, opened, &mut Vec::new());
+    let event = endpoint.admit(NOW, &from(1), &hello, opened, |_| false, &mut Vec::new());
     assert!(matches!(event, DatagramEvent::Nothing), "{event:?}");
     assert_eq!((endpoint.connections(), endpoint.half_open()), (0, 0));
 }
@@ -190,7 +190,7 @@ fn with_a_worthless_token_nothing_is_opened_for_a_client_that_is_refused_anyway(
         };
         let opened = first.open(&from(1), &hello);
         assert_eq!(opened.is_opened(), opens, "{policy:?}");
-        let event = endpoint.admit(NOW, &from(1), &hello, opened, &mut answer);
+        let event = endpoint.admit(NOW, &from(1), &hello, opened, |_| false, &mut answer);
         match opens {
             true => assert!(matches!(event, DatagramEvent::Incoming(_)), "{event:?}"),
             false => assert!(matches!(event, DatagramEvent::Respond), "{event:?}"),

@@ -1,0 +1,122 @@
+//! Probes of a handshake: what they carry, and when they leave.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::inject;
+use super::long_headers::types;
+use super::pair::{Pair, SERVER};
+use crate::wire::{Frame, PacketType, SpaceId};
+use crate::{Duration, Instant};
+
+const START: Instant = Instant::from_millis(1);
+
+/// Either probe is enough: the first flight and the first probe are lost.
+#[test]
+fn every_probe_carries_the_first_flight() {
+    let mut pair = Pair::new();
+    let mut from_client = 0;
+    pair.tap = Some(Box::new(move |_, datagram| {
+        if datagram.to == SERVER.parse().unwrap() {
+            from_client += 1;
+            if from_client <= 2 {
+                datagram.bytes.fill(0);
+            }
+        }
+    }));
+    // The initial probe timeout is a second; the one after it would come after three.
+    assert!(pair.run_until(Duration::from_millis(1500), |p| {
+        p.client.get().is_established()
+    }));
+    assert_eq!(pair.client.get().stats().probe_timeouts, 1);
+}
+
+/// When the client's long headers leave, if those until `lost` after the start are damaged.
+pub(super) fn long_headers(pair: &mut Pair, lost: Duration) -> Rc<RefCell<Vec<Duration>>> {
+    let left = Rc::new(RefCell::new(Vec::new()));
+    let seen = Rc::clone(&left);
+    pair.tap = Some(Box::new(move |now, datagram| {
+        if datagram.to == SERVER.parse().unwrap() && datagram.bytes[0] & 0x80 != 0 {
+            seen.borrow_mut().push(now - START);
+            if now - START < lost {
+                datagram.bytes.fill(0);
+            }
+        }
+    }));
+    left
+}
+
+/// A queue that is full for a while drops whatever comes meanwhile: the second probe of a handshake
+/// leaves later than the first, so one such time does not cost both.
+#[test]
+fn probes_of_a_handshake_do_not_leave_together() {
+    let mut pair = Pair::new();
+    // With the first flight all is lost that leaves at the first probe timeout, after 999 ms.
+    let left = long_headers(&mut pair, Duration::from_millis(1050));
+    assert!(pair.run_until(Duration::from_secs(4), |p| p.client.get().is_established()));
+    let at = [0, 999_000, 1_123_875].map(Duration::from_micros);
+    assert_eq!(*left.borrow(), at);
+    // The next timeout would come after three seconds (333 ms, and 4 times half of it).
+    assert_eq!(pair.now - START, Duration::from_micros(1_143_875));
+    assert_eq!(pair.client.get().stats().probe_timeouts, 1);
+}
+
+/// The second probe stays away where the first was answered.
+#[test]
+fn an_answered_probe_of_a_handshake_is_followed_by_none() {
+    let mut pair = Pair::new();
+    let left = long_headers(&mut pair, Duration::from_millis(10));
+    pair.connect();
+    pair.run(Duration::from_millis(500));
+    let last = left.borrow().last().copied().unwrap();
+    assert_eq!(last, Duration::from_millis(1019), "{left:?}");
+}
+
+/// A packet that only asks for an ACK left before the client's first flight, and is the oldest that
+/// is not acknowledged. The probe carries the flight.
+#[test]
+fn a_probe_of_a_handshake_carries_what_is_missing_and_not_an_older_ping() {
+    let mut pair = Pair::new();
+    let left = long_headers(&mut pair, Duration::from_millis(10));
+    let now = pair.now;
+    let ping = inject::frames(&[Frame::Ping]);
+    let client = pair.client.get();
+    let _lost = inject::packet_on_path(client, now, SpaceId::Initial, &ping);
+    let established = |p: &mut Pair| p.client.get().is_established();
+    assert!(
+        pair.run_until(Duration::from_millis(1025), established),
+        "a round trip after the first probe: {left:?}"
+    );
+    assert_eq!(pair.client.get().stats().probe_timeouts, 1);
+}
+
+/// A server's flight is lost, which is of two packet number spaces, and with it the first probe.
+/// The second one carries what is missing of both.
+#[test]
+fn the_second_probe_of_a_server_carries_both_of_its_flights() {
+    let mut pair = Pair::new();
+    let (probes, seen) = (Rc::new(RefCell::new(Vec::new())), Rc::default());
+    let (log, count): (_, Rc<RefCell<usize>>) = (Rc::clone(&probes), Rc::clone(&seen));
+    pair.tap = Some(Box::new(move |_, datagram| {
+        if datagram.from != SERVER.parse().unwrap() {
+            // The client does not ask again.
+            if *count.borrow() > 0 && *count.borrow() < 3 {
+                datagram.bytes.fill(0);
+            }
+            return;
+        }
+        *count.borrow_mut() += 1;
+        log.borrow_mut().push(types(&datagram.bytes));
+        if *count.borrow() < 3 {
+            datagram.bytes.fill(0);
+        }
+    }));
+    let established = |p: &mut Pair| p.client.get().is_established();
+    assert!(
+        pair.run_until(Duration::from_secs(2), established),
+        "{probes:?}"
+    );
+    let both = vec![PacketType::Initial, PacketType::Handshake];
+    let expected = [both.clone(), vec![PacketType::Initial], both];
+    assert_eq!(probes.borrow()[..3], expected);
+}
