@@ -62,9 +62,9 @@ pub(super) fn identity(config: &Config) -> Identity {
     // Backwards, so that the first one stays.
     for address in addresses.rev() {
         match address {
-            IpAddr::V4(v4) => identity.v4 = *v4,
+            IpAddr::V4(v4) if !v4.is_link_local() => identity.v4 = *v4,
             IpAddr::V6(v6) if !v6.is_unicast_link_local() => identity.v6 = *v6,
-            IpAddr::V6(_) => {}
+            _ => {}
         }
     }
     identity
