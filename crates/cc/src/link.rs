@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::{
-    CloudEstimate, CloudMetrics, Duration, GrantMetrics, Instant, QuickStartAnswer,
+    CloudAnswer, CloudEstimate, CloudMetrics, Duration, GrantMetrics, Instant, QuickStartAnswer,
     QuickStartCarried, Upstream, XcpAnswer, XcpCarried, XcpLinkMetrics,
 };
 
@@ -122,6 +122,17 @@ impl Answer {
             Self::None | Self::QuickStart(_) => {}
             Self::Vcp(answer) => answer.corruption_ppm = ppm,
             Self::Xcp(answer) => answer.corruption_ppm = ppm,
+        }
+    }
+
+    /// What a law says of a packet that `carried` this and of whose cloud it says nothing: it does
+    /// not look for clouds.
+    #[inline]
+    pub const fn pass_cloud(&mut self, carried: &Carried) {
+        if let (Self::Xcp(answer), Carried::Xcp(header)) = (self, carried)
+            && let (CloudAnswer::None, Some(_)) = (answer.cloud, header.cloud)
+        {
+            answer.cloud = CloudAnswer::Passed;
         }
     }
 }

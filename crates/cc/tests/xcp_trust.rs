@@ -29,10 +29,16 @@ const SHORT: XcpCarried = XcpCarried {
     rtt_us: 100,
     ..HUGE
 };
+/// All is given back, within the shortest RTT.
+const BACK: XcpCarried = XcpCarried {
+    rtt_us: 1,
+    delta: -(1 << 60),
+    ..HUGE
+};
 
 /// What honest flows of 50 ms RTT get of 20 Mbit/s in 10 s, beside packets of 84 bytes with this
-/// header, from `start` on.
-fn honest(flows: usize, forged: Option<(XcpCarried, Duration, Duration)>) -> f64 {
+/// header, from `start` on, and the mean queue in bytes.
+fn honest(flows: usize, forged: Option<(XcpCarried, Duration, Duration)>) -> (f64, f64) {
     let hop = HopConfig::new("xcp", 20.0, bdp(20.0, 100));
     let mut configs = vec![FlowConfig::new("xcp", 50); flows];
     if let Some((header, start, gap)) = forged {
@@ -41,21 +47,38 @@ fn honest(flows: usize, forged: Option<(XcpCarried, Duration, Duration)>) -> f64
     let mut sim = Sim::new(&[hop], &configs, 7);
     sim.run(secs(10));
     assert_eq!(sim.hop(0).drops(), 0);
-    (0..flows).map(|n| sim.flow(n).goodput(0.0, 10.0)).sum()
+    let goodput = (0..flows).map(|n| sim.flow(n).goodput(0.0, 10.0)).sum();
+    (goodput, sim.hop(0).mean_queue_between(1.0, 10.0))
 }
 
 #[test]
 fn forged_packets_cost_honest_flows_next_to_nothing() {
     for flows in [1, 4] {
-        let had = honest(flows, None);
-        for header in [HUGE, FAST, SHORT] {
+        let (had, _) = honest(flows, None);
+        for header in [HUGE, FAST, SHORT, BACK] {
             for start in [Duration::ZERO, Duration::from_millis(5_300)] {
                 for gap in [secs(1000), secs(1)] {
-                    let kept = honest(flows, Some((header, start, gap)));
+                    let (kept, _) = honest(flows, Some((header, start, gap)));
                     let what = format!("{flows} flows, {header:?} from {start:?} each {gap:?}");
                     assert!(kept >= 0.97 * had, "{what}: {kept} of {had}");
                 }
             }
+        }
+    }
+}
+
+/// Several forged packets in each interval, a third of a percent of the bytes.
+#[test]
+fn forged_packets_in_each_interval_build_no_queue() {
+    for flows in [1, 4] {
+        let (had, queue) = honest(flows, None);
+        for header in [HUGE, FAST, SHORT, BACK] {
+            let gap = Duration::from_millis(10);
+            let (kept, waits) = honest(flows, Some((header, Duration::ZERO, gap)));
+            let what = format!("{flows} flows, {header:?}");
+            assert!(kept >= 0.85 * had, "{what}: {kept} of {had}");
+            // Six packets more than without; all of the buffer if nobody is told to reduce.
+            assert!(waits <= queue + 9000.0, "{what}: {waits} after {queue}");
         }
     }
 }

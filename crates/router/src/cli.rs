@@ -199,10 +199,12 @@ fn setup_command(result: Result<(), SetupError>) -> ExitCode {
 fn check_command(path: PathBuf, json: bool, try_it: bool) -> ExitCode {
     let name = path.display().to_string();
     let (mut code, mut errors, mut good) = (2, Vec::new(), String::new());
+    let mut warnings = Vec::new();
     match Config::load(&path) {
         Ok(config) => {
             let (ports, routes) = (config.ports.len(), config.routes.len());
             good = format!("{name}: good, {ports} ports and {routes} routes");
+            warnings = config.warnings();
             let missing = missing(&config).into_iter();
             errors.extend(missing.map(|problem| format!("{name}: {problem}")));
         }
@@ -222,14 +224,23 @@ fn check_command(path: PathBuf, json: bool, try_it: bool) -> ExitCode {
     }
     if json {
         let (ok, first) = (errors.is_empty(), errors.first());
-        let object = serde_json::json!({ "ok": ok, "error": first, "errors": errors });
+        let object = serde_json::json!({
+            "ok": ok,
+            "error": first,
+            "errors": errors,
+            "warnings": warnings,
+        });
         print(&format!("{object}\n"));
+        warnings.clear();
     } else if errors.is_empty() {
         eprintln!("{good}{}", if try_it { "; it runs here" } else { "" });
     } else {
         for error in &errors {
             eprintln!("vcp-router: {error}");
         }
+    }
+    for warning in &warnings {
+        eprintln!("vcp-router: {name}: {warning}");
     }
     match errors.is_empty() {
         true => ExitCode::SUCCESS,

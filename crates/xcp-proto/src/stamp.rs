@@ -6,7 +6,7 @@
 //! | format | 3, if the packet came through a cloud that the answer knows nothing of; in the full form |
 //! | xcp_ttl | one less, modulo 256; at XCP-i routers less the hops of a cloud before them, in the full form |
 //! | feedback | the router's, if lower; never raised |
-//! | last router | this router's address, in the full form |
+//! | last router | this router's address, in the full form; as it was behind a cloud that the port does not look for |
 //! | router, translated | this router's identity, and whether it runs another law, if it lowered the feedback |
 //! | corruption | the class of what it stands for and what this router declares, together; in the full form |
 //!
@@ -162,7 +162,9 @@ fn full<const N: usize, const A: usize>(
         *first = *first & !corruption::MASK | class;
     }
     pass_cloud(&mut new, packet.xcp_ttl(), answer.cloud);
-    put(&mut new, 28, address);
+    if answer.cloud != CloudAnswer::Passed {
+        put(&mut new, 28, address);
+    }
     if answer.bounding {
         put(&mut new, 28 + A, id.to_be_bytes());
         name_law(&mut new, answer.translated);
@@ -175,7 +177,7 @@ fn full<const N: usize, const A: usize>(
 #[inline]
 fn pass_cloud<const N: usize>(shim: &mut [u8; N], xcp_ttl: u8, cloud: CloudAnswer) {
     let (hops, known) = match cloud {
-        CloudAnswer::None => return,
+        CloudAnswer::None | CloudAnswer::Passed => return,
         CloudAnswer::Counted { hops } => (hops, true),
         CloudAnswer::Unknown { hops } => (hops, false),
     };

@@ -31,6 +31,7 @@ fn shim(input: &[u8]) {
         translated: delta & 2 == 2,
         corruption_ppm: u32::from(low >> 1) << 11,
         cloud: match low & 3 {
+            1 => CloudAnswer::Passed,
             2 => CloudAnswer::Counted { hops: low },
             3 => CloudAnswer::Unknown { hops: low },
             _ => CloudAnswer::None,
@@ -74,7 +75,7 @@ fn stamp_one(answer: &XcpAnswer, datagram: &[u8]) {
     assert_eq!(stamped[len..], datagram[len..]);
     assert_eq!(after.form(), before.form());
     let (hops, unknown) = match answer.cloud {
-        CloudAnswer::None => (0, false),
+        CloudAnswer::None | CloudAnswer::Passed => (0, false),
         CloudAnswer::Counted { hops } => (hops, false),
         CloudAnswer::Unknown { hops } => (hops, true),
     };

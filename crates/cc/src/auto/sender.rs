@@ -3,8 +3,9 @@
 use super::judge::Judge;
 use crate::quick_start::{AfterGrant, Startable};
 use crate::{
-    Acked, Carrier, Controller, Duration, Explicit, Feedback, Instant, Limits, Lost, Metrics,
-    PacketState, Request, Sent, VcpParams, VcpSender, Wlte, XcpForm, XcpParams, XcpSender,
+    Acked, Carrier, Controller, Duration, Explicit, Feedback, Instant, KnownPath, Limits, Lost,
+    Metrics, PacketState, QuickStartRequest, Request, Sent, VcpParams, VcpSender, Wlte, XcpForm,
+    XcpParams, XcpSender,
 };
 
 /// What the law is called while VCP's codes rule.
@@ -192,6 +193,8 @@ fn vcp_params(initial_window: Option<u32>) -> VcpParams {
     }
 }
 
+// A method that is not passed on would silently be the trait's own.
+#[deny(clippy::missing_trait_methods)]
 impl Controller for AutoSender {
     #[inline]
     fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
@@ -325,6 +328,28 @@ impl Controller for AutoSender {
     }
 
     #[inline]
+    fn asks(&self) -> bool {
+        self.law.controller().asks()
+    }
+
+    fn ask(&mut self, now: Instant, random: u64, limits: &Limits) -> Option<QuickStartRequest> {
+        self.law.controller_mut().ask(now, random, limits)
+    }
+
+    fn ask_ahead(
+        &mut self,
+        now: Instant,
+        random: u64,
+        known: &KnownPath,
+    ) -> Option<QuickStartRequest> {
+        self.law.controller_mut().ask_ahead(now, random, known)
+    }
+
+    fn on_question_lost(&mut self, now: Instant, number: u64) {
+        self.law.controller_mut().on_question_lost(now, number);
+    }
+
+    #[inline]
     fn signal_every(&self) -> u32 {
         match &self.law {
             Law::Xcp(law) => law.signal_every().max(self.form().1),
@@ -337,6 +362,7 @@ impl Controller for AutoSender {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Startable for AutoSender {
     fn may_start(&self) -> bool {
         self.law.controller().may_start()
@@ -357,6 +383,17 @@ impl Startable for AutoSender {
 
     fn wait_for_measure(&mut self, now: Instant, rounds: u32) {
         self.law.controller_mut().wait_for_measure(now, rounds);
+    }
+
+    /// The first answer to a question comes while XCP's language is asked in, and often before it
+    /// is known whose law the port runs. One of XCP's takes nothing back of what it is asked about.
+    fn may_have_to_share(&self) -> bool {
+        let strange = !self.native || self.strange.is_some();
+        strange || self.law.controller().may_have_to_share()
+    }
+
+    fn give_back(&mut self, now: Instant, window: u64) {
+        self.law.controller_mut().give_back(now, window);
     }
 
     fn not_begun(&mut self) {

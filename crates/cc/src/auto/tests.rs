@@ -2,8 +2,8 @@ use super::AutoSender;
 use crate::quick_start::{AfterGrant, Startable};
 use crate::testing::{acked, lost, ms, sent};
 use crate::{
-    Carrier, Controller, Duration, Explicit, Feedback, Instant, Limits, VcpFeedback, XcpFeedback,
-    XcpForm,
+    Carrier, Controller, Duration, Explicit, Feedback, Instant, Limits, QuickStart,
+    QuickStartFeedback, QuickStartPurpose, QuickStartRequest, VcpFeedback, XcpFeedback, XcpForm,
 };
 
 const MTU: u16 = 1200;
@@ -265,5 +265,124 @@ fn anything_may_come_at_any_time() {
             assert!(window >= u64::from(MTU).min(before));
             assert!(window <= before.saturating_mul(8), "{before} {window}");
         }
+    }
+}
+
+/// The default law as connections have it.
+fn started() -> QuickStart<AutoSender> {
+    let law = AutoSender::new(Instant::ZERO, MTU, None);
+    let mut sender = QuickStart::new(None, MTU, None, AfterGrant::SlowStart, law);
+    sender.on_handshake_rtt(Instant::ZERO, RTT);
+    sender
+}
+
+/// It asks with the next packet, which is `number`, and nine others follow.
+fn question(sender: &mut QuickStart<AutoSender>, now: Instant, number: u64) -> QuickStartRequest {
+    assert!(sender.asks(), "{number}");
+    let request = sender.ask(now, number, &Limits::NONE).unwrap();
+    for number in number..number + 10 {
+        sender.on_sent(now, &sent(number, 1200));
+    }
+    request
+}
+
+fn hear(sender: &mut QuickStart<AutoSender>, now: Instant, number: u64, feedback: &Feedback) {
+    let ack = acked(number, 1200, RTT);
+    sender.on_feedback(now, feedback, &ack);
+    sender.on_ack(now, &ack);
+}
+
+fn approved(request: &QuickStartRequest, rate: u64) -> Feedback {
+    Feedback::QuickStart(QuickStartFeedback {
+        packets: 1,
+        bytes: 1200,
+        rate,
+        ttl_difference: Some(request.ttl_difference),
+        answered: true,
+        nonce: request.nonce,
+        nonce_bits: 48,
+    })
+}
+
+/// `ruled`: XCP's headers come back first, in translation or not, and bring the port's law to
+/// light before the question is answered.
+#[test]
+fn a_granted_start_is_asked_about_again_and_given_back() {
+    for ruled in [None, xcp(1, 0, true), xcp(1, 0, false)] {
+        let mut sender = started();
+        let first = question(&mut sender, Instant::ZERO, 0);
+        let back = Instant::from_millis(100);
+        if let Some(feedback) = &ruled {
+            hear(&mut sender, back, 1, feedback);
+        }
+        hear(&mut sender, back, 0, &approved(&first, 10_000_000));
+        // What is sent before the port is known is on the sender's own account.
+        let mut number = 10;
+        let mut now = back;
+        let mut second = None;
+        for _ in 0..20 {
+            if sender.asks() {
+                second = Some(question(&mut sender, now, number));
+                break;
+            }
+            for number in number..number + 500 {
+                sender.on_sent(now, &sent(number, 1200));
+            }
+            now += ms(10);
+            // Of packets before the flight first, then of the flight.
+            let old = xcp(1, 0, true).unwrap();
+            hear(&mut sender, now, 2, &old);
+            hear(&mut sender, now, number, &vcp(1, false).unwrap());
+            number += 500;
+        }
+        if ruled == xcp(1, 0, false) {
+            assert!(second.is_none(), "XCP's ports take nothing back");
+            continue;
+        }
+        let second = second.unwrap_or_else(|| panic!("{ruled:?}: no second question"));
+        assert_eq!(second.purpose, QuickStartPurpose::Keep, "{ruled:?}");
+        let before = sender.window();
+        assert!(before > 400_000, "{ruled:?}: {before}");
+        hear(
+            &mut sender,
+            now + RTT,
+            number,
+            &approved(&second, 1_000_000),
+        );
+        let window = sender.window();
+        assert!(window <= 101_000, "{ruled:?}: {window} of {before}");
+        assert_eq!(sender.metrics().quick_start.unwrap().lowered, 1);
+    }
+}
+
+#[test]
+fn a_denied_start_is_asked_for_once_more() {
+    for ruled in [None, xcp(1, 0, true)] {
+        let mut sender = started();
+        let first = question(&mut sender, Instant::ZERO, 0);
+        let back = Instant::from_millis(100);
+        if let Some(feedback) = &ruled {
+            hear(&mut sender, back, 1, feedback);
+        }
+        hear(&mut sender, back, 0, &approved(&first, 0));
+        assert!(sender.asks(), "{ruled:?}");
+        let second = question(&mut sender, back, 10);
+        assert_eq!(second.purpose, QuickStartPurpose::Start);
+        hear(&mut sender, back + RTT, 10, &approved(&second, 0));
+        assert!(!sender.asks(), "{ruled:?}");
+    }
+}
+
+/// XCP rules when the answer comes.
+#[test]
+fn what_is_taken_back_is_given_back_under_either_law() {
+    for law in [xcp(1, 1000, false), vcp(2, false)] {
+        let mut path = Path::new();
+        path.rounds(8, law);
+        assert!(path.law.begin_with(path.now, 1_000_000), "{law:?}");
+        assert!(path.law.window() >= 1_000_000, "{law:?}");
+        path.law.give_back(path.now, 200_000);
+        let window = path.law.window();
+        assert!((200_000..=201_000).contains(&window), "{law:?}: {window}");
     }
 }

@@ -116,6 +116,8 @@ impl<C: Startable> QuickStart<C> {
     }
 }
 
+// A method that is not passed on would silently be the trait's own.
+#[deny(clippy::missing_trait_methods)]
 impl<C: Startable> Controller for QuickStart<C> {
     #[inline]
     fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {

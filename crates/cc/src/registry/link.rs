@@ -11,7 +11,7 @@ use super::xcp;
 use crate::{
     Bise, BiseParams, CloudParams, Draw, Duration, ExactEstimate, Instant, Interval,
     LinkController, Marking, Passive, Plain, QueueFilter, QuickStartLink, VcpLink, VcpLinkParams,
-    XcpILink, XcpLink, XcpLinkParams,
+    XcpCapacity, XcpILink, XcpLink, XcpLinkParams,
 };
 
 /// Longest automatic interval unless `t_rho_max` says otherwise.
@@ -334,6 +334,18 @@ impl LinkAlgorithm {
     #[must_use]
     pub const fn has_feedback(&self) -> bool {
         matches!(self.law, Law::Vcp(_) | Law::Xcp(_))
+    }
+
+    /// True if the law has a capacity of its own, whatever the port tells it.
+    #[must_use]
+    pub const fn fixed_capacity(&self) -> bool {
+        matches!(
+            &self.law,
+            Law::Xcp(XcpLinkParams {
+                capacity: XcpCapacity::Fixed(_),
+                ..
+            })
+        )
     }
 
     /// The estimate of clouds that the law wants of somebody who knows all links, as an emulator

@@ -73,9 +73,12 @@ pub struct Cloud {
 /// What a port says of the cloud that a packet came through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CloudAnswer {
-    /// There is none, or the port does not look for them.
+    /// There is none.
     #[default]
     None,
+    /// There is one, and the port does not look for them. The header goes on naming the router
+    /// before the cloud, so that a port behind this one finds a cloud that begins there.
+    Passed,
     /// The answer is within what the cloud can carry. Its hops are taken off `xcp_ttl`.
     Counted {
         /// As in [`Cloud::hops`].

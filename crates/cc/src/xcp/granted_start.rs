@@ -41,6 +41,18 @@ impl Startable for XcpSender {
         }
     }
 
+    /// Of a port of another law, which `auto` has yet to follow.
+    fn give_back(&mut self, now: Instant, window: u64) {
+        if self.explicit() {
+            self.steering.cap(window);
+            self.steering.keep_until(now);
+            let srtt = self.srtt.unwrap_or_default();
+            self.hidden.allow(window, srtt);
+        } else {
+            self.stated = self.stated.min(window);
+        }
+    }
+
     fn not_begun(&mut self) {
         self.stated = 0;
     }

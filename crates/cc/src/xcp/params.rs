@@ -30,6 +30,9 @@ pub(crate) const X_SPREAD: u64 = 8;
 /// … and in what is given: more, as newcomers on a fast link tell much more of it, and what is
 /// given is bounded by pools besides.
 pub(crate) const GRANT_SPREAD: u64 = 16;
+/// A header settles for at most this multiple of the packets that headers stand for on the average:
+/// senders put one on every third to eighth packet.
+pub(crate) const COVERS_SPREAD: u16 = 4;
 
 /// An XCP port's parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::XcpCarried;
 use super::believed::Level;
-use super::params::{GRANT_SPREAD, RTT_SPREAD, X_SPREAD};
+use super::params::{COVERS_SPREAD, GRANT_SPREAD, RTT_SPREAD, X_SPREAD};
 use crate::Duration;
 use crate::arith::{MAX_BYTES, mul_div, nanos, saturate};
 
@@ -66,6 +66,16 @@ impl Guard {
     #[inline]
     fn x(&self, header: &XcpCarried) -> u64 {
         header.x.min(own(header, self.most_rtt))
+    }
+
+    /// Packets that one header may settle for, where flows have headers on a different part of
+    /// their packets.
+    #[inline]
+    const fn most_covers(&self) -> u16 {
+        match self.covers {
+            covers @ 0..=1 => covers,
+            covers => covers.saturating_mul(COVERS_SPREAD),
+        }
     }
 
     fn limit(&mut self) {
@@ -139,6 +149,14 @@ impl Sums {
                 guard.x(header).min(most)
             }
         }
+    }
+
+    /// Bytes that a departing packet's header settles for: no more packets than a few times what
+    /// came without a header.
+    #[inline]
+    pub(crate) fn settles_for(&self, header: &XcpCarried, bytes: u32) -> u64 {
+        let most = self.guard.as_ref().map_or(u16::MAX, Guard::most_covers);
+        u64::from(bytes) * u64::from(header.covers.min(most).max(1))
     }
 
     /// Counts a packet's bytes.

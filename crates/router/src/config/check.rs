@@ -1,7 +1,6 @@
 //! What the types of single keys cannot say.
 
 use std::collections::{BTreeMap, HashSet};
-use std::net::IpAddr;
 use std::ops::Range;
 
 use toml::Spanned;
@@ -98,6 +97,11 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         trusts.push(port.shims.clone());
         let source_check = port.source_check.unwrap_or(file.source_check);
         let law = port.controller.as_ref().map(Spanned::span);
+        let later = port.at.iter().find(|at| {
+            let law = at.get_ref().controller.as_ref();
+            law.is_some_and(pathmark_cc::LinkAlgorithm::measured_estimate)
+        });
+        let law = later.map(Spanned::span).or(law);
         let mut checked = self::port(source, port)?;
         if checked.link.measures_clouds() {
             measuring = measuring.or(law);
@@ -139,6 +143,7 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
     let config = Config {
         steers,
         table,
+        unnamed: file.id.is_none(),
         id: file.id.map_or(1, Spanned::into_inner),
         seed: file.seed,
         control: file.control.map(Spanned::into_inner),
@@ -176,20 +181,40 @@ fn check_clouds(
             )),
         };
     };
-    let mut addresses = ports.iter().flat_map(|port| &port.addresses);
-    let link_local = |address: &IpAddr| match address {
-        IpAddr::V4(_) => false,
-        IpAddr::V6(v6) => v6.is_unicast_link_local(),
-    };
-    if addresses.all(link_local) {
-        return Err(source.fault(
-            Some(xcp_i.span()),
-            "messages go to and from an address of the router's own that others reach: add \
-             `addresses` to a port",
-        ));
+    match xcp_i.get_ref().unfit(ports) {
+        Some(message) => Err(source.fault(Some(xcp_i.span()), message)),
+        None => Ok(()),
     }
-    match xcp_i.get_ref().port {
-        0 => Err(source.fault(Some(xcp_i.span()), "a UDP port is from 1 to 65535")),
+}
+
+/// What a port's law needs, now and after each scheduled change.
+fn check_laws(source: &Source<'_>, port: &FilePort) -> Result<(), ConfigError> {
+    let fail = |span, message: &str| Err(source.fault(Some(span), message));
+    let own = port.controller.iter();
+    let own = own.filter_map(|law| Some((law.get_ref().0.as_ref()?, law.span())));
+    let later = port.at.iter();
+    let later = later.filter_map(|at| Some((at.get_ref().controller.as_ref()?, at.span())));
+    let laws: Vec<_> = own.chain(later).collect();
+    for (law, span) in &laws {
+        if port.rate.is_none() && port.capacity.is_none() {
+            return fail(
+                span.clone(),
+                "a controller measures load against the port's rate: add `rate`, or `capacity` if \
+                 the link behind the port is the slow one",
+            );
+        }
+        if law.exact_estimate().is_some() {
+            return fail(
+                span.clone(),
+                "only the emulator knows what clouds have left: leave `estimate=exact` out",
+            );
+        }
+    }
+    match &port.capacity {
+        Some(capacity) if laws.is_empty() => fail(
+            capacity.span(),
+            "only a control law reckons with a capacity: add `controller`",
+        ),
         _ => Ok(()),
     }
 }
@@ -254,27 +279,7 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
             "the capacity must be at least 8bit; leave it out where `rate` says all",
         );
     }
-    if let (Some(law), None, None) = (&port.controller, &port.rate, &port.capacity)
-        && law.get_ref().0.is_some()
-    {
-        return fail(
-            law.span(),
-            "a controller measures load against the port's rate: add `rate`, or `capacity` if the \
-             link behind the port is the slow one",
-        );
-    }
-    if let Some(law) = &port.controller
-        && law
-            .get_ref()
-            .0
-            .as_ref()
-            .is_some_and(|law| law.exact_estimate().is_some())
-    {
-        return fail(
-            law.span(),
-            "only the emulator knows what clouds have left: leave `estimate=exact` out",
-        );
-    }
+    check_laws(source, &port)?;
     if let Some(change) = port.at.iter().find(|at| at.get_ref().restart.is_some()) {
         return fail(
             change.span(),

@@ -1,10 +1,12 @@
 //! `[xcp_i]`: what routers that measure the clouds between them need to know.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Deserializer, de};
 use xcp_edge::Key;
 
+use super::schema::PortSpec;
 use super::units::RateValue;
 
 /// UDP port of messages between routers, unless another one is named.
@@ -30,9 +32,11 @@ impl fmt::Debug for Secret {
 
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // As the other programs read theirs, from a file that ends with a line break.
         let text = String::deserialize(deserializer)?;
+        let text = text.trim();
         match Key::new(text.as_bytes()) {
-            Ok(_) => Ok(Self(text)),
+            Ok(_) => Ok(Self(text.to_owned())),
             Err(short) => Err(de::Error::custom(short)),
         }
     }
@@ -49,7 +53,65 @@ pub struct XcpISpec {
     pub port: u16,
     /// What trains for others may take over time; absent: a hundredth of the rate of the fastest
     /// port that runs `xcp` or `xcp-i`.
+    #[serde(default, deserialize_with = "trains")]
     pub trains: Option<RateValue>,
+}
+
+/// With less than so many bytes per second no train has the four packets that say what it met: one
+/// may take what ten seconds bring.
+const LEAST_TRAINS: u64 = 600;
+/// Trains have a hundredth of the rate of the fastest port of XCP's.
+const PART: u64 = 100;
+
+fn trains<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RateValue>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Form {
+        Text(String),
+        Number(i64),
+    }
+    let rate: RateValue = match Form::deserialize(deserializer)? {
+        Form::Text(text) => text.parse().map_err(de::Error::custom)?,
+        Form::Number(number) => {
+            return Err(de::Error::custom(format!(
+                "{number} what? a rate has a unit: write \"{number}kbit\", for example"
+            )));
+        }
+    };
+    match rate.bytes() >= LEAST_TRAINS {
+        true => Ok(Some(rate)),
+        false => Err(de::Error::custom(
+            "no train has enough packets at such a rate: `trains` is at least \"4800bit\"",
+        )),
+    }
+}
+
+impl XcpISpec {
+    /// What is wrong with it beside these ports.
+    pub(super) fn unfit(&self, ports: &[PortSpec]) -> Option<&'static str> {
+        let reachable = |address: &IpAddr| match address {
+            IpAddr::V4(v4) => !v4.is_link_local(),
+            IpAddr::V6(v6) => !v6.is_unicast_link_local(),
+        };
+        if !ports.iter().flat_map(|port| &port.addresses).any(reachable) {
+            return Some(
+                "messages go to and from an address of the router's own that others reach: add \
+                 `addresses` to a port",
+            );
+        }
+        if self.port == 0 {
+            return Some("a UDP port is from 1 to 65535");
+        }
+        // A port without a rate is taken for a fast one.
+        let named = ports.iter().filter(|port| port.link.names_router());
+        let rates = named.map(|port| port.link.rate.map_or(u64::MAX, |rate| rate.bytes()));
+        let fastest = rates.max().unwrap_or(0);
+        (self.trains.is_none() && fastest / PART < LEAST_TRAINS).then_some(
+            "nobody could be answered: trains take a hundredth of the rate of the fastest port \
+             that runs `xcp` or `xcp-i`, and at least 4800bit: say how much they may take, trains \
+             = \"100kbit\", or leave [xcp_i] out",
+        )
+    }
 }
 
 const fn port() -> u16 {

@@ -339,8 +339,22 @@ impl LinkSpec {
     /// True if its control law is to be told what clouds have left, as measured by packets.
     #[must_use]
     pub fn measures_clouds(&self) -> bool {
-        let law = self.controller.as_ref();
-        law.is_some_and(LinkAlgorithm::measured_estimate)
+        self.laws().any(LinkAlgorithm::measured_estimate)
+    }
+
+    /// True if the port names its router in XCP headers.
+    #[must_use]
+    pub fn names_router(&self) -> bool {
+        self.laws().any(|law| matches!(law.name(), "xcp" | "xcp-i"))
+    }
+
+    /// Its control law, and those that scheduled changes bring.
+    pub fn laws(&self) -> impl Iterator<Item = &LinkAlgorithm> {
+        let later = self
+            .at
+            .iter()
+            .filter_map(|change| change.controller.as_ref());
+        self.controller.iter().chain(later)
     }
 
     /// True if packets meet chance one by one, now or after a scheduled change.

@@ -22,7 +22,9 @@ use crate::ip::Prefix;
 pub struct Config {
     /// The router's identity in shims, 1…65535.
     pub id: u16,
-    /// Seed of everything random.
+    /// The file says nothing of `id`.
+    pub unnamed: bool,
+    /// Seed of what emulates a path.
     pub seed: u64,
     /// Status socket.
     pub control: Option<PathBuf>,
@@ -127,6 +129,19 @@ pub struct RouteSpec {
 }
 
 impl Config {
+    /// What may be meant, and is likely not.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let speaks = self
+            .ports
+            .iter()
+            .any(|port| port.link.laws().next().is_some());
+        let id = "two routers without `id` on a path are told apart by nobody, for both are 1: \
+                  add `id`, another one at each router";
+        let id = (self.unnamed && speaks).then(|| id.to_owned());
+        id.into_iter().collect()
+    }
+
     /// Reads and checks a file.
     ///
     /// # Errors

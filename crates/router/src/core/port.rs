@@ -258,6 +258,7 @@ impl<P> Port<P> {
     ) {
         let mut answer = self.law.on_departure(now, arrival, queue);
         answer.declare(self.corruption_ppm);
+        answer.pass_cloud(&arrival.carried);
         if answer != Answer::None {
             owner.mark_one(run, index, &answer);
         }

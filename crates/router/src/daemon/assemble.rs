@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 
-use pathmark_cc::Instant;
+use pathmark_cc::{Instant, LinkController};
 use xcp_proto::Identity;
 
 use super::clouds;
@@ -44,11 +44,12 @@ pub enum AssembleError {
     },
 }
 
+/// A router that has its hashes' seed from the first plan that is put in force.
 pub(super) fn router(config: &Config) -> Router {
     Router::new(RouterConfig {
         id: identity(config),
         memory: usize::try_from(config.memory.0).unwrap_or(usize::MAX),
-        classifier: classifier(config),
+        classifier: classifier(config, 0),
         icmp: TokenBucket::new(config.icmp.rate, config.icmp.burst),
     })
 }
@@ -61,15 +62,16 @@ pub(super) fn identity(config: &Config) -> Identity {
     // Backwards, so that the first one stays.
     for address in addresses.rev() {
         match address {
-            IpAddr::V4(v4) => identity.v4 = *v4,
+            IpAddr::V4(v4) if !v4.is_link_local() => identity.v4 = *v4,
             IpAddr::V6(v6) if !v6.is_unicast_link_local() => identity.v6 = *v6,
-            IpAddr::V6(_) => {}
+            _ => {}
         }
     }
     identity
 }
 
-fn classifier(config: &Config) -> Classifier {
+/// `seed` is none of the configuration's: that one anybody may know.
+fn classifier(config: &Config, seed: u64) -> Classifier {
     let rule = |spec: &crate::config::EcnSpec| EcnRule {
         dscp: spec.dscp,
         port: spec.port,
@@ -78,8 +80,22 @@ fn classifier(config: &Config) -> Classifier {
     Classifier {
         shims: config.shims,
         ecn: config.ecn.iter().map(rule).collect(),
-        seed: config.seed,
+        seed,
     }
+}
+
+/// Puts what does not belong to a port in force. A router that runs keeps its hashes, and so its
+/// ports know their flows again.
+fn configure(router: &mut Router, starts: bool, new: &Config, seeds: &clouds::Seeds) {
+    let seed = match starts {
+        true => seeds.hashes,
+        false => router.hash_seed(),
+    };
+    router.configure(
+        identity(new),
+        classifier(new, seed),
+        TokenBucket::new(new.icmp.rate, new.icmp.burst),
+    );
 }
 
 /// A configuration with all that it takes: what can fail, and what takes time, is done.
@@ -108,6 +124,7 @@ pub(super) fn plan(
     let mut namespaces = Namespaces::default();
     let mut opened = Vec::new();
     let mut built = Vec::new();
+    let seeds = clouds::Seeds::draw().map_err(AssembleError::Random)?;
     for port in &new.ports {
         let before = stays.get(port.name.as_str());
         let lost = |index: usize| lost.get(index).copied().unwrap_or(false);
@@ -121,7 +138,7 @@ pub(super) fn plan(
         });
         built.push(match before {
             Some((_, old)) if same_queue(old, port) => None,
-            _ => Some(link(port, &new, now)?),
+            _ => Some(link(port, &new, now, &seeds)?),
         });
     }
     let mut routes = Routes::new();
@@ -135,7 +152,7 @@ pub(super) fn plan(
         opened,
         built,
         table,
-        seeds: clouds::Seeds::draw().map_err(AssembleError::Random)?,
+        seeds,
     })
 }
 
@@ -179,7 +196,7 @@ pub(super) fn put_in_force(
         let port = match (link, old_port) {
             (None, Some(mut port)) => {
                 if let Some((_, old)) = before {
-                    adjust(&mut port, old, spec, &new, now);
+                    adjust(&mut port, old, spec, &new, now, &seeds);
                 }
                 port.settings = settings(spec, &new);
                 Some(port)
@@ -211,11 +228,7 @@ pub(super) fn put_in_force(
     if let Some(meter) = meter {
         router.set_cloud_meter(meter);
     }
-    router.configure(
-        identity(&new),
-        classifier(&new),
-        TokenBucket::new(new.icmp.rate, new.icmp.burst),
-    );
+    configure(router, old.is_none(), &new, &seeds);
     let (_, table) = router.install(next_ports, table);
     let (_, deaf) = driver.set_devices(next_devices);
     (new, (table, devices), deaf)
@@ -254,11 +267,31 @@ fn link(
     port: &PortSpec,
     config: &Config,
     now: Instant,
-) -> Result<crate::core::Link<crate::forward::Frame>, AssembleError> {
-    build_link(&port.link, &context(port, config, now)).map_err(|source| AssembleError::Queue {
+    seeds: &clouds::Seeds,
+) -> Result<Link<Frame>, AssembleError> {
+    let context = context(port, config, now);
+    let mut link = build_link(&port.link, &context).map_err(|source| AssembleError::Queue {
         port: port.name.clone(),
         source,
-    })
+    })?;
+    let law = law(port, &context, seeds);
+    if law.is_some() {
+        link.port_mut().set_controller(now, law);
+    }
+    Ok(link)
+}
+
+/// The port's law, which draws what nobody can foresee.
+fn law(
+    port: &PortSpec,
+    context: &LinkContext<'_>,
+    seeds: &clouds::Seeds,
+) -> Option<Box<dyn LinkController>> {
+    let context = LinkContext {
+        seed: seeds.laws,
+        ..*context
+    };
+    port.link.controller(&context)
 }
 
 fn settings(port: &PortSpec, config: &Config) -> PortSettings {
@@ -275,7 +308,14 @@ fn settings(port: &PortSpec, config: &Config) -> PortSettings {
 }
 
 /// Changes what differs, and only that: the packets stay where they are.
-fn adjust(port: &mut RouterPort, old: &PortSpec, new: &PortSpec, config: &Config, now: Instant) {
+fn adjust(
+    port: &mut RouterPort,
+    old: &PortSpec,
+    new: &PortSpec,
+    config: &Config,
+    now: Instant,
+    seeds: &clouds::Seeds,
+) {
     let (a, b) = (&old.link, &new.link);
     let context = context(new, config, now);
     if a.rate != b.rate {
@@ -298,14 +338,39 @@ fn adjust(port: &mut RouterPort, old: &PortSpec, new: &PortSpec, config: &Config
         port.link.port_mut().set_corruption(b.corruption.ppm);
     }
     if a.controller != b.controller {
-        port.link
-            .port_mut()
-            .set_controller(now, b.controller(&context));
+        let law = law(new, &context, seeds);
+        port.link.port_mut().set_controller(now, law);
     }
     if (a.delay, a.loss, a.jitter) != (b.delay, b.loss, b.jitter) {
         port.link.set_wire(build_wire(b, &context));
     }
     if a.at != b.at {
         port.link.set_schedule(build_schedule(b, &context));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "[[port]]\nname = \"a\"\ntun = \"a\"\n";
+
+    /// Two starts of one file, whose seed is the default.
+    #[test]
+    fn each_start_has_hashes_of_its_own_and_a_reload_keeps_them() {
+        let config = Config::parse(std::path::Path::new("a.toml"), TEXT).unwrap();
+        assert_eq!(config.seed, 0);
+        let seeds = || clouds::Seeds::draw().unwrap();
+        let started = |seeds: &clouds::Seeds| {
+            let mut router = router(&config);
+            configure(&mut router, true, &config, seeds);
+            router
+        };
+        let (mut one, other) = (started(&seeds()), started(&seeds()));
+        let seed = one.hash_seed();
+        assert_ne!(seed, other.hash_seed());
+        assert!(seed != 0 && seed != config.seed);
+        configure(&mut one, false, &config, &seeds());
+        assert_eq!(one.hash_seed(), seed);
     }
 }

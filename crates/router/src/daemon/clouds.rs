@@ -28,16 +28,26 @@ const UNKNOWN: u64 = 125_000_000;
 pub(super) struct Seeds {
     start: [u8; 32],
     run: u64,
+    /// Of flow and source hashes: whoever knows it can aim for collisions.
+    pub(super) hashes: u64,
+    /// Of what control laws draw.
+    pub(super) laws: u64,
 }
 
 impl Seeds {
     pub(super) fn draw() -> io::Result<Self> {
-        let (mut start, mut run) = ([0; 32], [0; 8]);
+        fn number() -> io::Result<u64> {
+            let mut bytes = [0; 8];
+            sys::random(&mut bytes)?;
+            Ok(u64::from_ne_bytes(bytes))
+        }
+        let mut start = [0; 32];
         sys::random(&mut start)?;
-        sys::random(&mut run)?;
         Ok(Self {
             start,
-            run: u64::from_ne_bytes(run),
+            run: number()?,
+            hashes: number()?,
+            laws: number()?,
         })
     }
 }
@@ -54,10 +64,7 @@ fn payload(config: &Config) -> u16 {
 /// What trains may take.
 fn limits(config: &Config) -> Limits {
     let own = config.xcp_i.as_ref().and_then(|xcp_i| xcp_i.trains);
-    let named = |port: &&PortSpec| {
-        let law = port.link.controller.as_ref();
-        law.is_some_and(|law| matches!(law.name(), "xcp" | "xcp-i"))
-    };
+    let named = |port: &&PortSpec| port.link.names_router();
     let rates = config.ports.iter().filter(named);
     let rates = rates.map(|port| port.link.rate.map_or(UNKNOWN, |rate| rate.bytes()));
     let fastest = rates.max().unwrap_or(0);

@@ -14,8 +14,8 @@ use super::snapshot::Snapshot;
 pub(super) enum Request {
     /// To say how things are.
     Snapshot(SyncSender<Snapshot>),
-    /// To tell a port of a capacity, and whether there is such a port.
-    Capacity(Hint, SyncSender<bool>),
+    /// To tell a port of a capacity, and to say why that would change nothing.
+    Capacity(Hint, SyncSender<Result<(), String>>),
     /// To put a configuration in force, or to say why there is none.
     Reloaded(Box<Result<Plan, RunError>>),
 }
@@ -102,8 +102,8 @@ impl Counter {
         self.ask(Request::Snapshot)
     }
 
-    /// The answer is true if there is a port of this name.
-    pub(super) fn capacity(&self, hint: Hint) -> Option<Receiver<bool>> {
+    /// The answer is an error, in a line, if there is no port whose law it reaches.
+    pub(super) fn capacity(&self, hint: Hint) -> Option<Receiver<Result<(), String>>> {
         self.ask(|reply| Request::Capacity(hint, reply))
     }
 

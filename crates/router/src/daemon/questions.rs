@@ -39,7 +39,7 @@ enum Open {
     State(Receiver<Snapshot>),
     /// The state, without what the kernel says of the interfaces until then.
     Kernel(Box<Snapshot>, Receiver<Looks>, Instant),
-    Change(Hint, Receiver<bool>),
+    Change(Hint, Receiver<Result<(), String>>),
 }
 
 /// Questions, and who waits for their answers.
@@ -217,7 +217,7 @@ impl Open {
                 Err(TryRecvError::Disconnected) => Answered::With(Answer::Nothing),
             },
             Self::Change(hint, answer) => match answer.try_recv() {
-                Ok(known) => Answered::With(Answer::Line(changed(&hint, known))),
+                Ok(result) => Answered::With(Answer::Line(changed(&hint, result))),
                 Err(TryRecvError::Empty) => Answered::Yet(Self::Change(hint, answer)),
                 Err(TryRecvError::Disconnected) => Answered::With(Answer::Nothing),
             },
@@ -225,11 +225,11 @@ impl Open {
     }
 }
 
-fn changed(hint: &Hint, known: bool) -> String {
+fn changed(hint: &Hint, result: Result<(), String>) -> String {
     let (port, bits) = (&hint.port, hint.rate.map(|rate| rate.bits));
-    match known {
-        true => serde_json::json!({ "port": port, "capacity_bps": bits }).to_string() + "\n",
-        false => error_line(&format!("no port is called `{port}`")),
+    match result {
+        Ok(()) => serde_json::json!({ "port": port, "capacity_bps": bits }).to_string() + "\n",
+        Err(error) => error_line(&error),
     }
 }
 

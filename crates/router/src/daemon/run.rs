@@ -179,6 +179,7 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         reader,
         reading: None,
         lost: Vec::new(),
+        told: Vec::new(),
         metrics,
         _socket: socket,
     };
@@ -202,6 +203,8 @@ struct Daemon<'a> {
     reading: Option<bool>,
     /// Ports whose interface is gone, and until when it is waited for.
     lost: Vec<(String, Instant)>,
+    /// What ports were told of the links behind them.
+    told: Vec<Hint>,
     /// Where Prometheus text is answered.
     metrics: Option<SocketAddr>,
     _socket: Option<Socket>,
@@ -300,20 +303,19 @@ impl Daemon<'_> {
         }
     }
 
-    /// Tells a port of a capacity; false if there is none of this name.
-    fn tell_capacity(&mut self, hint: &Hint) -> bool {
-        let ports = &self.config.ports;
-        let Some(index) = ports.iter().position(|port| port.name == hint.port) else {
-            return false;
-        };
-        let configured = ports.get(index).and_then(|port| port.link.capacity);
+    /// Tells a port of a capacity, which a reload keeps unless the file then says another one.
+    fn tell_capacity(&mut self, hint: &Hint) -> Result<(), String> {
+        let (index, configured) = reload::reached(&self.config, &hint.port)?;
         let now = self.driver.now();
-        let Some(port) = self.driver.router_mut().port_mut(index) else {
-            return false;
-        };
         let rate = hint.rate.or(configured).map(|rate| rate.bytes());
-        port.link.port_mut().set_capacity(now, rate);
-        true
+        if let Some(port) = self.driver.router_mut().port_mut(index) {
+            port.link.port_mut().set_capacity(now, rate);
+        }
+        self.told.retain(|told| told.port != hint.port);
+        if hint.rate.is_some() {
+            self.told.push(hint.clone());
+        }
+        Ok(())
     }
 
     fn sample(&self, due: Instant) -> Instant {

@@ -165,6 +165,12 @@ impl Router {
         self.icmp = icmp;
     }
 
+    /// The seed of flow and source hashes.
+    #[must_use]
+    pub fn hash_seed(&self) -> u64 {
+        self.classifier.seed
+    }
+
     /// Gives the packets of a port that goes away back to the pool.
     pub fn retire(&mut self, now: Instant, mut port: RouterPort) {
         port.link.clear(now, &mut self.yard);

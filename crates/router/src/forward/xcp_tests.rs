@@ -245,6 +245,40 @@ fn kinds_meet_at_a_port() {
     }
 }
 
+/// Behind a cloud that a law does not look for, the header goes on naming the router before it: a
+/// port that does look for clouds finds it.
+#[test]
+fn a_law_that_looks_for_no_clouds_does_not_hide_where_one_begins() {
+    for law in ["xcp", "vcp", "vcp+bise", "xcp-i", "xcp-i[estimate=real]"] {
+        for hops in [0, 2] {
+            let (mut router, _heard) = granting();
+            let parsed: LinkAlgorithm = law.parse().unwrap();
+            let controller = parsed.controller(Instant::ZERO, 1_250_000, 1);
+            let port = router.port_mut(OUT).unwrap().link.port_mut();
+            port.set_controller(Instant::ZERO, Some(controller));
+            for form in [Form::V4, Form::V6] {
+                let payload = headed(form, 3000 << 16, 600);
+                let sent = udp(SRC, DST, 64 - hops, 0x4000, &payload);
+                send(&mut router, &sent, Offload::default());
+                let out = drain_some(&mut router, 1);
+                let now = read(&out[0]);
+                let Body::Full(full) = now.body else {
+                    panic!("full")
+                };
+                let looks = law.starts_with("xcp-i");
+                let named = hops == 0 || looks;
+                let sender = Packet::parse(&payload).unwrap().repr();
+                let Body::Full(before) = sender.body else {
+                    panic!("full")
+                };
+                assert_eq!(full.last != before.last, named, "{law} {hops} {form:?}");
+                let hidden = if looks { hops } else { 0 };
+                assert_eq!(now.xcp_ttl, 63 - hidden, "{law} {hops} {form:?}");
+            }
+        }
+    }
+}
+
 /// What leaves until `count` packets have; laws with timers never end.
 fn drain_some(router: &mut Router, count: usize) -> Vec<Vec<u8>> {
     let mut out = Vec::new();

@@ -44,8 +44,9 @@ use scattered::Scattered;
 /// Headers of IPv4 and UDP, and what an IPv6 header has more.
 const HEADERS: u64 = 28;
 const MORE_V6: u64 = 20;
-/// Part of the capacity that trains take over time, in 10^-6; small packets come on top.
+/// Part of the capacity that trains take over time, in 10^-6, and most that small packets take.
 const LOAD_PPM: u64 = 8_000;
+const DELAY_PPM: u64 = 2_000;
 /// Trains for the first estimate, and so many before there is one.
 const FIRST_TRAINS: u32 = 8;
 const TRAINS_FOR_ESTIMATE: u32 = 3;
@@ -63,9 +64,11 @@ const CAPACITY_MS: u128 = 2;
 /// Time between small packets, between the first trains and later.
 const FIRST_DELAY_GAP: Duration = Duration::from_millis(10);
 const DELAY_GAP: Duration = Duration::from_millis(20);
-/// Least small packets between two trains, and most.
+/// Least small packets that are asked for at once, most, and the longest time that they may take,
+/// ns: no router sends a train for longer than twice that.
 const LEAST_DELAYS: u64 = 4;
 const MOST_DELAYS: u64 = 100;
+const MOST_DELAY_SPAN: u64 = 2_000_000_000;
 /// Own traffic of which more bytes are counted at once is counted in lumps: a header stands for
 /// several packets.
 const LUMP: u64 = 3000;
@@ -98,8 +101,9 @@ pub struct Estimator {
     late: u64,
     /// Trains that were asked for, small packets excluded.
     asked: u32,
-    /// Packets of the next train.
+    /// Packets of the next train, which does not come before this.
     packets: u16,
+    next_train: Instant,
     last_probe: Instant,
     /// What was counted for its own at the last estimate, and when that was.
     own: (u64, Instant),
@@ -127,6 +131,7 @@ impl Estimator {
             late: 0,
             asked: 0,
             packets: CAPACITY_PACKETS,
+            next_train: now,
             last_probe: now,
             own: (0, now),
             own_at_train: (0, now),
@@ -161,15 +166,18 @@ impl Estimator {
             let lost = self.arrivals.begin(number, train.packets);
             self.asked += 1;
             self.size(lost);
+            self.next_train = now + self.pause(train);
             return Ask {
                 train: self.small(),
                 at: now,
             };
         }
-        // The next train is asked for so early that it comes when this one ends.
+        // The next train is asked for so early that it comes when this one ends. On a thin link it
+        // is not time for it yet.
         let end = now + Duration::from_nanos(train.span());
+        let due = end >= self.next_train;
         Ask {
-            train: self.next(),
+            train: if due { self.next() } else { self.small() },
             at: now.max(end - rtt),
         }
     }
@@ -217,18 +225,34 @@ impl Estimator {
         }
     }
 
-    /// The small packets until the next train may follow.
+    /// Time that a train takes of what all of them may take together, once there were the first.
+    fn pause(&self, train: &Train) -> Duration {
+        if self.asked < FIRST_TRAINS {
+            return Duration::ZERO;
+        }
+        let bytes = (u64::from(train.bytes) + self.headers) * u64::from(train.packets);
+        let share = self.capacity.get().unwrap_or(0) * LOAD_PPM / 1_000_000;
+        Duration::from_nanos(bytes * 1_000_000_000 / share.max(1))
+    }
+
+    /// The small packets until the next train may follow, or some of them.
     fn small(&self) -> Train {
         let (gap, packets) = if self.asked < FIRST_TRAINS {
             (FIRST_DELAY_GAP, LEAST_DELAYS)
         } else {
             let each = u64::from(self.packet) + self.headers;
-            let share = self.capacity.get().unwrap_or(0) * LOAD_PPM / 1_000_000;
+            let capacity = self.capacity.get().unwrap_or(0);
+            let share = capacity * LOAD_PPM / 1_000_000;
             let wait = each * u64::from(self.packets) * 1_000_000_000 / share.max(1);
-            let gap = DELAY_GAP.as_nanos();
-            let packets = u128::from(wait).div_ceil(gap);
+            // Further apart on thin links.
+            let bytes = u64::from(LEAST_PROBE) + self.headers;
+            let share = capacity * DELAY_PPM / 1_000_000;
+            let gap = Duration::from_nanos(bytes * 1_000_000_000 / share.max(1));
+            let longest = Duration::from_nanos(MOST_DELAY_SPAN / LEAST_DELAYS);
+            let gap = gap.clamp(DELAY_GAP, longest);
+            let packets = u128::from(wait.min(MOST_DELAY_SPAN)).div_ceil(gap.as_nanos());
             let packets = u64::try_from(packets).unwrap_or(u64::MAX);
-            (DELAY_GAP, packets.clamp(LEAST_DELAYS, MOST_DELAYS))
+            (gap, packets.clamp(LEAST_DELAYS, MOST_DELAYS))
         };
         Train {
             packets: u16::try_from(packets).unwrap_or(MOST_PACKETS),
@@ -418,3 +442,6 @@ impl Estimator {
         self.took
     }
 }
+
+#[cfg(test)]
+mod load_tests;

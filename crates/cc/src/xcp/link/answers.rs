@@ -2,6 +2,7 @@
 
 use super::super::efficiency::rate_q16;
 use super::super::overflow::Overflow;
+use super::super::params::RTT_SPREAD;
 use super::super::sums::x_of_window;
 use super::super::{WindowForm, XcpAnswer, XcpCarried};
 use super::XcpLink;
@@ -24,15 +25,16 @@ impl XcpLink {
                 ..XcpAnswer::default()
             };
         }
-        let stands_for = u64::from(bytes) * u64::from(header.covers.max(1));
+        let stands_for = self.sums.settles_for(header, bytes);
         let new = self
             .known
             .as_ref()
             .is_some_and(|known| !known.is_known(flow_hash));
         let most = if new { self.newcomers.left() } else { u64::MAX };
-        // Nobody gives back more than the rate that they have.
+        // Nobody gives back more than the rate that they have, whatever RTT they tell.
         let wanted = if header.delta < 0 && self.params.guard {
-            header.delta.max(-whole_rate(stands_for, header.rtt_us))
+            let rtt_us = u64::from(header.rtt_us).max(self.mean_rtt_us / RTT_SPREAD);
+            header.delta.max(-whole_rate(stands_for, rtt_us))
         } else {
             header.delta
         };
@@ -76,8 +78,8 @@ impl XcpLink {
 
 /// A packet's part of its flow's rate, spread over a round trip, in 2^-16 bytes per second.
 #[inline]
-fn whole_rate(bytes: u64, rtt_us: u32) -> i64 {
-    rate_q16(bytes, u64::from(rtt_us) * 1000).cast_signed()
+fn whole_rate(bytes: u64, rtt_us: u64) -> i64 {
+    rate_q16(bytes, rtt_us * 1000).cast_signed()
 }
 
 /// The rate change next to `delta` that is a window change by whole packets.

@@ -2,6 +2,7 @@
 //! `properties.rs` senders that mean harm.
 
 mod against_papers;
+mod forged;
 mod properties;
 
 use super::efficiency::{aggregate, rate_q16, to_q16};

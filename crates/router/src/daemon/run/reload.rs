@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use pathmark_cc::LinkAlgorithm;
+
 use super::super::assemble::{Plan, plan, put_in_force};
+use super::super::query::Hint;
 use super::super::run_error::{RunError, system};
 use super::super::snapshot::seconds;
 use super::{Daemon, PATIENCE};
-use crate::config::Config;
+use crate::config::{Config, PortSpec, RateValue};
 use crate::tun::{Deaf, Device, sys};
 
 impl Daemon<'_> {
@@ -70,6 +73,7 @@ impl Daemon<'_> {
         }
         let (config, replaced, deaf) = put_in_force(&mut self.driver, Some(&self.config), plan);
         let before = std::mem::replace(&mut self.config, Arc::new(config));
+        self.tell_again(&before);
         // A hundred thousand routes take a while to drop, too. Without a thread for it, it is done
         // here.
         let drop_it = move || drop((before, replaced));
@@ -85,5 +89,92 @@ impl Daemon<'_> {
             Some(trouble)
         });
         named.collect()
+    }
+}
+
+impl Daemon<'_> {
+    /// Tells ports once more what they were told of the links behind them: a port that was built
+    /// anew does not know it. What the file says of it now has the last word, if it is something
+    /// new.
+    fn tell_again(&mut self, before: &Config) {
+        for hint in still_told(std::mem::take(&mut self.told), before, &self.config) {
+            // Its law may have gone.
+            let _ = self.tell_capacity(&hint);
+        }
+    }
+}
+
+/// Hints for ports of which the new configuration says what the one before said.
+fn still_told(mut told: Vec<Hint>, before: &Config, now: &Config) -> Vec<Hint> {
+    fn said<'a>(config: &'a Config, name: &str) -> Option<&'a PortSpec> {
+        config.ports.iter().find(|port| port.name == name)
+    }
+    told.retain(|hint| {
+        let (old, new) = (said(before, &hint.port), said(now, &hint.port));
+        let capacity = |port: &PortSpec| port.link.capacity;
+        new.is_some() && old.map(capacity) == new.map(capacity)
+    });
+    told
+}
+
+/// The port of this name, and the capacity that its configuration says. An error if no control law
+/// of it listens to one.
+pub(super) fn reached(config: &Config, name: &str) -> Result<(usize, Option<RateValue>), String> {
+    let mut ports = config.ports.iter().enumerate();
+    let Some((index, port)) = ports.find(|(_, port)| port.name == name) else {
+        return Err(format!("no port is called `{name}`"));
+    };
+    let mut laws = port.link.laws().peekable();
+    if laws.peek().is_none() {
+        return Err(format!(
+            "port `{name}` has no control law to reckon with a capacity: give it a `controller`"
+        ));
+    }
+    if laws.all(LinkAlgorithm::fixed_capacity) {
+        return Err(format!(
+            "the control law of port `{name}` has a capacity of its own in brackets"
+        ));
+    }
+    Ok((index, port.link.capacity))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn config(keys: &str) -> Config {
+        let text = format!("id = 1\n[[port]]\nname = \"a\"\ntun = \"a\"\n{keys}");
+        Config::parse(Path::new("a.toml"), &text).unwrap()
+    }
+
+    #[test]
+    fn a_capacity_that_reaches_no_law_is_an_error() {
+        let rate = "rate = \"10Mbit\"\n";
+        let with = |law: &str| config(&format!("{rate}controller = \"{law}\"\n"));
+        assert_eq!(reached(&with("xcp"), "a"), Ok((0, None)));
+        assert_eq!(reached(&with("xcp[capacity=auto]"), "a"), Ok((0, None)));
+        let told = |config: &Config, name: &str| reached(config, name).unwrap_err();
+        assert!(told(&with("vcp"), "b").contains("no port is called `b`"));
+        assert!(told(&config(rate), "a").contains("no control law"));
+        assert!(told(&with("none"), "a").contains("no control law"));
+        let fixed = with("xcp[capacity=5Mbit]");
+        assert!(told(&fixed, "a").contains("capacity of its own"));
+    }
+
+    #[test]
+    fn a_reload_keeps_what_a_port_was_told_unless_the_file_says_another_capacity() {
+        let law = "controller = \"xcp\"\n";
+        let before = config(&format!("{law}capacity = \"10Mbit\"\n"));
+        let queue = format!("{law}capacity = \"10Mbit\"\nqueue = {{ kind = \"codel\" }}\n");
+        let other = config(&format!("{law}capacity = \"20Mbit\"\n"));
+        let hint = Hint {
+            port: "a".to_owned(),
+            rate: "8Mbit".parse().ok(),
+        };
+        let told = vec![hint];
+        assert_eq!(still_told(told.clone(), &before, &config(&queue)), told);
+        assert!(still_told(told, &before, &other).is_empty());
     }
 }
