@@ -218,7 +218,6 @@ impl<F> LossDetector<F> {
             &mut sink,
         );
         let delay = self.reordering.time(rtt);
-        let congested = (rtt.pto_base() + max_ack_delay) * persistent::THRESHOLD;
         let last_sent = self.sent.next_number().saturating_sub(1);
         let mut event = false;
         while let Some((number, follows_ack, ())) = self.pending.front() {
@@ -256,6 +255,7 @@ impl<F> LossDetector<F> {
             }
             if !packet.off_path && packet.probe == Probe::Nothing {
                 event |= self.losses.push(now, number, cause, last_sent);
+                let congested = (rtt.pto_base_at(sent_at) + max_ack_delay) * persistent::THRESHOLD;
                 lost.persistent_congestion |= packet.ack_eliciting
                     && self.run.on_lost(sent_at, rtt.first_sample_at(), congested);
                 if packet.in_flight {

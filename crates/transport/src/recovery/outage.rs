@@ -51,7 +51,7 @@ impl Outage {
         };
         let far = |known: &RttEstimator| known.srtt_or_initial().abs_diff(sample);
         if far(&before) < far(rtt) {
-            rtt.go_back_to(before);
+            rtt.go_back_to(before, over);
             rtt.update(now, now - sent_at, now - sent_at - sample);
         }
     }

@@ -27,6 +27,9 @@ struct Sampled {
     /// 4 × RTT variation, in ns.
     var_4: u64,
     first_at: Instant,
+    /// When the last outage was over whose samples were forgotten, and the probe timeout's base
+    /// with them.
+    outage: Option<(Instant, Duration)>,
 }
 
 fn nanos(d: Duration) -> u64 {
@@ -53,6 +56,7 @@ impl RttEstimator {
                 srtt_8: ns * 8,
                 var_4: ns * 2,
                 first_at: now,
+                outage: None,
             });
             return latest;
         };
@@ -71,13 +75,23 @@ impl RttEstimator {
         adjusted
     }
 
-    /// Forgets the samples since `before`, but for the least.
-    pub(super) fn go_back_to(&mut self, before: Self) {
-        let least = self.min();
+    /// Forgets the samples since `before`, of an outage that was over at `over`, but for the least.
+    pub(super) fn go_back_to(&mut self, before: Self, over: Instant) {
+        let (least, base) = (self.min(), self.pto_base());
         *self = before;
         if let (Some(s), Some(least)) = (&mut self.sampled, least) {
             s.min = s.min.min(least);
+            s.outage = Some((over, base));
         }
+    }
+
+    /// [`pto_base`](Self::pto_base) as losses of packets that were sent at `sent_at` are judged by:
+    /// of those that were sent in an outage, with what it measured.
+    #[must_use]
+    pub(super) fn pto_base_at(&self, sent_at: Instant) -> Duration {
+        let outage = self.sampled.as_ref().and_then(|s| s.outage);
+        let outage = outage.filter(|(over, _)| sent_at < *over);
+        outage.map_or(self.pto_base(), |(_, base)| base.max(self.pto_base()))
     }
 
     /// Smoothed RTT.

@@ -161,9 +161,13 @@ fn an_outage_makes_no_later_probe_wait() {
     let probe = s.send(6000, SpaceId::Data);
     // 325 ms, doubled.
     assert_eq!(s.recovery.deadline(), Some(at(6650)));
-    s.ack(6100, SpaceId::Data, &[(probe, probe)]);
+    let told = s.ack(6100, SpaceId::Data, &[(probe, probe)]);
     assert_eq!(s.recovery.rtt().srtt(), Some(ms(100)));
     assert_eq!(s.recovery.pto(), ms(100 + 150 + 25));
+    assert!(
+        !told.loss.persistent_congestion,
+        "what the outage measured judges its losses"
+    );
     assert_eq!(
         s.lost(),
         [2, 3, 4, 5, 6, 7, 8, 9, 10],
