@@ -175,10 +175,10 @@ fn ends_that_have_met_begin_with_what_they_are_granted() {
             let over = download / (floor + rtt / 2.0);
             assert!(over <= 1.25, "{law} {port} {rtt}: {over}");
             if delay > 100 {
-                // A round trip later without.
+                // A round trip later without, less what the first packets have shown by then.
                 let unknown = took(law, port, delay, "receiver", false);
                 let saved = (unknown - download) / rtt;
-                assert!((0.9..1.2).contains(&saved), "{law} {port}: {saved}");
+                assert!((0.85..1.2).contains(&saved), "{law} {port}: {saved}");
             }
         }
     }
