@@ -33,10 +33,6 @@ const FAMILIAR_ROUNDS: u32 = 32;
 const PATIENCE_ROUNDS: u32 = 3;
 
 /// The law in charge.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "200 bytes of 3000 per connection, for no allocation when the law changes"
-)]
 #[derive(Clone, Debug)]
 enum Law {
     Xcp(XcpSender),
