@@ -36,20 +36,20 @@ pub(super) struct Trains {
     /// The same of trains that a hop spread.
     spread: [u64; 2],
     rounds: u8,
-    /// Packets that have arrived, until there were a train's.
+    /// Packets that have arrived, until a train came whole.
     arrived: u64,
     /// Some were lost before a train came whole.
     lost: bool,
-    /// A train came whole, whether it told anything or not.
+    /// A train came whole, or as many packets as one has and none was lost.
     whole: bool,
-    /// None did yet, and much of the first packets is under way, or lost: they may tell of a hop
-    /// that is slower than routers say.
+    /// Not yet, and much of the first packets is under way, or some were lost: they may tell of a
+    /// hop that is slower than routers say.
     unsure: bool,
 }
 
 impl Trains {
-    /// An acknowledgement came. True if a train is over and has told something, or if it is known
-    /// by now, or no longer, that one is to be waited for.
+    /// An acknowledgement came. True if a train is over and has told something, or if what
+    /// [`is_unsure`](Self::is_unsure) says changed.
     #[inline]
     pub(super) fn on_ack(&mut self, acked: &Acked) -> bool {
         let Some(rtt) = acked.rtt else {
@@ -74,8 +74,9 @@ impl Trains {
     /// Packets were lost.
     #[inline]
     pub(super) const fn on_loss(&mut self) {
-        self.lost |= !self.whole;
-        self.unsure |= self.lost && !self.whole;
+        if !self.whole {
+            (self.lost, self.unsure) = (true, true);
+        }
     }
 
     /// True while what the path carries has not shown and may soon.

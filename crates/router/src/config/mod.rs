@@ -11,6 +11,8 @@ mod clouds;
 #[cfg(test)]
 mod edge_tests;
 mod error;
+#[cfg(test)]
+mod law_tests;
 mod link;
 mod loss;
 mod memory;

@@ -202,12 +202,16 @@ fn a_class_alone_has_the_whole_link_and_the_law_is_told() {
     assert!((695_000..=706_000).contains(&capacity), "{capacity}");
 }
 
-#[test]
-fn the_smaller_class_finds_room_in_a_full_buffer() {
-    let limit = Limit::Bytes(10_000);
+/// A separated port that sends nothing.
+fn stopped(limit: Limit) -> Port<u32> {
     let queue = || Box::new(DropTail::new(limit));
     let separation = Separation::new(queue(), queue(), limit);
-    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(0)));
+    Port::separated(Instant::ZERO, separation, Shaper::new(Some(0)))
+}
+
+#[test]
+fn the_smaller_class_finds_room_in_a_full_buffer() {
+    let mut port = stopped(Limit::Bytes(10_000));
     let mut log = Log::default();
     for id in 0..10 {
         port.arrive(Instant::ZERO, arrival(1000, Carried::Foreign), id, &mut log);
@@ -234,10 +238,7 @@ fn the_smaller_class_finds_room_in_a_full_buffer() {
 /// What the other class holds beyond its share would not make room: it stays.
 #[test]
 fn nothing_is_pushed_out_for_a_packet_that_does_not_fit() {
-    let limit = Limit::Bytes(20_000);
-    let queue = || Box::new(DropTail::new(limit));
-    let separation = Separation::new(queue(), queue(), limit);
-    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(0)));
+    let mut port = stopped(Limit::Bytes(20_000));
     let mut log = Log::default();
     for id in 0..109 {
         port.arrive(Instant::ZERO, arrival(100, Carried::Foreign), id, &mut log);

@@ -61,6 +61,8 @@ mod starting_tests;
 mod unopened_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod waiting_tests;
+#[cfg(test)]
+mod woken;
 
 pub use clock::now;
 pub use config::{ClientConfig, ServerConfig};

@@ -287,18 +287,28 @@ async fn who_receives_for_a_client_waits_for_no_handshake() {
     accepted.unwrap();
 }
 
+/// Two handshakes that take all places, each at what the server is slow at.
+async fn two_at_work(
+    greedy: &Endpoint,
+    server: &Endpoint,
+    opener: &Opener,
+) -> Vec<(Connecting, Connecting)> {
+    let mut under_way = Vec::new();
+    for n in 1..=2 {
+        let connecting = connect(greedy, server);
+        let accepted = server.accept().await.unwrap().accept().unwrap();
+        opener.0.reached(n).await;
+        under_way.push((connecting, accepted));
+    }
+    under_way
+}
+
 /// A handshake at work has to make room for a client of another address, which comes in at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 5)]
 async fn a_handshake_at_work_makes_room() {
     let (server, opener) = server(tls(), 2, 0);
     let greedy = Endpoint::client(loopback()).unwrap();
-    let mut under_way = Vec::new();
-    for n in 1..=2 {
-        let connecting = connect(&greedy, &server);
-        let accepted = server.accept().await.unwrap().accept().unwrap();
-        opener.0.reached(n).await;
-        under_way.push((connecting, accepted));
-    }
+    let under_way = two_at_work(&greedy, &server, &opener).await;
     let endpoint = Endpoint::client("127.0.0.2:0".parse().unwrap()).unwrap();
     goes_on(&endpoint, &server).await;
     drop(opener);
@@ -316,13 +326,7 @@ async fn a_handshake_at_work_makes_room() {
 async fn a_handshake_whose_last_message_is_being_read_makes_no_room() {
     let (server, opener) = server(tls(), 2, 1);
     let greedy = Endpoint::client(loopback()).unwrap();
-    let mut under_way = Vec::new();
-    for n in 1..=2 {
-        let connecting = connect(&greedy, &server);
-        let accepted = server.accept().await.unwrap().accept().unwrap();
-        opener.0.reached(n).await;
-        under_way.push((connecting, accepted));
-    }
+    let under_way = two_at_work(&greedy, &server, &opener).await;
     let endpoint = Endpoint::client("127.0.0.2:0".parse().unwrap()).unwrap();
     let other = tokio::spawn(connect(&endpoint, &server));
     let dropped = async {

@@ -273,12 +273,12 @@ mod tests {
     use std::cell::RefCell;
     use std::future::poll_fn;
     use std::sync::atomic::AtomicBool;
-    use std::task::Wake;
 
     use super::*;
     use crate::Duration;
     #[cfg(target_os = "linux")]
     use crate::driver::sys::RuntimeAlarm;
+    use crate::driver::woken::Woken;
 
     thread_local! {
         /// Deadlines that the kernel's timer was about to be set to.
@@ -377,7 +377,7 @@ mod tests {
         let due = |now| {
             timers.wake_due(now);
             let woken = woken.each_ref();
-            woken.map(|woken| woken.0.swap(false, Ordering::Relaxed))
+            woken.map(|woken| woken.take())
         };
         let before = at[1] - Duration::from_nanos(1);
         assert_eq!(due(before), [false; 3]);
@@ -428,15 +428,6 @@ mod tests {
         }
     }
 
-    #[derive(Default)]
-    struct Woken(AtomicBool);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-
     #[test]
     fn a_deadline_that_is_set_while_the_task_looks_is_not_missed() {
         let timers = Arc::new(Timers::<Overtaken>::new().unwrap());
@@ -448,7 +439,7 @@ mod tests {
         let mut cx = Context::from_waker(&waker);
         for _ in 0..3 {
             assert!(Pin::new(&mut task).poll(&mut cx).is_pending());
-            if !woken.0.swap(false, Ordering::Relaxed) {
+            if !woken.take() {
                 break;
             }
         }

@@ -230,10 +230,10 @@ impl Drop for Inbox {
 
 #[cfg(test)]
 mod tests {
-    use std::task::Wake;
 
     use super::*;
     use crate::Ecn;
+    use crate::driver::woken::Woken;
 
     fn received(port: u16) -> Received {
         Received {
@@ -341,15 +341,6 @@ mod tests {
         assert_eq!((groups.held(), inbox.is_empty()), (0, true));
     }
 
-    #[derive(Default)]
-    struct Woken(AtomicBool);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-
     #[test]
     fn the_task_that_waited_last_is_woken_once() {
         let inbox = Inbox::new(&Arc::default());
@@ -357,7 +348,7 @@ mod tests {
         inbox.wait(&Waker::from(Arc::clone(&early)));
         inbox.wait(&Waker::from(Arc::clone(&late)));
         inbox.wake();
-        let woken = |task: &Woken| task.0.swap(false, Ordering::Relaxed);
+        let woken = |task: &Woken| task.take();
         assert_eq!((woken(&early), woken(&late)), (false, true));
         inbox.wake();
         assert!(!woken(&late));

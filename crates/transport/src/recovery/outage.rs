@@ -52,6 +52,7 @@ impl Outage {
         let far = |known: &RttEstimator| known.srtt_or_initial().abs_diff(sample);
         if far(&before) < far(rtt) {
             rtt.go_back_to(before, over);
+            // This sample counts, as it did: with as much delay of the peer's taken off.
             rtt.update(now, now - sent_at, now - sent_at - sample);
         }
     }

@@ -101,12 +101,7 @@ fn a_client_that_asks_again_gets_the_first_flight_again() {
     pair.down.faults.loss = 1_000_000;
     pair.run(Duration::from_millis(400));
     pair.down.faults.loss = 0;
-    let now = pair.now;
-    ask(&mut pair);
-    assert!(pair.run_until(Duration::from_millis(100), |p| {
-        p.client.get().is_established()
-    }));
-    assert_eq!(pair.now - now, Duration::from_millis(20));
+    is_answered_at_once(&mut pair);
 }
 
 /// The client sends an Initial packet with a PING.
@@ -124,6 +119,16 @@ fn ask(pair: &mut Pair) {
     pair.up.send(now, datagram);
 }
 
+/// The client asks, and has the server's flight a round trip of 20 ms later.
+fn is_answered_at_once(pair: &mut Pair) {
+    let now = pair.now;
+    ask(pair);
+    assert!(pair.run_until(Duration::from_millis(100), |p| {
+        p.client.get().is_established()
+    }));
+    assert_eq!(pair.now - now, Duration::from_millis(20));
+}
+
 /// The first packet of the server has an ACK and nothing else, because the client's first one had
 /// no CRYPTO. What is repeated is what the client lacks.
 #[test]
@@ -136,12 +141,7 @@ fn an_old_acknowledgement_is_not_repeated_in_place_of_the_first_flight() {
     pair.down.faults.loss = 1_000_000;
     pair.run(Duration::from_millis(100));
     pair.down.faults.loss = 0;
-    let now = pair.now;
-    ask(&mut pair);
-    assert!(pair.run_until(Duration::from_millis(100), |p| {
-        p.client.get().is_established()
-    }));
-    assert_eq!(pair.now - now, Duration::from_millis(20));
+    is_answered_at_once(&mut pair);
 }
 
 /// Packets that ask for the flight while its repetition is under way are no reason to repeat it,
@@ -156,12 +156,7 @@ fn what_is_asked_for_many_times_at_once_is_repeated_once() {
     }
     pair.run(Duration::from_millis(100));
     pair.down.faults.loss = 0;
-    let now = pair.now;
-    ask(&mut pair);
-    assert!(pair.run_until(Duration::from_millis(100), |p| {
-        p.client.get().is_established()
-    }));
-    assert_eq!(pair.now - now, Duration::from_millis(20));
+    is_answered_at_once(&mut pair);
 }
 
 /// The first probe of a handshake is answered before the second is due, after an eighth of the next

@@ -1,0 +1,109 @@
+//! What control laws need of a file, and what they are told is missing.
+
+use super::tests::{GOOD, parse};
+
+/// What only the emulator knows is no router's to use; without it a port looks for clouds all the
+/// same.
+#[test]
+fn exact_estimates_are_refused() {
+    let with = |law: &str| parse(&GOOD.replace("\"vcp\"", &format!("\"{law}\"")));
+    let law = with("xcp-i").unwrap().ports[0].link.controller.clone();
+    assert_eq!(law.unwrap().name(), "xcp-i");
+    let error = with("xcp-i[estimate=exact]").unwrap_err();
+    assert!(error.contains("only the emulator"), "{error}");
+}
+
+/// Measuring takes a secret that is one, and an address of the router's own.
+#[test]
+fn measuring_takes_a_secret_and_an_address() {
+    let with = |law: &str, keys: &str| {
+        let text = GOOD.replace("\"vcp\"", &format!("\"{law}\""));
+        parse(&format!("{text}\n{keys}"))
+    };
+    let real = "xcp-i[estimate=real]";
+    let error = with(real, "").unwrap_err();
+    assert!(error.contains("add [xcp_i]"), "{error}");
+    let good = "[xcp_i]\nsecret = \"sixteen bytes or more\"\n";
+    let config = with(real, good).unwrap();
+    let xcp_i = config.xcp_i.unwrap();
+    assert_eq!((xcp_i.port, xcp_i.trains), (6653, None));
+    // Nobody reads it in a log.
+    assert!(!format!("{xcp_i:?}").contains("sixteen"));
+    assert!(config.ports[0].link.measures_clouds());
+    // Who only answers needs no such port, but must say what trains may take: it has no port whose
+    // rate tells.
+    let error = with("vcp", good).unwrap_err();
+    assert!(error.contains("trains = "), "{error}");
+    let with_trains = |trains: &str| with("vcp", &format!("{good}trains = {trains}\n"));
+    assert!(with_trains("\"100kbit\"").is_ok());
+    for (trains, told) in [
+        ("800", "800 what?"),
+        ("0", "0 what?"),
+        ("\"0bit\"", "at least"),
+        ("\"4790bit\"", "at least"),
+    ] {
+        let error = with_trains(trains).unwrap_err();
+        assert!(error.contains(told), "{trains}: {error}");
+    }
+    assert!(with_trains("\"4800bit\"").is_ok());
+    // White space around a secret is none of it, as in the files of the other programs.
+    let padded = with(real, "[xcp_i]\nsecret = \" sixteen bytes or more\\n\"\n").unwrap();
+    assert_eq!(padded.xcp_i.unwrap().secret, xcp_i.secret);
+    // An address of either version will do, if it is good on more than one link.
+    for (addresses, reachable) in [
+        ("\"10.0.0.1\"", true),
+        ("\"fd00::1\"", true),
+        ("\"fe80::1\"", false),
+        ("\"169.254.0.1\"", false),
+        ("", false),
+    ] {
+        let text = GOOD.replace("\"10.0.0.1\", \"fd00::1\"", addresses);
+        let parsed = parse(&format!("{text}\n{good}trains = \"1Mbit\"\n"));
+        assert_eq!(parsed.is_ok(), reachable, "{addresses}");
+        if let Err(error) = parsed {
+            assert!(error.contains("that others reach"), "{error}");
+        }
+    }
+    let short = with(real, "[xcp_i]\nsecret = \"short\"\n").unwrap_err();
+    assert!(short.contains("at least 16 bytes"), "{short}");
+    let zero = with(real, &format!("{good}port = 0\n")).unwrap_err();
+    assert!(zero.contains("from 1 to 65535"), "{zero}");
+}
+
+const LATER: &str = "id = 2\n[[port]]\nname = \"a\"\ntun = \"a\"\n";
+
+/// A law that comes later is held to what holds for one that is there from the start.
+#[test]
+fn laws_of_scheduled_changes_are_checked_too() {
+    let with = |law: &str, keys: &str| {
+        let at = format!("at = [{{ t = \"1s\", controller = \"{law}\" }}]\n");
+        parse(&format!("{LATER}{at}{keys}"))
+    };
+    let rate = "rate = \"10Mbit\"\n";
+    assert!(with("vcp", rate).is_ok());
+    let error = with("vcp", "").unwrap_err();
+    assert!(error.contains("add `rate`"), "{error}");
+    let error = with("xcp-i[estimate=exact]", rate).unwrap_err();
+    assert!(error.contains("only the emulator"), "{error}");
+    let error = with("xcp-i[estimate=real]", rate).unwrap_err();
+    assert!(error.contains("add [xcp_i]"), "{error}");
+    let secret = "addresses = [\"10.0.0.1\"]\n[xcp_i]\nsecret = \"sixteen bytes or more\"\n";
+    let config = with("xcp-i[estimate=real]", &format!("{rate}{secret}")).unwrap();
+    assert!(config.ports[0].link.measures_clouds());
+}
+
+#[test]
+fn a_capacity_without_a_law_is_refused_and_a_law_without_an_id_is_told() {
+    let error = parse(&format!("{LATER}capacity = \"8Mbit\"\n")).unwrap_err();
+    assert!(error.contains("add `controller`"), "{error}");
+    let law = format!("{LATER}rate = \"8Mbit\"\ncontroller = \"vcp\"\n");
+    assert!(parse(&law).unwrap().warnings().is_empty());
+    let unnamed = law.replace("id = 2\n", "");
+    let warnings = parse(&unnamed).unwrap().warnings();
+    assert!(
+        matches!(warnings.as_slice(), [one] if one.contains("add `id`")),
+        "{warnings:?}"
+    );
+    let silent = LATER.replace("id = 2\n", "");
+    assert!(parse(&silent).unwrap().warnings().is_empty());
+}

@@ -1,0 +1,22 @@
+//! A waker that tests look at.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Wake;
+
+/// Whether it was woken.
+#[derive(Default)]
+pub(super) struct Woken(AtomicBool);
+
+impl Woken {
+    /// True if it was woken since the last time that somebody asked.
+    pub(super) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
