@@ -7,9 +7,9 @@ use crate::Instant;
 use crate::recovery::{Probe, SentPacket};
 use crate::wire::SpaceId;
 
-/// The second probe of a handshake leaves after this share of the time until the next probe
-/// timeout. A queue that is full drops packets that come at once both or none; RFC 9002 §6.2.4 does
-/// not say when the second is sent.
+/// The second probe leaves after this share of the time until the next probe timeout. A queue that
+/// is full drops packets that come at once both or none; RFC 9002 §6.2.4 does not say when the
+/// second is sent.
 const SECOND_PROBE: u32 = 16;
 
 impl Connection {
@@ -28,7 +28,7 @@ impl Connection {
                 }
                 Timer::Close => self.forget(),
                 Timer::Handshake => self.lose(now, ConnectionError::HandshakeTimedOut),
-                Timer::SecondProbe => self.probe_again(),
+                Timer::SecondProbe => self.probe_again(now),
             }
         }
         if !self.close.is_open() {
@@ -89,15 +89,40 @@ impl Connection {
     /// longest.
     pub(super) fn prepare_probes(&mut self, now: Instant, space: SpaceId) {
         self.repeat_early_data();
-        if space != SpaceId::Data {
-            *of(&mut self.probes, space) = 1;
-            self.probed = (space, false);
-            let later = self.recovery.probe_period() / SECOND_PROBE;
-            self.timers.set(Timer::SecondProbe, now + later);
+        *of(&mut self.probes, space) = 1;
+        self.probed = (space, false);
+        let later = self.recovery.probe_period() / SECOND_PROBE;
+        self.timers.set(Timer::SecondProbe, now + later);
+        if space == SpaceId::Data {
+            self.fill_data_probe(now);
+        }
+    }
+
+    /// The second probe is due: it leaves if nothing has come back.
+    fn probe_again(&mut self, now: Instant) {
+        if self.recovery.pto_count() == 0 {
             return;
         }
-        *of(&mut self.probes, space) = super::Recovered::PROBES;
-        if self.handshake.can_send(space) {
+        let Some(space) = self.recovery.probe_space() else {
+            return;
+        };
+        if space == SpaceId::Data {
+            if self.probed.0 == space {
+                *of(&mut self.probes, space) = 1;
+                self.fill_data_probe(now);
+            }
+            return;
+        }
+        *of(&mut self.probes, space) = 1;
+        self.probed.1 = self.probed.0 == space;
+        if let Some(other) = self.beside(space) {
+            *of(&mut self.probes, other) = 1;
+        }
+    }
+
+    /// What a probe of the Data space is to carry.
+    fn fill_data_probe(&mut self, now: Instant) {
+        if self.handshake.can_send(SpaceId::Data) {
             return;
         }
         let again = self.probes_again();
@@ -105,21 +130,7 @@ impl Connection {
             self.streams.repeat_first(u64::from(self.route.mtud.mtu()));
         }
         if again || !self.wants_data(now) {
-            self.repeat_oldest(space, 0, super::Recovered::PROBES.into());
-        }
-    }
-
-    /// The second probe of a handshake is due: it leaves if nothing has come back.
-    fn probe_again(&mut self) {
-        let space = self.recovery.probe_space();
-        if let Some(space @ (SpaceId::Initial | SpaceId::Handshake)) = space
-            && self.recovery.pto_count() > 0
-        {
-            *of(&mut self.probes, space) = 1;
-            self.probed.1 = self.probed.0 == space;
-            if let Some(other) = self.beside(space) {
-                *of(&mut self.probes, other) = 1;
-            }
+            self.repeat_oldest(SpaceId::Data, 0, super::Recovered::PROBES.into());
         }
     }
 

@@ -1,7 +1,10 @@
 //! What the controller hears of loss.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use super::fixed_window::fixed_window;
-use super::pair::{Pair, Setup};
+use super::pair::{Pair, SERVER, Setup};
 use crate::Duration;
 use crate::streams::Dir;
 
@@ -113,4 +116,58 @@ fn the_first_probes_carry_new_data_and_the_next_what_is_missing() {
         let stats = pair.client.get().stats();
         assert_eq!(stats.bytes_retransmitted > 0, again);
     }
+}
+
+/// When datagrams leave the client, counted from now; those before `lost` are damaged.
+fn leave_while_lost(pair: &mut Pair, lost: Duration) -> Rc<RefCell<Vec<Duration>>> {
+    let (left, start) = (Rc::new(RefCell::new(Vec::new())), pair.now);
+    let seen = Rc::clone(&left);
+    pair.tap = Some(Box::new(move |now, datagram| {
+        if datagram.to == SERVER.parse().unwrap() {
+            seen.borrow_mut().push(now - start);
+            if now - start < lost {
+                datagram.bytes.fill(0);
+            }
+        }
+    }));
+    left
+}
+
+/// A queue that is full for a while drops whatever comes meanwhile: the second probe leaves later
+/// than the first, so one such time does not cost both.
+#[test]
+fn probes_do_not_leave_together() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.upload(50_000, Duration::from_secs(5));
+    pair.run(Duration::from_secs(1));
+    let timeouts = pair.client.get().stats().probe_timeouts;
+    let (pto, period) = (
+        pair.client.get().pto(),
+        pair.client.get().recovery.probe_period(),
+    );
+    let left = leave_while_lost(&mut pair, pto + Duration::from_micros(1));
+    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
+    pair.client.get().streams().write(id, &[1; 100]).unwrap();
+    assert!(pair.run_until(Duration::from_secs(2), |p| {
+        p.client.get().recovery.bytes_in_flight() == 0 && !left.borrow().is_empty()
+    }));
+    // The next timeout would come two periods after a probe.
+    assert_eq!(*left.borrow(), [Duration::ZERO, pto, pto + period / 8]);
+    assert_eq!(pair.client.get().stats().probe_timeouts, timeouts + 1);
+}
+
+/// The second probe stays away where the first was answered before it was due.
+#[test]
+fn an_answered_probe_is_followed_by_none() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.upload(50_000, Duration::from_secs(5));
+    pair.run(Duration::from_secs(1));
+    let left = leave_while_lost(&mut pair, Duration::from_secs(2));
+    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
+    pair.client.get().streams().write(id, &[1; 100]).unwrap();
+    pair.run(Duration::from_secs(2));
+    let probes = left.borrow().len();
+    assert!(probes > 6, "{left:?}");
+    pair.run(Duration::from_secs(4));
+    assert_eq!(left.borrow().len(), probes + 1, "{left:?}");
 }
