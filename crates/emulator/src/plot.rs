@@ -273,13 +273,15 @@ impl Panel {
                 PathElement::new(ends, colour.stroke_width(1))
             }))?;
             // Where the line leaves the axes, how high it goes: the highest few.
-            let mut above = clipped.above;
-            above.sort_by(|a, b| b.1.total_cmp(&a.1));
-            above.truncate(MOST_ABOVE);
+            let (above, more) = highest(clipped.above);
+            let labels = above.len();
             let lowered = if above.is_empty() { 0 } else { 11 };
-            chart.draw_series(above.into_iter().map(|(x, y)| {
+            chart.draw_series(above.into_iter().enumerate().map(|(place, (x, y))| {
                 let style = ("sans-serif", 11).into_font().color(&colour);
-                let text = format!("▲{}", short(three_digits(y)));
+                let mut text = format!("▲{}", short(three_digits(y)));
+                if place + 1 == labels && more > 0 {
+                    text.push_str(&format!(" (+{more} lower)"));
+                }
                 EmptyElement::at((x, y_max)) + Text::new(text, (-6, labels_above), style)
             }))?;
             // The next line's stand below.
@@ -298,6 +300,16 @@ impl Panel {
 
 /// Most labels of a line for what lies above the axis.
 const MOST_ABOVE: usize = 3;
+
+/// The peaks above the axis that get a label, from left to right, and how many lower ones there
+/// are.
+fn highest(mut above: Vec<(f64, f64)>) -> (Vec<(f64, f64)>, usize) {
+    above.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let more = above.len().saturating_sub(MOST_ABOVE);
+    above.truncate(MOST_ABOVE);
+    above.sort_by(|a, b| a.0.total_cmp(&b.0));
+    (above, more)
+}
 
 impl Panel {
     /// The name that stands at `x`, if one does.
@@ -464,5 +476,13 @@ mod tests {
                 .to_string()
                 .contains("/no/such/place.svg")
         );
+    }
+
+    #[test]
+    fn the_highest_peaks_have_labels_and_the_others_are_counted() {
+        let peaks = vec![(0.0, 5.0), (1.0, 9.0), (2.0, 7.0), (3.0, 6.0), (4.0, 8.0)];
+        let labelled = vec![(1.0, 9.0), (2.0, 7.0), (4.0, 8.0)];
+        assert_eq!(highest(peaks), (labelled, 2));
+        assert_eq!(highest(vec![(0.0, 5.0)]), (vec![(0.0, 5.0)], 0));
     }
 }

@@ -1,5 +1,6 @@
 //! Time series of a run in bounded memory, for pictures.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use crate::observe::{Observer, Progress, Sample};
@@ -50,9 +51,13 @@ impl Curve {
     }
 }
 
-/// Curves of every [`Quantity`], one per flow or link.
+/// Curves of every [`Quantity`], one per flow or link, of the first seven.
 #[derive(Clone, Debug, Default)]
-pub struct Series(Vec<(Quantity, String, Curve)>);
+pub struct Series {
+    curves: Vec<(Quantity, String, Curve)>,
+    /// Flows, and links, that have none.
+    left_out: [HashSet<String>; 2],
+}
 
 impl Series {
     /// Takes a point of everything.
@@ -92,19 +97,33 @@ impl Series {
         let known = |(quantity, known, _): &&mut (Quantity, String, Curve)| {
             *quantity == what && known == name
         };
-        if let Some((_, _, curve)) = self.0.iter_mut().find(known) {
+        if let Some((_, _, curve)) = self.curves.iter_mut().find(known) {
             curve.add(x, y);
         } else if self.curves(what).count() < MOST_CURVES {
             let mut curve = Curve::new(span);
             curve.add(x, y);
-            self.0.push((what, name.to_owned(), curve));
+            self.curves.push((what, name.to_owned(), curve));
+        } else {
+            let [flows, links] = &mut self.left_out;
+            let left_out = if what.is_of_links() { links } else { flows };
+            if !left_out.contains(name) {
+                left_out.insert(name.to_owned());
+            }
         }
+    }
+
+    /// How many flows, or links if the quantity is of those, have no curve since there are too many
+    /// to be told apart.
+    #[must_use]
+    pub fn left_out(&self, what: Quantity) -> usize {
+        let [flows, links] = &self.left_out;
+        if what.is_of_links() { links } else { flows }.len()
     }
 
     /// The curves of a quantity: names of flows or links, with points (seconds, value).
     pub fn curves(&self, what: Quantity) -> impl Iterator<Item = (&str, &[(f64, f64)])> {
         let wanted = self
-            .0
+            .curves
             .iter()
             .filter(move |(quantity, ..)| *quantity == what);
         wanted.map(|(_, name, curve)| (name.as_str(), curve.points.as_slice()))
@@ -165,5 +184,21 @@ mod tests {
         assert!(curve.points.len() < MOST_POINTS && curve.points.len() > MOST_POINTS / 3);
         assert!(curve.points.iter().all(|(_, y)| (y - 0.5).abs() < 1e-9));
         assert!(curve.points.is_sorted_by(|a, b| a.0 < b.0));
+    }
+
+    #[test]
+    fn flows_without_a_curve_are_counted() {
+        let mut series = Series::default();
+        for at in 0..3 {
+            for flow in 0..10 {
+                let name = format!("flow-{flow}");
+                series.point(Quantity::Goodputs, &name, 1, (f64::from(at), 1.0));
+                series.point(Quantity::Windows, &name, 1, (f64::from(at), 1.0));
+            }
+            series.point(Quantity::Use, "hop", 1, (f64::from(at), 1.0));
+        }
+        assert_eq!(series.curves(Quantity::Goodputs).count(), MOST_CURVES);
+        assert_eq!(series.left_out(Quantity::Goodputs), 10 - MOST_CURVES);
+        assert_eq!(series.left_out(Quantity::Queues), 0);
     }
 }

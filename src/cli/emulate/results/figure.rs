@@ -271,10 +271,16 @@ fn over_time(
         } else {
             format!("{label}: {title}")
         };
+        let panel = panel(title, lines.collect());
+        let x_label = match group.series.left_out(what) {
+            0 => panel.x_label,
+            more => format!("{}; {more} more flows are not drawn", panel.x_label),
+        };
         Panel {
             x_max,
             y_max,
-            ..panel(title, lines.collect())
+            x_label,
+            ..panel
         }
     });
     each.collect()
