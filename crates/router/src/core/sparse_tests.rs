@@ -190,6 +190,27 @@ fn new_flows_by_the_thousand_do_not_hold_up_calls() {
     }
 }
 
+/// A class with a 33rd of the link is full of flows that send so little that all of them are sparse.
+/// Connections that begin get their first packets through.
+#[test]
+fn sparse_flows_leave_connections_that_begin_their_part() {
+    let fate = fates(MANY, |ms| {
+        let mut sent = Vec::new();
+        if ms % 8 == 0 {
+            sent.push((1 + (ms / 8 % 12) as u32, 1500));
+        }
+        if ms % 250 == 9 {
+            sent.push((100 + (ms / 250) as u32, 1200));
+        }
+        sent
+    });
+    for flow in 120..176 {
+        let begin = fate(flow);
+        assert_eq!((begin.sent, begin.arrived), (1, 1), "{flow}");
+        assert!(begin.longest < 50_000, "{flow}: {begin:?}");
+    }
+}
+
 /// Twenty connections that begin within an epoch beside two large flows: their first packets, one
 /// of 1200 bytes and two small ones of each, neither wait nor get lost.
 #[test]

@@ -4,8 +4,9 @@
 //! window to others: they make no queue of their own, and wait behind the one that larger flows of
 //! their class keep. So they pass before those, while each of them sends less than half of what a
 //! flow of the class has in the mean, and all of them together less than half of what the class
-//! has. Flows that were seen in one epoch only have a quarter of that, all together: whoever
-//! changes ports with each packet leaves the rest to sparse flows that last.
+//! has. A quarter of that, two packets at least if they leave a quarter, is for flows that were seen
+//! in one epoch only, and they have no more: whoever changes ports with each packet leaves the rest
+//! to sparse flows that last, and these leave connections that begin their part.
 //!
 //! None of their packets overtakes an earlier one of the same flow: a flow passes first only once
 //! its last packet in the queue of its class has left. Flows without a place in the table wait in
@@ -38,8 +39,8 @@ struct Class {
     last: Box<[[u32; WAYS + 1]]>,
     /// Bytes of each sparse flow in an epoch.
     each: u64,
-    /// Bytes that all of them together may still send in the running epoch, and of these those that
-    /// were seen in one epoch only.
+    /// Bytes that those that last may still send together in the running epoch, and those that were
+    /// seen in one epoch only.
     left: u64,
     left_to_newcomers: u64,
 }
@@ -103,8 +104,17 @@ impl Class {
     }
 
     fn refill(&mut self, bytes: u64) {
-        self.left = bytes;
-        self.left_to_newcomers = (bytes / PART_OF_NEWCOMERS).max(FULL_PACKET).min(bytes);
+        let part = bytes / PART_OF_NEWCOMERS;
+        self.left_to_newcomers = part.max(2 * FULL_PACKET).min(bytes - part);
+        self.left = bytes - self.left_to_newcomers;
+    }
+
+    const fn left_to(&self, newcomer: bool) -> u64 {
+        if newcomer {
+            self.left_to_newcomers
+        } else {
+            self.left
+        }
     }
 
     fn release(&mut self, place: Place) {
@@ -163,8 +173,7 @@ impl Flows {
         // Flows that carry feedback and are aside come as foreign ones.
         lately(now, heard_ms) == heard
             && u64::from(fresh.max(mean)) <= class.each
-            && u64::from(bytes) <= class.left
-            && (u64::from(bytes) <= class.left_to_newcomers || !self.is_newcomer(place))
+            && u64::from(bytes) <= class.left_to(self.is_newcomer(place))
             && class.has_none(place, gone)
     }
 
@@ -180,10 +189,12 @@ impl Flows {
     pub(in crate::core) fn on_first(&mut self, heard: bool, bytes: u32) {
         let (bytes, newcomer) = (u64::from(bytes), self.is_newcomer(self.noted));
         let class = self.sparse.class_mut(heard);
-        class.left = class.left.saturating_sub(bytes);
-        if newcomer {
-            class.left_to_newcomers = class.left_to_newcomers.saturating_sub(bytes);
-        }
+        let left = if newcomer {
+            &mut class.left_to_newcomers
+        } else {
+            &mut class.left
+        };
+        *left = left.saturating_sub(bytes);
     }
 
     /// The queue of its class took in the packet that was noted last, as number `taken`.
