@@ -24,6 +24,8 @@ pub(super) struct Losses {
     bounds: Bounds,
     /// `BBR.undo_state`: the state that losses have ended since.
     state: Option<State>,
+    /// Marks have come since: there is no way back.
+    pub(super) marked: bool,
 }
 
 impl Bbr {
@@ -71,20 +73,31 @@ impl Bbr {
             return;
         }
         self.losses.state = Some(State::Startup);
+        self.fill_pipe();
+    }
+
+    /// Startup ends at what was delivered of late.
+    pub(super) fn fill_pipe(&mut self) {
         self.full.reached = true;
         self.full.now = true;
         self.bounds.long = self.bdp().max(self.latest.delivered);
     }
 
-    /// `NoteLoss`, `HandleLostPacket`.
-    pub(super) fn note_loss(&mut self, now: Instant, lost: &Lost) {
+    /// `NoteLoss`, `SaveStateUponLoss`.
+    pub(super) fn begin_lossy_round(&mut self) {
         if !self.losses.lossy {
             self.losses.ends_at = self.sampler.delivered();
             self.save_window();
             self.losses.bounds = self.bounds;
             self.losses.state = None;
+            self.losses.marked = false;
         }
         self.losses.lossy = true;
+    }
+
+    /// `HandleLostPacket`.
+    pub(super) fn note_loss(&mut self, now: Instant, lost: &Lost) {
+        self.begin_lossy_round();
         self.losses.ranges = self.losses.ranges.saturating_add(lost.ranges);
         self.recovery_end.get_or_insert(lost.last_sent);
         let Some(mut sample) = self.sampler.on_loss(lost) else {
@@ -98,7 +111,7 @@ impl Bbr {
     }
 
     /// `HandleInflightTooHigh`.
-    fn too_much(&mut self, now: Instant, sample: &RateSample) {
+    pub(super) fn too_much(&mut self, now: Instant, sample: &RateSample) {
         self.probe.too_high = true;
         self.probe.sampling = false;
         if !sample.app_limited {
@@ -113,6 +126,9 @@ impl Bbr {
 
     /// `HandleSpuriousLossDetection`.
     pub(super) fn undo_loss(&mut self) {
+        if self.losses.marked {
+            return;
+        }
         self.restore_window();
         self.losses.lossy = false;
         self.full.reset(0);

@@ -76,6 +76,10 @@ pub struct Bbr {
     pub(super) latest: Latest,
     pub(super) probe: Probe,
     pub(super) losses: Losses,
+    /// When marks were last answered.
+    pub(super) marked_at: Option<Instant>,
+    /// Of the latest acknowledgement.
+    pub(super) newest: RateSample,
     drain_round: u64,
     /// `BBR.idle_restart`.
     pub(super) restarting: bool,
@@ -116,6 +120,8 @@ impl Bbr {
             latest: Latest::default(),
             probe: Probe::new(now),
             losses: Losses::default(),
+            marked_at: None,
+            newest: RateSample::default(),
             drain_round: 0,
             restarting: false,
             probe_rtt_until: None,
@@ -306,6 +312,7 @@ impl Controller for Bbr {
             app_limited: true,
             ..RateSample::default()
         });
+        self.newest = sample;
         self.rounds
             .on_sample(sample.prior_delivered, self.sampler.delivered());
         if self.rounds.started {
@@ -337,6 +344,10 @@ impl Controller for Bbr {
     fn on_loss(&mut self, now: Instant, lost: &Lost) {
         self.in_flight = lost.in_flight_before.saturating_sub(lost.bytes);
         self.note_loss(now, lost);
+    }
+
+    fn on_congestion_experienced(&mut self, now: Instant, sent_at: Instant, _last_sent: u64) {
+        self.note_mark(now, sent_at);
     }
 
     fn on_persistent_congestion(&mut self, _now: Instant) {

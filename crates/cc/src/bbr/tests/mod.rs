@@ -2,6 +2,7 @@
 
 mod answers;
 mod malice;
+mod marks;
 mod path;
 mod paths;
 mod sampling;
