@@ -1,7 +1,7 @@
 //! What losses change, and the way back from one that was none (draft-ietf-ccwg-bbr, "Updating the
 //! Model Upon Packet Loss").
 
-use super::bounds::{Bounds, Latest, NONE, in_flight_at_loss, too_high};
+use super::bounds::{Bounds, Latest, NONE, crossing, in_flight_at_loss, too_high};
 use super::cycle::State;
 use super::params::{BETA, STARTUP_LOSS_RANGES, UNIT};
 use super::rate::RateSample;
@@ -100,14 +100,17 @@ impl Bbr {
         self.begin_lossy_round();
         self.losses.ranges = self.losses.ranges.saturating_add(lost.ranges);
         self.recovery_end.get_or_insert(lost.last_sent);
-        let Some(mut sample) = self.sampler.on_loss(lost) else {
+        let Some((oldest, newest)) = self.sampler.on_loss(lost) else {
             return;
         };
-        if !self.probe.sampling || !too_high(&sample) {
+        if !self.probe.sampling {
             return;
         }
-        sample.tx_in_flight = in_flight_at_loss(&sample, lost.bytes);
-        self.too_much(now, &sample);
+        if let Some(mut sample) = crossing(&oldest, &newest, lost.packets) {
+            let size = lost.bytes / lost.packets.max(1);
+            sample.tx_in_flight = in_flight_at_loss(&sample, size);
+            self.too_much(now, &sample);
+        }
     }
 
     /// `HandleInflightTooHigh`.

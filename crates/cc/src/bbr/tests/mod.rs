@@ -5,5 +5,6 @@ mod malice;
 mod marks;
 mod path;
 mod paths;
+mod probes;
 mod sampling;
 mod startup;

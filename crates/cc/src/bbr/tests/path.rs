@@ -243,14 +243,14 @@ impl Run {
         let before = self.in_flight;
         let (mut lost, mut ranges) = (0, 0);
         let mut newest: Option<(u64, Flying)> = None;
-        let mut oldest = None;
+        let mut oldest: Option<(u64, PacketState)> = None;
         for number in self.first..(self.largest + 1).saturating_sub(REORDERING) {
             // Those on their way are late, not lost.
             if let Some(packet) = self.take(number) {
                 lost += 1;
                 let before = newest.as_ref().map(|(before, _)| *before);
                 ranges += u64::from(before.is_none_or(|before| before + 1 < number));
-                oldest = oldest.or(Some(packet.sent_at));
+                oldest = oldest.or(Some((packet.sent_at, packet.state)));
                 newest = Some((number, packet));
             }
         }
@@ -262,6 +262,7 @@ impl Run {
             bytes: lost * MTU,
             packets: lost,
             ranges,
+            first_state: oldest.map_or(packet.state, |(_, state)| state),
             largest,
             sent_at: Instant::from_nanos(packet.sent_at),
             state: packet.state,
@@ -271,7 +272,7 @@ impl Run {
             in_flight_before: before,
         };
         self.bbr.on_loss(now, &news);
-        if oldest.is_some_and(|at| packet.sent_at - at > 9 * self.srtt) {
+        if oldest.is_some_and(|(at, _)| packet.sent_at - at > 9 * self.srtt) {
             self.bbr.on_persistent_congestion(now);
         }
     }

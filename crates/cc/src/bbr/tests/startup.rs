@@ -40,6 +40,7 @@ fn after_a_round_with(packets: u64, ranges: u64) -> Bbr {
         bytes: packets * MTU,
         packets,
         ranges,
+        first_state: states[10 - packets as usize],
         state: states[9],
         in_flight_before: 10 * MTU,
         ..lost(9, 10, ms(100))
