@@ -247,6 +247,20 @@ impl Bbr {
         }
     }
 
+    /// `HandleRestartFromIdle`.
+    fn restart(&mut self, now: Instant) {
+        if !self.sampler.is_app_limited() {
+            return;
+        }
+        self.restarting = true;
+        self.aggregation.restart(now);
+        if self.state.is_probe_bw() {
+            self.set_pace(UNIT);
+        } else if self.state == State::ProbeRtt {
+            self.check_probe_rtt_done(now);
+        }
+    }
+
     fn set_window(&mut self, acked: u64) {
         let wanted = self
             .multiple(self.bw, self.state.cwnd_gain())
@@ -280,15 +294,8 @@ impl Controller for Bbr {
     fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
         self.last_sent = self.last_sent.max(sent.packet_number);
         self.in_flight = sent.in_flight;
-        // `HandleRestartFromIdle`.
-        if sent.in_flight <= sent.bytes && self.sampler.is_app_limited() {
-            self.restarting = true;
-            self.aggregation.restart(now);
-            if self.state.is_probe_bw() {
-                self.set_pace(UNIT);
-            } else if self.state == State::ProbeRtt {
-                self.check_probe_rtt_done(now);
-            }
+        if sent.in_flight <= sent.bytes {
+            self.restart(now);
         }
         let used = sent.in_flight.saturating_add(self.mtu) > self.window;
         self.used.running |= used;
@@ -302,8 +309,8 @@ impl Controller for Bbr {
     fn on_ack(&mut self, now: Instant, acked: &Acked) {
         self.in_flight = acked.in_flight_before.saturating_sub(acked.bytes);
         self.srtt = acked.srtt.max(acked.rtt.unwrap_or_default());
-        if self.recovery_end.is_some_and(|end| acked.largest > end) {
-            self.recovery_end = None;
+        let recovered = self.recovery_end.is_some_and(|end| acked.largest > end);
+        if recovered {
             self.restore_window();
         }
         let sample = self.sampler.on_ack(now, acked);
@@ -322,7 +329,11 @@ impl Controller for Bbr {
                 last: self.used.running,
             };
         }
+        // The round trip is judged before the recovery that it was ends.
         self.note_delivery(&sample);
+        if recovered {
+            self.recovery_end = None;
+        }
         self.aggregation.on_ack(
             now,
             sample.acked,
@@ -358,6 +369,11 @@ impl Controller for Bbr {
 
     fn on_spurious_loss(&mut self, _now: Instant) {
         self.undo_loss();
+    }
+
+    /// The pace is taken from here, before the first packet.
+    fn on_restart(&mut self, now: Instant, _idle: Duration) {
+        self.restart(now);
     }
 
     fn on_mtu(&mut self, mtu: u16) {

@@ -44,3 +44,20 @@ fn a_round_trip_of_losses_told_at_once_bounds_to_where_they_began() {
         "{long} of {in_flight}"
     );
 }
+
+/// After idleness in a probe the first packets leave at the path's rate: the pace is told before
+/// any of them.
+#[test]
+fn a_restart_paces_at_the_bandwidth() {
+    let mut run = Run::new(10, 50, 1000);
+    run.run(2_000, |_| ());
+    while run.bbr.state != State::Up {
+        run.run(1, |_| ());
+    }
+    run.run(10, |_| ());
+    let pace = |run: &Run| run.bbr.pacing_rate().unwrap();
+    assert!(pace(&run) > run.bbr.bw);
+    run.bbr.sampler.mark_app_limited(0);
+    run.bbr.on_restart(Instant::from_nanos(run.now), ms(500));
+    assert_eq!(pace(&run), run.bbr.bw * 99 / 100);
+}
