@@ -175,7 +175,7 @@ impl<L: LossRule> VcpSender<L> {
         match finding {
             Finding::Clear => {}
             Finding::Appeared(begin) => {
-                self.fallback.take_over_below(begin.window, begin.proven);
+                self.fallback.take_over_below(now, begin.window, begin.proven);
             }
             Finding::Gone => self.steering.take_over(now, self.fallback.window()),
         }
