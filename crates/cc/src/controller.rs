@@ -121,6 +121,8 @@ pub struct Lost {
     pub packets: u64,
     /// Of how many ranges of packet numbers in a row they are, at least 1.
     pub ranges: u64,
+    /// [`PacketState`] of the smallest packet number among them.
+    pub first_state: PacketState,
     /// Largest packet number among them.
     pub largest: u64,
     /// When that largest packet was sent.

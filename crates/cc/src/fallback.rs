@@ -68,9 +68,9 @@ impl Fallback {
 
     /// A hop that says nothing is the narrow one: CUBIC goes on with `window` bytes, in slow start
     /// up to `ssthresh`.
-    pub(crate) fn take_over_below(&mut self, window: u64, ssthresh: u64) {
+    pub(crate) fn take_over_below(&mut self, now: Instant, window: u64, ssthresh: u64) {
         self.modelled = false;
-        self.cubic.take_over_below(window, ssthresh);
+        self.cubic.take_over_below(now, window, ssthresh);
     }
 
     fn ruling(&self) -> &dyn Controller {

@@ -39,6 +39,7 @@ pub(crate) fn lost(largest: u64, last_sent: u64, rtt: Duration) -> Lost {
         bytes: 1000,
         packets: 1,
         ranges: 1,
+        first_state: PacketState::default(),
         largest,
         sent_at: Instant::ZERO,
         state: PacketState::default(),

@@ -82,6 +82,46 @@ pub(super) fn too_high(sample: &RateSample) -> bool {
     sample.lost > mul_div(sample.tx_in_flight, LOSS_THRESHOLD, UNIT)
 }
 
+/// The first of `packets` packets, lost together, with which losses cross the threshold, or `None`.
+/// Samples are of the `oldest` and the `newest`; those between are taken for evenly spread.
+pub(super) fn crossing(
+    oldest: &RateSample,
+    newest: &RateSample,
+    packets: u64,
+) -> Option<RateSample> {
+    let steps = packets.saturating_sub(1).max(1);
+    let between = |from: u64, to: u64, step: u64| {
+        let part = mul_div(from.abs_diff(to), step, steps);
+        if to >= from {
+            from.saturating_add(part)
+        } else {
+            from - part
+        }
+    };
+    let at = |step| RateSample {
+        lost: between(oldest.lost, newest.lost, step),
+        tx_in_flight: between(oldest.tx_in_flight, newest.tx_in_flight, step),
+        ..*newest
+    };
+    if too_high(&at(0)) {
+        return Some(at(0));
+    }
+    // Both change evenly: from the crossing on losses are too many.
+    let (mut few, mut many) = (0, steps);
+    if !too_high(&at(many)) {
+        return None;
+    }
+    while many - few > 1 {
+        let middle = few + (many - few) / 2;
+        if too_high(&at(middle)) {
+            many = middle;
+        } else {
+            few = middle;
+        }
+    }
+    Some(at(many))
+}
+
 /// `InflightAtLoss`: the bytes in flight at which losses crossed the threshold, where `bytes` of
 /// them were lost at last.
 pub(super) fn in_flight_at_loss(sample: &RateSample, bytes: u64) -> u64 {

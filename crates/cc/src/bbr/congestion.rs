@@ -1,7 +1,7 @@
 //! What losses change, and the way back from one that was none (draft-ietf-ccwg-bbr, "Updating the
 //! Model Upon Packet Loss").
 
-use super::bounds::{Bounds, Latest, NONE, in_flight_at_loss, too_high};
+use super::bounds::{Bounds, Latest, NONE, crossing, in_flight_at_loss, too_high};
 use super::cycle::State;
 use super::params::{BETA, STARTUP_LOSS_RANGES, UNIT};
 use super::rate::RateSample;
@@ -24,6 +24,8 @@ pub(super) struct Losses {
     bounds: Bounds,
     /// `BBR.undo_state`: the state that losses have ended since.
     state: Option<State>,
+    /// Marks have come since: there is no way back.
+    pub(super) marked: bool,
 }
 
 impl Bbr {
@@ -71,34 +73,48 @@ impl Bbr {
             return;
         }
         self.losses.state = Some(State::Startup);
+        self.fill_pipe();
+    }
+
+    /// Startup ends at what was delivered of late.
+    pub(super) fn fill_pipe(&mut self) {
         self.full.reached = true;
         self.full.now = true;
         self.bounds.long = self.bdp().max(self.latest.delivered);
     }
 
-    /// `NoteLoss`, `HandleLostPacket`.
-    pub(super) fn note_loss(&mut self, now: Instant, lost: &Lost) {
+    /// `NoteLoss`, `SaveStateUponLoss`.
+    pub(super) fn begin_lossy_round(&mut self) {
         if !self.losses.lossy {
             self.losses.ends_at = self.sampler.delivered();
             self.save_window();
             self.losses.bounds = self.bounds;
             self.losses.state = None;
+            self.losses.marked = false;
         }
         self.losses.lossy = true;
+    }
+
+    /// `HandleLostPacket`.
+    pub(super) fn note_loss(&mut self, now: Instant, lost: &Lost) {
+        self.begin_lossy_round();
         self.losses.ranges = self.losses.ranges.saturating_add(lost.ranges);
         self.recovery_end.get_or_insert(lost.last_sent);
-        let Some(mut sample) = self.sampler.on_loss(lost) else {
+        let Some((oldest, newest)) = self.sampler.on_loss(lost) else {
             return;
         };
-        if !self.probe.sampling || !too_high(&sample) {
+        if !self.probe.sampling {
             return;
         }
-        sample.tx_in_flight = in_flight_at_loss(&sample, lost.bytes);
-        self.too_much(now, &sample);
+        if let Some(mut sample) = crossing(&oldest, &newest, lost.packets) {
+            let size = lost.bytes / lost.packets.max(1);
+            sample.tx_in_flight = in_flight_at_loss(&sample, size);
+            self.too_much(now, &sample);
+        }
     }
 
     /// `HandleInflightTooHigh`.
-    fn too_much(&mut self, now: Instant, sample: &RateSample) {
+    pub(super) fn too_much(&mut self, now: Instant, sample: &RateSample) {
         self.probe.too_high = true;
         self.probe.sampling = false;
         if !sample.app_limited {
@@ -113,6 +129,9 @@ impl Bbr {
 
     /// `HandleSpuriousLossDetection`.
     pub(super) fn undo_loss(&mut self) {
+        if self.losses.marked {
+            return;
+        }
         self.restore_window();
         self.losses.lossy = false;
         self.full.reset(0);

@@ -12,10 +12,11 @@
 //! integers; gains are in hundredths.
 //!
 //! Where this departs from the draft: snapshots of packets are taken at most 32 times per round
-//! trip ([`rate`]); losses of one acknowledgement count as one event; persistent congestion (RFC
-//! 9002 §7.6) stands for a retransmission timeout; what the draft draws at random is made of the
-//! time and the bytes delivered, since laws draw nothing; there is no offload budget beyond the
-//! send quantum, and ECN is not listened to.
+//! trip ([`rate`]); packets lost together are taken for evenly spread between the first and the
+//! last; persistent congestion (RFC 9002 §7.6) stands for a retransmission timeout; what the draft
+//! draws at random is made of the time and the bytes delivered, since laws draw nothing; there is
+//! no offload budget beyond the send quantum. What a CE mark does is left open there: see
+//! [`marks`].
 
 mod aggregation;
 mod bounds;
@@ -23,6 +24,7 @@ mod congestion;
 mod cycle;
 mod filters;
 mod full_pipe;
+mod marks;
 mod min_rtt;
 mod params;
 mod probe_bw;

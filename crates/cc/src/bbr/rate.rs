@@ -186,16 +186,25 @@ impl Sampler {
         })
     }
 
-    /// Packets were lost. The sample is of the newest of them; `None` if that is too old.
-    pub(super) fn on_loss(&mut self, lost: &Lost) -> Option<RateSample> {
+    /// Packets were lost. Samples of the oldest of them, as if the others were not lost yet, and of
+    /// the newest; `None` if that is too old.
+    pub(super) fn on_loss(&mut self, lost: &Lost) -> Option<(RateSample, RateSample)> {
         self.moved = true;
+        let one = lost.bytes / lost.packets.max(1);
+        let with_first = self.lost.saturating_add(one);
         self.lost = self.lost.saturating_add(lost.bytes);
-        let snapshot = self.snapshot(lost.state)?;
+        let newest = self.loss_sample(lost.state, self.lost)?;
+        let oldest = self.loss_sample(lost.first_state, with_first);
+        Some((oldest.unwrap_or(newest), newest))
+    }
+
+    fn loss_sample(&self, state: PacketState, lost: u64) -> Option<RateSample> {
+        let snapshot = self.snapshot(state)?;
         Some(RateSample {
             prior_delivered: snapshot.delivered,
-            lost: self.lost.saturating_sub(snapshot.lost),
-            tx_in_flight: lost.state.0 & IN_FLIGHT_MASK,
-            app_limited: app_limited(lost.state),
+            lost: lost.saturating_sub(snapshot.lost),
+            tx_in_flight: state.0 & IN_FLIGHT_MASK,
+            app_limited: app_limited(state),
             ..RateSample::default()
         })
     }

@@ -76,6 +76,10 @@ pub struct Bbr {
     pub(super) latest: Latest,
     pub(super) probe: Probe,
     pub(super) losses: Losses,
+    /// When marks were last answered.
+    pub(super) marked_at: Option<Instant>,
+    /// Of the latest acknowledgement.
+    pub(super) newest: RateSample,
     drain_round: u64,
     /// `BBR.idle_restart`.
     pub(super) restarting: bool,
@@ -116,6 +120,8 @@ impl Bbr {
             latest: Latest::default(),
             probe: Probe::new(now),
             losses: Losses::default(),
+            marked_at: None,
+            newest: RateSample::default(),
             drain_round: 0,
             restarting: false,
             probe_rtt_until: None,
@@ -241,6 +247,20 @@ impl Bbr {
         }
     }
 
+    /// `HandleRestartFromIdle`.
+    fn restart(&mut self, now: Instant) {
+        if !self.sampler.is_app_limited() {
+            return;
+        }
+        self.restarting = true;
+        self.aggregation.restart(now);
+        if self.state.is_probe_bw() {
+            self.set_pace(UNIT);
+        } else if self.state == State::ProbeRtt {
+            self.check_probe_rtt_done(now);
+        }
+    }
+
     fn set_window(&mut self, acked: u64) {
         let wanted = self
             .multiple(self.bw, self.state.cwnd_gain())
@@ -274,15 +294,8 @@ impl Controller for Bbr {
     fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
         self.last_sent = self.last_sent.max(sent.packet_number);
         self.in_flight = sent.in_flight;
-        // `HandleRestartFromIdle`.
-        if sent.in_flight <= sent.bytes && self.sampler.is_app_limited() {
-            self.restarting = true;
-            self.aggregation.restart(now);
-            if self.state.is_probe_bw() {
-                self.set_pace(UNIT);
-            } else if self.state == State::ProbeRtt {
-                self.check_probe_rtt_done(now);
-            }
+        if sent.in_flight <= sent.bytes {
+            self.restart(now);
         }
         let used = sent.in_flight.saturating_add(self.mtu) > self.window;
         self.used.running |= used;
@@ -296,8 +309,8 @@ impl Controller for Bbr {
     fn on_ack(&mut self, now: Instant, acked: &Acked) {
         self.in_flight = acked.in_flight_before.saturating_sub(acked.bytes);
         self.srtt = acked.srtt.max(acked.rtt.unwrap_or_default());
-        if self.recovery_end.is_some_and(|end| acked.largest > end) {
-            self.recovery_end = None;
+        let recovered = self.recovery_end.is_some_and(|end| acked.largest > end);
+        if recovered {
             self.restore_window();
         }
         let sample = self.sampler.on_ack(now, acked);
@@ -306,6 +319,7 @@ impl Controller for Bbr {
             app_limited: true,
             ..RateSample::default()
         });
+        self.newest = sample;
         self.rounds
             .on_sample(sample.prior_delivered, self.sampler.delivered());
         if self.rounds.started {
@@ -315,7 +329,11 @@ impl Controller for Bbr {
                 last: self.used.running,
             };
         }
+        // The round trip is judged before the recovery that it was ends.
         self.note_delivery(&sample);
+        if recovered {
+            self.recovery_end = None;
+        }
         self.aggregation.on_ack(
             now,
             sample.acked,
@@ -339,6 +357,10 @@ impl Controller for Bbr {
         self.note_loss(now, lost);
     }
 
+    fn on_congestion_experienced(&mut self, now: Instant, sent_at: Instant, _last_sent: u64) {
+        self.note_mark(now, sent_at);
+    }
+
     fn on_persistent_congestion(&mut self, _now: Instant) {
         self.save_window();
         self.recovery_end = Some(self.last_sent);
@@ -347,6 +369,11 @@ impl Controller for Bbr {
 
     fn on_spurious_loss(&mut self, _now: Instant) {
         self.undo_loss();
+    }
+
+    /// The pace is taken from here, before the first packet.
+    fn on_restart(&mut self, now: Instant, _idle: Duration) {
+        self.restart(now);
     }
 
     fn on_mtu(&mut self, mtu: u16) {

@@ -13,7 +13,8 @@ struct Epoch {
     curve: Curve,
     /// The window that Reno would have by now, in bytes (RFC 9438 §4.3).
     w_est: u64,
-    /// Since when the sender leaves its window unused: that time does not count.
+    /// When the window was last used, and since when it is not: that time does not count.
+    used_at: Instant,
     unused_since: Option<Instant>,
 }
 
@@ -40,6 +41,7 @@ impl Cubic {
             started: now,
             curve: Curve::new(self.w_max, window, mtu),
             w_est: window,
+            used_at: now,
             unused_since: None,
         }
     }
@@ -66,6 +68,7 @@ impl Avoidance for Cubic {
         if let Some(since) = epoch.unused_since.take() {
             epoch.started += now - since;
         }
+        epoch.used_at = now;
         let added = self.friendly_growth(acked.bytes, epoch.w_est, window, mtu);
         epoch.w_est = epoch.w_est.saturating_add(added).min(MAX_BYTES);
         self.epoch = Some(epoch);
@@ -104,7 +107,8 @@ impl Avoidance for Cubic {
 
     fn on_unused(&mut self, now: Instant) {
         if let Some(epoch) = &mut self.epoch {
-            epoch.unused_since.get_or_insert(now);
+            let since = now.max(epoch.used_at);
+            epoch.unused_since.get_or_insert(since);
         }
     }
 }

@@ -4,7 +4,8 @@ use super::window_of;
 use crate::arith::{nanos, ns_since, rate};
 use crate::{Acked, Duration, Instant};
 
-/// The most that was delivered is remembered over one to two spans of so many round trips.
+/// The most that was delivered is remembered over one to two spans of so many round trips in which
+/// the window bounded the sender.
 const SPAN_ROUNDS: u32 = 8;
 /// While what is delivered grows by more than this part in so many round trips, nothing is
 /// overloaded.
@@ -20,6 +21,8 @@ pub(super) struct Arrivals {
     /// Of the running round trip.
     bytes: u64,
     packets: u64,
+    /// The window bounded the sender in it.
+    limited: bool,
     /// Packets of the last whole one.
     last_packets: u64,
     /// Bytes per second over each of the last whole round trips, the latest first.
@@ -37,6 +40,7 @@ impl Arrivals {
             since: now,
             bytes: 0,
             packets: 0,
+            limited: false,
             last_packets: 0,
             rates: [0; GROWTH_ROUNDS],
             most: [0; 2],
@@ -55,6 +59,7 @@ impl Arrivals {
         }
         self.bytes = self.bytes.saturating_add(acked.bytes);
         self.packets = self.packets.saturating_add(acked.packets);
+        self.limited |= acked.window_limited;
         over
     }
 
@@ -63,7 +68,8 @@ impl Arrivals {
         self.since = now;
         self.bytes = 0;
         self.last_packets = core::mem::take(&mut self.packets);
-        self.rounds += 1;
+        // What an application had to send shows no path that carries less.
+        self.rounds += u32::from(core::mem::take(&mut self.limited));
         if self.rounds >= SPAN_ROUNDS {
             self.rounds = 0;
             self.most = [0, self.most[0]];
@@ -135,6 +141,28 @@ mod tests {
         assert!((390_000..=410_000).contains(&arrivals.proven(ms(400))));
         assert!((390_000..=410_000).contains(&arrivals.proven(ms(7000))));
         assert!((95_000..=105_000).contains(&arrivals.proven(ms(100))));
+    }
+
+    /// A thousandth of the rate for a while because there is no more to send.
+    #[test]
+    fn round_trips_that_the_application_bounds_disprove_nothing() {
+        let mut arrivals = Arrivals::new(Instant::ZERO);
+        let mut now = 0;
+        let mut rounds = |count: u64, packets: u64, window_limited: bool| {
+            for n in 0..count * packets {
+                now += 100_000 / packets;
+                let ack = Acked {
+                    window_limited,
+                    ..acked(n, 1000, ms(100))
+                };
+                arrivals.on_ack(Instant::from_micros(now), &ack);
+            }
+            arrivals.proven(ms(100))
+        };
+        let proven = rounds(10, 200, true);
+        assert!((190_000..=210_000).contains(&proven), "{proven}");
+        assert_eq!(rounds(40, 2, false), proven);
+        assert!(rounds(40, 2, true) < 10_000);
     }
 
     #[test]

@@ -106,11 +106,15 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
     }
 
     /// Takes over at `window` bytes, in slow start up to `ssthresh` bytes: what the path is known
-    /// to carry.
-    pub(crate) fn take_over_below(&mut self, window: u64, ssthresh: u64) {
+    /// to carry. Losses and marks of what was sent before are what `window` answers.
+    pub(crate) fn take_over_below(&mut self, now: Instant, window: u64, ssthresh: u64) {
         self.take_over(window);
         self.ssthresh = ssthresh.max(self.window);
-        self.recovery = None;
+        self.recovery = Some(Recovery {
+            started: now,
+            last_sent: self.last_sent,
+            over: true,
+        });
     }
 
     /// Begins again at `window` bytes in slow start, as on a new path.
@@ -229,7 +233,10 @@ impl<W: Avoidance, S: StartRule> Controller for LossBased<W, S> {
         let covered = self
             .recovery
             .is_some_and(|recovery| sent_at <= recovery.started);
-        if !covered {
+        if covered {
+            // The cut answers a mark too, whatever its losses turn out to be.
+            self.undo = None;
+        } else {
             self.cut(now, Cause::Marked, last_sent);
         }
     }
@@ -256,8 +263,8 @@ impl<W: Avoidance, S: StartRule> Controller for LossBased<W, S> {
         }
     }
 
-    fn on_restart(&mut self, now: Instant, _idle: Duration) {
-        self.avoidance.on_unused(now);
+    fn on_restart(&mut self, now: Instant, idle: Duration) {
+        self.avoidance.on_unused(now - idle);
     }
 
     fn on_mtu(&mut self, mtu: u16) {

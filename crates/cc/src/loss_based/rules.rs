@@ -48,9 +48,10 @@ pub trait Avoidance: Clone + Send + fmt::Debug {
     /// holds.
     fn on_collapse(&mut self) {}
 
-    /// The sender does not use its window at `now`.
-    fn on_unused(&mut self, now: Instant) {
-        let _ = now;
+    /// The sender does not use its window since `since`, or since the last acknowledgement if that
+    /// is later.
+    fn on_unused(&mut self, since: Instant) {
+        let _ = since;
     }
 }
 

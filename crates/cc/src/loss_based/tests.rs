@@ -114,3 +114,49 @@ fn slow_start_is_paced_at_twice_the_rate() {
     reno.on_loss(at(100), &lost(5, 9, ms(100)));
     assert_eq!(reno.pacing_rate(), Some(68_750));
 }
+
+/// CUBIC's curve goes on after an idle time as if that had not been (RFC 9438 §5.8).
+#[test]
+fn idle_time_is_none_of_the_curves() {
+    let window_after = |idle: u64| {
+        let mut cubic = CubicController::cubic(1000, Some(100));
+        cubic.on_loss(at(100), &lost(5, 99, RTT));
+        for n in 0..20 {
+            cubic.on_ack(at(200 + 10 * n), &acked(100 + n, 1000, RTT));
+        }
+        if idle > 0 {
+            cubic.on_restart(at(390 + idle), ms(idle + 50));
+        }
+        for n in 0..20 {
+            cubic.on_ack(at(400 + idle + 10 * n), &acked(120 + n, 1000, RTT));
+        }
+        cubic.window()
+    };
+    let without = window_after(0);
+    assert!(window_after(60_000).abs_diff(without) <= 100, "{without}");
+}
+
+/// A mark that a loss's cut has answered stays answered when the loss was none.
+#[test]
+fn a_covered_mark_keeps_the_cut_of_a_spurious_loss() {
+    let mut reno = NewReno::newreno(1000, Some(40));
+    reno.on_loss(at(100), &lost(5, 39, RTT));
+    reno.on_congestion_experienced(at(110), at(50), 39);
+    reno.on_spurious_loss(at(150));
+    assert_eq!(reno.window(), 20_000);
+}
+
+/// The window at a handover answers the losses of what was sent before it; growth goes on.
+#[test]
+fn losses_from_before_a_handover_cut_no_more() {
+    let mut cubic = CubicController::cubic(1000, Some(100));
+    cubic.on_sent(at(0), &sent(99, 1000));
+    cubic.take_over_below(at(100), 40_000, 80_000);
+    cubic.on_loss(at(110), &lost(60, 105, RTT));
+    cubic.on_congestion_experienced(at(120), at(90), 105);
+    assert_eq!(cubic.window(), 40_000);
+    cubic.on_ack(at(130), &acked(70, 1000, RTT));
+    assert_eq!(cubic.window(), 41_000);
+    cubic.on_loss(at(210), &lost(101, 140, RTT));
+    assert_eq!(cubic.window(), 28_700);
+}

@@ -33,6 +33,9 @@ pub(super) struct Flight {
 pub(super) struct Landing {
     pub(super) packets: (u64, u64),
     pub(super) sent: (Instant, Instant),
+    /// A packet behind it was acknowledged: losses of its last packets show until one beyond this
+    /// number is.
+    pub(super) until: Option<u64>,
     pub(super) delivered: u64,
     pub(super) steered: bool,
     pub(super) lost: u64,
@@ -71,6 +74,7 @@ impl<C: Startable> QuickStart<C> {
         self.state = State::Landing(Landing {
             packets,
             sent: (flight.started, self.last_sent.1),
+            until: None,
             delivered,
             steered,
             lost: flight.lost,

@@ -216,12 +216,16 @@ impl<C: Startable> Controller for QuickStart<C> {
                     self.land(now, &flight, acked.bytes);
                 }
             }
-            State::Landing(landing) => {
-                landing.delivered = landing.delivered.saturating_add(acked.bytes);
-                if acked.largest > landing.packets.1 {
-                    self.state = State::Over;
+            State::Landing(landing) => match landing.until {
+                Some(until) if acked.largest > until => self.state = State::Over,
+                Some(_) => {}
+                None => {
+                    landing.delivered = landing.delivered.saturating_add(acked.bytes);
+                    if acked.largest > landing.packets.1 {
+                        landing.until = Some(self.last_sent.0);
+                    }
                 }
-            }
+            },
             State::Falling(falling) => {
                 if acked.largest > falling.last_sent {
                     self.state = State::Never;

@@ -169,6 +169,34 @@ fn marks_of_the_flight_lead_back_too() {
     assert_eq!(sender.window(), 14_720);
 }
 
+/// Losses are told after the acknowledgement that shows them, and those of the last packets by one
+/// of packets behind the flight (RFC 4782 §4.6).
+#[test]
+fn losses_of_the_flights_last_packets_lead_back() {
+    let revoked = |acked_at: &[(u64, u64)]| {
+        let mut sender = cubiq(Some(GBIT));
+        let request = ask(&mut sender);
+        hear(&mut sender, 60, answer(&request, GBIT / 2));
+        fly(&mut sender, 10, 600);
+        sender.on_ack(at(120), &ack(10, 1472));
+        for number in 600..700 {
+            sender.on_sent(at(121), &sent(number, 1472));
+        }
+        for &(now, largest) in acked_at {
+            sender.on_ack(at(now), &ack(largest, 1472));
+            for number in 100 * now..100 * now + 10 {
+                sender.on_sent(at(now), &sent(number, 1472));
+            }
+        }
+        sender.on_loss(at(300), &lost(598, 800, ms(RTT)));
+        sender.metrics().quick_start.unwrap().revoked
+    };
+    assert_eq!(revoked(&[(181, 602)]), 1);
+    assert_eq!(revoked(&[(181, 602), (182, 650)]), 1);
+    // A round trip later they are nobody's.
+    assert_eq!(revoked(&[(181, 602), (242, 18_109)]), 0);
+}
+
 #[test]
 fn a_loss_behind_the_flight_is_the_laws_own() {
     let mut sender = cubiq(Some(GBIT));

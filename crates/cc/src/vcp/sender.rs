@@ -36,7 +36,7 @@ const STEP: Step = Step {
 pub(super) struct Halving {
     /// Losses up to this packet number belong to the same round trip.
     pub(super) last_sent: u64,
-    /// The window before, in bytes.
+    /// The window before, in bytes, while it may come back; 0 then.
     pub(super) before: u64,
 }
 
@@ -147,7 +147,17 @@ impl<L: LossRule> VcpSender<L> {
         self.srtt.unwrap_or(TYPICAL_RTT)
     }
 
+    /// Something else has cut the window since it was halved, or another law has it.
+    fn keep_halved(&mut self) {
+        if let Some(halving) = &mut self.halving {
+            halving.before = 0;
+        }
+    }
+
     fn obey(&mut self, change: Change, now: Instant) {
+        if !matches!(change, Change::Stays) {
+            self.keep_halved();
+        }
         match change {
             Change::Stays => {}
             Change::ToRouters => {
@@ -172,10 +182,14 @@ impl<L: LossRule> VcpSender<L> {
     }
 
     fn follow(&mut self, now: Instant, finding: Finding) {
+        if !matches!(finding, Finding::Clear) {
+            self.keep_halved();
+        }
         match finding {
             Finding::Clear => {}
             Finding::Appeared(begin) => {
-                self.fallback.take_over_below(begin.window, begin.proven);
+                self.fallback
+                    .take_over_below(now, begin.window, begin.proven);
             }
             Finding::Gone => self.steering.take_over(now, self.fallback.window()),
         }
@@ -208,6 +222,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
                 .on_raised(now, over > 0 || feedback.load_128 >= FULL_128);
         }
         if over > 0 {
+            self.keep_halved();
             self.hidden.on_over(now);
         }
         self.hidden.set_partly(feedback.unmarked_hop, srtt);
@@ -273,10 +288,14 @@ impl<L: LossRule> Controller for VcpSender<L> {
         let covered = self
             .halving
             .is_some_and(|halving| lost.largest <= halving.last_sent);
+        if covered {
+            return;
+        }
+        self.keep_halved();
         let view = LossView {
             unmarked: self.ruler.unmarked(),
         };
-        if !covered && self.loss_rule.judge(&view) == Verdict::Congestion {
+        if self.loss_rule.judge(&view) == Verdict::Congestion {
             self.halving = Some(Halving {
                 last_sent: lost.last_sent,
                 before: self.steering.halve(now, self.mtu),
@@ -288,7 +307,10 @@ impl<L: LossRule> Controller for VcpSender<L> {
         if !self.explicit() {
             self.fallback
                 .on_congestion_experienced(now, sent_at, last_sent);
-        } else if self.marked_at.is_none_or(|at| sent_at > at) {
+            return;
+        }
+        self.keep_halved();
+        if self.marked_at.is_none_or(|at| sent_at > at) {
             self.marked_at = Some(now);
             self.hidden.on_raised(now, true);
             let srtt = self.rtt();
@@ -321,7 +343,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
         if self.explicit() && idle > self.rtt().saturating_mul(2) {
             let initial = window::initial(self.mtu, self.params.initial_window);
             let proven = self.delivered.per_round().saturating_mul(2);
-            self.steering.cap(initial.max(proven));
+            self.steering.cap_after_idle(now, initial.max(proven));
         }
     }
 

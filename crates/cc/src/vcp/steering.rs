@@ -293,6 +293,13 @@ impl Steering {
         self.last_feedback = None;
     }
 
+    /// Not above `bytes` after an idle time, by which α has not grown: an OVER in it would not have
+    /// been heard.
+    pub(crate) fn cap_after_idle(&mut self, now: Instant, bytes: u64) {
+        self.cap(bytes);
+        self.ai.hold(now);
+    }
+
     /// Not below `bytes`.
     pub(crate) fn floor(&mut self, bytes: u64) {
         self.window.floor(bytes);

@@ -355,6 +355,7 @@ impl Flow {
         let in_flight_before = self.in_flight;
         let (mut bytes, mut packets, mut ranges) = (0, 0, 0);
         let mut newest: Option<Outstanding> = None;
+        let mut first_state = None;
         while let Some(first) = self.outstanding.front().copied() {
             if first.acked {
                 self.outstanding.pop_front();
@@ -363,6 +364,7 @@ impl Flow {
                 bytes += first.bytes;
                 packets += 1;
                 ranges += u64::from(newest.is_none_or(|last| last.number + 1 < first.number));
+                first_state.get_or_insert(first.state);
                 newest = Some(first);
             } else {
                 break;
@@ -381,6 +383,7 @@ impl Flow {
                 bytes,
                 packets,
                 ranges,
+                first_state: first_state.unwrap_or(newest.state),
                 largest: newest.number,
                 sent_at: newest.sent_at,
                 state: newest.state,

@@ -262,6 +262,9 @@ impl<F> LossDetector<F> {
                     lost.counted += 1;
                     lost.bytes += u64::from(packet.size);
                     let before = lost.largest.map(|(before, ..)| before);
+                    if before.is_none() {
+                        lost.first_state = packet.state;
+                    }
                     lost.ranges += u64::from(before.is_none_or(|before| before + 1 < number));
                     lost.largest = Some((number, sent_at, packet.state));
                 }

@@ -65,6 +65,8 @@ pub struct NewlyLost {
     pub bytes: u64,
     /// Ranges of numbers in a row that they are of.
     pub ranges: u64,
+    /// State of the smallest of those packets.
+    pub first_state: PacketState,
     /// The largest of those: number, send time, state.
     pub largest: Option<(u64, Instant, PacketState)>,
     /// The latest question for a starting rate among them, if any is. No question counts above.

@@ -1,7 +1,7 @@
 //! Known answers of draft-ietf-ccwg-bbr.
 
 use super::super::Bbr;
-use super::super::bounds::{Bounds, Latest, NONE, in_flight_at_loss, too_high};
+use super::super::bounds::{Bounds, Latest, NONE, crossing, in_flight_at_loss, too_high};
 use super::super::cycle::State;
 use super::super::filters::{TwoCycles, Windowed};
 use super::super::full_pipe::FullPipe;
@@ -73,6 +73,21 @@ fn in_flight_at_the_crossing_of_the_threshold() {
     assert_eq!(in_flight_at_loss(&lost_of(3_000, 100_000), 2_000), 98_979);
     // Crossed before this loss already.
     assert_eq!(in_flight_at_loss(&lost_of(9_000, 100_000), 2_000), 98_000);
+}
+
+/// Fifty packets of 1000 bytes, lost together: sent at once the second crosses 2 % of the 52,000
+/// bytes then in flight; sent over a round trip, with as much in flight all the time, the third.
+#[test]
+fn of_packets_lost_together_the_one_that_crosses_counts() {
+    let newest = lost_of(50_000, 100_000);
+    let burst = crossing(&lost_of(1_000, 51_000), &newest, 50).unwrap();
+    assert_eq!((burst.lost, burst.tx_in_flight), (2_000, 52_000));
+    let spread = crossing(&lost_of(1_000, 100_000), &newest, 50).unwrap();
+    assert_eq!((spread.lost, spread.tx_in_flight), (3_000, 100_000));
+    assert_eq!(in_flight_at_loss(&spread, 1_000), 99_000);
+    let alone = crossing(&lost_of(3_000, 100_000), &lost_of(3_000, 100_000), 1).unwrap();
+    assert_eq!(alone.lost, 3_000);
+    assert!(crossing(&lost_of(500, 100_000), &lost_of(2_000, 100_000), 4).is_none());
 }
 
 /// max(latest, 0.7 · bound), from max_bw and window on.

@@ -2,7 +2,9 @@
 
 mod answers;
 mod malice;
+mod marks;
 mod path;
 mod paths;
+mod probes;
 mod sampling;
 mod startup;

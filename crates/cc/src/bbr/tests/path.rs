@@ -27,6 +27,8 @@ pub(super) struct Run {
     pub(super) rtt: u64,
     /// Bytes that may wait.
     pub(super) buffer: u64,
+    /// Packets that find so many bytes waiting are marked.
+    pub(super) mark_from: u64,
     /// Loss by chance, in 10^-6.
     pub(super) loss_ppm: u64,
     /// Acknowledgements come at multiples of so many nanoseconds.
@@ -47,7 +49,8 @@ pub(super) struct Run {
     flying: VecDeque<Option<Flying>>,
     first: u64,
     in_flight: u64,
-    acks: BTreeMap<(u64, u64), ()>,
+    /// By arrival and number: whether it is marked.
+    acks: BTreeMap<(u64, u64), bool>,
     largest: u64,
     srtt: u64,
     least_rtt: u64,
@@ -65,6 +68,7 @@ impl Run {
             rate: mbit * 125_000,
             rtt,
             buffer: buffer * MTU,
+            mark_from: u64::MAX,
             loss_ppm: 0,
             batch: 1,
             outage: false,
@@ -112,7 +116,7 @@ impl Run {
             }
             let open = self.in_flight + MTU <= self.bbr.window();
             let has = self.writes.is_none() || self.written > 0;
-            let ack = self.acks.first_key_value().map_or(u64::MAX, |(k, ())| k.0);
+            let ack = self.acks.first_key_value().map_or(u64::MAX, |(k, _)| k.0);
             let send = if open && has {
                 self.next_send.max(self.now)
             } else {
@@ -173,7 +177,8 @@ impl Run {
         }
         self.free_at = self.free_at.max(self.now) + MTU * SECOND / self.rate;
         let arrives = (self.free_at + self.rtt).next_multiple_of(self.batch);
-        self.acks.insert((arrives, number), ());
+        self.acks
+            .insert((arrives, number), waiting >= self.mark_from);
     }
 
     fn take(&mut self, number: u64) -> Option<Flying> {
@@ -184,7 +189,8 @@ impl Run {
     fn acknowledge(&mut self) {
         let before = self.in_flight;
         let (mut packets, mut newest) = (0, None::<(u64, Flying)>);
-        while let Some((&(at, number), ())) = self.acks.first_key_value() {
+        let mut any_marked = false;
+        while let Some((&(at, number), &marked)) = self.acks.first_key_value() {
             if at > self.now {
                 break;
             }
@@ -194,6 +200,7 @@ impl Run {
                 continue;
             };
             packets += 1;
+            any_marked |= marked;
             if newest.as_ref().is_none_or(|(n, _)| number > *n) {
                 newest = Some((number, packet));
             }
@@ -221,6 +228,10 @@ impl Run {
             window_limited: true,
         };
         self.bbr.on_ack(now, &acked);
+        if any_marked {
+            let last = self.next_number - 1;
+            self.bbr.on_congestion_experienced(now, acked.sent_at, last);
+        }
         self.find_lost(now);
         while self.flying.front().is_some_and(Option::is_none) {
             self.flying.pop_front();
@@ -232,14 +243,14 @@ impl Run {
         let before = self.in_flight;
         let (mut lost, mut ranges) = (0, 0);
         let mut newest: Option<(u64, Flying)> = None;
-        let mut oldest = None;
+        let mut oldest: Option<(u64, PacketState)> = None;
         for number in self.first..(self.largest + 1).saturating_sub(REORDERING) {
             // Those on their way are late, not lost.
             if let Some(packet) = self.take(number) {
                 lost += 1;
                 let before = newest.as_ref().map(|(before, _)| *before);
                 ranges += u64::from(before.is_none_or(|before| before + 1 < number));
-                oldest = oldest.or(Some(packet.sent_at));
+                oldest = oldest.or(Some((packet.sent_at, packet.state)));
                 newest = Some((number, packet));
             }
         }
@@ -251,6 +262,7 @@ impl Run {
             bytes: lost * MTU,
             packets: lost,
             ranges,
+            first_state: oldest.map_or(packet.state, |(_, state)| state),
             largest,
             sent_at: Instant::from_nanos(packet.sent_at),
             state: packet.state,
@@ -260,7 +272,7 @@ impl Run {
             in_flight_before: before,
         };
         self.bbr.on_loss(now, &news);
-        if oldest.is_some_and(|at| packet.sent_at - at > 9 * self.srtt) {
+        if oldest.is_some_and(|(at, _)| packet.sent_at - at > 9 * self.srtt) {
             self.bbr.on_persistent_congestion(now);
         }
     }

@@ -40,6 +40,7 @@ fn after_a_round_with(packets: u64, ranges: u64) -> Bbr {
         bytes: packets * MTU,
         packets,
         ranges,
+        first_state: states[10 - packets as usize],
         state: states[9],
         in_flight_before: 10 * MTU,
         ..lost(9, 10, ms(100))
@@ -69,4 +70,37 @@ fn five_ranges_or_one_long_one_do_not() {
             "{packets}, {ranges}"
         );
     }
+}
+
+/// The usual order: what ends the round trip is a packet that was sent after the first loss, and it
+/// ends recovery too.
+#[test]
+fn the_packet_that_ends_recovery_judges_the_round_trip() {
+    let mut bbr = Bbr::new(Instant::ZERO, 1200, None);
+    bbr.on_handshake_rtt(Instant::ZERO, ms(100));
+    let states: Vec<_> = (0..10)
+        .map(|number| send(&mut bbr, Instant::ZERO, number, number + 1))
+        .collect();
+    let lose = |bbr: &mut Bbr, at: u64, number: usize, ranges: u64, last_sent: u64| {
+        let news = Lost {
+            bytes: ranges * MTU,
+            packets: ranges,
+            ranges,
+            first_state: states[number],
+            state: states[number],
+            in_flight_before: 10 * MTU,
+            ..lost(number as u64, last_sent, ms(100))
+        };
+        bbr.on_loss(Instant::from_millis(at), &news);
+    };
+    lose(&mut bbr, 101, 0, 1, 9);
+    let later = send(&mut bbr, Instant::from_millis(102), 10, 10);
+    lose(&mut bbr, 110, 9, 5, 10);
+    let mut news = acked(10, MTU, ms(100));
+    news.state = later;
+    news.sent_at = Instant::from_millis(102);
+    news.in_flight_before = 4 * MTU;
+    bbr.on_ack(Instant::from_millis(202), &news);
+    assert!(bbr.recovery_end.is_none());
+    assert!(bbr.full.reached && bbr.state != State::Startup);
 }

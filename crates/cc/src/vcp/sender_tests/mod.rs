@@ -266,6 +266,48 @@ fn idleness_leaves_twice_what_the_path_has_carried() {
     );
 }
 
+/// α grows while no OVER comes, and idleness says nothing of that.
+#[test]
+fn alpha_does_not_grow_by_idleness() {
+    let growth_after = |idle: u64| {
+        let mut sender = sender(Halving);
+        ack(&mut sender, 100, [0, 0, 10, 0]);
+        if idle > 0 {
+            sender.on_restart(at(100 + idle), ms(idle));
+        }
+        let before = sender.window();
+        ack(&mut sender, 200 + idle, [0, 0, 10, 0]);
+        sender.window() - before
+    };
+    assert!(growth_after(0) > 0);
+    assert!(growth_after(10_000) <= growth_after(0) * 3 / 2);
+}
+
+/// What a mark or another law has cut since does not come back with a loss that was none.
+#[test]
+fn a_spurious_loss_undoes_no_later_cut() {
+    let halved = || {
+        let mut sender = sender(Halving);
+        ack(&mut sender, 100, [0, 0, 10, 0]);
+        sender.on_loss(at(110), &lost(10, 50, RTT));
+        sender
+    };
+    let mut alone = halved();
+    let window = alone.window();
+    alone.on_spurious_loss(at(120));
+    assert!(alone.window() > window);
+    let mut marked = halved();
+    marked.on_congestion_experienced(at(120), at(50), 50);
+    let window = marked.window();
+    marked.on_spurious_loss(at(130));
+    assert_eq!(marked.window(), window);
+    let mut over = halved();
+    ack(&mut over, 120, [0, 0, 0, 10]);
+    let window = over.window();
+    over.on_spurious_loss(at(130));
+    assert_eq!(over.window(), window);
+}
+
 #[test]
 fn requests_tell_the_least_rtt_and_who_follows_r() {
     let mut plain = Algorithm::parse("vcp").unwrap().controller(at(0), 1500);

@@ -75,7 +75,8 @@ impl XcpSender {
             Finding::Clear => {}
             Finding::Appeared(begin) => {
                 self.go_end_to_end(now, begin.window, FallbackReason::HiddenHop);
-                self.fallback.take_over_below(begin.window, begin.proven);
+                self.fallback
+                    .take_over_below(now, begin.window, begin.proven);
             }
             Finding::Gone => {
                 self.end_to_end = None;
