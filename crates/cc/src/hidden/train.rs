@@ -31,6 +31,10 @@ pub(super) struct Trains {
     last: u64,
     bytes: u64,
     packets: u64,
+    /// Bytes and packets of the train that arrived after the last one whose arrival is known.
+    since_last: (u64, u64),
+    /// The receiver's clock has told of an arrival.
+    clocked: bool,
     /// Bytes per second, the most of the running and of the last span.
     most: [u64; 2],
     /// The same of trains that a hop spread.
@@ -85,18 +89,31 @@ impl Trains {
     }
 
     fn add(&mut self, acked: &Acked, rtt: Duration) -> bool {
+        if acked.forward_delay.is_some() != self.clocked {
+            if self.clocked {
+                // Round trips hold the way back and the receiver's delay too. Beside arrivals by
+                // the receiver's clock they would show any rate.
+                if self.holds(acked) {
+                    self.since_last.0 = self.since_last.0.saturating_add(acked.bytes);
+                    self.since_last.1 = self.since_last.1.saturating_add(acked.packets);
+                }
+                return false;
+            }
+            (self.clocked, self.began) = (true, None);
+        }
         let queued = acked
             .forward_delay
             .unwrap_or_else(|| rtt.saturating_sub(acked.min_rtt));
         let arrived = ns_since(acked.sent_at, Instant::ZERO).saturating_add(nanos(queued));
-        if let Some(began) = self.began
-            && acked.sent_at >= began
-            && ns_since(acked.sent_at, began) <= nanos(acked.srtt) / TOGETHER
-        {
+        let (bytes, packets) = core::mem::take(&mut self.since_last);
+        if self.holds(acked) {
             self.ended = self.ended.max(acked.sent_at);
             self.last = self.last.max(arrived);
-            self.bytes = self.bytes.saturating_add(acked.bytes);
-            self.packets = self.packets.saturating_add(acked.packets);
+            self.bytes = self.bytes.saturating_add(acked.bytes).saturating_add(bytes);
+            self.packets = self
+                .packets
+                .saturating_add(acked.packets)
+                .saturating_add(packets);
             return self.packets >= LEAST_PACKETS && self.tell();
         }
         self.began = Some(acked.sent_at);
@@ -104,6 +121,13 @@ impl Trains {
         (self.first, self.last) = (arrived, arrived);
         (self.bytes, self.packets) = (0, 0);
         false
+    }
+
+    /// The packet belongs to the running train.
+    fn holds(&self, acked: &Acked) -> bool {
+        self.began.is_some_and(|began| {
+            acked.sent_at >= began && ns_since(acked.sent_at, began) <= nanos(acked.srtt) / TOGETHER
+        })
     }
 
     fn tell(&mut self) -> bool {
@@ -198,6 +222,28 @@ mod tests {
             trains.turn();
         }
         assert_eq!(trains.narrowest(), None, "long ago");
+    }
+
+    /// The receiver's clock tells of every third packet. Round trips of the others hold its delay:
+    /// none of them begins or ends a train, and all of them count.
+    #[test]
+    fn arrivals_by_the_clock_and_by_round_trips_are_not_mixed() {
+        for held in [0, 9] {
+            let mut trains = Trains::default();
+            for n in 0..40 {
+                let queued = Duration::from_millis(n);
+                let told = n % 3 == 1;
+                let delay = if told { 0 } else { held };
+                let mut ack = acked(n, 1000, ms(100 + delay) + queued);
+                (ack.min_rtt, ack.srtt) = (ms(100), ms(100));
+                ack.sent_at = Instant::from_micros(5000);
+                ack.forward_delay = told.then_some(queued);
+                trains.on_ack(&ack);
+                let most = trains.rate();
+                assert!(most == 0 || most == 1_000_000, "{n}, {held} ms: {most}");
+            }
+            assert_eq!(trains.narrowest(), Some(1_000_000));
+        }
     }
 
     /// A grant waits for the first packets, which were sent at once: while most of them are under
