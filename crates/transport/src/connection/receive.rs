@@ -2,7 +2,7 @@
 
 use super::feedback::{Front, strip};
 use super::keys::{OpenedPacket, Unopened};
-use super::{Connection, ConnectionError, Received, of};
+use super::{Connection, ConnectionError, Received, of, parameters};
 use crate::Instant;
 use crate::cid::LOCAL_ID_LEN;
 use crate::crypto::ResetToken;
@@ -250,6 +250,11 @@ impl Connection {
             || self.initial_crypto.retry_tag(original.as_slice(), body) != tag
         {
             self.stats.packets_dropped += 1;
+            return;
+        }
+        if token.len() > parameters::longest_token(self.config.initial_mtu) {
+            // What is sent without it is answered with another Retry.
+            self.lose(now, ConnectionError::TokenTooLong(token.len()));
             return;
         }
         self.parameters.seen.retry_source = Some(retry.scid);
