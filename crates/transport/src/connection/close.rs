@@ -45,8 +45,8 @@ pub enum ConnectionError {
     /// The server speaks none of the versions that this side speaks.
     #[error("the server does not speak QUIC version 1")]
     VersionMismatch,
-    /// The server's Retry has a token of so many bytes. Each Initial packet is to carry it (RFC 9000
-    /// §8.1.2), and would have no room for the handshake.
+    /// The server's Retry has a token of so many bytes. Each Initial packet is to carry it (RFC
+    /// 9000 §8.1.2), and would have no room for the handshake.
     #[error("the server's Retry token has {0} bytes: no room is left for the handshake")]
     TokenTooLong(usize),
 }

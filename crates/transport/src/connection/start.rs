@@ -46,8 +46,8 @@ pub struct ClientStart {
     /// From which of our addresses, if one is bound.
     pub local: Option<IpAddr>,
     /// A token of an earlier connection to the server
-    /// ([`Event::NewToken`](super::Event::NewToken)); may be empty. One that leaves an Initial packet
-    /// no room for the handshake is not sent.
+    /// ([`Event::NewToken`](super::Event::NewToken)); may be empty. One that leaves an Initial
+    /// packet no room for the handshake is not sent.
     pub token: Vec<u8>,
     /// The endpoint's key, for stateless reset tokens.
     pub endpoint_key: SharedEndpointKey,
