@@ -117,6 +117,11 @@ impl CloseState {
         matches!(self, Self::Gone)
     }
 
+    /// Nothing that arrives is of use: all is forgotten, or the peer has said its last word.
+    pub(super) const fn hears_nothing(&self) -> bool {
+        matches!(self, Self::Draining | Self::Gone)
+    }
+
     /// This side closes, unless the connection is closed already.
     pub(super) fn close(&mut self, reason: CloseReason) {
         if self.is_open() {

@@ -24,7 +24,7 @@ pub(super) struct Carrier<'a> {
 impl Connection {
     /// Takes a datagram for this connection. Its bytes are decrypted in place.
     pub fn handle_datagram(&mut self, now: Instant, received: Received, datagram: &mut [u8]) {
-        if self.close.is_gone() || self.is_from_a_stranger(&received) {
+        if self.close.hears_nothing() || self.is_from_a_stranger(&received) {
             return;
         }
         if !self.is_complete()

@@ -350,7 +350,7 @@ impl Endpoint {
         if let Some(until) = connection.drains_until()
             && matches!(slot, Some(Slot::Connection { half_open: None }))
         {
-            self.slots.remove(handle.0);
+            self.slots.try_remove(handle.0);
             let known = self.demux.leave(handle);
             self.drained.add(until, known, &mut self.demux);
             return false;

@@ -1,7 +1,7 @@
-//! Connections that their peers have closed (RFC 9000 §10.2.2). Nothing is sent for them any more, so
-//! they are dropped at once, and with them nearly all of their memory. What is still under way to
-//! them is known by its ids for three probe timeouts, and dropped: it is worth no stateless reset,
-//! and a client's first packet that comes again begins no connection.
+//! Connections that their peers have closed (RFC 9000 §10.2.2). Nothing is sent for them any more,
+//! so they are dropped at once, and with them nearly all of their memory. What is still under way
+//! to them is known by its ids for three probe timeouts, and dropped: it is worth no stateless
+//! reset, and a client's first packet that comes again begins no connection.
 
 use std::collections::VecDeque;
 
