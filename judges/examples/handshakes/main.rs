@@ -5,7 +5,8 @@
 //! Both ends of a stack run in one thread, which stays on one processor. All stacks use rustls with
 //! the same configuration (a P-256 certificate that is verified, X25519, AES-128-GCM), and no
 //! session is resumed. A client opens a connection, waits until it is ready, and closes it; one or
-//! eight of them at a time. The stacks take turns, and the table has the medians of their rounds.
+//! eight of them at a time. The stacks take turns, and the table has the medians of their rounds,
+//! per second, and per second of processor time where others use the processor too.
 
 mod stacks;
 mod tls;
@@ -67,18 +68,26 @@ fn main() -> ExitCode {
     } = asked;
     stay_on_one_processor();
     let mut rates = vec![[const { Vec::new() }; AT_A_TIME.len()]; stacks.len()];
+    let mut of_cpu = rates.clone();
     for _ in 0..rounds {
-        for (stack, rates) in stacks.iter().zip(&mut rates) {
-            for (at_a_time, rates) in AT_A_TIME.into_iter().zip(rates) {
-                rates.push(rate(stack, at_a_time, time));
+        for (stack, all) in stacks.iter().zip(rates.iter_mut().zip(&mut of_cpu)) {
+            for (at_a_time, (rates, of_cpu)) in
+                AT_A_TIME.into_iter().zip(all.0.iter_mut().zip(all.1))
+            {
+                let rate = rate(stack, at_a_time, time);
+                rates.push(rate.per_second);
+                of_cpu.push(rate.per_cpu_second);
             }
         }
     }
-    println!("| stack | handshakes/s, 1 at a time | 8 at a time |");
-    println!("|---|---|---|");
-    for (stack, rates) in stacks.iter().zip(rates) {
+    println!(
+        "| stack | handshakes/s, 1 at a time | 8 at a time | per second of the processor, 1 | 8 |"
+    );
+    println!("|---|---|---|---|---|");
+    for (stack, (rates, of_cpu)) in stacks.iter().zip(rates.into_iter().zip(of_cpu)) {
         let [one, eight] = rates.map(median);
-        println!("| {stack} | {one:.0} | {eight:.0} |");
+        let [cpu_one, cpu_eight] = of_cpu.map(median);
+        println!("| {stack} | {one:.0} | {eight:.0} | {cpu_one:.0} | {cpu_eight:.0} |");
     }
     ExitCode::SUCCESS
 }
@@ -100,8 +109,21 @@ fn runtime() -> tokio::runtime::Runtime {
     builder.enable_all().build().expect("a runtime")
 }
 
-/// Handshakes per second.
-fn rate(name: &str, at_a_time: usize, time: Duration) -> f64 {
+/// How many handshakes there were.
+#[derive(Clone, Copy)]
+struct Rate {
+    per_second: f64,
+    /// Per second that this thread ran, in the kernel too.
+    per_cpu_second: f64,
+}
+
+/// How long this thread has run.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).expect("not negative")
+}
+
+fn rate(name: &str, at_a_time: usize, time: Duration) -> Rate {
     let tls = tls::Configs::new();
     runtime().block_on(async {
         match name {
@@ -114,12 +136,12 @@ fn rate(name: &str, at_a_time: usize, time: Duration) -> f64 {
 }
 
 #[expect(clippy::disallowed_methods, reason = "it measures real time")]
-async fn repeat(stack: impl Stack, at_a_time: usize, time: Duration) -> f64 {
+async fn repeat(stack: impl Stack, at_a_time: usize, time: Duration) -> Rate {
     // What is gathered once, and tables of a size that does.
     for _ in 0..100 {
         stack.handshake().await;
     }
-    let began = Instant::now();
+    let (began, cpu_before) = (Instant::now(), cpu_time());
     let before = stack.accepted();
     let stack = std::rc::Rc::new(stack);
     let local = tokio::task::LocalSet::new();
@@ -145,12 +167,15 @@ async fn repeat(stack: impl Stack, at_a_time: usize, time: Duration) -> f64 {
             done
         })
         .await;
-    let took = began.elapsed();
+    let (took, cpu) = (began.elapsed(), cpu_time() - cpu_before);
     // Only what is complete at both ends counts; the last few may not be accepted yet.
     let accepted = stack.accepted() - before;
     assert!(
         accepted + 2 * at_a_time as u64 >= done,
         "{accepted} of {done}"
     );
-    done as f64 / took.as_secs_f64()
+    Rate {
+        per_second: done as f64 / took.as_secs_f64(),
+        per_cpu_second: done as f64 / cpu.as_secs_f64(),
+    }
 }

@@ -45,6 +45,10 @@ pub enum ConnectionError {
     /// The server speaks none of the versions that this side speaks.
     #[error("the server does not speak QUIC version 1")]
     VersionMismatch,
+    /// The server's Retry has a token of so many bytes. Each Initial packet is to carry it (RFC
+    /// 9000 §8.1.2), and would have no room for the handshake.
+    #[error("the server's Retry token has {0} bytes: no room is left for the handshake")]
+    TokenTooLong(usize),
 }
 
 fn reason_text(reason: &Bytes) -> String {
@@ -111,6 +115,11 @@ impl CloseState {
 
     pub(super) const fn is_gone(&self) -> bool {
         matches!(self, Self::Gone)
+    }
+
+    /// Nothing that arrives is of use: all is forgotten, or the peer has said its last word.
+    pub(super) const fn hears_nothing(&self) -> bool {
+        matches!(self, Self::Draining | Self::Gone)
     }
 
     /// This side closes, unless the connection is closed already.

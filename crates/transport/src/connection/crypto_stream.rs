@@ -74,10 +74,19 @@ impl CryptoSend {
         if end > self.bytes.len() as u64 || (end - start) != out.len() as u64 {
             return false;
         }
-        let source = self.bytes.range(start as usize..end as usize);
-        out.iter_mut()
-            .zip(source)
-            .for_each(|(to, from)| *to = *from);
+        let (mut start, mut end) = (start as usize, end as usize);
+        let mut place = out;
+        let (first, second) = self.bytes.as_slices();
+        for source in [first, second] {
+            let len = source.len();
+            let part = source.get(start.min(len)..end.min(len)).unwrap_or(&[]);
+            let Some((here, rest)) = place.split_at_mut_checked(part.len()) else {
+                return false;
+            };
+            here.copy_from_slice(part);
+            place = rest;
+            (start, end) = (start.saturating_sub(len), end.saturating_sub(len));
+        }
         true
     }
 

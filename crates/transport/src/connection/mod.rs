@@ -367,6 +367,15 @@ impl Connection {
         self.close.is_gone()
     }
 
+    /// The peer has closed the connection: until then what is under way may still arrive, and
+    /// nothing is sent (RFC 9000 §10.2.2). The connection may go before, if somebody else drops
+    /// what arrives for it.
+    #[must_use]
+    pub fn drains_until(&self) -> Option<Instant> {
+        let draining = matches!(self.close, CloseState::Draining);
+        draining.then(|| self.timers.get(Timer::Close)).flatten()
+    }
+
     /// Why the connection is over, if it is.
     #[must_use]
     pub const fn error(&self) -> Option<&ConnectionError> {

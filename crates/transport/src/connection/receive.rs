@@ -2,7 +2,7 @@
 
 use super::feedback::{Front, strip};
 use super::keys::{OpenedPacket, Unopened};
-use super::{Connection, ConnectionError, Received, of};
+use super::{Connection, ConnectionError, Received, of, parameters};
 use crate::Instant;
 use crate::cid::LOCAL_ID_LEN;
 use crate::crypto::ResetToken;
@@ -24,7 +24,7 @@ pub(super) struct Carrier<'a> {
 impl Connection {
     /// Takes a datagram for this connection. Its bytes are decrypted in place.
     pub fn handle_datagram(&mut self, now: Instant, received: Received, datagram: &mut [u8]) {
-        if self.close.is_gone() || self.is_from_a_stranger(&received) {
+        if self.close.hears_nothing() || self.is_from_a_stranger(&received) {
             return;
         }
         if !self.is_complete()
@@ -250,6 +250,11 @@ impl Connection {
             || self.initial_crypto.retry_tag(original.as_slice(), body) != tag
         {
             self.stats.packets_dropped += 1;
+            return;
+        }
+        if token.len() > parameters::longest_token(self.config.initial_mtu) {
+            // What is sent without it is answered with another Retry.
+            self.lose(now, ConnectionError::TokenTooLong(token.len()));
             return;
         }
         self.parameters.seen.retry_source = Some(retry.scid);

@@ -46,7 +46,8 @@ pub struct ClientStart {
     /// From which of our addresses, if one is bound.
     pub local: Option<IpAddr>,
     /// A token of an earlier connection to the server
-    /// ([`Event::NewToken`](super::Event::NewToken)); may be empty.
+    /// ([`Event::NewToken`](super::Event::NewToken)); may be empty. One that leaves an Initial
+    /// packet no room for the handshake is not sent.
     pub token: Vec<u8>,
     /// The endpoint's key, for stateless reset tokens.
     pub endpoint_key: SharedEndpointKey,
@@ -132,6 +133,11 @@ impl Connection {
             original_destination: remote_id,
             retry_source: None,
         };
+        let mut token = start.token;
+        if token.len() > parameters::longest_token(start.config.initial_mtu) {
+            // It would save a round trip, no more.
+            token.clear();
+        }
         let mut connection = Self::assemble(
             now,
             Parts {
@@ -144,7 +150,7 @@ impl Connection {
                 initial: start.crypto,
                 local_id,
                 remote_id,
-                parameters: Parameters::new(seen, false, start.token),
+                parameters: Parameters::new(seen, false, token),
                 remote: start.remote,
                 local: start.local,
                 validated: true,

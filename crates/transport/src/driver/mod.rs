@@ -57,6 +57,8 @@ mod slow_tests;
 mod stalled_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod starting_tests;
+#[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
+mod stranger_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod unopened_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]

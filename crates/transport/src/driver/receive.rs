@@ -28,6 +28,11 @@ use crate::{Duration, Instant};
 /// Receive batches that one turn of the task handles before other tasks get their turn.
 const BATCHES_PER_TURN: usize = 8;
 
+/// Datagrams for no connection that one turn of the task handles before other tasks get theirs: for
+/// a client's first packet keys are derived, and a batch may hold some two thousand, since the
+/// kernel hands over what one sender has sent together as one message.
+const STRANGERS_PER_TURN: usize = 64;
+
 /// How long a socket that was replaced is read after its last connection has left it: until what
 /// was under way to there has arrived.
 const LINGER: Duration = Duration::from_secs(3);
@@ -36,6 +41,10 @@ const LINGER: Duration = Duration::from_secs(3);
 /// can use it any more.
 pub(super) struct ReceiveTask {
     batch: ReceiveBatch,
+    /// Where in the batch the next turn goes on; `None`: all of it is dealt with.
+    rest: Option<usize>,
+    /// Datagrams for no connection in this turn.
+    strangers: usize,
     shares: Shares,
     /// Another thread may open packets meanwhile.
     hands_over: bool,
@@ -95,16 +104,28 @@ impl ReceiveTask {
             replaced: None,
             over: false,
             batch: ReceiveBatch::new(),
+            rest: None,
+            strangers: 0,
             shares: Shares::default(),
             hands_over: has_threads(),
             answer: Vec::new(),
         }
     }
 
+    /// Deals with the batch, or with as much of it as may be in this turn.
     fn handle_batch(&mut self) {
         let now = clock::now();
-        let (mut sorted, mut done) = (0, 0);
-        while let Some((at, first)) = self.sort(now, sorted) {
+        let begin = self.rest.take().unwrap_or(0);
+        let (mut sorted, mut done) = (begin, begin);
+        let end = loop {
+            let (at, first) = match self.sort(now, sorted) {
+                Sorted::First(at, first) => (at, first),
+                Sorted::Pause(at) => {
+                    self.rest = Some(at);
+                    break at;
+                }
+                Sorted::All => break usize::MAX,
+            };
             // What came before is opened here if there is one thread: a handshake that it completes
             // makes no room for this client. With several, each handshake's packets are left to its
             // task, and while they wait there it keeps its place for a while.
@@ -117,24 +138,29 @@ impl ReceiveTask {
                 self.shares.add(found.connection(), bytes.len());
             }
             (sorted, done) = (at + 1, at);
-        }
-        self.open(now, done, usize::MAX);
+        };
+        self.open(now, done, end);
         self.shared.timers.wake_due(now);
     }
 
     /// Finds whom the datagrams of the batch from place `from` on are for, up to the first packet
-    /// of a client: its place, and itself.
-    fn sort(&mut self, now: Instant, from: usize) -> Option<(usize, FirstPacket)> {
+    /// of a client, or until it is others' turn.
+    fn sort(&mut self, now: Instant, from: usize) -> Sorted {
         for (at, datagram) in self.batch.datagrams().enumerate().skip(from) {
+            if self.strangers >= STRANGERS_PER_TURN {
+                return Sorted::Pause(at);
+            }
             let (shared, socket) = (&self.shared, &self.socket);
             let received = datagram.received();
             let bytes = datagram.bytes;
-            match shared.sort(now, socket, &received, bytes, &mut self.answer) {
-                Found::First(first) => return Some((at, first)),
+            let found = shared.sort(now, socket, &received, bytes, &mut self.answer);
+            self.strangers += usize::from(!matches!(found, Found::Connection(_)));
+            match found {
+                Found::First(first) => return Sorted::First(at, first),
                 found => self.shares.add(found.connection(), bytes.len()),
             }
         }
-        None
+        Sorted::All
     }
 
     /// Opens the datagrams of the batch that are sorted, which stand at `from..to`, or leaves them
@@ -189,6 +215,15 @@ fn has_threads() -> bool {
         runtime.runtime_flavor() == RuntimeFlavor::MultiThread
             && runtime.metrics().num_workers() > 1
     })
+}
+
+/// How far the datagrams of a batch are sorted.
+enum Sorted {
+    /// Up to a client's first packet: its place, and itself.
+    First(usize, FirstPacket),
+    /// Up to this place; the rest has to wait.
+    Pause(usize),
+    All,
 }
 
 /// Whom the datagrams of a batch are for.
@@ -297,17 +332,24 @@ impl Future for ReceiveTask {
                 return Poll::Ready(());
             }
         }
+        this.strangers = 0;
         for _ in 0..BATCHES_PER_TURN {
-            match this.socket.poll_receive(cx, &mut this.batch) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(())) => this.handle_batch(),
-                Poll::Ready(Err(error)) => {
-                    tracing::error!(%error, "a socket fails, and its connections with it");
-                    this.fail(&ConnectionError::Socket(error.kind()));
-                    this.over = true;
-                    return Poll::Ready(());
+            if this.strangers >= STRANGERS_PER_TURN {
+                break;
+            }
+            if this.rest.is_none() {
+                match this.socket.poll_receive(cx, &mut this.batch) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(error)) => {
+                        tracing::error!(%error, "a socket fails, and its connections with it");
+                        this.fail(&ConnectionError::Socket(error.kind()));
+                        this.over = true;
+                        return Poll::Ready(());
+                    }
                 }
             }
+            this.handle_batch();
         }
         cx.waker().wake_by_ref();
         Poll::Pending

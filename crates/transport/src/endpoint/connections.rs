@@ -327,7 +327,8 @@ impl Endpoint {
 
     /// Takes from a connection what the endpoint must know: ids to route, the end of its handshake,
     /// its end. To be called after each use of the connection. False: the connection is over and
-    /// forgotten; drop it.
+    /// forgotten; drop it. That is also so once its peer has closed it: what still comes for it is
+    /// dropped here.
     pub fn update(
         &mut self,
         now: Instant,
@@ -339,8 +340,19 @@ impl Endpoint {
             let peer = connection.remote_address().ip();
             self.known.learn(now, peer, shown.path, shown.asked);
         }
-        if connection.is_drained() || matches!(self.slots.get(handle.0), Some(Slot::Evicted)) {
+        self.drained.forget_old(now, &mut self.demux);
+        let slot = self.slots.get(handle.0);
+        if connection.is_drained() || matches!(slot, Some(Slot::Evicted)) {
             self.remove(handle);
+            return false;
+        }
+        // A handshake that failed counts for as long as it lingers.
+        if let Some(until) = connection.drains_until()
+            && matches!(slot, Some(Slot::Connection { half_open: None }))
+        {
+            self.slots.try_remove(handle.0);
+            let known = self.demux.leave(handle);
+            self.drained.add(until, known, &mut self.demux);
             return false;
         }
         true

@@ -247,3 +247,57 @@ fn a_crowd_that_goes_leaves_nothing_behind() {
     );
     assert_eq!((world.server.demux.len(), world.accepted.len()), (0, 0));
 }
+
+/// RFC 9000 §10.2.2: a connection that its peer closed takes no place and is dropped at once. What
+/// was under way to it is not answered, also not a first packet that comes again; later it is a
+/// stranger's.
+#[test]
+fn what_is_late_for_a_connection_that_its_peer_closed_is_dropped() {
+    let mut world = World::new(Duration::from_millis(5), RetryPolicy::Never);
+    world.begin_honest();
+    let (_, first) = world.under_way.first_key_value().unwrap();
+    let first = first.bytes.clone();
+    world.run(SECOND, |_| false);
+    assert!(world.honest_is_in() && world.server.connections() == 1);
+    let (_, _, client) = world.honest.as_mut().unwrap();
+    let mut late = vec![0; 1200];
+    client.ping();
+    let len = client.poll_transmit(world.now, &mut late, 1).unwrap().len;
+    late.truncate(len);
+    client.close(world.now, 0, bytes::Bytes::new());
+    world.flush();
+    world.run(SECOND, |world| world.server.connections() == 0);
+    assert!(world.accepted.is_empty());
+    let known = world.server.demux.len();
+    assert!(known > 8 && world.server.drained.len() == 1);
+    let received = Received {
+        remote: HONEST.parse().unwrap(),
+        local: None,
+        ecn: Ecn::NotEct,
+        ttl: None,
+    };
+    let event = |world: &mut World, datagram: &[u8]| {
+        let mut answer = Vec::new();
+        let server = &mut world.server;
+        server.handle(world.now, &received, datagram, &mut answer)
+    };
+    for datagram in [&late, &first] {
+        assert!(matches!(
+            event(&mut world, datagram),
+            DatagramEvent::Nothing
+        ));
+    }
+    // What came before the end is not known for ever; others come and go meanwhile.
+    world.begin_slow();
+    world.run(SECOND, |_| false);
+    world.run(70 * SECOND, |world| world.accepted.is_empty());
+    assert_eq!(
+        (world.server.demux.len(), world.server.drained.len()),
+        (0, 0)
+    );
+    assert!(matches!(event(&mut world, &late), DatagramEvent::Respond));
+    assert!(matches!(
+        event(&mut world, &first),
+        DatagramEvent::Incoming(_)
+    ));
+}

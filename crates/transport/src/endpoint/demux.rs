@@ -13,9 +13,12 @@ use crate::wire::ConnectionId;
 /// tokens (RFC 9000 §10.3.1).
 type TokenHash = [u8; 16];
 
+/// Whom the entries of connections are for that have [left](Demux::leave).
+pub(super) const GONE: ConnectionHandle = ConnectionHandle(usize::MAX);
+
 /// What is to be taken out of the tables when a connection goes.
 #[derive(Debug, Default)]
-struct Known {
+pub(super) struct Known {
     ids: Vec<u64>,
     initial: Option<(ConnectionId, SocketAddr)>,
     tokens: Vec<TokenHash>,
@@ -121,11 +124,31 @@ impl Demux {
         }
     }
 
+    /// A connection is over, and its entries stay for a while, to be [forgotten](Self::forget): for
+    /// [`GONE`].
+    pub(super) fn leave(&mut self, handle: ConnectionHandle) -> Known {
+        let known = self.known.remove(&handle).unwrap_or_default();
+        for id in &known.ids {
+            self.ids.insert(*id, GONE);
+        }
+        if let Some(initial) = known.initial {
+            self.initial.insert(initial, GONE);
+        }
+        for token in &known.tokens {
+            self.tokens.insert(*token, GONE);
+        }
+        known
+    }
+
     /// Forgets all about a connection.
     pub(super) fn remove(&mut self, handle: ConnectionHandle) {
-        let Some(known) = self.known.remove(&handle) else {
-            return;
-        };
+        if let Some(known) = self.known.remove(&handle) {
+            self.forget(known);
+        }
+    }
+
+    /// Forgets the entries of a connection that has left.
+    pub(super) fn forget(&mut self, known: Known) {
         for id in known.ids {
             self.ids.remove(&id);
         }

@@ -23,6 +23,7 @@ mod answers;
 mod config;
 mod connections;
 mod demux;
+mod drained;
 mod half_open;
 mod incoming;
 mod initial;
@@ -62,7 +63,8 @@ use crate::streams::ReceiveMemory;
 use crate::wire::{PacketType, PartialDecode};
 use crate::{Duration, Instant};
 
-use demux::Demux;
+use demux::{Demux, GONE};
+use drained::Drained;
 use half_open::HalfOpen;
 use incoming::Waiting;
 use known::KnownPaths;
@@ -123,6 +125,7 @@ pub struct Endpoint {
     config: EndpointConfig,
     random: Random,
     demux: Demux,
+    drained: Drained,
     slots: Slab<Slot>,
     /// Slots in which a client's handshake is not over.
     half_open: HalfOpen,
@@ -152,6 +155,7 @@ impl Endpoint {
         let known = KnownPaths::new(config.known_paths, lifetime, &mut random);
         Self {
             demux,
+            drained: Drained::default(),
             random,
             slots: Slab::new(),
             half_open: HalfOpen::default(),
@@ -293,7 +297,7 @@ impl Endpoint {
             return self.foreign().into();
         };
         match self.demux.by_id(dcid) {
-            Some(handle) => DatagramEvent::Connection(handle).into(),
+            Some(handle) => known(handle).into(),
             None => self
                 .handle_unknown(now, received, packet, *dcid, answer)
                 .into(),
@@ -320,7 +324,7 @@ impl Endpoint {
         if let Some(token) = ResetToken::at_end_of(packet)
             && let Some(handle) = self.demux.by_token(key, received.remote, &token)
         {
-            return DatagramEvent::Connection(handle);
+            return known(handle);
         }
         self.send_reset(now, &dcid, packet.len(), answer)
     }
@@ -343,7 +347,7 @@ impl Endpoint {
         if let Ok(id) = found.dcid.as_slice().try_into()
             && let Some(handle) = self.demux.by_id(id)
         {
-            return DatagramEvent::Connection(handle);
+            return known(handle);
         }
         match self.demux.by_initial(&found.dcid, received.remote) {
             Some(handle) => self.handle_begun(handle, received, datagram),
@@ -368,7 +372,7 @@ impl Endpoint {
         if let Ok(id) = dcid.try_into()
             && let Some(handle) = self.demux.by_id(id)
         {
-            return DatagramEvent::Connection(handle).into();
+            return known(handle).into();
         }
         let event = match found {
             PartialDecode::Protected(found) => {
@@ -411,6 +415,15 @@ impl Endpoint {
             }
             Some(Slot::Evicted) | None => DatagramEvent::Nothing,
         }
+    }
+}
+
+/// What the tables say of a datagram.
+#[inline]
+fn known(handle: ConnectionHandle) -> DatagramEvent {
+    match handle {
+        GONE => DatagramEvent::Nothing,
+        handle => DatagramEvent::Connection(handle),
     }
 }
 

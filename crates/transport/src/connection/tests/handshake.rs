@@ -211,7 +211,7 @@ fn retry_with(
     original: &ConnectionId,
     token: &[u8],
 ) -> Vec<u8> {
-    let mut buffer = [0; 256];
+    let mut buffer = vec![0; 256 + token.len()];
     let mut w = Writer::new(&mut buffer);
     retry::encode(&mut w, dcid, scid, token, 5).unwrap();
     let tag = NullCrypto::new(&[b"test"]).retry_tag(original.as_slice(), w.written());
@@ -276,6 +276,61 @@ fn a_retry_that_breaks_a_rule_is_ignored() {
         }
         pair.connect();
         pair.upload(5000, Duration::from_secs(5));
+    }
+}
+
+/// A Retry's token goes into each Initial packet (RFC 9000 §8.1.2), and none may take more than
+/// its datagram. With one that leaves enough room the handshake's messages go in small pieces; with
+/// a longer one the connection ends at once and says why.
+#[test]
+fn a_token_that_leaves_no_room_for_the_handshake_ends_it_at_once() {
+    for id in [8, 20] {
+        let mut longest = 0;
+        for len in (800..1200).step_by(3).chain([1400, 8000, 60_000]) {
+            let mut pair = Pair::new();
+            let (_, original, scid) = first_initial(&mut pair);
+            pair.up.cut();
+            let retry_id = ConnectionId::new(&vec![9; id]).unwrap();
+            let token = vec![7; len];
+            pair.send_to_client(retry_with(&scid, &retry_id, &original, &token));
+            if let Some(error) = pair.client.error() {
+                assert_eq!(error, ConnectionError::TokenTooLong(len));
+                assert!(longest < len);
+                let sent = pair.client.sent.len();
+                pair.run(Duration::from_secs(5));
+                assert_eq!(pair.client.sent.len(), sent, "there is nobody to tell");
+                assert!(pair.client.get().is_drained());
+                continue;
+            }
+            assert!(len < 1200 && [0, len - 3].contains(&longest), "{len}");
+            longest = len;
+            pair.retried = Some((original, retry_id));
+            pair.connect();
+            assert!(
+                pair.client
+                    .sent
+                    .iter()
+                    .all(|datagram| datagram.len() <= 1200)
+            );
+        }
+        assert!((1000..1100).contains(&longest), "{longest}");
+    }
+}
+
+/// A token of an earlier connection that is as long is not needed, and left out.
+#[test]
+fn a_remembered_token_that_leaves_no_room_is_not_sent() {
+    for (len, sent) in [(500, 500), (1300, 0)] {
+        let mut pair = Pair::with(Setup {
+            token: vec![7; len],
+            ..Setup::default()
+        });
+        let (first, ..) = first_initial(&mut pair);
+        let Ok(PartialDecode::Protected(found)) = PartialDecode::new(&first, 8) else {
+            panic!("not a packet");
+        };
+        assert_eq!((found.token.len(), first.len()), (sent, 1200));
+        pair.connect();
     }
 }
 

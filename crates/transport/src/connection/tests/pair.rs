@@ -30,6 +30,8 @@ pub(crate) struct Setup {
     pub(crate) segments: usize,
     /// The server takes the client's address as validated.
     pub(crate) validated: bool,
+    /// What the client remembers of an earlier connection.
+    pub(crate) token: Vec<u8>,
 }
 
 pub(crate) const CLIENT: &str = "10.0.0.1:1000";
@@ -51,6 +53,7 @@ impl Default for Setup {
             server_name: "server.test",
             segments: 10,
             validated: false,
+            token: Vec::new(),
         }
     }
 }
@@ -140,7 +143,7 @@ impl Pair {
                 server_name: setup.server_name.into(),
                 remote: SERVER.parse().unwrap(),
                 local: None,
-                token: Vec::new(),
+                token: setup.token.clone(),
                 endpoint_key: Arc::new(NullEndpointKey::new(7)),
                 random: Random::from_u64(setup.seed),
             },
