@@ -10,6 +10,7 @@ mod kernel;
 mod notify;
 mod probe;
 mod prometheus;
+mod prometheus_clouds;
 mod query;
 mod questions;
 mod rates;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::prometheus_clouds;
 use super::snapshot::{LinkView, Snapshot};
 
 type Value = fn(&LinkView) -> Option<f64>;
@@ -318,16 +319,16 @@ fn write(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
             )?;
         }
     }
-    Ok(())
+    prometheus_clouds::write(out, snapshot)
 }
 
-fn head(out: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Result {
+pub(super) fn head(out: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Result {
     writeln!(out, "# HELP vcp_router_{name} {help}")?;
     writeln!(out, "# TYPE vcp_router_{name} {kind}")
 }
 
 /// A label's value: backslash, quote and line end escaped.
-fn escaped(value: &str) -> String {
+pub(super) fn escaped(value: &str) -> String {
     value
         .replace('\\', "\\\\")
         .replace('"', "\\\"")

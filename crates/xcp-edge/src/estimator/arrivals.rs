@@ -91,12 +91,16 @@ fn bytes_of(packets: &[Arrived]) -> u64 {
 }
 
 /// What the link is known to have carried from the first packet's end to the last one's: the
-/// train's bytes, and those of its own traffic.
-fn known_of(packets: &[Arrived]) -> u64 {
+/// train's bytes, and those of its own traffic if it is counted packet by packet. What is counted
+/// in lumps came long before, in part.
+fn known_of(packets: &[Arrived], in_lumps: bool) -> u64 {
     let (Some(first), Some(last)) = (packets.first(), packets.last()) else {
         return 0;
     };
     let train = bytes_of(packets).saturating_sub(first.bytes);
+    if in_lumps {
+        return train;
+    }
     train.saturating_add(last.own.saturating_sub(first.own))
 }
 
@@ -121,12 +125,14 @@ impl Arrivals {
         self.arrived.len() == usize::from(self.packets)
     }
 
-    /// Bytes per second at which its packets left the narrow link.
-    pub(crate) fn fastest(&self) -> Option<u64> {
-        let whole = self.whole()?;
+    /// Bytes per second at which its packets left the narrow link. Where its own traffic is counted
+    /// in lumps the train's packets alone tell: those of one that is sent as fast as it goes leave
+    /// the router before the cloud in a row.
+    pub(crate) fn fastest(&self, in_lumps: bool) -> Option<u64> {
+        let whole = self.whole(in_lumps)?;
         let mut piece = 1;
         while 3 * piece < self.arrived.len() {
-            if let Some(steady) = self.steady(piece, whole) {
+            if let Some(steady) = self.steady(piece, whole, in_lumps) {
                 return Some(steady);
             }
             piece *= 2;
@@ -135,7 +141,7 @@ impl Arrivals {
     }
 
     /// The rate of the whole train, from the end of the batch that it begins with.
-    fn whole(&self) -> Option<u64> {
+    fn whole(&self, in_lumps: bool) -> Option<u64> {
         let (first, last) = (self.arrived.first()?, self.arrived.last()?);
         let gaps = u64::try_from(self.arrived.len()).unwrap_or(1).max(2) - 1;
         let least = between(first, last) / gaps / BATCHED;
@@ -145,16 +151,16 @@ impl Arrivals {
             _ => false,
         })?;
         let rest = self.arrived.get(begin..)?;
-        rate(known_of(rest), between(rest.first()?, last)).filter(|rate| *rate > 0)
+        rate(known_of(rest, in_lumps), between(rest.first()?, last)).filter(|rate| *rate > 0)
     }
 
     /// The third highest rate of rows of three pieces at the same rate, each of `piece` packets;
     /// the highest where there are fewer. `None` if there is none, or if too many pieces of the
     /// train were faster still, as no link can be.
-    fn steady(&self, piece: usize, whole: u64) -> Option<u64> {
+    fn steady(&self, piece: usize, whole: u64, in_lumps: bool) -> Option<u64> {
         let mut fastest = [0; FASTEST];
         for row in self.arrived.windows(3 * piece + 1) {
-            let Some(rate) = even(row, piece) else {
+            let Some(rate) = even(row, piece, in_lumps) else {
                 continue;
             };
             if rate <= whole.saturating_mul(MOST_OF_WHOLE)
@@ -169,7 +175,7 @@ impl Arrivals {
         let (mut pieces, mut impossible) = (0, 0);
         for part in self.arrived.windows(piece + 1) {
             if let (Some(first), Some(last)) = (part.first(), part.last()) {
-                let least = takes(known_of(part), found) / 4 * 3;
+                let least = takes(known_of(part, in_lumps), found) / 4 * 3;
                 pieces += 1;
                 impossible += u32::from(between(first, last) < least);
             }
@@ -303,7 +309,7 @@ impl Arrivals {
 }
 
 /// Rate of a row of three pieces, if that of each is about the same.
-fn even(row: &[Arrived], piece: usize) -> Option<u64> {
+fn even(row: &[Arrived], piece: usize, in_lumps: bool) -> Option<u64> {
     let follows = row.windows(2).all(|pair| match pair {
         [a, b] => a.index + 1 == b.index,
         _ => false,
@@ -314,11 +320,14 @@ fn even(row: &[Arrived], piece: usize) -> Option<u64> {
     let (mut least, mut most) = (u64::MAX, 0);
     for begin in [0, piece, 2 * piece] {
         let part = row.get(begin..=begin + piece)?;
-        let rate = rate(known_of(part), between(part.first()?, part.last()?))?;
+        let rate = rate(
+            known_of(part, in_lumps),
+            between(part.first()?, part.last()?),
+        )?;
         (least, most) = (least.min(rate), most.max(rate));
     }
     if most / 13 > least / 10 {
         return None;
     }
-    rate(known_of(row), between(row.first()?, row.last()?))
+    rate(known_of(row, in_lumps), between(row.first()?, row.last()?))
 }

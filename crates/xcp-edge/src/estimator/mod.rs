@@ -290,7 +290,11 @@ impl Estimator {
     /// The last packet of a train came.
     fn finish(&mut self, now: Instant, own: u64) {
         let before = self.capacity.get();
-        if let Some(rate) = self.arrivals.fastest() {
+        if let Some(least) = self.arrivals.least_own() {
+            self.lump = self.lump - self.lump / 4 + least / 4;
+        }
+        let in_lumps = self.lump > LUMP;
+        if let Some(rate) = self.arrivals.fastest(in_lumps) {
             self.capacity.note(rate);
         }
         if let (Some(before), Some(now)) = (before, self.capacity.get())
@@ -307,10 +311,7 @@ impl Estimator {
         let own_rate = self.own_rate(now, own);
         let scattered = self.arrivals.lateness_at(capacity, own_rate);
         self.scattered.note(scattered, self.arrivals.took());
-        if let Some(least) = self.arrivals.least_own() {
-            self.lump = self.lump - self.lump / 4 + least / 4;
-        }
-        let in_lumps = (self.lump > LUMP).then_some(own_rate);
+        let in_lumps = in_lumps.then_some(own_rate);
         if let Some(met) = self.arrivals.met(capacity, in_lumps) {
             let foreign = self.load.finish(capacity, met);
             if self.arrivals.is_whole() {

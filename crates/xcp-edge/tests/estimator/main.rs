@@ -1,6 +1,7 @@
 //! The estimator against a link that a test knows: error, load, and what becomes of it when the
 //! link or the other router does not behave.
 
+mod own;
 mod paths;
 mod world;
 

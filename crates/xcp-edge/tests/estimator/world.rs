@@ -125,9 +125,9 @@ pub(crate) struct World {
     pub(crate) own_next: f64,
     pub(crate) own_there: VecDeque<u64>,
     pub(crate) own: u64,
-    /// Packets that are counted at once.
+    /// Packets of a flow that are counted at once, and those of each flow that were not yet.
     pub(crate) lump: u64,
-    pub(crate) uncounted: u64,
+    pub(crate) uncounted: Vec<u64>,
     /// The processes of the routers before, in and behind the cloud.
     pub(crate) sender: Process,
     pub(crate) middle: Process,
@@ -189,7 +189,7 @@ impl World {
             own_there: VecDeque::new(),
             own: 0,
             lump: 1,
-            uncounted: 0,
+            uncounted: vec![0],
             sender: Process::new(0.0, 0, 0, 0),
             middle: Process::new(0.0, 0, 0, 0),
             reader: Process::new(0.0, 0, 0, 0),
@@ -280,10 +280,14 @@ impl World {
         }
         while self.own_there.front().is_some_and(|at| *at <= self.now) {
             self.own_there.pop_front();
-            self.uncounted += 1;
-            if self.uncounted >= self.lump {
-                self.own += self.uncounted * OWN_PACKET as u64;
-                self.uncounted = 0;
+            let flow = match self.uncounted.len() {
+                1 => 0,
+                flows => self.random.next_u64() as usize % flows,
+            };
+            self.uncounted[flow] += 1;
+            if self.uncounted[flow] >= self.lump {
+                self.own += self.uncounted[flow] * OWN_PACKET as u64;
+                self.uncounted[flow] = 0;
             }
         }
     }
