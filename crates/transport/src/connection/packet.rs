@@ -6,6 +6,7 @@ use super::building::{Building, Contents, MIN_PACKET_ROOM, Open};
 use super::carried::Carried;
 use super::control::ControlFrame;
 use super::feedback::Rider;
+use super::keys::unsealed;
 use super::parameters::ACK_DELAY_EXPONENT;
 use super::transmit::Permit;
 use super::{Connection, of};
@@ -76,8 +77,12 @@ impl Connection {
         }
         building.ecn = self.ecn_of(building);
         contents.ecn = building.ecn;
-        self.finish_packet(now, &open, contents, &mut building.w)
-            .is_some()
+        let finished = self.finish_packet(now, &open, contents, &mut building.w);
+        if finished.is_none() {
+            // Without a packet behind it a shim leaves neither.
+            building.w.truncate(start);
+        }
+        finished.is_some()
     }
 
     fn probe_index(&mut self, space: SpaceId) -> Option<u8> {
@@ -104,7 +109,8 @@ impl Connection {
         self.route.ecn(signal)
     }
 
-    /// Writes a header, and keeps room for the tag.
+    /// Writes a header, and keeps room for the tag. `None` if what is left would not do for the
+    /// shortest packet that can be sealed; the header may stand there then.
     pub(super) fn start_packet(
         &mut self,
         space: SpaceId,
@@ -141,7 +147,11 @@ impl Connection {
         let tag_len = self.keys.tag_len(space);
         let end = w.limit();
         let started = header.encode(w).ok()?;
-        w.set_limit(end.checked_sub(tag_len)?);
+        let limit = end.checked_sub(tag_len)?;
+        if started.sample_at() > limit {
+            return None;
+        }
+        w.set_limit(limit);
         Some(Open {
             space,
             number: full,
@@ -272,7 +282,8 @@ impl Connection {
         contents.padded = missing > 0 && w.put_zeros(missing).is_ok();
     }
 
-    /// Seals the packet and records it. `None` if that failed, which ends the connection.
+    /// Seals the packet and records it. `None` if that failed, which ends the connection; nothing of
+    /// the packet is left in the writer then.
     pub(super) fn finish_packet(
         &mut self,
         now: Instant,
@@ -281,17 +292,26 @@ impl Connection {
         w: &mut Writer<'_>,
     ) -> Option<Range<usize>> {
         w.set_limit(open.end);
-        let range = open.started.finish(w, open.tag_len).ok()?;
-        let packet = w.range_mut(range.clone())?;
-        if let Err(error) = self
-            .keys
-            .seal(open.space, open.number, &open.started, packet)
-        {
-            self.fail(now, error);
-            return None;
+        let finished = open.started.finish(w, open.tag_len).ok();
+        let packet = finished.and_then(|range| Some((w.range_mut(range.clone())?, range)));
+        let sealed = match packet {
+            Some((packet, range)) => self
+                .keys
+                .seal(open.space, open.number, &open.started, packet)
+                .map(|()| range),
+            None => Err(unsealed()),
+        };
+        match sealed {
+            Ok(range) => {
+                self.record(now, open, contents, range.len());
+                Some(range)
+            }
+            Err(error) => {
+                w.truncate(open.started.start());
+                self.fail(now, error);
+                None
+            }
         }
-        self.record(now, open, contents, range.len());
-        Some(range)
     }
 
     fn record(&mut self, now: Instant, open: &Open, contents: Contents, len: usize) {

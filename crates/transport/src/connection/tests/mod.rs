@@ -29,6 +29,7 @@ mod paths;
 mod probed;
 pub(crate) mod questions;
 mod recovery;
+mod sealed;
 mod short_memory;
 mod signal;
 mod soak;
