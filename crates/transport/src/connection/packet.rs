@@ -41,7 +41,9 @@ impl Connection {
         let all = building.permit == Permit::All;
         let probe = self.probe_index(space);
         self.fill_probe(space);
-        if space == SpaceId::Data && start == 0 && all && self.wants_eliciting(now) {
+        let challenges = space == SpaceId::Data && all && self.challenges_first(now);
+        let bears_shim = space == SpaceId::Data && start == 0 && all && !challenges;
+        if bears_shim && self.wants_eliciting(now) {
             building.shim = match self.reserve_question(now, probe, &mut building.w) {
                 Some(question) => question,
                 None => self.reserve_shim(now, probe, &mut building.w),
@@ -56,6 +58,9 @@ impl Connection {
             shim: building.shim,
             ..Contents::default()
         };
+        if challenges {
+            self.write_path_frames(now, &mut building.w, &mut contents);
+        }
         self.write_acks(now, space, &mut building.w, all, &mut contents);
         if all {
             self.write_eliciting(now, space, &mut building.w, &mut contents);
@@ -200,7 +205,7 @@ impl Connection {
     ) {
         let start = w.position();
         if space == SpaceId::Data {
-            contents.padded |= self.write_path_frames(now, w);
+            self.write_path_frames(now, w, contents);
         }
         while let Some(range) = self.handshake.write_frame(space, w) {
             contents.carried.add_crypto(range);
@@ -282,8 +287,8 @@ impl Connection {
         contents.padded = missing > 0 && w.put_zeros(missing).is_ok();
     }
 
-    /// Seals the packet and records it. `None` if that failed, which ends the connection; nothing of
-    /// the packet is left in the writer then.
+    /// Seals the packet and records it. `None` if that failed, which ends the connection; nothing
+    /// of the packet is left in the writer then.
     pub(super) fn finish_packet(
         &mut self,
         now: Instant,

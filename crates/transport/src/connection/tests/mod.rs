@@ -32,6 +32,7 @@ mod recovery;
 mod sealed;
 mod short_memory;
 mod signal;
+mod small_datagrams;
 mod soak;
 mod streams;
 #[cfg(feature = "rustls")]
