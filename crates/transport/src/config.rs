@@ -71,7 +71,8 @@ pub struct TransportConfig {
     pub streams: StreamsConfig,
     /// Unreliable datagrams (RFC 9221): whether this side takes them, and its queues.
     pub datagrams: DatagramsConfig,
-    /// Longest time that this side delays an acknowledgement (RFC 9000 §13.2.1).
+    /// Longest time that this side delays an acknowledgement (RFC 9000 §13.2.1). The peer is told
+    /// of whole milliseconds, at least one.
     pub max_ack_delay: Duration,
     /// Ranges of packet numbers that an ACK frame of 1-RTT packets has at most, at least 1: the
     /// newest are told. `None`: as many as there is reason for. Few serve studies of what

@@ -9,7 +9,7 @@ use super::transmit::Permit;
 use super::{Connection, Event, Transmit};
 use crate::Instant;
 use crate::wire::frame::{ApplicationClose, ConnectionClose};
-use crate::wire::packet::{MIN_INITIAL_DATAGRAM, TAG_LEN};
+use crate::wire::packet::TAG_LEN;
 use crate::wire::{Frame, SpaceId, TransportError, Writer};
 
 /// Most bytes of a reason that are sent: a CONNECTION_CLOSE fits into any datagram, three of them
@@ -90,8 +90,9 @@ impl Connection {
     /// CONNECTION_CLOSE, if one is due: under each level's keys that the peer may have.
     pub(super) fn transmit_close(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         let reason = self.close.due()?.clone();
-        let room = buffer.get_mut(..MIN_INITIAL_DATAGRAM)?;
-        if self.route.limit.available() < MIN_INITIAL_DATAGRAM as u64 {
+        let full = self.full_datagram();
+        let room = buffer.get_mut(..full)?;
+        if self.route.limit.available() < full as u64 {
             return None;
         }
         let mut building = Building::new(room, Permit::AcksOnly);
@@ -151,7 +152,8 @@ impl Connection {
             ..Contents::default()
         };
         if pad {
-            let missing = (MIN_INITIAL_DATAGRAM - TAG_LEN).saturating_sub(building.w.position());
+            let full = self.full_datagram().saturating_sub(TAG_LEN);
+            let missing = full.saturating_sub(building.w.position());
             let fits = missing.min(building.w.remaining());
             let _ = building.w.put_zeros(fits);
         }

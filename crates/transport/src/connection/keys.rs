@@ -64,6 +64,14 @@ fn aead_limit() -> TransportError {
     )
 }
 
+/// A packet of ours that the keys, or its room, do not allow to be sealed.
+pub(super) fn unsealed() -> TransportError {
+    TransportError::new(
+        TransportErrorCode::INTERNAL_ERROR,
+        "a packet could not be sealed",
+    )
+}
+
 impl LevelKeys {
     /// True if packets of this space can be sealed and opened.
     #[inline]
@@ -169,12 +177,6 @@ impl LevelKeys {
         started: &Started,
         packet: &mut [u8],
     ) -> Result<(), TransportError> {
-        let internal = || {
-            TransportError::new(
-                TransportErrorCode::INTERNAL_ERROR,
-                "a packet could not be sealed",
-            )
-        };
         let header_len = started.payload_at() - started.start();
         let number_at = started.number_at() - started.start();
         let sample = |packet: &[u8]| -> Option<[u8; SAMPLE_LEN]> {
@@ -188,16 +190,16 @@ impl LevelKeys {
                 keys.seal(number, packet, header_len)
                     .map_err(|failure| match failure {
                         SealFailure::LimitReached(_) => aead_limit(),
-                        SealFailure::Buffer(_) => internal(),
+                        SealFailure::Buffer(_) => unsealed(),
                     })?;
-                keys.mask_sent(&sample(packet).ok_or_else(internal)?)
+                keys.mask_sent(&sample(packet).ok_or_else(unsealed)?)
             }
             _ => {
-                let keys = self.local(space).ok_or_else(internal)?;
+                let keys = self.local(space).ok_or_else(unsealed)?;
                 keys.packet
                     .seal(number, packet, header_len)
-                    .map_err(|_| internal())?;
-                keys.header.mask(&sample(packet).ok_or_else(internal)?)
+                    .map_err(|_| unsealed())?;
+                keys.header.mask(&sample(packet).ok_or_else(unsealed)?)
             }
         };
         mask_header(packet, number_at, mask, !started.ty().is_long());

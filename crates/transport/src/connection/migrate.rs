@@ -3,18 +3,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::building::{Building, Contents};
 use super::route::{OffPath, OldPath, Route};
-use super::transmit::Permit;
-use super::{Connection, Event, Received, Transmit};
+use super::{Connection, Event, Received};
+use crate::Instant;
 use crate::path::{AmplificationLimit, PathResponses, PathValidation};
 use crate::recovery::INITIAL_RTT;
-use crate::wire::packet::MIN_INITIAL_DATAGRAM;
-use crate::wire::{ConnectionId, Frame, SpaceId, Writer};
-use crate::{Ecn, Instant};
-
-/// Size of a datagram with a response to a challenge that did not fill its own.
-const SMALL: usize = 64;
+use crate::wire::{ConnectionId, SpaceId};
 
 impl Connection {
     /// Client: from now on datagrams leave from another address of ours (the driver has rebound its
@@ -104,21 +98,24 @@ impl Connection {
         if self.return_to_old_path(now, received, on_purpose) {
             return;
         }
-        if on_purpose {
-            // Answer with another id of the peer's too (RFC 9000 §9.5).
-            self.control.remote_ids.switch();
-        }
         let mut route = Route::new(now, received.remote, received.local, false, &self.config);
-        match self.off_path.take() {
-            Some(off) if off.remote == received.remote => {
+        let probed = self.off_path.take_if(|off| off.remote == received.remote);
+        let adopted = match probed {
+            Some(off) => {
                 route.limit = off.limit;
                 route.responses = off.responses;
-                self.control.remote_ids.adopt(off.id.sequence);
+                // Where no other was to be had, it is the one in use.
+                let ids = &mut self.control.remote_ids;
+                ids.current().sequence != off.id.sequence && ids.adopt(off.id.sequence)
             }
-            other => {
-                self.off_path = other;
+            None => {
                 route.limit = self.stray_limit(received.remote);
+                false
             }
+        };
+        if on_purpose && !adopted {
+            // Answer with another id of the peer's too (RFC 9000 §9.5).
+            self.control.remote_ids.switch();
         }
         route.validation = Some(self.validation(now));
         let left = self.change_route(now, route);
@@ -238,7 +235,7 @@ impl Connection {
     /// A PATH_CHALLENGE arrived, in a datagram of `bytes`.
     pub(super) fn on_path_challenge(&mut self, received: &Received, data: [u8; 8], bytes: usize) {
         self.stats.path_challenges += 1;
-        let full_size = bytes >= MIN_INITIAL_DATAGRAM;
+        let full_size = bytes >= self.full_datagram();
         if self.route.is(received.remote, received.local) {
             self.route.responses.on_challenge(data, full_size);
             // Whoever sends by a new path challenges it: from here on its shims tell of that one.
@@ -329,139 +326,5 @@ impl Connection {
                 });
             }
         }
-    }
-
-    /// A PATH_CHALLENGE over the path that was left.
-    pub(super) fn transmit_old_path(
-        &mut self,
-        now: Instant,
-        buffer: &mut [u8],
-    ) -> Option<Transmit> {
-        let old = self.fallback.as_ref()?;
-        let validation = old.route.validation.as_ref()?;
-        if !validation.wants_challenge(now) || !self.keys.has(SpaceId::Data) {
-            return None;
-        }
-        let (remote, local, id) = (old.route.remote, old.route.local, old.id);
-        let remote_ids = &self.control.remote_ids;
-        let dcid = match id {
-            None => remote_ids.current().id,
-            Some(id) if remote_ids.is_held(id.sequence) => id.id,
-            // The peer asked for it back.
-            Some(_) => {
-                let fallback = self.fallback.as_mut()?;
-                fallback.route.validation = None;
-                return None;
-            }
-        };
-        let data = self.random.bytes();
-        let challenge = Frame::PathChallenge(data);
-        let transmit = self.transmit_probe(now, buffer, MIN_INITIAL_DATAGRAM, &dcid, &challenge)?;
-        if let Some(validation) = self.fallback.as_mut()?.route.validation.as_mut() {
-            validation.on_challenge_sent(now, data, true);
-        }
-        Some(Transmit {
-            remote,
-            local,
-            ..transmit
-        })
-    }
-
-    /// PATH_CHALLENGE and PATH_RESPONSE of the current path. True if the datagram must be of full
-    /// size (RFC 9000 §8.2.1, §8.2.2).
-    pub(super) fn write_path_frames(&mut self, now: Instant, w: &mut Writer<'_>) -> bool {
-        let mut pads = false;
-        while w.remaining() >= 9
-            && let Some(owed) = self.route.responses.pop()
-        {
-            pads |= owed.full_size;
-            let _ = Frame::PathResponse(owed.data).encode(w);
-        }
-        let full_size = w.limit() + 16 >= MIN_INITIAL_DATAGRAM;
-        if let Some(validation) = &mut self.route.validation
-            && validation.wants_challenge(now)
-        {
-            let data = self.random.bytes();
-            if Frame::PathChallenge(data).encode(w).is_ok() {
-                validation.on_challenge_sent(now, data, full_size);
-                pads = true;
-                self.feedback.on_challenge_sent();
-            }
-        }
-        full_size && pads
-    }
-
-    /// A response over another path than the current one.
-    pub(super) fn transmit_off_path(
-        &mut self,
-        now: Instant,
-        buffer: &mut [u8],
-    ) -> Option<Transmit> {
-        let off = self.off_path.as_mut()?;
-        let available = usize::try_from(off.limit.available()).unwrap_or(usize::MAX);
-        if off.responses.is_empty() || available < SMALL || !self.keys.has(SpaceId::Data) {
-            return None;
-        }
-        if !self.control.remote_ids.is_held(off.id.sequence) {
-            // The peer asked for that id back.
-            let Some(id) = self.control.remote_ids.allot() else {
-                self.off_path = None;
-                return None;
-            };
-            off.id = id;
-            self.tokens_moved = true;
-        }
-        let (remote, local, dcid) = (off.remote, off.local, off.id.id);
-        let owed = off.responses.pop()?;
-        let full = if owed.full_size {
-            MIN_INITIAL_DATAGRAM
-        } else {
-            SMALL
-        };
-        let size = full.min(available);
-        let response = Frame::PathResponse(owed.data);
-        let transmit = self.transmit_probe(now, buffer, size, &dcid, &response)?;
-        if let Some(off) = &mut self.off_path {
-            off.limit.on_sent(transmit.len as u64);
-        }
-        Some(Transmit {
-            remote,
-            local,
-            ..transmit
-        })
-    }
-
-    /// A datagram of `size` bytes with `frame` and padding, for another path than the current one.
-    fn transmit_probe(
-        &mut self,
-        now: Instant,
-        buffer: &mut [u8],
-        size: usize,
-        dcid: &ConnectionId,
-        frame: &Frame<'_>,
-    ) -> Option<Transmit> {
-        let room = buffer.get_mut(..size)?;
-        let mut building = Building::new(room, Permit::All);
-        let open = self.start_packet(SpaceId::Data, dcid, &mut building.w)?;
-        frame.encode(&mut building.w).ok()?;
-        let rest = building.w.remaining();
-        building.w.put_zeros(rest).ok()?;
-        let contents = Contents {
-            eliciting: true,
-            padded: true,
-            off_path: true,
-            ..Contents::default()
-        };
-        self.finish_packet(now, &open, contents, &mut building.w)?;
-        let len = building.len();
-        self.stats.datagrams_sent += 1;
-        self.stats.bytes_sent += len as u64;
-        Some(Transmit {
-            remote: self.route.remote,
-            local: self.route.local,
-            ecn: Ecn::NotEct,
-            len,
-            segment_size: len,
-        })
     }
 }

@@ -38,6 +38,7 @@ mod levels;
 mod migrate;
 mod packet;
 mod parameters;
+mod path_frames;
 mod probe;
 mod receive;
 mod received;

@@ -6,6 +6,7 @@ use super::building::{Building, Contents, MIN_PACKET_ROOM, Open};
 use super::carried::Carried;
 use super::control::ControlFrame;
 use super::feedback::Rider;
+use super::keys::unsealed;
 use super::parameters::ACK_DELAY_EXPONENT;
 use super::transmit::Permit;
 use super::{Connection, of};
@@ -40,7 +41,9 @@ impl Connection {
         let all = building.permit == Permit::All;
         let probe = self.probe_index(space);
         self.fill_probe(space);
-        if space == SpaceId::Data && start == 0 && all && self.wants_eliciting(now) {
+        let challenges = space == SpaceId::Data && all && self.challenges_first(now);
+        let bears_shim = space == SpaceId::Data && start == 0 && all && !challenges;
+        if bears_shim && self.wants_eliciting(now) {
             building.shim = match self.reserve_question(now, probe, &mut building.w) {
                 Some(question) => question,
                 None => self.reserve_shim(now, probe, &mut building.w),
@@ -55,6 +58,9 @@ impl Connection {
             shim: building.shim,
             ..Contents::default()
         };
+        if challenges {
+            self.write_path_frames(now, &mut building.w, &mut contents);
+        }
         self.write_acks(now, space, &mut building.w, all, &mut contents);
         if all {
             self.write_eliciting(now, space, &mut building.w, &mut contents);
@@ -76,8 +82,12 @@ impl Connection {
         }
         building.ecn = self.ecn_of(building);
         contents.ecn = building.ecn;
-        self.finish_packet(now, &open, contents, &mut building.w)
-            .is_some()
+        let finished = self.finish_packet(now, &open, contents, &mut building.w);
+        if finished.is_none() {
+            // Without a packet behind it a shim leaves neither.
+            building.w.truncate(start);
+        }
+        finished.is_some()
     }
 
     fn probe_index(&mut self, space: SpaceId) -> Option<u8> {
@@ -104,7 +114,8 @@ impl Connection {
         self.route.ecn(signal)
     }
 
-    /// Writes a header, and keeps room for the tag.
+    /// Writes a header, and keeps room for the tag. `None` if what is left would not do for the
+    /// shortest packet that can be sealed; the header may stand there then.
     pub(super) fn start_packet(
         &mut self,
         space: SpaceId,
@@ -141,7 +152,11 @@ impl Connection {
         let tag_len = self.keys.tag_len(space);
         let end = w.limit();
         let started = header.encode(w).ok()?;
-        w.set_limit(end.checked_sub(tag_len)?);
+        let limit = end.checked_sub(tag_len)?;
+        if started.sample_at() > limit {
+            return None;
+        }
+        w.set_limit(limit);
         Some(Open {
             space,
             number: full,
@@ -190,7 +205,7 @@ impl Connection {
     ) {
         let start = w.position();
         if space == SpaceId::Data {
-            contents.padded |= self.write_path_frames(now, w);
+            self.write_path_frames(now, w, contents);
         }
         while let Some(range) = self.handshake.write_frame(space, w) {
             contents.carried.add_crypto(range);
@@ -272,7 +287,8 @@ impl Connection {
         contents.padded = missing > 0 && w.put_zeros(missing).is_ok();
     }
 
-    /// Seals the packet and records it. `None` if that failed, which ends the connection.
+    /// Seals the packet and records it. `None` if that failed, which ends the connection; nothing
+    /// of the packet is left in the writer then.
     pub(super) fn finish_packet(
         &mut self,
         now: Instant,
@@ -281,17 +297,26 @@ impl Connection {
         w: &mut Writer<'_>,
     ) -> Option<Range<usize>> {
         w.set_limit(open.end);
-        let range = open.started.finish(w, open.tag_len).ok()?;
-        let packet = w.range_mut(range.clone())?;
-        if let Err(error) = self
-            .keys
-            .seal(open.space, open.number, &open.started, packet)
-        {
-            self.fail(now, error);
-            return None;
+        let finished = open.started.finish(w, open.tag_len).ok();
+        let packet = finished.and_then(|range| Some((w.range_mut(range.clone())?, range)));
+        let sealed = match packet {
+            Some((packet, range)) => self
+                .keys
+                .seal(open.space, open.number, &open.started, packet)
+                .map(|()| range),
+            None => Err(unsealed()),
+        };
+        match sealed {
+            Ok(range) => {
+                self.record(now, open, contents, range.len());
+                Some(range)
+            }
+            Err(error) => {
+                w.truncate(open.started.start());
+                self.fail(now, error);
+                None
+            }
         }
-        self.record(now, open, contents, range.len());
-        Some(range)
     }
 
     fn record(&mut self, now: Instant, open: &Open, contents: Contents, len: usize) {

@@ -111,7 +111,8 @@ pub(super) fn local(
         initial_max_streams_bidi: streams.max_bidi_streams,
         initial_max_streams_uni: streams.max_uni_streams,
         ack_delay_exponent: ACK_DELAY_EXPONENT,
-        max_ack_delay: config.max_ack_delay.min(MAX_ACK_DELAY),
+        // Peers refuse one that is shorter than the least that they may ask for.
+        max_ack_delay: config.max_ack_delay.clamp(MIN_ACK_DELAY, MAX_ACK_DELAY),
         disable_active_migration: server.is_some() && !config.migration,
         active_connection_id_limit: config.active_connection_id_limit.clamp(2, 64),
         initial_source_connection_id: Some(source),

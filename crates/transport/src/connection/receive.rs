@@ -6,7 +6,7 @@ use super::{Connection, ConnectionError, Received, of, parameters};
 use crate::Instant;
 use crate::cid::LOCAL_ID_LEN;
 use crate::crypto::ResetToken;
-use crate::wire::packet::{DecodeError, MIN_INITIAL_DATAGRAM, Protected};
+use crate::wire::packet::{DecodeError, Protected};
 use crate::wire::version::{self, VersionNegotiation};
 use crate::wire::{PacketType, PartialDecode, SpaceId, TransportError, TransportErrorCode};
 
@@ -117,7 +117,7 @@ impl Connection {
     ) -> bool {
         if self.side.is_server()
             && found.ty == PacketType::Initial
-            && carrier.bytes < MIN_INITIAL_DATAGRAM.min(self.config.initial_mtu.into())
+            && carrier.bytes < self.full_datagram()
         {
             // RFC 9000 §14.1. The endpoint sees to those that begin connections.
             self.stats.packets_dropped += 1;

@@ -5,6 +5,7 @@ use pathmark_cc::Request;
 
 use super::Connection;
 use super::feedback::Rider;
+use super::transmit::MIN_UNVALIDATED;
 use crate::Instant;
 use crate::wire::{SpaceId, Writer};
 
@@ -35,6 +36,10 @@ impl Connection {
             self.feedback.choose(wanted, next);
         }
         let len = self.feedback.shim_len(&request);
+        // An address that is not validated may get so little that the shim would leave no room.
+        if w.remaining() < len + MIN_UNVALIDATED {
+            return Rider::Nothing;
+        }
         let Ok(room) = w.take(len) else {
             return Rider::Nothing;
         };

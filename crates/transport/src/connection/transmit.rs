@@ -7,7 +7,7 @@ use crate::wire::SpaceId;
 use crate::{Ecn, Instant};
 
 /// Least datagram to an address that is not validated: it holds a PATH_CHALLENGE or an ACK.
-const MIN_UNVALIDATED: usize = 48;
+pub(super) const MIN_UNVALIDATED: usize = 48;
 /// What data leaves of an address's credit, so that challenges can be repeated: a peer that only
 /// listens adds little to it before it has seen one.
 const RESERVE: usize = 4 * MIN_UNVALIDATED;
@@ -126,17 +126,18 @@ impl Connection {
     /// forbids it.
     fn unvalidated_size(&mut self, now: Instant, size: usize) -> Option<usize> {
         let available = usize::try_from(self.route.limit.available()).unwrap_or(usize::MAX);
+        let least = self.least_challenge().max(MIN_UNVALIDATED);
         let validation = self.route.validation.as_ref();
         let allowed = match validation {
             None => available,
             Some(validation) => match available.checked_sub(RESERVE) {
-                Some(rest) if rest >= MIN_UNVALIDATED => rest,
-                _ if validation.wants_challenge(now) => available.min(MIN_UNVALIDATED),
+                Some(rest) if rest >= least => rest,
+                _ if validation.wants_challenge(now) => available.min(least),
                 _ => 0,
             },
         };
         // Initial packets need full datagrams; a path that is being validated makes do with less.
-        if allowed >= size || (validation.is_some() && allowed >= MIN_UNVALIDATED) {
+        if allowed >= size || (validation.is_some() && allowed >= least) {
             return Some(size.min(allowed));
         }
         self.recovery.set_amplification_blocked(now, true);

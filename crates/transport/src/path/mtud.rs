@@ -78,6 +78,12 @@ impl Mtud {
         Self::with_base(BASE_MTU, ceiling)
     }
 
+    /// What every path is known to carry, bytes of UDP payload.
+    #[must_use]
+    pub const fn base(&self) -> u16 {
+        self.base
+    }
+
     /// Begins at `base`, which the path is known to carry; never exceeds `ceiling`, if that is
     /// above it. A base at the ceiling leaves nothing to discover, and nothing to fall back to.
     #[must_use]

@@ -115,7 +115,8 @@ impl<F> LossDetector<F> {
                     if newly.advanced && packet.is_none_or(|p| p.probe != Probe::Question) {
                         self.overtaking.raise(last);
                     }
-                    if let Some(packet) = packet.filter(|p| !p.off_path) {
+                    let here = |p: &&SentPacket<F>| !p.off_path && !self.sent.has_left(last);
+                    if let Some(packet) = packet.filter(here) {
                         newly.largest_sent_at = Some(packet.sent_at);
                     }
                 }
@@ -177,7 +178,10 @@ impl<F> LossDetector<F> {
             match self.sent.get(number) {
                 None => continue,
                 // Nobody waits for it: neither the window nor a retransmission.
-                Some(packet) if !packet.ack_eliciting && !packet.in_flight => {
+                Some(packet)
+                    if !packet.ack_eliciting
+                        && (!packet.in_flight || self.sent.has_left(number)) =>
+                {
                     self.sent.remove(number);
                     continue;
                 }

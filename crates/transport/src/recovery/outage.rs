@@ -52,8 +52,10 @@ impl Outage {
         let far = |known: &RttEstimator| known.srtt_or_initial().abs_diff(sample);
         if far(&before) < far(rtt) {
             rtt.go_back_to(before, over);
-            // This sample counts, as it did: with as much delay of the peer's taken off.
-            rtt.update(now, now - sent_at, now - sent_at - sample);
+            // This sample counts, as it did: with as much delay of the peer's taken off. It is
+            // longer than the time that it took where that was next to nothing.
+            let took = now - sent_at;
+            rtt.update(now, took, took.saturating_sub(sample));
         }
     }
 
@@ -61,5 +63,27 @@ impl Outage {
     pub(super) fn pto_base(&self, rtt: &RttEstimator) -> Duration {
         let before = self.before.as_ref().map(RttEstimator::pto_base);
         before.map_or(rtt.pto_base(), |before| before.min(rtt.pto_base()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The clock stands still from the sending of a packet to its acknowledgement. Samples are a
+    /// microsecond at least.
+    #[test]
+    fn a_round_trip_of_no_time_ends_an_outage() {
+        let at = Instant::from_millis;
+        let mut rtt = RttEstimator::new();
+        let mut outage = Outage::default();
+        rtt.update(at(10), Duration::ZERO, Duration::ZERO);
+        outage.on_probe_timeout(&rtt);
+        let long = rtt.update(at(510), Duration::from_millis(500), Duration::ZERO);
+        outage.on_sample(at(510), at(10), long, &mut rtt);
+        assert!(rtt.srtt() > Some(Duration::from_millis(50)));
+        let short = rtt.update(at(510), Duration::ZERO, Duration::ZERO);
+        outage.on_sample(at(510), at(510), short, &mut rtt);
+        assert!(rtt.srtt() <= Some(Duration::from_micros(1)));
     }
 }

@@ -61,6 +61,8 @@ pub struct SentPackets<F> {
     ring: VecDeque<Option<SentPacket<F>>>,
     /// Older packets that wait for an acknowledgement.
     aside: BTreeMap<u64, SentPacket<F>>,
+    /// Packets below this went over a path that was left, whatever their records say.
+    left_below: u64,
     bytes_in_flight: u64,
     ack_eliciting: u64,
     /// Longest the ring was since it was last empty, to give memory back after a burst.
@@ -95,6 +97,7 @@ impl<F> SentPackets<F> {
             base: 0,
             ring: VecDeque::new(),
             aside: BTreeMap::new(),
+            left_below: 0,
             bytes_in_flight: 0,
             ack_eliciting: 0,
             peak: 0,
@@ -184,7 +187,15 @@ impl<F> SentPackets<F> {
                 .any(|&(from, to)| first <= to && last >= from)
     }
 
-    /// Packet `number`, if unresolved.
+    /// True if packet `number` went over a path that was left since: it is neither in flight nor of
+    /// the current path.
+    #[must_use]
+    #[inline]
+    pub const fn has_left(&self, number: u64) -> bool {
+        number < self.left_below
+    }
+
+    /// Packet `number`, if unresolved, as it was sent: see [`has_left`](Self::has_left).
     #[must_use]
     #[inline]
     pub fn get(&self, number: u64) -> Option<&SentPacket<F>> {
@@ -202,7 +213,7 @@ impl<F> SentPackets<F> {
         };
         let index = usize::try_from(index).ok()?;
         let packet = self.ring.get_mut(index)?.take()?;
-        self.uncount(&packet);
+        let packet = self.uncount(number, packet);
         if index == 0 {
             self.trim();
         }
@@ -212,19 +223,25 @@ impl<F> SentPackets<F> {
     #[cold]
     fn remove_aside(&mut self, number: u64) -> Option<SentPacket<F>> {
         let packet = self.aside.remove(&number)?;
-        self.uncount(&packet);
-        Some(packet)
+        Some(self.uncount(number, packet))
     }
 
+    /// Packet `number` as it is now.
     #[inline]
-    fn uncount(&mut self, packet: &SentPacket<F>) {
+    fn uncount(&mut self, number: u64, mut packet: SentPacket<F>) -> SentPacket<F> {
+        if self.has_left(number) {
+            packet.in_flight = false;
+            packet.off_path = true;
+        }
         if packet.in_flight {
             self.bytes_in_flight -= u64::from(packet.size);
         }
         self.ack_eliciting -= u64::from(packet.ack_eliciting);
+        packet
     }
 
-    /// Unresolved packets from the oldest on, for probes that repeat what is missing.
+    /// Unresolved packets from the oldest on, as they were sent, for probes that repeat what is
+    /// missing.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &SentPacket<F>)> {
         let ring = self.ring.iter().enumerate();
         let ring =
@@ -236,14 +253,14 @@ impl<F> SentPackets<F> {
     /// Takes everything out, oldest first.
     pub fn drain(&mut self, mut each: impl FnMut(u64, SentPacket<F>)) {
         while let Some((number, packet)) = self.aside.pop_first() {
-            self.uncount(&packet);
+            let packet = self.uncount(number, packet);
             each(number, packet);
         }
         while let Some(slot) = self.ring.pop_front() {
             let number = self.base;
             self.base += 1;
             if let Some(packet) = slot {
-                self.uncount(&packet);
+                let packet = self.uncount(number, packet);
                 each(number, packet);
             }
         }
@@ -251,15 +268,9 @@ impl<F> SentPackets<F> {
     }
 
     /// The connection leaves the path: what is unresolved no longer counts towards bytes in flight.
+    /// A peer may change its address with every packet, so none of them is touched.
     pub fn leave_path(&mut self) {
-        for packet in self
-            .aside
-            .values_mut()
-            .chain(self.ring.iter_mut().flatten())
-        {
-            packet.in_flight = false;
-            packet.off_path = true;
-        }
+        self.left_below = self.next_number();
         self.bytes_in_flight = 0;
     }
 
@@ -283,8 +294,9 @@ impl<F> SentPackets<F> {
     #[cold]
     fn cut(&mut self) {
         while self.is_sparse() {
+            let left = self.has_left(self.base);
             match self.ring.pop_front() {
-                Some(Some(packet)) if packet.ack_eliciting || packet.in_flight => {
+                Some(Some(packet)) if packet.ack_eliciting || (packet.in_flight && !left) => {
                     self.aside.insert(self.base, packet);
                 }
                 // Nothing in flight, nothing asked for: nothing was counted.

@@ -15,6 +15,15 @@ const AHEAD: u64 = 128 * 1024;
 /// credit cannot keep others from sending.
 pub(super) const STREAM_FLOOR: u64 = 16 * 1024;
 
+/// Entries of a queue that are worth no walk over it.
+const FEW_ENTRIES: usize = 32;
+
+/// True if most of a queue's `entries` are of streams that are gone, where `live` are there and
+/// each stands in it once: to drop them all costs no more than to have put them there.
+pub(super) const fn mostly_gone(entries: usize, live: usize) -> bool {
+    entries > FEW_ENTRIES && entries / 2 > live
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct SendAccount {
@@ -79,8 +88,21 @@ impl SendAccount {
         self.waiting.push_back(id);
     }
 
+    /// Drops streams that are gone, once they are most of those that wait.
+    pub(super) fn forget_gone(&mut self, live: usize, is_live: impl Fn(&StreamId) -> bool) {
+        if mostly_gone(self.waiting.len(), live) {
+            self.waiting.retain(is_live);
+        }
+    }
+
     pub(super) fn writers_wait(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Entries of the queue of writers.
+    #[cfg(test)]
+    pub(super) fn waiting_len(&self) -> usize {
+        self.waiting.len()
     }
 
     /// The stream that has waited longest.

@@ -105,8 +105,8 @@ pub struct Streams {
     /// Frames of the connection as a whole to send in any case.
     due: ConnectionFrames,
     events: VecDeque<StreamEvent>,
-    /// There may be streams that wait for the peer to allow them.
-    any_held: bool,
+    /// Streams that wait for the peer to allow them, by [`slot`], lowest first.
+    held: [VecDeque<StreamId>; 2],
     /// The application has accepted all there was, by [`slot`].
     acceptor_waits: [bool; 2],
     rtt: Option<Duration>,
@@ -138,7 +138,7 @@ impl Streams {
             control: VecDeque::new(),
             due: ConnectionFrames::default(),
             events: VecDeque::new(),
-            any_held: false,
+            held: Default::default(),
             acceptor_waits: [true; 2],
             rtt: None,
         }

@@ -4,7 +4,10 @@ use pathmark_cc::Instant;
 
 use super::{
     Dir, ReceiveWindow, RecvError, RecvPart, SendPart, StreamEvent, StreamId, Streams,
-    account::STREAM_FLOOR, record::Record, record::Turn, recv::Kept, slot,
+    account::{STREAM_FLOOR, mostly_gone},
+    record::{Record, Turn},
+    recv::Kept,
+    slot,
 };
 use crate::wire::{
     TransportError, TransportErrorCode as Code,
@@ -209,9 +212,7 @@ impl Streams {
         {
             self.events.push_back(StreamEvent::Available(dir));
         }
-        if self.any_held {
-            self.release_held();
-        }
+        self.release_held(dir);
     }
 
     /// DATA_BLOCKED.
@@ -343,11 +344,27 @@ impl Streams {
     /// Streams that waited for the connection's credit are scheduled again.
     fn unpark(&mut self) {
         while let Some(id) = self.parked.pop_front() {
-            if let Some(record) = self.records.get_mut(&id)
-                && record.turn == Turn::Parked
-            {
+            let Some(record) = self.records.get_mut(&id) else {
+                continue;
+            };
+            record.in_parked = false;
+            if record.turn == Turn::Parked {
                 record.turn = Turn::None;
                 self.settle_send(id);
+            }
+        }
+    }
+
+    /// Streams that are gone leave the queues before these hold many of them.
+    fn leave_queues(&mut self) {
+        let records = &self.records;
+        let live = records.len();
+        let is_live = |id: &StreamId| records.contains_key(id);
+        self.schedule.forget_gone(live, is_live);
+        self.account.forget_gone(live, is_live);
+        for queue in [&mut self.parked, &mut self.control] {
+            if mostly_gone(queue.len(), live) {
+                queue.retain(is_live);
             }
         }
     }
@@ -382,6 +399,7 @@ impl Streams {
         }
         if record.send.is_none() && record.recv.is_none() {
             self.records.remove(&id);
+            self.leave_queues();
             if id.initiator() != self.side
                 && let Some(remote) = self.remote.get_mut(slot(id.dir()))
             {

@@ -50,6 +50,8 @@ pub(super) struct Record {
     pub(super) read_blocked: bool,
     /// Whether it stands in the queue of those whose writers wait for room.
     pub(super) in_waiting: bool,
+    /// Whether it stands in the queue of those that wait, or waited, for the connection's credit.
+    pub(super) in_parked: bool,
     /// Counted among the streams that wait for the peer's credit.
     pub(super) stalled: bool,
 }
@@ -64,6 +66,7 @@ impl Record {
             turn: Turn::None,
             writer_waits: false,
             in_waiting: false,
+            in_parked: false,
             // The first data is news even if nobody has tried to read.
             reader_waits: true,
             read_blocked: false,

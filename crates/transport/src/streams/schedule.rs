@@ -7,6 +7,7 @@
 use core::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
+use super::account::mostly_gone;
 use crate::wire::StreamId;
 
 /// Streams with something to send.
@@ -47,6 +48,19 @@ impl Schedule {
             .or_default()
             .push_front(id);
         self.len += 1;
+    }
+
+    /// Drops streams that are gone, once they are most of those that wait: behind others that
+    /// always have something to send, their turn would never come.
+    pub(super) fn forget_gone(&mut self, live: usize, is_live: impl Fn(&StreamId) -> bool) {
+        if !mostly_gone(self.len, live) {
+            return;
+        }
+        self.queues.retain(|_, queue| {
+            queue.retain(&is_live);
+            !queue.is_empty()
+        });
+        self.len = self.queues.values().map(VecDeque::len).sum();
     }
 
     /// The stream whose turn it is.

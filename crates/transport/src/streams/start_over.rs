@@ -1,6 +1,8 @@
 //! Streams that were opened, and written to, before a server that then wanted nothing of it (RFC
 //! 9001 §4.6.2): the application's streams stay, and all of them is sent as if for the first time.
 
+use std::collections::VecDeque;
+
 use super::{
     ConnectionFrames, Dir, PeerLimits, Schedule, SendCredit, StreamEvent, StreamId, Streams,
 };
@@ -29,12 +31,16 @@ impl Streams {
         self.schedule = Schedule::default();
         self.parked.clear();
         self.control.clear();
+        self.held = Default::default();
         for id in self.sorted_ids() {
             let credit = self.initial_credit(id);
             let is_allowed = self.is_allowed(id);
-            self.any_held |= !is_allowed;
+            if let (false, Some(held)) = (is_allowed, self.held.get_mut(slot(id.dir()))) {
+                held.push_back(id);
+            }
             if let Some(record) = self.records.get_mut(&id) {
                 record.in_control = false;
+                record.in_parked = false;
                 record.turn = if is_allowed { Turn::None } else { Turn::Held };
                 if let Some(send) = record.send.as_mut() {
                     send.start_over(credit);
@@ -45,23 +51,21 @@ impl Streams {
         }
     }
 
-    /// Streams that the peer allows now are sent on.
-    pub(super) fn release_held(&mut self) {
-        self.any_held = false;
-        for id in self.sorted_ids() {
-            let is_allowed = self.is_allowed(id);
-            let Some(record) = self.records.get_mut(&id) else {
-                continue;
-            };
-            if record.turn != Turn::Held {
-                continue;
+    /// Streams that the peer allows now are sent on. No others are looked at, however often the
+    /// peer says what it allows.
+    pub(super) fn release_held(&mut self, dir: Dir) {
+        while let Some(&id) = self.held.get(slot(dir)).and_then(VecDeque::front)
+            && self.is_allowed(id)
+        {
+            if let Some(held) = self.held.get_mut(slot(dir)) {
+                held.pop_front();
             }
-            if is_allowed {
+            if let Some(record) = self.records.get_mut(&id)
+                && record.turn == Turn::Held
+            {
                 record.turn = Turn::None;
                 self.settle_send(id);
                 self.queue_control(id);
-            } else {
-                self.any_held = true;
             }
         }
     }

@@ -199,7 +199,10 @@ impl Streams {
                 record.turn = Turn::None;
                 if fresh {
                     record.turn = Turn::Parked;
-                    self.parked.push_back(id);
+                    if !record.in_parked {
+                        record.in_parked = true;
+                        self.parked.push_back(id);
+                    }
                     if self.credit.block() {
                         self.due.insert(super::ConnectionFrames::DATA_BLOCKED);
                     }
@@ -213,11 +216,12 @@ impl Streams {
     /// True if a stream's data waits for the connection's credit.
     pub(super) fn any_parked(&mut self) -> bool {
         while let Some(id) = self.parked.front() {
-            let record = self.records.get(id);
-            if record.is_some_and(|r| {
-                r.turn == Turn::Parked && r.send.as_ref().is_some_and(super::SendPart::has_fresh)
-            }) {
-                return true;
+            if let Some(record) = self.records.get_mut(id) {
+                let send = record.send.as_ref();
+                if record.turn == Turn::Parked && send.is_some_and(super::SendPart::has_fresh) {
+                    return true;
+                }
+                record.in_parked = false;
             }
             self.parked.pop_front();
         }

@@ -252,6 +252,7 @@ fn the_ecn_field_carries_a_signal_without_a_shim() {
     let signal: Arc<dyn Signal> = Arc::new(TestSignal {
         kind: 5,
         in_ecn: true,
+        ..TestSignal::shim(5)
     });
     setup.client.signals = vec![Arc::clone(&signal)];
     setup.server.signals = vec![signal];

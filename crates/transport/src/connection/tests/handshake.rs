@@ -364,3 +364,17 @@ fn an_answer_from_another_address_is_not_believed() {
     assert_eq!(*moved.borrow(), 1);
     assert!(pair.now - START > Duration::from_millis(40));
 }
+
+/// The least delay that this side lets the other ask for is 1 ms, and the other refuses a longest
+/// one that is shorter.
+#[test]
+fn who_delays_no_acknowledgement_is_understood() {
+    for micros in [0, 1, 999, 1000, 1999] {
+        let mut setup = Setup::default();
+        setup.client.max_ack_delay = Duration::from_micros(micros);
+        setup.server.max_ack_delay = Duration::from_micros(micros);
+        let mut pair = Pair::connected(setup);
+        pair.upload(100_000, Duration::from_secs(5));
+        assert_eq!(pair.client.get().stats().probe_timeouts, 0);
+    }
+}

@@ -29,8 +29,10 @@ mod paths;
 mod probed;
 pub(crate) mod questions;
 mod recovery;
+mod sealed;
 mod short_memory;
 mod signal;
+mod small_datagrams;
 mod soak;
 mod streams;
 #[cfg(feature = "rustls")]

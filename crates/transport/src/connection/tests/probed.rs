@@ -90,7 +90,11 @@ fn a_path_that_was_probed_keeps_its_id() {
     let server = pair.server.get();
     assert_eq!(server.remote_address(), address(AWAY));
     let probed = seen.lock().unwrap()[0].1.clone();
-    assert_eq!(server.control.remote_ids.current().id.as_slice(), probed);
+    let current = *server.control.remote_ids.current();
+    assert_eq!(current.id.as_slice(), probed);
+    // The next id is for challenges of the path that was left: none was retired unused.
+    let left = server.fallback.as_ref().and_then(|old| old.id).unwrap();
+    assert_eq!(left.sequence, current.sequence + 1);
     let seen = seen.lock().unwrap();
     let others = seen
         .iter()

@@ -8,6 +8,8 @@ use crate::{Arrived, BadFeedback, Breach, Counters, Ecn, Meter, Signal};
 
 /// Bytes of the shim.
 pub(crate) const LEN: usize = 12;
+/// Bytes of a long one.
+pub(crate) const LONG: usize = 36;
 
 /// It counts packets and bytes per code.
 #[derive(Debug)]
@@ -15,6 +17,8 @@ pub(crate) struct TestSignal {
     pub(crate) kind: u8,
     /// Carried in the ECN field, without a shim.
     pub(crate) in_ecn: bool,
+    /// Its shim is as long as XCP's on a path of IPv4; nothing is written into the rest.
+    pub(crate) long: bool,
 }
 
 impl TestSignal {
@@ -22,6 +26,14 @@ impl TestSignal {
         Self {
             kind,
             in_ecn: false,
+            long: false,
+        }
+    }
+
+    pub(crate) fn long_shim(kind: u8) -> Self {
+        Self {
+            long: true,
+            ..Self::shim(kind)
         }
     }
 }
@@ -46,7 +58,11 @@ impl Signal for TestSignal {
     }
 
     fn shim_len(&self) -> usize {
-        if self.in_ecn { 0 } else { LEN }
+        match (self.in_ecn, self.long) {
+            (true, _) => 0,
+            (false, false) => LEN,
+            (false, true) => LONG,
+        }
     }
 
     fn ecn(&self) -> Option<Ecn> {
@@ -54,10 +70,16 @@ impl Signal for TestSignal {
     }
 
     fn fill(&self, request: &Request, shim: &mut [u8]) {
+        let kind = Kind::new(self.kind).unwrap();
+        if let Some(shim) = shim.first_chunk_mut::<LONG>() {
+            *shim = [0; LONG];
+            shim[..4].copy_from_slice(&prefix::<LONG>(kind));
+            seal(kind, shim);
+            return;
+        }
         let Some(shim) = shim.first_chunk_mut::<LEN>() else {
             return;
         };
-        let kind = Kind::new(self.kind).unwrap();
         *shim = [0; LEN];
         shim[..4].copy_from_slice(&prefix::<LEN>(kind));
         shim[6] = request.min_rtt.map_or(0, |rtt| rtt.as_millis() as u8);

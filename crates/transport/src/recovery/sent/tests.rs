@@ -67,9 +67,12 @@ fn a_packet_that_nobody_acknowledges_keeps_no_others() {
     assert!(sent.remove(10_007).is_some() && sent.remove(10_007).is_none());
     assert_eq!((sent.bytes_in_flight(), sent.ack_eliciting()), (360, 9));
     sent.leave_path();
-    assert!(sent.get(7).is_some_and(|packet| packet.off_path));
+    assert!(sent.has_left(7) && !sent.has_left(sent.next_number()));
     let mut drained = Vec::new();
-    sent.drain(|number, packet| drained.extend(packet.ack_eliciting.then_some(number)));
+    sent.drain(|number, packet| {
+        assert!(packet.off_path && !packet.in_flight);
+        drained.extend(packet.ack_eliciting.then_some(number));
+    });
     assert_eq!(drained, [&asked[..1], &asked[2..]].concat());
     assert_eq!((sent.span(), sent.ack_eliciting()), (0, 0));
     assert_eq!(sent.next_number(), 100_000);
@@ -145,4 +148,27 @@ fn leaving_a_path_empties_its_flight_but_forgets_nothing() {
     let mut left = Vec::new();
     sent.drain(|n, _| left.push(n));
     assert_eq!((left, sent.bytes_in_flight()), (vec![1], 0));
+}
+
+/// Padding that asks for nothing counts towards bytes in flight, and with the path it is nobody's.
+#[test]
+fn what_only_counted_is_forgotten_with_its_path() {
+    let mut sent = SentPackets::new();
+    let padding = SentPacket {
+        ack_eliciting: false,
+        ..packet(Instant::ZERO, 40, ())
+    };
+    for n in 0..2 * UNCUT as u64 {
+        if n == UNCUT as u64 / 2 {
+            sent.leave_path();
+        }
+        assert!(sent.insert(n, padding));
+    }
+    let left: Vec<u64> = sent.iter().map(|(number, _)| number).collect();
+    assert_eq!(left.len() as u64 * 40, sent.bytes_in_flight());
+    assert_eq!(left[0], UNCUT as u64 / 2);
+    for n in left {
+        assert!(sent.remove(n).is_some_and(|p| p.in_flight && !p.off_path));
+    }
+    assert_eq!(sent.bytes_in_flight(), 0);
 }

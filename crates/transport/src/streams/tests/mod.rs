@@ -3,6 +3,7 @@
 mod channel;
 mod exchange;
 mod lossy;
+mod queues;
 mod scarce;
 mod violations;
 mod waiting;

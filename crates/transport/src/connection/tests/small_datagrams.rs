@@ -1,0 +1,89 @@
+//! Paths that are said to carry less than 1200 bytes: nothing waits for a datagram of full size.
+
+use bytes::Bytes;
+
+use super::pair::{Pair, Setup};
+use crate::Duration;
+use crate::connection::ConnectionError;
+
+const SMALL: u16 = 1000;
+
+fn connected() -> Pair {
+    let mut setup = Setup::default();
+    for config in [&mut setup.client, &mut setup.server] {
+        config.initial_mtu = SMALL;
+        config.max_mtu = Some(SMALL);
+    }
+    let mut pair = Pair::with(setup);
+    pair.up.faults.mtu = SMALL.into();
+    pair.down.faults.mtu = SMALL.into();
+    pair.connect();
+    pair.run(Duration::from_millis(500));
+    pair
+}
+
+/// A datagram of the size that every path is known to carry proves that this one does.
+#[test]
+fn a_new_path_is_validated_once() {
+    for moves in [false, true] {
+        let mut pair = connected();
+        pair.client.address = "10.1.0.1:2000".parse().unwrap();
+        let now = pair.now;
+        if moves {
+            let local = Some("10.1.0.1".parse().unwrap());
+            assert!(pair.client.get().try_address(now, local));
+        }
+        pair.upload(50_000, Duration::from_secs(5));
+        pair.run(Duration::from_secs(10));
+        assert_eq!(pair.server.get().stats().migrations, 1);
+        assert!(pair.server.get().route.validation.is_none());
+        let challenges = pair.client.get().stats().path_challenges;
+        assert!((1..=2).contains(&challenges), "{challenges}");
+        let client = pair.client.get();
+        assert_eq!(client.stats().migrations, u64::from(moves));
+        assert!(client.route.validation.is_none());
+        // The path that was left was challenged too, in what fits there.
+        let batches = pair.server.batches.iter();
+        let largest = batches.map(|batch| batch.segment_size).max();
+        assert_eq!(largest, Some(SMALL.into()));
+    }
+}
+
+/// A driver's buffer is as large as the largest datagram.
+#[test]
+fn a_close_is_said_in_a_small_datagram() {
+    for established in [false, true] {
+        let mut pair = connected();
+        if !established {
+            let mut setup = Setup::default();
+            setup.client.initial_mtu = SMALL;
+            setup.client.max_mtu = Some(SMALL);
+            setup.server.initial_mtu = SMALL;
+            pair = Pair::with(setup);
+            pair.flush();
+        }
+        let now = pair.now;
+        let client = pair.client.get();
+        client.close(now, 7, Bytes::from_static(b"bye"));
+        let mut buffer = vec![0; SMALL.into()];
+        let close = client.poll_transmit(now, &mut buffer, 1).unwrap();
+        assert!(close.len <= SMALL.into());
+        if !established {
+            // With an Initial packet, it is as large as it may be.
+            assert_eq!(close.len, usize::from(SMALL));
+            continue;
+        }
+        let received = crate::connection::Received {
+            remote: pair.client.address,
+            local: None,
+            ecn: crate::Ecn::NotEct,
+            ttl: None,
+        };
+        let server = pair.server.get();
+        server.handle_datagram(now, received, &mut buffer[..close.len]);
+        match server.error() {
+            Some(ConnectionError::PeerApplication { code: 7, .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}

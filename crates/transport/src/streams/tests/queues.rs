@@ -1,0 +1,96 @@
+//! A stream stands once at most in each queue, and leaves nothing behind in any.
+
+use super::channel::{PACKET, deliver, packet, pair, settle};
+use crate::Instant;
+use crate::streams::sent::Sent;
+use crate::streams::{Dir, SentFrames, Streams, StreamsConfig};
+
+const NOW: Instant = Instant::ZERO;
+
+/// What a queue holds at most, with a few open streams.
+const MOST: usize = 64;
+
+fn queued(of: &Streams) -> [usize; 4] {
+    [
+        of.schedule.len(),
+        of.parked.len(),
+        of.account.waiting_len(),
+        of.control.len(),
+    ]
+}
+
+/// Data waits for the connection's credit while what was sent is lost again and again.
+#[test]
+fn a_stream_that_repeats_waits_for_credit_in_one_place() {
+    let (mut client, mut server) = pair(StreamsConfig {
+        initial_connection_window: PACKET as u64,
+        ..StreamsConfig::default()
+    });
+    let id = client.open(Dir::Uni).unwrap();
+    client.write(id, &[7; 3 * PACKET]).unwrap();
+    let mut under_way = Vec::new();
+    for _ in 0..100 {
+        under_way.extend(std::iter::from_fn(|| packet(&mut client, NOW)));
+        assert_eq!(queued(&client), [0, 1, 0, 0]);
+        for lost in under_way.drain(..) {
+            client.on_lost(&lost.sent);
+        }
+    }
+    // It goes on when there is credit.
+    settle(&mut client, &mut server, NOW);
+    let mut got = 0;
+    while let Ok(Some(n @ 1..)) = server.read(id, &mut [0; PACKET]) {
+        got += n;
+        settle(&mut client, &mut server, NOW);
+    }
+    assert_eq!(got, 3 * PACKET);
+    assert_eq!(queued(&client), [0; 4]);
+}
+
+/// Streams come, find no room, and are given up. One that is never acknowledged fills the buffer;
+/// it holds all of the connection's credit, or is lost again and again and holds the turn to send.
+#[test]
+fn streams_that_are_gone_wait_nowhere() {
+    for (window, lossy) in [(16 * 1024, false), (1 << 24, true)] {
+        let (mut client, mut server) = pair(StreamsConfig {
+            max_send_buffer: 32 * 1024,
+            initial_connection_window: window,
+            max_uni_streams: 100,
+            ..StreamsConfig::default()
+        });
+        let first = client.open(Dir::Uni).unwrap();
+        client.set_priority(first, 1).unwrap();
+        while client.write(first, &[7; 10_000]).is_ok() {}
+        let mut most = [0; 4];
+        for _ in 0..1000 {
+            let id = client.open(Dir::Uni).unwrap();
+            while client.write(id, &[7; 10_000]).is_ok() {}
+            while let Some(sent) = packet(&mut client, NOW) {
+                deliver(&mut server, NOW, &sent.payload).unwrap();
+                if lossy {
+                    client.on_lost(&sent.sent);
+                    break;
+                }
+            }
+            client.reset(id, 1).unwrap();
+            let sent = packet(&mut client, NOW).unwrap();
+            deliver(&mut server, NOW, &sent.payload).unwrap();
+            let mut acked = SentFrames::default();
+            acked.push(Sent::Reset(id));
+            client.on_acked(&acked);
+            if lossy {
+                client.on_lost(&sent.sent);
+            }
+            assert!(server.read(id, &mut [0; 10]).is_err());
+            while let Some(back) = packet(&mut server, NOW) {
+                deliver(&mut client, NOW, &back.payload).unwrap();
+                server.on_acked(&back.sent);
+            }
+            for (most, now) in most.iter_mut().zip(queued(&client)) {
+                *most = now.max(*most);
+            }
+        }
+        assert_eq!(client.open_streams(), 1);
+        assert!(most.iter().all(|most| *most <= MOST), "{most:?}");
+    }
+}
