@@ -11,6 +11,8 @@ use crate::{Acked, Duration, Instant};
 
 /// Packets of a train, the first acknowledgement's apart.
 const LEAST_PACKETS: u64 = 5;
+/// So many times as many that arrive without a loss are enough, whatever is still under way.
+const FLIGHTS: u64 = 4;
 /// They were sent within this part of a round trip.
 const TOGETHER: u64 = 16;
 /// Less spread is the receiver's own batches, or its word that cannot be checked.
@@ -44,10 +46,10 @@ pub(super) struct Trains {
     arrived: u64,
     /// Some were lost before a train came whole.
     lost: bool,
-    /// A train came whole, or as many packets as one has and none was lost.
+    /// A train came whole, or as many packets as one has and none was lost or under way.
     whole: bool,
-    /// Not yet, and much of the first packets is under way, or some were lost: they may tell of a
-    /// hop that is slower than routers say.
+    /// Not yet, and some of many first packets are under way or were lost: they may tell of a hop
+    /// that is slower than routers say.
     unsure: bool,
 }
 
@@ -63,14 +65,15 @@ impl Trains {
         let before = self.unsure;
         if !self.whole {
             self.arrived = self.arrived.saturating_add(acked.packets);
-            self.whole = told
-                || self.packets >= LEAST_PACKETS
-                || (self.arrived > LEAST_PACKETS && !self.lost);
             // Packets under way, of the size of those that arrived.
             let left = acked.in_flight_before.saturating_sub(acked.bytes);
-            let much = acked.bytes.saturating_mul(LEAST_PACKETS);
-            let much = left.saturating_mul(acked.packets) >= much;
-            self.unsure = !self.whole && (self.lost || much);
+            let many = acked.bytes.saturating_mul(LEAST_PACKETS);
+            let many = acked.in_flight_before.saturating_mul(acked.packets) > many;
+            // One acknowledgement of many packets tells no rate, and the others may be lost.
+            let enough = if left == 0 { 1 } else { FLIGHTS } * LEAST_PACKETS;
+            self.whole =
+                told || self.packets >= LEAST_PACKETS || (self.arrived > enough && !self.lost);
+            self.unsure = !self.whole && (self.lost || (many && left > 0));
         }
         told || self.unsure != before
     }
@@ -282,6 +285,24 @@ mod tests {
         train(&mut trains, Instant::from_micros(200_000), 1000);
         assert!(!trains.is_unsure());
         assert_eq!(trains.narrowest(), Some(1_000_000));
+
+        // One acknowledgement tells of most of them: the others may be lost.
+        let of_seven = |n: u64, left: u64| {
+            let mut ack = first(n, left);
+            (ack.bytes, ack.packets) = (7000, 7);
+            ack.in_flight_before = 7000 + 1000 * left;
+            ack
+        };
+        let mut trains = Trains::default();
+        assert!(trains.on_ack(&of_seven(6, 3)) && trains.is_unsure());
+        let mut lost = trains;
+        assert!(trains.on_ack(&first(9, 0)) && !trains.is_unsure());
+        lost.on_loss();
+        for n in [16, 23] {
+            let mut ack = of_seven(n, 3);
+            ack.sent_at = Instant::from_micros(10_000 * n);
+            assert!(!lost.on_ack(&ack) && lost.is_unsure(), "{n}");
+        }
 
         // Few packets at first: there is nothing to wait for.
         let mut trains = Trains::default();

@@ -190,8 +190,8 @@ fn new_flows_by_the_thousand_do_not_hold_up_calls() {
     }
 }
 
-/// A class with a 33rd of the link is full of flows that send so little that all of them are sparse.
-/// Connections that begin get their first packets through.
+/// A class with a 33rd of the link is full of flows that send so little that all of them are
+/// sparse. Connections that begin get their first packets through.
 #[test]
 fn sparse_flows_leave_connections_that_begin_their_part() {
     let fate = fates(MANY, |ms| {

@@ -4,9 +4,9 @@
 //! window to others: they make no queue of their own, and wait behind the one that larger flows of
 //! their class keep. So they pass before those, while each of them sends less than half of what a
 //! flow of the class has in the mean, and all of them together less than half of what the class
-//! has. A quarter of that, two packets at least if they leave a quarter, is for flows that were seen
-//! in one epoch only, and they have no more: whoever changes ports with each packet leaves the rest
-//! to sparse flows that last, and these leave connections that begin their part.
+//! has. A quarter of that, two packets at least if they leave a quarter, is for flows that were
+//! seen in one epoch only, and they have no more: whoever changes ports with each packet leaves the
+//! rest to sparse flows that last, and these leave connections that begin their part.
 //!
 //! None of their packets overtakes an earlier one of the same flow: a flow passes first only once
 //! its last packet in the queue of its class has left. Flows without a place in the table wait in
