@@ -14,8 +14,8 @@ const SMALL: usize = 64;
 const PATH_FRAME: usize = 9;
 
 impl Connection {
-    /// Size of the datagrams that prove that a path carries QUIC: 1200 bytes (RFC 9000 §14), or what
-    /// every path is said to carry if that is less.
+    /// Size of the datagrams that prove that a path carries QUIC: 1200 bytes (RFC 9000 §14), or
+    /// what every path is said to carry if that is less.
     pub(super) fn full_datagram(&self) -> usize {
         MIN_INITIAL_DATAGRAM.min(self.route.mtud.base().into())
     }
@@ -57,7 +57,8 @@ impl Connection {
         })
     }
 
-    /// Bytes of a datagram with a PATH_CHALLENGE alone, at most: first byte, id, number, frame, tag.
+    /// Bytes of a datagram with a PATH_CHALLENGE alone, at most: first byte, id, number, frame,
+    /// tag.
     pub(super) fn least_challenge(&self) -> usize {
         1 + self.control.remote_ids.current().id.len() + 4 + PATH_FRAME + TAG_LEN
     }

@@ -20,6 +20,7 @@ pub(crate) mod inject;
 mod key_update;
 mod lies;
 mod link;
+mod little_credit;
 mod long_headers;
 mod memory;
 mod mtu;
