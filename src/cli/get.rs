@@ -88,8 +88,8 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Says what became of the files: in JSON all at once, to people each success on stdout and each
-    /// failure on stderr.
+    /// Says what became of the files: in JSON all at once, to people each success on stdout and
+    /// each failure on stderr.
     pub(super) fn say(&self, json: bool) -> Outcome {
         if json {
             output::json(self)?;

@@ -49,7 +49,8 @@ macro_rules! note {
 
 pub(super) use note;
 
-/// An error and its causes in one line. A cause that the text before it ends with is not said again.
+/// An error and its causes in one line. A cause that the text before it ends with is not said
+/// again.
 pub(super) fn explain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {

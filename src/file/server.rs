@@ -270,8 +270,8 @@ impl FileServer {
     }
 }
 
-/// Begins a file that a client is to store, unless it is plain by now that it cannot be: that spares
-/// the transfer. What decides is the last moment.
+/// Begins a file that a client is to store, unless it is plain by now that it cannot be: that
+/// spares the transfer. What decides is the last moment.
 fn begin(store: &Store, name: &str, existing: Existing) -> Result<Incoming, Unusable> {
     let path: PathBuf = store.path(name).map_err(|bad| Unusable::refusing(&bad))?;
     match fs::symlink_metadata(&path) {
