@@ -281,3 +281,116 @@ fn packets_leave_with_the_code_point_that_was_asked_for_or_not_at_all() {
     ]);
     assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
 }
+
+#[test]
+fn what_is_no_plain_file_holds_nobody_up() {
+    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let pipe = there.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
+    fs::create_dir(there.path().join("sub")).unwrap();
+    file(&there, "a", 10);
+    let server = serve(there.path());
+    let (out, pin) = (here.path().to_str().unwrap(), server.pin.as_str());
+    let at = |name: &str| format!("{}/{name}", server.address);
+    // More of them than the server has threads that run its tasks.
+    for name in ["pipe", "pipe", "pipe", "sub"] {
+        let output = run(&["get", &at(name), "-o", out, "--pin", pin]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("there is no file"), "{text}");
+    }
+    json(&run(&["get", &at("a"), "-o", out, "--pin", pin, "--json"]));
+    // It has bytes, and the system says that it has none.
+    let endless = run(&["put", "/proc/self/status", &at("status"), "--pin", pin]);
+    let text = String::from_utf8_lossy(&endless.stderr);
+    assert_eq!(endless.status.code(), Some(1), "{text}");
+    assert!(text.contains("how many bytes"), "{text}");
+    assert_eq!(names(there.path()), ["a", "pipe", "sub"]);
+}
+
+#[test]
+fn each_of_several_files_is_told_of() {
+    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    for name in ["a", "b"] {
+        file(&there, name, 10);
+    }
+    let server = serve(there.path());
+    let (out, pin) = (here.path().to_str().unwrap(), server.pin.as_str());
+    let at = |name: &str| format!("{}/{name}", server.address);
+    let targets = [at("a"), at("gone"), at("b"), at("lost")];
+    let mut get = vec!["get", "-o", out, "--pin", pin];
+    get.extend(targets.iter().map(String::as_str));
+    let output = run(&[&get[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let files = said["files"].as_array().unwrap();
+    for (file, (name, came)) in
+        files
+            .iter()
+            .zip([("a", true), ("gone", false), ("b", true), ("lost", false)])
+    {
+        assert_eq!(file["name"], name);
+        assert_eq!(file["sha256"].is_string(), came, "{file}");
+        assert_eq!(file["error"].is_string(), !came, "{file}");
+    }
+    assert_eq!(said["streams"], 2);
+    let output = run(&get);
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert_eq!(output.status.code(), Some(1));
+    assert!(out.contains("  a\n") && out.contains("  b\n"), "{out}");
+    assert!(err.contains("`gone`") && err.contains("`lost`"), "{err}");
+}
+
+#[test]
+fn a_slash_at_the_end_is_a_directory() {
+    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let path = |name: &str| {
+        file(&here, name, 10);
+        here.path().join(name).to_str().unwrap().to_owned()
+    };
+    let (a, b) = (path("a"), path("b"));
+    let server = serve(there.path());
+    let pin = server.pin.as_str();
+    let (sub, other) = (
+        format!("{}/sub", server.address),
+        format!("{}/other/", server.address),
+    );
+    let both = format!("{sub}/");
+    json(&run(&["put", &a, &b, &both, "--pin", pin, "--json"]));
+    assert_eq!(names(&there.path().join("sub")), ["a", "b"]);
+    json(&run(&["put", &a, &other, "--pin", pin, "--json"]));
+    assert_eq!(names(&there.path().join("other")), ["a"]);
+    for more in [&[][..], &["--force"]] {
+        let output = run(&[&["put", &a, &sub, "--pin", pin], more].concat());
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("is a directory"), "{text}");
+    }
+}
+
+#[test]
+fn a_log_that_takes_nothing_changes_no_exit_code() {
+    let there = TempDir::new().unwrap();
+    for (arguments, code) in [
+        (&["get", "nowhere:1/a", "-o", "/no/such"][..], 2),
+        (
+            &["serve", "--listen", "127.0.0.1:0", "--dir", "/no/such"],
+            2,
+        ),
+        (&["compare", "--estimate"], 0),
+        (&["vcp-router", "check", "--config", "/no/such"], 2),
+        (&["vcp-router", "show", "--socket", "/no/such"], 1),
+    ] {
+        let full = fs::File::create("/dev/full").unwrap();
+        let output = pathmark(arguments)
+            .env("RUST_LOG", "trace")
+            .current_dir(there.path())
+            .stderr(full)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+    }
+}

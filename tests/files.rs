@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
@@ -145,13 +146,21 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// It ended with this exit code, said this on stderr, and nothing on stdout.
+/// It ended with this exit code and said this on stderr. What was asked for wrongly is not on
+/// stdout; what failed is there, with why.
 #[track_caller]
 fn refused(output: &Output, code: i32, word: &str) {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{text}");
     assert!(text.contains(word), "{text}");
-    assert!(output.stdout.is_empty());
+    if code == 2 {
+        return assert!(output.stdout.is_empty());
+    }
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for file in said["files"].as_array().unwrap() {
+        let error = file["error"].as_str().unwrap();
+        assert!(error.contains(word), "{error}");
+    }
 }
 
 /// Returns once `true_by_now` is; the test's time limit bounds it.
@@ -423,4 +432,66 @@ fn the_law_is_the_servers() {
     let server = ["serve", "--listen", "127.0.0.1:0", "--dir", "."];
     let wrong = run(&[&server[..], &["--cc", "vcp,vpc"]].concat());
     refused(&wrong, 2, "vcp");
+}
+
+/// More than what both sides hold of a file that is under way.
+const LARGE: u64 = 16_000_000;
+
+#[test]
+fn a_file_that_shrinks_while_it_is_stored_is_told_of_and_not_stored() {
+    let server = Server::start(&["--allow-put"]);
+    let here = TempDir::new().unwrap();
+    let path = here.path().join("f");
+    let file = fs::File::create(&path).unwrap();
+    file.set_len(LARGE).unwrap();
+    let gate = Gate::new(&server.address, SOME);
+    let slow = gate.address.to_string();
+    let client = Process::start(&server.put(&path, &slow, &[]));
+    until(|| size(&server.path(".f.0.incoming")) > 0);
+    file.set_len(1000).unwrap();
+    gate.open();
+    refused(&client.finish(), 1, "became shorter");
+    until(|| names(server.directory.path()).is_empty());
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_fetched_is_told_of_and_not_kept() {
+    let server = Server::start(&[]);
+    let file = fs::File::create(server.path("f")).unwrap();
+    file.set_len(LARGE).unwrap();
+    let here = TempDir::new().unwrap();
+    let gate = Gate::new(&server.address, SOME);
+    let slow = [format!("{}/f", gate.address)];
+    let client = Process::start(&server.get(&slow, here.path()));
+    until(|| size(&here.path().join(".f.part")) > 0);
+    file.write_all_at(b"new", 0).unwrap();
+    gate.open();
+    refused(&client.finish(), 1, "the file changed while it was sent");
+    // What came of it is of no use: the next one begins anew.
+    let direct = [format!("{}/f", server.address)];
+    let said = json(&run(&server.get(&direct, here.path())));
+    assert_eq!(said["bytes_down"], LARGE);
+    assert_eq!(&fs::read(here.path().join("f")).unwrap()[..4], b"new\0");
+}
+
+#[test]
+fn a_server_that_is_stopped_says_so_and_leaves_nothing_unfinished() {
+    let mut server = Server::start(&["--allow-put"]);
+    let here = TempDir::new().unwrap();
+    let path = here.path().join("f");
+    fs::write(&path, content("f", BIG)).unwrap();
+    let gate = Gate::new(&server.address, SOME);
+    let slow = gate.address.to_string();
+    let client = Process::start(&server.put(&path, &slow, &[]));
+    until(|| size(&server.path(".f.0.incoming")) > 0);
+    let pid = i32::try_from(server.process.0.id()).unwrap();
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(pid),
+        nix::sys::signal::Signal::SIGTERM,
+    )
+    .unwrap();
+    until(|| names(server.directory.path()).is_empty());
+    gate.open();
+    refused(&client.finish(), 1, "the server was stopped");
+    assert_eq!(server.process.0.wait().unwrap().code(), Some(0));
 }

@@ -71,7 +71,7 @@ pub(super) fn compare(args: &Args) -> Outcome {
     };
     let left = jobs.iter().zip(&known).filter(|(_, known)| known.is_none());
     let left: Vec<&Job> = left.map(|(job, _)| job).collect();
-    eprintln!("{}{told}", length(&grid, &left));
+    output::note!("{}{told}", length(&grid, &left));
     if args.estimate {
         return Ok(());
     }
@@ -182,7 +182,7 @@ fn show(args: &Args, report: &Report) -> Outcome {
 /// Writes the pictures; returns their names.
 fn draw(directory: &Path, report: &Report) -> anyhow::Result<Vec<String>> {
     if too_large(report) {
-        eprintln!(
+        output::note!(
             "note: the grid has too many rows or columns for pictures; compare.json has them all"
         );
     }

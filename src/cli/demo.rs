@@ -105,7 +105,7 @@ pub(super) async fn demo(args: Args) -> Outcome {
                 .map(Stack::Kernel),
         );
     }
-    eprintln!(
+    output::note!(
         "five files of {} MB at once over 10 Mbit/s and 400 ms round trip; all stacks run side by \
          side, {} s at most",
         bytes / 1_000_000,
@@ -171,7 +171,7 @@ async fn emulated(args: &Args, name: &str, mode: Mode) -> Outcome {
         )));
     };
     Plan::new(&scenario).map_err(Failure::Usage)?;
-    eprintln!(
+    output::note!(
         "{}: in real time, {} s at most",
         scenario.name,
         scenario.duration.as_secs()
@@ -220,7 +220,7 @@ fn mode(in_process: bool) -> Result<Mode, Failure> {
             prefix: vec![super::ROUTER.to_owned()],
         })),
         Err(error) if error.is_forbidden() => {
-            eprintln!("{error}; showing this library alone, with routers inside this process");
+            output::note!("{error}; showing this library alone, with routers inside this process");
             Ok(Mode::InProcess)
         }
         Err(error) => Err(Failure::from(error)),

@@ -125,7 +125,9 @@ pub(super) fn emulate(args: &Args) -> Outcome {
     }
     let captures = |scenario: &Scenario| scenario.links.iter().any(|link| link.capture);
     if args.out.is_none() && runs.iter().any(|(_, scenario)| captures(scenario)) {
-        eprintln!("note: `capture = true` writes packets beside the other results: add --out DIR");
+        output::note!(
+            "note: `capture = true` writes packets beside the other results: add --out DIR"
+        );
     }
     watch_for_interrupts()?;
     let layout = pool::Layout {

@@ -60,6 +60,34 @@ impl Transfer {
         }
     }
 
+    /// Adds the figures of a server to those of the servers before it. What cannot be added is the
+    /// last one's.
+    pub(super) fn add(&mut self, server: Self) {
+        let mut warnings = std::mem::take(&mut self.warnings);
+        for warning in server.warnings {
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+        let seconds = self.seconds + server.seconds;
+        let (bytes_up, bytes_down) = (
+            self.bytes_up + server.bytes_up,
+            self.bytes_down + server.bytes_down,
+        );
+        *self = Self {
+            handshake_ms: self.handshake_ms + server.handshake_ms,
+            seconds,
+            bytes_up,
+            bytes_down,
+            goodput_up_bps: bits_per_second(bytes_up, seconds),
+            goodput_down_bps: bits_per_second(bytes_down, seconds),
+            streams: self.streams + server.streams,
+            packets_lost: self.packets_lost + server.packets_lost,
+            warnings,
+            ..server
+        };
+    }
+
     /// Tells people on stderr how it went and what held the sender back.
     pub(super) fn tell(&self, sender: &SenderReport) {
         for (bytes, rate, direction) in [
@@ -67,7 +95,7 @@ impl Transfer {
             (self.bytes_down, self.goodput_down_bps, "down"),
         ] {
             if bytes > 0 {
-                eprintln!(
+                output::note!(
                     "{bytes} bytes {direction} in {:.3} s: {}",
                     self.seconds,
                     output::rate(rate)
@@ -76,14 +104,14 @@ impl Transfer {
         }
         let bounds = sender.explain();
         if !bounds.is_empty() {
-            eprintln!("bounded by: {bounds}");
+            output::note!("bounded by: {bounds}");
         }
         let reason = self.fallback.as_deref().and_then(FallbackReason::by_name);
         if let Some(reason) = reason {
-            eprintln!("routers do not steer it: {}", reason.message());
+            output::note!("routers do not steer it: {}", reason.message());
         }
         for warning in &self.warnings {
-            eprintln!("note: {warning}");
+            output::note!("note: {warning}");
         }
     }
 }
@@ -103,4 +131,25 @@ fn cpu_seconds() -> f64 {
     getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| {
         seconds(usage.user_time()) + seconds(usage.system_time())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_servers_take_the_time_of_both() {
+        let server = |bytes_down, seconds| Transfer {
+            bytes_down,
+            seconds,
+            streams: 1,
+            warnings: vec!["once".to_owned()],
+            ..Transfer::default()
+        };
+        let mut all = Transfer::default();
+        all.add(server(1_000_000, 0.75));
+        all.add(server(0, 0.25));
+        assert_eq!(all.goodput_down_bps.to_bits(), 8e6_f64.to_bits());
+        assert_eq!((all.streams, all.warnings.len()), (2, 1));
+    }
 }

@@ -2,8 +2,8 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. With `--json` one JSON object goes
 //! to stdout and nothing else; text for people and progress bars go to stderr.
-// `println!` panics when its reader goes away: see `output`.
-#![deny(clippy::print_stdout)]
+// `println!` and `eprintln!` panic when nobody takes what they print: see `output`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod compare;
 mod demo;
@@ -79,6 +79,8 @@ enum Failure {
     Usage(anyhow::Error),
     /// It failed: exit code 1.
     Failed(anyhow::Error),
+    /// It failed in parts, each of which was told of: exit code 1.
+    Told,
 }
 
 impl Failure {
@@ -109,20 +111,21 @@ pub fn main() -> ExitCode {
     output::log();
     let outcome = match cli.command {
         Command::Demo(args) => session::run(demo::demo(args)),
-        Command::Serve(args) => session::run(serve::serve(args)),
+        Command::Serve(args) => session::run_server(serve::serve(args)),
         Command::Get(args) => session::run(get::get(args)),
         Command::Put(args) => session::run(put::put(args)),
         Command::Emulate(args) => emulate::emulate(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Merge(args) => emulate::merge(&args),
-        Command::Perf(perf::Command::Server(args)) => session::run(perf::server(args)),
+        Command::Perf(perf::Command::Server(args)) => session::run_server(perf::server(args)),
         Command::Perf(perf::Command::Client(args)) => session::run(perf::client(args)),
     };
     let (error, code) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Told) => return ExitCode::from(1),
         Err(Failure::Failed(error)) => (error, 1),
         Err(Failure::Usage(error)) => (error, 2),
     };
-    eprintln!("pathmark: {error:#}");
+    output::note!("pathmark: {}", output::explain(&error));
     ExitCode::from(code)
 }

@@ -12,6 +12,8 @@ pub(super) fn log() {
         tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
             .with_writer(std::io::stderr)
+            // It would tell on stderr that stderr takes nothing, by `eprintln!`.
+            .log_internal_errors(false)
             .init();
     }
 }
@@ -31,6 +33,35 @@ pub(super) fn text(text: Arguments<'_>) -> anyhow::Result<()> {
 /// Prints a line of what a command reports.
 pub(super) fn line(text: Arguments<'_>) -> anyhow::Result<()> {
     print(|out| writeln!(out, "{text}"))
+}
+
+/// Tells people a line on stderr. One that cannot be written is lost: no job fails for that.
+/// `eprintln!` would panic.
+pub(super) fn tell(text: Arguments<'_>) {
+    let line = format!("{text}\n");
+    let _ = io::stderr().lock().write_all(line.as_bytes());
+}
+
+/// Tells as [`tell`] does, with the arguments of `format!`.
+macro_rules! note {
+    ($($argument:tt)*) => { $crate::cli::output::tell(format_args!($($argument)*)) };
+}
+
+pub(super) use note;
+
+/// An error and its causes in one line. A cause that the text before it ends with is not said
+/// again.
+pub(super) fn explain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// Prints to stdout. A reader that has read enough and has gone away is no failure; a full disk is.
@@ -75,4 +106,18 @@ pub(super) fn rate(bits_per_second: f64) -> String {
         b => (b / 1e3, "kbit/s"),
     };
     format!("{scaled:.2} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let lost = std::io::Error::other("timed out");
+        let error = crate::file::client::TransferError::Stream(lost);
+        let error = Err::<(), _>(error).context("cannot fetch a").unwrap_err();
+        let text = super::explain(&error);
+        assert_eq!(text, "cannot fetch a: the transfer broke off: timed out");
+    }
 }

@@ -14,12 +14,12 @@ use pathmark_cc::Algorithm;
 use tokio::io::AsyncReadExt;
 
 use super::figures::Transfer;
-use super::session::DscpArgs;
+use super::session::{Connected, DscpArgs};
 use super::target::Target;
 use super::trust::{CertificateArgs, TrustArgs};
 use super::{Failure, Outcome, output, session, values};
 use crate::file::report::SenderReport;
-use crate::{Connection, RecvStream, SendStream};
+use crate::{Connection, Endpoint, RecvStream, SendStream};
 
 const ALPN: &[u8] = b"perf";
 
@@ -103,6 +103,12 @@ pub(super) async fn server(args: ServerArgs) -> Outcome {
         args.retry,
         args.json,
     )?;
+    session::serve(&endpoint, accept(&endpoint)).await;
+    Ok(())
+}
+
+/// Answers clients until the endpoint closes.
+async fn accept(endpoint: &Endpoint) {
     while let Some(incoming) = endpoint.accept().await {
         tokio::spawn(async move {
             let Ok(connecting) = incoming.accept() else {
@@ -120,7 +126,6 @@ pub(super) async fn server(args: ServerArgs) -> Outcome {
             }
         });
     }
-    Ok(())
 }
 
 async fn answer(mut send: SendStream, mut recv: RecvStream) -> anyhow::Result<()> {
@@ -168,8 +173,12 @@ pub(super) async fn client(args: ClientArgs) -> Outcome {
     }
     let algorithm = args.cc.clone().unwrap_or_default();
     let transport = session::transport(&algorithm, args.marking);
-    let (endpoint, connection, handshake) =
-        session::connect(&args.target, &args.trust, ALPN, transport, |_, _| ()).await?;
+    let Connected {
+        endpoint,
+        connection,
+        handshake,
+        ..
+    } = session::connect(&args.target, &args.trust, ALPN, transport, |_, _| ()).await?;
     let moved = Moved::default();
     let started = session::now();
     let streams =

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
-use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
 use pathmark_cc::Algorithm;
 
 use super::figures::Transfer;
-use super::get::{Figures, FileFigures};
+use super::get::{AT_ONCE, Figures, FileFigures, FileResult};
 use super::routers::AnswerArgs;
-use super::session::DscpArgs;
+use super::session::{Connected, DscpArgs};
 use super::state::StateArgs;
 use super::target::{Target, distinct};
 use super::trust::TrustArgs;
@@ -25,7 +25,8 @@ pub(super) struct Args {
     /// What to store
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Where; NAME is for a single file and defaults to the file's own
+    /// Where; NAME is for a single file and defaults to the file's own. NAME/, or NAME for several
+    /// files, is the directory to store in
     #[arg(required = true, value_name = "HOST:PORT[/NAME]")]
     target: Target,
     /// Replace files that the server has already
@@ -57,8 +58,8 @@ pub(super) async fn put(args: Args) -> Outcome {
             .file_name()
             .map(|name| name.to_string_lossy().into_owned());
         let name = match (&args.target.name, own) {
-            (Some(name), _) if args.files.len() == 1 => name.clone(),
-            (Some(directory), Some(own)) => format!("{directory}/{own}"),
+            (Some(name), _) if args.files.len() == 1 && !name.ends_with('/') => name.clone(),
+            (Some(directory), Some(own)) => format!("{}/{own}", directory.trim_end_matches('/')),
             (None, Some(own)) => own,
             (_, None) => return Err(Failure::usage(anyhow!("{} has no name", path.display()))),
         };
@@ -71,44 +72,59 @@ pub(super) async fn put(args: Args) -> Outcome {
         Existing::Keep
     };
     let algorithm = args.cc.clone().unwrap_or_default();
-    let transport = session::transport(&algorithm, args.marking);
+    let mut transport = session::transport(&algorithm, args.marking);
+    transport.keep_alive = Some(session::KEEP_ALIVE);
     let _edge = args.answer.store(&args.target)?;
-    let (mut visit, mut warnings) = (None, Vec::new());
+    let mut warnings = Vec::new();
     let before = |endpoint: &_, address| {
-        visit = args
-            .state
-            .visit(&args.target, address, endpoint, &mut warnings);
+        args.state
+            .visit(&args.target, address, endpoint, &mut warnings)
     };
-    let (endpoint, connection, handshake) =
-        session::connect(&args.target, &args.trust, file::ALPN, transport, before).await?;
+    let Connected {
+        endpoint,
+        connection,
+        handshake,
+        prepared: visit,
+    } = session::connect(&args.target, &args.trust, file::ALPN, transport, before).await?;
     let bars = output::bars();
     let started = session::now();
-    let stores = files.iter().map(|(path, name)| {
+    let stores = files.iter().enumerate().map(|(place, (path, name))| {
         let (connection, bars) = (&connection, &bars);
         async move {
             let bar = output::byte_bar(bars, name, 0);
-            let (bytes, hash) =
-                client::put(
-                    connection,
-                    path,
-                    name,
-                    existing,
-                    |progress| match progress {
-                        Progress::Begin { bytes, .. } => bar.set_length(bytes),
-                        Progress::Bytes(bytes) => bar.inc(bytes),
-                        Progress::Arrived => {}
-                    },
-                )
-                .await
-                .with_context(|| format!("cannot store {}", path.display()))?;
-            bar.finish();
-            Ok::<_, anyhow::Error>(FileFigures {
-                name: name.clone(),
-                bytes,
-                sha256: hex(&hash),
-                seconds: started.elapsed().as_secs_f64(),
-                resumed_bytes: 0,
-            })
+            let stored = client::put(
+                connection,
+                path,
+                name,
+                existing,
+                |progress| match progress {
+                    Progress::Begin { bytes, .. } => bar.set_length(bytes),
+                    Progress::Bytes(bytes) => bar.inc(bytes),
+                    Progress::Arrived => {}
+                },
+            )
+            .await
+            .with_context(|| format!("cannot store {}", path.display()));
+            let result = match stored {
+                Ok((bytes, hash)) => {
+                    bar.finish();
+                    FileResult::Done(FileFigures {
+                        name: name.clone(),
+                        bytes,
+                        sha256: hex(&hash),
+                        seconds: started.elapsed().as_secs_f64(),
+                        resumed_bytes: 0,
+                    })
+                }
+                Err(error) => {
+                    bar.abandon();
+                    FileResult::Failed {
+                        name: name.clone(),
+                        error: output::explain(&error),
+                    }
+                }
+            };
+            (place, result)
         }
     });
     let mut figures = Figures {
@@ -120,16 +136,17 @@ pub(super) async fn put(args: Args) -> Outcome {
         },
         files: Vec::new(),
     };
-    let mut failed = None;
-    for stored in join_all(stores).await {
-        match stored {
-            Ok(stored) => {
-                figures.transfer.bytes_up += stored.bytes;
-                figures.transfer.streams += 1;
-                figures.files.push(stored);
-            }
-            Err(error) => failed = Some(error),
+    let mut stored: Vec<_> = stream::iter(stores)
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    stored.sort_by_key(|(place, _)| *place);
+    for (_, result) in stored {
+        if let FileResult::Done(stored) = &result {
+            figures.transfer.bytes_up += stored.bytes;
+            figures.transfer.streams += 1;
         }
+        figures.files.push(result);
     }
     let sender = SenderReport::of(&connection);
     let seconds = started.elapsed().as_secs_f64();
@@ -142,15 +159,5 @@ pub(super) async fn put(args: Args) -> Outcome {
     if !args.json {
         figures.transfer.tell(&sender);
     }
-    if let Some(error) = failed {
-        return Err(error.into());
-    }
-    if args.json {
-        output::json(&figures)?;
-    } else {
-        for file in &figures.files {
-            output::line(format_args!("{}  {}", file.sha256, file.name))?;
-        }
-    }
-    Ok(())
+    figures.say(args.json)
 }

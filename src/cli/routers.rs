@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use pathmark_transport::TransportConfig;
 
 use super::Failure;
@@ -126,9 +126,12 @@ fn edge(own: IpAddr, file: &Path) -> anyhow::Result<HostEdge> {
     HostEdge::new(own, secret(file)?.as_bytes()).with_context(holds)
 }
 
-/// The address by which this host reaches a server; nothing is sent.
+/// The address by which this host reaches a server, at the first of its addresses; nothing is sent.
 fn own_address(server: &Target) -> Result<IpAddr, Failure> {
-    let to = server.resolve()?;
+    let addresses = server.resolve()?;
+    let Some(to) = addresses.first().copied() else {
+        return Err(anyhow!("the host `{}` has no address", server.host).into());
+    };
     let unspecified: IpAddr = if to.is_ipv4() {
         std::net::Ipv4Addr::UNSPECIFIED.into()
     } else {

@@ -70,6 +70,6 @@ pub(super) async fn serve(args: Args) -> Outcome {
         allow_put: args.allow_put,
     };
     let server = Arc::new(FileServer::new(store, rules));
-    server.run(&endpoint).await;
+    session::serve(&endpoint, server.run(&endpoint)).await;
     Ok(())
 }

@@ -3,30 +3,83 @@
 use std::future::Future;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use pathmark_cc::Algorithm;
 use pathmark_transport::endpoint::RetryPolicy;
 use serde::Serialize;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::target::Target;
 use super::trust::{CertificateArgs, TrustArgs};
 use super::{Failure, Outcome, output};
 use crate::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig};
 
-/// Runs a command's future; Ctrl-C ends it as a failure.
+/// Silence after which a client sends a packet, so that the connection outlives what either side
+/// does with its disk: a part is hashed, a whole file is synced and read back.
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(5);
+
+/// Time from an attempt to reach one address of a host to the next one (RFC 8305 section 5).
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// How long clients are waited for that were told of the end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Runs a command's future; Ctrl-C and SIGTERM end it as a failure.
 pub(super) fn run(command: impl Future<Output = Outcome>) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    runtime()?.block_on(async {
+        tokio::select! {
+            outcome = command => outcome,
+            () = stopped() => Err(anyhow!("interrupted").into()),
+        }
+    })
+}
+
+/// Runs the future of a command that serves, until [`stopped`]: it sees to that itself.
+pub(super) fn run_server(command: impl Future<Output = Outcome>) -> Outcome {
+    runtime()?.block_on(command)
+}
+
+fn runtime() -> anyhow::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
-        .context("cannot start the runtime")?;
-    runtime.block_on(async {
-        tokio::select! {
-            outcome = command => outcome,
-            _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted").into()),
+        .context("cannot start the runtime")
+}
+
+/// Returns when this process is told to end: SIGINT (Ctrl-C) or SIGTERM.
+async fn stopped() {
+    let wait = |kind| async move {
+        match signal(kind) {
+            Ok(mut signals) => drop(signals.recv().await),
+            // Then it does what it does to any process.
+            Err(_) => std::future::pending().await,
         }
-    })
+    };
+    tokio::select! {
+        () = wait(SignalKind::interrupt()) => {}
+        () = wait(SignalKind::terminate()) => {}
+    }
+}
+
+/// Serves until this process is told to end, then tells all clients, and waits for `serving`, which
+/// ends with the endpoint.
+pub(super) async fn serve(endpoint: &Endpoint, serving: impl Future<Output = ()>) {
+    let tell = async {
+        stopped().await;
+        endpoint.close(0, b"the server was stopped");
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = serving => {}
+        () = tell => {}
+    }
+    // A client that does not answer is not waited for.
+    let _ = tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await;
 }
 
 /// What a server prints once it accepts connections.
@@ -70,37 +123,101 @@ pub(super) fn listen(
     Ok(endpoint)
 }
 
-/// Connects to a server; the time that it took comes along. `before` is told from where and where
-/// to before the first packet leaves.
-pub(super) async fn connect(
+/// A connection to a server.
+#[derive(Debug)]
+pub(super) struct Connected<T> {
+    pub(super) endpoint: Endpoint,
+    pub(super) connection: Connection,
+    /// The time that the handshake took.
+    pub(super) handshake: Duration,
+    /// What was prepared for it.
+    pub(super) prepared: T,
+}
+
+/// Connects to a server: to whichever of its addresses answers first. They are tried one after the
+/// other, each a moment after the one before, or when that has failed. `before` is told from where
+/// and where to before the first packet leaves.
+pub(super) async fn connect<T>(
     target: &Target,
     trust: &TrustArgs,
     alpn: &[u8],
     transport: TransportConfig,
-    before: impl FnOnce(&Endpoint, SocketAddr),
-) -> Result<(Endpoint, Connection, std::time::Duration), Failure> {
+    before: impl FnMut(&Endpoint, SocketAddr) -> T,
+) -> Result<Connected<T>, Failure> {
     let tls = trust.config(alpn)?;
-    let address = target.resolve()?;
+    let config = ClientConfig::new(Arc::new(tls), Arc::new(transport));
+    race(target, target.resolve()?, &config, before).await
+}
+
+/// Connects to whichever of `addresses` answers first.
+async fn race<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
+    target: &Target,
+    addresses: Vec<SocketAddr>,
+    config: &ClientConfig,
+    mut before: B,
+) -> Result<Connected<T>, Failure> {
+    let mut addresses = addresses.into_iter();
+    let (mut attempts, mut failed) = (FuturesUnordered::new(), Vec::new());
+    loop {
+        if let Some(address) = addresses.next() {
+            attempts.push(attempt(target, address, config.clone(), &mut before)?);
+        }
+        let another = async {
+            match addresses.len() {
+                0 => std::future::pending().await,
+                _ => tokio::time::sleep(STAGGER).await,
+            }
+        };
+        let ended = tokio::select! {
+            ended = attempts.next() => ended,
+            () = another => continue,
+        };
+        match ended {
+            Some(Ok(connected)) => return Ok(connected),
+            Some(Err(error)) => failed.push(output::explain(&error)),
+            None => {}
+        }
+        if attempts.is_empty() && addresses.len() == 0 {
+            let (host, port, why) = (&target.host, target.port, failed.join("; "));
+            return Err(anyhow!("cannot connect to {host}:{port}: {why}").into());
+        }
+    }
+}
+
+/// Begins to connect to one address.
+fn attempt<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
+    target: &Target,
+    address: SocketAddr,
+    config: ClientConfig,
+    before: &mut B,
+) -> Result<impl Future<Output = anyhow::Result<Connected<T>>> + use<T, B>, Failure> {
     let unspecified: SocketAddr = if address.is_ipv4() {
         (Ipv4Addr::UNSPECIFIED, 0).into()
     } else {
         (Ipv6Addr::UNSPECIFIED, 0).into()
     };
-    let endpoint = Endpoint::client(unspecified).context("cannot open a UDP socket")?;
-    before(&endpoint, address);
-    let config = ClientConfig::new(Arc::new(tls), Arc::new(transport));
+    let opened = Endpoint::client(unspecified).context("cannot open a UDP socket");
+    let begun = match opened {
+        Ok(endpoint) => {
+            let prepared = before(&endpoint, address);
+            let connecting = endpoint.connect(config, address, &target.host);
+            let connecting = connecting.map_err(Failure::usage)?;
+            Ok((endpoint, prepared, connecting))
+        }
+        // Of this address's family there may be none on this machine.
+        Err(error) => Err(error),
+    };
     let started = now();
-    let connection = endpoint
-        .connect(config, address, &target.host)
-        .map_err(Failure::usage)?
-        .await
-        .with_context(|| {
-            format!(
-                "cannot connect to {}:{} ({address})",
-                target.host, target.port
-            )
-        })?;
-    Ok((endpoint, connection, started.elapsed()))
+    Ok(async move {
+        let (endpoint, prepared, connecting) = begun?;
+        let connection = connecting.await.with_context(|| address.to_string())?;
+        Ok(Connected {
+            endpoint,
+            connection,
+            handshake: started.elapsed(),
+            prepared,
+        })
+    })
 }
 
 /// How the packets' IP headers are marked.
@@ -142,6 +259,33 @@ pub(super) fn pause(time: std::time::Duration) {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    /// The first address is one where nobody answers.
+    #[tokio::test]
+    async fn an_address_that_does_not_answer_is_not_the_only_one_tried() {
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let tls = super::super::trust::self_signed(b"test").unwrap();
+        let transport = || Arc::new(transport(&Algorithm::default(), DscpArgs { dscp: 0 }));
+        let config = ServerConfig::new(Arc::new(tls), transport());
+        let server = Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let live = server.local_address();
+        tokio::spawn(async move {
+            while let Some(incoming) = server.accept().await {
+                if let Ok(connecting) = incoming.accept() {
+                    tokio::spawn(async { drop(connecting.await) });
+                }
+            }
+        });
+        let target: Target = "localhost:1/a".parse().unwrap();
+        let trust = pathmark_transport::crypto::tls::Trust::Anyone;
+        let tls = crate::tls::TlsClientConfig::new(trust, &[b"test"]).unwrap();
+        let config = ClientConfig::new(Arc::new(tls), transport());
+        let addresses = vec![silent.local_addr().unwrap(), live];
+        let connected = race(&target, addresses, &config, |_, address| address).await;
+        assert_eq!(connected.unwrap().prepared, live);
+    }
+
     #[test]
     fn packets_get_the_code_point_that_was_asked_for() {
         assert_eq!(

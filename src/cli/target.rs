@@ -61,16 +61,24 @@ impl Display for Target {
 }
 
 impl Target {
-    /// The first address of the host.
-    pub(super) fn resolve(&self) -> anyhow::Result<SocketAddr> {
+    /// The addresses of the host, the best one first: at least one.
+    pub(super) fn resolve(&self) -> anyhow::Result<Vec<SocketAddr>> {
         if let Ok(ip) = self.host.parse::<IpAddr>() {
-            return Ok(SocketAddr::new(ip, self.port));
+            return Ok(vec![SocketAddr::new(ip, self.port)]);
         }
-        (self.host.as_str(), self.port)
+        let found = (self.host.as_str(), self.port)
             .to_socket_addrs()
-            .with_context(|| format!("cannot find the host `{}`", self.host))?
-            .next()
-            .with_context(|| format!("the host `{}` has no address", self.host))
+            .with_context(|| format!("cannot find the host `{}`", self.host))?;
+        let mut addresses: Vec<SocketAddr> = Vec::new();
+        for address in found {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        if addresses.is_empty() {
+            return Err(anyhow!("the host `{}` has no address", self.host));
+        }
+        Ok(addresses)
     }
 }
 

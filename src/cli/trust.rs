@@ -83,7 +83,7 @@ impl CertificateArgs {
     }
 }
 
-fn self_signed(alpn: &[u8]) -> Result<TlsServerConfig, Failure> {
+pub(super) fn self_signed(alpn: &[u8]) -> Result<TlsServerConfig, Failure> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])
         .context("cannot make a self-signed certificate")?;
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());

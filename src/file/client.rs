@@ -1,6 +1,5 @@
 //! The client's side: fetching and storing files over a connection.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +10,8 @@ use super::protocol::{self, Answer, Refusal, Request};
 use super::receive::{ReceiveError, receive_file};
 use super::report::SenderReport;
 use super::send::{Hash, hex, send_file};
-use crate::Connection;
+use super::source::{SendError, Source, blocking};
+use crate::{Connection, ReadError, SendStream};
 
 /// Why a file was not fetched or stored.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +28,17 @@ pub enum TransferError {
     /// The connection or stream failed.
     #[error("the transfer broke off: {0}")]
     Stream(#[source] io::Error),
+    /// The sender gave the file up and says why.
+    #[error("the server broke off: {0}")]
+    GivenUp(&'static str),
+    /// A file of this side changed while it was sent.
+    #[error("{path}: {why}; nothing was stored")]
+    Moving {
+        /// Which.
+        path: PathBuf,
+        /// What became of it.
+        why: SendError,
+    },
     /// A file on this side could not be read or written.
     #[error("{path}: {source}")]
     Local {
@@ -126,13 +137,18 @@ pub async fn get(
     };
     progress(Progress::Begin { bytes, offset });
     let file = incoming.file().map_err(local)?;
-    let received = receive_file(file, offset, bytes, &mut recv, |n| {
+    let receiving = receive_file(file, offset, bytes, &mut recv, |n| {
         progress(Progress::Bytes(n));
-    })
-    .await;
+    });
+    let received = tokio::select! {
+        biased;
+        received = receiving => received,
+        // Also while what is there is read back, when nothing is asked of the stream.
+        reason = connection.closed() => Err(ReceiveError::Stream(io::Error::other(reason))),
+    };
     let hash = match received {
         Ok(hash) => hash,
-        Err(ReceiveError::Stream(error)) => return Err(TransferError::Stream(error)),
+        Err(ReceiveError::Stream(error)) => return Err(broken(error)),
         Err(ReceiveError::Storage(error)) => return Err(local(error)),
         Err(ReceiveError::WrongHash) => {
             incoming.discard().map_err(local)?;
@@ -220,12 +236,9 @@ pub async fn put(
         source: error,
     };
     let stream = |error: io::Error| TransferError::Stream(error);
-    let file = File::open(source).map_err(local)?;
-    let metadata = file.metadata().map_err(local)?;
-    if !metadata.is_file() {
-        return Err(local(io::Error::other("not a file")));
-    }
-    let bytes = metadata.len();
+    let path = source.to_owned();
+    let file = blocking(move || Source::open(&path)).await.map_err(local)?;
+    let bytes = file.bytes();
     let (mut send, mut recv) = connection
         .open_bi()
         .await
@@ -237,12 +250,22 @@ pub async fn put(
     };
     protocol::write(&mut send, &request).await.map_err(stream)?;
     progress(Progress::Begin { bytes, offset: 0 });
-    let sending = async {
-        let hash = send_file(file, 0, bytes, &mut send, |n| progress(Progress::Bytes(n))).await?;
-        send.shutdown().await?;
-        Ok::<_, io::Error>(hash)
+    let sending = send_whole(file, &mut send, |n| progress(Progress::Bytes(n)));
+    let sent = match sending.await {
+        Ok(hash) => Ok(hash),
+        Err(SendError::Stream(error)) => Err(error),
+        Err(why) => {
+            // The server throws away what it has, and has nothing to answer.
+            let _ = send.reset(why.code());
+            return Err(match why {
+                SendError::Read(error) => local(error),
+                why => TransferError::Moving {
+                    path: source.to_owned(),
+                    why,
+                },
+            });
+        }
     };
-    let sent = sending.await;
     // A server that refuses stops the stream and says why: its answer explains more than the failed
     // write.
     let answer = match protocol::read(&mut recv).await {
@@ -260,5 +283,28 @@ pub async fn put(
             }
         }
         Answer::File { .. } => Err(TransferError::Protocol),
+    }
+}
+
+/// Sends all of `file` and ends the stream.
+async fn send_whole(
+    file: Source,
+    send: &mut SendStream,
+    progress: impl FnMut(u64),
+) -> Result<Hash, SendError> {
+    let hash = send_file(file, 0, send, progress).await?;
+    send.shutdown().await.map_err(SendError::Stream)?;
+    Ok(hash)
+}
+
+/// Why bytes stopped coming: what the sender means by resetting the stream, or what happened to it.
+fn broken(error: io::Error) -> TransferError {
+    let told = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match told {
+        Some(ReadError::Reset(code)) => match protocol::reset_reason(*code) {
+            Some(why) => TransferError::GivenUp(why),
+            None => TransferError::Stream(error),
+        },
+        _ => TransferError::Stream(error),
     }
 }

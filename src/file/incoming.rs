@@ -7,11 +7,12 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::send::{Hash, hash_file};
+use super::source::open_plain;
 
 /// Files of one name that may be under way at once, each with a temporary name of its own.
 const MAX_AT_ONCE: u32 = 1000;
@@ -115,10 +116,7 @@ impl Incoming {
     /// Those of asking for the size.
     pub fn have(&self) -> io::Result<Option<(u64, String)>> {
         let bytes = self.file.metadata()?.len();
-        let tag = self
-            .tag
-            .as_ref()
-            .and_then(|tag| fs::read_to_string(tag).ok());
+        let tag = self.tag.as_ref().and_then(|tag| read_tag(tag).ok());
         Ok(tag
             .filter(|tag| !tag.is_empty() && bytes > 0)
             .map(|tag| (bytes, tag)))
@@ -132,7 +130,7 @@ impl Incoming {
         // In this order old bytes never lie beside the new tag.
         self.file.set_len(0)?;
         match &self.tag {
-            Some(path) => fs::write(path, tag),
+            Some(path) => write_tag(path, tag),
             None => Ok(()),
         }
     }
@@ -242,6 +240,24 @@ fn claim(partial: &Path) -> io::Result<Option<File>> {
     }
 }
 
+/// Reads what names the file that the bytes are of. Neither a pipe nor a link is used for it.
+fn read_tag(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let longest = super::protocol::MAX_MESSAGE as u64;
+    open_plain(path)?.take(longest).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn write_tag(path: &Path, tag: &str) -> io::Result<()> {
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)?
+        .write_all(tag.as_bytes())
+}
+
 /// Renames, unless there is something of the new name.
 fn rename_to_free(from: &Path, to: &Path) -> Result<(), KeepError> {
     let exists = |error: io::Error| match error.kind() {
@@ -278,8 +294,6 @@ fn beside(target: &Path, ending: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use sha2::{Digest, Sha256};
     use tempfile::TempDir;
 

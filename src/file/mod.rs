@@ -21,6 +21,7 @@ pub mod receive;
 pub mod report;
 pub mod send;
 pub mod server;
+pub mod source;
 pub mod store;
 
 /// The application protocol's name in TLS (ALPN).

@@ -9,6 +9,25 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 /// Longest request or answer in bytes.
 pub const MAX_MESSAGE: usize = 64 * 1024;
 
+/// Application error code with which a stream is reset when a file cannot be read to its end.
+pub const BROKEN_OFF: u32 = 1;
+/// The same for a file that became shorter while it was sent.
+pub const SHORTER: u32 = 2;
+/// The same for a file that changed while it was sent.
+pub const CHANGED: u32 = 3;
+
+/// What the sender of a file means by resetting its stream with `code`.
+#[must_use]
+pub fn reset_reason(code: u64) -> Option<&'static str> {
+    [
+        (BROKEN_OFF, "the file could not be read to its end"),
+        (SHORTER, "the file became shorter while it was sent"),
+        (CHANGED, "the file changed while it was sent"),
+    ]
+    .into_iter()
+    .find_map(|(known, why)| (u64::from(known) == code).then_some(why))
+}
+
 /// What a client asks for on a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "kebab-case")]

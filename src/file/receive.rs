@@ -1,19 +1,21 @@
 //! Receiving a file's bytes and checking its hash.
 
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io;
+use std::os::unix::fs::FileExt;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::sync::mpsc;
 
-use super::send::{Hash, hash_exactly};
+use super::send::{Hash, SKIP};
+use super::source::blocking;
 
-/// Bytes taken from the stream at once.
-const CHUNK: usize = 256 * 1024;
-/// Chunks that may wait for the disk.
-const BEHIND: usize = 8;
+/// Bytes that are collected from the stream while others are written to the disk. A thread that may
+/// block is taken for each write only, so that peers that are slow hold none.
+const CHUNK: usize = 512 * 1024;
+/// Bytes read back from the file at once.
+const PART: usize = 256 * 1024;
 
 /// How a transfer ended badly.
 #[derive(Debug, thiserror::Error)]
@@ -43,40 +45,58 @@ pub async fn receive_file(
     stream: &mut (impl AsyncRead + Unpin),
     mut progress: impl FnMut(u64),
 ) -> Result<Hash, ReceiveError> {
-    let (chunks, queue) = mpsc::channel(BEHIND);
-    let writer = tokio::task::spawn_blocking(move || write_chunks(file, offset, queue));
+    let mut writer = Writer {
+        file,
+        position: 0,
+        hasher: Sha256::new(),
+    };
+    while writer.position < offset {
+        writer = blocking(move || writer.read_back(offset))
+            .await
+            .map_err(ReceiveError::Storage)?;
+    }
+    writer = blocking(move || writer.cut())
+        .await
+        .map_err(ReceiveError::Storage)?;
     let mut left = size.saturating_sub(offset);
     let mut failed = None;
-    while left > 0 {
-        let mut chunk = BytesMut::zeroed(CHUNK.min(usize::try_from(left).unwrap_or(CHUNK)));
-        let got = match stream.read(&mut chunk).await {
-            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            other => other,
-        };
-        match got {
-            Ok(got) => {
-                chunk.truncate(got);
-                left -= got as u64;
-                progress(got as u64);
-                if chunks.send(chunk.freeze()).await.is_err() {
-                    // The writer failed and says so itself.
-                    break;
+    let mut arrived = BytesMut::new();
+    let mut empty = BytesMut::new();
+    // As long as bytes are to come, or some have come.
+    while left > 0 && failed.is_none() || !arrived.is_empty() {
+        if arrived.is_empty() {
+            match read_some(stream, &mut arrived, left).await {
+                Ok(got) => {
+                    left -= got;
+                    progress(got);
                 }
+                Err(error) => failed = Some(error),
             }
-            Err(error) => {
-                failed = Some(error);
-                break;
-            }
+            continue;
         }
+        let full = std::mem::replace(&mut arrived, std::mem::take(&mut empty));
+        let mut writing = tokio::task::spawn_blocking(move || writer.write(full));
+        let written = loop {
+            let room = arrived.len() < CHUNK && left > 0 && failed.is_none();
+            tokio::select! {
+                written = &mut writing => break written,
+                got = read_some(stream, &mut arrived, left), if room => match got {
+                    Ok(got) => {
+                        left -= got;
+                        progress(got);
+                    }
+                    Err(error) => failed = Some(error),
+                },
+            }
+        };
+        (writer, empty) = written
+            .unwrap_or_else(|error| Err(io::Error::other(error)))
+            .map_err(ReceiveError::Storage)?;
     }
-    drop(chunks);
-    let hash = writer
-        .await
-        .map_err(|error| ReceiveError::Storage(io::Error::other(error)))?
-        .map_err(ReceiveError::Storage)?;
     if let Some(error) = failed {
         return Err(ReceiveError::Stream(error));
     }
+    let hash: Hash = writer.hasher.finalize().into();
     let mut expected = Hash::default();
     stream
         .read_exact(&mut expected)
@@ -89,25 +109,68 @@ pub async fn receive_file(
     }
 }
 
-fn write_chunks(mut file: File, offset: u64, mut queue: mpsc::Receiver<Bytes>) -> io::Result<Hash> {
-    let mut hasher = Sha256::new();
-    file.seek(SeekFrom::Start(0))?;
-    hash_exactly(&mut file, offset, &mut hasher)?;
-    // What lies behind the offset is of an older, broken transfer.
-    file.set_len(offset)?;
-    while let Some(chunk) = queue.blocking_recv() {
-        hasher.update(&chunk);
-        file.write_all(&chunk)?;
+/// Appends what has come to `arrived`, which holds a chunk at most: the number of bytes, of which
+/// `left` are to come. Nothing is lost if it is dropped.
+async fn read_some(
+    stream: &mut (impl AsyncRead + Unpin),
+    arrived: &mut BytesMut,
+    left: u64,
+) -> io::Result<u64> {
+    let room = CHUNK.saturating_sub(arrived.len());
+    arrived.reserve(room);
+    let most = room.min(usize::try_from(left).unwrap_or(room));
+    match stream.read_buf(&mut arrived.limit(most)).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        got => Ok(got as u64),
     }
-    Ok(hasher.finalize().into())
+}
+
+/// A file that is written from its beginning to its end, part by part.
+struct Writer {
+    file: File,
+    position: u64,
+    hasher: Sha256,
+}
+
+impl Writer {
+    /// Hashes some bytes before `offset`, which are there already.
+    fn read_back(mut self, offset: u64) -> io::Result<Self> {
+        let until = offset.min(self.position + SKIP);
+        let mut buffer = vec![0; PART];
+        while self.position < until {
+            let left = usize::try_from(until - self.position).unwrap_or(PART);
+            let part = buffer.get_mut(..PART.min(left)).unwrap_or_default();
+            self.file.read_exact_at(part, self.position)?;
+            self.hasher.update(&*part);
+            self.position += part.len() as u64;
+        }
+        Ok(self)
+    }
+
+    /// Removes what lies behind: it is of an older, broken transfer.
+    fn cut(self) -> io::Result<Self> {
+        self.file.set_len(self.position)?;
+        Ok(self)
+    }
+
+    /// Writes and hashes `bytes`; returns their memory.
+    fn write(mut self, mut bytes: BytesMut) -> io::Result<(Self, BytesMut)> {
+        self.hasher.update(&bytes);
+        self.file.write_all_at(&bytes, self.position)?;
+        self.position += bytes.len() as u64;
+        bytes.clear();
+        Ok((self, bytes))
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::{Read, Seek, SeekFrom, Write};
 
     use super::super::send::{hex, send_file};
+    use super::super::source::Source;
     use super::*;
+    use tokio::io::AsyncWriteExt;
 
     fn file_of(bytes: &[u8]) -> File {
         let mut file = tempfile::tempfile().unwrap();
@@ -118,7 +181,8 @@ mod tests {
     async fn transfer(source: &[u8], there: &[u8]) -> (Result<Hash, ReceiveError>, Vec<u8>) {
         let (offset, size) = (there.len() as u64, source.len() as u64);
         let (mut ours, mut theirs) = tokio::io::duplex(10_000);
-        let sending = send_file(file_of(source), offset, size, &mut ours, |_| ());
+        let source = Source::new(file_of(source)).unwrap();
+        let sending = send_file(source, offset, &mut ours, |_| ());
         let mut target = file_of(there);
         let file = target.try_clone().unwrap();
         let receiving = receive_file(file, offset, size, &mut theirs, |_| ());
@@ -144,6 +208,47 @@ mod tests {
         // SHA-256 of the empty message, FIPS 180-4.
         let (result, _) = transfer(b"", b"").await;
         assert!(hex(&result.unwrap()).starts_with("e3b0c44298fc1c14"));
+    }
+
+    /// Slow transfers hold no thread: more of them than there are threads that may block, and one
+    /// that is not slow comes through.
+    #[test]
+    fn transfers_that_stand_still_hold_no_thread() {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .max_blocking_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let source = vec![7; 3 * CHUNK];
+            let mut standing = Vec::new();
+            for _ in 0..8 {
+                let (mut ours, mut theirs) = tokio::io::duplex(1000);
+                let source = Source::new(file_of(&source)).unwrap();
+                // Nobody reads more than the beginning.
+                let sending = tokio::spawn(async move {
+                    let _ = send_file(source, 0, &mut ours, |_| ()).await;
+                });
+                theirs.read_exact(&mut [0; 500]).await.unwrap();
+                // And nobody writes more than that.
+                let (mut far, mut near) = tokio::io::duplex(1000);
+                let receiving = tokio::spawn(async move {
+                    let file = tempfile::tempfile().unwrap();
+                    let _ = receive_file(file, 0, 1000, &mut near, |_| ()).await;
+                });
+                far.write_all(&[0; 500]).await.unwrap();
+                standing.push((theirs, far, sending, receiving));
+            }
+            let (result, bytes) = transfer(&source, &[]).await;
+            result.unwrap();
+            assert!(bytes == source);
+            assert!(
+                standing
+                    .iter()
+                    .all(|(_, _, s, r)| !s.is_finished() && !r.is_finished())
+            );
+        });
     }
 
     #[tokio::test]

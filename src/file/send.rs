@@ -1,92 +1,101 @@
 //! Sending a file's bytes and its hash.
 
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read};
+use std::path::Path;
 
 use bytes::{Bytes, BytesMut};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::mpsc;
 
-/// Bytes read from the file at once.
-const CHUNK: usize = 256 * 1024;
-/// Chunks read ahead of the stream.
-const AHEAD: usize = 8;
+use super::source::{SendError, Source, blocking, open_plain};
+
+/// Bytes read from the file at once: one chunk is read while another is sent. A thread that may
+/// block is taken for that only, so that peers that are slow hold none.
+const CHUNK: usize = 512 * 1024;
+/// Bytes hashed at once of a part that is not sent.
+pub(super) const SKIP: u64 = 8 * 1024 * 1024;
 
 /// SHA-256 of a whole file.
 pub type Hash = [u8; 32];
 
-/// Sends `file` from `offset` to its end at `size`, then the hash of all `size` bytes. `progress`
-/// is told of each number of bytes handed to the stream.
+/// Sends `source` from `offset` to its end, then the hash of all its bytes. `progress` is told of
+/// each number of bytes handed to the stream.
 ///
 /// # Errors
-/// Those of the file and the stream; [`io::ErrorKind::UnexpectedEof`] if the file became shorter.
+/// [`SendError`]. The hash is sent only of a file that nobody changed meanwhile.
 pub async fn send_file(
-    file: File,
+    source: Source,
     offset: u64,
-    size: u64,
     stream: &mut (impl AsyncWrite + Unpin),
     mut progress: impl FnMut(u64),
-) -> io::Result<Hash> {
-    let (chunks, mut read) = mpsc::channel(AHEAD);
-    let reader = tokio::task::spawn_blocking(move || read_chunks(file, offset, size, &chunks));
-    while let Some(chunk) = read.recv().await {
-        let chunk: Bytes = chunk;
-        stream.write_all(&chunk).await?;
+) -> Result<Hash, SendError> {
+    let mut reader = Reader {
+        source,
+        position: 0,
+        hasher: Sha256::new(),
+    };
+    while reader.position < offset {
+        reader = blocking(move || reader.skip(offset)).await?;
+    }
+    let mut next = tokio::task::spawn_blocking(move || reader.next());
+    loop {
+        let (reader, chunk) = next
+            .await
+            .unwrap_or_else(|error| Err(io::Error::other(error).into()))?;
+        if chunk.is_empty() {
+            let hash: Hash = reader.hasher.finalize().into();
+            stream.write_all(&hash).await.map_err(SendError::Stream)?;
+            return Ok(hash);
+        }
+        next = tokio::task::spawn_blocking(move || reader.next());
+        stream.write_all(&chunk).await.map_err(SendError::Stream)?;
         progress(chunk.len() as u64);
     }
-    let hash = reader.await.map_err(io::Error::other)??;
-    stream.write_all(&hash).await?;
-    Ok(hash)
 }
 
-fn read_chunks(
-    mut file: File,
-    offset: u64,
-    size: u64,
-    chunks: &mpsc::Sender<Bytes>,
-) -> io::Result<Hash> {
-    let mut hasher = Sha256::new();
-    file.seek(SeekFrom::Start(0))?;
-    hash_exactly(&mut file, offset, &mut hasher)?;
-    let mut left = size.saturating_sub(offset);
-    while left > 0 {
-        let mut chunk = BytesMut::zeroed(CHUNK.min(usize::try_from(left).unwrap_or(CHUNK)));
-        file.read_exact(&mut chunk)?;
-        hasher.update(&chunk);
-        left -= chunk.len() as u64;
-        if chunks.blocking_send(chunk.freeze()).is_err() {
-            // The stream failed and says so itself.
-            break;
+/// A file that is read from its beginning to its end, part by part.
+struct Reader {
+    source: Source,
+    position: u64,
+    hasher: Sha256,
+}
+
+impl Reader {
+    /// Hashes some bytes before `offset`.
+    fn skip(mut self, offset: u64) -> Result<Self, SendError> {
+        let until = offset.min(self.position + SKIP);
+        while self.position < until {
+            self.part(until)?;
         }
+        Ok(self)
     }
-    Ok(hasher.finalize().into())
-}
 
-/// Feeds the next `count` bytes of `file` to `hasher`.
-pub(super) fn hash_exactly(
-    file: &mut impl Read,
-    count: u64,
-    hasher: &mut Sha256,
-) -> io::Result<()> {
-    let mut buffer = vec![0; CHUNK];
-    let mut left = count;
-    while left > 0 {
-        let wanted = CHUNK.min(usize::try_from(left).unwrap_or(CHUNK));
-        let part = buffer.get_mut(..wanted).unwrap_or(&mut []);
-        file.read_exact(part)?;
-        hasher.update(&*part);
-        left -= wanted as u64;
+    /// The next bytes; none at the end of a file that did not change.
+    fn next(mut self) -> Result<(Self, Bytes), SendError> {
+        let chunk = self.part(self.source.bytes())?;
+        if chunk.is_empty() {
+            self.source.check()?;
+        }
+        Ok((self, chunk))
     }
-    Ok(())
+
+    /// Up to a chunk of the bytes before `until`.
+    fn part(&mut self, until: u64) -> Result<Bytes, SendError> {
+        let left = until.saturating_sub(self.position);
+        let mut chunk = BytesMut::zeroed(CHUNK.min(usize::try_from(left).unwrap_or(CHUNK)));
+        self.source.read(&mut chunk, self.position)?;
+        self.hasher.update(&chunk);
+        self.position += chunk.len() as u64;
+        Ok(chunk.freeze())
+    }
 }
 
 /// The hash of what lies at `path`.
 ///
 /// # Errors
 /// Those of reading.
-pub fn hash_file(path: &std::path::Path) -> io::Result<Hash> {
-    let mut file = File::open(path)?;
+pub fn hash_file(path: &Path) -> io::Result<Hash> {
+    let mut file = open_plain(path)?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; CHUNK];
     loop {

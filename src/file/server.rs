@@ -1,23 +1,22 @@
 //! The server's side: answers requests on the streams of its connections.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::UNIX_EPOCH;
 
 use pathmark_cc::Algorithm;
 use tokio::io::AsyncWriteExt;
+use tokio::task::JoinSet;
 
-use super::incoming::{Existing, KeepError};
+use super::incoming::{Existing, Incoming, KeepError};
 use super::protocol::{self, Answer, Refusal, Request};
 use super::receive::{ReceiveError, receive_file};
 use super::report::SenderReport;
 use super::send::{hex, send_file};
-use super::store::Store;
+use super::source::{SendError, Source, blocking};
+use super::store::{BadName, Store};
 use crate::{Connection, Endpoint, RecvStream, SendStream};
-
-/// Application error code with which a stream is reset when a file cannot be read to its end.
-pub const BROKEN_OFF: u32 = 1;
 
 /// What an operator lets clients do.
 #[derive(Clone, Debug, Default)]
@@ -67,11 +66,20 @@ impl FileServer {
         Self { store, rules }
     }
 
-    /// Accepts connections until the endpoint closes.
+    /// Accepts connections until the endpoint closes, and returns when what it did for them is
+    /// ended: unfinished files that clients were to store are removed then.
     pub async fn run(self: Arc<Self>, endpoint: &Endpoint) {
-        while let Some(incoming) = endpoint.accept().await {
+        let mut connections = JoinSet::new();
+        loop {
+            let incoming = tokio::select! {
+                incoming = endpoint.accept() => incoming,
+                Some(_) = connections.join_next() => continue,
+            };
+            let Some(incoming) = incoming else {
+                break;
+            };
             let server = Arc::clone(&self);
-            tokio::spawn(async move {
+            connections.spawn(async move {
                 let connection = match incoming.accept() {
                     Ok(connecting) => connecting.await,
                     Err(error) => return tracing::debug!(%error, "connection not accepted"),
@@ -82,22 +90,33 @@ impl FileServer {
                 }
             });
         }
+        while connections.join_next().await.is_some() {}
     }
 
+    /// Answers requests until the connection is over, which ends all that it was about at once.
     async fn connection(self: Arc<Self>, connection: Connection) {
         let client = Arc::new(Client {
             connection,
             chosen: OnceLock::new(),
         });
-        while let Ok((send, recv)) = client.connection.accept_bi().await {
+        let mut transfers = JoinSet::new();
+        loop {
+            let (send, recv) = tokio::select! {
+                accepted = client.connection.accept_bi() => match accepted {
+                    Ok(streams) => streams,
+                    Err(_) => break,
+                },
+                Some(_) = transfers.join_next() => continue,
+            };
             let server = Arc::clone(&self);
             let client = Arc::clone(&client);
-            tokio::spawn(async move {
+            transfers.spawn(async move {
                 if let Err(error) = server.stream(&client, send, recv).await {
                     tracing::debug!(%error, "transfer broke off");
                 }
             });
         }
+        transfers.shutdown().await;
     }
 
     async fn stream(
@@ -162,51 +181,47 @@ impl FileServer {
         law: Option<&Algorithm>,
         send: &mut SendStream,
     ) -> io::Result<()> {
-        let path = match self.store.path(name) {
-            Ok(path) => path,
-            Err(error) => return refuse(send, Refusal::BadName, error).await,
-        };
-        let opened = File::open(&path).and_then(|file| {
-            let metadata = file.metadata()?;
-            if metadata.is_file() {
-                Ok((file, metadata))
-            } else {
-                Err(io::ErrorKind::NotFound.into())
-            }
+        let store = self.store.clone();
+        let wanted = name.to_owned();
+        let opened = blocking(move || {
+            let path = store
+                .path(&wanted)
+                .map_err(|bad| Unusable::refusing(&bad))?;
+            let source = Source::open(&path);
+            source.map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => missing(&wanted),
+                // A directory, a pipe: nothing that can be had.
+                io::ErrorKind::InvalidInput if !path.is_file() => missing(&wanted),
+                _ => error.into(),
+            })
         });
-        let (file, metadata) = match opened {
+        let source = match opened.await {
             Ok(opened) => opened,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let message = format!("there is no file `{name}`");
-                return refuse(send, Refusal::NotFound, message).await;
-            }
-            Err(error) => return refuse(send, Refusal::Storage, error).await,
+            Err(Unusable(reason, message)) => return refuse(send, reason, message).await,
         };
-        let size = metadata.len();
+        let size = source.bytes();
         if offset > size {
             let message = format!("`{name}` has {size} bytes, not {offset}");
             return refuse(send, Refusal::BadRequest, message).await;
         }
-        let modified = metadata
-            .modified()
-            .ok()
-            .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
-            .map_or(0, |time| time.as_nanos());
         let answer = Answer::File {
             bytes: size,
-            tag: format!("{size:x}-{modified:x}"),
+            tag: source.tag(),
             algorithm: law.map(ToString::to_string),
         };
         protocol::write(send, &answer).await?;
-        match send_file(file, offset, size, send, |_| ()).await {
+        match send_file(source, offset, send, |_| ()).await {
             Ok(_) => {
                 protocol::write(send, &SenderReport::of(connection)).await?;
                 send.shutdown().await
             }
             Err(error) => {
                 // Without its hash the client keeps what it has as a part, never as the file.
-                let _ = send.reset(BROKEN_OFF);
-                Err(error)
+                let _ = send.reset(error.code());
+                match error {
+                    SendError::Stream(error) | SendError::Read(error) => Err(error),
+                    other => Err(io::Error::other(other)),
+                }
             }
         }
     }
@@ -223,17 +238,12 @@ impl FileServer {
             let message = "it stores nothing (serve runs without --allow-put)";
             return refuse(send, Refusal::ReadOnly, message).await;
         }
-        let path = match self.store.path(name) {
-            Ok(path) => path,
-            Err(error) => return refuse(send, Refusal::BadName, error).await,
-        };
-        // Here it spares the transfer; what decides is the last moment.
-        if existing == Existing::Keep && fs::symlink_metadata(&path).is_ok() {
-            return refuse(send, Refusal::Exists, exists(name)).await;
-        }
-        let incoming = match self.store.create(name) {
+        let store = self.store.clone();
+        let wanted = name.to_owned();
+        let begun = blocking(move || begin(&store, &wanted, existing)).await;
+        let incoming = match begun {
             Ok(incoming) => incoming,
-            Err(error) => return refuse(send, Refusal::Storage, error).await,
+            Err(Unusable(reason, message)) => return refuse(send, reason, message).await,
         };
         let file = incoming.file()?;
         let hash = match receive_file(file, 0, bytes, recv, |_| ()).await {
@@ -258,6 +268,42 @@ impl FileServer {
             Err(error) => refuse(send, Refusal::Storage, error).await,
         }
     }
+}
+
+/// Begins a file that a client is to store, unless it is plain by now that it cannot be: that
+/// spares the transfer. What decides is the last moment.
+fn begin(store: &Store, name: &str, existing: Existing) -> Result<Incoming, Unusable> {
+    let path: PathBuf = store.path(name).map_err(|bad| Unusable::refusing(&bad))?;
+    match fs::symlink_metadata(&path) {
+        Ok(there) if there.is_dir() => {
+            let message = format!("`{name}` is a directory; `{name}/` stores in it");
+            return Err(Unusable(Refusal::BadName, message));
+        }
+        Ok(_) if existing == Existing::Keep => {
+            return Err(Unusable(Refusal::Exists, exists(name)));
+        }
+        _ => {}
+    }
+    Ok(store.create(name)?)
+}
+
+/// What a client asks for cannot be done: why, and more for people.
+struct Unusable(Refusal, String);
+
+impl Unusable {
+    fn refusing(bad: &BadName) -> Self {
+        Self(Refusal::BadName, bad.to_string())
+    }
+}
+
+impl From<io::Error> for Unusable {
+    fn from(error: io::Error) -> Self {
+        Self(Refusal::Storage, error.to_string())
+    }
+}
+
+fn missing(name: &str) -> Unusable {
+    Unusable(Refusal::NotFound, format!("there is no file `{name}`"))
 }
 
 fn exists(name: &str) -> String {

@@ -11,6 +11,7 @@ use crate::config::{Config, Span};
 use crate::daemon::{Query, RunError, RunOptions, ask, missing, probe, run};
 use crate::setup::{SetupError, Whose, setup, teardown};
 use crate::show;
+use crate::tell::tell;
 
 mod pages;
 
@@ -169,7 +170,7 @@ pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn fail(code: u8, error: &dyn std::error::Error) -> ExitCode {
-    eprintln!("vcp-router: {error}");
+    tell!("{error}");
     ExitCode::from(code)
 }
 
@@ -230,17 +231,21 @@ fn check_command(path: PathBuf, json: bool, try_it: bool) -> ExitCode {
             "errors": errors,
             "warnings": warnings,
         });
-        print(&format!("{object}\n"));
+        if let Err(error) = print(&format!("{object}\n")) {
+            code = 1;
+            errors.push(error.to_string());
+            tell!("{error}");
+        }
         warnings.clear();
     } else if errors.is_empty() {
-        eprintln!("{good}{}", if try_it { "; it runs here" } else { "" });
+        tell!("{good}{}", if try_it { "; it runs here" } else { "" });
     } else {
         for error in &errors {
-            eprintln!("vcp-router: {error}");
+            tell!("{error}");
         }
     }
     for warning in &warnings {
-        eprintln!("vcp-router: {name}: {warning}");
+        tell!("{name}: {warning}");
     }
     match errors.is_empty() {
         true => ExitCode::SUCCESS,
@@ -251,15 +256,9 @@ fn check_command(path: PathBuf, json: bool, try_it: bool) -> ExitCode {
 fn show_command(socket: &std::path::Path, json: bool, metrics: bool) -> ExitCode {
     let query = if metrics { Query::Metrics } else { Query::Json };
     match ask(socket, &query) {
-        Ok(text) if json || metrics => {
-            print(&text);
-            ExitCode::SUCCESS
-        }
+        Ok(text) if json || metrics => printed(&text),
         Ok(text) => match serde_json::from_str::<serde_json::Value>(&text) {
-            Ok(state) => {
-                print(&show::table(&state));
-                ExitCode::SUCCESS
-            }
+            Ok(state) => printed(&show::table(&state)),
             Err(error) => fail(1, &error),
         },
         Err(error) => fail(1, &error),
@@ -270,7 +269,7 @@ fn capacity_command(socket: &std::path::Path, port: &str, rate: &str) -> ExitCod
     let query = match Query::capacity(port, rate) {
         Ok(query) => query,
         Err(error) => {
-            eprintln!("vcp-router: {error}");
+            tell!("{error}");
             return ExitCode::from(2);
         }
     };
@@ -281,7 +280,7 @@ fn capacity_command(socket: &std::path::Path, port: &str, rate: &str) -> ExitCod
     match serde_json::from_str::<serde_json::Value>(&text) {
         Ok(answer) => match answer.get("error").and_then(|error| error.as_str()) {
             Some(error) => {
-                eprintln!("vcp-router: {error}");
+                tell!("{error}");
                 ExitCode::from(1)
             }
             None => ExitCode::SUCCESS,
@@ -290,7 +289,24 @@ fn capacity_command(socket: &std::path::Path, port: &str, rate: &str) -> ExitCod
     }
 }
 
-/// Prints to stdout; a reader that has gone away is no failure.
-fn print(text: &str) {
-    let _ = io::stdout().lock().write_all(text.as_bytes());
+/// Prints what a command was asked for: its exit code.
+fn printed(text: &str) -> ExitCode {
+    match print(text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(1, &error),
+    }
+}
+
+/// Standard output took not all.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write to the standard output: {0}")]
+struct PrintError(io::Error);
+
+/// Prints to stdout. A reader that has read enough and has gone away is no failure; a full disk is.
+fn print(text: &str) -> Result<(), PrintError> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(PrintError(error)),
+        _ => Ok(()),
+    }
 }

@@ -25,7 +25,10 @@
         clippy::unwrap_used,
         clippy::expect_used,
         clippy::panic,
-        clippy::indexing_slicing
+        clippy::indexing_slicing,
+        // They panic where nobody takes the output: see `tell` and `cli`.
+        clippy::print_stdout,
+        clippy::print_stderr
     )
 )]
 
@@ -46,5 +49,7 @@ pub mod offload;
 pub mod setup;
 #[cfg(feature = "daemon")]
 mod show;
+#[cfg(feature = "daemon")]
+mod tell;
 #[cfg(feature = "daemon")]
 pub mod tun;

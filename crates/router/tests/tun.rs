@@ -235,6 +235,33 @@ fn sigterm_ends_it_cleanly_and_the_record_is_whole() {
 }
 
 #[test]
+fn a_log_that_takes_nothing_does_not_end_it() {
+    let mut bed = Bed::with("", "rate = \"2Mbit\"");
+    drop(bed.router().child().stderr.take());
+    bed.configure("", "rate = \"1Mbit\"");
+    bed.router().hang_up().unwrap();
+    while bed.link("right")["rate_bps"].as_f64() != Some(1e6) {
+        thread::yield_now();
+    }
+    // Who asks for its state and cannot be given it is told so.
+    let socket = bed.path("control.sock");
+    let socket = socket.to_str().unwrap();
+    for form in [&[][..], &["--json"], &["--metrics"]] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_vcp-router"))
+            .args(["show", "--socket", socket])
+            .args(form)
+            .stdout(std::fs::File::create("/dev/full").unwrap())
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{form:?}: {text}");
+        assert!(text.contains("standard output"), "{form:?}: {text}");
+    }
+    bed.router().terminate().unwrap();
+    assert!(bed.router().wait().unwrap().success());
+}
+
+#[test]
 fn status_is_told_in_three_forms() {
     let bed = Bed::with("", "rate = \"10Mbit\"\ncontroller = \"vcp\"");
     let (a, b) = bed.udp(false);

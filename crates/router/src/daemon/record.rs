@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::mpsc::{self, SyncSender};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use pathmark_cc::Instant;
 
@@ -22,6 +23,11 @@ drops,random_losses,in_flight,load,code,marked_low,marked_high,marked_over\n";
 /// Samples that may wait for the disk; more are left out.
 const WAITING: usize = 1024;
 
+/// How long a full pipe is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Time between attempts to write to it.
+const RETRY: Duration = Duration::from_millis(10);
+
 /// Writes samples from a thread of its own, so that a slow disk holds up no packets. Counters are
 /// totals since the start; a sample that was left out loses nothing but its time.
 #[derive(Debug)]
@@ -35,15 +41,16 @@ pub(super) struct Recorder {
 impl Recorder {
     /// Makes the file, for [`start`](Self::start). One that is there is replaced; a symbolic link,
     /// or a file that has other names, is not: root may write anywhere, and whoever owns the
-    /// directory shall not choose where.
+    /// directory shall not choose where. A pipe that nobody reads is an error, and not waited for.
     pub(super) fn create(path: &Path) -> io::Result<File> {
         let mut options = File::options();
         options.write(true).create(true);
-        options.custom_flags(libc::O_NOFOLLOW);
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
         let mut file = options
             .open(path)
             .map_err(|error| match error.raw_os_error() {
                 Some(libc::ELOOP) => io::Error::other("it is a symbolic link"),
+                Some(libc::ENXIO) => io::Error::other("nobody reads from this pipe"),
                 _ => error,
             })?;
         let found = file.metadata()?;
@@ -70,7 +77,7 @@ impl Recorder {
         let writer = std::thread::Builder::new().spawn(move || {
             let write = || {
                 for row in queue {
-                    file.write_all(row.as_bytes())?;
+                    write_row(&mut file, row.as_bytes())?;
                 }
                 file.flush()
             };
@@ -133,6 +140,36 @@ impl Recorder {
     }
 }
 
+/// Writes a row. A pipe that is full is tried again for [`PATIENCE`], so that a reader that stopped
+/// does not keep the router from ending.
+fn write_row(file: &mut File, mut row: &[u8]) -> io::Result<()> {
+    let mut tries = PATIENCE.as_millis() / RETRY.as_millis();
+    while !row.is_empty() {
+        match file.write(row) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => row = row.get(written..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && tries > 0 => {
+                tries -= 1;
+                pause();
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(io::Error::other("its reader has stopped reading"));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the recorder's own thread waits, for a reader"
+)]
+fn pause() {
+    std::thread::sleep(RETRY);
+}
+
 /// A CSV field (RFC 4180).
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n']) {
@@ -167,6 +204,44 @@ mod tests {
         fs::write(&path, "x".repeat(2 * HEADER.len())).unwrap();
         drop(Recorder::create(&path).unwrap());
         assert_eq!(fs::read_to_string(&path).unwrap(), HEADER);
+    }
+
+    #[test]
+    fn a_pipe_without_a_reader_holds_nobody_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            name.as_c_str(),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        let error = Recorder::create(&path).unwrap_err();
+        assert_eq!(error.to_string(), "nobody reads from this pipe");
+
+        // One that is read gets what is written.
+        let (reader, file) = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| File::open(&path).unwrap());
+            let file = loop {
+                match Recorder::create(&path) {
+                    Ok(file) => break file,
+                    Err(_) => std::thread::yield_now(),
+                }
+            };
+            (reader.join().unwrap(), file)
+        });
+        // And if its reader stops, the record ends, and so can the router.
+        let recorder = Recorder::start(file, 0.0, |_| ()).unwrap();
+        let rows = recorder.rows.as_ref().unwrap();
+        for _ in 0..3 {
+            rows.send("x".repeat(100_000)).unwrap();
+        }
+        let error = recorder.finish().unwrap_err();
+        assert_eq!(error.to_string(), "its reader has stopped reading");
+        drop(reader);
     }
 
     /// A disk that is full is told of when it is, not when the router stops.

@@ -24,6 +24,7 @@ use super::server::{Door, Server};
 use super::snapshot::{Reload, Snapshot, Surroundings, seconds};
 use super::socket::{self, Socket};
 use crate::config::Config;
+use crate::tell::tell;
 use crate::tun::sys::{self, Signal, Signals};
 use crate::tun::{Deaf, Driver, Event, Pace};
 
@@ -155,7 +156,7 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
             let path = options.record.clone().unwrap_or_default();
             Recorder::start(file, epoch, move |error| {
                 let path = path.display();
-                eprintln!("vcp-router: cannot write {path}: {error}; nothing more is recorded");
+                tell!("cannot write {path}: {error}; nothing more is recorded");
             })
         })
         .transpose()
@@ -240,9 +241,9 @@ impl Daemon<'_> {
         self.supervisor
             .ready(&format_args!("{ports} ports, {routes} routes"));
         if let Some(address) = self.metrics {
-            eprintln!("vcp-router: metrics at http://{address}/metrics");
+            tell!("metrics at http://{address}/metrics");
         }
-        eprintln!("vcp-router: ready with {ports} ports and {routes} routes");
+        tell!("ready with {ports} ports and {routes} routes");
     }
 
     fn serve(&mut self) -> Result<(), RunError> {
@@ -272,7 +273,7 @@ impl Daemon<'_> {
                 None => {}
                 Some(Event::Lost(port)) => {
                     let name = self.driver.devices().get(port).map_or("?", |d| d.name());
-                    eprintln!("vcp-router: interface {name} is gone; trying to open it again");
+                    tell!("interface {name} is gone; trying to open it again");
                     if let Some(spec) = self.config.ports.get(port) {
                         self.lost.push((spec.name.clone(), now + PATIENCE));
                     }
@@ -354,7 +355,7 @@ impl Daemon<'_> {
                 source,
             })?;
         }
-        eprintln!("vcp-router: stopped");
+        tell!("stopped");
         Ok(())
     }
 }

@@ -30,6 +30,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, ConfigError};
+use crate::tell::tell;
 use crate::tun::sys;
 
 pub use step::Step;
@@ -147,7 +148,7 @@ pub fn setup(path: &Path, dry_run: bool) -> Result<(), SetupError> {
     let steps = plan::up(&config, &plan::Owner { name: owner, uid }, &state)?;
     run(&steps, dry_run, &mut io::stdout().lock())?;
     for warning in plan::warnings(&config, &state) {
-        eprintln!("vcp-router: {warning}");
+        tell!("{warning}");
     }
     Ok(())
 }

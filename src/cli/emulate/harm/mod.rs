@@ -286,7 +286,7 @@ fn tell_length(cells: &[Cell], jobs: &[(usize, Law)]) {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let packets = jobs.iter().filter_map(|(cell, _)| cells.get(*cell));
     let packets: f64 = packets.map(Cell::packets).sum();
-    eprintln!(
+    output::note!(
         "{} cells, {} runs, {:.0} million packets: about {:.1} minutes on {cores} cores",
         cells.len(),
         jobs.len(),

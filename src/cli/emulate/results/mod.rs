@@ -82,7 +82,7 @@ pub(super) fn write(directory: &Path, only: Option<&str>, paper_scale: bool) -> 
         if chapter.picture {
             figures.push((pictures.join(format!("{}.svg", known.name)), figure));
         }
-        eprintln!(
+        output::note!(
             "{}: {} runs",
             known.name,
             chapter

@@ -10,6 +10,7 @@ use super::super::run_error::{RunError, system};
 use super::super::snapshot::seconds;
 use super::{Daemon, PATIENCE};
 use crate::config::{Config, PortSpec, RateValue};
+use crate::tell::tell;
 use crate::tun::{Deaf, Device, sys};
 
 impl Daemon<'_> {
@@ -49,7 +50,7 @@ impl Daemon<'_> {
         let result = result.map_err(|error| error.to_string());
         let told = self.reloads.note(seconds(self.driver.now()), result);
         self.supervisor.ready(&told);
-        eprintln!("vcp-router: {told} ({})", self.options.config.display());
+        tell!("{told} ({})", self.options.config.display());
         if self.reading.take() == Some(true) {
             self.reload();
         }
@@ -68,7 +69,7 @@ impl Daemon<'_> {
         ];
         for (key, changed) in fixed {
             if changed {
-                eprintln!("vcp-router: a new `{key}` takes effect at the next start");
+                tell!("a new `{key}` takes effect at the next start");
             }
         }
         let (config, replaced, deaf) = put_in_force(&mut self.driver, Some(&self.config), plan);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::super::run_error::RunError;
 use super::Daemon;
 use crate::config::Interface;
+use crate::tell::tell;
 use crate::tun::{Device, DeviceError, Namespaces};
 
 impl Daemon<'_> {
@@ -43,7 +44,7 @@ impl Daemon<'_> {
                     })
             });
             match opened {
-                Ok(name) => eprintln!("vcp-router: interface {name} is back"),
+                Ok(name) => tell!("interface {name} is back"),
                 Err(_)
                     if matches!(spec.interface, Interface::Tun(_)) && self.driver.now() < until =>
                 {
