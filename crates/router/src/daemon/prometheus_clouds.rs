@@ -11,6 +11,9 @@ use crate::law_view::{CloudsView, GrantsView};
 /// Name, type, help, value.
 type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) -> f64);
 
+/// Name, value.
+type Event = (&'static str, fn(&MeterView) -> u64);
+
 const CLOUDS: [Metric<CloudsView>; 7] = [
     (
         "upstreams",
@@ -96,7 +99,7 @@ const GRANTS: [Metric<GrantsView>; 6] = [
 ];
 
 /// Messages between routers by what became of them.
-const MESSAGES: [(&str, fn(&MeterView) -> u64); 15] = [
+const MESSAGES: [Event; 15] = [
     ("received", |m| m.received),
     ("too_many", |m| m.too_many),
     ("sent", |m| m.sent),
