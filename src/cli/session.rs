@@ -2,10 +2,11 @@
 
 use std::future::Future;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use pathmark_cc::Algorithm;
 use pathmark_transport::endpoint::RetryPolicy;
@@ -28,13 +29,24 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// How long clients are waited for that were told of the end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Runs a command's future; Ctrl-C and SIGTERM end it as a failure.
+/// Endpoints of this process's connections to servers, for the end of an interrupted command.
+static CLIENTS: Mutex<Vec<Endpoint>> = Mutex::new(Vec::new());
+
+/// Runs a command's future; Ctrl-C and SIGTERM end it as a failure, of which servers are told.
 pub(super) fn run(command: impl Future<Output = Outcome>) -> Outcome {
     runtime()?.block_on(async {
         tokio::select! {
-            outcome = command => outcome,
-            () = stopped() => Err(anyhow!("interrupted").into()),
+            outcome = command => return outcome,
+            () = stopped() => {}
         }
+        let clients = std::mem::take(&mut *CLIENTS.lock().unwrap_or_else(PoisonError::into_inner));
+        for endpoint in &clients {
+            endpoint.close(0, b"interrupted");
+        }
+        let told = join_all(clients.iter().map(Endpoint::wait_idle));
+        // One that does not answer is not waited for.
+        let _ = tokio::time::timeout(FAREWELL, told).await;
+        Err(anyhow!("interrupted").into())
     })
 }
 
@@ -199,6 +211,9 @@ fn attempt<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
     let opened = Endpoint::client(unspecified).context("cannot open a UDP socket");
     let begun = match opened {
         Ok(endpoint) => {
+            let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
+            clients.push(endpoint.clone());
+            drop(clients);
             let prepared = before(&endpoint, address);
             let connecting = endpoint.connect(config, address, &target.host);
             let connecting = connecting.map_err(Failure::usage)?;
