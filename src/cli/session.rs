@@ -1,7 +1,7 @@
 //! The runtime, endpoints and configurations that the commands share.
 
 use std::future::Future;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -223,9 +223,14 @@ fn attempt<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
         Err(error) => Err(error),
     };
     let started = now();
+    // An address that was asked for need not be said twice.
+    let named = target.host.parse::<IpAddr>().is_err();
     Ok(async move {
         let (endpoint, prepared, connecting) = begun?;
-        let connection = connecting.await.with_context(|| address.to_string())?;
+        let connection = match connecting.await {
+            Err(error) if named => return Err(error).context(address.to_string()),
+            other => other?,
+        };
         Ok(Connected {
             endpoint,
             connection,
