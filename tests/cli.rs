@@ -345,6 +345,26 @@ fn each_of_several_files_is_told_of() {
 }
 
 #[test]
+fn a_server_that_is_not_the_right_one_is_told_of_for_each_file() {
+    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    file(&here, "a", 10);
+    let server = serve(there.path());
+    let (out, other) = (here.path().to_str().unwrap(), "00".repeat(32));
+    let (own, name) = (format!("{out}/a"), format!("{}/b", server.address));
+    let commands: [&[&str]; 2] = [&["get", &name, "-o", out], &["put", &own, &name]];
+    for command in commands {
+        let output = run(&[command, &["--pin", &other, "--json"]].concat());
+        assert_eq!(output.status.code(), Some(1));
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let failed = &said["files"][0];
+        assert_eq!(failed["name"], "b");
+        let error = failed["error"].as_str().unwrap();
+        assert_eq!(error.matches(&server.address).count(), 1, "{error}");
+        assert_eq!(error.matches("was refused").count(), 1, "{error}");
+    }
+}
+
+#[test]
 fn a_slash_at_the_end_is_a_directory() {
     let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let path = |name: &str| {

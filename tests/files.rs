@@ -475,6 +475,34 @@ fn a_file_that_changes_while_it_is_fetched_is_told_of_and_not_kept() {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a time limit, far below the idle timeout"
+)]
+fn a_client_that_is_interrupted_says_so_and_leaves_nothing_unfinished() {
+    let server = Server::start(&["--allow-put"]);
+    let here = TempDir::new().unwrap();
+    let path = here.path().join("f");
+    // So much that it is under way for long; it takes no room.
+    let file = fs::File::create(&path).unwrap();
+    file.set_len(100_000_000_000).unwrap();
+    let client = Process::start(&server.put(&path, &server.address, &[]));
+    until(|| size(&server.path(".f.0.incoming")) > 0);
+    let begun = std::time::Instant::now();
+    send_signal(&client, nix::sys::signal::Signal::SIGINT);
+    let output = client.finish();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"));
+    until(|| names(server.directory.path()).is_empty());
+    assert!(begun.elapsed() < std::time::Duration::from_secs(15));
+}
+
+fn send_signal(process: &Process, signal: nix::sys::signal::Signal) {
+    let pid = nix::unistd::Pid::from_raw(process.0.id().try_into().unwrap());
+    nix::sys::signal::kill(pid, signal).unwrap();
+}
+
+#[test]
 fn a_server_that_is_stopped_says_so_and_leaves_nothing_unfinished() {
     let mut server = Server::start(&["--allow-put"]);
     let here = TempDir::new().unwrap();
@@ -484,12 +512,7 @@ fn a_server_that_is_stopped_says_so_and_leaves_nothing_unfinished() {
     let slow = gate.address.to_string();
     let client = Process::start(&server.put(&path, &slow, &[]));
     until(|| size(&server.path(".f.0.incoming")) > 0);
-    let pid = i32::try_from(server.process.0.id()).unwrap();
-    nix::sys::signal::kill(
-        nix::unistd::Pid::from_raw(pid),
-        nix::sys::signal::Signal::SIGTERM,
-    )
-    .unwrap();
+    send_signal(&server.process, nix::sys::signal::Signal::SIGTERM);
     until(|| names(server.directory.path()).is_empty());
     gate.open();
     refused(&client.finish(), 1, "the server was stopped");

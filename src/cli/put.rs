@@ -80,12 +80,32 @@ pub(super) async fn put(args: Args) -> Outcome {
         args.state
             .visit(&args.target, address, endpoint, &mut warnings)
     };
+    let connected =
+        session::connect(&args.target, &args.trust, file::ALPN, transport, before).await;
     let Connected {
         endpoint,
         connection,
         handshake,
         prepared: visit,
-    } = session::connect(&args.target, &args.trust, file::ALPN, transport, before).await?;
+    } = match connected {
+        Err(Failure::Failed(error)) => {
+            let error = output::explain(&error);
+            let failed = files.into_iter().map(|(path, name)| FileResult::Failed {
+                error: format!("cannot store {}: {error}", path.display()),
+                name,
+            });
+            let figures = Figures {
+                transfer: Transfer {
+                    algorithm: algorithm.to_string(),
+                    warnings,
+                    ..Transfer::default()
+                },
+                files: failed.collect(),
+            };
+            return figures.say(args.json);
+        }
+        other => other?,
+    };
     let bars = output::bars();
     let started = session::now();
     let stores = files.iter().enumerate().map(|(place, (path, name))| {

@@ -1,11 +1,12 @@
 //! The runtime, endpoints and configurations that the commands share.
 
 use std::future::Future;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use pathmark_cc::Algorithm;
 use pathmark_transport::endpoint::RetryPolicy;
@@ -28,13 +29,24 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// How long clients are waited for that were told of the end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Runs a command's future; Ctrl-C and SIGTERM end it as a failure.
+/// Endpoints of this process's connections to servers, for the end of an interrupted command.
+static CLIENTS: Mutex<Vec<Endpoint>> = Mutex::new(Vec::new());
+
+/// Runs a command's future; Ctrl-C and SIGTERM end it as a failure, of which servers are told.
 pub(super) fn run(command: impl Future<Output = Outcome>) -> Outcome {
     runtime()?.block_on(async {
         tokio::select! {
-            outcome = command => outcome,
-            () = stopped() => Err(anyhow!("interrupted").into()),
+            outcome = command => return outcome,
+            () = stopped() => {}
         }
+        let clients = std::mem::take(&mut *CLIENTS.lock().unwrap_or_else(PoisonError::into_inner));
+        for endpoint in &clients {
+            endpoint.close(0, b"interrupted");
+        }
+        let told = join_all(clients.iter().map(Endpoint::wait_idle));
+        // One that does not answer is not waited for.
+        let _ = tokio::time::timeout(FAREWELL, told).await;
+        Err(anyhow!("interrupted").into())
     })
 }
 
@@ -199,6 +211,9 @@ fn attempt<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
     let opened = Endpoint::client(unspecified).context("cannot open a UDP socket");
     let begun = match opened {
         Ok(endpoint) => {
+            let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
+            clients.push(endpoint.clone());
+            drop(clients);
             let prepared = before(&endpoint, address);
             let connecting = endpoint.connect(config, address, &target.host);
             let connecting = connecting.map_err(Failure::usage)?;
@@ -208,9 +223,14 @@ fn attempt<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
         Err(error) => Err(error),
     };
     let started = now();
+    // An address that was asked for need not be said twice.
+    let named = target.host.parse::<IpAddr>().is_err();
     Ok(async move {
         let (endpoint, prepared, connecting) = begun?;
-        let connection = connecting.await.with_context(|| address.to_string())?;
+        let connection = match connecting.await {
+            Err(error) if named => return Err(error).context(address.to_string()),
+            other => other?,
+        };
         Ok(Connected {
             endpoint,
             connection,
