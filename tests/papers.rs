@@ -44,6 +44,12 @@ fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
 fn completion(result: &RunResult) -> f64 {
     // A file that did not arrive took all the time there was.
     mean(
@@ -203,28 +209,26 @@ fn bursts_of_loss_and_of_lost_acknowledgements() {
     let all = runs(
         "vcp-linux-bursts",
         &[],
-        &["seed=1..1"],
+        &["seed=1..5"],
         &["newreno+red", "defaults", "defaults, ACKs lost too"],
     );
     let clean = runs("vcp-linux-fig3", &[], &["seed=1..1"], &["newreno+red"]);
     let clean = mean(clean.iter().map(|(_, result)| completion(result)));
-    // Twelve channels, variant by variant.
+    // Twelve channels, variant by variant, and the median of five seeds: with 3 % of loss, a flow
+    // may try for long whether it goes with the rate, or end within a burst.
     let channels = |name: &str| -> Vec<f64> {
         let of = all.iter().filter(|(variant, _)| variant == name);
-        of.map(|(_, result)| completion(result)).collect()
+        let all: Vec<f64> = of.map(|(_, result)| completion(result)).collect();
+        all.chunks(5).map(median).collect()
     };
     let [red, ours, acks] = ["newreno+red", "defaults", "defaults, ACKs lost too"].map(channels);
     assert_eq!(red.len(), 12);
     for ((red, ours), acks) in red.iter().zip(&ours).zip(&acks) {
         assert!(ours / red <= 1.05, "{ours} s, {red} s");
-        // Where one seed is within noise of the bound, the grid of ten decides: see results.md.
         if *red >= 1.3 * clean {
             assert!(ours / red <= 0.8, "{ours} s, {red} s, clean {clean} s");
         }
-        // One seed may be lucky where no ACK is lost, or where one is; and at 3 % of loss that
-        // nobody declares, a flow tries whether it goes with the rate, with one seed more often
-        // than with another.
-        assert!(acks / ours <= 1.15, "{acks} s, {ours} s");
+        assert!(acks / ours <= 1.1, "{acks} s, {ours} s");
     }
     let (acks, ours) = (mean(acks), mean(ours));
     assert!((acks / ours - 1.0).abs() <= 0.05, "{acks} s, {ours} s");
