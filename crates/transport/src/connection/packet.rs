@@ -11,7 +11,7 @@ use super::parameters::ACK_DELAY_EXPONENT;
 use super::transmit::Permit;
 use super::{Connection, of};
 use crate::crypto::Random;
-use crate::recovery::{Probe, Recovery, SentPacket};
+use crate::recovery::{Probe, SentPacket};
 use crate::wire::packet::{Header, MIN_INITIAL_DATAGRAM, TruncatedNumber};
 use crate::wire::{ConnectionId, Frame, PacketType, SpaceId, Writer};
 use crate::{Ecn, Instant};
@@ -90,9 +90,10 @@ impl Connection {
         finished.is_some()
     }
 
+    /// Which of two probes is to leave, if one is: 0 or 1. One of them has no shim.
     fn probe_index(&mut self, space: SpaceId) -> Option<u8> {
         let left = *of(&mut self.probes, space);
-        (left > 0).then(|| Recovery::<Carried>::PROBES.saturating_sub(left))
+        (left > 0).then(|| u8::from(self.probed == (space, true)))
     }
 
     /// True if a 1-RTT packet would hold something ack-eliciting.

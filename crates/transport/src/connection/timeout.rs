@@ -109,6 +109,7 @@ impl Connection {
         if space == SpaceId::Data {
             if self.probed.0 == space {
                 *of(&mut self.probes, space) = 1;
+                self.probed.1 = true;
                 self.fill_data_probe(now);
             }
             return;
