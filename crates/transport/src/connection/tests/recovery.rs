@@ -2,11 +2,13 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::fixed_window::fixed_window;
 use super::pair::{Pair, SERVER, Setup};
-use crate::Duration;
+use super::signal::TestSignal;
 use crate::streams::Dir;
+use crate::{Duration, Signal};
 
 #[test]
 fn reordering_beyond_the_threshold_is_a_loss_taken_back() {
@@ -170,4 +172,29 @@ fn an_answered_probe_is_followed_by_none() {
     assert!(probes > 6, "{left:?}");
     pair.run(Duration::from_secs(4));
     assert_eq!(left.borrow().len(), probes + 1, "{left:?}");
+}
+
+/// One of two probes tells whether shims are what gets lost: the first has one, the second none.
+#[test]
+fn the_first_of_two_probes_has_a_shim() {
+    let mut setup = Setup::default();
+    let signal = Arc::new(TestSignal::shim(0)) as Arc<dyn Signal>;
+    setup.client.signals.push(Arc::clone(&signal));
+    setup.server.signals.push(signal);
+    let mut pair = Pair::connected(setup);
+    pair.upload(50_000, Duration::from_secs(5));
+    pair.run(Duration::from_secs(1));
+    pair.up.faults.loss = 1_000_000;
+    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
+    pair.client.get().streams().write(id, &[1; 100]).unwrap();
+    pair.flush();
+    let mut before = pair.client.get().stats();
+    for shims in [1, 0, 1, 0] {
+        let sent = |p: &mut Pair| p.client.get().stats().datagrams_sent > before.datagrams_sent;
+        assert!(pair.run_until(Duration::from_secs(2), sent));
+        let now = pair.client.get().stats();
+        assert_eq!(now.datagrams_sent, before.datagrams_sent + 1);
+        assert_eq!(now.shims_sent, before.shims_sent + shims);
+        before = now;
+    }
 }
