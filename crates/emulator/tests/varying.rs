@@ -30,11 +30,12 @@ fn figures(run: &RunResult) -> (f64, f64) {
     (link.utilization.unwrap(), queue)
 }
 
-/// Means over seeds 1 to 3.
+/// Means over seeds 1 to 10: one trace in ten differs from another by more than laws do.
 fn mean(model: &str, law: &str, port: &str) -> (f64, f64) {
-    let each = (1..=3).map(|seed| figures(&run(model, seed, law, port)));
+    const SEEDS: u64 = 10;
+    let each = (1..=SEEDS).map(|seed| figures(&run(model, seed, law, port)));
     let sum = each.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    (sum.0 / 3.0, sum.1 / 3.0)
+    (sum.0 / SEEDS as f64, sum.1 / SEEDS as f64)
 }
 
 const CODEL: &str = "queue = { kind = \"codel\", limit = \"250p\" }";
@@ -49,21 +50,33 @@ fn auto(law: &str) -> String {
 #[test]
 fn satellites_are_used_for_nine_tenths_with_little_queue() {
     let (_, baseline) = mean("leo", "cubic", CODEL);
-    for (law, port) in [("vcp+bise+wlte", "vcp+bise"), ("xcp", "xcp")] {
+    for (law, port, least) in [
+        ("vcp+bise+wlte", "vcp+bise", 0.9),
+        ("xcp", "xcp", 0.96),
+        ("auto", "xcp", 0.96),
+    ] {
         let (used, queue) = mean("leo", law, &auto(port));
         assert!(
-            used >= 0.9 && queue <= baseline + 30.0,
+            used >= least && queue <= baseline + 30.0,
             "{law}: {used} {queue}"
         );
     }
 }
 
-/// 0.90 is not reached by all there: rates step by more than a law hears of within a round trip.
+/// VCP's codes reach 0.90 on neither: rates step by more than a code says within a round trip.
 #[test]
 fn cells_and_wifi_are_used_better_than_by_cubic_over_codel() {
-    for (model, least, more) in [("cellular", 0.85, 40.0), ("wifi", 0.7, 60.0)] {
+    let laws = [
+        ("vcp+bise+wlte", "vcp+bise"),
+        ("xcp", "xcp"),
+        ("auto", "xcp"),
+    ];
+    for (model, least, more) in [
+        ("cellular", [0.8, 0.9, 0.9], 40.0),
+        ("wifi", [0.7, 0.79, 0.79], 60.0),
+    ] {
         let (baseline, waits) = mean(model, "cubic", CODEL);
-        for (law, port) in [("vcp+bise+wlte", "vcp+bise"), ("xcp", "xcp")] {
+        for ((law, port), least) in laws.into_iter().zip(least) {
             let (used, queue) = mean(model, law, &auto(port));
             assert!(
                 used >= least && used > baseline && queue <= waits + more,
