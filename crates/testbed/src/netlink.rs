@@ -5,6 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
@@ -23,8 +24,9 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::sys::{self, Enter, Operation};
 
-/// Looks at an IPv6 address that is not ready yet: some seconds.
-const MOST_LOOKS: u32 = 100_000;
+/// An IPv6 address is waited for so long: on a busy machine the kernel's work queues, which also
+/// take away namespaces that ended, are seconds behind.
+const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// An address with its prefix length: `10.0.1.1/24`, `fd00::/64`, or a bare address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +189,8 @@ impl Netlink {
         if address.address.is_ipv4() {
             return Ok(());
         }
-        for _ in 0..MOST_LOOKS {
+        let asked = Instant::now();
+        while asked.elapsed() < READY_WITHIN {
             if !self.is_tentative(index, address.address)? && self.is_local(address.address)? {
                 return Ok(());
             }
