@@ -87,6 +87,48 @@ fn an_xcp_flow_that_joins_a_vcp_flow_at_its_port_gets_to_its_share() {
     assert!(own >= 8.0, "{own} of 20 Mbit/s");
 }
 
+/// A VCP flow that begins at an XCP port with a long round trip leaves XCP flows their part: it
+/// grew for as long as nobody saw it, to three times what was due, and they had a tenth of theirs
+/// for 12 s.
+#[test]
+fn a_vcp_flow_at_an_xcp_port_does_not_grow_unseen() {
+    let share = |seed| {
+        let text = format!(
+            r#"duration = "20s"
+seed = {seed}
+measure = [["8s", "20s"]]
+[[link]]
+name = "port"
+from = "A"
+to = "B"
+duplex = true
+rate = "10Mbit"
+delay = "200ms"
+controller = "xcp"
+[[flow]]
+name = "guest"
+from = "A"
+to = "B"
+algorithm = "vcp+bise+wlte"
+start_spread = "1s"
+[[flow]]
+name = "ours"
+from = "A"
+to = "B"
+algorithm = "xcp"
+count = 2
+start_spread = "1s"
+"#
+        );
+        let scenario = Scenario::parse(Path::new("test.toml"), &text).unwrap();
+        let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+        mean(&goodputs(&result, "ours")) / mean(&goodputs(&result, "guest"))
+    };
+    let shares: Vec<f64> = (1..=5).map(share).collect();
+    assert!(mean(&shares) >= 0.7, "{shares:?}");
+    assert!(shares.iter().all(|share| *share >= 0.5), "{shares:?}");
+}
+
 /// What XCP flows are told at a VCP port is what VCP flows make of its codes. It was a quarter more
 /// while they grew under LOW as nobody else does, and in the first interval after an OVER.
 #[test]

@@ -68,7 +68,7 @@ impl XcpLink {
         VcpAnswer {
             code: told.code,
             r: carried.carries_r.then_some(told.r),
-            t_rho_ms: VcpAnswer::whole_millis(self.guests.look()),
+            t_rho_ms: VcpAnswer::whole_millis(self.guests.told_interval()),
             load_128: load,
             translated: true,
             ..VcpAnswer::default()

@@ -175,11 +175,10 @@ impl LinkController for XcpLink {
                     self.settle_first_interval();
                 }
             }
-            Carried::Vcp(_) => {
-                let bytes = self.size(arrival);
-                let net = self
-                    .guests
-                    .count(now, arrival.flow_hash, bytes, &mut self.pools);
+            Carried::Vcp(carried) => {
+                let (bytes, flow) = (self.size(arrival), arrival.flow_hash);
+                let (rtt, pools) = (carried.min_rtt, &mut self.pools);
+                let net = self.guests.count(now, flow, bytes, rtt, pools);
                 self.totals.add(net);
             }
             Carried::QuickStart(_) | Carried::Foreign => {

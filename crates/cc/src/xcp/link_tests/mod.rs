@@ -375,12 +375,13 @@ fn a_vcp_packet_is_told_the_same_in_codes() {
         match link.on_departure(now, &arrival, 0) {
             Answer::Vcp(answer) => {
                 codes[answer.code as usize] += 1;
-                assert_eq!(answer.t_rho_ms, 200);
+                assert_eq!(answer.t_rho_ms, 100, "the least");
             }
             other => panic!("{other:?}"),
         }
     }
-    assert!(codes[3] >= 1500, "{codes:?}");
+    // All but what the first look takes.
+    assert!(codes[3] >= 1400, "{codes:?}");
     let erased = vcp(VcpCode::None);
     assert_eq!(
         link.on_departure(Instant::from_millis(1000), &erased, 0),
