@@ -292,6 +292,12 @@ pub trait LinkController: Send + fmt::Debug {
         let _ = (now, bytes_per_second, came);
     }
 
+    /// `bytes` of a flow arrived that the law does not hear of, at a port that keeps such flows
+    /// apart: it may have asked for a start.
+    fn on_unheard(&mut self, now: Instant, flow_hash: u32, bytes: u32) {
+        let _ = (now, flow_hash, bytes);
+    }
+
     /// What is left of the cloud behind `upstream`, as far as the law looks for clouds: measured by
     /// somebody else, over the time since it was told last.
     fn on_estimate(&mut self, now: Instant, upstream: Upstream, estimate: &CloudEstimate) {

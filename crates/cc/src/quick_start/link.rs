@@ -3,7 +3,7 @@
 use super::approval::approve;
 use super::burst::Burst;
 use super::kept::Kept;
-use super::params::{CREDIT_BYTES, CREDIT_PART, SHOWN_PART};
+use super::params::{CREDIT_BYTES, CREDIT_PART, REPEATS, REUSE, SHOWN_PART};
 use super::pending::{Granting, Pending};
 use super::sources::Sources;
 use super::usage::Usage;
@@ -103,14 +103,7 @@ impl<L: LinkController> QuickStartLink<L> {
             self.metrics.denied_source += 1;
             return Answer::QuickStart(answer);
         }
-        // It asks for a total, not for more.
-        if let Some(before) = self.pending.take(flow) {
-            self.sources.on_settled(now, &before, self.capacity);
-            if let Some(told) = before.outstanding {
-                self.kept.on_unused();
-                self.law.on_grant_over(now, told, false);
-            }
-        }
+        let repeats = self.forget_before(now, flow);
         if !self.pending.has_room(flow) {
             self.metrics.denied_room += 1;
             return Answer::QuickStart(answer);
@@ -137,7 +130,8 @@ impl<L: LinkController> QuickStartLink<L> {
         if answer.approved > 0 {
             self.metrics.granted += 1;
             if free >= answer.approved {
-                self.burst.on_grant(now, free, asked.rtt);
+                let rtt = asked.rtt.map(|rtt| self.pending.believed(rtt));
+                self.burst.on_grant(now, free, rtt);
             }
             let told = self.kept.part(answer.approved);
             let grant = Granting {
@@ -145,6 +139,7 @@ impl<L: LinkController> QuickStartLink<L> {
                 told,
                 // What is dealt out is an equal share already.
                 of: dealt.map_or(free.max(credit), |_| u64::MAX),
+                repeats,
             };
             self.pending.put(now, flow, asked.source, grant, asked.rtt);
             self.calm_until = Instant::ZERO;
@@ -153,6 +148,29 @@ impl<L: LinkController> QuickStartLink<L> {
             self.metrics.denied_busy += 1;
         }
         Answer::QuickStart(answer)
+    }
+
+    /// Forgets what `flow` was granted: it asks for a total, not for more. Returns how often its
+    /// answer was lost before, as far as it seems. That brings the same question again, and is not
+    /// held against who asks.
+    fn forget_before(&mut self, now: Instant, flow: u32) -> u32 {
+        let Some(before) = self.pending.take(flow) else {
+            return 0;
+        };
+        let used = before.shown.saturating_mul(REUSE) >= before.granted;
+        let again = !used && before.repeats < REPEATS;
+        match (again, before.judged) {
+            (false, false) => self.sources.on_settled(now, &before, self.capacity),
+            (true, true) => self.sources.take_back(before.source),
+            _ => {}
+        }
+        if let Some(told) = before.outstanding {
+            if !again {
+                self.kept.on_unused();
+            }
+            self.law.on_grant_over(now, told, false);
+        }
+        if again { before.repeats + 1 } else { 0 }
     }
 
     /// Flow `flow` asks whether it may keep what it was granted. Where nothing is known of that its
@@ -280,7 +298,12 @@ impl<L: LinkController> LinkController for QuickStartLink<L> {
 
     #[inline]
     fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64) {
-        self.count(now, arrival.flow_hash, arrival.bytes);
+        if matches!(arrival.carried, Carried::QuickStart(_)) {
+            // A question is no part of a granted flight.
+            self.usage.add(now, arrival.bytes.into());
+        } else {
+            self.count(now, arrival.flow_hash, arrival.bytes);
+        }
         self.law.on_arrival(now, arrival, queue);
     }
 
@@ -288,6 +311,18 @@ impl<L: LinkController> LinkController for QuickStartLink<L> {
     fn on_arrivals(&mut self, now: Instant, run: &Arrival, packets: u32, queue: u64) {
         self.count(now, run.flow_hash, run.bytes);
         self.law.on_arrivals(now, run, packets, queue);
+    }
+
+    /// What the law has as its link shrinks by what comes of the grant, so for the law it is over.
+    #[inline]
+    fn on_unheard(&mut self, now: Instant, flow_hash: u32, bytes: u32) {
+        if self.pending.is_empty() {
+            return;
+        }
+        self.settle(now);
+        if let Some(told) = self.pending.on_bytes(now, flow_hash, bytes.into()) {
+            self.law.on_grant_over(now, told, false);
+        }
     }
 
     #[inline]

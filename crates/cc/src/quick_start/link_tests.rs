@@ -191,10 +191,13 @@ fn a_source_behind_a_narrower_hop_is_granted_again() {
 fn who_asks_again_takes_the_place_of_the_former_grant() {
     let mut port = port();
     assert!(ask(&mut port, 0, &request(1, GBIT, 1000)) > 0);
-    // Nothing has come of it: an eighth of that is what it gets.
-    let got = ask(&mut port, 100, &request(1, GBIT / 2, 1000));
-    assert_eq!(got, (GBIT * 85 / 100 - 7500) / 8);
-    assert_eq!(metrics(&port).pending, got);
+    for at in [100, 200] {
+        let got = ask(&mut port, at, &request(1, GBIT / 2, 1000));
+        assert_eq!((got, metrics(&port).pending), (GBIT / 2, got));
+    }
+    // Nothing has come of three: an eighth is what it gets.
+    let got = ask(&mut port, 300, &request(1, GBIT, 1000));
+    assert_eq!((got, metrics(&port).pending), (GBIT / 16, got));
 }
 
 #[test]
@@ -278,4 +281,83 @@ fn nonces_are_drawn_anew() {
         other => panic!("{other:?}"),
     };
     assert_ne!(draw(), draw());
+}
+
+/// An answer that is lost behind the port brings the question again: it is worth as much, whatever
+/// the flow sends meanwhile.
+#[test]
+fn a_question_that_comes_again_is_granted_as_much_twice() {
+    for meanwhile in [0, 20_000] {
+        let mut port = port();
+        let first = ask(&mut port, 0, &request(1, GBIT, 100));
+        for (at, full) in [(200, true), (400, true), (600, false)] {
+            for before in [90, 60, 10] {
+                packet(&mut port, at - before, 1, meanwhile);
+            }
+            let got = ask(&mut port, at, &request(1, GBIT, 100));
+            let is_full = got > first - 1_000_000;
+            assert_eq!(is_full, full, "{at} ms: {got} of {first}");
+        }
+    }
+}
+
+/// For others of that source it counts as unused meanwhile.
+#[test]
+fn a_grant_that_is_not_used_is_held_against_its_source_until_it_is_asked_for_again() {
+    let mut port = port();
+    let first = ask(&mut port, 0, &request(1, GBIT, 100));
+    let mut other = request(2, GBIT, 100);
+    if let Carried::QuickStart(asked) = &mut other.carried {
+        asked.source = 1;
+    }
+    assert_eq!(ask(&mut port, 200, &other), first / 8);
+    // Not all, as some is the other's.
+    let got = ask(&mut port, 210, &request(1, GBIT, 100));
+    assert!(got > first * 6 / 8, "{got}");
+}
+
+/// A law that hears what is granted.
+#[derive(Debug, Default)]
+struct Told(std::sync::Arc<std::sync::Mutex<Vec<u64>>>);
+
+impl LinkController for Told {
+    fn on_arrival(&mut self, _now: Instant, _arrival: &Arrival, _queue: u64) {}
+    fn on_departure(&mut self, _now: Instant, _packet: &Arrival, _queue: u64) -> Answer {
+        Answer::None
+    }
+    fn on_drop(&mut self, _now: Instant, _packet: &Arrival) {}
+    fn on_timer(&mut self, _now: Instant, _queue: u64) {}
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+    fn on_capacity(&mut self, _now: Instant, _bytes_per_second: u64) {}
+    fn on_granted(&mut self, _now: Instant, _flow: u32, bytes_per_second: u64) {
+        self.0.lock().unwrap().push(bytes_per_second);
+    }
+    fn metrics(&self) -> crate::LinkMetrics {
+        crate::LinkMetrics::default()
+    }
+}
+
+/// Packets of a flow that asked show that its grant is used also where the law hears no plain ones.
+#[test]
+fn plain_packets_at_a_port_that_keeps_them_apart_use_a_grant() {
+    let told = std::sync::Arc::default();
+    let law = Told(std::sync::Arc::clone(&told));
+    let mut port = QuickStartLink::new(Instant::ZERO, GBIT, 7, law);
+    for flow in 1..=4 {
+        let at = u64::from(flow) * 5000;
+        let (now, asks) = (Instant::from_millis(at), request(flow, GBIT / 2, 100));
+        let Answer::QuickStart(answer) = port.on_departure(now, &asks, 0) else {
+            panic!("no answer");
+        };
+        // All of it counts, since those before used theirs.
+        assert_eq!(told.lock().unwrap().last(), Some(&answer.approved));
+        assert_eq!(port.metrics().grants.unwrap().outstanding, answer.approved);
+        for later in 100..200 {
+            port.on_unheard(Instant::from_millis(at + later), flow, 600_000);
+        }
+        let grants = port.metrics().grants.unwrap();
+        assert_eq!((grants.outstanding, grants.unused), (0, 0));
+    }
 }

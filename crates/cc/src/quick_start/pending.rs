@@ -1,18 +1,20 @@
 //! Grants whose traffic has not come yet, or has only just come.
 //!
 //! ```text
-//!   request ───── flight expected ──────────── counts no longer ───── forgotten
+//!   request ───── flight expected ──────────── counts no longer ───── over
 //!   0             RTT / 2        5/4 of it     3/2 of it, or 400 ms   3/2 of what was told
 //!                                without       after the flight's
 //!                                a packet      first packet
 //! ```
+//!
+//! It is forgotten after three RTTs: until then the flow may ask again, for its answer was lost.
 //!
 //! The RTT is the asker's word. It is taken for no more than a second, or twice the mean that
 //! flights have shown here, if that is more.
 
 use super::params::{
     FIRST_WINDOW, GRANTS, LEAST_MEMORY, LEAST_PATIENCE, MEAN_PART, MEMORY_RTTS, PATIENCE_RTTS,
-    SHOWN_PART, TRUSTED_RTT, UNKNOWN_RTT, WAYS,
+    REPEAT_TIME, SHOWN_PART, TRUSTED_RTT, UNKNOWN_RTT, WAYS,
 };
 use crate::arith::{mul_div, nanos, ns_since};
 use crate::{Duration, Instant};
@@ -26,6 +28,8 @@ pub(super) struct Granting {
     pub(super) told: u64,
     /// What it was taken from.
     pub(super) of: u64,
+    /// How often the flow's answer was lost before.
+    pub(super) repeats: u32,
 }
 
 /// What a flow was granted.
@@ -39,6 +43,7 @@ pub(super) struct Grant {
     /// What could be granted then, in bytes per second.
     pub(super) of: u64,
     pub(super) at: Instant,
+    repeats: u32,
     /// As it was told.
     rtt: Duration,
     /// The first packet that can be of the granted flight, and the bytes within a round trip from
@@ -53,6 +58,11 @@ pub(super) struct Grant {
     patience: Instant,
     counts_until: Instant,
     until: Instant,
+    /// What came of it was told: at once where nothing did, and once its time is over.
+    judged: bool,
+    is_over: bool,
+    /// Until then the flow may ask again, for its answer was lost.
+    gone: Instant,
 }
 
 impl Grant {
@@ -64,6 +74,7 @@ impl Grant {
     /// When something about it changes without a packet.
     fn next(&self) -> Instant {
         match (self.counts, self.first) {
+            (false, _) if self.is_over => self.gone,
             (false, _) => self.until,
             (true, None) => self.patience.min(self.counts_until),
             (true, Some(_)) => self.counts_until,
@@ -77,6 +88,8 @@ impl Grant {
             granted: self.rate,
             shown: mul_div(self.bytes, 1_000_000_000, nanos(self.rtt).max(1)),
             outstanding: self.is_outstanding().then_some(self.told),
+            judged: self.judged,
+            repeats: self.repeats,
         }
     }
 }
@@ -90,6 +103,10 @@ pub(crate) struct Settled {
     pub(crate) shown: u64,
     /// It was outstanding until now, and the law was told of so much; in bytes per second.
     pub(crate) outstanding: Option<u64>,
+    /// That was told before.
+    pub(crate) judged: bool,
+    /// How often the flow's answer was lost before.
+    pub(crate) repeats: u32,
 }
 
 /// A bounded table of grants, a few places for each hash of a flow.
@@ -148,10 +165,16 @@ impl Pending {
         TRUSTED_RTT.max(Duration::from_nanos(self.mean_ns.saturating_mul(2)))
     }
 
+    /// As long as a round trip is believed that is told to be `rtt`.
+    pub(crate) fn believed(&self, rtt: Duration) -> Duration {
+        rtt.min(self.most_rtt())
+    }
+
     /// What `flow` was granted.
     pub(super) fn grant(&mut self, flow: u32) -> Option<Grant> {
         let mut places = self.places(flow).iter().flatten();
-        places.find(|grant| grant.flow == flow).copied()
+        let own = places.find(|grant| grant.flow == flow && !grant.is_over);
+        own.copied()
     }
 
     /// No more than `rate` bytes per second of it are left to `flow`.
@@ -182,7 +205,7 @@ impl Pending {
         rtt: Option<Duration>,
     ) {
         let rtt = rtt.unwrap_or(UNKNOWN_RTT);
-        let believed = rtt.min(self.most_rtt());
+        let believed = self.believed(rtt);
         let memory = |rtt: Duration| times(rtt, MEMORY_RTTS).max(LEAST_MEMORY);
         let patience = times(believed, PATIENCE_RTTS).max(believed + LEAST_PATIENCE);
         let grant = Grant {
@@ -192,6 +215,7 @@ impl Pending {
             told: granting.told,
             of: granting.of,
             at: now,
+            repeats: granting.repeats,
             rtt,
             first: None,
             bytes: 0,
@@ -200,6 +224,9 @@ impl Pending {
             patience: now + patience,
             counts_until: now + memory(believed),
             until: now + memory(rtt),
+            judged: false,
+            is_over: false,
+            gone: now + memory(rtt).max(believed.saturating_mul(REPEAT_TIME)),
         };
         if let Some(place) = self.place(flow) {
             *place = Some(grant);
@@ -219,7 +246,7 @@ impl Pending {
 
     fn count(&mut self, now: Instant, flow: u32, bytes: u64) -> Option<u64> {
         let mut own = self.places(flow).iter_mut().flatten();
-        let grant = own.find(|grant| grant.flow == flow)?;
+        let grant = own.find(|grant| grant.flow == flow && !grant.is_over)?;
         // A told RTT is rounded up to at most twice what it is, and some tell none. What comes
         // earlier is of the first window; more than that is of the flight, which is counted as it
         // comes then, and not twice.
@@ -260,27 +287,33 @@ impl Pending {
     #[cold]
     pub(crate) fn settle(&mut self, now: Instant, mut over: impl FnMut(Settled)) {
         let mut mean = self.mean_ns;
+        // A packet long after a small grant shows no round trip.
+        let most = nanos(self.most_rtt());
         for place in &mut self.grants {
             let Some(grant) = place else { continue };
             let waits = grant.first.is_some() || now < grant.patience;
             if grant.counts && (now >= grant.counts_until || !waits) {
                 if grant.first.is_none() {
                     over(grant.settled());
+                    grant.judged = true;
                 }
                 grant.counts = false;
             }
-            if now >= grant.until {
+            if now >= grant.until && !grant.is_over {
                 if let Some(first) = grant.first {
                     let settled = grant.settled();
                     over(settled);
                     if settled.shown >= grant.rate / SHOWN_PART {
-                        let sample = ns_since(first, grant.at);
+                        let sample = ns_since(first, grant.at).min(most);
                         mean = match mean {
                             0 => sample,
                             mean => mean - mean / MEAN_PART + sample / MEAN_PART,
                         };
                     }
                 }
+                (grant.is_over, grant.judged) = (true, true);
+            }
+            if now >= grant.gone {
                 *place = None;
             }
         }
@@ -324,4 +357,29 @@ impl Pending {
 
 fn times(rtt: Duration, (num, den): (u32, u32)) -> Duration {
     rtt.saturating_mul(num) / den
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ms;
+
+    /// A packet long after a small grant is no round trip: others are believed no longer ones soon.
+    #[test]
+    fn what_is_believed_grows_by_little_whatever_is_told_and_shown() {
+        let mut pending = Pending::new();
+        for (turn, most) in [(1, 2000), (2, 2250), (3, 2531)] {
+            let asked = Instant::from_millis(100_000 * turn);
+            let granting = Granting {
+                rate: 1000,
+                told: 1000,
+                of: 1000,
+                repeats: 0,
+            };
+            pending.put(asked, 7, 7, granting, Some(ms(16_000)));
+            let _ = pending.on_bytes(asked + ms(15_000), 7, 40_000);
+            pending.settle(asked + ms(60_000), |_| {});
+            assert_eq!(pending.believed(ms(60_000)).as_millis(), most);
+        }
+    }
 }

@@ -13,6 +13,8 @@ struct Source {
     /// The most that it is granted, in bytes per second.
     bound: u64,
     bound_at: Instant,
+    /// The same before it was lowered last.
+    before: (u64, Instant),
 }
 
 /// Sources by a hash of their address.
@@ -28,6 +30,7 @@ impl Sources {
             asked: 0,
             bound: u64::MAX,
             bound_at: now,
+            before: (u64::MAX, now),
         };
         Self {
             started: now,
@@ -70,6 +73,15 @@ impl Sources {
             .map_or(u64::MAX, |doublings| source.bound << doublings)
     }
 
+    /// What was settled last of `source` is not held against it: its answer was lost.
+    pub(crate) fn take_back(&mut self, source: u32) {
+        if let Some(source) = self.source(source) {
+            if source.before.0 > source.bound {
+                (source.bound, source.bound_at) = source.before;
+            }
+        }
+    }
+
     /// A grant at a port of `capacity` bytes per second is over.
     pub(crate) fn on_settled(&mut self, now: Instant, settled: &Settled, capacity: u64) {
         let before = self.most(now, settled.source);
@@ -81,6 +93,7 @@ impl Sources {
             before.min(part.max(capacity / LEAST_PART))
         };
         if let Some(source) = self.source(settled.source) {
+            source.before = (source.bound, source.bound_at);
             source.bound = bound;
             source.bound_at = now;
         }

@@ -162,6 +162,8 @@ impl<P> Port<P> {
                 owner.dropped(packet, DropCause::Policed);
                 return;
             }
+        } else {
+            self.law.on_unheard(now, arrival.flow_hash, arrival.bytes);
         }
         let item = Queued {
             packet,

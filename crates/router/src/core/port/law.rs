@@ -42,6 +42,14 @@ impl Law {
         true
     }
 
+    /// A packet, or a run of them, arrives that the law does not hear of.
+    #[inline]
+    pub(super) fn on_unheard(&mut self, now: Instant, flow_hash: u32, bytes: u32) {
+        if let Some(controller) = &mut self.controller {
+            controller.on_unheard(now, flow_hash, bytes);
+        }
+    }
+
     #[inline]
     pub(super) fn on_departure(&mut self, now: Instant, arrival: &Arrival, queue: u64) -> Answer {
         match &mut self.controller {
