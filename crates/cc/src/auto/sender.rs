@@ -373,6 +373,10 @@ impl Startable for AutoSender {
         steered
     }
 
+    fn carried(&self) -> u64 {
+        self.law.controller().carried()
+    }
+
     fn start_with(&mut self, now: Instant, window: u64, after: AfterGrant) {
         self.law.controller_mut().start_with(now, window, after);
     }

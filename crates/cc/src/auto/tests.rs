@@ -1,3 +1,5 @@
+mod first_packets;
+
 use super::AutoSender;
 use crate::quick_start::{AfterGrant, Startable};
 use crate::testing::{acked, lost, ms, sent};

@@ -341,6 +341,22 @@ impl HiddenHop {
         self.over = Some(now);
     }
 
+    /// An acknowledgement came before any router was heard: the first packets show what the path
+    /// carries all the same.
+    #[inline]
+    pub(crate) fn on_first_ack(&mut self, acked: &Acked) {
+        if self.trains.on_ack(acked) {
+            self.limit_step(acked.srtt);
+        }
+    }
+
+    /// Packets were lost, also before any router was heard.
+    pub(crate) fn on_first_loss(&mut self, lost: &Lost) {
+        if self.trains.on_loss(lost.packets) {
+            self.limit_step(lost.srtt);
+        }
+    }
+
     /// An acknowledgement came while the window was `window` bytes. Routers take `patience` to say
     /// that a queue is theirs.
     #[inline]
@@ -393,7 +409,7 @@ impl HiddenHop {
     ) -> Finding {
         self.losing
             .on_lost(lost.packets, self.tolerance.expected_ppm());
-        self.trains.on_loss();
+        self.on_first_loss(lost);
         if self.announced(now, patience, lost.srtt) {
             return Finding::Clear;
         }

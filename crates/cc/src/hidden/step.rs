@@ -43,9 +43,14 @@ impl HiddenHop {
             arrived.saturating_mul(self.step.partly).max(least)
         } else if let Some(step) = self.step.unknown {
             // A hop that shows nowhere may be the narrow one.
-            let most = arrived
-                .saturating_mul(step)
-                .max(step * INITIAL_WINDOW * self.mtu);
+            let most = if self.trains.overflowed() {
+                let slowly = arrived.saturating_mul(SLOW_START);
+                slowly.max(INITIAL_WINDOW * self.mtu)
+            } else {
+                arrived
+                    .saturating_mul(step)
+                    .max(step * INITIAL_WINDOW * self.mtu)
+            };
             let most = match self.trains.narrowest() {
                 Some(rate) => {
                     let slowly = arrived

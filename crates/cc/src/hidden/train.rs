@@ -11,12 +11,15 @@ use crate::{Acked, Duration, Instant};
 
 /// Packets of a train, the first acknowledgement's apart.
 const LEAST_PACKETS: u64 = 5;
-/// So many times as many that arrive without a loss are enough, whatever is still under way.
-const FLIGHTS: u64 = 4;
+/// So many that arrive without a loss are enough, whatever is still under way. Losses beside more
+/// of them are not those of the first packets.
+const FIRST: u64 = 20;
 /// They were sent within this part of a round trip.
 const TOGETHER: u64 = 16;
 /// Less spread is the receiver's own batches, or its word that cannot be checked.
 const LEAST_SPREAD: Duration = Duration::from_micros(40);
+/// So many of the first packets, and one in so many, are lost where a queue is too short for them.
+const OVERFLOW: (u64, u64) = (3, 4);
 /// They take so many times as long to arrive as to be sent: a hop spread them.
 const SPREAD: u64 = 4;
 /// The most of one to two spans of so many round trips counts.
@@ -42,10 +45,11 @@ pub(super) struct Trains {
     /// The same of trains that a hop spread.
     spread: [u64; 2],
     rounds: u8,
-    /// Packets that have arrived, until a train came whole.
+    /// Of the first packets: those that have arrived, and those that were lost.
     arrived: u64,
-    /// Some were lost before a train came whole.
-    lost: bool,
+    lost: u64,
+    /// Much of them was lost.
+    overflowed: bool,
     /// A train came whole, or as many packets as one has and none was lost or under way.
     whole: bool,
     /// Not yet, and some of many first packets are under way or were lost: they may tell of a hop
@@ -63,27 +67,40 @@ impl Trains {
         };
         let told = self.add(acked, rtt);
         let before = self.unsure;
+        self.arrived = self.arrived.saturating_add(acked.packets);
         if !self.whole {
-            self.arrived = self.arrived.saturating_add(acked.packets);
             // Packets under way, of the size of those that arrived.
             let left = acked.in_flight_before.saturating_sub(acked.bytes);
             let many = acked.bytes.saturating_mul(LEAST_PACKETS);
             let many = acked.in_flight_before.saturating_mul(acked.packets) > many;
             // One acknowledgement of many packets tells no rate, and the others may be lost.
-            let enough = if left == 0 { 1 } else { FLIGHTS } * LEAST_PACKETS;
+            let enough = if left == 0 { LEAST_PACKETS } else { FIRST };
             self.whole =
-                told || self.packets >= LEAST_PACKETS || (self.arrived > enough && !self.lost);
-            self.unsure = !self.whole && (self.lost || (many && left > 0));
+                told || self.packets >= LEAST_PACKETS || (self.arrived > enough && self.lost == 0);
+            self.unsure = !self.whole && (self.lost > 0 || (many && left > 0));
         }
         told || self.unsure != before
     }
 
-    /// Packets were lost.
+    /// `packets` packets were lost. True if what [`overflowed`](Self::overflowed) says changed.
     #[inline]
-    pub(super) const fn on_loss(&mut self) {
-        if !self.whole {
-            (self.lost, self.unsure) = (true, true);
+    pub(super) const fn on_loss(&mut self, packets: u64) -> bool {
+        if self.whole && self.arrived > FIRST {
+            return false;
         }
+        self.lost = self.lost.saturating_add(packets);
+        self.unsure |= !self.whole;
+        let sent = self.arrived.saturating_add(self.lost);
+        let much = self.lost >= OVERFLOW.0 && self.lost >= sent / OVERFLOW.1;
+        let changed = much && !self.overflowed;
+        self.overflowed |= much;
+        changed
+    }
+
+    /// True if much of what was sent at first was lost, and no packets have shown since what the
+    /// path carries: the queue of some hop is shorter than what was sent at once.
+    pub(super) const fn overflowed(&self) -> bool {
+        self.overflowed
     }
 
     /// True while what the path carries has not shown and may soon.
@@ -146,6 +163,7 @@ impl Trains {
         self.most[0] = self.most[0].max(rate);
         if sending.saturating_mul(SPREAD) <= spread {
             self.spread[0] = self.spread[0].max(rate);
+            self.overflowed = false;
         }
         true
     }
@@ -275,7 +293,7 @@ mod tests {
             trains.on_ack(&first(n, 9 - n));
         }
         assert!(trains.is_unsure());
-        trains.on_loss();
+        trains.on_loss(1);
         for n in 10..13 {
             let mut ack = first(n, 3);
             ack.sent_at = Instant::from_micros(100_000);
@@ -297,7 +315,7 @@ mod tests {
         assert!(trains.on_ack(&of_seven(6, 3)) && trains.is_unsure());
         let mut lost = trains;
         assert!(trains.on_ack(&first(9, 0)) && !trains.is_unsure());
-        lost.on_loss();
+        lost.on_loss(1);
         for n in [16, 23] {
             let mut ack = of_seven(n, 3);
             ack.sent_at = Instant::from_micros(10_000 * n);

@@ -110,6 +110,12 @@ impl<C: Startable> QuickStart<C> {
         }
     }
 
+    /// What was granted, in bytes per round trip, as far as the path has shown that it carries it.
+    #[inline]
+    fn carried(&self, flight: &Flight) -> u64 {
+        flight.window.min(self.law.carried())
+    }
+
     /// A rate of IP packets as one of UDP payload.
     pub(super) fn of_payload(&self, rate: u64) -> u64 {
         mul_div(rate, self.mtu, self.mtu + HEADERS)
@@ -250,10 +256,7 @@ impl<C: Startable> Controller for QuickStart<C> {
         let repeats = matches!(self.state, State::Ready) && self.first_asked.is_some();
         if repeats || matches!(self.state, State::Asked(_) | State::Flight(_)) {
             self.before.1 = self.before.1.saturating_add(lost.bytes);
-            if let State::Flight(flight) = &self.state
-                && flight.steered
-                && self.loses_before()
-            {
+            if matches!(self.state, State::Flight(_)) && self.loses_before() {
                 let delivered = self.before.0;
                 self.revoke(now, lost.last_sent, delivered);
                 return self.law.on_loss(now, lost);
@@ -331,7 +334,7 @@ impl<C: Startable> Controller for QuickStart<C> {
     #[inline]
     fn window(&self) -> u64 {
         match &self.state {
-            State::Flight(flight) if !flight.steered => flight.window.max(self.law.window()),
+            State::Flight(flight) if !flight.steered => self.carried(flight).max(self.law.window()),
             _ => self.law.window(),
         }
     }
@@ -339,7 +342,10 @@ impl<C: Startable> Controller for QuickStart<C> {
     #[inline]
     fn pacing_rate(&self) -> Option<u64> {
         match &self.state {
-            State::Flight(flight) if !flight.steered => Some(flight.pace),
+            State::Flight(flight) if !flight.steered => {
+                let carried = self.carried(flight);
+                Some(mul_div(flight.pace, carried, flight.window.max(1)))
+            }
             _ => self.law.pacing_rate(),
         }
     }

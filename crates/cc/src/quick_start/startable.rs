@@ -29,6 +29,12 @@ pub trait Startable: Controller {
         false
     }
 
+    /// A granted window that no router steers yet is at most so many bytes: what packets that were
+    /// sent before show of the path.
+    fn carried(&self) -> u64 {
+        u64::MAX
+    }
+
     /// `window` bytes were granted, and are in flight.
     fn start_with(&mut self, now: Instant, window: u64, after: AfterGrant);
 

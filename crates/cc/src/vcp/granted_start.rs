@@ -24,12 +24,17 @@ impl<L: LossRule> Startable for VcpSender<L> {
 
     fn begin_with(&mut self, now: Instant, window: u64) -> bool {
         if !self.explicit() {
+            self.hidden.allow(window, self.rtt());
             return false;
         }
         self.steering.take_over(now, window);
         self.hidden.allow(window, self.rtt());
         self.wait_for_measure(now, 2);
         true
+    }
+
+    fn carried(&self) -> u64 {
+        self.hidden.granted_window(self.rtt())
     }
 
     fn start_with(&mut self, now: Instant, window: u64, after: AfterGrant) {
@@ -54,6 +59,12 @@ impl<L: LossRule> Startable for VcpSender<L> {
         if self.explicit() {
             self.steering.cap(window);
             self.wait_for_measure(now, 1);
+        }
+    }
+
+    fn not_begun(&mut self) {
+        if !self.explicit() {
+            self.hidden.allow(0, self.rtt());
         }
     }
 

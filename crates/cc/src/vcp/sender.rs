@@ -266,6 +266,8 @@ impl<L: LossRule> Controller for VcpSender<L> {
             let (t_rho, window) = (self.steering.t_rho(), self.window());
             let finding = self.hidden.on_ack(now, acked, t_rho, window);
             self.follow(now, finding);
+        } else {
+            self.hidden.on_first_ack(acked);
         }
         if !self.explicit() {
             self.fallback.on_ack(now, acked);
@@ -280,6 +282,8 @@ impl<L: LossRule> Controller for VcpSender<L> {
             if matches!(finding, Finding::Appeared(_)) {
                 return;
             }
+        } else if self.loss_rule.doubts() {
+            self.hidden.on_first_loss(lost);
         }
         if !self.explicit() {
             self.fallback.on_loss(now, lost);

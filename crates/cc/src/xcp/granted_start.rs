@@ -19,6 +19,7 @@ impl Startable for XcpSender {
         if !self.explicit() {
             // Headers of the flight say what is sent.
             self.stated = window;
+            self.hidden.allow(window, self.srtt.unwrap_or_default());
             return false;
         }
         // What headers were granted before the answer is not part of it: routers took that off.
@@ -29,6 +30,10 @@ impl Startable for XcpSender {
         let rounds = srtt.saturating_mul(KEPT_ROUNDS);
         self.steering.keep_until(now + rounds);
         true
+    }
+
+    fn carried(&self) -> u64 {
+        self.hidden.granted_window(self.srtt.unwrap_or_default())
     }
 
     fn start_with(&mut self, now: Instant, window: u64, after: AfterGrant) {
@@ -55,6 +60,9 @@ impl Startable for XcpSender {
 
     fn not_begun(&mut self) {
         self.stated = 0;
+        if !self.explicit() {
+            self.hidden.allow(0, self.srtt.unwrap_or_default());
+        }
     }
 
     fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {

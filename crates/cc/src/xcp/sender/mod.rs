@@ -257,6 +257,8 @@ impl Controller for XcpSender {
             let patience = acked.srtt.saturating_mul(PATIENCE_ROUNDS);
             let finding = self.hidden.on_ack(now, acked, patience, self.own_window());
             self.follow(now, finding);
+        } else if self.watches() {
+            self.hidden.on_first_ack(acked);
         }
         if !self.explicit() {
             self.fallback.on_ack(now, acked);
@@ -282,6 +284,8 @@ impl Controller for XcpSender {
             if matches!(finding, Finding::Appeared(_)) {
                 return;
             }
+        } else if self.watches() {
+            self.hidden.on_first_loss(lost);
         }
         if self.explicit() && self.means_congestion() {
             self.go_end_to_end(now, self.steered(), FallbackReason::Loss);

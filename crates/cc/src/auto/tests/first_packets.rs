@@ -1,0 +1,122 @@
+//! A granted start is held against what the first packets show, whoever rules when it comes.
+
+use super::*;
+
+const MTU_BYTES: u64 = MTU as u64;
+
+/// The first ten packets left, and the first of them came back without a word of any router.
+fn asked() -> (QuickStart<AutoSender>, QuickStartRequest) {
+    let mut sender = started();
+    let request = question(&mut sender, Instant::ZERO, 0);
+    let mut ack = acked(0, MTU_BYTES, RTT);
+    ack.in_flight_before = 10 * MTU_BYTES;
+    sender.on_ack(Instant::from_millis(100), &ack);
+    (sender, request)
+}
+
+/// The answer comes before any router's header: until as many of the first packets have come as
+/// tell what the path carries, a grant is no more than a first window.
+#[test]
+fn a_grant_that_no_router_steers_waits_for_the_first_packets() {
+    let (mut sender, request) = asked();
+    let now = Instant::from_millis(101);
+    let mut nothing = acked(0, 0, RTT);
+    (nothing.packets, nothing.rtt) = (0, None);
+    sender.on_feedback(now, &approved(&request, 10_000_000), &nothing);
+    assert_eq!(sender.metrics().quick_start.unwrap().approved, 1);
+    let window = sender.window();
+    assert!(window <= 12 * MTU_BYTES, "{window}");
+    let most = 12 * MTU_BYTES * 10;
+    assert!(
+        sender.pacing_rate() <= Some(most),
+        "{:?}",
+        sender.pacing_rate()
+    );
+
+    // They come 1 ms apart: 1.2 MB/s, 120 kB in a round trip, and seven eighths of it.
+    for n in 1..10 {
+        let mut ack = acked(n, MTU_BYTES, RTT + ms(n));
+        (ack.min_rtt, ack.srtt) = (RTT, RTT);
+        ack.in_flight_before = (10 - n) * MTU_BYTES;
+        sender.on_ack(now, &ack);
+    }
+    let window = sender.window();
+    assert!((95_000..=125_000).contains(&window), "{window}");
+}
+
+/// Where they come all at once the grant is used.
+#[test]
+fn first_packets_that_come_at_once_bound_no_grant() {
+    let (mut sender, request) = asked();
+    let now = Instant::from_millis(101);
+    for n in 1..10 {
+        let mut ack = acked(n, MTU_BYTES, RTT);
+        ack.in_flight_before = (10 - n) * MTU_BYTES;
+        if n == 1 {
+            sender.on_feedback(now, &approved(&request, 10_000_000), &ack);
+        }
+        sender.on_ack(now, &ack);
+    }
+    assert!(sender.window() > 900_000, "{}", sender.window());
+}
+
+/// Most of them are lost: nothing of the grant is sent.
+#[test]
+fn a_grant_that_no_router_steers_ends_with_the_loss_of_the_first_packets() {
+    let (mut sender, request) = asked();
+    let now = Instant::from_millis(101);
+    let mut ack = acked(1, MTU_BYTES, RTT);
+    ack.in_flight_before = 9 * MTU_BYTES;
+    sender.on_feedback(now, &approved(&request, 10_000_000), &ack);
+    sender.on_ack(now, &ack);
+    sender.on_sent(now, &sent(10, MTU_BYTES));
+    let mut gone = lost(9, 10, RTT);
+    (gone.packets, gone.bytes) = (8, 8 * MTU_BYTES);
+    sender.on_loss(now + ms(50), &gone);
+    let metrics = sender.metrics().quick_start.unwrap();
+    assert_eq!(
+        (metrics.revoked, sender.window() <= 10 * MTU_BYTES),
+        (1, true)
+    );
+}
+
+/// XCP's routers are heard, and eight of the first ten packets are lost: what they grant, or leave,
+/// is used as in a slow start.
+#[test]
+fn after_most_first_packets_were_lost_the_window_grows_as_in_a_slow_start() {
+    let mut law = AutoSender::new(Instant::ZERO, MTU, None);
+    let heard = xcp(1, 100_000, false).unwrap();
+    let mut now = Instant::from_millis(100);
+    for n in 0..2 {
+        let mut ack = acked(n, MTU_BYTES, RTT);
+        ack.in_flight_before = (10 - n) * MTU_BYTES;
+        law.on_feedback(now, &heard, &ack);
+        law.on_ack(now, &ack);
+    }
+    let mut gone = lost(9, 12, RTT);
+    (gone.packets, gone.bytes) = (8, 8 * MTU_BYTES);
+    law.on_loss(now + ms(50), &gone);
+    assert!(law.window() <= 10 * MTU_BYTES, "{}", law.window());
+
+    let (mut number, mut window) = (12, law.window());
+    for _ in 0..4 {
+        // What is paced arrives as it was sent, so it shows no hop.
+        let packets = window / MTU_BYTES;
+        for n in 0..packets {
+            number += 1;
+            let mut ack = acked(number, MTU_BYTES, RTT);
+            ack.sent_at = now;
+            ack.in_flight_before = window;
+            now += RTT / u32::try_from(packets).unwrap();
+            let _ = law.on_sent(now, &sent(number, MTU_BYTES));
+            law.on_feedback(now, &heard, &ack);
+            law.on_ack(now, &ack);
+            assert!(
+                law.window() <= 2 * window + 2 * MTU_BYTES,
+                "{n}: {} after {window}",
+                law.window()
+            );
+        }
+        window = law.window();
+    }
+}
