@@ -4,6 +4,7 @@
 use super::delay_trial::{DelayTrial, DelayVerdict};
 use super::losses::Sample;
 use super::ruled::{Look, Outcome, Ruled};
+use super::tolerance::MOST_PPM;
 use super::trial::{SLACK_PPM, Trial, Verdict};
 use super::{Finding, HiddenHop, State, TakeOver, cap, least_pace, losing, trigger, window_of};
 use crate::arith::{mul_div, rate};
@@ -349,7 +350,8 @@ impl HiddenHop {
         if let Some(seen) = trigger::flood(&self.record, self.tolerance.expected_ppm()) {
             return Some(Trigger::Flood(seen));
         }
-        let slack = if calm || self.arrivals.is_growing() {
+        // Of so much loss a record of some packets has 2 % more by chance.
+        let slack = if calm || self.arrivals.is_growing() || tolerated > MOST_PPM {
             losing::MUCH_PPM
         } else {
             SLACK_PPM
