@@ -370,18 +370,21 @@ impl HiddenHop {
             self.look_at_growth(now, acked.srtt);
             self.compare_phases(now, acked.srtt, window);
         }
-        self.phases.on_acked(acked.packets);
-        self.growth.on_acked(acked.packets);
+        // What is lost at such times does not count.
+        let counts = !self.announced(now, patience, acked.srtt);
+        if counts {
+            self.phases.on_acked(acked.packets);
+            self.growth.on_acked(acked.packets);
+        }
         self.losing.on_acked(acked.packets, acked.window_limited);
         if let Some(delay) = delay {
-            let counts = !self.announced(now, patience, acked.srtt);
             self.following
                 .on_delay(now, acked.largest, acked.packets, delay, acked.srtt, counts);
             if let State::DelayTrial(trial) = &mut self.state {
                 trial.on_delay(now, delay);
             }
         }
-        let complete = self.counts(acked.largest) && self.record.on_acked(acked.packets);
+        let complete = counts && self.counts(acked.largest) && self.record.on_acked(acked.packets);
         if !complete && !round_over {
             return Finding::Clear;
         }

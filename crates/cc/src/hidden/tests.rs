@@ -217,6 +217,26 @@ fn what_is_declared_and_attested_begins_no_further_trials_by_chance() {
     assert!(tried <= 40, "of 2000 round trips {tried} were under trial");
 }
 
+/// Losses about an announced overload do not count, nor does what arrives then.
+#[test]
+fn what_arrives_beside_announced_losses_lowers_no_attestation() {
+    let mut path = Path::new(2000, 1);
+    path.loss = 300_000;
+    path.watch.declare(300_000);
+    path.run(60);
+    assert!(path.watch.tolerance.attested_ppm() > 280_000);
+    for _ in 0..20 {
+        path.watch.on_over(now(&path));
+        path.run_round();
+    }
+    path.run(10);
+    assert!(
+        path.watch.tolerance.attested_ppm() > 280_000,
+        "{:?}",
+        path.watch.tolerance
+    );
+}
+
 /// A trial would take eight round trips of the window that it begins with, and growth is one.
 #[test]
 fn who_grows_needs_no_trial_for_loss_that_routers_declare() {
