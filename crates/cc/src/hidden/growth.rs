@@ -20,8 +20,8 @@ const LIKELY: u64 = 2;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Growth {
     /// Packets of the running round trip.
-    acked: u64,
-    lost: u64,
+    acked: u32,
+    lost: u32,
     /// Losses of the first round trips, and the most of what arrived in one, in bytes per second.
     first: Sample,
     arrived: u64,
@@ -31,19 +31,19 @@ pub(super) struct Growth {
 impl Growth {
     #[inline]
     pub(super) fn on_acked(&mut self, packets: u64) {
-        self.acked = self.acked.saturating_add(packets).min(1 << 32);
+        self.acked = add(self.acked, packets);
     }
 
     pub(super) fn on_lost(&mut self, packets: u64) {
-        self.lost = self.lost.saturating_add(packets).min(1 << 32);
+        self.lost = add(self.lost, packets);
     }
 
     /// A round trip is over, in which `arrived` bytes per second did; `dispersion` is that of
     /// losses, in sixteenths. `Some`: so much is lost whatever is sent, in 10^-6.
     pub(super) fn turn(&mut self, arrived: u64, dispersion: u64) -> Option<u64> {
         let seen = Sample {
-            packets: self.acked + self.lost,
-            lost: self.lost,
+            packets: u64::from(self.acked) + u64::from(self.lost),
+            lost: self.lost.into(),
             dispersion,
         };
         (self.acked, self.lost) = (0, 0);
@@ -67,6 +67,10 @@ impl Growth {
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
+}
+
+fn add(sum: u32, packets: u64) -> u32 {
+    sum.saturating_add(u32::try_from(packets).unwrap_or(u32::MAX))
 }
 
 #[cfg(test)]
