@@ -4,6 +4,7 @@
 use super::delay_trial::{DelayTrial, DelayVerdict};
 use super::losses::Sample;
 use super::ruled::{Look, Outcome, Ruled};
+use super::tolerance::MOST_PPM;
 use super::trial::{SLACK_PPM, Trial, Verdict};
 use super::{Finding, HiddenHop, State, TakeOver, cap, least_pace, losing, trigger, window_of};
 use crate::arith::{mul_div, rate};
@@ -31,6 +32,22 @@ const CERTAIN: u64 = 5;
 const LEANING_PPM: u64 = 10_000;
 
 impl HiddenHop {
+    /// A round trip is over: what is lost while more and more arrives may be what is declared.
+    pub(super) fn look_at_growth(&mut self, now: Instant, srtt: Duration) {
+        let dispersion = self.record.all().map_or(0, |all| all.dispersion);
+        let found = self.growth.turn(self.arrivals.delivered(), dispersion);
+        if let Some(ppm) = found
+            && matches!(self.state, State::Routers(_))
+            && ppm > self.tolerance.attested_ppm()
+            && ppm <= self.tolerance.declared_ppm().saturating_add(SLACK_PPM)
+        {
+            self.tolerance.attest(now, ppm, srtt, self.last_sent);
+            self.limit_step(srtt);
+            self.record.clear();
+            self.state = State::Routers(now + srtt.saturating_mul(ATTESTED_ROUNDS));
+        }
+    }
+
     /// A round trip is over: losses too few for a trial may come with the rate.
     pub(super) fn compare_phases(&mut self, now: Instant, srtt: Duration, window: u64) {
         let dispersion = self.record.all().map_or(0, |all| all.dispersion);
@@ -199,6 +216,7 @@ impl HiddenHop {
         self.before = window;
         self.state = State::Trial(trial);
         self.phases.clear();
+        self.growth.clear();
         self.record.clear();
     }
 
@@ -255,6 +273,7 @@ impl HiddenHop {
         self.tolerance.forget();
         self.delay.forget();
         self.phases.clear();
+        self.growth.clear();
         self.losing.clear();
         self.record.clear();
         self.trial_cap = u64::MAX;
@@ -322,11 +341,17 @@ impl HiddenHop {
     /// Loss beyond what is tolerated that is worth a trial: much more, soon after one (`calm`) or
     /// while more arrives than before.
     fn trigger(&self, calm: bool) -> Option<Trigger> {
-        let tolerated = self.tolerance.ppm();
+        // A hop that overflows delivers no more.
+        let tolerated = if self.arrivals.is_growing() {
+            self.tolerance.expected_ppm()
+        } else {
+            self.tolerance.ppm()
+        };
         if let Some(seen) = trigger::flood(&self.record, self.tolerance.expected_ppm()) {
             return Some(Trigger::Flood(seen));
         }
-        let slack = if calm || self.arrivals.is_growing() {
+        // Of so much loss a record of some packets has 2 % more by chance.
+        let slack = if calm || self.arrivals.is_growing() || tolerated > MOST_PPM {
             losing::MUCH_PPM
         } else {
             SLACK_PPM

@@ -11,6 +11,7 @@
 //!   leaning.rs     losses that lean to long delays, beside random ones: never attested,
 //!                  and where they are many …                                                  ─► CUBIC
 //!   tolerance.rs   losses up to what routers declare, or a trial has attested, are random    ─► routers
+//!   growth.rs      … or declared, beyond a tenth, and the same while more and more arrives    ─► attested
 //!   trial.rs       more than that, or less if it comes with the rate (phases.rs): send less,
 //!                  and see whether the loss goes                                              ─► CUBIC, or attested
 //!                  … unless a queue stands beside it that no router announces               ─► CUBIC
@@ -32,6 +33,7 @@ mod delay;
 mod delay_trial;
 mod doubt;
 mod following;
+mod growth;
 mod leaning;
 mod losing;
 mod losses;
@@ -55,6 +57,7 @@ use arrivals::Arrivals;
 use delay::DelayWatch;
 use delay_trial::DelayTrial;
 use following::Following;
+use growth::Growth;
 use losing::Losing;
 use losses::LossRecord;
 use phases::Phases;
@@ -111,6 +114,7 @@ pub(crate) struct HiddenHop {
     following: Following,
     record: LossRecord,
     phases: Phases,
+    growth: Growth,
     tolerance: Tolerance,
     /// TTLs show a hop that writes nothing.
     partly: bool,
@@ -157,6 +161,7 @@ impl HiddenHop {
             following: Following::new(now),
             record: LossRecord::default(),
             phases: Phases::default(),
+            growth: Growth::default(),
             tolerance: Tolerance::default(),
             partly: false,
             doubted: None,
@@ -237,7 +242,7 @@ impl HiddenHop {
     /// Routers see what is sent and would go on giving.
     #[inline]
     pub(crate) fn holds(&self, window: u64) -> bool {
-        let attested = self.tolerance.attested_ppm() > 0;
+        let attested = self.tolerance.undeclared_ppm() > 0;
         self.losing.now() || window >= self.losing.cap() || (attested && window >= self.step_cap)
     }
 
@@ -378,19 +383,24 @@ impl HiddenHop {
             let arrived = window_of(self.arrivals.delivered(), acked.srtt);
             self.losing
                 .turn(self.tolerance.expected_ppm(), arrived, window, self.mtu);
+            self.look_at_growth(now, acked.srtt);
             self.compare_phases(now, acked.srtt, window);
         }
-        self.phases.on_acked(acked.packets);
+        // What is lost at such times does not count.
+        let counts = !self.announced(now, patience, acked.srtt);
+        if counts {
+            self.phases.on_acked(acked.packets);
+            self.growth.on_acked(acked.packets);
+        }
         self.losing.on_acked(acked.packets, acked.window_limited);
         if let Some(delay) = delay {
-            let counts = !self.announced(now, patience, acked.srtt);
             self.following
                 .on_delay(now, acked.largest, acked.packets, delay, acked.srtt, counts);
             if let State::DelayTrial(trial) = &mut self.state {
                 trial.on_delay(now, delay);
             }
         }
-        let complete = self.counts(acked.largest) && self.record.on_acked(acked.packets);
+        let complete = counts && self.counts(acked.largest) && self.record.on_acked(acked.packets);
         if !complete && !round_over {
             return Finding::Clear;
         }
@@ -417,6 +427,7 @@ impl HiddenHop {
             self.record.on_lost(lost.packets);
         }
         self.phases.on_lost(lost.packets);
+        self.growth.on_lost(lost.packets);
         let follows = self
             .following
             .on_loss(lost.largest, self.arrivals.delivered(), self.mtu)

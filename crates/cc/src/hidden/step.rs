@@ -12,8 +12,8 @@ use crate::arith::mul_div;
 const FIRST_WINDOW: u64 = 40;
 /// Packets of a first window.
 const INITIAL_WINDOW: u64 = 10;
-/// Where a trial has attested loss, the window grows by this part per round trip at most: others
-/// may still be trying.
+/// Where a trial has attested loss that nobody declares, the window grows by this part per round
+/// trip at most: others may still be trying.
 const ATTESTED_STEP: u64 = 4;
 
 /// Packets sent at once showed what the narrowest hop carries: beyond so many times that, the
@@ -34,7 +34,7 @@ impl HiddenHop {
     pub(super) fn limit_step(&mut self, srtt: Duration) {
         let arrived = self.arrivals.proven(srtt);
         let least = FIRST_WINDOW * self.mtu;
-        let random = self.tolerance.attested_ppm();
+        let random = self.tolerance.undeclared_ppm();
         self.step_cap = if random > 0 {
             // What was sent for it, and a quarter.
             let sent = mul_div(arrived, 1_000_000, 1_000_000 - random.min(900_000));

@@ -1,5 +1,6 @@
 //! How much loss is random: what routers declare, and what a trial has attested.
 
+use super::trial::SLACK_PPM;
 use crate::arith::nanos;
 use crate::{Duration, Instant};
 
@@ -49,6 +50,20 @@ impl Tolerance {
     /// What a trial has attested, in 10^-6.
     pub(crate) const fn attested_ppm(&self) -> u64 {
         self.attested_ppm
+    }
+
+    /// What routers declare, in 10^-6.
+    pub(super) const fn declared_ppm(&self) -> u64 {
+        self.declared_ppm
+    }
+
+    /// What is attested and beyond what routers declare, in 10^-6; 0: nothing is.
+    pub(super) const fn undeclared_ppm(&self) -> u64 {
+        if self.attested_ppm > self.declared_ppm.saturating_add(SLACK_PPM) {
+            self.attested_ppm
+        } else {
+            0
+        }
     }
 
     /// The most that a trial may attest: a forged declaration buys nothing by itself.

@@ -28,6 +28,7 @@ mod reassembly;
 mod receive;
 mod record;
 mod recv;
+mod repeats;
 mod schedule;
 mod send;
 mod send_buffer;

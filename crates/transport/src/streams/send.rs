@@ -310,11 +310,21 @@ impl SendPart {
         self.buffer.on_lost(range);
     }
 
+    /// A STREAM frame in which `range` was sent again was lost.
+    pub fn on_lost_again(&mut self, range: Range<u64>, fin: bool) {
+        self.on_lost(0..0, fin);
+        if self.reset.is_none() {
+            self.buffer.on_lost_again(range);
+        }
+    }
+
     /// The first `most` bytes that are not acknowledged are to be sent again.
     pub fn repeat_first(&mut self, most: u64) {
         let range = self.buffer.first_unacked(most);
-        let fin = range.end == self.buffer.end();
-        self.on_lost(range, fin);
+        self.on_lost(0..0, range.end == self.buffer.end());
+        if self.reset.is_none() {
+            self.buffer.on_forgotten(range);
+        }
     }
 
     /// Our RESET_STREAM was acknowledged.

@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 
 use super::ranges::RangeSet;
+use super::repeats::Repeats;
 
 /// Largest block for copied writes, bytes. A block is freed once all of it is acknowledged: at 1 %
 /// loss nine of ten blocks of this size have no hole.
@@ -49,6 +50,7 @@ pub struct SendBuffer {
     acked: RangeSet,
     /// Declared lost and not sent again since; disjoint from `acked`.
     lost: RangeSet,
+    repeats: Repeats,
     /// Where in `chunks` the last read ended: almost always the next one goes on from there.
     cursor: usize,
 }
@@ -81,13 +83,13 @@ impl SendBuffer {
     /// True if lost bytes wait to be sent again.
     #[must_use]
     pub fn has_lost(&self) -> bool {
-        !self.lost.is_empty()
+        self.first_lost().is_some()
     }
 
-    /// The lowest lost bytes that wait to be sent again.
+    /// The lost bytes that are to be sent again next.
     #[must_use]
     pub fn first_lost(&self) -> Option<Range<u64>> {
-        self.lost.first()
+        self.lost.first().or_else(|| self.repeats.first())
     }
 
     /// The first bytes that were sent and are not acknowledged, `most` of them.
@@ -158,7 +160,11 @@ impl SendBuffer {
 
     /// Takes at most `max` lost bytes to be sent again.
     pub fn take_lost(&mut self, max: u64) -> Option<Range<u64>> {
-        self.lost.pop_front(max)
+        let Some(range) = self.lost.pop_front(max) else {
+            return self.repeats.take(max);
+        };
+        self.repeats.on_sent(&range, self.sent);
+        Some(range)
     }
 
     /// Takes at most `max` bytes that were never sent.
@@ -219,6 +225,7 @@ impl SendBuffer {
             return 0;
         }
         self.lost.remove(start..end);
+        self.repeats.forget(start..end);
         if start == self.base {
             self.base = end;
             while let Some(first) = self.acked.first()
@@ -237,14 +244,36 @@ impl SendBuffer {
 
     /// A packet with `range` was lost. Bytes that another packet brought over are not lost.
     pub fn on_lost(&mut self, range: Range<u64>) {
+        self.lose(range, false);
+    }
+
+    /// The same of a packet in which `range` was sent again.
+    pub fn on_lost_again(&mut self, range: Range<u64>) {
+        self.lose(range, true);
+    }
+
+    /// What is on its way of `range` counts for nothing.
+    pub fn on_forgotten(&mut self, range: Range<u64>) {
+        self.repeats.forget(range.clone());
+        self.lose(range, false);
+    }
+
+    fn lose(&mut self, range: Range<u64>, again: bool) {
         let start = range.start.max(self.base);
         let end = range.end.min(self.sent);
         if start >= end {
             return;
         }
         self.lost.insert(start..end);
+        if again {
+            self.repeats.on_lost_again(start..end);
+        }
         for acked in self.acked.overlaps(start..end) {
-            self.lost.remove(acked);
+            self.lost.remove(acked.clone());
+            self.repeats.forget(acked);
+        }
+        while let Some(spared) = self.repeats.take_spared(start..end) {
+            self.lost.remove(spared);
         }
     }
 
@@ -258,6 +287,7 @@ impl SendBuffer {
         debug_assert_eq!(self.base, 0);
         self.sent = 0;
         self.lost = RangeSet::default();
+        self.repeats = Repeats::default();
         self.cursor = 0;
     }
 

@@ -5,12 +5,13 @@ use super::{Dir, StreamId};
 /// One frame that belongs to a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// STREAM: `len` bytes from `offset`, the end of the stream if `fin`.
+    /// STREAM: `len` bytes from `offset`, the end of the stream if `fin`; sent before if `again`.
     Data {
         id: StreamId,
         offset: u64,
         len: u32,
         fin: bool,
+        again: bool,
     },
     /// RESET_STREAM.
     Reset(StreamId),

@@ -94,6 +94,7 @@ impl Streams {
                     offset,
                     len,
                     fin,
+                    ..
                 } => {
                     let range = offset..offset.saturating_add(len.into());
                     if !run.extend(id, &range, fin) {
@@ -129,11 +130,17 @@ impl Streams {
                 offset,
                 len,
                 fin,
+                again,
             } = frame
             {
                 let record = self.records.get_mut(&id);
                 if let Some(send) = record.and_then(|record| record.send.as_mut()) {
-                    send.on_lost(offset..offset.saturating_add(len.into()), fin);
+                    let range = offset..offset.saturating_add(len.into());
+                    if again {
+                        send.on_lost_again(range, fin);
+                    } else {
+                        send.on_lost(range, fin);
+                    }
                     self.settle_send(id);
                 }
             } else {
@@ -298,6 +305,7 @@ impl Streams {
             offset,
             len: u32::try_from(fit.len).unwrap_or(u32::MAX),
             fin: piece.fin,
+            again: piece.fresh == 0,
         });
         self.settle_send(id);
         Ok(true)
