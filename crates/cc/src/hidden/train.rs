@@ -19,7 +19,7 @@ const TOGETHER: u64 = 16;
 /// Less spread is the receiver's own batches, or its word that cannot be checked.
 const LEAST_SPREAD: Duration = Duration::from_micros(40);
 /// So many of the first packets, and one in so many, are lost where a queue is too short for them.
-const OVERFLOW: (u64, u64) = (3, 4);
+const OVERFLOW: (u32, u32) = (3, 4);
 /// They take so many times as long to arrive as to be sent: a hop spread them.
 const SPREAD: u64 = 4;
 /// The most of one to two spans of so many round trips counts.
@@ -46,8 +46,8 @@ pub(super) struct Trains {
     spread: [u64; 2],
     rounds: u8,
     /// Of the first packets: those that have arrived, and those that were lost.
-    arrived: u64,
-    lost: u64,
+    arrived: u32,
+    lost: u32,
     /// Much of them was lost.
     overflowed: bool,
     /// A train came whole, or as many packets as one has and none was lost or under way.
@@ -67,7 +67,8 @@ impl Trains {
         };
         let told = self.add(acked, rtt);
         let before = self.unsure;
-        self.arrived = self.arrived.saturating_add(acked.packets);
+        let packets = u32::try_from(acked.packets).unwrap_or(u32::MAX);
+        self.arrived = self.arrived.saturating_add(packets);
         if !self.whole {
             // Packets under way, of the size of those that arrived.
             let left = acked.in_flight_before.saturating_sub(acked.bytes);
@@ -75,8 +76,9 @@ impl Trains {
             let many = acked.in_flight_before.saturating_mul(acked.packets) > many;
             // One acknowledgement of many packets tells no rate, and the others may be lost.
             let enough = if left == 0 { LEAST_PACKETS } else { FIRST };
+            let arrived = u64::from(self.arrived);
             self.whole =
-                told || self.packets >= LEAST_PACKETS || (self.arrived > enough && self.lost == 0);
+                told || self.packets >= LEAST_PACKETS || (arrived > enough && self.lost == 0);
             self.unsure = !self.whole && (self.lost > 0 || (many && left > 0));
         }
         told || self.unsure != before
@@ -84,10 +86,11 @@ impl Trains {
 
     /// `packets` packets were lost. True if what [`overflowed`](Self::overflowed) says changed.
     #[inline]
-    pub(super) const fn on_loss(&mut self, packets: u64) -> bool {
-        if self.whole && self.arrived > FIRST {
+    pub(super) fn on_loss(&mut self, packets: u64) -> bool {
+        if self.whole && u64::from(self.arrived) > FIRST {
             return false;
         }
+        let packets = u32::try_from(packets).unwrap_or(u32::MAX);
         self.lost = self.lost.saturating_add(packets);
         self.unsure |= !self.whole;
         let sent = self.arrived.saturating_add(self.lost);

@@ -111,8 +111,12 @@ impl<C: Startable> QuickStart<C> {
     }
 
     /// What was granted, in bytes per round trip, as far as the path has shown that it carries it.
+    /// The flight of a question that left beside the handshake has no first packets before it.
     #[inline]
     fn carried(&self, flight: &Flight) -> u64 {
+        if self.ahead {
+            return flight.window;
+        }
         flight.window.min(self.law.carried())
     }
 
