@@ -164,6 +164,10 @@ impl Netlink {
         )
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what the kernel does is waited for in real time"
+    )]
     pub(crate) fn add_address(
         &mut self,
         interface: &InterfaceName,

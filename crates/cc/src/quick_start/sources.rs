@@ -75,10 +75,10 @@ impl Sources {
 
     /// What was settled last of `source` is not held against it: its answer was lost.
     pub(crate) fn take_back(&mut self, source: u32) {
-        if let Some(source) = self.source(source) {
-            if source.before.0 > source.bound {
-                (source.bound, source.bound_at) = source.before;
-            }
+        if let Some(source) = self.source(source)
+            && source.before.0 > source.bound
+        {
+            (source.bound, source.bound_at) = source.before;
         }
     }
 
