@@ -154,11 +154,11 @@ impl<L: LinkController> QuickStartLink<L> {
     /// answer was lost before, as far as it seems. That brings the same question again, and is not
     /// held against who asks.
     fn forget_before(&mut self, now: Instant, flow: u32) -> u32 {
-        let Some(before) = self.pending.take(flow) else {
+        let Some((before, soon)) = self.pending.take(now, flow) else {
             return 0;
         };
         let used = before.shown.saturating_mul(REUSE) >= before.granted;
-        let again = !used && before.repeats < REPEATS;
+        let again = soon && !used && before.repeats < REPEATS;
         match (again, before.judged) {
             (false, false) => self.sources.on_settled(now, &before, self.capacity),
             (true, true) => self.sources.take_back(before.source),

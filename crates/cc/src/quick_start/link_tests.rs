@@ -301,6 +301,17 @@ fn a_question_that_comes_again_is_granted_as_much_twice() {
     }
 }
 
+/// Who tells a long round trip has no longer for it than others are believed.
+#[test]
+fn a_question_that_comes_again_late_is_held_against_its_source() {
+    for (at, full) in [(2_900, true), (6_000, false)] {
+        let mut port = port();
+        let first = ask(&mut port, 0, &request(1, GBIT, 16_000));
+        let got = ask(&mut port, at, &request(1, GBIT, 16_000));
+        assert_eq!(got > first / 2, full, "{at} ms: {got} of {first}");
+    }
+}
+
 /// For others of that source it counts as unused meanwhile.
 #[test]
 fn a_grant_that_is_not_used_is_held_against_its_source_until_it_is_asked_for_again() {

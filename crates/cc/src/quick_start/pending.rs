@@ -62,7 +62,7 @@ pub(super) struct Grant {
     judged: bool,
     is_over: bool,
     /// Until then the flow may ask again, for its answer was lost.
-    gone: Instant,
+    asks_until: Instant,
 }
 
 impl Grant {
@@ -74,7 +74,7 @@ impl Grant {
     /// When something about it changes without a packet.
     fn next(&self) -> Instant {
         match (self.counts, self.first) {
-            (false, _) if self.is_over => self.gone,
+            (false, _) if self.is_over => self.asks_until,
             (false, _) => self.until,
             (true, None) => self.patience.min(self.counts_until),
             (true, Some(_)) => self.counts_until,
@@ -186,13 +186,14 @@ impl Pending {
         self.add_up();
     }
 
-    /// Forgets what `flow` was granted, since it asks anew.
-    pub(crate) fn take(&mut self, flow: u32) -> Option<Settled> {
+    /// Forgets what `flow` was granted, since it asks anew. True beside it: so soon that its answer
+    /// may have been lost.
+    pub(crate) fn take(&mut self, now: Instant, flow: u32) -> Option<(Settled, bool)> {
         let mut places = self.places(flow).iter_mut();
         let own = places.find(|place| place.is_some_and(|grant| grant.flow == flow))?;
         let grant = own.take()?;
         self.add_up();
-        Some(grant.settled())
+        Some((grant.settled(), now < grant.asks_until))
     }
 
     /// Remembers a grant to `flow`, which has none.
@@ -226,7 +227,7 @@ impl Pending {
             until: now + memory(rtt),
             judged: false,
             is_over: false,
-            gone: now + memory(rtt).max(believed.saturating_mul(REPEAT_TIME)),
+            asks_until: now + believed.saturating_mul(REPEAT_TIME).max(LEAST_MEMORY),
         };
         if let Some(place) = self.place(flow) {
             *place = Some(grant);
@@ -313,7 +314,7 @@ impl Pending {
                 }
                 (grant.is_over, grant.judged) = (true, true);
             }
-            if now >= grant.gone {
+            if grant.is_over && now >= grant.asks_until {
                 *place = None;
             }
         }
