@@ -292,10 +292,10 @@ pub trait LinkController: Send + fmt::Debug {
         let _ = (now, bytes_per_second, came);
     }
 
-    /// `bytes` of a flow arrived that the law does not hear of, at a port that keeps such flows
-    /// apart: it may have asked for a start.
-    fn on_unheard(&mut self, now: Instant, flow_hash: u32, bytes: u32) {
-        let _ = (now, flow_hash, bytes);
+    /// A packet, or a run of them, of a flow arrived that the law does not hear of, at a port that
+    /// keeps such flows apart: the flow may have asked for a start.
+    fn on_unheard(&mut self, now: Instant, arrival: &Arrival) {
+        let _ = (now, arrival);
     }
 
     /// What is left of the cloud behind `upstream`, as far as the law looks for clouds: measured by

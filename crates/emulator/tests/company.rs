@@ -6,20 +6,31 @@ use std::path::Path;
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
 
-/// A port of 20 Mbit/s with a round trip of 40 ms for 40 s, the last 20 of which are measured.
-fn run(port: &str, flows: &[(&str, &str, u32)], seed: u64) -> RunResult {
+/// Names, laws and numbers of flows that begin within a second, as scenarios have them.
+fn flows(flows: &[(&str, &str, u32)]) -> String {
     let spread = |(name, algorithm, count): &(&str, &str, u32)| {
         format!(
             "[[flow]]\nname = \"{name}\"\nfrom = \"A\"\nto = \"B\"\nalgorithm = \"{algorithm}\"\n\
              count = {count}\nstart_spread = \"1s\"\n"
         )
     };
-    let flows: String = flows.iter().map(spread).collect();
-    run_with(port, ("20s", "40s"), &flows, seed)
+    flows.iter().map(spread).collect()
+}
+
+/// A port of 20 Mbit/s with a round trip of 40 ms for 40 s, the last 20 of which are measured.
+fn run(port: &str, of: &[(&str, &str, u32)], seed: u64) -> RunResult {
+    run_with(port, ("20s", "40s"), &flows(of), seed)
 }
 
 /// The same for flows as scenarios have them, measured over `(from, to)`.
-fn run_with(port: &str, (from, to): (&str, &str), flows: &str, seed: u64) -> RunResult {
+fn run_with(port: &str, over: (&str, &str), flows: &str, seed: u64) -> RunResult {
+    let link = "rate = \"20Mbit\"\ndelay = \"20ms\"\nqueue = { limit = \"1bdp\", rtt = \"200ms\" }";
+    run_over(link, port, over, flows, seed)
+}
+
+/// The same at a port of another link.
+fn run_over(link: &str, port: &str, over: (&str, &str), flows: &str, seed: u64) -> RunResult {
+    let (from, to) = over;
     let text = format!(
         r#"duration = "{to}"
 seed = {seed}
@@ -29,10 +40,8 @@ name = "port"
 from = "A"
 to = "B"
 duplex = true
-rate = "20Mbit"
-delay = "20ms"
 controller = "{port}"
-queue = {{ limit = "1bdp", rtt = "200ms" }}
+{link}
 {flows}"#
     );
     let scenario = Scenario::parse(Path::new("test.toml"), &text).unwrap();
@@ -92,36 +101,10 @@ fn an_xcp_flow_that_joins_a_vcp_flow_at_its_port_gets_to_its_share() {
 /// for 12 s.
 #[test]
 fn a_vcp_flow_at_an_xcp_port_does_not_grow_unseen() {
+    let flows = flows(&[("guest", "vcp+bise+wlte", 1), ("ours", "xcp", 2)]);
     let share = |seed| {
-        let text = format!(
-            r#"duration = "20s"
-seed = {seed}
-measure = [["8s", "20s"]]
-[[link]]
-name = "port"
-from = "A"
-to = "B"
-duplex = true
-rate = "10Mbit"
-delay = "200ms"
-controller = "xcp"
-[[flow]]
-name = "guest"
-from = "A"
-to = "B"
-algorithm = "vcp+bise+wlte"
-start_spread = "1s"
-[[flow]]
-name = "ours"
-from = "A"
-to = "B"
-algorithm = "xcp"
-count = 2
-start_spread = "1s"
-"#
-        );
-        let scenario = Scenario::parse(Path::new("test.toml"), &text).unwrap();
-        let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+        let link = "rate = \"10Mbit\"\ndelay = \"200ms\"";
+        let result = run_over(link, "xcp", ("8s", "20s"), &flows, seed);
         mean(&goodputs(&result, "ours")) / mean(&goodputs(&result, "guest"))
     };
     let shares: Vec<f64> = (1..=5).map(share).collect();

@@ -30,7 +30,7 @@ fn figures(run: &RunResult) -> (f64, f64) {
     (link.utilization.unwrap(), queue)
 }
 
-/// Means over seeds 1 to 10: one trace in ten differs from another by more than laws do.
+/// Means over seeds 1 to 10: traces of one model differ by more than laws on one trace do.
 fn mean(model: &str, law: &str, port: &str) -> (f64, f64) {
     const SEEDS: u64 = 10;
     let each = (1..=SEEDS).map(|seed| figures(&run(model, seed, law, port)));

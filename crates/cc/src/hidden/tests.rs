@@ -1,5 +1,7 @@
 //! What the watch makes of paths: hops that say nothing, links that lose, routes that change.
 
+mod declared;
+
 use super::*;
 use crate::testing::{acked, lost, ms};
 
@@ -175,115 +177,6 @@ fn more_loss_than_can_be_random_is_cubics_if_nobody_declares_it() {
     path.watch.declare(200_000);
     path.run(100);
     assert!(!path.watch.rules(), "declared, and attested");
-}
-
-/// A third of a record of 96 packets is lost often enough by chance alone where 30 % are lost.
-#[test]
-fn loss_that_routers_declare_is_attested_before_it_can_look_like_a_flood() {
-    let mut misjudged = 0;
-    for seed in 1..=20 {
-        let mut path = Path::new(2000, seed);
-        path.loss = 300_000;
-        path.watch.declare(300_000);
-        path.run(40);
-        assert_eq!(path.watch.losing.cap(), u64::MAX);
-        misjudged += u32::from(path.appeared.is_some());
-    }
-    assert!(misjudged <= 1, "{misjudged}");
-    // Whoever declares so much hides no hop that takes a third, or two.
-    for capacity in [1300, 600] {
-        let mut path = Path::new(2000, 5);
-        path.watch.declare(300_000);
-        path.capacity = capacity;
-        path.run(40);
-        assert!(path.watch.rules(), "{capacity}: {:?}", path.appeared);
-    }
-}
-
-/// Where 30 % are lost, a record of 1024 packets often has 2 % more by chance.
-#[test]
-fn what_is_declared_and_attested_begins_no_further_trials_by_chance() {
-    let mut tried = 0;
-    for seed in 1..=10 {
-        let mut path = Path::new(2000, seed);
-        path.loss = 300_000;
-        path.watch.declare(300_000);
-        path.run(60);
-        for _ in 0..200 {
-            path.run_round();
-            tried += u32::from(path.watch.pace().is_some());
-        }
-    }
-    assert!(tried <= 40, "of 2000 round trips {tried} were under trial");
-}
-
-/// Losses about an announced overload do not count, nor does what arrives then.
-#[test]
-fn what_arrives_beside_announced_losses_lowers_no_attestation() {
-    let mut path = Path::new(2000, 1);
-    path.loss = 300_000;
-    path.watch.declare(300_000);
-    path.run(60);
-    assert!(path.watch.tolerance.attested_ppm() > 280_000);
-    for _ in 0..20 {
-        path.watch.on_over(now(&path));
-        path.run_round();
-    }
-    path.run(10);
-    assert!(
-        path.watch.tolerance.attested_ppm() > 280_000,
-        "{:?}",
-        path.watch.tolerance
-    );
-}
-
-/// A trial would take eight round trips of the window that it begins with, and growth is one.
-#[test]
-fn who_grows_needs_no_trial_for_loss_that_routers_declare() {
-    let grown = |path: &mut Path| {
-        let mut tried = 0;
-        for window in [10, 40, 160, 640, 2560, 4000, 4000, 4000] {
-            path.window = if path.watch.rules() { 100 } else { window };
-            path.run_round();
-            tried += u32::from(path.watch.pace().is_some());
-        }
-        path.run(40);
-        tried
-    };
-    let (mut tried, mut misjudged) = (0, 0);
-    for seed in 1..=20 {
-        let mut path = Path::new(10, seed);
-        path.loss = 300_000;
-        path.watch.declare(300_000);
-        tried += u32::from(grown(&mut path) > 0);
-        misjudged += u32::from(path.appeared.is_some());
-    }
-    assert!(tried <= 1 && misjudged <= 1, "{tried} {misjudged}");
-    // A hop that takes less than is sent is found, whatever is declared, beside random loss too.
-    for (capacity, loss) in [(100, 0), (450, 0), (2000, 0), (3000, 0), (1000, 200_000)] {
-        let mut path = Path::new(10, 3);
-        (path.capacity, path.loss) = (capacity, loss);
-        path.watch.declare(300_000);
-        grown(&mut path);
-        assert!(path.appeared.is_some(), "{capacity} {loss}");
-    }
-}
-
-#[test]
-fn declared_loss_is_no_reason_for_a_trial_and_a_forged_class_hides_no_hop() {
-    let mut path = Path::new(300, 5);
-    path.loss = 50_000;
-    path.watch.declare(50_000);
-    for _ in 0..300 {
-        path.run_round();
-        assert_eq!(path.watch.pace(), None);
-    }
-    // All is declared to be random; beyond a tenth that counts only once it is attested.
-    let mut path = Path::new(300, 5);
-    path.watch.declare(1_000_000);
-    path.capacity = 150;
-    path.run(100);
-    assert!(path.watch.rules(), "{:?} {}", path.appeared, path.gone);
 }
 
 #[test]

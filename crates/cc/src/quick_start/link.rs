@@ -254,27 +254,39 @@ impl<L: LinkController> QuickStartLink<L> {
         });
     }
 
-    /// `bytes` of `flow` came.
+    /// A packet, or a run of them, came.
     #[inline]
-    fn count(&mut self, now: Instant, flow: u32, bytes: u32) {
+    fn count(&mut self, now: Instant, arrival: &Arrival) {
         if now < self.calm_until {
-            self.usage.add_to_sample(bytes.into());
+            self.usage.add_to_sample(arrival.bytes.into());
         } else {
-            self.count_and_look(now, flow, bytes);
+            self.count_and_look(now, arrival);
         }
     }
 
     /// The same, and what time or a grant may have brought. Apart, so that what comes before each
     /// packet stays small.
     #[inline(never)]
-    fn count_and_look(&mut self, now: Instant, flow: u32, bytes: u32) {
+    fn count_and_look(&mut self, now: Instant, arrival: &Arrival) {
         self.settle(now);
-        self.usage.add(now, bytes.into());
-        if let Some(rate) = self.pending.on_bytes(now, flow, bytes.into()) {
-            self.law.on_grant_over(now, rate, true);
+        self.usage.add(now, arrival.bytes.into());
+        if let Some(told) = self.begun(now, arrival) {
+            self.law.on_grant_over(now, told, true);
         }
         if self.pending.is_empty() {
             self.calm_until = self.usage.sample_ends();
+        }
+    }
+
+    /// `Some`: a granted flight begins with this packet, and the law was told of so much of the
+    /// grant. A question is no part of a flight.
+    fn begun(&mut self, now: Instant, arrival: &Arrival) -> Option<u64> {
+        match arrival.carried {
+            Carried::QuickStart(_) => None,
+            _ => {
+                let bytes = arrival.bytes.into();
+                self.pending.on_bytes(now, arrival.flow_hash, bytes)
+            }
         }
     }
 
@@ -298,29 +310,24 @@ impl<L: LinkController> LinkController for QuickStartLink<L> {
 
     #[inline]
     fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64) {
-        if matches!(arrival.carried, Carried::QuickStart(_)) {
-            // A question is no part of a granted flight.
-            self.usage.add(now, arrival.bytes.into());
-        } else {
-            self.count(now, arrival.flow_hash, arrival.bytes);
-        }
+        self.count(now, arrival);
         self.law.on_arrival(now, arrival, queue);
     }
 
     #[inline]
     fn on_arrivals(&mut self, now: Instant, run: &Arrival, packets: u32, queue: u64) {
-        self.count(now, run.flow_hash, run.bytes);
+        self.count(now, run);
         self.law.on_arrivals(now, run, packets, queue);
     }
 
     /// What the law has as its link shrinks by what comes of the grant, so for the law it is over.
     #[inline]
-    fn on_unheard(&mut self, now: Instant, flow_hash: u32, bytes: u32) {
+    fn on_unheard(&mut self, now: Instant, arrival: &Arrival) {
         if self.pending.is_empty() {
             return;
         }
         self.settle(now);
-        if let Some(told) = self.pending.on_bytes(now, flow_hash, bytes.into()) {
+        if let Some(told) = self.begun(now, arrival) {
             self.law.on_grant_over(now, told, false);
         }
     }

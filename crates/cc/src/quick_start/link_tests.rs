@@ -365,8 +365,15 @@ fn plain_packets_at_a_port_that_keeps_them_apart_use_a_grant() {
         // All of it counts, since those before used theirs.
         assert_eq!(told.lock().unwrap().last(), Some(&answer.approved));
         assert_eq!(port.metrics().grants.unwrap().outstanding, answer.approved);
+        // The same question once more is none of them.
+        port.on_unheard(Instant::from_millis(at + 90), &asks);
+        assert_eq!(port.metrics().grants.unwrap().outstanding, answer.approved);
         for later in 100..200 {
-            port.on_unheard(Instant::from_millis(at + later), flow, 600_000);
+            let plain = Arrival {
+                flow_hash: flow,
+                ..foreign(600_000)
+            };
+            port.on_unheard(Instant::from_millis(at + later), &plain);
         }
         let grants = port.metrics().grants.unwrap();
         assert_eq!((grants.outstanding, grants.unused), (0, 0));

@@ -7,7 +7,8 @@
 //!                                a packet      first packet
 //! ```
 //!
-//! It is forgotten after three RTTs: until then the flow may ask again, for its answer was lost.
+//! It is forgotten after three RTTs. Until then the flow may ask again as if for the first time:
+//! the answer may have been lost.
 //!
 //! The RTT is the asker's word. It is taken for no more than a second, or twice the mean that
 //! flights have shown here, if that is more.
@@ -58,10 +59,11 @@ pub(super) struct Grant {
     patience: Instant,
     counts_until: Instant,
     until: Instant,
-    /// What came of it was told: at once where nothing did, and once its time is over.
+    /// [`settle`](Pending::settle) has told what came of it: nothing in time, or all that did.
     judged: bool,
+    /// `until` has passed: what comes from now on is none of its flight.
     is_over: bool,
-    /// Until then the flow may ask again, for its answer was lost.
+    /// Who asks again until then may have lost the answer.
     asks_until: Instant,
 }
 
@@ -103,7 +105,7 @@ pub(crate) struct Settled {
     pub(crate) shown: u64,
     /// It was outstanding until now, and the law was told of so much; in bytes per second.
     pub(crate) outstanding: Option<u64>,
-    /// That was told before.
+    /// The same was told before.
     pub(crate) judged: bool,
     /// How often the flow's answer was lost before.
     pub(crate) repeats: u32,

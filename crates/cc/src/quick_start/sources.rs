@@ -13,7 +13,7 @@ struct Source {
     /// The most that it is granted, in bytes per second.
     bound: u64,
     bound_at: Instant,
-    /// The same before it was lowered last.
+    /// The same before the last grant was settled.
     before: (u64, Instant),
 }
 

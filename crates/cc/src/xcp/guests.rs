@@ -29,6 +29,8 @@ const SLOT_BITS: u32 = 10;
 const LEAST_TOLD: Duration = Duration::from_millis(100);
 /// A look waits for so many intervals at most, for whoever tells a long round trip.
 const LONGEST_WAIT: u64 = 8;
+/// Intervals of a look beside those: in the first the code is told, and the last is measured.
+const TOLD_AND_MEASURED: u64 = 2;
 /// A rate above what is due by this part of itself is OVER.
 const TOO_MUCH: u64 = 16;
 /// What is due is at least this part of the rate, and at most so many times it, as a flow that does
@@ -84,7 +86,7 @@ const EMPTY: Slot = Slot {
     since: Instant::ZERO,
     seen: 0,
     part: 0,
-    parts: 3,
+    parts: TOLD_AND_MEASURED + 1,
     due: 0,
     given: 0,
     surplus_q16: 0,
@@ -283,7 +285,7 @@ impl Slot {
         self.part += 1;
         if rtt > 0 {
             let wait = rtt.div_ceil(told.max(1));
-            self.parts = 2 + wait.clamp(1, LONGEST_WAIT);
+            self.parts = TOLD_AND_MEASURED + wait.clamp(1, LONGEST_WAIT);
         }
         if self.part < self.parts {
             return;

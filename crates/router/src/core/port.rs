@@ -163,7 +163,7 @@ impl<P> Port<P> {
                 return;
             }
         } else {
-            self.law.on_unheard(now, arrival.flow_hash, arrival.bytes);
+            self.law.on_unheard(now, &arrival);
         }
         let item = Queued {
             packet,

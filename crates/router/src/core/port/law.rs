@@ -44,9 +44,9 @@ impl Law {
 
     /// A packet, or a run of them, arrives that the law does not hear of.
     #[inline]
-    pub(super) fn on_unheard(&mut self, now: Instant, flow_hash: u32, bytes: u32) {
+    pub(super) fn on_unheard(&mut self, now: Instant, arrival: &Arrival) {
         if let Some(controller) = &mut self.controller {
-            controller.on_unheard(now, flow_hash, bytes);
+            controller.on_unheard(now, arrival);
         }
     }
 
