@@ -121,11 +121,14 @@ impl Connection {
         }
     }
 
-    /// What a probe of the Data space is to carry.
+    /// What a probe of the Data space is to carry. A client's holds a PING in any case: where a NAT
+    /// has rebound, a server follows no packet that has probing frames alone (RFC 9000 §9.1), as
+    /// repeats of NEW_CONNECTION_ID are, and its answers go to where nobody gets them.
     fn fill_data_probe(&mut self, now: Instant) {
         if self.handshake.can_send(SpaceId::Data) {
             return;
         }
+        self.control.ping |= self.side.is_client();
         let again = self.probes_again();
         if again {
             self.streams.repeat_first(u64::from(self.route.mtud.mtu()));

@@ -1,7 +1,10 @@
 //! Who is followed to another address, and who is not.
 
+use super::inject;
 use super::pair::{Pair, Setup};
-use crate::Duration;
+use crate::connection::Received;
+use crate::wire::{Frame, SpaceId};
+use crate::{Duration, Ecn};
 
 /// Sends something that is answered, and waits for the answer.
 fn exchange(pair: &mut Pair) {
@@ -67,4 +70,36 @@ fn an_address_that_was_left_is_known_for_a_minute() {
         let anew = pair.server.told().built - built;
         assert_eq!(anew, u32::from(!known), "after {seconds} s");
     }
+}
+
+/// RFC 9000 §9.1, §9.2: NEW_CONNECTION_ID moves nobody. A client that has nothing else to repeat
+/// while its NAT rebinds is followed all the same: the server's answers go to where nobody gets
+/// them until then.
+#[test]
+fn a_client_that_repeats_probing_frames_alone_is_followed() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_secs(1));
+    // The server asks for an id back: the client has another for it.
+    let now = pair.now;
+    let retire = inject::frames(&[Frame::RetireConnectionId(1)]);
+    let mut bytes = inject::packet(pair.server.get(), now, SpaceId::Data, &retire);
+    let received = Received {
+        remote: pair.server.address,
+        local: None,
+        ecn: Ecn::NotEct,
+        ttl: None,
+    };
+    pair.client.get().handle_datagram(now, received, &mut bytes);
+    // What it sends is lost, and so is what goes to where it was.
+    let home = pair.client.address;
+    pair.tap = Some(Box::new(move |_, datagram| {
+        if datagram.from == home || datagram.to == home {
+            datagram.bytes.clear();
+        }
+    }));
+    pair.flush();
+    pair.client.address = "10.0.0.1:2000".parse().unwrap();
+    pair.run(Duration::from_secs(5));
+    assert_eq!(pair.server.get().remote_address(), pair.client.address);
+    assert_eq!(pair.client.get().recovery.pto_count(), 0, "it was answered");
 }
