@@ -60,7 +60,7 @@ impl<C: Startable> QuickStart<C> {
         let unwanted = self.last_limit == Limit::Application && used < flight.window / 2;
         // Routers whose first words come only now steer from here on.
         let late = !flight.steered && self.law.begin_with(now, used);
-        if late && !self.again && self.law.may_have_to_share() {
+        if late && self.again == 0 && self.law.may_have_to_share() {
             self.keep = Keep::Due;
         }
         let steered = flight.steered || late;
