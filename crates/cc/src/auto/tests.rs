@@ -226,7 +226,7 @@ fn a_granted_window_goes_over_to_the_other_law_and_waits_for_its_measure() {
     assert_eq!(path.law.window(), 50_000);
     path.law.raise_threshold(60_000);
     assert_eq!(path.law.window(), 60_000);
-    path.law.start_with(path.now, 30_000, AfterGrant::SlowStart);
+    path.law.start_with(path.now, 30_000, None);
     assert_eq!(path.law.window(), 30_000);
 }
 

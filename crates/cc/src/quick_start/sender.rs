@@ -179,7 +179,7 @@ impl<C: Startable> Controller for QuickStart<C> {
                     self.metrics.late += 1;
                     self.metrics.outcome = QuickStartOutcome::Unused;
                     if flight.steered {
-                        self.law.start_with(now, self.initial, self.after);
+                        self.law.start_with(now, self.initial, None);
                     }
                     self.law.not_begun();
                     self.keep = Keep::No;
