@@ -185,8 +185,7 @@ fn a_port_that_changes_its_law_under_a_flow_neither_stalls_nor_floods_it() {
 #[test]
 fn at_a_port_that_only_grants_an_idle_link_is_full_soon_and_its_queue_is_not() {
     for (rate, delay, rtt, duration) in [
-        ("10Mbit", "20ms", 0.04, "4s"),
-        ("100Mbit", "250ms", 0.5, "9s"),
+        ("100Mbit", "250ms", 0.5, "6s"),
         ("1Gbit", "500ms", 1.0, "9s"),
         ("10Gbit", "50ms", 0.1, "1s"),
     ] {
