@@ -5,7 +5,7 @@
 //! gone (`hidden`).
 
 use crate::bbr::Bbr;
-use crate::quick_start::{AfterGrant, Startable};
+use crate::quick_start::Startable;
 use crate::{
     Acked, Controller, CubicController, Duration, Instant, Lost, Metrics, PacketState, Sent,
 };
@@ -160,9 +160,9 @@ impl Controller for Fallback {
 
 /// BBR goes on by its model of the path, which packets of a granted flight improve.
 impl Startable for Fallback {
-    fn start_with(&mut self, now: Instant, window: u64, after: AfterGrant) {
+    fn start_with(&mut self, now: Instant, window: u64, threshold: Option<u64>) {
         if !self.modelled {
-            self.cubic.start_with(now, window, after);
+            self.cubic.start_with(now, window, threshold);
         }
     }
 

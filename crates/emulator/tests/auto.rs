@@ -179,3 +179,35 @@ fn a_port_that_changes_its_law_under_a_flow_neither_stalls_nor_floods_it() {
         }
     }
 }
+
+/// A port that only grants gives 85 % of an idle link. Regular slow start from there on would fill
+/// the queue before it shows; the 15 % that are left fit.
+#[test]
+fn at_a_port_that_only_grants_an_idle_link_is_full_soon_and_its_queue_is_not() {
+    for (rate, delay, rtt, duration) in [
+        ("100Mbit", "250ms", 0.5, "6s"),
+        ("1Gbit", "500ms", 1.0, "9s"),
+        ("10Gbit", "50ms", 0.1, "1s"),
+    ] {
+        for buffer in ["1bdp", "0.2bdp"] {
+            let mut scenario = Scenario::load("auto-start").unwrap();
+            for (key, value) in [
+                ("duration", duration),
+                ("link.bottleneck.rate", rate),
+                ("link.bottleneck.delay", delay),
+                ("link.bottleneck.queue.limit", buffer),
+                ("link.bottleneck.controller", "quick-start"),
+                ("flow.f.algorithm", "auto"),
+            ] {
+                scenario.set(key, value).unwrap();
+            }
+            let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+            let link = &result.links[0];
+            let rounds = link.time_to_80_s.unwrap() / rtt - 1.0;
+            assert!(rounds <= 4.0, "{rate}, {buffer}: {rounds}");
+            assert_eq!(link.drops, 0, "{rate}, {buffer}");
+            let queue = link.queue_ms.unwrap().max / 1e3 / rtt;
+            assert!(queue <= 0.2, "{rate}, {buffer}: {queue}");
+        }
+    }
+}

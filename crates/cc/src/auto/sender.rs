@@ -1,7 +1,7 @@
 //! The sender: one law at a time, and who follows whom.
 
 use super::judge::Judge;
-use crate::quick_start::{AfterGrant, Startable};
+use crate::quick_start::Startable;
 use crate::{
     Acked, Carrier, Controller, Duration, Explicit, Feedback, Instant, KnownPath, Limits, Lost,
     Metrics, PacketState, QuickStartRequest, Request, Sent, VcpParams, VcpSender, Wlte, XcpForm,
@@ -377,8 +377,12 @@ impl Startable for AutoSender {
         self.law.controller().carried()
     }
 
-    fn start_with(&mut self, now: Instant, window: u64, after: AfterGrant) {
-        self.law.controller_mut().start_with(now, window, after);
+    fn shown(&self) -> Option<u64> {
+        self.law.controller().shown()
+    }
+
+    fn start_with(&mut self, now: Instant, window: u64, threshold: Option<u64>) {
+        self.law.controller_mut().start_with(now, window, threshold);
     }
 
     fn wait_for_measure(&mut self, now: Instant, rounds: u32) {

@@ -226,7 +226,7 @@ fn a_granted_window_goes_over_to_the_other_law_and_waits_for_its_measure() {
     assert_eq!(path.law.window(), 50_000);
     path.law.raise_threshold(60_000);
     assert_eq!(path.law.window(), 60_000);
-    path.law.start_with(path.now, 30_000, AfterGrant::SlowStart);
+    path.law.start_with(path.now, 30_000, None);
     assert_eq!(path.law.window(), 30_000);
 }
 
@@ -358,7 +358,7 @@ fn a_granted_start_is_asked_about_again_and_given_back() {
 }
 
 #[test]
-fn a_denied_start_is_asked_for_once_more() {
+fn a_denied_start_is_asked_for_twice_more() {
     for ruled in [None, xcp(1, 0, true)] {
         let mut sender = started();
         let first = question(&mut sender, Instant::ZERO, 0);
@@ -367,10 +367,14 @@ fn a_denied_start_is_asked_for_once_more() {
             hear(&mut sender, back, 1, feedback);
         }
         hear(&mut sender, back, 0, &approved(&first, 0));
-        assert!(sender.asks(), "{ruled:?}");
-        let second = question(&mut sender, back, 10);
-        assert_eq!(second.purpose, QuickStartPurpose::Start);
-        hear(&mut sender, back + RTT, 10, &approved(&second, 0));
+        for round in 1..=2 {
+            assert!(sender.asks(), "{ruled:?}, {round}");
+            let now = back + RTT * (round - 1);
+            let number = 10 * u64::from(round);
+            let again = question(&mut sender, now, number);
+            assert_eq!(again.purpose, QuickStartPurpose::Start);
+            hear(&mut sender, now + RTT, number, &approved(&again, 0));
+        }
         assert!(!sender.asks(), "{ruled:?}");
     }
 }

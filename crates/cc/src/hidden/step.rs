@@ -82,6 +82,11 @@ impl HiddenHop {
         self.limit_step(srtt);
     }
 
+    /// The window that packets which were sent at once show the path to carry, in bytes.
+    pub(crate) fn shown_window(&self, srtt: Duration) -> Option<u64> {
+        Some(window_of(self.trains.rate(), srtt)).filter(|&window| window > 0)
+    }
+
     /// What was granted, in bytes, as far as packets that were sent at once show that the path
     /// carries it.
     pub(crate) fn granted_window(&self, srtt: Duration) -> u64 {

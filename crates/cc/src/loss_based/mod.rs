@@ -108,13 +108,19 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
     /// Takes over at `window` bytes, in slow start up to `ssthresh` bytes: what the path is known
     /// to carry. Losses and marks of what was sent before are what `window` answers.
     pub(crate) fn take_over_below(&mut self, now: Instant, window: u64, ssthresh: u64) {
-        self.take_over(window);
-        self.ssthresh = ssthresh.max(self.window);
+        self.begin_at(window, ssthresh);
         self.recovery = Some(Recovery {
             started: now,
             last_sent: self.last_sent,
             over: true,
         });
+    }
+
+    /// Goes on with `window` bytes, in slow start up to `ssthresh` bytes: what the path is known to
+    /// carry.
+    pub(crate) fn begin_at(&mut self, window: u64, ssthresh: u64) {
+        self.take_over(window);
+        self.ssthresh = ssthresh.max(self.window);
     }
 
     /// Begins again at `window` bytes in slow start, as on a new path.

@@ -2,7 +2,7 @@
 
 use super::flight::Flight;
 use super::keep::Keep;
-use super::params::{ANSWER_RTTS, FIRST_LOST, LATEST_START, REPEAT_TIME, REPEATS};
+use super::params::{ANSWER_RTTS, DENIED_AGAIN, FIRST_LOST, LATEST_START, REPEAT_TIME, REPEATS};
 use super::question::{Proof, Question};
 use super::sender::{HEADERS, State};
 use super::{QuickStart, QuickStartFeedback, QuickStartOutcome, Startable};
@@ -52,12 +52,7 @@ impl<C: Startable> QuickStart<C> {
                 if question.ahead {
                     return self.forget_question();
                 }
-                // Who was granted all may give part of it back by then.
-                if !core::mem::replace(&mut self.again, true) && self.law.may_have_to_share() {
-                    self.state = State::Ready;
-                    self.first_asked = None;
-                }
-                return;
+                return self.ask_for_share();
             }
             Proof::Forged => {
                 self.metrics.forged += 1;
@@ -73,6 +68,15 @@ impl<C: Startable> QuickStart<C> {
         self.deny(outcome);
     }
 
+    /// Who was granted all may give part of it back: asks again.
+    fn ask_for_share(&mut self) {
+        if self.again < DENIED_AGAIN && self.law.may_have_to_share() {
+            self.again += 1;
+            self.state = State::Ready;
+            self.first_asked = None;
+        }
+    }
+
     /// `granted` bytes of IP packets per second are approved.
     fn begin(&mut self, now: Instant, granted: u64, question: &Question, acked: &Acked) {
         self.metrics.approved += 1;
@@ -83,6 +87,12 @@ impl<C: Startable> QuickStart<C> {
             self.metrics.outcome = QuickStartOutcome::Unused;
             return self.forget_question();
         }
+        if window <= self.law.window() && self.law.may_start() {
+            // What is free beside somebody's grant.
+            self.metrics.outcome = QuickStartOutcome::Unused;
+            self.state = State::Over;
+            return self.ask_for_share();
+        }
         if window <= self.law.window() || self.loses_before() || !self.law.may_start() {
             self.metrics.outcome = QuickStartOutcome::Unused;
             self.state = State::Over;
@@ -91,7 +101,7 @@ impl<C: Startable> QuickStart<C> {
         self.metrics.granted = granted;
         self.metrics.outcome = QuickStartOutcome::Used;
         let steered = self.law.begin_with(now, window);
-        if steered && !self.again && self.law.may_have_to_share() {
+        if steered && self.again == 0 && self.law.may_have_to_share() {
             self.keep = Keep::Due;
         }
         self.state = State::Flight(Flight {

@@ -1,7 +1,7 @@
 //! Flows that begin together at a port: the first is granted all that is free, gives back what is
 //! not its share a round trip later, and the others then have theirs of it.
 
-use super::params::UNKNOWN_RTT;
+use super::params::{SAMPLE, UNKNOWN_RTT};
 use crate::arith::{nanos, ns_since};
 use crate::{Duration, Instant};
 
@@ -16,6 +16,9 @@ pub(super) struct Burst {
     of: u64,
     lasts: Duration,
     given_back: bool,
+    /// When the first of the latest questions came, and what was used before it, in bytes per
+    /// second.
+    asked: Option<(Instant, u64)>,
 }
 
 impl Burst {
@@ -25,7 +28,25 @@ impl Burst {
             of: 0,
             lasts: Duration::ZERO,
             given_back: false,
+            asked: None,
         }
+    }
+
+    /// A question came while `used` bytes per second are used. It may wait in a queue while first
+    /// windows of those who ask come, which are no use beside what they will be granted.
+    pub(super) fn on_question(&mut self, now: Instant, used: u64) {
+        let recent = |(at, _)| ns_since(now, at) < nanos(SAMPLE);
+        if !self.asked.is_some_and(recent) {
+            self.asked = Some((now, used));
+        }
+    }
+
+    /// What was used before the flows came that ask now, where `used` bytes per second are.
+    pub(super) fn used_before(&self, now: Instant, used: u64) -> u64 {
+        let recent = |&(at, _): &(Instant, u64)| ns_since(now, at) < nanos(SAMPLE);
+        self.asked
+            .filter(recent)
+            .map_or(used, |(_, before)| before.min(used))
     }
 
     fn lasts(&self, now: Instant) -> bool {
@@ -40,6 +61,7 @@ impl Burst {
                 of: free,
                 lasts: rtt.unwrap_or(UNKNOWN_RTT).saturating_mul(ROUNDS),
                 given_back: false,
+                ..*self
             };
         }
     }

@@ -60,12 +60,22 @@ impl<C: Startable> QuickStart<C> {
         let unwanted = self.last_limit == Limit::Application && used < flight.window / 2;
         // Routers whose first words come only now steer from here on.
         let late = !flight.steered && self.law.begin_with(now, used);
-        if late && !self.again && self.law.may_have_to_share() {
+        if late && self.again == 0 && self.law.may_have_to_share() {
             self.keep = Keep::Due;
         }
         let steered = flight.steered || late;
         if !steered || unwanted {
-            self.law.start_with(now, used, self.after);
+            let (granted, shown) = (flight.window, self.law.shown());
+            let threshold = self.after.threshold(used, granted, shown);
+            // Where the peer's flow control, which grows by what arrives, held the flight back the
+            // rest of it may still be used, as slowly as it was granted.
+            let held = threshold.is_some_and(|threshold| threshold > used)
+                && matches!(self.last_limit, Limit::Peer | Limit::Buffer)
+                && !unwanted;
+            match threshold {
+                Some(_) if held => self.law.start_with(now, granted, Some(granted)),
+                _ => self.law.start_with(now, used, threshold),
+            }
         } else {
             // One more round trip where the peer's flow control has to grow for it.
             let all = used >= flight.window / 4 * 3;

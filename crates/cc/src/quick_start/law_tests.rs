@@ -388,7 +388,7 @@ impl Startable for Told {
         self.window = window;
         true
     }
-    fn start_with(&mut self, _now: Instant, _window: u64, _after: AfterGrant) {}
+    fn start_with(&mut self, _now: Instant, _window: u64, _threshold: Option<u64>) {}
     fn give_up(&mut self, _now: Instant, _window: u64, _threshold: u64, _last_sent: u64) {
         self.given_up += 1;
     }

@@ -116,7 +116,8 @@ impl<L: LinkController> QuickStartLink<L> {
         }
         let wanted = asked.rate.min(most);
         let used = self.usage.peak(now).max(self.law.promised(now, flow));
-        let free = approve(self.capacity, used, self.pending.counting(), u64::MAX);
+        let counting = self.pending.counting();
+        let free = approve(self.capacity, used, counting, u64::MAX);
         let credit = self.credit();
         let dealt = self.burst.given_back(now);
         answer.approved = match dealt {
@@ -129,16 +130,19 @@ impl<L: LinkController> QuickStartLink<L> {
         self.waiting.add(now, flow, wanted - answer.approved);
         if answer.approved > 0 {
             self.metrics.granted += 1;
+            // What those who ask together share.
+            let before = self.burst.used_before(now, used);
+            let of = approve(self.capacity, before, counting, u64::MAX);
             if free >= answer.approved {
                 let rtt = asked.rtt.map(|rtt| self.pending.believed(rtt));
-                self.burst.on_grant(now, free, rtt);
+                self.burst.on_grant(now, of, rtt);
             }
             let told = self.kept.part(answer.approved);
             let grant = Granting {
                 rate: answer.approved,
                 told,
                 // What is dealt out is an equal share already.
-                of: dealt.map_or(free.max(credit), |_| u64::MAX),
+                of: dealt.map_or(of.max(credit), |_| u64::MAX),
                 repeats,
             };
             self.pending.put(now, flow, asked.source, grant, asked.rtt);
@@ -192,6 +196,12 @@ impl<L: LinkController> QuickStartLink<L> {
                 approved = left;
                 self.metrics.lowered += 1;
                 self.pending.lower(flow, left);
+                let back = mul_div(
+                    grant.told,
+                    grant.rate.saturating_sub(left),
+                    grant.rate.max(1),
+                );
+                self.law.on_given_back(now, back);
                 self.burst.on_given_back(grant.at);
             }
         }
@@ -278,6 +288,18 @@ impl<L: LinkController> QuickStartLink<L> {
         }
     }
 
+    /// A question for a starting rate came; it may wait before it is answered.
+    #[inline]
+    fn note_question(&mut self, now: Instant, arrival: &Arrival) {
+        if let Carried::QuickStart(asked) = arrival.carried
+            && !asked.keeps
+        {
+            let used = self.usage.peak(now);
+            let promised = self.law.promised(now, arrival.flow_hash);
+            self.burst.on_question(now, used.max(promised));
+        }
+    }
+
     /// `Some`: a granted flight begins with this packet, and the law was told of so much of the
     /// grant. A question is no part of a flight.
     fn begun(&mut self, now: Instant, arrival: &Arrival) -> Option<u64> {
@@ -310,6 +332,7 @@ impl<L: LinkController> LinkController for QuickStartLink<L> {
 
     #[inline]
     fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64) {
+        self.note_question(now, arrival);
         self.count(now, arrival);
         self.law.on_arrival(now, arrival, queue);
     }
@@ -323,6 +346,7 @@ impl<L: LinkController> LinkController for QuickStartLink<L> {
     /// What the law has as its link shrinks by what comes of the grant, so for the law it is over.
     #[inline]
     fn on_unheard(&mut self, now: Instant, arrival: &Arrival) {
+        self.note_question(now, arrival);
         if self.pending.is_empty() {
             return;
         }

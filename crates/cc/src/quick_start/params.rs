@@ -71,6 +71,9 @@ pub(crate) const ANSWER_RTTS: u32 = 2;
 /// question left, and up to two where the path reorders.
 pub(crate) const REPEATS: u32 = 2;
 pub(crate) const REPEAT_TIME: u32 = 3;
+/// A question that was denied is asked so often again, a round trip later each time: flows that
+/// were granted something may give part of it back by then, and the first time may be too early.
+pub(crate) const DENIED_AGAIN: u32 = 2;
 /// Nothing is started with where so many packets, and this part, of those before the flight are
 /// lost: their hop is none of those that grant.
 pub(crate) const FIRST_LOST: (u64, u64) = (2, 4);

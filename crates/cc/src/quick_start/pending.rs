@@ -40,7 +40,7 @@ pub(super) struct Grant {
     source: u32,
     /// Bytes per second, and what of it the port's law is told.
     pub(super) rate: u64,
-    told: u64,
+    pub(super) told: u64,
     /// What could be granted then, in bytes per second.
     pub(super) of: u64,
     pub(super) at: Instant,

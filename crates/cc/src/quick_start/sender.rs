@@ -57,8 +57,8 @@ pub struct QuickStart<C> {
     pub(super) earlier: Option<u64>,
     /// Bytes since the question and before the flight that arrived, and that were lost.
     pub(super) before: (u64, u64),
-    /// The question that was denied is asked once more.
-    pub(super) again: bool,
+    /// How often a question that was denied has been asked again.
+    pub(super) again: u32,
     /// When the question was first asked, and how often its packets were lost.
     pub(super) first_asked: Option<Instant>,
     /// The packet of the question that nobody answered in time, until its fate is known.
@@ -98,7 +98,7 @@ impl<C: Startable> QuickStart<C> {
             nonce: None,
             earlier: None,
             before: (0, 0),
-            again: false,
+            again: 0,
             first_asked: None,
             unanswered: None,
             repeats: 0,
@@ -179,7 +179,7 @@ impl<C: Startable> Controller for QuickStart<C> {
                     self.metrics.late += 1;
                     self.metrics.outcome = QuickStartOutcome::Unused;
                     if flight.steered {
-                        self.law.start_with(now, self.initial, self.after);
+                        self.law.start_with(now, self.initial, None);
                     }
                     self.law.not_begun();
                     self.keep = Keep::No;
@@ -322,7 +322,7 @@ impl<C: Startable> Controller for QuickStart<C> {
         {
             self.state = State::Ready;
             self.keep = Keep::No;
-            self.again = false;
+            self.again = 0;
             self.first_asked = None;
             self.unanswered = None;
             self.repeats = 0;

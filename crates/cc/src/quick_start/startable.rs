@@ -1,5 +1,7 @@
 //! Laws that can start with a window that routers granted.
 
+use super::params::SHARE;
+use crate::arith::mul_div;
 use crate::loss_based::{Avoidance, LossBased, StartRule};
 use crate::{Controller, Instant, Limits};
 
@@ -10,7 +12,28 @@ pub enum AfterGrant {
     SlowStart,
     /// In congestion avoidance: the threshold is what was granted and used.
     Avoidance,
+    /// In slow start up to what fits beside all that is in use: a port grants 85 % of its capacity
+    /// at most, less what is used, so that as much as what was granted over that share fits. As
+    /// [`SlowStart`](Self::SlowStart) where the path carries many times more.
+    WhatFits,
 }
+
+impl AfterGrant {
+    /// Where slow start ends, in bytes, of a law that made use of `used` of `granted` bytes, over a
+    /// path that is shown to carry `shown`. `None`: where it would have ended anyway.
+    pub(super) fn threshold(self, used: u64, granted: u64, shown: Option<u64>) -> Option<u64> {
+        match self {
+            Self::SlowStart => None,
+            Self::Avoidance => Some(used),
+            Self::WhatFits if shown.is_some_and(|shown| granted < shown / SMALL_GRANT) => None,
+            Self::WhatFits => Some(mul_div(granted, SHARE.1, SHARE.0)),
+        }
+    }
+}
+
+/// A grant of less than one in so many of what the path is shown to carry says that others have
+/// most of it: half of an equal share beside one other.
+const SMALL_GRANT: u64 = 4;
 
 /// A law that [`QuickStart`](super::QuickStart) can start.
 pub trait Startable: Controller {
@@ -35,8 +58,15 @@ pub trait Startable: Controller {
         u64::MAX
     }
 
-    /// `window` bytes were granted, and are in flight.
-    fn start_with(&mut self, now: Instant, window: u64, after: AfterGrant);
+    /// The window that packets which were sent at once show the path to carry, in bytes, if they
+    /// show it.
+    fn shown(&self) -> Option<u64> {
+        None
+    }
+
+    /// `window` bytes were granted, and are in flight. Slow start ends at `threshold` bytes;
+    /// `None`: where it would have ended anyway.
+    fn start_with(&mut self, now: Instant, window: u64, threshold: Option<u64>);
 
     /// The first of a granted flight arrived, and the window is used after `rounds` more round
     /// trips: what routers have measured until then is no sign of room.
@@ -80,11 +110,11 @@ pub trait Startable: Controller {
 }
 
 impl<W: Avoidance, S: StartRule> Startable for LossBased<W, S> {
-    fn start_with(&mut self, _now: Instant, window: u64, after: AfterGrant) {
-        match after {
-            AfterGrant::SlowStart => self.raise(window),
-            AfterGrant::Avoidance if window > self.window() => self.take_over(window),
-            AfterGrant::Avoidance => {}
+    fn start_with(&mut self, _now: Instant, window: u64, threshold: Option<u64>) {
+        match threshold {
+            None => self.raise(window),
+            Some(threshold) if window > self.window() => self.begin_at(window, threshold),
+            Some(_) => {}
         }
     }
 
@@ -94,5 +124,21 @@ impl<W: Avoidance, S: StartRule> Startable for LossBased<W, S> {
 
     fn raise_threshold(&mut self, threshold: u64) {
         self.allow(threshold);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::AfterGrant;
+
+    #[test]
+    fn what_fits_is_the_grant_over_the_share_that_ports_grant() {
+        let what_fits = |shown| AfterGrant::WhatFits.threshold(800, 850, shown);
+        assert_eq!(what_fits(None), Some(1000));
+        assert_eq!(what_fits(Some(3400)), Some(1000));
+        // Others have most of the path: as CUBIC does.
+        assert_eq!(what_fits(Some(3404)), None);
+        assert_eq!(AfterGrant::Avoidance.threshold(800, 850, None), Some(800));
+        assert_eq!(AfterGrant::SlowStart.threshold(800, 850, None), None);
     }
 }

@@ -388,7 +388,7 @@ impl Algorithm {
             Law::Auto(config) => {
                 let law = AutoSender::new(now, mtu, config.initial_window);
                 if config.asks_start {
-                    let after = AfterGrant::SlowStart;
+                    let after = AfterGrant::WhatFits;
                     Box::new(QuickStart::new(None, mtu, None, after, law))
                 } else {
                     Box::new(law)

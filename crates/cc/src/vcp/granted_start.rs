@@ -2,7 +2,7 @@
 
 use super::VcpSender;
 use super::sender::Halving;
-use crate::quick_start::{AfterGrant, Startable};
+use crate::quick_start::Startable;
 use crate::{Instant, Limits, LossRule};
 
 impl<L: LossRule> VcpSender<L> {
@@ -37,12 +37,16 @@ impl<L: LossRule> Startable for VcpSender<L> {
         self.hidden.granted_window(self.rtt())
     }
 
-    fn start_with(&mut self, now: Instant, window: u64, after: AfterGrant) {
+    fn shown(&self) -> Option<u64> {
+        self.hidden.shown_window(self.rtt())
+    }
+
+    fn start_with(&mut self, now: Instant, window: u64, threshold: Option<u64>) {
         self.hidden.allow(0, self.rtt());
         if self.explicit() {
             self.steering.cap(window);
         } else {
-            self.fallback.start_with(now, window, after);
+            self.fallback.start_with(now, window, threshold);
         }
     }
 

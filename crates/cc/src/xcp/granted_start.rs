@@ -3,7 +3,7 @@
 
 use super::XcpSender;
 use super::steering::Steering;
-use crate::quick_start::{AfterGrant, Startable};
+use crate::quick_start::Startable;
 use crate::{Instant, Limits};
 
 /// What is granted is kept for so many round trips although it is not used: the peer's flow control
@@ -36,13 +36,17 @@ impl Startable for XcpSender {
         self.hidden.granted_window(self.srtt.unwrap_or_default())
     }
 
-    fn start_with(&mut self, now: Instant, window: u64, after: AfterGrant) {
+    fn shown(&self) -> Option<u64> {
+        self.hidden.shown_window(self.srtt.unwrap_or_default())
+    }
+
+    fn start_with(&mut self, now: Instant, window: u64, threshold: Option<u64>) {
         self.stated = 0;
         self.hidden.allow(0, self.srtt.unwrap_or_default());
         if self.explicit() {
             self.steering.cap(window);
         } else {
-            self.fallback.start_with(now, window, after);
+            self.fallback.start_with(now, window, threshold);
         }
     }
 
