@@ -10,7 +10,7 @@ use super::super::output;
 use super::table::dash;
 
 /// What results call the law of flows without one.
-const UDP: &str = "udp";
+pub(super) const UDP: &str = "udp";
 
 /// What a run comes down to in one row.
 #[derive(Clone, Debug)]
