@@ -322,6 +322,7 @@ mod tests {
                     bytes: megabytes * 1_000_000,
                     // Over their own part of the window, which may be short.
                     goodput_bps: megabytes as f64 * 1e9,
+                    lost: None,
                 })
                 .collect(),
             ..WindowResult::default()
