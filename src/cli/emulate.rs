@@ -6,6 +6,7 @@ mod metric;
 mod pool;
 pub(super) mod results;
 mod table;
+mod window;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -150,6 +150,9 @@ fn planned(scenario: &Scenario, first: &FlowSetup, flow: &FlowSetup) -> Result<P
              bed does not set"
         );
     }
+    if !flow.milestones.is_empty() {
+        bail!("flow `{name}` has `milestones`, which the test bed does not measure");
+    }
     let load = match (&flow.algorithm, flow.source) {
         (None, Some(pattern)) if pattern.on_off.is_none() => Load::Datagrams(pattern),
         (Some(law), None) => {

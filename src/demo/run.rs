@@ -154,6 +154,7 @@ impl Run {
                     bytes_delivered: meter.delivered(),
                     completed: meter.completion().is_some(),
                     completion_s: meter.completion().map(|d| d.as_secs_f64()),
+                    milestones: Vec::new(),
                     stopped_s: None,
                     goodput_bps: meter.goodput_bps(),
                     packets_sent: None,

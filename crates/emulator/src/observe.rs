@@ -81,6 +81,8 @@ pub struct FlowPoint {
     pub goodput_bps: f64,
     /// Packets declared lost so far.
     pub lost: u64,
+    /// Packets per second declared lost since the last sample.
+    pub losses_per_s: f64,
     /// Probe timeouts so far.
     pub timeouts: u64,
     /// Why standard congestion control has its window, if its law asks routers; `None`: routers

@@ -55,6 +55,9 @@ pub struct FlowResult {
     pub completed: bool,
     /// Seconds from its start, handshake included, to its last byte.
     pub completion_s: Option<f64>,
+    /// When so many bytes had arrived, where the scenario asks for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub milestones: Vec<Milestone>,
     /// When it was told to stop, seconds; `None` if it completed before, or ran to the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_s: Option<f64>,
@@ -79,6 +82,15 @@ pub struct FlowResult {
     /// Its questions for a starting rate, if its law asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quick_start: Option<QuickStartResult>,
+}
+
+/// When so many bytes of a flow had arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Milestone {
+    /// Application bytes, in order.
+    pub bytes: u64,
+    /// Seconds from the flow's start, handshake included; `None` if not all of them arrived.
+    pub after_s: Option<f64>,
 }
 
 /// What became of a flow's questions for a starting rate. Rates in bits of IP packets per second.
@@ -250,6 +262,9 @@ pub struct WindowFlow {
     /// Bytes delivered in the window.
     #[serde(default)]
     pub bytes: u64,
+    /// Packets that the sender declared lost in the window; `None` where the stack does not tell.
+    #[serde(default)]
+    pub lost: Option<u64>,
 }
 
 /// A link in a measuring window.

@@ -93,6 +93,35 @@ fn a_file_takes_what_the_link_takes() {
     assert!(flow.packets_sent.unwrap() > 2_000_000 / 1472);
 }
 
+/// The last byte's milestone is the end of the file; one beyond it is never reached. Losses of
+/// windows that cover the run are all that the sender declared.
+#[test]
+fn results_tell_when_so_many_bytes_had_arrived_and_what_windows_lost() {
+    let loss = r#"loss = { kind = "bernoulli", per = 0.01 }"#;
+    let mut lossy = single(loss, FILE);
+    let milestones = "[10_000, 1_000_000, 2_000_000, 3_000_000]";
+    lossy.set("flow.f.milestones", milestones).unwrap();
+    let windows = r#"[["0s", "500ms"], ["500ms", "60s"]]"#;
+    lossy.set("measure", windows).unwrap();
+    let result = run(&lossy);
+    let flow = &result.flows[0];
+    let [few, half, all, more] = flow.milestones[..] else {
+        panic!("four milestones")
+    };
+    assert_eq!((few.bytes, more.bytes), (10_000, 3_000_000));
+    // The handshake's round trip, and half of one.
+    let first = few.after_s.unwrap();
+    assert!((0.06..0.09).contains(&first), "{first}");
+    let completion = flow.completion_s.unwrap();
+    let (half, all) = (half.after_s.unwrap(), all.after_s.unwrap());
+    assert!(first < half && half < all, "{half} {all}");
+    assert!((completion - all).abs() < 0.1, "{all} {completion}");
+    assert_eq!(more.after_s, None);
+    let lost = |window: usize| result.windows[window].flows[0].lost.unwrap();
+    assert!(lost(1) > 0);
+    assert_eq!(Some(lost(0) + lost(1)), flow.packets_lost);
+}
+
 #[test]
 fn packets_are_as_large_as_the_scenario_says() {
     let mut small = single("", FILE);

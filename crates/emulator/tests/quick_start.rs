@@ -224,9 +224,12 @@ const LAWS: [(&str, &str); 2] = [
     ("xcp[start=quick-start]", "xcp"),
 ];
 
+/// These, and `auto` at ports of both kinds, which asks without being told to.
+const LAWS_AND_AUTO: [(&str, &str); 4] = [LAWS[0], LAWS[1], ("auto", "xcp"), ("auto", "vcp+bise")];
+
 #[test]
 fn with_a_grant_every_law_fills_an_idle_link_within_four_round_trips() {
-    for (algorithm, controller) in LAWS {
+    for (algorithm, controller) in LAWS_AND_AUTO {
         for (rate, delay, rtt, end) in [
             ("100Mbit", "250ms", 0.5, "6s"),
             ("1Gbit", "500ms", 1.0, "9s"),
@@ -249,7 +252,7 @@ fn with_a_grant_every_law_fills_an_idle_link_within_four_round_trips() {
 
 #[test]
 fn twenty_that_begin_within_a_round_trip_drop_nothing_and_leave_others_theirs() {
-    for (algorithm, controller) in LAWS {
+    for (algorithm, controller) in LAWS_AND_AUTO {
         let flows = flow("old", algorithm, "rate = \"50Mbit\"")
             + &flow(
                 "new",
@@ -269,7 +272,7 @@ fn twenty_that_begin_within_a_round_trip_drop_nothing_and_leave_others_theirs() 
 /// The first of them is granted all that is free.
 #[test]
 fn twenty_that_begin_together_on_an_idle_link_share_it() {
-    for (algorithm, controller) in LAWS {
+    for (algorithm, controller) in LAWS_AND_AUTO {
         let flows = flow("f", algorithm, "count = 20\nstart_spread = \"100ms\"");
         let mut scenario = scenario("100Mbit", "50ms", controller, &flows);
         scenario.set("duration", "10s").unwrap();
@@ -284,7 +287,7 @@ fn twenty_that_begin_together_on_an_idle_link_share_it() {
 
 #[test]
 fn who_joins_a_flow_that_holds_half_has_the_other_half_within_ten_round_trips() {
-    for (algorithm, controller) in LAWS {
+    for (algorithm, controller) in LAWS_AND_AUTO {
         let flows =
             flow("old", algorithm, "rate = \"50Mbit\"") + &flow("new", algorithm, "start = \"4s\"");
         let mut scenario = scenario("100Mbit", "50ms", controller, &flows);

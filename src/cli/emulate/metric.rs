@@ -10,7 +10,7 @@ use super::super::output;
 use super::table::dash;
 
 /// What results call the law of flows without one.
-const UDP: &str = "udp";
+pub(super) const UDP: &str = "udp";
 
 /// What a run comes down to in one row.
 #[derive(Clone, Debug)]
@@ -322,6 +322,7 @@ mod tests {
                     bytes: megabytes * 1_000_000,
                     // Over their own part of the window, which may be short.
                     goodput_bps: megabytes as f64 * 1e9,
+                    lost: None,
                 })
                 .collect(),
             ..WindowResult::default()

@@ -1,16 +1,16 @@
 //! CUBIQ: CUBIC that starts with a rate which routers granted.
 //!
 //! Welzl, Abfalterer, Gjessing, "XCP vs. CUBIC with Quick-Start", section II. After the granted
-//! flight slow start goes on; the paper found RFC 4782's limited slow start no better. `hystart`
-//! lets HyStart++ end it before the queue overflows, which the paper does not do.
+//! flight slow start goes on; the paper found Limited Slow-Start (RFC 3742, `limited`) no better.
+//! `hystart` lets HyStart++ end it before the queue overflows, which the paper does not do.
 
 use crate::cubic::Cubic;
 use crate::loss_based::LossBased;
 use crate::quick_start::{AfterGrant, QuickStart};
-use crate::slow_start::Ending;
+use crate::slow_start::{Ending, Limited};
 
 /// The controller `cubiq`.
-pub(crate) type Cubiq = QuickStart<LossBased<Cubic, Ending>>;
+pub(crate) type Cubiq = QuickStart<LossBased<Cubic, Limited>>;
 
 /// What `cubiq` may be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub(crate) struct CubiqParams {
     pub(crate) rate: Option<u64>,
     /// HyStart++ ends slow start.
     pub(crate) hystart: bool,
+    /// Slow start is limited beyond so many packets.
+    pub(crate) limited: Option<u32>,
     /// What follows the granted flight.
     pub(crate) after: AfterGrant,
     /// Spread a window over its round trip. The granted flight is paced in any case.
@@ -33,6 +35,7 @@ impl Default for CubiqParams {
             initial_window: None,
             rate: None,
             hystart: true,
+            limited: None,
             after: AfterGrant::SlowStart,
             paced: true,
         }
@@ -42,8 +45,8 @@ impl Default for CubiqParams {
 impl Cubiq {
     /// CUBIQ over datagrams of `mtu` bytes.
     pub(crate) fn cubiq(mtu: u16, params: &CubiqParams) -> Self {
-        let ending = Ending::new(params.hystart);
-        let law = LossBased::new(mtu, params.initial_window, Cubic::default(), ending)
+        let start = Limited::new(Ending::new(params.hystart), params.limited);
+        let law = LossBased::new(mtu, params.initial_window, Cubic::default(), start)
             .with_pace(params.paced);
         Self::new(Some("cubiq"), mtu, params.rate, params.after, law)
     }

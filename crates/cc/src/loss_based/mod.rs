@@ -190,7 +190,8 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
             }
             // Bytes beyond the threshold belong to avoidance; ignoring them is the less aggressive
             // side.
-            growth.bytes.min(self.ssthresh.saturating_sub(self.window))
+            let bytes = self.start.limited(growth.bytes, self.window, self.mtu);
+            bytes.min(self.ssthresh.saturating_sub(self.window))
         } else {
             self.avoidance.on_ack(now, acked, self.window, self.mtu)
         };

@@ -59,4 +59,11 @@ pub trait Avoidance: Clone + Send + fmt::Debug {
 pub trait StartRule: Clone + Send + fmt::Debug {
     /// Growth for an acknowledgement; `last_sent` is the largest packet number sent so far.
     fn on_ack(&mut self, acked: &Acked, last_sent: u64) -> Growth;
+
+    /// What slow start adds to a window of `window` bytes, of the `bytes` that it would. Of later
+    /// slow starts too, which end at a threshold.
+    fn limited(&mut self, bytes: u64, window: u64, mtu: u64) -> u64 {
+        let _ = (window, mtu);
+        bytes
+    }
 }

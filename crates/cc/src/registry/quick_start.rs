@@ -5,6 +5,7 @@ use super::sender::{HYSTART, INITIAL_WINDOW, PACE, initial_window, show_initial_
 use super::value::{rate, show_rate, show_switch, switch};
 use crate::AfterGrant;
 use crate::cubiq::CubiqParams;
+use crate::slow_start::MAX_SSTHRESH;
 
 /// What `rate` takes.
 const RATE: &str = "the rate that is asked for, such as 1Gbit, or `auto`: as much as can be used";
@@ -27,6 +28,14 @@ fn wanted(text: &str) -> Option<Option<u64>> {
 
 fn show_wanted(wanted: Option<u64>) -> String {
     wanted.map_or_else(|| "auto".to_owned(), show_rate)
+}
+
+fn limited(text: &str) -> Option<Option<u32>> {
+    if let Some(on) = switch(text) {
+        return Some(on.then_some(MAX_SSTHRESH));
+    }
+    let packets: u32 = text.parse().ok()?;
+    (packets >= 2).then_some(Some(packets))
 }
 
 /// Options of CUBIQ.
@@ -69,6 +78,20 @@ pub(super) const CUBIQ: &[Knob<CubiqParams>] = &[
             Some(())
         },
         show: |params| show_switch(params.hystart),
+    },
+    Knob {
+        key: "limited",
+        expects: "packets beyond which slow start is limited (RFC 3742), 2 and more; `yes`: 100; \
+            or `no`",
+        set: |params, text| {
+            params.limited = limited(text)?;
+            Some(())
+        },
+        show: |params| {
+            params
+                .limited
+                .map_or_else(|| "no".to_owned(), |packets| packets.to_string())
+        },
     },
     Knob {
         key: "threshold",

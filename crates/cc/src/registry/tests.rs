@@ -87,7 +87,7 @@ fn options_of_the_vcp_family_survive_a_round_trip() {
         "xcp[start=quick-start]",
         "vcp+bise+wlte[alpha=3,ai=8,bise_epsilon=20,pure=yes]",
         "cubic[iw=2,hystart=no,pace=no]",
-        "cubiq[iw=2,rate=1Gbit,hystart=no,threshold=yes,pace=no]",
+        "cubiq[iw=2,rate=1Gbit,hystart=no,limited=50,threshold=yes,pace=no]",
         "xcp[loss=ignore,pace=no]",
         "ada[iw=4,rate=2.5Gbit]",
     ] {
@@ -149,6 +149,21 @@ fn senders_say_where_codes_travel() {
             .to_string()
             .contains("such as 200ms")
     );
+}
+
+#[test]
+fn limited_slow_start_takes_packets() {
+    for (text, shown) in [
+        ("cubiq[limited]", "cubiq[limited=100]"),
+        ("cubiq[limited=yes]", "cubiq[limited=100]"),
+        ("cubiq[limited=2]", "cubiq[limited=2]"),
+        ("cubiq[limited=no]", "cubiq"),
+    ] {
+        assert_eq!(Algorithm::parse(text).unwrap().to_string(), shown);
+    }
+    for text in ["cubiq[limited=1]", "cubiq[limited=-5]", "ada[limited]"] {
+        assert!(Algorithm::parse(text).is_err(), "{text}");
+    }
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! Start rules: how a loss-based window grows before its first cut.
 
 mod hystart;
+mod limited;
 #[cfg(test)]
 mod tests;
 
 pub use hystart::HyStart;
+pub(crate) use limited::{Limited, MAX_SSTHRESH};
 
 use crate::Acked;
 use crate::loss_based::{Growth, StartRule};

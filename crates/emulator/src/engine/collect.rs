@@ -9,10 +9,11 @@ use serde_json::Value;
 
 use super::Engine;
 use super::endpoint::Endpoint;
+use super::sink::Sink;
 use super::windows::goodput;
 use crate::fairness::jain;
 use crate::result::{
-    Distribution, FlowResult, LinkResult, QueueStats, QuickStartResult, RunResult,
+    Distribution, FlowResult, LinkResult, Milestone, QueueStats, QuickStartResult, RunResult,
 };
 
 impl Engine {
@@ -83,6 +84,7 @@ impl Engine {
             bytes_delivered: delivered,
             completed: completed.is_some(),
             completion_s: completed.map(|at| (at - start).as_nanos() as f64 / 1e9),
+            milestones: self.milestones(flow, start),
             stopped_s: ended.filter(|_| completed.is_none()).map(seconds),
             goodput_bps: goodput(delivered, start, ended.unwrap_or(now)),
             packets_sent: Some(datagrams.unwrap_or(stats.packets_sent)),
@@ -106,6 +108,17 @@ impl Engine {
                 .and_then(|law| law.quick_start)
                 .map(|metrics| quick_start(&metrics)),
         }
+    }
+
+    fn milestones(&self, flow: usize, start: Instant) -> Vec<Milestone> {
+        let reached = self.sink(flow).into_iter().flat_map(Sink::milestones);
+        let after = |at: Instant| (at - start).as_nanos() as f64 / 1e9;
+        reached
+            .map(|(bytes, at)| Milestone {
+                bytes,
+                after_s: at.map(after),
+            })
+            .collect()
     }
 
     fn link_result(&self, index: usize) -> Option<LinkResult> {

@@ -330,6 +330,12 @@ impl Engine {
             .map_or(0, Endpoint::delivered)
     }
 
+    /// Packets that a flow's sender declared lost. `None`: it has no connection.
+    fn lost(&self, flow: usize) -> Option<u64> {
+        let connection = self.sender(flow)?.connection()?;
+        Some(connection.stats().packets_lost)
+    }
+
     /// When a flow's receiver had everything.
     fn completed(&self, flow: usize) -> Option<Instant> {
         self.sink(flow).and_then(sink::Sink::completed)

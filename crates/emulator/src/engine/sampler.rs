@@ -3,7 +3,7 @@
 use pathmark_cc::{Duration, Instant};
 
 use super::Engine;
-use super::windows::goodput;
+use super::windows::{goodput, per_second};
 use crate::observe::{FlowPoint, LawPoint, LinkPoint, Observer, Sample};
 
 /// When to take points, and totals at the last one.
@@ -57,7 +57,7 @@ impl Engine {
         sampler.links.resize(self.links.len(), LinkPoint::default());
         sampler.totals.resize(self.links.len(), Totals::default());
         for (flow, point) in sampler.flows.iter_mut().enumerate() {
-            *point = self.flow_point(flow, now, sampler.last, point.delivered);
+            *point = self.flow_point(flow, now, sampler.last, point);
         }
         let points = sampler.links.iter_mut().zip(&mut sampler.totals);
         for (link, (point, totals)) in points.enumerate() {
@@ -74,7 +74,13 @@ impl Engine {
         self.sampler = sampler;
     }
 
-    fn flow_point(&self, flow: usize, now: Instant, last: Instant, before: u64) -> FlowPoint {
+    fn flow_point(
+        &self,
+        flow: usize,
+        now: Instant,
+        last: Instant,
+        before: &FlowPoint,
+    ) -> FlowPoint {
         let delivered = self.delivered(flow);
         let connection = self.sender(flow).and_then(|sender| sender.connection());
         let Some(connection) = connection else {
@@ -87,8 +93,9 @@ impl Engine {
             in_flight: report.in_flight,
             srtt: report.smoothed_rtt,
             delivered,
-            goodput_bps: goodput(delivered - before, last, now),
+            goodput_bps: goodput(delivered - before.delivered, last, now),
             lost: stats.packets_lost,
+            losses_per_s: per_second(stats.packets_lost.saturating_sub(before.lost), last, now),
             timeouts: stats.probe_timeouts,
             fallback: report.controller.fallback,
         }

@@ -163,7 +163,7 @@ impl Engine {
             ),
             ticks => (
                 Application::Sender(Source::new(flow.bytes, stop, ticks)),
-                Application::Receiver(Sink::default()),
+                Application::Receiver(Sink::with_milestones(flow.milestones.clone())),
             ),
         };
         let [there, back] = &flow.path;

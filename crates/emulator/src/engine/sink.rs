@@ -11,9 +11,21 @@ pub(super) struct Sink {
     stream: Option<StreamId>,
     delivered: u64,
     completed: Option<Instant>,
+    /// Numbers of bytes, in order, and when the first of them had come.
+    milestones: Vec<u64>,
+    reached: Vec<Instant>,
 }
 
 impl Sink {
+    /// Notes when each of these numbers of bytes has come.
+    pub(super) fn with_milestones(milestones: Vec<u64>) -> Self {
+        Self {
+            reached: Vec::with_capacity(milestones.len()),
+            milestones,
+            ..Self::default()
+        }
+    }
+
     /// Takes what the connection has for the application.
     pub(super) fn react(&mut self, now: Instant, connection: &mut Connection) {
         let mut readable = false;
@@ -37,7 +49,10 @@ impl Sink {
     fn read(&mut self, now: Instant, connection: &mut Connection, id: StreamId) {
         loop {
             match connection.streams().skip(id) {
-                Ok(Some(len)) => self.delivered += len,
+                Ok(Some(len)) => {
+                    self.delivered += len;
+                    self.note(now);
+                }
                 Ok(None) => {
                     self.completed = Some(now);
                     self.stream = None;
@@ -50,6 +65,20 @@ impl Sink {
                 }
             }
         }
+    }
+
+    fn note(&mut self, now: Instant) {
+        while let Some(next) = self.milestones.get(self.reached.len())
+            && *next <= self.delivered
+        {
+            self.reached.push(now);
+        }
+    }
+
+    /// Each milestone, and when it was reached if it was.
+    pub(super) fn milestones(&self) -> impl Iterator<Item = (u64, Option<Instant>)> {
+        let reached = |(place, bytes): (usize, &u64)| (*bytes, self.reached.get(place).copied());
+        self.milestones.iter().enumerate().map(reached)
     }
 
     /// Bytes that the application got.

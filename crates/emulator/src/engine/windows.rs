@@ -30,8 +30,8 @@ enum State {
 /// Totals when a window begins.
 #[derive(Debug)]
 struct Marks {
-    /// Bytes delivered per flow.
-    delivered: Vec<u64>,
+    /// Bytes delivered, and packets declared lost, per flow.
+    flows: Vec<(u64, Option<u64>)>,
     /// Bytes sent, bytes that could have been sent, and drops, per link.
     links: Vec<(u64, u64, u64)>,
 }
@@ -95,7 +95,9 @@ impl Engine {
             (stats.sent_bytes(), stats.capacity_bytes(now), link.drops())
         });
         Marks {
-            delivered: (0..self.flows.len()).map(|f| self.delivered(f)).collect(),
+            flows: (0..self.flows.len())
+                .map(|flow| (self.delivered(flow), self.lost(flow)))
+                .collect(),
             links: links.collect(),
         }
     }
@@ -109,8 +111,8 @@ impl Engine {
     ) -> WindowResult {
         let mut active = Vec::new();
         let flows = (0..self.flows.len())
-            .zip(&marks.delivered)
-            .map(|(flow, before)| {
+            .zip(&marks.flows)
+            .map(|(flow, (before, lost))| {
                 let start = self.started(flow).max(from);
                 let end = self.ended(flow).map_or(now, |at| at.min(now));
                 let bytes = self.delivered(flow) - before;
@@ -122,6 +124,9 @@ impl Engine {
                     name: self.flow_name(flow),
                     goodput_bps,
                     bytes,
+                    lost: self
+                        .lost(flow)
+                        .map(|now| now.saturating_sub(lost.unwrap_or(0))),
                 }
             });
         let flows: Vec<WindowFlow> = flows.collect();
@@ -153,10 +158,15 @@ impl Engine {
 
 /// Bits per second of `bytes` between two moments; 0 if no time passes.
 pub(super) fn goodput(bytes: u64, start: Instant, end: Instant) -> f64 {
+    per_second(bytes, start, end) * 8.0
+}
+
+/// So many of something between two moments, per second; 0 if no time passes.
+pub(super) fn per_second(count: u64, start: Instant, end: Instant) -> f64 {
     let nanos = end.as_nanos().saturating_sub(start.as_nanos());
     if nanos == 0 {
         0.0
     } else {
-        bytes as f64 * 8e9 / nanos as f64
+        count as f64 * 1e9 / nanos as f64
     }
 }

@@ -113,6 +113,9 @@ pub struct FlowSetup {
     pub start: Duration,
     /// When it stops, whatever is left.
     pub stop: Option<Duration>,
+    /// Numbers of bytes, each more than the one before, of which results tell when they had
+    /// arrived.
+    pub milestones: Vec<u64>,
     /// Bytes that the receiver takes beyond what its application has read. `None`: as many as the
     /// path needs.
     pub receive_window: Option<u64>,

@@ -1,5 +1,6 @@
 //! `[[paper]]`: what a paper says about a scenario, to be laid beside what comes of it here.
 
+use pathmark_router::config::Span;
 use serde::Deserialize;
 
 use crate::sweep::Settings;
@@ -18,6 +19,9 @@ pub struct Reference {
     pub variant: Option<String>,
     /// The flows that it is about: this one, or those numbered under this name; absent: all.
     pub flow: Option<String>,
+    /// Only this measuring window of the run; absent: all of it. Of use for `goodput`, `lost`,
+    /// `drops`, `utilization` and the queue.
+    pub during: Option<[Span; 2]>,
     /// Only runs with these values of the sweeps; absent: all, from the least to the greatest.
     #[serde(default, rename = "where")]
     pub only: Settings,

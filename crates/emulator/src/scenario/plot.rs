@@ -15,6 +15,8 @@ pub struct Plot {
     pub show: Shown,
     /// The sweep on the horizontal axis; absent: the scenario's first. Of no use over time.
     pub over: Option<String>,
+    /// Only this flow; absent: all.
+    pub flow: Option<String>,
     /// Only runs with these values.
     #[serde(default, rename = "where")]
     pub only: Settings,
@@ -47,6 +49,10 @@ pub enum Quantity {
     Goodputs,
     /// Smoothed round trips, milliseconds.
     RoundTrips,
+    /// Packets that flows declare lost, per second.
+    Losses,
+    /// When flows had their milestones, seconds from their start: over bytes, not over time.
+    Milestones,
     /// The link's utilization, means over a round trip.
     Use,
     /// The link's queue, packets.
@@ -63,6 +69,8 @@ impl Quantity {
             Self::Windows => "Congestion windows",
             Self::Goodputs => "Goodput of flows",
             Self::RoundTrips => "Round trips",
+            Self::Losses => "Losses of flows",
+            Self::Milestones => "Time until so many bytes had arrived",
             Self::Use => "Utilization of links",
             Self::Queues => "Queues",
             Self::Load => "Load",
@@ -76,6 +84,8 @@ impl Quantity {
             Self::Windows => "window [packets]",
             Self::Goodputs => "goodput [Mbit/s]",
             Self::RoundTrips => "smoothed RTT [ms]",
+            Self::Losses => "packets lost [1/s]",
+            Self::Milestones => "time [s]",
             Self::Use => "share of the rate",
             Self::Queues => "queue [packets]",
             Self::Load => "load",

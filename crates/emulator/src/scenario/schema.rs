@@ -111,6 +111,7 @@ pub(super) struct FileFlow {
     pub(super) start_spread: Option<Spanned<Span>>,
     pub(super) start_gap: Option<Spanned<Span>>,
     pub(super) stop: Option<Spanned<Span>>,
+    pub(super) milestones: Option<Spanned<Vec<ByteCount>>>,
     pub(super) receive_window: Option<Spanned<ByteCount>>,
     pub(super) max_ack_ranges: Option<Spanned<u32>>,
     pub(super) known_rate: Option<Spanned<RateValue>>,

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use pathmark_router::config::{Fault, Source};
+use pathmark_router::config::{Fault, Source, Span};
 use serde::Deserialize;
 use toml::{Spanned, Table, Value};
 
@@ -112,6 +112,14 @@ impl Several {
             if let Some(message) = unknown(&given.get_ref().only, &sweeps) {
                 return fail(given.span(), &message);
             }
+            let measured = |window: &[Span; 2]| file.measure.iter().any(|w| w.get_ref() == window);
+            if given
+                .get_ref()
+                .during
+                .is_some_and(|window| !measured(&window))
+            {
+                return fail(given.span(), "during: `measure` has no such window");
+            }
         }
         for plot in &file.plot {
             if let Some(message) = unknown(&plot.only, &sweeps) {
@@ -121,6 +129,12 @@ impl Several {
                 && !sweeps.iter().any(|axis| axis.key == *key)
             {
                 let message = format!("plot: over: there is no sweep of `{key}`");
+                return Err(source.locate(None, message));
+            }
+            if let Some(flow) = &plot.flow
+                && !file.flow.iter().any(|known| names_flows(flow, known))
+            {
+                let message = format!("plot: there is no flow `{flow}`");
                 return Err(source.locate(None, message));
             }
             let mut wanted = plot.variants.iter().flatten();

@@ -4,7 +4,7 @@ use pathmark_emulator::plot::{Figure, Line, Panel};
 use pathmark_emulator::scenario::{Metric, Plot, Quantity, Shown};
 
 use super::super::metric;
-use super::{Chapter, Group};
+use super::{Chapter, Group, milestones};
 
 /// An axis over more than this ratio is logarithmic.
 const DECADES: f64 = 40.0;
@@ -63,6 +63,7 @@ fn fitting(chapter: &Chapter) -> Vec<Plot> {
         title: None,
         show,
         over: None,
+        flow: None,
         only: Default::default(),
         variants: None,
         x_max: None,
@@ -100,6 +101,9 @@ fn panels(chapter: &Chapter, plot: &Plot, first: bool) -> Vec<Panel> {
     }
     match plot.show {
         Shown::Metric(metric) => over_sweep(chapter, plot, metric, &shown)
+            .into_iter()
+            .collect(),
+        Shown::Quantity(Quantity::Milestones) => milestones::panel(chapter, plot, &shown)
             .into_iter()
             .collect(),
         Shown::Quantity(what) => over_time(chapter, plot, what, &shown, first),
@@ -216,7 +220,7 @@ fn over_time(
     shown: &[&Group],
     first: bool,
 ) -> Vec<Panel> {
-    let together = what.is_of_links() || shown.iter().all(|g| g.series.curves(what).count() <= 1);
+    let together = what.is_of_links() || shown.iter().all(|g| own(g, plot, what).count() <= 1);
     let panel = |title: String, lines: Vec<Line>| Panel {
         title,
         x_label: "time [s]".to_owned(),
@@ -234,7 +238,7 @@ fn over_time(
         let mut lines = Vec::new();
         let mut expected = Vec::new();
         for group in shown {
-            let Some((_, points)) = busiest(group, what) else {
+            let Some((_, points)) = busiest(group, plot, what) else {
                 continue;
             };
             expected.extend(curves(chapter, group, what, first, lines.len()));
@@ -249,18 +253,18 @@ fn over_time(
     }
     let most = shown
         .iter()
-        .flat_map(|g| g.series.curves(what))
+        .flat_map(|g| own(g, plot, what))
         .flat_map(|(_, points)| points);
     let y_max = plot
         .y_max
         .or(Some(1.05 * most.map(|p| p.1).fold(0.0, f64::max)));
     let last = shown
         .iter()
-        .flat_map(|g| g.series.curves(what))
+        .flat_map(|g| own(g, plot, what))
         .flat_map(|(_, points)| points);
     let x_max = plot.x_max.or(Some(last.map(|p| p.0).fold(0.0, f64::max)));
     let each = shown.iter().map(|group| {
-        let lines = group.series.curves(what).map(|(name, points)| Line {
+        let lines = own(group, plot, what).map(|(name, points)| Line {
             label: Some(name.to_owned()),
             points: points.to_vec(),
             ..Line::default()
@@ -286,11 +290,25 @@ fn over_time(
     each.collect()
 }
 
+/// The curves of a quantity, of the flow that the plot names if it names one.
+fn own<'a>(
+    group: &'a Group,
+    plot: &'a Plot,
+    what: Quantity,
+) -> impl Iterator<Item = (&'a str, &'a [(f64, f64)])> {
+    let curves = group.series.curves(what);
+    curves.filter(move |(name, _)| plot.flow.as_ref().is_none_or(|flow| flow == name))
+}
+
 /// The curve of the link that is used most; of flows, the first's.
-fn busiest(group: &Group, what: Quantity) -> Option<(&str, &[(f64, f64)])> {
+fn busiest<'a>(
+    group: &'a Group,
+    plot: &'a Plot,
+    what: Quantity,
+) -> Option<(&'a str, &'a [(f64, f64)])> {
     let result = group.results.first()?;
     let link = metric::Summary::new(result).link?;
-    let mut curves = group.series.curves(what);
+    let mut curves = own(group, plot, what);
     if what.is_of_links() {
         curves.find(|(name, _)| *name == link.name)
     } else {
@@ -314,7 +332,12 @@ fn curves(chapter: &Chapter, group: &Group, what: Quantity, first: bool, line: u
 }
 
 /// What tells a line from the others of its panel.
-fn label(chapter: &Chapter, group: &Group, plot: &Plot, axis: Option<&String>) -> String {
+pub(super) fn label(
+    chapter: &Chapter,
+    group: &Group,
+    plot: &Plot,
+    axis: Option<&String>,
+) -> String {
     let fixed = |key: &String| Some(key) == axis || plot.only.contains_key(key);
     let set = group
         .set

@@ -3,6 +3,7 @@
 
 pub(in super::super) mod chapter;
 mod figure;
+mod milestones;
 mod page;
 
 use std::collections::BTreeMap;

@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
+use pathmark_emulator::result::RunResult;
 use pathmark_emulator::scenario::{Metric, Reference, Shown};
 
 use super::super::metric::{here, names, spread};
-use super::{Chapter, Group};
+use super::super::window::during;
+use super::{Chapter, Group, milestones};
 
 /// What was found wrong in the papers, or left open by them.
 const SLIPS: &str = include_str!("slips.md");
@@ -96,7 +98,15 @@ fn summary_row(text: &mut String, chapter: &Chapter, says: &Reference) {
     let mut cells: Vec<(Option<&String>, Vec<Cell>)> = Vec::new();
     if let Some(metric) = says.metric {
         for group in about(chapter, says) {
-            let results = group.results();
+            let window = says
+                .during
+                .map(|window| window.map(|at| at.0.as_secs_f64()));
+            let within: Option<Vec<RunResult>> = window.map(|window| {
+                let runs = group.results.iter();
+                runs.filter_map(|run| during(run, window)).collect()
+            });
+            let results: Vec<&RunResult> =
+                within.as_ref().unwrap_or(&group.results).iter().collect();
             let shown = here(&results, metric, says.flow.as_deref());
             let mean = spread(&results, metric, says.flow.as_deref()).map(|(_, mean, _)| mean);
             // What never came is beyond every value.
@@ -151,6 +161,7 @@ fn chapter(text: &mut String, chapter: &Chapter) {
     }
     let _ = write!(text, "\n## {id}\n\n{}\n\n", wrapped(&about));
     table(text, chapter);
+    milestones::table(text, chapter);
     if chapter.picture {
         let _ = write!(text, "\n![{}](results/{id}.svg)\n", chapter.scenario.name);
     }

@@ -21,6 +21,8 @@ const UDP_PACKET: u32 = 64;
 /// Bytes that a flow without a rate on its path may move: memory is bounded by what is under way at
 /// once.
 const MOST_UNPACED: u64 = 1 << 28;
+/// Columns of a table, and points of a line.
+const MOST_MILESTONES: usize = 16;
 
 impl Check<'_> {
     pub(super) fn flows(
@@ -64,6 +66,7 @@ impl Check<'_> {
         let max_ack_ranges = self.ack_ranges(file, algorithm.is_none())?;
         let known_rate = self.known_rate(file, algorithm.is_none())?;
         let connects = self.connects(file, algorithm.is_none())?;
+        let milestones = self.milestones(file, algorithm.is_none())?;
         let name = file.name.get_ref();
         let numbered = file.count.is_some() || file.start_gap.is_some() || starts.len() > 1;
         let mut flows = Vec::with_capacity(starts.len());
@@ -87,6 +90,7 @@ impl Check<'_> {
                 forge,
                 start,
                 stop,
+                milestones: milestones.clone(),
                 receive_window: file
                     .receive_window
                     .as_ref()
@@ -158,6 +162,24 @@ impl Check<'_> {
             _ if udp => fail("udp asks for no starting rate"),
             0 => fail("a known rate is at least 8bit"),
             rate => Ok(Some(rate)),
+        }
+    }
+
+    /// Of which numbers of bytes results tell when they had arrived.
+    fn milestones(&self, file: &FileFlow, udp: bool) -> Result<Vec<u64>, Fault> {
+        let Some(given) = &file.milestones else {
+            return Ok(Vec::new());
+        };
+        let fail = |message: &str| Err(self.fault(given.span(), message));
+        let bytes: Vec<u64> = given.get_ref().iter().map(|bytes| bytes.0).collect();
+        match bytes.as_slice() {
+            _ if udp => fail("nobody counts what arrives of udp"),
+            [] | [0, ..] => fail("milestones are numbers of bytes from 1 on"),
+            all if all.len() > MOST_MILESTONES => fail("a flow has 16 milestones at most"),
+            all if !all.is_sorted_by(|one, next| one < next) => {
+                fail("each milestone is more than the one before")
+            }
+            _ => Ok(bytes),
         }
     }
 

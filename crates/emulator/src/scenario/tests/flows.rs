@@ -67,6 +67,30 @@ fn ends_that_have_met_and_which_of_them_connects() {
 }
 
 #[test]
+fn milestones_are_numbers_of_bytes_that_grow() {
+    let key = "max_ack_ranges = 2";
+    let flows = parse(&GOOD.replace(key, "milestones = [14_600, \"1MB\"]")).unwrap();
+    let mut flows = flows.flows.iter();
+    assert!(flows.all(|flow| flow.milestones == [14_600, 1_000_000]));
+    let many = (1..=17).map(|n| n.to_string()).collect::<Vec<_>>();
+    let many = format!("milestones = [{}]", many.join(", "));
+    for (line, says) in [
+        ("milestones = []", "from 1 on"),
+        ("milestones = [0, 5]", "from 1 on"),
+        ("milestones = [5, 5]", "more than the one before"),
+        (&*many, "16 milestones at most"),
+    ] {
+        fails(key, line, &[says]);
+    }
+    let udp = GOOD.replace("bytes = 5_000_000\n", "");
+    let udp = udp.replace(key, "milestones = [5]").replace(
+        "algorithm = \"vcp\"",
+        "algorithm = \"udp\"\nrate = \"1Mbit\"",
+    );
+    assert!(parse(&udp).unwrap_err().contains("of udp"));
+}
+
+#[test]
 fn forged_shims() {
     let with = |line: &str| format!("algorithm = \"vcp\"\n{line}");
     let vcp = with("forge = { shim = \"vcp\" }");

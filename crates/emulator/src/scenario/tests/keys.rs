@@ -75,6 +75,15 @@ set = { "flow.ftp.start" = 0, "link.bottleneck.queue" = { kind = "codel", limit 
     let paper = "[[paper]]\nsays = \"x\"\nvariant = \"c\"\n";
     let error = parse(&format!("{GOOD}{several}{paper}")).unwrap_err();
     assert!(error.contains("no variant"), "{error}");
+    // GOOD measures from 10 to 20 s.
+    let paper = |window: &str| format!("{GOOD}[[paper]]\nsays = \"x\"\nduring = {window}\n");
+    parse(&paper("[\"10s\", \"20s\"]")).unwrap();
+    let error = parse(&paper("[\"10s\", \"30s\"]")).unwrap_err();
+    assert!(error.contains("no such window"), "{error}");
+    let plot = |flow: &str| format!("{GOOD}[[plot]]\nshow = \"losses\"\nflow = \"{flow}\"\n");
+    parse(&plot("ftp1")).unwrap();
+    let error = parse(&plot("http")).unwrap_err();
+    assert!(error.contains("no flow `http`"), "{error}");
     let error = parse(&format!("{GOOD}[sweep]\nseed = []\n")).unwrap_err();
     assert!(error.contains("list of values"), "{error}");
     let twice = several.replace("\"b\"", "\"a\"");
