@@ -78,6 +78,7 @@ impl Owners<'_> {
             }
         }
         if self.space == SpaceId::Data && !packet.off_path {
+            self.route.proved_at = self.now;
             self.mtu_changed |= self.route.mtud.on_acked(self.now, number, packet.size);
             if packet.ack_eliciting {
                 self.route.plain.on_acked(number, packet.shim);

@@ -34,7 +34,6 @@ impl Connection {
             self.fallback = Some(OldPath {
                 route: left,
                 id: None,
-                left_at: now,
             });
         }
         true
@@ -160,12 +159,15 @@ impl Connection {
             true => self.control.remote_ids.allot(),
             false => None,
         };
-        left.validation = (!on_purpose || id.is_some()).then(|| self.validation(now));
-        self.fallback = Some(OldPath {
-            route: left,
-            id,
-            left_at: now,
+        left.validation = (!on_purpose || id.is_some()).then(|| {
+            // A peer that moves to and fro is not challenged each time (RFC 9000 §8.2.1).
+            let mut validation = self.validation(now);
+            if let Some(last) = left.challenged_at {
+                validation.wait_since(last);
+            }
+            validation
         });
+        self.fallback = Some(OldPath { route: left, id });
     }
 
     /// Moves to `route`; the old one is returned.
@@ -175,7 +177,8 @@ impl Connection {
         route
             .validation
             .take_if(|_| route.limit.is_validated() && self.side.is_server());
-        let old = core::mem::replace(&mut self.route, route);
+        let mut old = core::mem::replace(&mut self.route, route);
+        old.on_left();
         self.tokens_moved = true;
         self.recovery.on_path_change(now);
         self.recovery.set_amplification_blocked(now, false);
@@ -278,9 +281,11 @@ impl Connection {
                 && answered(&old.route).is_some()
             {
                 old.route.validation = None;
+                old.route.proved_at = now;
             }
             return;
         };
+        self.route.proved_at = now;
         self.route.local = self.route.local.or(received.local);
         self.route.limit.validate();
         self.recovery.set_amplification_blocked(now, false);
@@ -322,7 +327,6 @@ impl Connection {
                 self.fallback = Some(OldPath {
                     route: left,
                     id: None,
-                    left_at: now,
                 });
             }
         }

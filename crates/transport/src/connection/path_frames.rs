@@ -47,7 +47,9 @@ impl Connection {
         let challenge = Frame::PathChallenge(data);
         let full = self.full_datagram();
         let transmit = self.transmit_probe(now, buffer, full, &dcid, &challenge)?;
-        if let Some(validation) = self.fallback.as_mut()?.route.validation.as_mut() {
+        let route = &mut self.fallback.as_mut()?.route;
+        route.challenged_at = Some(now);
+        if let Some(validation) = &mut route.validation {
             validation.on_challenge_sent(now, data, true);
         }
         Some(Transmit {
@@ -88,6 +90,7 @@ impl Connection {
             let data = self.random.bytes();
             if Frame::PathChallenge(data).encode(w).is_ok() {
                 validation.on_challenge_sent(now, data, full_size);
+                self.route.challenged_at = Some(now);
                 pads = true;
                 self.feedback.on_challenge_sent();
             }

@@ -36,6 +36,10 @@ pub(super) struct Route {
     pub(super) responses: PathResponses,
     /// While the path is being validated.
     pub(super) validation: Option<PathValidation>,
+    /// When the peer was last challenged over it, if ever.
+    pub(super) challenged_at: Option<Instant>,
+    /// When the peer last showed that it gets what is sent here.
+    pub(super) proved_at: Instant,
     /// The application had data to send: larger datagrams are worth a search.
     pub(super) carries_data: bool,
     /// When something that counts towards bytes in flight last left.
@@ -72,6 +76,8 @@ impl Route {
             asked: false,
             responses: PathResponses::new(),
             validation: None,
+            challenged_at: None,
+            proved_at: now,
             carries_data: false,
             last_sent: None,
         }
@@ -93,6 +99,14 @@ impl Route {
         self.pacer.set_mtu(now, mtu);
     }
 
+    /// Another path is used from now on. What becomes of packets under way here is told to nobody:
+    /// whatever waits for one of them asks anew, should the connection come back.
+    pub(super) const fn on_left(&mut self) {
+        self.mtud.forget_probe();
+        self.ecn.test_again();
+        self.plain.forget_trial();
+    }
+
     /// Whether its packets are of IPv6.
     #[inline]
     pub(super) const fn is_ipv6(&self) -> bool {
@@ -107,8 +121,8 @@ impl Route {
     }
 }
 
-/// How long a path that was left counts as known: its address is the peer's, and what was learnt of
-/// it holds (RFC 9000 §9.3, §9.4).
+/// How long a path counts as known after the peer has shown that it gets what is sent there: its
+/// address is the peer's, and what was learnt of it holds (RFC 9000 §9.3, §9.4).
 const KNOWN: Duration = Duration::from_secs(60);
 
 /// The last path that worked. It is challenged when it is left, since the peer may still be there
@@ -118,13 +132,12 @@ pub(super) struct OldPath {
     pub(super) route: Route,
     /// The peer's id that our packets over it carry, if not the current one.
     pub(super) id: Option<RemoteId>,
-    pub(super) left_at: Instant,
 }
 
 impl OldPath {
     /// True if the peer may come back to it as if it had never left.
     pub(super) fn is_known(&self, now: Instant) -> bool {
-        now.saturating_since(self.left_at) < KNOWN
+        now.saturating_since(self.route.proved_at) < KNOWN
     }
 
     /// When a challenge is due.

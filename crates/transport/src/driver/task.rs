@@ -193,7 +193,9 @@ impl ConnectionTask {
                 self.failing = true;
                 let mut state = self.shared.lock();
                 state.send_error = Some(kind);
-                if transmit.local.is_some() && is_address_gone(kind) {
+                // What is sent elsewhere, as answers to a probe, says nothing of the path in use.
+                let in_use = state.core.local_address();
+                if transmit.local.is_some() && transmit.local == in_use && is_address_gone(kind) {
                     // Perhaps another address leads there. Without one, this is not tried again.
                     state.core.migrate(clock::now(), None);
                 }

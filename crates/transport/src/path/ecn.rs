@@ -117,6 +117,16 @@ impl EcnValidation {
         self.counts = before.counts;
     }
 
+    /// Nobody will be told what becomes of the marks under way: those of a test that has no result
+    /// yet are sent again.
+    pub const fn test_again(&mut self) {
+        if matches!(self.state, EcnState::Testing | EcnState::Unknown) {
+            self.state = EcnState::Testing;
+            self.tested = 0;
+            self.lost = 0;
+        }
+    }
+
     /// The codepoint of the next packet.
     #[must_use]
     #[inline]

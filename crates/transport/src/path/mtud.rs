@@ -184,6 +184,11 @@ impl Mtud {
         self.probe = Some(Probe { number, size });
     }
 
+    /// Nobody will be told what becomes of the probe that is out, if one is.
+    pub const fn forget_probe(&mut self) {
+        self.probe = None;
+    }
+
     /// When [`poll_probe`](Self::poll_probe) may want something without anything else happening.
     #[must_use]
     pub const fn deadline(&self) -> Option<Instant> {

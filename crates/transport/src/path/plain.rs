@@ -161,6 +161,13 @@ impl PlainPath {
         }
     }
 
+    /// Nobody will be told what becomes of the packet that is out for a trial, if one is.
+    pub const fn forget_trial(&mut self) {
+        if let State::Trial { outstanding, .. } = &mut self.state {
+            *outstanding = false;
+        }
+    }
+
     /// Ack-eliciting packet `number` was acknowledged.
     #[inline]
     pub fn on_acked(&mut self, number: u64, shim: bool) {

@@ -52,6 +52,13 @@ impl PathValidation {
         }
     }
 
+    /// The path was challenged at `last`, in an attempt before: the next challenge comes a period
+    /// later, and the end as much later.
+    pub fn wait_since(&mut self, last: Instant) {
+        self.next_at = self.next_at.max(last + self.period);
+        self.ends_at = self.next_at + self.period * 3;
+    }
+
     /// True if a PATH_CHALLENGE with fresh random data should be sent.
     #[must_use]
     pub fn wants_challenge(&self, now: Instant) -> bool {

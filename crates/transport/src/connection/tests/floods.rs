@@ -158,3 +158,16 @@ fn acks_to_a_peer_that_acknowledges_nothing_do_not_pile_up() {
     assert!(sent > 2000, "{sent}");
     assert!(most <= 200, "{most} of {sent}");
 }
+
+/// RFC 9000 §8.2.1: who moves to and fro between two addresses, both its own, is challenged at each
+/// from time to time, not for each packet.
+#[test]
+fn moves_to_and_fro_cost_no_challenge_each() {
+    let flooded = flood(500, |pair, n| {
+        pair.client
+            .address
+            .set_port(if n % 2 == 0 { 1001 } else { 1000 });
+        frames(&[Frame::Ping])
+    });
+    in_proportion(&flooded, 3);
+}

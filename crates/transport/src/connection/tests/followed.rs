@@ -103,3 +103,39 @@ fn a_client_that_repeats_probing_frames_alone_is_followed() {
     assert_eq!(pair.server.get().remote_address(), pair.client.address);
     assert_eq!(pair.client.get().recovery.pto_count(), 0, "it was answered");
 }
+
+/// An address that was left, and is not seen to get anything any more, is known for a minute from
+/// then on, however often the peer claims to be back there.
+#[test]
+fn who_claims_an_address_again_and_again_must_show_that_it_is_there() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.upload(20_000, Duration::from_secs(5));
+    let home = pair.client.address;
+    let away = "10.0.0.9:2000".parse().unwrap();
+    // Nothing that goes home gets there from now on.
+    pair.tap = Some(Box::new(move |_, datagram| {
+        if datagram.to == home {
+            datagram.bytes.clear();
+        }
+    }));
+    pair.client.address = away;
+    for _ in 0..4 {
+        for _ in 0..20 {
+            exchange(&mut pair);
+        }
+        let built = pair.server.told().built;
+        pair.client.address = home;
+        pair.client.get().ping();
+        pair.run(Duration::from_millis(100));
+        assert_eq!(pair.server.get().remote_address(), home);
+        let anew = pair.server.told().built - built;
+        pair.client.address = away;
+        for _ in 0..80 {
+            exchange(&mut pair);
+        }
+        if anew == 1 {
+            return;
+        }
+    }
+    panic!("still known after three minutes");
+}

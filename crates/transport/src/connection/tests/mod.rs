@@ -38,5 +38,6 @@ mod soak;
 mod streams;
 #[cfg(feature = "rustls")]
 mod tls;
+mod warm_return;
 #[cfg(feature = "rustls")]
 mod zero_rtt;

@@ -299,7 +299,8 @@ fn moves_to_and_fro_never_show_one_id_to_two_addresses() {
             let challenged = |(to, _): &(SocketAddr, _)| *to == address(from);
             assert!(seen.lock().unwrap()[before..].iter().any(challenged));
             pair.upload(3000, Duration::from_secs(5));
-            pair.run(Duration::from_millis(300));
+            // An address is challenged again after a second.
+            pair.run(Duration::from_secs(1));
         }
     }
     let mut ids: Vec<(Vec<u8>, SocketAddr)> = Vec::new();

@@ -1,0 +1,48 @@
+//! A path that is used again after a stranger's copy of a packet, or a NAT, had moved the
+//! connection for a moment: what waited for packets of before goes on (RFC 9000 §9.3.3).
+
+use super::pair::{Pair, Setup};
+use crate::path::EcnState;
+use crate::streams::Dir;
+use crate::{Duration, Instant};
+
+/// A server with data for its client, whose packets come from elsewhere for a moment, `after` so
+/// long. A quarter of a minute later all is back.
+fn moved_for_a_moment(after: Duration) -> (Pair, Instant) {
+    let mut pair = Pair::connected(Setup {
+        latency: Duration::from_millis(20),
+        ..Setup::default()
+    });
+    let id = pair.server.get().streams().open(Dir::Uni).unwrap();
+    let mut sending = |pair: &mut Pair, time: Duration| {
+        let end = pair.now + time;
+        pair.run_until(time, |pair| {
+            let _ = pair.server.get().streams().write(id, &[7; 4000]);
+            let mut got = Vec::new();
+            let client = pair.client.get();
+            while client.streams().accept(Dir::Uni).is_some() {}
+            super::pair::drain(client, id, &mut got);
+            pair.now >= end
+        });
+    };
+    sending(&mut pair, after);
+    let home = pair.client.address;
+    pair.client.address = "192.0.2.1:9".parse().unwrap();
+    pair.client.get().ping();
+    pair.flush();
+    pair.client.address = home;
+    sending(&mut pair, Duration::from_secs(15));
+    assert_eq!(pair.server.get().remote_address(), home);
+    let now = pair.now;
+    (pair, now)
+}
+
+#[test]
+fn the_search_for_an_mtu_and_the_test_of_marks_go_on() {
+    for after in (0..200).step_by(10) {
+        let (mut pair, now) = moved_for_a_moment(Duration::from_millis(after));
+        let report = pair.server.get().path_report(now);
+        assert_eq!(report.mtu, 1472, "after {after} ms");
+        assert_eq!(report.ecn, EcnState::Capable, "after {after} ms");
+    }
+}
