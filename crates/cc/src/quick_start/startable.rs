@@ -13,7 +13,8 @@ pub enum AfterGrant {
     /// In congestion avoidance: the threshold is what was granted and used.
     Avoidance,
     /// In slow start up to what fits beside all that is in use: a port grants 85 % of its capacity
-    /// at most, less what is used, so that as much as what was granted over that share fits. As
+    /// at most, less what is used, so the other 15 % fit as well. The capacity is what the path is
+    /// shown to carry, or else what the grant says if nothing is in use. As
     /// [`SlowStart`](Self::SlowStart) where the path carries many times more.
     WhatFits,
 }
@@ -26,7 +27,11 @@ impl AfterGrant {
             Self::SlowStart => None,
             Self::Avoidance => Some(used),
             Self::WhatFits if shown.is_some_and(|shown| granted < shown / SMALL_GRANT) => None,
-            Self::WhatFits => Some(mul_div(granted, SHARE.1, SHARE.0)),
+            Self::WhatFits => {
+                let idle = mul_div(granted, SHARE.1, SHARE.0);
+                let rest = mul_div(shown.unwrap_or(0), SHARE.1 - SHARE.0, SHARE.1);
+                Some(idle.max(granted.saturating_add(rest.min(granted))))
+            }
         }
     }
 }
@@ -132,10 +137,13 @@ mod tests {
     use super::AfterGrant;
 
     #[test]
-    fn what_fits_is_the_grant_over_the_share_that_ports_grant() {
+    fn what_fits_is_the_grant_and_what_ports_never_grant() {
         let what_fits = |shown| AfterGrant::WhatFits.threshold(800, 850, shown);
         assert_eq!(what_fits(None), Some(1000));
-        assert_eq!(what_fits(Some(3400)), Some(1000));
+        assert_eq!(what_fits(Some(900)), Some(1000));
+        // Others use half of 1700.
+        assert_eq!(what_fits(Some(1700)), Some(850 + 255));
+        assert_eq!(what_fits(Some(3400)), Some(850 + 510));
         // Others have most of the path: as CUBIC does.
         assert_eq!(what_fits(Some(3404)), None);
         assert_eq!(AfterGrant::Avoidance.threshold(800, 850, None), Some(800));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pathmark_transport::path::EcnState;
+use pathmark_transport::path::{EcnFailure, EcnState};
 use pathmark_transport::wire::{PacketType, PartialDecode};
 
 use crate::resumption;
@@ -250,7 +250,13 @@ async fn ecn(stacks: Stacks) {
     download(&pair.client, &pair.server, &[MIB]).await;
     for side in [&pair.client, &pair.server] {
         if let Some(ours) = side.ours() {
-            until(|| ours.path_report().ecn == EcnState::Capable).await;
+            until(|| match ours.path_report().ecn {
+                EcnState::Capable => true,
+                // RFC 9000 §13.4.2.1: then nothing is marked any more.
+                EcnState::Failed(EcnFailure::Bleached) => stacks.0.misses_marks(),
+                _ => false,
+            })
+            .await;
         }
     }
 }

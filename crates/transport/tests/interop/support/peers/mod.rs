@@ -33,6 +33,12 @@ impl Stack {
     pub(crate) fn ends_what_begins_damaged(self) -> bool {
         self == Self::Quinn
     }
+
+    /// Its clients acknowledge packets whose marks they do not count.
+    #[expect(clippy::unused_self, reason = "of other stacks some do")]
+    pub(crate) const fn misses_marks(self) -> bool {
+        false
+    }
 }
 
 /// Client and server of different making: (client, server).
