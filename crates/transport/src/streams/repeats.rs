@@ -3,7 +3,8 @@
 //! Where a share p of the packets is lost at random, the last of n packets arrives after log n /
 //! log (1/p) round trips: after nine of them with 30 % of 80,000. A receiver holds all that follows
 //! back until then. With two packets for what was lost twice, a round trip leaves p² of it. That
-//! takes p²/(1 − p²) of the bytes, 10 % more at 30 %, 0.25 % at 5 %, and no more than an eighth.
+//! takes p²/(1 − p²) of the bytes, 10 % more at 30 %, 0.25 % at 5 %, and no more than an eighth and
+//! one packet.
 //! The second packet follows the first behind whatever else waits to be sent again. Data counts
 //! as lost once both are.
 
@@ -11,7 +12,7 @@ use core::ops::Range;
 
 use super::ranges::RangeSet;
 
-/// At most this part of what a stream has sent is sent twice.
+/// Beyond this part of what a stream has sent, nothing more is sent twice.
 const SHARE: u64 = 8;
 
 /// What of a stream goes twice. All sets hold bytes that are not acknowledged.
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eighth_of_what_was_sent_goes_twice_at_most() {
+    fn beyond_an_eighth_of_what_was_sent_nothing_goes_twice() {
         let mut buffer = lost(2);
         for _ in 0..2 {
             assert_eq!(buffer.take_lost(1000), Some(0..1000));

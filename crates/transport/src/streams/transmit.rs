@@ -238,7 +238,8 @@ impl Streams {
     fn write_data(&mut self, w: &mut Writer<'_>, sent: &mut SentFrames, most: usize) {
         let (mut wrote, mut frames) = (None, 0);
         while let Some(id) = self.first_sender() {
-            if frames == most || !self.write_stream(id, w, sent).unwrap_or(false) {
+            let again = wrote == Some(id) && w.remaining() > 0 && self.is_in(sent, id);
+            if again || frames == most || !self.write_stream(id, w, sent).unwrap_or(false) {
                 // The packet is full: who wrote into it last has had its turn.
                 if wrote == Some(id) {
                     self.rotate(id);
@@ -248,6 +249,22 @@ impl Streams {
             wrote = Some(id);
             frames += 1;
         }
+    }
+
+    /// True if the packet has what the stream is to send next: the second of two packets for that
+    /// is another one.
+    fn is_in(&self, sent: &SentFrames, stream: StreamId) -> bool {
+        let send = self.records.get(&stream).and_then(|r| r.send.as_ref());
+        let next = send.map(|send| send.next(u64::MAX).0);
+        sent.iter().any(|frame| match frame {
+            Sent::Data {
+                id, offset, len, ..
+            } => {
+                let range = offset..offset.saturating_add(len.into());
+                id == stream && next.is_some_and(|next| range.contains(&next))
+            }
+            _ => false,
+        })
     }
 
     /// Behind its equals with it.

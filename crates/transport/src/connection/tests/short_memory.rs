@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::link::Faults;
-use super::pair::{Pair, Setup};
+use super::pair::{Pair, Setup, drain};
 use crate::Duration;
-use crate::streams::ReceiveMemory;
+use crate::streams::{Dir, ReceiveMemory};
 
 /// A receiver acknowledges no packet in which there is data that it has no memory for, also where
 /// it took the rest. So probes that carry new data, or what it waits for beside other data, would
@@ -27,4 +27,30 @@ fn probes_bring_what_the_receiver_waits_for() {
         pair.down.faults = pair.up.faults.clone();
         pair.upload(200_000, Duration::from_secs(120));
     }
+}
+
+/// Which stream the receiver waits for is its own affair: here one of low priority, behind much of
+/// a high one that nobody reads.
+#[test]
+fn probes_bring_streams_of_low_priority_too() {
+    let mut pair = Pair::connected(Setup::default());
+    let memory = Arc::new(ReceiveMemory::new(0));
+    pair.server.get().streams().share_memory(memory);
+    let streams = pair.client.get().streams();
+    let high = streams.open(Dir::Uni).unwrap();
+    streams.set_priority(high, 1).unwrap();
+    let _ = streams.write(high, &[1; 200_000]);
+    pair.run(Duration::from_secs(5));
+    let streams = pair.client.get().streams();
+    let low = streams.open(Dir::Uni).unwrap();
+    streams.write(low, &[2; 100]).unwrap();
+    streams.finish(low).unwrap();
+    let mut got = Vec::new();
+    let done = pair.run_until(Duration::from_secs(60), |pair| {
+        let server = pair.server.get();
+        while server.streams().accept(Dir::Uni).is_some() {}
+        drain(server, low, &mut got)
+    });
+    assert!(done, "{} bytes", got.len());
+    assert_eq!(got, [2; 100]);
 }

@@ -14,7 +14,7 @@ fn moved_for_a_moment(after: Duration) -> (Pair, Instant) {
         ..Setup::default()
     });
     let id = pair.server.get().streams().open(Dir::Uni).unwrap();
-    let mut sending = |pair: &mut Pair, time: Duration| {
+    let sending = |pair: &mut Pair, time: Duration| {
         let end = pair.now + time;
         pair.run_until(time, |pair| {
             let _ = pair.server.get().streams().write(id, &[7; 4000]);

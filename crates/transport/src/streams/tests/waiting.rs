@@ -292,3 +292,27 @@ fn what_is_repeated_goes_in_the_order_of_the_streams() {
         .collect();
     assert_eq!(order, ids);
 }
+
+/// What goes in two packets because it was lost twice is once in each, also if it leaves room.
+#[test]
+fn no_packet_holds_the_same_bytes_twice() {
+    let (mut client, _) = pair(StreamsConfig::default());
+    let id = client.open(Dir::Uni).unwrap();
+    client.write(id, &[1; 300]).unwrap();
+    for _ in 0..2 {
+        let lost = packet(&mut client, NOW).unwrap();
+        client.on_lost(&lost.sent);
+    }
+    for _ in 0..2 {
+        let again = packet(&mut client, NOW).unwrap();
+        let frames = Frames::new(&again.payload).map(Result::unwrap);
+        let lens: Vec<_> = frames
+            .map(|frame| match frame {
+                Frame::Stream(f) => f.data.len(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(lens, [300]);
+    }
+    assert!(packet(&mut client, NOW).is_none());
+}
