@@ -35,9 +35,10 @@ static CLIENTS: Mutex<Vec<Endpoint>> = Mutex::new(Vec::new());
 /// Runs a command's future; Ctrl-C and SIGTERM end it as a failure, of which servers are told.
 pub(super) fn run(command: impl Future<Output = Outcome>) -> Outcome {
     runtime()?.block_on(async {
+        let stopped = stopped();
         tokio::select! {
             outcome = command => return outcome,
-            () = stopped() => {}
+            () = stopped => {}
         }
         let clients = std::mem::take(&mut *CLIENTS.lock().unwrap_or_else(PoisonError::into_inner));
         for endpoint in &clients {
@@ -63,26 +64,34 @@ fn runtime() -> anyhow::Result<Runtime> {
         .context("cannot start the runtime")
 }
 
-/// Returns when this process is told to end: SIGINT (Ctrl-C) or SIGTERM.
-async fn stopped() {
-    let wait = |kind| async move {
-        match signal(kind) {
-            Ok(mut signals) => drop(signals.recv().await),
-            // Then it does what it does to any process.
-            Err(_) => std::future::pending().await,
+/// Ready when this process is told to end: SIGINT (Ctrl-C) or SIGTERM. Both are listened for from
+/// the call on, not from the first poll: a command's own first poll may do much of its work.
+fn stopped() -> impl Future<Output = ()> {
+    let wait = |kind| {
+        let signals = signal(kind);
+        async move {
+            match signals {
+                Ok(mut signals) => drop(signals.recv().await),
+                // Then it does what it does to any process.
+                Err(_) => std::future::pending().await,
+            }
         }
     };
-    tokio::select! {
-        () = wait(SignalKind::interrupt()) => {}
-        () = wait(SignalKind::terminate()) => {}
+    let (interrupt, terminate) = (wait(SignalKind::interrupt()), wait(SignalKind::terminate()));
+    async move {
+        tokio::select! {
+            () = interrupt => {}
+            () = terminate => {}
+        }
     }
 }
 
 /// Serves until this process is told to end, then tells all clients, and waits for `serving`, which
 /// ends with the endpoint.
 pub(super) async fn serve(endpoint: &Endpoint, serving: impl Future<Output = ()>) {
+    let stopped = stopped();
     let tell = async {
-        stopped().await;
+        stopped.await;
         endpoint.close(0, b"the server was stopped");
         std::future::pending::<()>().await;
     };
@@ -312,5 +321,17 @@ mod tests {
             super::transport(&Default::default(), super::DscpArgs { dscp: 46 }).dscp,
             46
         );
+    }
+
+    /// Without anybody who listens for it the signal would end this process.
+    #[tokio::test]
+    async fn a_signal_before_the_first_poll_counts() {
+        use nix::sys::signal::{Signal, raise};
+        for signal in [Signal::SIGINT, Signal::SIGTERM] {
+            let stopped = super::stopped();
+            raise(signal).unwrap();
+            let told = tokio::time::timeout(Duration::from_secs(30), stopped).await;
+            assert!(told.is_ok(), "{signal}");
+        }
     }
 }
