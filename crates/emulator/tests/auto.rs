@@ -211,3 +211,47 @@ fn at_a_port_that_only_grants_an_idle_link_is_full_soon_and_its_queue_is_not() {
         }
     }
 }
+
+/// Who comes to such a port beside a flow that takes half of it gets to its share without a queue's
+/// worth of losses, and takes nothing from the other.
+#[test]
+fn at_a_port_that_only_grants_a_newcomer_gets_to_its_share() {
+    for delay in ["20ms", "50ms", "250ms"] {
+        let text = format!(
+            r#"duration = "25s"
+measure = [["6s", "25s"]]
+[[link]]
+name = "port"
+from = "A"
+to = "B"
+duplex = true
+rate = "100Mbit"
+delay = "{delay}"
+queue = {{ kind = "droptail", limit = "1bdp" }}
+controller = "quick-start"
+[[flow]]
+name = "old"
+from = "A"
+to = "B"
+algorithm = "auto"
+rate = "50Mbit"
+[[flow]]
+name = "new"
+from = "A"
+to = "B"
+algorithm = "auto"
+start = "5s"
+"#
+        );
+        let scenario = Scenario::parse(Path::new("test.toml"), &text).unwrap();
+        let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+        let flows = &result.windows[0].flows;
+        let (old, new) = (flows[0].goodput_bps, flows[1].goodput_bps);
+        assert!(old >= 47.5e6 && new >= 40e6, "{delay}: {old} {new}");
+        assert!(
+            result.links[0].drops <= 60,
+            "{delay}: {:?}",
+            result.links[0].drops
+        );
+    }
+}

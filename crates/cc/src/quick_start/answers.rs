@@ -87,15 +87,15 @@ impl<C: Startable> QuickStart<C> {
             self.metrics.outcome = QuickStartOutcome::Unused;
             return self.forget_question();
         }
-        if window <= self.law.window() && self.law.may_start() {
-            // What is free beside somebody's grant.
+        let too_little = window <= self.law.window();
+        let may_start = self.law.may_start();
+        if too_little || !may_start || self.loses_before() {
             self.metrics.outcome = QuickStartOutcome::Unused;
             self.state = State::Over;
-            return self.ask_for_share();
-        }
-        if window <= self.law.window() || self.loses_before() || !self.law.may_start() {
-            self.metrics.outcome = QuickStartOutcome::Unused;
-            self.state = State::Over;
+            if too_little && may_start {
+                // It is what somebody's grant left free.
+                self.ask_for_share();
+            }
             return;
         }
         self.metrics.granted = granted;

@@ -35,18 +35,18 @@ impl Burst {
     /// A question came while `used` bytes per second are used. It may wait in a queue while first
     /// windows of those who ask come, which are no use beside what they will be granted.
     pub(super) fn on_question(&mut self, now: Instant, used: u64) {
-        let recent = |(at, _)| ns_since(now, at) < nanos(SAMPLE);
-        if !self.asked.is_some_and(recent) {
-            self.asked = Some((now, used));
-        }
+        self.asked = self.asked_lately(now).or(Some((now, used)));
+    }
+
+    fn asked_lately(&self, now: Instant) -> Option<(Instant, u64)> {
+        self.asked
+            .filter(|&(at, _)| ns_since(now, at) < nanos(SAMPLE))
     }
 
     /// What was used before the flows came that ask now, where `used` bytes per second are.
     pub(super) fn used_before(&self, now: Instant, used: u64) -> u64 {
-        let recent = |&(at, _): &(Instant, u64)| ns_since(now, at) < nanos(SAMPLE);
-        self.asked
-            .filter(recent)
-            .map_or(used, |(_, before)| before.min(used))
+        let lately = self.asked_lately(now);
+        lately.map_or(used, |(_, before)| before.min(used))
     }
 
     fn lasts(&self, now: Instant) -> bool {

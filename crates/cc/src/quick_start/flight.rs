@@ -67,8 +67,8 @@ impl<C: Startable> QuickStart<C> {
         if !steered || unwanted {
             let (granted, shown) = (flight.window, self.law.shown());
             let threshold = self.after.threshold(used, granted, shown);
-            // Where the peer's flow control, which grows by what arrives, held the flight back the
-            // rest of it may still be used, as slowly as it was granted.
+            // The peer's flow control, which grows by what arrives, may have held the flight back.
+            // Then the window is what was granted, and slow start is over.
             let held = threshold.is_some_and(|threshold| threshold > used)
                 && matches!(self.last_limit, Limit::Peer | Limit::Buffer)
                 && !unwanted;

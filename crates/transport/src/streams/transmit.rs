@@ -251,8 +251,8 @@ impl Streams {
         }
     }
 
-    /// True if the packet has what the stream is to send next: the second of two packets for that
-    /// is another one.
+    /// True if the packet already holds what the stream is to send next. Data that goes in two
+    /// packets is due again as soon as it is in the first.
     fn is_in(&self, sent: &SentFrames, stream: StreamId) -> bool {
         let send = self.records.get(&stream).and_then(|r| r.send.as_ref());
         let next = send.map(|send| send.next(u64::MAX).0);

@@ -2,14 +2,20 @@
 
 use super::*;
 
+/// A path that loses 30 %, which its routers declare.
+fn losing(window: u64, seed: u64) -> Path {
+    let mut path = Path::new(window, seed);
+    path.loss = 300_000;
+    path.watch.declare(300_000);
+    path
+}
+
 /// A third of a record of 96 packets is lost often enough by chance alone where 30 % are lost.
 #[test]
 fn loss_that_routers_declare_is_attested_before_it_can_look_like_a_flood() {
     let mut misjudged = 0;
     for seed in 1..=20 {
-        let mut path = Path::new(2000, seed);
-        path.loss = 300_000;
-        path.watch.declare(300_000);
+        let mut path = losing(2000, seed);
         path.run(40);
         assert_eq!(path.watch.losing.cap(), u64::MAX);
         misjudged += u32::from(path.appeared.is_some());
@@ -30,9 +36,7 @@ fn loss_that_routers_declare_is_attested_before_it_can_look_like_a_flood() {
 fn what_is_declared_and_attested_begins_no_further_trials_by_chance() {
     let mut tried = 0;
     for seed in 1..=10 {
-        let mut path = Path::new(2000, seed);
-        path.loss = 300_000;
-        path.watch.declare(300_000);
+        let mut path = losing(2000, seed);
         path.run(60);
         for _ in 0..200 {
             path.run_round();
@@ -45,9 +49,7 @@ fn what_is_declared_and_attested_begins_no_further_trials_by_chance() {
 /// Losses about an announced overload do not count, nor does what arrives then.
 #[test]
 fn what_arrives_beside_announced_losses_lowers_no_attestation() {
-    let mut path = Path::new(2000, 1);
-    path.loss = 300_000;
-    path.watch.declare(300_000);
+    let mut path = losing(2000, 1);
     path.run(60);
     assert!(path.watch.tolerance.attested_ppm() > 280_000);
     for _ in 0..20 {
@@ -77,9 +79,7 @@ fn who_grows_needs_no_trial_for_loss_that_routers_declare() {
     };
     let (mut tried, mut misjudged) = (0, 0);
     for seed in 1..=20 {
-        let mut path = Path::new(10, seed);
-        path.loss = 300_000;
-        path.watch.declare(300_000);
+        let mut path = losing(10, seed);
         tried += u32::from(grown(&mut path) > 0);
         misjudged += u32::from(path.appeared.is_some());
     }

@@ -2,13 +2,13 @@
 //! connection for a moment: what waited for packets of before goes on (RFC 9000 §9.3.3).
 
 use super::pair::{Pair, Setup};
+use crate::Duration;
 use crate::path::EcnState;
 use crate::streams::Dir;
-use crate::{Duration, Instant};
 
 /// A server with data for its client, whose packets come from elsewhere for a moment, `after` so
 /// long. A quarter of a minute later all is back.
-fn moved_for_a_moment(after: Duration) -> (Pair, Instant) {
+fn moved_for_a_moment(after: Duration) -> Pair {
     let mut pair = Pair::connected(Setup {
         latency: Duration::from_millis(20),
         ..Setup::default()
@@ -33,14 +33,14 @@ fn moved_for_a_moment(after: Duration) -> (Pair, Instant) {
     pair.client.address = home;
     sending(&mut pair, Duration::from_secs(15));
     assert_eq!(pair.server.get().remote_address(), home);
-    let now = pair.now;
-    (pair, now)
+    pair
 }
 
 #[test]
 fn the_search_for_an_mtu_and_the_test_of_marks_go_on() {
     for after in (0..200).step_by(10) {
-        let (mut pair, now) = moved_for_a_moment(Duration::from_millis(after));
+        let mut pair = moved_for_a_moment(Duration::from_millis(after));
+        let now = pair.now;
         let report = pair.server.get().path_report(now);
         assert_eq!(report.mtu, 1472, "after {after} ms");
         assert_eq!(report.ecn, EcnState::Capable, "after {after} ms");
