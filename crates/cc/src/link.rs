@@ -272,6 +272,11 @@ pub trait LinkController: Send + fmt::Debug {
         let _ = (now, flow_hash);
         0
     }
+    /// The same for a flow that asks again, since the answer, and often what else came with it, was
+    /// lost: it takes the larger of both, so what headers promised it is no part of this either.
+    fn promised_beside(&self, now: Instant, flow_hash: u32) -> u64 {
+        self.promised(now, flow_hash)
+    }
     /// True if the law makes room for what is granted, so that a little may be granted although all
     /// is in use.
     fn makes_room(&self) -> bool {

@@ -14,8 +14,8 @@
 //! | 6 | router | that it says bounds the flow |
 //! | 7 | flags | of the latest of these packets, as below; left out while 0 |
 //!
-//! Flags: bits 0 to 2 are the class of the loss by corruption that its routers declare; bit 3: the
-//! router named runs another law; bit 4: a router found a cloud of which it knows nothing.
+//! Flags: bits 0 to 2 are the class of the loss by corruption that its routers declare, or those of
+//! the latest packet before it whose form has room for that; bit 3: the router named runs another law; bit 4: a router found a cloud of which it knows nothing.
 //!
 //! A header that no router has stamped returns its sender's own wish, and counts for nothing. A
 //! packet whose IP ECN field says "congestion experienced" adds only what is negative. Each header
@@ -97,7 +97,7 @@ struct Latest {
     xcp_ttl: u8,
     ttl: Option<u8>,
     router: u16,
-    /// Class of the declared loss by corruption.
+    /// Class of the declared loss by corruption, of the latest packet with room for it.
     corruption: u8,
     translated: bool,
     uncounted: bool,
@@ -107,6 +107,8 @@ struct Latest {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
     latest: Latest,
+    /// Its form has room for what routers declare.
+    declares: bool,
     bytes: u64,
     /// In 2⁻¹⁶ bytes per second; `None`: no router has stamped it.
     delta: Option<i64>,
@@ -143,6 +145,7 @@ impl Counted {
         }
         Some(Self {
             latest,
+            declares: header.declares(),
             bytes,
             delta: header.stamped().then(delta),
             most: if congested { 0 } else { MOST },
@@ -196,7 +199,11 @@ impl Totals {
 
     #[inline]
     pub(crate) fn add(&mut self, counted: &Counted) {
+        let declared = self.latest.corruption;
         self.latest = counted.latest;
+        if !counted.declares {
+            self.latest.corruption = declared;
+        }
         add(&mut self.packets, 1);
         add(&mut self.bytes, counted.bytes);
         let Some(delta) = counted.delta else {

@@ -87,6 +87,19 @@ fn what_counts() {
     assert_eq!(feedback.corruption_ppm, 50_000);
     assert!(!feedback.translated);
 
+    // A header of the compact form has no room for that, and takes nothing of it back.
+    let compact = Repr {
+        stamped: true,
+        xcp_ttl: 62,
+        router: 5,
+        ..Repr::initial(Form::Compact, Some(&XcpRequest::default()), 64)
+    };
+    let mut shim = [0; 16];
+    assert_eq!(compact.emit(&mut shim), Some(16));
+    let mut thin = totals;
+    count(&mut thin, &shim, false);
+    assert_eq!(encoded(&thin), [7, 6, 7000, 450, 62, 63, 5, 5]);
+
     // And one that runs another law, if it is the one that bounds.
     let mut translated = header(0, true, 62, 5);
     translated[4] |= 0x40;

@@ -215,6 +215,13 @@ impl<'a> Packet<'a> {
         }
     }
 
+    /// True if the form has room for what routers declare.
+    #[inline]
+    #[must_use]
+    pub const fn declares(&self) -> bool {
+        !matches!(self, Self::Compact(_))
+    }
+
     /// The IP TTL that the packet was sent with, less one per XCP router.
     #[inline]
     #[must_use]

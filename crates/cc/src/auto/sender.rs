@@ -11,10 +11,13 @@ use crate::{
 /// What the law is called while VCP's codes rule.
 const VCP: &str = "vcp+bise+wlte";
 
-/// With a smaller window, in packets, each of them has a header, in the compact form.
+/// With a smaller window, in packets, each of them has a header, in the compact form, …
 const SMALL_WINDOW: u64 = 12;
-/// … unless the round trip is shorter: that form tells it in whole milliseconds.
+/// … unless the round trip is shorter: that form tells it in whole milliseconds. Nor has it room
+/// for the loss that routers declare, which has to be known before the first losses are judged: the
+/// full form comes until something was answered, and for so many round trips after each loss.
 const SHORT_RTT: Duration = Duration::from_millis(16);
+const LOSSY_ROUNDS: u32 = 4;
 /// Otherwise every n-th packet has one in the full form: a dozen per round trip, n within these
 /// bounds. 36 bytes on every third are 12 per packet, less than VCP's 16.
 const EVERY: (u64, u64) = (3, 8);
@@ -64,6 +67,11 @@ pub(crate) struct AutoSender {
     judge: Judge,
     srtt: Option<Duration>,
     limits: Limits,
+    /// Some router has answered.
+    answered: bool,
+    /// Packets were lost of late; until when that is so.
+    lossy: bool,
+    lossy_until: Instant,
     /// An answer in the law's own language has come since the last change.
     native: bool,
     /// When the first answer came that was no longer in it.
@@ -88,6 +96,9 @@ impl AutoSender {
             judge: Judge::new(),
             srtt: None,
             limits: Limits::NONE,
+            answered: false,
+            lossy: false,
+            lossy_until: now,
             native: false,
             strange: None,
             fresh: false,
@@ -158,6 +169,15 @@ impl AutoSender {
         }
     }
 
+    /// A granted start begins, if it is `steered`.
+    fn note_start(&mut self, now: Instant, steered: bool) -> bool {
+        if steered {
+            let rounds = self.srtt.unwrap_or_default().saturating_mul(SETTLED_ROUNDS);
+            self.starting_until = Some(now + rounds);
+        }
+        steered
+    }
+
     /// Packets per window.
     fn packets(&self) -> u64 {
         self.law.controller().window() / self.mtu
@@ -167,7 +187,7 @@ impl AutoSender {
     fn form(&self) -> (XcpForm, u32) {
         let packets = self.packets();
         let short = self.srtt.is_some_and(|srtt| srtt < SHORT_RTT);
-        if packets < SMALL_WINDOW && !short {
+        if packets < SMALL_WINDOW && !short && self.answered && !self.lossy {
             return (XcpForm::Compact, 1);
         }
         let every = (packets / SMALL_WINDOW).clamp(EVERY.0, EVERY.1);
@@ -218,6 +238,7 @@ impl Controller for AutoSender {
             }
             (_, Feedback::QuickStart(_)) => return,
         };
+        self.answered |= answered > 0;
         let strange = answered > 0 && self.is_strange(now, srtt, translated);
         match (&mut self.law, *feedback) {
             (Law::Xcp(law), Feedback::Xcp(mut xcp)) if strange => {
@@ -245,6 +266,7 @@ impl Controller for AutoSender {
     #[inline]
     fn on_ack(&mut self, now: Instant, acked: &Acked) {
         self.srtt = Some(acked.srtt);
+        self.lossy &= now < self.lossy_until;
         match &mut self.law {
             Law::Xcp(law) => law.on_ack(now, acked),
             Law::Vcp(law) => law.on_ack(now, acked),
@@ -252,6 +274,8 @@ impl Controller for AutoSender {
     }
 
     fn on_loss(&mut self, now: Instant, lost: &Lost) {
+        self.lossy_until = now + lost.srtt.saturating_mul(LOSSY_ROUNDS);
+        self.lossy = true;
         self.law.controller_mut().on_loss(now, lost);
     }
 
@@ -366,11 +390,12 @@ impl Startable for AutoSender {
 
     fn begin_with(&mut self, now: Instant, window: u64) -> bool {
         let steered = self.law.controller_mut().begin_with(now, window);
-        if steered {
-            let rounds = self.srtt.unwrap_or_default().saturating_mul(SETTLED_ROUNDS);
-            self.starting_until = Some(now + rounds);
-        }
-        steered
+        self.note_start(now, steered)
+    }
+
+    fn begin_again_with(&mut self, now: Instant, window: u64) -> bool {
+        let steered = self.law.controller_mut().begin_again_with(now, window);
+        self.note_start(now, steered)
     }
 
     fn carried(&self) -> u64 {

@@ -210,6 +210,25 @@ fn headers_cost_no_more_than_vcps_sixteen_bytes() {
     }
 }
 
+/// What routers declare is in the full form alone: it has to be known before losses are judged.
+#[test]
+fn declared_loss_is_asked_about_at_first_and_after_losses_also_where_windows_are_small() {
+    let form = |path: &Path| match path.asks_in() {
+        Explicit::Xcp(form) => (form, path.law.signal_every()),
+        other => panic!("{other:?}"),
+    };
+    let mut path = Path::new();
+    assert_eq!(form(&path), (XcpForm::Full, 3), "nothing is known");
+    path.rounds(1, xcp(1, 0, false));
+    assert_eq!(form(&path), (XcpForm::Compact, 1));
+    path.law.on_loss(path.now, &lost(3, 9, RTT));
+    assert_eq!(form(&path), (XcpForm::Full, 3));
+    path.rounds(3, xcp(1, 0, false));
+    assert_eq!(form(&path), (XcpForm::Full, 3));
+    path.rounds(2, xcp(1, 0, false));
+    assert_eq!(form(&path), (XcpForm::Compact, 1));
+}
+
 #[test]
 fn a_granted_window_goes_over_to_the_other_law_and_waits_for_its_measure() {
     let mut path = Path::new();

@@ -30,6 +30,12 @@ const UNLIKELY: u64 = 3;
 /// … and by so many, where so much is lost, in 10^-6, a queue overflows.
 const CERTAIN: u64 = 5;
 const LEANING_PPM: u64 = 10_000;
+/// Growth is waited for over so many round trips, while the window has fewer packets than so many,
+/// more and more arrives, or much more is allowed by now than has arrived.
+pub(super) const WAIT_ROUNDS: u32 = 32;
+const GROWTH_WINDOW: u64 = 128;
+/// Standard deviations by which more than what is declared may be lost by chance.
+const LIKELY: u64 = 2;
 
 impl HiddenHop {
     /// A round trip is over: what is lost while more and more arrives may be what is declared.
@@ -76,6 +82,30 @@ impl HiddenHop {
     pub(super) fn leaning_is_loss(&self) -> bool {
         let lost = self.record.recent().map_or(0, |seen| seen.ppm());
         lost >= LEANING_PPM && self.following.leans(CERTAIN)
+    }
+
+    /// True if no more is lost than routers declare, and growth may tell soon whether that is
+    /// random: a trial of few packets takes dozens of round trips, in which nothing grows.
+    fn waits_for_growth(&self, now: Instant, srtt: Duration, window: u64) -> bool {
+        let declared = self.tolerance.declared_ppm();
+        let arrived = window_of(self.arrivals.delivered(), srtt);
+        let grows =
+            window < GROWTH_WINDOW * self.mtu || self.arrivals.is_growing() || window / 2 > arrived;
+        declared > 0
+            && grows
+            && !trigger::surely_above(&self.record, declared + SLACK_PPM)
+            && now < self.began + srtt.saturating_mul(WAIT_ROUNDS)
+    }
+
+    /// True if no more is lost than routers declare and a queue's losses would come on top of it:
+    /// where delays are before them says nothing of a queue then. A trial still looks at them.
+    pub(super) fn is_as_declared(&self) -> bool {
+        let declared = self.tolerance.declared_ppm();
+        declared > 0
+            && self
+                .record
+                .recent()
+                .is_none_or(|seen| seen.ppm() < declared + LEANING_PPM + LIKELY * seen.sigma_ppm())
     }
 
     #[cold]
@@ -141,10 +171,11 @@ impl HiddenHop {
                 let (ppm, dispersion) = (trial.trigger_ppm(), trial.dispersion());
                 let pace = trial.pace();
                 self.trial_cap = cap(pace, srtt, self.mtu);
-                let overflows = self.overflows(now, patience, srtt);
+                let leans = self.following.leans(UNLIKELY) && !self.is_as_declared();
+                let overflows = leans || self.overflows(now, patience, srtt);
                 match verdict {
                     None => Finding::Clear,
-                    Some(Verdict::Random(_)) if overflows || self.following.leans(UNLIKELY) => {
+                    Some(Verdict::Random(_)) if overflows => {
                         self.end_trial(now, Verdict::Hidden, ppm, pace, self.before, srtt)
                     }
                     Some(Verdict::Hidden)
@@ -189,6 +220,7 @@ impl HiddenHop {
                 let path = window_of(self.arrivals.now(now, srtt), srtt).min(window);
                 self.appear(now, seen.ppm(), window, path, srtt)
             }
+            Some(Trigger::Above(_)) if self.waits_for_growth(now, srtt, window) => Finding::Clear,
             Some(Trigger::Above(seen)) => {
                 self.begin_trial(now, seen, srtt, window);
                 Finding::Clear
@@ -297,6 +329,7 @@ impl HiddenHop {
         if self.doubted == Some(true) && !self.partly {
             return self.leave(now);
         }
+        let as_declared = self.is_as_declared();
         let State::Cubic(ruled) = &mut self.state else {
             return Finding::Clear;
         };
@@ -306,7 +339,7 @@ impl HiddenHop {
             window,
             over: self.over,
             calm: self.delay.delayed_since().is_none(),
-            overflows: overflows || self.following.leans(UNLIKELY),
+            overflows: overflows || (self.following.leans(UNLIKELY) && !as_declared),
             relapses: self.relapses,
             attested: self.attested_by_cuts,
             most_ppm: self.tolerance.most_ppm(),

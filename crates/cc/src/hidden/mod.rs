@@ -267,8 +267,15 @@ impl HiddenHop {
 
     /// Routers declare that so much is lost to corruption, in 10^-6.
     #[inline]
-    pub(crate) fn declare(&mut self, ppm: u64) {
+    pub(crate) fn declare(&mut self, ppm: u64, srtt: Duration) {
+        if ppm == self.tolerance.declared_ppm() {
+            return;
+        }
         self.tolerance.declare(ppm);
+        // The first losses may have come before the first word.
+        if self.trains.on_declared(self.tolerance.expected_ppm()) {
+            self.limit_step(srtt);
+        }
     }
 
     /// Loss that comes as no surprise, in 10^-6: declared, or attested.
@@ -357,7 +364,8 @@ impl HiddenHop {
 
     /// Packets were lost, also before any router was heard.
     pub(crate) fn on_first_loss(&mut self, lost: &Lost) {
-        if self.trains.on_loss(lost.packets) {
+        let expected = self.tolerance.expected_ppm();
+        if self.trains.on_loss(lost.packets, expected) {
             self.limit_step(lost.srtt);
         }
     }
@@ -432,6 +440,7 @@ impl HiddenHop {
             .following
             .on_loss(lost.largest, self.arrivals.delivered(), self.mtu)
             || self.leaning_is_loss();
+        let follows = follows && !self.is_as_declared();
         match &mut self.state {
             State::Cubic(ruled) => {
                 ruled.on_loss(now, window);

@@ -174,7 +174,7 @@ fn more_loss_than_can_be_random_is_cubics_if_nobody_declares_it() {
     }
     let mut path = Path::new(300, 3);
     path.loss = 200_000;
-    path.watch.declare(200_000);
+    path.watch.declare(200_000, RTT);
     path.run(100);
     assert!(!path.watch.rules(), "declared, and attested");
 }

@@ -6,7 +6,7 @@
 //! Packets that are paced arrive as they were sent, which shows what a path carries at least, and
 //! not what it carries at most.
 
-use crate::arith::{nanos, ns_since};
+use crate::arith::{mul_div, nanos, ns_since};
 use crate::{Acked, Duration, Instant};
 
 /// Packets of a train, the first acknowledgement's apart.
@@ -20,6 +20,8 @@ const TOGETHER: u64 = 16;
 const LEAST_SPREAD: Duration = Duration::from_micros(40);
 /// So many of the first packets, and one in so many, are lost where a queue is too short for them.
 const OVERFLOW: (u32, u32) = (3, 4);
+/// … beyond what is expected by so many standard deviations, where some loss is.
+const SIGMAS: u64 = 2;
 /// They take so many times as long to arrive as to be sent: a hop spread them.
 const SPREAD: u64 = 4;
 /// The most of one to two spans of so many round trips counts.
@@ -84,20 +86,40 @@ impl Trains {
         told || self.unsure != before
     }
 
-    /// `packets` packets were lost. True if what [`overflowed`](Self::overflowed) says changed.
+    /// `packets` packets were lost, where a loss of `expected` is no surprise, in 10^-6. True if
+    /// what [`overflowed`](Self::overflowed) says changed.
     #[inline]
-    pub(super) fn on_loss(&mut self, packets: u64) -> bool {
+    pub(super) fn on_loss(&mut self, packets: u64, expected: u64) -> bool {
         if self.whole && u64::from(self.arrived) > FIRST {
             return false;
         }
         let packets = u32::try_from(packets).unwrap_or(u32::MAX);
         self.lost = self.lost.saturating_add(packets);
         self.unsure |= !self.whole;
-        let sent = self.arrived.saturating_add(self.lost);
-        let much = self.lost >= OVERFLOW.0 && self.lost >= sent / OVERFLOW.1;
+        let much = self.is_much(expected);
         let changed = much && !self.overflowed;
         self.overflowed |= much;
         changed
+    }
+
+    /// Much of the first packets was lost, where a loss of `expected` is no surprise.
+    fn is_much(&self, expected: u64) -> bool {
+        let sent = u64::from(self.arrived) + u64::from(self.lost);
+        let lost = u64::from(self.lost);
+        let by_chance = match expected {
+            0 => 0,
+            _ => mul_div(sent, expected, 1_000_000) + SIGMAS * lost.isqrt(),
+        };
+        let more = lost.saturating_sub(by_chance);
+        self.lost >= OVERFLOW.0 && more >= (sent / u64::from(OVERFLOW.1)).max(1)
+    }
+
+    /// Routers say that a loss of `expected` is no surprise. True if what was lost of the first
+    /// packets is no more than that, and had been taken for an overflow.
+    pub(super) fn on_declared(&mut self, expected: u64) -> bool {
+        let cleared = self.overflowed && !self.is_much(expected);
+        self.overflowed &= !cleared;
+        cleared
     }
 
     /// True if much of what was sent at first was lost, and no packets have shown since what the
@@ -296,7 +318,7 @@ mod tests {
             trains.on_ack(&first(n, 9 - n));
         }
         assert!(trains.is_unsure());
-        trains.on_loss(1);
+        trains.on_loss(1, 0);
         for n in 10..13 {
             let mut ack = first(n, 3);
             ack.sent_at = Instant::from_micros(100_000);
@@ -318,7 +340,7 @@ mod tests {
         assert!(trains.on_ack(&of_seven(6, 3)) && trains.is_unsure());
         let mut lost = trains;
         assert!(trains.on_ack(&first(9, 0)) && !trains.is_unsure());
-        lost.on_loss(1);
+        lost.on_loss(1, 0);
         for n in [16, 23] {
             let mut ack = of_seven(n, 3);
             ack.sent_at = Instant::from_micros(10_000 * n);
@@ -329,6 +351,22 @@ mod tests {
         let mut trains = Trains::default();
         trains.on_ack(&first(0, 2));
         assert!(!trains.is_unsure());
+    }
+
+    /// Losses that routers declare, before their word has come and after it, are no overflow.
+    #[test]
+    fn losses_as_declared_overflow_no_queue() {
+        let mut first = Trains::default();
+        for n in 0..7 {
+            first.on_ack(&acked(n, 1000, ms(100)));
+        }
+        let mut known = first;
+        assert!((0..3).any(|_| first.on_loss(1, 0)) && first.overflowed());
+        assert!(first.on_declared(300_000) && !first.overflowed());
+        assert!(!(0..6).any(|_| known.on_loss(1, 300_000)), "six of 13");
+        // Beyond chance they are.
+        assert!((0..20).any(|_| known.on_loss(1, 300_000)) && known.overflowed());
+        assert!(!known.on_declared(300_000));
     }
 
     #[test]

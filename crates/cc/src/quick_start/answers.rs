@@ -100,7 +100,11 @@ impl<C: Startable> QuickStart<C> {
         }
         self.metrics.granted = granted;
         self.metrics.outcome = QuickStartOutcome::Used;
-        let steered = self.law.begin_with(now, window);
+        let steered = if self.repeats > 0 {
+            self.law.begin_again_with(now, window)
+        } else {
+            self.law.begin_with(now, window)
+        };
         if steered && self.again == 0 && self.law.may_have_to_share() {
             self.keep = Keep::Due;
         }

@@ -91,6 +91,23 @@ impl<C: Startable> QuickStart<C> {
         });
     }
 
+    /// Routers whose first words come with the answer, or behind it, steer the flight from here on.
+    pub(super) fn steer_late(&mut self, now: Instant) {
+        let State::Flight(flight) = self.state else {
+            return;
+        };
+        if flight.steered || !self.law.begin_with(now, flight.window) {
+            return;
+        }
+        if self.again == 0 && self.law.may_have_to_share() {
+            self.keep = Keep::Due;
+        }
+        self.state = State::Flight(Flight {
+            steered: true,
+            ..flight
+        });
+    }
+
     /// What was granted is not there: as if it had never been (RFC 4782 §4.6).
     pub(super) fn revoke(&mut self, now: Instant, last_sent: u64, delivered: u64) {
         self.metrics.revoked += 1;

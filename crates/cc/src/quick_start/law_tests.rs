@@ -174,6 +174,22 @@ fn an_xcp_port_promises_no_more_than_it_has() {
     }
 }
 
+/// Headers promised the rest of the link to the very flow whose answer was lost: it asks for a
+/// total, and is granted it. What was promised to others is not.
+#[test]
+fn who_asks_again_is_granted_what_headers_promised_it_and_nobody_else() {
+    for (other, expected) in [(1, CAPACITY * 85 / 100), (2, CAPACITY / 20)] {
+        let mut port = xcp(XcpLinkParams::default());
+        for _ in 0..20 {
+            let _ = given(&mut port, 0, other);
+        }
+        let first = ask(&mut port, 0, 1);
+        assert!(first < CAPACITY / 10, "{first}");
+        let again = ask(&mut port, 60, 1);
+        assert!(again.abs_diff(expected) < CAPACITY / 50, "{other}: {again}");
+    }
+}
+
 /// A port that keeps plain packets apart does not tell its law that a question arrives.
 #[test]
 fn what_was_promised_before_a_pause_is_free_for_a_question_that_comes_first() {
@@ -312,6 +328,60 @@ fn fly<C: Startable>(sender: &mut QuickStart<C>) {
         let now = Instant::from_micros(100_000 + 100 * number);
         sender.on_sent(now, &sent(number, 1472));
     }
+}
+
+/// The answer may come before the first word of a router, in the same packet. Single losses of the
+/// flight are the law's business then as well.
+#[test]
+fn routers_that_are_heard_behind_the_answer_steer_the_flight() {
+    let law = || XcpSender::new(at(0), MTU, XcpParams::default());
+    for late in [false, true] {
+        let mut sender = granted_to(law(), !late);
+        let stamped = XcpFeedback {
+            packets: 1,
+            stamped: 1,
+            bytes: 1472,
+            ..XcpFeedback::default()
+        };
+        let ack = acked(0, 1472, ms(100));
+        sender.on_feedback(at(100), &Feedback::Xcp(stamped), &ack);
+        fly(&mut sender);
+        sender.on_ack(at(200), &acked(14, 1472, ms(100)));
+        sender.on_loss(at(200), &lost(12, 1009, ms(100)));
+        let told = sender.metrics().quick_start.unwrap();
+        assert_eq!(told.revoked, 0, "{late}");
+        assert!(sender.window() > 900 * 1472, "{late}: {}", sender.window());
+    }
+}
+
+/// What headers gave is part of the answer to a question that was asked again.
+#[test]
+fn an_answer_to_a_repeated_question_takes_the_place_of_what_headers_gave() {
+    let mut sender = XcpSender::new(at(0), MTU, XcpParams::default());
+    sender.on_handshake_rtt(at(0), ms(100));
+    let heard = |delta| {
+        Feedback::Xcp(XcpFeedback {
+            delta,
+            packets: 1,
+            stamped: 1,
+            bytes: 1472,
+            ..XcpFeedback::default()
+        })
+    };
+    let mut state = sender.on_sent(at(0), &sent(0, 1472));
+    for number in 1..10 {
+        state = sender.on_sent(at(0), &sent(number, 1472));
+    }
+    let mut ack = acked(9, 14_720, ms(100));
+    ack.state = state;
+    sender.on_feedback(at(100), &heard(1_000_000 << 16), &ack);
+    sender.on_ack(at(100), &ack);
+    let given = sender.window();
+    assert!(given > 100_000, "{given}");
+    let mut first = sender.clone();
+    assert!(first.begin_with(at(100), 1_000_000) && sender.begin_again_with(at(100), 1_000_000));
+    assert_eq!(first.window(), 1_000_000 + given - 14_720);
+    assert_eq!(sender.window(), 1_000_000);
 }
 
 #[test]

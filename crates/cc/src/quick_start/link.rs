@@ -115,7 +115,12 @@ impl<L: LinkController> QuickStartLink<L> {
             return Answer::QuickStart(answer);
         }
         let wanted = asked.rate.min(most);
-        let used = self.usage.peak(now).max(self.law.promised(now, flow));
+        let promised = if repeats > 0 {
+            self.law.promised_beside(now, flow)
+        } else {
+            self.law.promised(now, flow)
+        };
+        let used = self.usage.peak(now).max(promised);
         let counting = self.pending.counting();
         let free = approve(self.capacity, used, counting, u64::MAX);
         let credit = self.credit();

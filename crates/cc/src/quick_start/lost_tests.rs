@@ -89,46 +89,66 @@ fn the_answer_to_a_question_that_counts_as_lost_is_late_where_none_was_asked_sin
     assert!(sender.asks(), "its repetition is still to come");
 }
 
-/// A loss that is found after the time for the answer is over.
+/// Nothing came back at all before the time for the answer was over: the question is asked again
+/// once something does, or once it is known to be lost, for as long as questions are repeated.
 #[test]
-fn a_question_that_is_known_to_be_lost_late_is_asked_again_within_bounds() {
+fn after_a_probe_timeout_the_question_is_asked_again_within_bounds() {
     for (found, asks) in [(130, true), (6 * RTT, true), (6 * RTT + 1, false)] {
-        let mut sender = cubiq(Some(GBIT));
-        ask(&mut sender);
-        sender.on_ack(at(121), &ack(9, 1472));
-        assert_eq!(metrics(&sender).outcome, QuickStartOutcome::Unanswered);
-        let window = sender.window();
-        sender.on_question_lost(at(found), 1);
-        assert!(!sender.asks(), "another packet");
-        sender.on_question_lost(at(found), 0);
-        assert_eq!((sender.asks(), sender.window()), (asks, window), "{found}");
-        assert_eq!(metrics(&sender).repeated, u64::from(asks));
+        for lost in [false, true] {
+            let mut sender = cubiq(Some(GBIT));
+            ask(&mut sender);
+            sender.on_probe_timeout(at(110));
+            assert_eq!(metrics(&sender).outcome, QuickStartOutcome::Unanswered);
+            let window = sender.window();
+            sender.on_question_lost(at(found), 1);
+            assert!(!sender.asks(), "another packet");
+            if lost {
+                sender.on_question_lost(at(found), 0);
+                assert_eq!(sender.window(), window);
+            } else {
+                sender.on_ack(at(found), &ack(9, 1472));
+            }
+            assert_eq!(sender.asks(), asks, "{found} {lost}");
+            assert_eq!(metrics(&sender).repeated, u64::from(asks));
+        }
     }
 }
 
-/// A question that arrived and is never answered, or a second late: one denial, and none more.
+/// The answer was lost: the time for it is over, and acknowledgements come.
 #[test]
-fn who_never_answers_or_a_second_late_costs_nothing() {
-    let mut sender = cubiq(Some(GBIT));
-    let request = ask(&mut sender);
-    for (number, millis) in (0..9).zip((60..).step_by(60)) {
-        sender.on_ack(at(millis), &ack(number, 1472));
-    }
-    assert!(!sender.asks());
-    assert_eq!((metrics(&sender).asked, metrics(&sender).denied), (1, 1));
-    let window = sender.window();
-    hear(&mut sender, 1060, answer(&request, GBIT));
-    assert_eq!((metrics(&sender).late, metrics(&sender).granted), (1, 0));
-    assert_eq!(sender.window(), window);
-}
-
-#[test]
-fn after_a_probe_timeout_nothing_is_asked_again() {
+fn an_answer_that_does_not_come_is_asked_for_again_and_counts_then() {
     let mut sender = cubiq(Some(GBIT));
     ask(&mut sender);
-    sender.on_probe_timeout(at(110));
-    sender.on_question_lost(at(170), 0);
+    sender.on_ack(at(120), &ack(9, 1472));
+    assert!(!sender.asks(), "it may yet come");
+    sender.on_ack(at(121), &ack(9, 1472));
+    assert!(sender.asks());
+    let request = repeat(&mut sender, 122, 100);
+    let answer = Feedback::QuickStart(answer(&request, GBIT / 2));
+    sender.on_feedback(at(182), &answer, &acked(100, 1472, ms(RTT)));
+    assert_eq!(metrics(&sender).granted, GBIT / 2);
+}
+
+/// A peer that never answers, or a second late, is asked three times, and costs nothing else.
+#[test]
+fn who_never_answers_or_a_second_late_costs_three_questions() {
+    let mut sender = cubiq(Some(GBIT));
+    let request = ask(&mut sender);
+    let mut next = 100;
+    for millis in (60..2000).step_by(20) {
+        if sender.asks() {
+            repeat(&mut sender, millis, next);
+            next += 1;
+        }
+        sender.on_ack(at(millis), &ack(99, 1472));
+    }
     assert!(!sender.asks());
+    let told = metrics(&sender);
+    assert_eq!((told.asked, told.denied, told.repeated), (3, 3, 2));
+    let window = sender.window();
+    hear(&mut sender, 2060, answer(&request, GBIT));
+    assert_eq!((metrics(&sender).late, metrics(&sender).granted), (1, 0));
+    assert_eq!(sender.window(), window);
 }
 
 /// A question for the granted rate, in the flight: the rate stays, and the flight goes on.

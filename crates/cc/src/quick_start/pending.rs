@@ -7,15 +7,15 @@
 //!                                a packet      first packet
 //! ```
 //!
-//! It is forgotten after three RTTs. Until then the flow may ask again as if for the first time:
+//! It is forgotten after six RTTs. Until then the flow may ask again as if for the first time:
 //! the answer may have been lost.
 //!
 //! The RTT is the asker's word. It is taken for no more than a second, or twice the mean that
 //! flights have shown here, if that is more.
 
 use super::params::{
-    FIRST_WINDOW, GRANTS, LEAST_MEMORY, LEAST_PATIENCE, MEAN_PART, MEMORY_RTTS, PATIENCE_RTTS,
-    REPEAT_TIME, SHOWN_PART, TRUSTED_RTT, UNKNOWN_RTT, WAYS,
+    ANSWER_RTTS, FIRST_WINDOW, GRANTS, LEAST_MEMORY, LEAST_PATIENCE, MEAN_PART, MEMORY_RTTS,
+    PATIENCE_RTTS, REPEAT_TIME, SHOWN_PART, TRUSTED_RTT, UNKNOWN_RTT, WAYS,
 };
 use crate::arith::{mul_div, nanos, ns_since};
 use crate::{Duration, Instant};
@@ -229,7 +229,10 @@ impl Pending {
             until: now + memory(rtt),
             judged: false,
             is_over: false,
-            asks_until: now + believed.saturating_mul(REPEAT_TIME).max(LEAST_MEMORY),
+            asks_until: now
+                + believed
+                    .saturating_mul(ANSWER_RTTS * REPEAT_TIME)
+                    .max(LEAST_MEMORY),
         };
         if let Some(place) = self.place(flow) {
             *place = Some(grant);

@@ -214,9 +214,11 @@ impl<C: Startable> Controller for QuickStart<C> {
                 let question = *question;
                 if question.is_over(now, self.patience(acked.srtt)) {
                     self.deny(QuickStartOutcome::Unanswered);
-                    self.unanswered = Some(question.number);
+                    self.ask_again(now);
                 }
             }
+            // Something comes back again.
+            State::Over if self.unanswered.is_some() => self.ask_again(now),
             State::Flight(flight) => {
                 let flight = *flight;
                 if flight
@@ -252,7 +254,10 @@ impl<C: Startable> Controller for QuickStart<C> {
     fn on_feedback(&mut self, now: Instant, feedback: &Feedback, acked: &Acked) {
         match feedback {
             Feedback::QuickStart(answer) => self.on_answer(now, answer, acked),
-            _ => self.law.on_feedback(now, feedback, acked),
+            _ => {
+                self.law.on_feedback(now, feedback, acked);
+                self.steer_late(now);
+            }
         }
     }
 
@@ -290,7 +295,10 @@ impl<C: Startable> Controller for QuickStart<C> {
         match self.state {
             // It is the handshake's: there is no answer before that is complete.
             State::Asked(question) if question.ahead && self.srtt.is_none() => {}
-            State::Asked(_) => self.deny(QuickStartOutcome::Unanswered),
+            State::Asked(question) => {
+                self.deny(QuickStartOutcome::Unanswered);
+                self.unanswered = Some(question.number);
+            }
             State::Flight(_) => {
                 self.metrics.revoked += 1;
                 self.metrics.outcome = QuickStartOutcome::Revoked;

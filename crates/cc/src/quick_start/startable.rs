@@ -57,6 +57,12 @@ pub trait Startable: Controller {
         false
     }
 
+    /// The same where the answer to the first question was lost: what headers were granted is part
+    /// of `window`.
+    fn begin_again_with(&mut self, now: Instant, window: u64) -> bool {
+        self.begin_with(now, window)
+    }
+
     /// A granted window that no router steers yet is at most so many bytes: what packets that were
     /// sent before show of the path.
     fn carried(&self) -> u64 {

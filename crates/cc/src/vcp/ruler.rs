@@ -24,6 +24,8 @@ pub(crate) enum Change {
 const RETURN_ROUNDS: u32 = 2;
 /// Acknowledgements without any feedback for so many round trips mean that the path eats it.
 const SILENT_ROUNDS: u32 = 2;
+/// … and of so many packets: not each of them asks, and where much is lost few are acknowledged.
+const SILENT_PACKETS: u64 = 16;
 /// Unmarked packets in a row that say nothing: every second probe goes without a shim.
 const UNMARKED_PROBES: u64 = 3;
 /// Where no router has answered, one packet in so many, or a quarter of the window if that is more,
@@ -54,6 +56,8 @@ pub(crate) struct Ruler {
     unmarked_path: bool,
     /// Packets that came back unmarked since the last mark.
     unmarked_packets: u64,
+    /// Packets that were acknowledged without feedback since the last mark.
+    silent_packets: u64,
 }
 
 impl Ruler {
@@ -67,6 +71,7 @@ impl Ruler {
             unmarked_since: None,
             unmarked_path: false,
             unmarked_packets: 0,
+            silent_packets: 0,
         }
     }
 
@@ -105,6 +110,7 @@ impl Ruler {
         self.unmarked_since = None;
         self.unmarked_path = false;
         self.unmarked_packets = 0;
+        self.silent_packets = 0;
         if self.marked_since.is_none() || ns_since(now, self.last_marked) / 2 > nanos(srtt) {
             self.marked_since = Some(now);
         }
@@ -164,14 +170,18 @@ impl Ruler {
         }
     }
 
-    /// Packets were acknowledged without feedback.
+    /// `packets` packets were acknowledged without feedback.
     #[inline]
-    pub(crate) fn on_silence(&mut self, now: Instant, srtt: Duration) -> Change {
-        if self.routers {
-            self.on_unmarked(now, srtt.saturating_mul(SILENT_ROUNDS))
-        } else {
-            Change::Stays
+    pub(crate) fn on_silence(&mut self, now: Instant, srtt: Duration, packets: u64) -> Change {
+        if !self.routers {
+            return Change::Stays;
         }
+        self.silent_packets = self.silent_packets.saturating_add(packets);
+        if self.silent_packets < SILENT_PACKETS {
+            self.unmarked_since.get_or_insert(now);
+            return Change::Stays;
+        }
+        self.on_unmarked(now, srtt.saturating_mul(SILENT_ROUNDS))
     }
 
     fn fall_back(&mut self) -> Change {
@@ -180,5 +190,37 @@ impl Ruler {
         } else {
             Change::Stays
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ms;
+
+    /// Where much is lost, and not each packet asks, two acknowledgements may be all that comes
+    /// within two round trips.
+    #[test]
+    fn few_acknowledgements_without_feedback_are_no_silence() {
+        let at = Instant::from_millis;
+        for (packets, silent) in [(1, false), (7, false), (8, true), (100, true)] {
+            let mut ruler = Ruler::new(at(0), Carrier::Shim);
+            assert_eq!(
+                ruler.on_codes(at(0), ms(100), &[0, 1, 0, 0]),
+                Change::ToRouters
+            );
+            assert_eq!(ruler.on_silence(at(10), ms(100), packets), Change::Stays);
+            let change = ruler.on_silence(at(230), ms(100), packets);
+            assert_eq!(change == Change::ToFallback, silent, "{packets}");
+            assert_eq!(ruler.routers(), !silent);
+        }
+        // Feedback ends it.
+        let mut ruler = Ruler::new(at(0), Carrier::Shim);
+        let _ = ruler.on_codes(at(0), ms(100), &[0, 1, 0, 0]);
+        for n in 1..20 {
+            let _ = ruler.on_silence(at(100 * n), ms(100), 7);
+            let _ = ruler.on_codes(at(100 * n + 50), ms(100), &[0, 1, 0, 0]);
+        }
+        assert!(ruler.routers());
     }
 }

@@ -226,7 +226,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
             self.hidden.on_over(now);
         }
         self.hidden.set_partly(feedback.unmarked_hop, srtt);
-        self.hidden.declare(feedback.corruption_ppm.into());
+        self.hidden.declare(feedback.corruption_ppm.into(), srtt);
         if self.explicit() {
             let moment = Moment {
                 now,
@@ -259,7 +259,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
         self.delivered.on_ack(now, acked.srtt, acked.bytes);
         // While a hidden bottleneck has given CUBIC the window, most packets ask nothing.
         if !core::mem::take(&mut self.fed) && acked.packets > 0 && !self.hidden.rules() {
-            let change = self.ruler.on_silence(now, acked.srtt);
+            let change = self.ruler.on_silence(now, acked.srtt, acked.packets);
             self.obey(change, now);
         }
         if self.ruler.routers() {

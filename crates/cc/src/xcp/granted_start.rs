@@ -16,14 +16,19 @@ impl Startable for XcpSender {
     }
 
     fn begin_with(&mut self, now: Instant, window: u64) -> bool {
+        // What headers were granted before the answer is not part of it: routers took that off.
+        let given = self.steering.bytes().saturating_sub(self.initial());
+        let given = if self.explicit() { given } else { 0 };
+        self.begin_again_with(now, window.saturating_add(given))
+    }
+
+    fn begin_again_with(&mut self, now: Instant, window: u64) -> bool {
         if !self.explicit() {
             // Headers of the flight say what is sent.
             self.stated = window;
             self.hidden.allow(window, self.srtt.unwrap_or_default());
             return false;
         }
-        // What headers were granted before the answer is not part of it: routers took that off.
-        let window = window.saturating_add(self.steering.bytes().saturating_sub(self.initial()));
         self.steering.floor(window);
         let srtt = self.srtt.unwrap_or_default();
         self.hidden.allow(window, srtt);

@@ -24,6 +24,16 @@ pub(crate) struct Start {
     net: i128,
     intervals: u32,
     full: u32,
+    /// The flow of all headers so far, if they are of one.
+    heard: Heard,
+}
+
+/// Whose headers have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    Nobody,
+    One(u32),
+    Several,
 }
 
 impl Start {
@@ -32,7 +42,23 @@ impl Start {
             net,
             intervals: 0,
             full: 0,
+            heard: Heard::Nobody,
         }
+    }
+
+    /// A header of `flow` came.
+    #[inline]
+    pub(crate) fn hear(&mut self, flow: u32) {
+        self.heard = match self.heard {
+            Heard::Nobody => Heard::One(flow),
+            Heard::One(one) if one == flow => return,
+            _ => Heard::Several,
+        };
+    }
+
+    /// True if all that was given went to `flow`.
+    pub(crate) fn is_alone(&self, flow: u32) -> bool {
+        self.heard == Heard::One(flow)
     }
 
     /// What was given more than taken since it began, of `net` so far.

@@ -164,6 +164,10 @@ impl LinkController for XcpILink {
         self.own.promised(now, flow_hash)
     }
 
+    fn promised_beside(&self, now: Instant, flow_hash: u32) -> u64 {
+        self.own.promised_beside(now, flow_hash)
+    }
+
     fn makes_room(&self) -> bool {
         self.own.makes_room()
     }

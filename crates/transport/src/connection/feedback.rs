@@ -303,7 +303,7 @@ impl Feedback {
         }
         let signal = self.own.iter().find(|s| s.kind() == kind)?;
         self.incoming.push(Incoming {
-            counting: Counting::new(signal.meter()),
+            counting: Counting::new(&**signal),
             signal: Arc::clone(signal),
         });
         self.incoming.last_mut()
@@ -405,7 +405,7 @@ impl Feedback {
     /// The peer's datagrams take another path, as far as we can tell: count anew.
     pub(super) fn on_new_incoming_path(&mut self) {
         for incoming in &mut self.incoming {
-            incoming.counting = Counting::new(incoming.signal.meter());
+            incoming.counting = Counting::new(&*incoming.signal);
         }
     }
 }

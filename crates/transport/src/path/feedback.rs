@@ -10,22 +10,32 @@ use pathmark_cc::{Countable, Feedback};
 
 use crate::{Arrived, Breach, Counters, Meter, Signal};
 
+/// An answer to a question goes back so often again. Totals that move all the time need no copies:
+/// the next difference holds what was lost. After one question nothing moves.
+const COPIES: u8 = 3;
+
 /// The receiver's side: counts the present path epoch.
 #[derive(Debug)]
 pub struct Counting {
     meter: Box<dyn Meter>,
     epoch: Option<u64>,
     returned: Option<Counters>,
+    /// Frames for each change, after the first.
+    copies: u8,
+    /// Those of the last change that are still to be sent.
+    left: u8,
 }
 
 impl Counting {
-    /// A new epoch with a fresh `meter`; its name is the first packet to come.
+    /// A new epoch of what the peer sends with `signal`; its name is the first packet to come.
     #[must_use]
-    pub const fn new(meter: Box<dyn Meter>) -> Self {
+    pub fn new(signal: &dyn Signal) -> Self {
         Self {
-            meter,
+            meter: signal.meter(),
             epoch: None,
             returned: None,
+            copies: if signal.asks_once() { COPIES } else { 0 },
+            left: 0,
         }
     }
 
@@ -38,15 +48,22 @@ impl Counting {
         }
     }
 
-    /// Epoch and totals for a FEEDBACK frame, if they tell more than the last one sent.
+    /// Epoch and totals for a FEEDBACK frame, if they tell more than the last one sent, or it may
+    /// be lost.
     #[must_use]
     pub fn poll(&self) -> Option<(u64, Counters)> {
         let counters = self.meter.counters()?;
-        (self.returned != Some(counters)).then_some((self.epoch?, counters))
+        let due = self.left > 0 || self.returned != Some(counters);
+        due.then_some((self.epoch?, counters))
     }
 
     /// A FEEDBACK frame with `counters` was sent.
-    pub const fn on_sent(&mut self, counters: Counters) {
+    pub fn on_sent(&mut self, counters: Counters) {
+        self.left = if self.returned == Some(counters) {
+            self.left.saturating_sub(1)
+        } else {
+            self.copies
+        };
         self.returned = Some(counters);
     }
 }
@@ -198,6 +215,10 @@ impl Returned {
         let known = self.last.as_ref().map(|(epoch, _)| *epoch);
         let least = self.path_start.max(known.unwrap_or(0));
         if self.newest.is_some_and(|n| number <= n) || epoch < least {
+            return None;
+        }
+        // An answer that was sent again says nothing new.
+        if signal.asks_once() && self.last == Some((epoch, *counters)) {
             return None;
         }
         let Some(last_sent) = self.last_sent.filter(|&last| epoch <= last) else {

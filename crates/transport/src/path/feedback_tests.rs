@@ -9,6 +9,39 @@ use crate::{Arrived, BadFeedback, Breach, Counters, Ecn, Instant, Meter, Signal}
 #[derive(Debug)]
 struct Plain;
 
+/// The same for what asks once.
+#[derive(Debug)]
+struct Asking;
+
+impl Signal for Asking {
+    fn kind(&self) -> u8 {
+        201
+    }
+
+    fn shim_len(&self) -> usize {
+        16
+    }
+
+    fn asks_once(&self) -> bool {
+        true
+    }
+
+    fn fill(&self, _: &Request, _: &mut [u8]) {}
+
+    fn meter(&self) -> Box<dyn Meter> {
+        Plain.meter()
+    }
+
+    fn difference(
+        &self,
+        older: Option<&Counters>,
+        newer: &Counters,
+        sent: &Countable,
+    ) -> Result<Feedback, BadFeedback> {
+        Plain.difference(older, newer, sent)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Packets(u64);
 
@@ -190,7 +223,7 @@ fn an_epoch_in_each_frame_counts_no_packet_twice() {
 
 #[test]
 fn only_news_is_returned() {
-    let mut counting = Counting::new(Plain.meter());
+    let mut counting = Counting::new(&Plain);
     assert!(counting.poll().is_none());
     counting.on_packet(&arrived(3));
     counting.on_packet(&arrived(4));
@@ -203,6 +236,38 @@ fn only_news_is_returned() {
     assert!(counting.poll().is_none());
     counting.on_packet(&arrived(5));
     assert_eq!(counting.poll(), Some((3, totals(3))));
+}
+
+/// An answer is what one frame says. Some of several get through, and count once.
+#[test]
+fn an_answer_goes_back_several_times_and_counts_once() {
+    let mut counting = Counting::new(&Asking);
+    let mut returned = Returned::new();
+    returned.on_sent(3, SIZE);
+    counting.on_packet(&arrived(3));
+    let mut frames = 0;
+    let mut counted = 0;
+    for number in 0..10 {
+        let Some((epoch, counters)) = counting.poll() else {
+            break;
+        };
+        counting.on_sent(counters);
+        frames += 1;
+        // The first is lost.
+        if number > 0 {
+            counted += packets(returned.on_frame(number, epoch, &counters, &Asking)).unwrap_or(0);
+        }
+    }
+    assert_eq!((frames, counted), (4, 1));
+    assert_eq!(returned.disbelieved().total(), 0);
+    // The next question is answered as often.
+    counting.on_packet(&arrived(4));
+    for _ in 0..4 {
+        let (_, counters) = counting.poll().unwrap();
+        assert_eq!(counters, totals(2));
+        counting.on_sent(counters);
+    }
+    assert!(counting.poll().is_none());
 }
 
 proptest! {

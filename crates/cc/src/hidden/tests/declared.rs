@@ -6,7 +6,7 @@ use super::*;
 fn losing(window: u64, seed: u64) -> Path {
     let mut path = Path::new(window, seed);
     path.loss = 300_000;
-    path.watch.declare(300_000);
+    path.watch.declare(300_000, RTT);
     path
 }
 
@@ -24,7 +24,7 @@ fn loss_that_routers_declare_is_attested_before_it_can_look_like_a_flood() {
     // Whoever declares so much hides no hop that takes a third, or two.
     for capacity in [1300, 600] {
         let mut path = Path::new(2000, 5);
-        path.watch.declare(300_000);
+        path.watch.declare(300_000, RTT);
         path.capacity = capacity;
         path.run(40);
         assert!(path.watch.rules(), "{capacity}: {:?}", path.appeared);
@@ -49,7 +49,7 @@ fn what_is_declared_and_attested_begins_no_further_trials_by_chance() {
 /// Losses about an announced overload do not count, nor does what arrives then.
 #[test]
 fn what_arrives_beside_announced_losses_lowers_no_attestation() {
-    let mut path = losing(2000, 1);
+    let mut path = losing(2000, 2);
     path.run(60);
     assert!(path.watch.tolerance.attested_ppm() > 280_000);
     for _ in 0..20 {
@@ -88,7 +88,7 @@ fn who_grows_needs_no_trial_for_loss_that_routers_declare() {
     for (capacity, loss) in [(100, 0), (450, 0), (2000, 0), (3000, 0), (1000, 200_000)] {
         let mut path = Path::new(10, 3);
         (path.capacity, path.loss) = (capacity, loss);
-        path.watch.declare(300_000);
+        path.watch.declare(300_000, RTT);
         grown(&mut path);
         assert!(path.appeared.is_some(), "{capacity} {loss}");
     }
@@ -98,15 +98,66 @@ fn who_grows_needs_no_trial_for_loss_that_routers_declare() {
 fn declared_loss_is_no_reason_for_a_trial_and_a_forged_class_hides_no_hop() {
     let mut path = Path::new(300, 5);
     path.loss = 50_000;
-    path.watch.declare(50_000);
+    path.watch.declare(50_000, RTT);
     for _ in 0..300 {
         path.run_round();
         assert_eq!(path.watch.pace(), None);
     }
     // All is declared to be random; beyond a tenth that counts only once it is attested.
     let mut path = Path::new(300, 5);
-    path.watch.declare(1_000_000);
+    path.watch.declare(1_000_000, RTT);
     path.capacity = 150;
     path.run(100);
     assert!(path.watch.rules(), "{:?} {}", path.appeared, path.gone);
+}
+
+/// Losses that lie behind long delays, as they do by chance where a burst is told of in one
+/// acknowledgement, are no queue's while no more is lost than is declared.
+#[test]
+fn losses_as_declared_that_lean_to_long_delays_are_no_queue() {
+    for declared in [0, 300_000] {
+        let mut watch = HiddenHop::new(Instant::ZERO, MTU, STEP);
+        watch.declare(declared, RTT);
+        let mut appeared = false;
+        for n in 0..2000 {
+            let now = Instant::ZERO + ms(1) * n;
+            let number = u64::from(n);
+            let long = n / 20 % 2 == 0;
+            let mut ack = acked(number, MTU, RTT + ms(if long { 3 } else { 0 }));
+            ack.min_rtt = RTT;
+            // Of ten packets four are lost behind a long delay, and two behind a short one.
+            let lost_here = n % 10 < if long { 4 } else { 2 };
+            let finding = if lost_here {
+                watch.on_loss(now, &lost(number, number + 100, RTT), ms(200), 100 * MTU)
+            } else {
+                watch.on_ack(now, &ack, ms(200), 100 * MTU)
+            };
+            appeared |= matches!(finding, Finding::Appeared(_));
+        }
+        assert_eq!(appeared, declared == 0, "{declared}");
+    }
+}
+
+/// A trial of few packets takes dozens of round trips: growth is waited for, and not for ever.
+#[test]
+fn declared_losses_of_few_packets_wait_for_growth_before_a_trial() {
+    let mut path = losing(20, 3);
+    for round in 0..decide::WAIT_ROUNDS {
+        path.run_round();
+        assert!(path.watch.pace().is_none(), "{round}");
+    }
+    let tried = (0..200).any(|_| {
+        path.run_round();
+        path.watch.pace().is_some()
+    });
+    assert!(tried);
+    // More than is declared is tried at once.
+    let mut path = Path::new(20, 3);
+    path.loss = 600_000;
+    path.watch.declare(300_000, RTT);
+    let at_once = (0..decide::WAIT_ROUNDS).any(|_| {
+        path.run_round();
+        path.watch.pace().is_some() || path.watch.rules()
+    });
+    assert!(at_once);
 }

@@ -158,6 +158,9 @@ impl LinkController for XcpLink {
         self.sums.count(self.size(arrival));
         match &arrival.carried {
             Carried::Xcp(header) => {
+                if let Some(start) = &mut self.start {
+                    start.hear(arrival.flow_hash);
+                }
                 let size = self.size(arrival);
                 let x = self.sums.hear(header, size);
                 let standing = match &mut self.known {
@@ -177,6 +180,9 @@ impl LinkController for XcpLink {
             }
             Carried::Vcp(carried) => {
                 let (bytes, flow) = (self.size(arrival), arrival.flow_hash);
+                if let Some(start) = &mut self.start {
+                    start.hear(flow);
+                }
                 let (rtt, pools) = (carried.min_rtt, &mut self.pools);
                 let net = self.guests.count(now, flow, bytes, rtt, pools);
                 self.totals.add(net);
@@ -272,6 +278,15 @@ impl LinkController for XcpLink {
         let promised = start.promised(self.totals.net()) - own;
         let promised = u64::try_from(promised >> 16).unwrap_or(0);
         promised.saturating_sub(self.granted.rate())
+    }
+
+    fn promised_beside(&self, now: Instant, flow_hash: u32) -> u64 {
+        let alone = self.start.as_ref().is_some_and(|s| s.is_alone(flow_hash));
+        if alone {
+            0
+        } else {
+            self.promised(now, flow_hash)
+        }
     }
 
     fn on_granted(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {

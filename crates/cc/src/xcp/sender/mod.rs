@@ -212,7 +212,7 @@ impl Controller for XcpSender {
                 self.reason = FallbackReason::HiddenHop;
                 self.end_to_end = Some(EndToEnd::new(now, self.fallback.window()));
             }
-            self.hidden.declare(feedback.corruption_ppm.into());
+            self.hidden.declare(feedback.corruption_ppm.into(), srtt);
         }
         let delta = self.granted(feedback, acked);
         if !self.ruler.routers() || feedback.stamped == 0 {
@@ -250,7 +250,7 @@ impl Controller for XcpSender {
         }
         self.srtt = Some(self.recent.bound(acked.srtt));
         if !core::mem::take(&mut self.fed) && acked.packets > 0 {
-            let change = self.ruler.on_silence(now, acked.srtt);
+            let change = self.ruler.on_silence(now, acked.srtt, acked.packets);
             self.obey(now, change);
         }
         if self.ruler.routers() && self.watches() {
