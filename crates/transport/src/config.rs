@@ -6,8 +6,9 @@ use std::sync::Arc;
 use pathmark_cc::Controller;
 
 use crate::datagrams::DatagramsConfig;
-use crate::path::BASE_MTU;
+use crate::path::{BASE_MTU, LEAST_BASE};
 use crate::streams::StreamsConfig;
+use crate::wire::packet::MIN_INITIAL_DATAGRAM;
 use crate::{Duration, Instant, Signal};
 
 /// Makes a congestion controller for each path of each connection.
@@ -50,8 +51,9 @@ pub struct TransportConfig {
     pub keep_alive: Option<Duration>,
     /// Largest datagram before path MTU discovery, bytes of UDP payload, shim included: what every
     /// path is known to carry. 1200 on the Internet (RFC 9000 §14). More where the network is
-    /// known; less only where both ends are and old studies with small packets are emulated, since
-    /// Initial datagrams then are no longer full-sized.
+    /// known; less, down to 400, only where both ends are configured so and old studies with small
+    /// packets are repeated: Initial datagrams then are that small, and servers with another
+    /// configuration drop them.
     pub initial_mtu: u16,
     /// Largest datagram that path MTU discovery tries, bytes of UDP payload, shim included. Not
     /// above [`initial_mtu`](Self::initial_mtu): no discovery. `None`: what the interface carries,
@@ -119,6 +121,13 @@ impl TransportConfig {
             known_rate: None,
             key_update_after: u64::MAX,
         }
+    }
+
+    /// Size of the datagrams that begin connections, which prove that a path carries QUIC: 1200
+    /// bytes (RFC 9000 §14.1), or what every path is said to carry if that is less. A server drops
+    /// Initial packets in smaller ones.
+    pub(crate) fn full_datagram(&self) -> usize {
+        MIN_INITIAL_DATAGRAM.min(self.initial_mtu.max(LEAST_BASE).into())
     }
 }
 

@@ -1,28 +1,61 @@
-//! What a flow of 1 Gbit/s over a round trip of 400 ms holds in memory, on either side, without
-//! loss and with one packet in a hundred lost: two connections under a virtual clock, and an
-//! allocator that counts whose memory it gives.
+//! Flows over long fat paths, 1 Gbit/s × 400 ms and 10 Gbit/s × 720 ms, within a budget of the
+//! receiving endpoint: what they hold in memory on either side, how fast they are, and whether they
+//! say what limits them. Two connections under a virtual clock, and an allocator that counts whose
+//! memory it gives.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pathmark_cc::{Acked, Controller, Lost, Metrics, Phase};
 use pathmark_transport::connection::{ClientStart, Connection, Received, ServerStart};
 use pathmark_transport::crypto::Random;
 use pathmark_transport::crypto::null::{NullCrypto, NullEndpointKey};
-use pathmark_transport::streams::{Dir, StreamId};
+use pathmark_transport::streams::{Dir, ReceiveMemory, StreamId};
 use pathmark_transport::wire::PartialDecode;
 use pathmark_transport::{Duration, Instant, TransportConfig};
 
-/// Bytes per second, and one way's delay.
-const RATE: u64 = 125_000_000;
-const DELAY: Duration = Duration::from_millis(200);
-/// Bytes that the path holds.
-const BDP: u64 = RATE * 400 / 1000;
+/// What endpoints share among their connections unless they are told otherwise.
+const DEFAULT: u64 = 512 << 20;
 /// Fill the path, and then some; what comes in the second half counts as its rate.
 const TIME: Duration = Duration::from_secs(8);
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    /// Bytes per second.
+    rate: u64,
+    /// Of one way.
+    delay: Duration,
+    /// Largest datagram.
+    mtu: u16,
+    /// One in so many of the sender's datagrams is lost.
+    loses: Option<u64>,
+}
+
+/// 1 Gbit/s over 400 ms.
+const FAT: Link = Link {
+    rate: 125_000_000,
+    delay: Duration::from_millis(200),
+    mtu: 1472,
+    loses: None,
+};
+
+/// 10 Gbit/s over 720 ms.
+const FATTER: Link = Link {
+    rate: 1_250_000_000,
+    delay: Duration::from_millis(360),
+    mtu: 8972,
+    loses: None,
+};
+
+impl Link {
+    /// Bytes that the path holds.
+    const fn bdp(&self) -> u64 {
+        self.rate * 2 * self.delay.as_millis() as u64 / 1000
+    }
+}
 
 /// Who runs: nobody, the sender, the receiver.
 static SIDE: AtomicUsize = AtomicUsize::new(0);
@@ -83,7 +116,7 @@ fn of<T>(side: usize, part: impl FnOnce() -> T) -> T {
 
 /// The window that the path holds, paced at its rate, whatever is lost.
 #[derive(Debug)]
-struct Full;
+struct Full(Link);
 
 impl Controller for Full {
     fn on_ack(&mut self, _: Instant, _: &Acked) {}
@@ -91,20 +124,21 @@ impl Controller for Full {
     fn on_persistent_congestion(&mut self, _: Instant) {}
     fn on_mtu(&mut self, _: u16) {}
     fn window(&self) -> u64 {
-        BDP
+        self.0.bdp()
     }
     fn pacing_rate(&self) -> Option<u64> {
-        Some(RATE)
+        Some(self.0.rate)
     }
     fn metrics(&self) -> Metrics {
         Metrics::new("full", Phase::Avoidance, self.window())
     }
 }
 
-fn config() -> Arc<TransportConfig> {
-    let mut config = TransportConfig::new(Arc::new(|_, _| Box::new(Full) as Box<dyn Controller>));
-    config.initial_mtu = 1472;
-    config.max_mtu = Some(1472);
+fn config(link: Link) -> Arc<TransportConfig> {
+    let full = move |_, _: u16| Box::new(Full(link)) as Box<dyn Controller>;
+    let mut config = TransportConfig::new(Arc::new(full));
+    config.initial_mtu = link.mtu;
+    config.max_mtu = Some(link.mtu);
     Arc::new(config)
 }
 
@@ -123,14 +157,12 @@ struct Path {
     now: Instant,
     ends: [End; 2],
     buffer: Vec<u8>,
-    /// One in so many of the sender's datagrams is lost.
-    loses: Option<u64>,
-    sent: u64,
+    link: Link,
     random: Random,
 }
 
 impl Path {
-    fn new(loses: Option<u64>) -> Self {
+    fn new(link: Link, memory: u64) -> Self {
         let now = Instant::from_millis(1);
         let crypto = || Arc::new(NullCrypto::new(&[b"x"]));
         let mut buffer = vec![0; 64 << 10];
@@ -138,7 +170,7 @@ impl Path {
             Connection::client(
                 now,
                 ClientStart {
-                    config: config(),
+                    config: config(link),
                     crypto: crypto(),
                     server_name: "localhost".into(),
                     remote: address(2),
@@ -155,11 +187,11 @@ impl Path {
         else {
             panic!("not an Initial packet");
         };
-        let receiver = of(2, || {
+        let mut receiver = of(2, || {
             Connection::server(
                 now,
                 ServerStart {
-                    config: config(),
+                    config: config(link),
                     crypto: crypto(),
                     remote: address(1),
                     local: None,
@@ -174,6 +206,8 @@ impl Path {
             )
             .expect("a server")
         });
+        let memory = Arc::new(ReceiveMemory::new(memory));
+        of(2, || receiver.streams().share_memory(memory));
         let end = |side, connection| End {
             side,
             connection,
@@ -183,18 +217,17 @@ impl Path {
             now,
             ends: [end(1, sender), end(2, receiver)],
             buffer,
-            loses,
-            sent: 0,
+            link,
             random: Random::from_u64(3),
         };
         let initial = path.buffer[..first.len].to_vec();
-        path.ends[1].arriving.push_back((now + DELAY, initial));
+        path.ends[1].arriving.push_back((now + link.delay, initial));
         path
     }
 
     /// What end `index` has to send goes on its way.
     fn transmit(&mut self, index: usize) {
-        let arrives = self.now + DELAY;
+        let arrives = self.now + self.link.delay;
         loop {
             let end = &mut self.ends[index];
             let polled = of(end.side, || {
@@ -202,8 +235,8 @@ impl Path {
             });
             let Some(transmit) = polled else { return };
             for datagram in self.buffer[..transmit.len].chunks(transmit.segment_size) {
-                self.sent += u64::from(index == 0);
-                let lost = index == 0 && self.loses.is_some_and(|n| self.random.below(n) == 0);
+                let loses = self.link.loses.filter(|_| index == 0);
+                let lost = loses.is_some_and(|n| self.random.below(n) == 0);
                 if !lost {
                     let copy = datagram.to_vec();
                     self.ends[1 - index].arriving.push_back((arrives, copy));
@@ -273,14 +306,28 @@ impl Path {
     }
 }
 
-/// Most bytes that sender and receiver hold, and the bytes per second that the application got in
-/// the second half.
-fn flow(loses: Option<u64>) -> ([f64; 2], u64) {
+/// What became of a flow.
+#[derive(Debug)]
+struct Outcome {
+    /// The most that sender and receiver held, in bandwidth-delay products.
+    most: [f64; 2],
+    /// Share of the path's rate that the application got in the second half.
+    rate: f64,
+    /// The receiver says that it limits the flow, at the end.
+    receive_limited: bool,
+    /// Share of its time that the sender says the peer's promise bounded it.
+    bounded_by_peer: f64,
+    /// Packets that were not taken for want of memory.
+    refused: u64,
+}
+
+/// A flow over `link` to a receiver whose endpoint has `memory` bytes for received data.
+fn flow(link: Link, memory: u64) -> Outcome {
     for side in 1..3 {
         HELD[side].store(0, Ordering::Relaxed);
         MOST[side].store(0, Ordering::Relaxed);
     }
-    let mut path = Path::new(loses);
+    let mut path = Path::new(link, memory);
     while !path.ends[0].connection.is_established() {
         assert!(path.step());
     }
@@ -295,21 +342,59 @@ fn flow(loses: Option<u64>) -> ([f64; 2], u64) {
         }
         assert!(path.step());
     }
-    let most = [1, 2].map(|side| MOST[side].load(Ordering::Relaxed) as f64 / BDP as f64);
-    (most, read / (TIME / 2).as_secs())
+    let [sender, receiver] = &path.ends;
+    let per_second = read as f64 / (TIME / 2).as_secs_f64();
+    let outcome = Outcome {
+        most: [1, 2].map(|side| MOST[side].load(Ordering::Relaxed) as f64 / link.bdp() as f64),
+        rate: per_second / link.rate as f64,
+        receive_limited: receiver.connection.path_report(path.now).receive_limited,
+        bounded_by_peer: sender.connection.path_report(path.now).bounded_by.peer,
+        refused: receiver.connection.stats().packets_refused,
+    };
+    println!("{link:?} with {} MiB: {outcome:?}", memory >> 20);
+    outcome
 }
 
+/// The tests take turns: they count all memory that is given meanwhile.
+static TURN: Mutex<()> = Mutex::new(());
+
 #[test]
-fn a_side_holds_a_few_bandwidth_delay_products() {
+fn a_gigabit_over_400_ms_has_its_rate_by_default() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for (loses, bound) in [(None, 3.0), (Some(100), 6.0)] {
-        let ([sender, receiver], rate) = flow(loses);
-        println!(
-            "loss {loses:?}: sender {sender:.2} and receiver {receiver:.2} BDP of {} MB at {:.0} \
-             Mbit/s",
-            BDP / 1_000_000,
-            rate as f64 * 8e-6
+        let outcome = flow(Link { loses, ..FAT }, DEFAULT);
+        assert!(outcome.rate > 0.8, "the path is full: {outcome:?}");
+        assert!(
+            outcome.most.iter().all(|most| *most <= bound),
+            "{outcome:?}"
         );
-        assert!(rate > RATE * 8 / 10, "the path is full: {rate}");
-        assert!(sender <= bound && receiver <= bound, "{sender} {receiver}");
+        assert_eq!(outcome.refused, 0);
+    }
+}
+
+/// As `docs/reliability.md` says: five bandwidth-delay products are 4.5 GB, and a connection may
+/// hold half of what its endpoint may.
+#[test]
+fn ten_gigabits_over_720_ms_have_their_rate_with_8_gib() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let loses = Some(1000);
+    let outcome = flow(Link { loses, ..FATTER }, 8 << 30);
+    assert!(outcome.rate > 0.9, "the path is full: {outcome:?}");
+    assert!(outcome.most.iter().all(|most| *most <= 3.0), "{outcome:?}");
+    assert_eq!(outcome.refused, 0);
+}
+
+/// Both sides say why it is no faster, and the receiver keeps within its budget.
+#[test]
+fn ten_gigabits_over_720_ms_are_limited_by_default_and_say_so() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    for (loses, least) in [(None, 0.5), (Some(1000), 0.15)] {
+        let link = Link { loses, ..FATTER };
+        let outcome = flow(link, DEFAULT);
+        assert!(outcome.rate > least && outcome.rate < 0.7, "{outcome:?}");
+        assert!(outcome.receive_limited, "{outcome:?}");
+        assert!(outcome.bounded_by_peer > 0.4, "{outcome:?}");
+        let budget = DEFAULT as f64 / link.bdp() as f64;
+        assert!(outcome.most[1] < budget, "{outcome:?}");
     }
 }

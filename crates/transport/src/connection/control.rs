@@ -145,3 +145,38 @@ impl Control {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::null::NullEndpointKey;
+
+    fn written(control: &mut Control) -> Vec<ControlFrame> {
+        let mut room = [0; 200];
+        let mut frames = Vec::new();
+        let key = NullEndpointKey::new(1);
+        control.write(&mut Writer::new(&mut room), &key, |frame| {
+            frames.push(frame);
+        });
+        frames
+    }
+
+    #[test]
+    fn a_token_is_sent_until_it_is_acknowledged() {
+        let id = ConnectionId::new(&[1; 8]).unwrap();
+        let mut control = Control::new(id, LocalIds::new(id), RemoteIds::new(id, 8));
+        assert!(!control.is_due());
+        control.send_token(Bytes::from_static(b"token"));
+        for _ in 0..3 {
+            assert!(control.is_due());
+            assert_eq!(written(&mut control), [ControlFrame::NewToken]);
+            assert!(!control.is_due());
+            control.on_lost(ControlFrame::NewToken);
+        }
+        control.on_acked(ControlFrame::NewToken);
+        assert!(!control.is_due());
+        // One that was repeated in vain.
+        control.on_lost(ControlFrame::NewToken);
+        assert!(!control.is_due());
+    }
+}

@@ -157,6 +157,16 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_left_of_a_lost_range_that_just_fits() {
+        let mut stream = CryptoSend::default();
+        stream.write(b"hello");
+        assert_eq!(sent(&mut stream, 5), b"hello");
+        stream.on_loss(0..5);
+        assert_eq!(sent(&mut stream, 5), b"hello");
+        assert!(!stream.can_send());
+    }
+
+    #[test]
     fn lost_ranges_go_first_and_acknowledged_ones_never_again() {
         let mut stream = CryptoSend::default();
         stream.write(b"hello world");

@@ -6,7 +6,7 @@ use crate::config::TransportConfig;
 use crate::crypto::{Random, ResetToken, Side};
 use crate::streams::PeerLimits;
 use crate::wire::cid::MAX_LEN;
-use crate::wire::packet::{MIN_INITIAL_DATAGRAM, TAG_LEN};
+use crate::wire::packet::TAG_LEN;
 use crate::wire::transport_parameters::{EarlyLimits, Grease, HandshakeIds, SignalKinds};
 use crate::wire::{ConnectionId, TransportError, TransportErrorCode, TransportParameters};
 
@@ -73,10 +73,10 @@ const INITIAL_ROOM: usize = 64;
 /// their lengths (the server chooses one of any length), two lengths, packet number, tag.
 const INITIAL_OVERHEAD: usize = 1 + 4 + (1 + MAX_LEN) + (1 + LOCAL_ID_LEN) + 2 + 2 + 4 + TAG_LEN;
 
-/// The longest token that leaves a client's Initial packets room for the handshake, where datagrams
-/// of `datagram` bytes get through. All of them carry it (RFC 9000 §8.1.2).
-pub(super) fn longest_token(datagram: u16) -> usize {
-    let datagram = MIN_INITIAL_DATAGRAM.min(datagram.into());
+/// The longest token that leaves a client's Initial packets room for the handshake. All of them
+/// carry it (RFC 9000 §8.1.2).
+pub(super) fn longest_token(config: &TransportConfig) -> usize {
+    let datagram = config.full_datagram();
     datagram.saturating_sub(INITIAL_OVERHEAD + INITIAL_ROOM)
 }
 

@@ -3,7 +3,7 @@
 use super::building::{Building, Contents};
 use super::transmit::Permit;
 use super::{Connection, Transmit};
-use crate::wire::packet::{MIN_INITIAL_DATAGRAM, TAG_LEN};
+use crate::wire::packet::TAG_LEN;
 use crate::wire::{ConnectionId, Frame, SpaceId, Writer};
 use crate::{Ecn, Instant};
 
@@ -14,10 +14,9 @@ const SMALL: usize = 64;
 const PATH_FRAME: usize = 9;
 
 impl Connection {
-    /// Size of the datagrams that prove that a path carries QUIC: 1200 bytes (RFC 9000 §14), or
-    /// what every path is said to carry if that is less.
+    /// Size of the datagrams that prove that a path carries QUIC.
     pub(super) fn full_datagram(&self) -> usize {
-        MIN_INITIAL_DATAGRAM.min(self.route.mtud.base().into())
+        self.config.full_datagram()
     }
 
     /// A PATH_CHALLENGE over the path that was left.

@@ -119,7 +119,7 @@ impl Connection {
             && found.ty == PacketType::Initial
             && carrier.bytes < self.full_datagram()
         {
-            // RFC 9000 §14.1. The endpoint sees to those that begin connections.
+            // RFC 9000 §14.1, for servers alone. The endpoint sees to those that begin connections.
             self.stats.packets_dropped += 1;
             return false;
         }
@@ -252,7 +252,7 @@ impl Connection {
             self.stats.packets_dropped += 1;
             return;
         }
-        if token.len() > parameters::longest_token(self.config.initial_mtu) {
+        if token.len() > parameters::longest_token(&self.config) {
             // What is sent without it is answered with another Retry.
             self.lose(now, ConnectionError::TokenTooLong(token.len()));
             return;

@@ -134,7 +134,7 @@ impl Connection {
             retry_source: None,
         };
         let mut token = start.token;
-        if token.len() > parameters::longest_token(start.config.initial_mtu) {
+        if token.len() > parameters::longest_token(&start.config) {
             // It would save a round trip, no more.
             token.clear();
         }

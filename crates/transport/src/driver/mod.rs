@@ -59,6 +59,8 @@ mod stalled_tests;
 mod starting_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
 mod stranger_tests;
+#[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
+mod task_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod unopened_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]

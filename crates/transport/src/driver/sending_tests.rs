@@ -23,11 +23,19 @@ pub(super) fn client(transport: TransportConfig) -> ClientConfig {
 
 /// The two ends of a connection over `loopback`.
 async fn connected(loopback: &str, transport: TransportConfig) -> (Connection, Connection) {
+    let endpoint = Endpoint::client(loopback.parse().unwrap()).unwrap();
+    connected_from(&endpoint, transport).await
+}
+
+/// The same from `endpoint`.
+pub(super) async fn connected_from(
+    endpoint: &Endpoint,
+    transport: TransportConfig,
+) -> (Connection, Connection) {
     let crypto = Arc::new(testing::server("server", &[b"test"]));
     let config = ServerConfig::new(crypto, Arc::new(transport.clone()));
-    let any: SocketAddr = loopback.parse().unwrap();
+    let any = SocketAddr::new(endpoint.local_address().ip(), 0);
     let server = Endpoint::server(config, any).unwrap();
-    let endpoint = Endpoint::client(any).unwrap();
     let connecting = endpoint
         .connect(client(transport), server.local_address(), "server.test")
         .unwrap();
@@ -35,7 +43,7 @@ async fn connected(loopback: &str, transport: TransportConfig) -> (Connection, C
     tokio::try_join!(connecting, accepting).unwrap()
 }
 
-async fn upload((from, to): &(Connection, Connection), bytes: usize) {
+pub(super) async fn upload((from, to): &(Connection, Connection), bytes: usize) {
     let mut stream = from.open_uni().await.unwrap();
     let sending = async {
         stream.write_all(&vec![7; bytes]).await.unwrap();
@@ -76,6 +84,19 @@ async fn datagrams_grow_to_what_the_interface_carries() {
         upload(&ends, 4_000_000).await;
         assert_eq!(ends.0.path_report().mtu, expected, "{loopback}");
         assert_eq!(ends.0.stats().mtu_probes_lost, 0);
+    }
+}
+
+/// Old studies used packets of less than 1200 bytes: ends that are both told so speak.
+#[tokio::test]
+async fn ends_that_know_of_a_narrow_path_connect_over_it() {
+    let mut transport = transport();
+    (transport.initial_mtu, transport.max_mtu) = (972, Some(972));
+    transport.handshake_timeout = Duration::from_secs(5);
+    let ends = connected("127.0.0.1:0", transport).await;
+    upload(&ends, 100_000).await;
+    for end in [&ends.0, &ends.1] {
+        assert_eq!(end.path_report().mtu, 972);
     }
 }
 

@@ -1,21 +1,41 @@
 //! Tasks that wait for one thing. Each has its own waker here, until it is woken or stops waiting.
 
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
 
-use slab::Slab;
+/// When somebody came, counted in waiters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ticket(u64);
 
-/// Wakers of those who wait, in the order in which they came.
+impl Ord for Ticket {
+    fn cmp(&self, other: &Self) -> Ordering {
+        #[cfg(test)]
+        tests::count_step();
+        self.0.cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Ticket {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Wakers of those who wait, in the order in which they came. Each is found in a few steps however
+/// many they are, and takes memory only while it waits.
 #[derive(Debug, Default)]
 pub(super) struct WaitList {
-    places: Slab<Option<Waker>>,
-    /// Places that have a waker.
-    order: Vec<usize>,
+    waiting: BTreeMap<Ticket, Waker>,
+    /// Tickets drawn so far.
+    drawn: u64,
 }
 
 /// A waiter's place in a [`WaitList`], empty at first. To be [given back](WaitList::leave).
 #[derive(Debug, Default)]
-pub(super) struct Place(Option<usize>);
+pub(super) struct Place(Option<Ticket>);
 
 impl Place {
     /// True if there is nothing to give back.
@@ -27,35 +47,27 @@ impl Place {
 impl WaitList {
     /// Has `cx` woken by the next [`wakers`](Self::wakers). Replaces the waker that the place had.
     pub(super) fn wait(&mut self, place: &mut Place, cx: &Context<'_>) {
-        let key = *place.0.get_or_insert_with(|| self.places.insert(None));
-        let Some(slot) = self.places.get_mut(key) else {
+        let held = place.0.and_then(|ticket| self.waiting.get_mut(&ticket));
+        if let Some(waker) = held {
+            waker.clone_from(cx.waker());
             return;
-        };
-        match slot {
-            Some(waker) => waker.clone_from(cx.waker()),
-            None => {
-                *slot = Some(cx.waker().clone());
-                self.order.push(key);
-            }
         }
+        let ticket = Ticket(self.drawn);
+        self.drawn += 1;
+        self.waiting.insert(ticket, cx.waker().clone());
+        place.0 = Some(ticket);
     }
 
     /// Forgets a waiter.
     pub(super) fn leave(&mut self, place: &mut Place) {
-        if let Some(key) = place.0.take()
-            && let Some(Some(_)) = self.places.try_remove(key)
-        {
-            self.order.retain(|other| *other != key);
+        if let Some(ticket) = place.0.take() {
+            self.waiting.remove(&ticket);
         }
     }
 
-    /// Takes the wakers of all who wait. Their places stay theirs.
+    /// Takes the wakers of all who wait. Their places are theirs, should they wait again.
     pub(super) fn wakers(&mut self) -> Vec<Waker> {
-        let places = &mut self.places;
-        self.order
-            .drain(..)
-            .filter_map(|key| places.get_mut(key)?.take())
-            .collect()
+        mem::take(&mut self.waiting).into_values().collect()
     }
 
     /// Wakes all who wait.
@@ -63,10 +75,10 @@ impl WaitList {
         self.wakers().into_iter().for_each(Waker::wake);
     }
 
-    /// Places that are not given back.
+    /// Those who wait.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.places.len()
+        self.waiting.len()
     }
 }
 
@@ -128,6 +140,7 @@ impl Drop for Waiter {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::future::poll_fn;
     use std::io;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -137,6 +150,15 @@ mod tests {
     use tokio::net::UnixDatagram;
 
     use super::*;
+
+    thread_local! {
+        /// Comparisons of tickets in this test.
+        static STEPS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count_step() {
+        STEPS.set(STEPS.get() + 1);
+    }
 
     #[derive(Default)]
     struct Count(AtomicUsize);
@@ -187,15 +209,76 @@ mod tests {
             let mut goes = Waiter::new(&waiters);
             goes.wait(&Context::from_waker(&waker));
         }
-        let held = || {
-            let list = waiters.lock();
-            (list.len(), list.order.len())
-        };
-        assert_eq!(held(), (1, 1));
+        assert_eq!(waiters.lock().len(), 1);
         waiters.wake_by_ref();
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        assert_eq!(
+            waiters.lock().len(),
+            0,
+            "nothing is kept of those who were woken"
+        );
+        stays.wait(&Context::from_waker(&waker));
+        assert_eq!(waiters.lock().len(), 1);
         drop(stays);
-        assert_eq!(held(), (0, 0));
+        assert_eq!(waiters.lock().len(), 0);
+        assert_eq!(Arc::strong_count(&count), 2);
+    }
+
+    /// A place of somebody who was woken is not that of whoever came next.
+    #[test]
+    fn a_woken_waiter_that_leaves_takes_nobody_along() {
+        let waiters = Arc::new(Waiters::default());
+        let (count, waker) = counting();
+        let mut woken = Waiter::new(&waiters);
+        woken.wait(&Context::from_waker(Waker::noop()));
+        waiters.wake_by_ref();
+        let mut next = Waiter::new(&waiters);
+        next.wait(&Context::from_waker(&waker));
+        drop(woken);
+        waiters.wake_by_ref();
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn those_who_stay_are_woken_in_the_order_in_which_they_came() {
+        let mut list = WaitList::default();
+        let mut waiting: Vec<_> = (0..20).map(|_| (Place::default(), counting().1)).collect();
+        for (place, waker) in &mut waiting {
+            list.wait(place, &Context::from_waker(waker));
+        }
+        for (place, waker) in waiting.iter_mut().rev().step_by(3) {
+            list.leave(place);
+            list.leave(place);
+            assert!(place.is_empty());
+            *waker = Waker::noop().clone();
+        }
+        let stay = waiting.iter().filter(|(place, _)| !place.is_empty());
+        let woken = list.wakers();
+        assert_eq!(woken.len(), 13);
+        assert!(
+            stay.zip(&woken)
+                .all(|((_, waker), woken)| waker.will_wake(woken))
+        );
+    }
+
+    #[test]
+    fn any_number_leave_in_any_order_in_a_few_steps_each() {
+        const WAITERS: usize = 100_000;
+        for step in [1, WAITERS - 1, 7_919] {
+            let mut list = WaitList::default();
+            let mut places: Vec<_> = (0..WAITERS).map(|_| Place::default()).collect();
+            for place in &mut places {
+                list.wait(place, &Context::from_waker(Waker::noop()));
+            }
+            STEPS.set(0);
+            // Forwards, backwards, to and fro.
+            for i in 0..WAITERS {
+                list.leave(&mut places[i * step % WAITERS]);
+            }
+            assert_eq!(list.len(), 0);
+            let steps = STEPS.get() / WAITERS as u64;
+            assert!(steps < 100, "{steps} steps for each of {WAITERS}");
+        }
     }
 
     /// Sends one more datagram once there is room, as connection tasks do.
@@ -237,7 +320,7 @@ mod tests {
         };
         let staying: Vec<_> = (0..50).map(|_| begin()).collect();
         let leaving: Vec<_> = (0..50).map(|_| begin()).collect();
-        while waiters.lock().order.len() < 100 {
+        while waiters.lock().len() < 100 {
             tokio::task::yield_now().await;
         }
         for task in leaving {

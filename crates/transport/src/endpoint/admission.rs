@@ -8,7 +8,7 @@ use super::{ConnectionHandle, DatagramEvent, Endpoint, Slot, Sorted};
 use crate::connection::Received;
 use crate::crypto::token::TokenError;
 use crate::crypto::{Keys, ServerCrypto, SharedEndpointKey};
-use crate::wire::packet::{MIN_INITIAL_DATAGRAM, Protected};
+use crate::wire::packet::Protected;
 use crate::wire::{TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
 
@@ -102,7 +102,8 @@ impl Endpoint {
             return self.foreign().into();
         };
         let crypto = Arc::clone(&server.crypto);
-        if datagram.len() < MIN_INITIAL_DATAGRAM || found.dcid.len() < MIN_INITIAL_DCID {
+        let full = server.transport.full_datagram();
+        if datagram.len() < full || found.dcid.len() < MIN_INITIAL_DCID {
             self.stats.dropped_short_initials += 1;
             return DatagramEvent::Nothing.into();
         }

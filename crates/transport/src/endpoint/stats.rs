@@ -20,7 +20,9 @@ pub struct EndpointStats {
     pub dropped_early: u64,
     /// Dropped: short packets with an unknown id and no room for a reset in answer.
     pub dropped_unknown: u64,
-    /// Dropped: Initial packets in datagrams of less than 1200 bytes, or with too short an id.
+    /// Dropped: Initial packets in datagrams of less than 1200 bytes (or than
+    /// [`TransportConfig::initial_mtu`](crate::TransportConfig::initial_mtu) of the server, if that
+    /// is less), or with too short an id.
     pub dropped_short_initials: u64,
     /// Dropped: Initial packets that do not open.
     pub dropped_forged_initials: u64,

@@ -24,6 +24,7 @@ pub use arrival_rate::ArrivalRate;
 pub use cadence::Cadence;
 pub use ecn::{EcnFailure, EcnReceived, EcnState, EcnValidation};
 pub use feedback::{Counting, Disbelieved, Returned};
+pub(crate) use mtud::LEAST_BASE;
 pub use mtud::{BASE_MTU, ETHERNET_MTU, Mtud};
 pub use one_way::{OneWayDelay, Sample};
 pub use plain::PlainPath;

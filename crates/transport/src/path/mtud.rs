@@ -9,7 +9,7 @@ pub const BASE_MTU: u16 = 1200;
 /// What an Ethernet carries over IPv4: packets of 1500 bytes.
 pub const ETHERNET_MTU: u16 = 1472;
 /// Smallest base that is accepted: a handshake fits.
-const LEAST_BASE: u16 = 400;
+pub(crate) const LEAST_BASE: u16 = 400;
 /// Probes of one size that must be lost until it counts as too large (RFC 8899 §5.1.2).
 const MAX_PROBES: u8 = 3;
 /// The search ends when it could gain less than this.

@@ -50,6 +50,22 @@ fn they_arrive_once_and_what_is_lost_is_not_sent_again() {
     assert!(pair.server.has(|event| *event == Event::DatagramReceived));
 }
 
+/// The kernel cuts a batch into segments of one size, of which the last alone may be shorter.
+#[test]
+fn a_shorter_packet_ends_its_batch() {
+    let mut pair = Pair::connected(setup());
+    pair.run(Duration::from_millis(200));
+    let lens = [700, 900, 500, 1000, 600, 800];
+    for len in lens {
+        let data = Bytes::from(vec![7; len]);
+        pair.client.get().send_datagram(data).unwrap();
+    }
+    pair.run(Duration::from_millis(100));
+    let read = read_all(pair.server.get());
+    assert_eq!(read.iter().map(Bytes::len).collect::<Vec<_>>(), lens);
+    assert_eq!(pair.server.get().stats().packets_dropped, 0);
+}
+
 /// The window holds for them, and what has no room in their queue is dropped, the oldest first.
 #[test]
 fn they_wait_for_the_window_in_a_queue_with_a_bound() {

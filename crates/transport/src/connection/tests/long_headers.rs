@@ -159,6 +159,66 @@ fn what_is_asked_for_many_times_at_once_is_repeated_once() {
     is_answered_at_once(&mut pair);
 }
 
+/// Who asks for it time and again gets it eight times, also at an address that is validated.
+#[test]
+fn a_first_flight_is_repeated_a_few_times_and_no_more() {
+    let mut pair = Pair::with(Setup {
+        validated: true,
+        ..Setup::default()
+    });
+    pair.down.faults.loss = 1_000_000;
+    pair.run(Duration::from_millis(100));
+    let mut answered = 0;
+    for _ in 0..30 {
+        let before = pair.server.get().stats().bytes_sent;
+        ask(&mut pair);
+        pair.run(Duration::from_millis(20));
+        answered += u64::from(pair.server.get().stats().bytes_sent > before + 1000);
+    }
+    assert!((8..16).contains(&answered), "{answered}");
+}
+
+/// All that an old level carried may come again, in a packet of its own.
+#[test]
+fn a_whole_old_flight_may_come_again() {
+    let mut pair = answered();
+    let now = pair.now;
+    let server = pair.server.get();
+    server.handshake.resend(SpaceId::Initial);
+    let mut buffer = [0; 1200];
+    let again = server.poll_transmit(now, &mut buffer, 1).unwrap();
+    assert!(types(&buffer[..again.len]).contains(&PacketType::Initial));
+    let before = counts(pair.client.get()).0;
+    pair.send_to_client(buffer[..again.len].to_vec());
+    assert!(counts(pair.client.get()).0 > before);
+    assert_eq!(pair.client.error(), None);
+    pair.connect();
+}
+
+/// RFC 9001 §4.1.3: nothing may be missing at a level when the next one is read.
+#[test]
+fn a_level_that_is_left_with_a_gap_breaks_the_handshake() {
+    let mut pair = Pair::new();
+    // The server's flight is under way.
+    pair.run(Duration::from_millis(15));
+    let ahead = Crypto {
+        offset: 3000,
+        data: &[0x02],
+    };
+    let frame = inject::frames(&[Frame::Crypto(ahead)]);
+    let now = pair.now;
+    let bytes = inject::packet(pair.server.get(), now, SpaceId::Initial, &frame);
+    pair.send_to_client(bytes);
+    assert_eq!(pair.client.error(), None);
+    pair.run(Duration::from_millis(50));
+    match pair.client.error() {
+        Some(ConnectionError::Transport(error)) => {
+            assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
+        }
+        error => panic!("{error:?}"),
+    }
+}
+
 /// The first probe of a handshake is answered before the second is due, after an eighth of the next
 /// timeout. What the client sends then waits for its own acknowledgement, and for no probe sooner
 /// than its own timeout.

@@ -19,6 +19,7 @@ mod ids;
 pub(crate) mod inject;
 mod key_update;
 mod lies;
+mod limits;
 mod link;
 mod little_credit;
 mod long_headers;

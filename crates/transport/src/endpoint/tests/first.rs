@@ -31,6 +31,21 @@ fn clients_only_endpoint_hears_no_clients() {
     assert_eq!(endpoint.connections(), 0);
 }
 
+/// Where a server is told that paths carry less than 1200 bytes, that is what clients have to send.
+#[test]
+fn a_first_packet_is_as_large_as_the_server_says_that_paths_carry() {
+    for (initial_mtu, least) in [(1200, 1200), (1472, 1200), (1000, 1000), (0, 400)] {
+        let mut config = config(true);
+        let server = config.server.as_mut().unwrap();
+        Arc::make_mut(&mut server.transport).initial_mtu = initial_mtu;
+        let mut endpoint = Endpoint::new(config, Random::from_u64(1));
+        let first = |len| initial(&*crypto(), &id(1), &id(2), &[], len);
+        nothing(&mut endpoint, 1, &first(least - 1));
+        assert_eq!(endpoint.stats().dropped_short_initials, 1);
+        let _first = incoming(&mut endpoint, 1, &first(least));
+    }
+}
+
 #[test]
 fn short_or_forged_first_packets_leave_nothing_behind() {
     let mut endpoint = server();

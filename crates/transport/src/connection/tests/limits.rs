@@ -1,0 +1,165 @@
+//! Limits that a peer runs into, and deadlines that follow from what it said.
+
+use std::net::SocketAddr;
+
+use super::fixed_window::fixed_window;
+use super::inject::{self, From};
+use super::pair::{Pair, Setup};
+use crate::config::TransportConfig;
+use crate::connection::{ConnectionError, Received};
+use crate::wire::{Frame, SpaceId, TransportErrorCode, Writer};
+use crate::{Duration, Ecn};
+
+/// A connection on which nothing is under way.
+fn at_rest(setup: Setup) -> Pair {
+    let mut pair = Pair::connected(setup);
+    pair.run(Duration::from_millis(500));
+    pair
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn from(remote: SocketAddr) -> Received {
+    Received {
+        remote,
+        local: None,
+        ecn: Ecn::NotEct,
+        ttl: None,
+    }
+}
+
+/// RFC 9000 §8.2.1: a probe from an address that is not validated asks for four responses of full
+/// size, and gets three times its own size.
+#[test]
+fn answers_to_a_probe_keep_to_the_amplification_limit() {
+    let mut pair = at_rest(Setup::default());
+    let challenges = [1, 2, 3, 4].map(|n| Frame::PathChallenge([n; 8]));
+    let mut payload = inject::frames(&challenges);
+    payload.resize(1225, 0);
+    let now = pair.now;
+    let mut probe = inject::packet(pair.client.get(), now, SpaceId::Data, &payload);
+    let may = 3 * probe.len();
+    assert!((3 * 1200 + 64..4 * 1200).contains(&may), "{may}");
+    let stranger = "192.0.2.1:9".parse().unwrap();
+    let server = pair.server.get();
+    server.handle_datagram(now, from(stranger), &mut probe);
+    pair.flush();
+    let answers = pair.server.batches.iter();
+    let answers = answers.filter(|batch| batch.remote == stranger);
+    let sent: Vec<_> = answers.map(|batch| batch.len).collect();
+    assert_eq!(sent, [1200, 1200, 1200, may - 3600]);
+}
+
+/// Whoever reads no events keeps no more than some tokens.
+#[test]
+fn tokens_that_nobody_takes_are_bounded() {
+    let mut pair = at_rest(Setup::default());
+    let token = inject::frames(&[Frame::NewToken(&[7; 32])]);
+    let (now, remote) = (pair.now, pair.server.address);
+    for _ in 0..1000 {
+        let mut bytes = inject::packet(pair.server.get(), now, SpaceId::Data, &token);
+        let client = pair.client.get();
+        client.handle_datagram(now, from(remote), &mut bytes);
+    }
+    let client = pair.client.get();
+    assert!((60..70).contains(&client.events.len()));
+    assert_eq!(client.error(), None);
+}
+
+/// By what the peer said, and by what it was asked for as soon as it may have heard of that.
+#[test]
+fn probes_wait_as_long_as_the_peer_may_delay_its_acknowledgements() {
+    let delay = |pair: &mut Pair| {
+        let recovery = &pair.client.get().recovery;
+        recovery.pto() - recovery.rtt().pto_base()
+    };
+    // Of a round trip of 1 s the client asks for 100 ms, as much as it ever does. Until that is
+    // acknowledged, the longer of the two counts.
+    for (said, asked) in [(400, 400), (25, 100)].map(|(a, b)| (ms(a), ms(b))) {
+        let mut setup = Setup {
+            latency: ms(500),
+            ..Setup::default()
+        };
+        setup.server.max_ack_delay = said;
+        let mut pair = Pair::with(setup);
+        let limit = Duration::from_secs(10);
+        assert!(pair.run_until(limit, |pair| pair.client.get().is_established()));
+        assert_eq!(delay(&mut pair), said);
+        pair.flush();
+        assert_eq!(delay(&mut pair), asked);
+        pair.run(Duration::from_secs(5));
+        assert_eq!(delay(&mut pair), ms(100));
+    }
+}
+
+/// Probe timeouts back off to a quarter of the idle timeout of whichever side has the shorter one.
+#[test]
+fn probes_are_as_close_as_the_peers_idle_timeout_needs() {
+    let mut setup = Setup::default();
+    setup.client.max_idle_timeout = Some(Duration::from_secs(60));
+    setup.server.max_idle_timeout = Some(Duration::from_secs(8));
+    let mut pair = at_rest(setup);
+    for host in [&mut pair.client, &mut pair.server] {
+        let longest = host.get().recovery.longest_pto();
+        assert_eq!(longest, Duration::from_secs(2));
+    }
+}
+
+/// RFC 9000 §21.4: numbers are left out, so whoever acknowledges all there are has not seen them.
+#[test]
+fn who_acknowledges_what_was_never_sent_is_caught() {
+    let mut pair = at_rest(Setup::default());
+    pair.upload(500_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(500));
+    let detector = pair.client.get().recovery.space(SpaceId::Data);
+    let largest = detector.sent().next_number() - 1;
+    let mut room = [0; 40];
+    let mut w = Writer::new(&mut room);
+    // ACK of all up to the largest: no delay, no further ranges.
+    for field in [0x02, largest, 0, 0, largest] {
+        w.put_varint(field).unwrap();
+    }
+    inject::send(&mut pair, From::Server, SpaceId::Data, w.written());
+    pair.run(Duration::from_millis(50));
+    match pair.client.error() {
+        Some(ConnectionError::Transport(error)) => {
+            assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
+        }
+        error => panic!("{error:?}"),
+    }
+}
+
+/// A window below one datagram still lets one be in flight.
+#[test]
+fn a_window_of_less_than_a_datagram_lets_one_through_in_a_round_trip() {
+    let setup = Setup {
+        client: TransportConfig::new(fixed_window(500).0),
+        ..Setup::default()
+    };
+    // 17 packets, each with a round trip of 20 ms and a delayed acknowledgement.
+    at_rest(setup).upload(20_000, Duration::from_secs(2));
+}
+
+/// A controller hears once that its flow was idle, and not while packets are in flight.
+#[test]
+fn a_flow_restarts_after_a_pause_alone() {
+    let mut pair = at_rest(Setup::default());
+    for _ in 0..3 {
+        let before = pair.client.told().restarts;
+        pair.upload(500_000, Duration::from_secs(10));
+        assert_eq!(pair.client.told().restarts, before + 1);
+        pair.run(Duration::from_secs(2));
+    }
+}
+
+/// Connection ids that a peer is allowed to give take memory.
+#[test]
+fn a_peer_is_asked_for_no_more_than_64_ids() {
+    let mut setup = Setup::default();
+    setup.client.active_connection_id_limit = u64::MAX;
+    let mut pair = at_rest(setup);
+    let peer = pair.server.get().parameters.peer.as_ref().unwrap();
+    assert_eq!(peer.active_connection_id_limit, 64);
+}

@@ -1,0 +1,158 @@
+//! What a connection's task does for others, and what it makes of what the kernel says. The tests
+//! poll a task of their own for the connection, once.
+
+use std::future::Future;
+use std::net::{IpAddr, UdpSocket};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use pathmark_cc::{Acked, Controller, Lost, Metrics, Phase};
+
+use super::sending_tests::{connected_from, transport, upload};
+use super::shared::Shared;
+use super::socket::{Outgoing, Sent};
+use super::task::ConnectionTask;
+use super::timers::Timer;
+use super::woken::Woken;
+use super::*;
+use crate::connection::Received;
+use crate::connection::tests::inject;
+use crate::wire::{Frame, SpaceId};
+use crate::{Duration, Ecn, Instant};
+
+fn endpoint() -> Endpoint {
+    Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap()
+}
+
+/// A task of the connection has one turn. True if it wants another one at once.
+fn has_a_turn(endpoint: &Endpoint, shared: &Arc<Shared>) -> bool {
+    let again = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&again));
+    let mut task = pin!(ConnectionTask::new(
+        Arc::clone(shared),
+        endpoint.shared.socket()
+    ));
+    let turn = task.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(turn.is_pending());
+    again.take()
+}
+
+/// As much as the application has, as fast as it can.
+#[derive(Debug)]
+struct Boundless;
+
+impl Controller for Boundless {
+    fn on_ack(&mut self, _: Instant, _: &Acked) {}
+    fn on_loss(&mut self, _: Instant, _: &Lost) {}
+    fn on_persistent_congestion(&mut self, _: Instant) {}
+    fn on_mtu(&mut self, _: u16) {}
+    fn window(&self) -> u64 {
+        1 << 26
+    }
+    fn pacing_rate(&self) -> Option<u64> {
+        Some(1 << 50)
+    }
+    fn metrics(&self) -> Metrics {
+        Metrics::new("boundless", Phase::Avoidance, self.window())
+    }
+}
+
+/// A runtime whose threads are busy looks at the kernel's timer late. A task that gives up its turn
+/// with more to send wakes those whose deadlines have passed.
+#[tokio::test]
+async fn a_task_that_is_busy_for_long_wakes_those_that_are_due() {
+    let mut transport = transport();
+    transport.controller =
+        Arc::new(|_: Instant, _: u16| -> Box<dyn Controller> { Box::new(Boundless) });
+    transport.streams = transport.streams.with_room_for_grants();
+    transport.max_mtu = Some(1200);
+    let endpoint = endpoint();
+    let (ours, _theirs) = connected_from(&endpoint, transport).await;
+    ours.confirmed().await.unwrap();
+    let mut stream = ours.open_uni().await.unwrap();
+    let mut due = Timer::new(&endpoint.shared.timers);
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    // From here on nobody else has a turn.
+    let data = vec![7; 8 << 20];
+    let written = pin!(stream.write_all(&data)).poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(written, Poll::Ready(Ok(())));
+    let at = now() + Duration::from_micros(100);
+    assert!(
+        due.poll(&Context::from_waker(&waker), now(), Some(at))
+            .is_pending()
+    );
+    while now() < at {
+        std::hint::spin_loop();
+    }
+    assert!(!woken.take());
+    assert!(has_a_turn(&endpoint, ours.shared()), "it has more to send");
+    assert!(woken.take());
+}
+
+/// What is sent from elsewhere, as the answer to a probe, says nothing of the path in use: the
+/// kernel refuses a source address that is none of this host's, and the connection stays.
+#[tokio::test]
+async fn an_answer_that_cannot_leave_moves_no_connection() {
+    let elsewhere: IpAddr = [192, 0, 2, 77].into();
+    let endpoint = endpoint();
+    let (ours, theirs) = connected_from(&endpoint, transport()).await;
+    ours.confirmed().await.unwrap();
+    let to = ours.remote_address();
+    let refused = endpoint.shared.socket().send(&Outgoing {
+        to,
+        from: Some(elsewhere),
+        ecn: Ecn::NotEct,
+        dscp: 0,
+        bytes: &[0x41; 40],
+        segment: 40,
+    });
+    assert!(matches!(refused, Sent::Failed(_)), "{refused:?}");
+    let challenge = inject::frames(&[Frame::PathChallenge([7; 8])]);
+    let mut probe = {
+        let core = &mut theirs.shared().lock().core;
+        inject::packet(core, now(), SpaceId::Data, &challenge)
+    };
+    let received = Received {
+        remote: to,
+        local: Some(elsewhere),
+        ecn: Ecn::NotEct,
+        ttl: None,
+    };
+    let before = {
+        let core = &mut ours.shared().lock().core;
+        core.handle_datagram(now(), received, &mut probe);
+        core.local_address()
+    };
+    assert_eq!(ours.stats().path_challenges, 1);
+    has_a_turn(&endpoint, ours.shared());
+    let core = &ours.shared().lock().core;
+    assert_eq!(core.local_address(), before);
+    assert!(before.is_some_and(|local| local.is_loopback()));
+}
+
+/// Where a connection moves to a socket whose interface carries more than the former one's, it
+/// looks for what gets through there.
+#[tokio::test]
+async fn a_connection_that_moves_tries_what_the_next_interface_carries() {
+    let endpoint = endpoint();
+    let ends = connected_from(&endpoint, transport()).await;
+    ends.0.confirmed().await.unwrap();
+    // As if the interface carried no more than this so far.
+    ends.0.shared().lock().core.set_interface_mtu(1300);
+    upload(&ends, 1_000_000).await;
+    assert_eq!(ends.0.path_report().mtu, 1300);
+    endpoint
+        .rebind(UdpSocket::bind("127.0.0.1:0").unwrap())
+        .unwrap();
+    let moves = async {
+        while ends.1.remote_address() != endpoint.local_address() {
+            upload(&ends, 10_000).await;
+        }
+        upload(&ends, 4_000_000).await;
+    };
+    let limit = std::time::Duration::from_secs(30);
+    tokio::time::timeout(limit, moves).await.unwrap();
+    assert_eq!(ends.0.path_report().mtu, 8972);
+}
