@@ -22,6 +22,7 @@ mod lies;
 mod link;
 mod little_credit;
 mod long_headers;
+mod long_silences;
 mod memory;
 mod mtu;
 mod outage;
