@@ -25,6 +25,7 @@ mod long_headers;
 mod long_silences;
 mod memory;
 mod mtu;
+mod odd_configurations;
 mod outage;
 mod pair;
 mod paths;
