@@ -24,7 +24,7 @@ pub use arrival_rate::ArrivalRate;
 pub use cadence::Cadence;
 pub use ecn::{EcnFailure, EcnReceived, EcnState, EcnValidation};
 pub use feedback::{Counting, Disbelieved, Returned};
-pub use mtud::{BASE_MTU, ETHERNET_MTU, Mtud};
+pub use mtud::{BASE_MTU, ETHERNET_MTU, LARGEST_MTU, Mtud};
 pub use one_way::{OneWayDelay, Sample};
 pub use plain::PlainPath;
 pub use validation::{PathResponses, PathValidation, Validated};
