@@ -1,9 +1,10 @@
-//! Odd configurations, odd addresses, and errors of the kernel that pass.
+//! Odd wakers, odd configurations, and errors of the kernel that pass.
 
 use std::future::poll_fn;
 use std::net::{SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::AsFd as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use tokio::io::Interest;
@@ -12,6 +13,7 @@ use super::connection::BATCH_BYTES;
 use super::sending_tests::{client, transport};
 use super::socket::{Outgoing, Sent, Socket};
 use super::*;
+use crate::connection::ConnectionError;
 use crate::crypto::tls::testing;
 use crate::{Ecn, TransportConfig};
 
@@ -19,6 +21,60 @@ fn server(transport: TransportConfig, at: &str) -> Endpoint {
     let crypto = Arc::new(testing::server("server", &[b"test"]));
     let config = ServerConfig::new(crypto, Arc::new(transport));
     Endpoint::server(config, at.parse().unwrap()).unwrap()
+}
+
+async fn connected(transport: TransportConfig) -> (Connection, Connection, Endpoint) {
+    let server = server(transport.clone(), "127.0.0.1:0");
+    let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
+    let connecting = endpoint
+        .connect(client(transport), server.local_address(), "server.test")
+        .unwrap();
+    let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
+    let (near, far) = tokio::try_join!(connecting, accepting).unwrap();
+    (near, far, server)
+}
+
+/// A task of a simple executor: whoever holds its waker holds its future, and that a stream.
+struct Task {
+    _future: Mutex<Option<SendStream>>,
+}
+
+impl Wake for Task {
+    // Its executor is gone: nobody will run it.
+    fn wake(self: Arc<Self>) {}
+}
+
+/// The last waker of a task may be the last that holds it: its future goes as it is woken.
+#[test]
+fn a_task_may_end_as_it_is_woken() {
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (near, far, _server) = connected(transport()).await;
+            let mut waiting = near.clone();
+            let stream = near.open_uni().await.unwrap();
+            let task = Arc::new(Task {
+                _future: Mutex::new(Some(stream)),
+            });
+            let waker = Waker::from(Arc::clone(&task));
+            let mut cx = Context::from_waker(&waker);
+            assert!(waiting.poll_accept_uni(&mut cx).is_pending());
+            drop((waker, task));
+            far.close(1, b"");
+            near.closed().await;
+            done.send(()).unwrap();
+        });
+    });
+    let limit = Duration::from_secs(10);
+    assert!(
+        is_done.recv_timeout(limit).is_ok(),
+        "the connection stands still"
+    );
 }
 
 /// Paths were said to carry more than the kernel takes: less is tried. Loopback interfaces carry
@@ -122,6 +178,28 @@ async fn an_error_that_passes_switches_no_offload_off() {
     watching.ready(Interest::ERROR).await.unwrap();
     let sent = socket.send(&outgoing(open.local_addr().unwrap(), &bytes));
     assert_eq!((sent, socket.max_segments()), (Sent::Done, before));
+}
+
+/// A controller that cannot be made is the end of its connection, also if nothing else happens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_controller_that_panics_as_it_is_made_ends_its_connection() {
+    let mut transport = transport();
+    transport.max_idle_timeout = None;
+    let (near, _far, _server) = connected(transport).await;
+    // What the handshake leaves to do would wake its task: the test were no use, but pass.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let other = near.clone();
+    let waiting = tokio::spawn(async move { other.closed().await });
+    let broken = near.clone();
+    let made = std::thread::spawn(move || {
+        let factory = |_: crate::Instant, _: u16| -> Box<dyn pathmark_cc::Controller> {
+            panic!("no controller")
+        };
+        broken.set_controller(Arc::new(factory));
+    });
+    assert!(made.join().is_err());
+    let ended = tokio::time::timeout(Duration::from_secs(5), waiting).await;
+    assert_eq!(ended.expect("it ends").unwrap(), ConnectionError::Closed);
 }
 
 /// The flow label and the interface that an address names are not the peer's (RFC 3493 §3.3).
