@@ -42,7 +42,8 @@ pub struct TransportConfig {
     /// not one byte differs from plain QUIC.
     pub signals: Vec<Arc<dyn Signal>>,
     /// The connection ends when nothing is heard for so long (the lesser of both sides' rules).
-    /// `None`: never.
+    /// `None` or zero: never. Three probe timeouts of a slow path are waited in any case (RFC 9000
+    /// §10.1), each of which counts as this timeout, or 20 s, at most.
     pub max_idle_timeout: Option<Duration>,
     /// The connection ends if its handshake is not complete by then, whatever is heard meanwhile.
     pub handshake_timeout: Duration,

@@ -3,11 +3,18 @@
 use super::timers::{Timer, Timers};
 use crate::{Duration, Instant};
 
+/// A probe timeout of so much is believed, however short the idle timeout is: a path with a queue
+/// of seconds has one.
+const SLOW: Duration = Duration::from_secs(20);
+/// What stands for the idle timeout of a side that has none.
+const NO_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Idle timeout and keep-alive.
 #[derive(Debug)]
 pub(super) struct Idle {
     /// The lesser of both sides' timeouts. `None`: never.
     timeout: Option<Duration>,
+    longest_pto: Duration,
     keep_alive: Option<Duration>,
     /// Something ack-eliciting was sent since a packet was last received: only the first restarts
     /// the timer.
@@ -15,9 +22,11 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    pub(super) const fn new(timeout: Option<Duration>, keep_alive: Option<Duration>) -> Self {
+    /// `timeout` is this side's own.
+    pub(super) fn new(timeout: Option<Duration>, keep_alive: Option<Duration>) -> Self {
         Self {
             timeout,
+            longest_pto: timeout.unwrap_or(NO_TIMEOUT).max(SLOW),
             keep_alive,
             sent_since_received: false,
         }
@@ -26,6 +35,14 @@ impl Idle {
     /// Silence after which the connection ends.
     pub(super) const fn timeout(&self) -> Option<Duration> {
         self.timeout
+    }
+
+    /// The most that a probe timeout counts in what is waited for a peer. Three of them are waited
+    /// (RFC 9000 §10.1, §10.2), and by answering late a peer makes its own as long as it likes: it
+    /// gets three times what this side's configuration gives to silence, or a minute.
+    #[inline]
+    pub(super) const fn longest_pto(&self) -> Duration {
+        self.longest_pto
     }
 
     /// The peer's `max_idle_timeout`; zero: it has none.
@@ -109,5 +126,20 @@ mod tests {
         let mut idle = Idle::new(Some(Duration::from_secs(30)), None);
         idle.on_peer_timeout(Duration::from_secs(40));
         assert_eq!(idle.timeout(), Some(Duration::from_secs(30)));
+    }
+
+    #[test]
+    fn a_probe_timeout_counts_up_to_the_own_idle_timeout_or_twenty_seconds() {
+        for (own, longest) in [
+            (Some(3), 20),
+            (Some(30), 30),
+            (Some(3600), 3600),
+            (None, 30),
+        ] {
+            let mut idle = Idle::new(own.map(Duration::from_secs), None);
+            // The peer's does not change it.
+            idle.on_peer_timeout(Duration::from_secs(1));
+            assert_eq!(idle.longest_pto(), Duration::from_secs(longest), "{own:?}");
+        }
     }
 }

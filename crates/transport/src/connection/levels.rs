@@ -179,10 +179,11 @@ impl Connection {
         }
     }
 
-    /// The current probe timeout, without backoff.
+    /// The current probe timeout, without backoff, as the unit of other timers. The peer has a hand
+    /// in it, for it answers as late as it likes: so it has a bound.
     #[inline]
     pub(super) fn pto(&self) -> Duration {
-        self.recovery.pto()
+        self.recovery.pto().min(self.idle.longest_pto())
     }
 
     #[inline]

@@ -9,6 +9,7 @@ use crate::wire::cid::MAX_LEN;
 use crate::wire::packet::TAG_LEN;
 use crate::wire::transport_parameters::{EarlyLimits, Grease, HandshakeIds, SignalKinds};
 use crate::wire::{ConnectionId, TransportError, TransportErrorCode, TransportParameters};
+use crate::wire::{StreamId, varint};
 
 /// Unit of ACK delays that we send: 2^3 µs, the default.
 pub(super) const ACK_DELAY_EXPONENT: u8 = 3;
@@ -101,15 +102,15 @@ pub(super) fn local(
     };
     let parameters = TransportParameters {
         original_destination_connection_id: server.map(|s| s.original_destination),
-        max_idle_timeout: config.max_idle_timeout.unwrap_or_default(),
+        max_idle_timeout: idle_timeout(config).unwrap_or_default(),
         stateless_reset_token: server.map(|s| *s.reset_token.as_bytes()),
         max_udp_payload_size: u64::from(config.max_udp_payload_size.max(1200)),
-        initial_max_data: streams.initial_connection_window,
-        initial_max_stream_data_bidi_local: streams.initial_stream_window,
-        initial_max_stream_data_bidi_remote: streams.initial_stream_window,
-        initial_max_stream_data_uni: streams.initial_stream_window,
-        initial_max_streams_bidi: streams.max_bidi_streams,
-        initial_max_streams_uni: streams.max_uni_streams,
+        initial_max_data: streams.initial_connection_window.min(varint::MAX),
+        initial_max_stream_data_bidi_local: streams.initial_stream_window.min(varint::MAX),
+        initial_max_stream_data_bidi_remote: streams.initial_stream_window.min(varint::MAX),
+        initial_max_stream_data_uni: streams.initial_stream_window.min(varint::MAX),
+        initial_max_streams_bidi: streams.max_bidi_streams.min(StreamId::MAX_STREAMS),
+        initial_max_streams_uni: streams.max_uni_streams.min(StreamId::MAX_STREAMS),
         ack_delay_exponent: ACK_DELAY_EXPONENT,
         // Peers refuse one that is shorter than the least that they may ask for.
         max_ack_delay: config.max_ack_delay.clamp(MIN_ACK_DELAY, MAX_ACK_DELAY),
@@ -135,6 +136,16 @@ pub(super) fn local(
 /// The least delay of acknowledgements that a peer may ask of us (draft-ietf-quic-ack-frequency
 /// §3).
 pub(super) const MIN_ACK_DELAY: core::time::Duration = core::time::Duration::from_millis(1);
+
+/// The shortest and the longest idle timeout that can be said: zero is none (RFC 9000 §18.2).
+const SHORTEST_IDLE: core::time::Duration = core::time::Duration::from_millis(1);
+const LONGEST_IDLE: core::time::Duration = core::time::Duration::from_millis(varint::MAX);
+
+/// The idle timeout of this side, which the peer is told of; `None`: none.
+pub(super) fn idle_timeout(config: &TransportConfig) -> Option<core::time::Duration> {
+    let timeout = config.max_idle_timeout.filter(|timeout| !timeout.is_zero());
+    timeout.map(|timeout| timeout.clamp(SHORTEST_IDLE, LONGEST_IDLE))
+}
 
 /// What an acknowledgement may be delayed at most, less than 2^14 ms (RFC 9000 §18.2).
 pub(super) const MAX_ACK_DELAY: core::time::Duration =

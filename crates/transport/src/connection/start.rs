@@ -230,7 +230,8 @@ impl Connection {
         let zero_rtt = ZeroRtt::new(parts.session.may_take_early_data());
         let route = Route::new(now, parts.remote, parts.local, parts.validated, &config);
         let mut recovery = Recovery::new(side.is_client(), now);
-        recovery.set_idle_timeout(config.max_idle_timeout);
+        let idle_timeout = parameters::idle_timeout(&config);
+        recovery.set_idle_timeout(idle_timeout);
         Box::new(Self {
             side,
             handshake: Handshake::new(parts.session),
@@ -260,7 +261,7 @@ impl Connection {
             skip_number: random.below(100) + 1,
             close: CloseState::default(),
             error: None,
-            idle: Idle::new(config.max_idle_timeout, config.keep_alive),
+            idle: Idle::new(idle_timeout, config.keep_alive),
             timers,
             polled_at: now,
             last_feedback: None,

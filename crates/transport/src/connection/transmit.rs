@@ -137,7 +137,8 @@ impl Connection {
             },
         };
         // Initial packets need full datagrams; a path that is being validated makes do with less.
-        if allowed >= size || (validation.is_some() && allowed >= least) {
+        let full = validation.is_none() && allowed >= self.full_datagram();
+        if allowed >= size || full || (validation.is_some() && allowed >= least) {
             return Some(size.min(allowed));
         }
         self.recovery.set_amplification_blocked(now, true);

@@ -17,9 +17,11 @@ use crate::Signal;
 use crate::config::ControllerFactory;
 use crate::connection::{ConnectionError, EarlyData, PathReport, Stats};
 use crate::crypto::{ExportError, HandshakeData};
+use crate::path::LARGEST_MTU;
 
-/// Bytes of one send batch: what UDP carries in one system call with segmentation offload.
-pub(super) const BATCH_BYTES: usize = 64 * 1024;
+/// Bytes of one send batch: with segmentation offload, one system call takes what one datagram may
+/// have.
+pub(super) const BATCH_BYTES: usize = LARGEST_MTU as usize;
 
 /// A connection. Cheap to clone; the last clone dropped closes it with code 0.
 pub struct Connection {

@@ -151,7 +151,7 @@ impl Endpoint {
         if state.closed {
             return Err(ConnectError::Closed);
         }
-        let token = state.tokens.remove(server_name).unwrap_or_default();
+        let token = state.tokens.get(server_name).cloned().unwrap_or_default();
         let connect = core::Connect {
             config: config.transport,
             crypto: config.crypto,
@@ -161,6 +161,7 @@ impl Endpoint {
             token: token.into(),
         };
         let prepared = state.core.client(clock::now(), connect)?;
+        state.tokens.remove(server_name);
         drop(state);
         // Without the endpoint's lock: nobody need wait for the key exchange to be prepared.
         let started = prepared.start(clock::now());

@@ -49,6 +49,8 @@ mod flood_tests;
 mod interface_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
 mod late_tests;
+#[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
+mod odd_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod sending_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]

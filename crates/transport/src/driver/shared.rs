@@ -60,6 +60,50 @@ pub(super) struct State {
     opening: [WaitList; 2],
     /// Waiting for a datagram.
     reading: WaitList,
+    /// To be woken once the state is free.
+    woken: Vec<Waker>,
+}
+
+/// The state, locked. Whom its user wakes is woken once it is free again: a task may end, and
+/// drop what it holds of the connection, as it is woken.
+pub(super) struct Guard<'a> {
+    state: MutexGuard<'a, State>,
+    /// Behind the state, so that it goes after that.
+    woken: Woken,
+}
+
+#[derive(Default)]
+struct Woken(Vec<Waker>);
+
+impl Drop for Woken {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(Waker::wake);
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Perhaps in what the application made, a controller or a logger: the connection may be
+            // half changed, and its task is to see that.
+            self.state.wake_driver();
+        }
+        self.woken.0 = std::mem::take(&mut self.state.woken);
+    }
+}
+
+impl std::ops::Deref for Guard<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl std::ops::DerefMut for Guard<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
 }
 
 /// What one waits for.
@@ -130,6 +174,7 @@ impl Shared {
                 accepting: Default::default(),
                 opening: Default::default(),
                 reading: WaitList::default(),
+                woken: Vec::new(),
             }),
             endpoint,
             handle,
@@ -140,9 +185,12 @@ impl Shared {
         })
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> Guard<'_> {
         // A panic elsewhere does not make the connection's own state any worse.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        Guard {
+            state: self.state.lock().unwrap_or_else(PoisonError::into_inner),
+            woken: Woken::default(),
+        }
     }
 
     /// Somebody has the lock.
@@ -200,7 +248,7 @@ impl Shared {
 
     /// Opens datagrams outside the connection's own task. A panic (of a controller of the
     /// application's, say) ends this connection and nothing else. A broken one opens nothing.
-    fn guarded(&self, state: MutexGuard<'_, State>, open: impl FnOnce(&mut State)) {
+    fn guarded(&self, state: Guard<'_>, open: impl FnOnce(&mut State)) {
         if self.is_broken() {
             return;
         }
@@ -306,11 +354,15 @@ impl State {
         self.lost.clone()
     }
 
+    /// Wakes who waits for it.
+    fn wake_waiting(&mut self, awaited: Awaited) {
+        let wakers = self.waiting(awaited).wakers();
+        self.woken.extend(wakers);
+    }
+
     /// Has the task look at the connection.
     pub(super) fn wake_driver(&mut self) {
-        if let Some(waker) = self.driver.take() {
-            waker.wake();
-        }
+        self.woken.extend(self.driver.take());
     }
 
     /// The same, if reading has made credit that the peer should hear of.
@@ -332,9 +384,9 @@ impl State {
         match event {
             Event::Stream(event) => self.on_stream_event(event),
             Event::Connected | Event::Confirmed | Event::HandshakeDataReady => {
-                self.progress.wake();
+                self.woken.extend(self.progress.wakers());
             }
-            Event::DatagramReceived => self.reading.wake(),
+            Event::DatagramReceived => self.woken.extend(self.reading.wakers()),
             Event::Lost(error) => self.settle(&error),
             // The task passes tokens on to the endpoint; who asks for the address gets the new one.
             Event::NewToken(_) | Event::PathChanged => {}
@@ -343,13 +395,9 @@ impl State {
 
     fn on_stream_event(&mut self, event: StreamEvent) {
         match event {
-            StreamEvent::Opened(dir) => self.waiting(Awaited::Accept(dir)).wake(),
-            StreamEvent::Available(dir) => self.waiting(Awaited::Open(dir)).wake(),
-            StreamEvent::Readable(id) => {
-                if let Some(waker) = self.readers.remove(&id) {
-                    waker.wake();
-                }
-            }
+            StreamEvent::Opened(dir) => self.wake_waiting(Awaited::Accept(dir)),
+            StreamEvent::Available(dir) => self.wake_waiting(Awaited::Open(dir)),
+            StreamEvent::Readable(id) => self.woken.extend(self.readers.remove(&id)),
             StreamEvent::Writable(id) => self.wake_sender(id, None),
             StreamEvent::Finished(id) => self.wake_sender(id, Some(None)),
             StreamEvent::Stopped(id, code) => {
@@ -376,9 +424,7 @@ impl State {
     fn wake_sender(&mut self, id: StreamId, end: Option<Option<u64>>) {
         if let Some(sender) = self.senders.get_mut(&id) {
             sender.end = sender.end.or(end);
-            if let Some(waker) = sender.waker.take() {
-                waker.wake();
-            }
+            self.woken.extend(sender.waker.take());
         }
     }
 
@@ -392,16 +438,14 @@ impl State {
             (error, _) => error.clone(),
         };
         self.lost.get_or_insert(error);
-        self.progress.wake();
-        self.accepting.iter_mut().for_each(WaitList::wake);
-        self.opening.iter_mut().for_each(WaitList::wake);
-        self.reading.wake();
-        self.readers.drain().for_each(|(_, waker)| waker.wake());
-        for sender in self.senders.values_mut() {
-            if let Some(waker) = sender.waker.take() {
-                waker.wake();
-            }
-        }
+        let lists = self.accepting.iter_mut().chain(&mut self.opening);
+        let lists = lists.chain([&mut self.progress, &mut self.reading]);
+        self.woken.extend(lists.flat_map(WaitList::wakers));
+        self.woken
+            .extend(self.readers.drain().map(|(_, waker)| waker));
+        let senders = self.senders.values_mut();
+        self.woken
+            .extend(senders.filter_map(|sender| sender.waker.take()));
     }
 }
 

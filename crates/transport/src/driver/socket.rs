@@ -2,7 +2,7 @@
 //! refused; [`ReceiveBatch`] for the other direction.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 #[cfg(target_os = "linux")]
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -144,9 +144,14 @@ impl Socket {
                 SocketAddr::new(to.to_ipv6_mapped().into(), port)
             }
             (IpAddr::V4(to), SocketAddr::V4(_)) => SocketAddr::new(to.into(), port),
-            // With its scope.
-            (IpAddr::V6(_), SocketAddr::V6(local)) if local.ip().to_ipv4_mapped().is_none() => {
-                address
+            // As the kernel names who sent what arrives: without a flow label, and with a scope if
+            // it is link-local.
+            (IpAddr::V6(to), SocketAddr::V6(local)) if local.ip().to_ipv4_mapped().is_none() => {
+                let scope = match address {
+                    SocketAddr::V6(v6) if to.is_unicast_link_local() => v6.scope_id(),
+                    _ => 0,
+                };
+                SocketAddrV6::new(to, port, 0, scope).into()
             }
             _ => return None,
         };
@@ -186,8 +191,8 @@ impl Socket {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Sent::Full,
             Err(error) if batched => {
                 let sent = self.send_one_by_one(outgoing);
-                if sent == Sent::Done && !is_too_long(&error) {
-                    // Neither their size nor the network was the reason: the kernel does not do it.
+                if sent == Sent::Done && is_unsupported(&error) {
+                    // The kernel does not do it.
                     self.segments.store(1, Ordering::Relaxed);
                 }
                 sent
@@ -340,6 +345,18 @@ fn not_sent(outgoing: &Outgoing<'_>, error: &io::Error) -> Sent {
     } else {
         Sent::Failed(error.kind())
     }
+}
+
+/// What kernels and interfaces say that segment nothing (EIO, EINVAL, EOPNOTSUPP).
+fn is_unsupported(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    let unsupported = matches!(
+        error.raw_os_error(),
+        Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP)
+    );
+    #[cfg(not(unix))]
+    let unsupported = true;
+    unsupported
 }
 
 /// EMSGSIZE, where there is such a number.

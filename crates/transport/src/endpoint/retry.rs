@@ -47,7 +47,11 @@ impl RetrySwitch {
             RetryPolicy::Automatic { half_open } => half_open,
         };
         let is_on = self.on_until.is_some_and(|until| now < until);
-        let many = if is_on { threshold / 2 } else { threshold };
+        let many = if is_on {
+            threshold.div_ceil(2)
+        } else {
+            threshold
+        };
         if half_open >= many {
             self.on_until = Some(now + CALM);
             return true;
@@ -73,6 +77,20 @@ mod tests {
         assert!(switch.is_on(now, 49));
         now += Duration::from_nanos(1);
         assert!(!switch.is_on(now, 99));
+    }
+
+    /// Where one handshake is many, none is few.
+    #[test]
+    fn a_threshold_of_one_goes_off_after_calm() {
+        let mut switch = RetrySwitch::new(RetryPolicy::Automatic { half_open: 1 });
+        let mut now = Instant::from_millis(1);
+        assert!(!switch.is_on(now, 0));
+        assert!(switch.is_on(now, 1));
+        for _ in 0..20 {
+            now += Duration::from_secs(1);
+            switch.is_on(now, 0);
+        }
+        assert!(!switch.is_on(now, 0));
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub use cadence::Cadence;
 pub use ecn::{EcnFailure, EcnReceived, EcnState, EcnValidation};
 pub use feedback::{Counting, Disbelieved, Returned};
 pub(crate) use mtud::LEAST_BASE;
-pub use mtud::{BASE_MTU, ETHERNET_MTU, Mtud};
+pub use mtud::{BASE_MTU, ETHERNET_MTU, LARGEST_MTU, Mtud};
 pub use one_way::{OneWayDelay, Sample};
 pub use plain::PlainPath;
 pub use validation::{PathResponses, PathValidation, Validated};

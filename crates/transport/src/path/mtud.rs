@@ -8,6 +8,8 @@ use crate::{Duration, Instant};
 pub const BASE_MTU: u16 = 1200;
 /// What an Ethernet carries over IPv4: packets of 1500 bytes.
 pub const ETHERNET_MTU: u16 = 1472;
+/// What UDP carries over IPv4, whose packets have 65,535 bytes at most.
+pub const LARGEST_MTU: u16 = 65_535 - 20 - 8;
 /// Smallest base that is accepted: a handshake fits.
 pub(crate) const LEAST_BASE: u16 = 400;
 /// Probes of one size that must be lost until it counts as too large (RFC 8899 §5.1.2).
@@ -89,6 +91,16 @@ impl Mtud {
     #[must_use]
     pub const fn with_base(base: u16, ceiling: u16) -> Self {
         let base = if base < LEAST_BASE { LEAST_BASE } else { base };
+        let base = if base > LARGEST_MTU {
+            LARGEST_MTU
+        } else {
+            base
+        };
+        let ceiling = if ceiling > LARGEST_MTU {
+            LARGEST_MTU
+        } else {
+            ceiling
+        };
         let ceiling = if ceiling < base { base } else { ceiling };
         Self {
             base,
@@ -107,7 +119,7 @@ impl Mtud {
 
     /// The interface carries datagrams of up to `limit` bytes. For a search that has not begun.
     pub fn set_ceiling(&mut self, limit: u16) {
-        self.ceiling = limit.max(self.base);
+        self.ceiling = limit.min(LARGEST_MTU).max(self.base);
         self.high = self.ceiling;
     }
 
@@ -265,8 +277,12 @@ impl Mtud {
 
     /// The system refused to send `size` bytes (EMSGSIZE). True if that lowered the MTU.
     pub fn on_refused(&mut self, now: Instant, size: u16) -> bool {
-        if size <= self.base {
+        if size <= self.base.min(BASE_MTU) {
             return false;
+        }
+        if size <= self.base {
+            // Every path was said to carry as much: the kernel knows better.
+            self.base = BASE_MTU;
         }
         if self.probe.is_some_and(|probe| probe.size == size) {
             self.probe = None;

@@ -137,6 +137,23 @@ fn the_system_refuses() {
     assert!(path.search(9000, || false) < found);
 }
 
+/// What every path is said to carry, and this one does not.
+#[test]
+fn the_system_refuses_the_base() {
+    let mut mtud = Mtud::with_base(u16::MAX, u16::MAX);
+    assert_eq!(mtud.mtu(), LARGEST_MTU);
+    let now = Instant::ZERO;
+    assert!(!mtud.on_refused(now, BASE_MTU), "that is not its reason");
+    assert!(mtud.on_refused(now, LARGEST_MTU));
+    assert_eq!((mtud.mtu(), mtud.base()), (BASE_MTU, BASE_MTU));
+    assert!(!mtud.on_refused(now, BASE_MTU));
+    let probe = mtud.poll_probe(now);
+    assert!(
+        probe > Some(BASE_MTU) && probe < Some(LARGEST_MTU),
+        "{probe:?}"
+    );
+}
+
 #[test]
 fn a_path_that_narrows_is_noticed() {
     let mut path = Path::new(1452);

@@ -13,6 +13,7 @@ mod rate;
 
 use pathmark_cc::{Duration, Instant};
 
+use crate::wire::varint;
 use rate::{Rate, Totals};
 
 /// Window in bandwidth-delay products that a steady flow needs: under loss, delivery in order waits
@@ -138,6 +139,7 @@ impl ReceiveWindow {
     /// A window of `initial` bytes, announced in the transport parameters, that grows up to `max`.
     #[must_use]
     pub fn new(initial: u64, max: u64) -> Self {
+        let initial = initial.min(varint::MAX);
         Self {
             promised: initial,
             received: 0,
@@ -250,9 +252,8 @@ impl ReceiveWindow {
     }
 
     fn next_promise(&self) -> u64 {
-        // A varint holds 62 bits.
         let limit = self.consumed.saturating_add(self.window.min(self.cap));
-        limit.min((1 << 62) - 1).max(self.promised)
+        limit.min(varint::MAX).max(self.promised)
     }
 
     /// Looks at the rate now, and lets the window follow it.

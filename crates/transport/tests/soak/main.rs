@@ -38,6 +38,17 @@ fn rounds_of_connections_leave_nothing_behind() {
         assert!(grown <= GROWTH, "{grown} bytes");
         let counts = &soak.counts;
         println!("{counts:?}");
+        let ends = [
+            &counts.closed,
+            &counts.dropped,
+            &counts.closed_by_server,
+            &counts.unheard,
+            &counts.given_up,
+            &counts.before_given_up,
+            &counts.failed,
+        ];
+        let ended: u64 = ends.iter().map(|end| end.load(Ordering::Relaxed)).sum();
+        assert_eq!(ended, (1 + ROUNDS) * CONNECTIONS, "each has one end");
         let failed = counts.failed.load(Ordering::Relaxed);
         assert!(failed * 1000 <= CONNECTIONS, "{failed} connections failed");
         let unheard = counts.unheard.load(Ordering::Relaxed);

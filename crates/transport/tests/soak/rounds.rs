@@ -44,6 +44,8 @@ pub(crate) struct Counts {
     pub(crate) dropped: AtomicU64,
     pub(crate) closed_by_server: AtomicU64,
     pub(crate) given_up: AtomicU64,
+    /// To be given up before the handshake was over, but that was sooner; then dropped.
+    pub(crate) before_given_up: AtomicU64,
     /// The server's close was lost: a reset or the client's idle timeout ended the connection.
     pub(crate) unheard: AtomicU64,
     /// Ended by themselves.
@@ -205,10 +207,11 @@ async fn live(
     let connecting = connecting.expect("begun");
     if random.below(16) == 0 {
         let pause = Duration::from_micros(random.below(20_000));
-        if timeout(pause, connecting).await.is_err() {
-            count(&counts.given_up);
-        }
-        return;
+        return match timeout(pause, connecting).await {
+            Err(_) => count(&counts.given_up),
+            Ok(Ok(_)) => count(&counts.before_given_up),
+            Ok(Err(error)) => failed(counts, &error),
+        };
     }
     let connection = match resolved("connecting", connecting).await {
         Ok(connection) => connection,

@@ -118,3 +118,24 @@ fn random_loss_is_no_black_hole() {
     pair.upload(500_000, Duration::from_secs(120));
     assert_eq!(pair.client.get().stats().mtu_black_holes, 0);
 }
+
+/// Where all paths are known to carry much, a handshake takes no longer than elsewhere.
+#[test]
+fn a_handshake_of_large_datagrams_takes_two_round_trips() {
+    let mut took = Vec::new();
+    for mtu in [1200, 3600, 3601, 8972, 16_000, 32_000, 65_000] {
+        let mut setup = Setup::default();
+        setup.server.initial_mtu = mtu;
+        let mut pair = Pair::with(setup);
+        let begun = pair.now;
+        let done = pair.run_until(Duration::from_secs(100), |pair| {
+            pair.client.get().is_confirmed() || pair.client.error().is_some()
+        });
+        let took_it = pair.now.saturating_since(begun).as_millis();
+        took.push((mtu, took_it, done && pair.client.error().is_none()));
+    }
+    assert!(
+        took.iter().all(|(_, millis, done)| *millis <= 100 && *done),
+        "{took:?}"
+    );
+}

@@ -254,3 +254,11 @@ fn a_stream_that_holds_data_is_charged_for_itself() {
     assert_eq!(part.kept().memory, part.buffer.memory());
     assert!(part.kept().memory < size_of::<Record>());
 }
+
+/// As `docs/reliability.md` says of streams at rest, which are not charged.
+#[test]
+fn a_stream_at_rest_takes_less_than_800_bytes() {
+    let at_rest = size_of::<Record>() + 2 * size_of::<(StreamId, Box<Record>)>();
+    println!("{at_rest} bytes");
+    assert!(at_rest < 800, "{at_rest}");
+}

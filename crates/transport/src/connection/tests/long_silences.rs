@@ -1,0 +1,149 @@
+//! Silences: how long each side waits for the other, whatever that one says.
+
+use super::inject::{frames, packet};
+use super::pair::{Pair, Setup};
+use crate::connection::{ConnectionError, Received};
+use crate::wire::frame::ack;
+use crate::wire::{Frame, SpaceId, Writer};
+use crate::{Duration, Ecn};
+
+/// What is waited for a peer with the default configuration: three idle timeouts of 30 s, and what
+/// of one has passed.
+const PATIENCE: Duration = Duration::from_secs(91);
+
+/// A packet of the client's arrives at the server, whatever the link does.
+fn say(pair: &mut Pair, payload: &[u8]) {
+    let (now, remote) = (pair.now, pair.client.address);
+    let mut bytes = packet(pair.client.get(), now, SpaceId::Data, payload);
+    let received = Received {
+        remote,
+        local: None,
+        ecn: Ecn::NotEct,
+        ttl: None,
+    };
+    pair.server.get().handle_datagram(now, received, &mut bytes);
+}
+
+/// A pair whose client acknowledged one packet so many seconds late, and was there all the time.
+fn stretched(seconds: u64) -> Pair {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_secs(1));
+    pair.up.faults.loss = 1_000_000;
+    let number = pair
+        .server
+        .get()
+        .recovery
+        .space(SpaceId::Data)
+        .sent()
+        .next_number();
+    pair.server.get().ping();
+    for _ in 0..seconds / 10 {
+        pair.run(Duration::from_secs(10));
+        say(&mut pair, &frames(&[Frame::Ping]));
+    }
+    let mut room = [0; 100];
+    let mut w = Writer::new(&mut room);
+    ack::encode(&mut w, [number..=number].into_iter(), 0, None, 100).unwrap();
+    let payload = w.written().to_vec();
+    say(&mut pair, &payload);
+    pair.run(Duration::from_millis(100));
+    pair
+}
+
+/// A peer that answers late once and is gone then is not remembered for much longer than the idle
+/// timeout.
+#[test]
+fn a_late_answer_makes_no_connection_last() {
+    let mut pair = stretched(600);
+    assert_eq!(pair.server.error(), None, "it lived");
+    pair.client.connection = None;
+    let begun = pair.now;
+    let pto = pair.server.get().recovery.pto();
+    pair.run_until(Duration::from_secs(100_000), |pair| {
+        pair.server.error() == Some(ConnectionError::TimedOut)
+    });
+    let lasted = pair.now.saturating_since(begun);
+    assert!(lasted <= PATIENCE, "{lasted:?}, {pto:?}");
+}
+
+/// Nor does the server linger that closes it.
+#[test]
+fn a_late_answer_makes_no_close_last() {
+    let mut pair = stretched(600);
+    pair.client.connection = None;
+    let begun = pair.now;
+    let now = pair.now;
+    pair.server.get().close(now, 0, bytes::Bytes::new());
+    pair.run_until(Duration::from_secs(100_000), |pair| {
+        pair.server.get().is_drained()
+    });
+    let lasted = pair.now.saturating_since(begun);
+    assert!(lasted <= PATIENCE, "{lasted:?}");
+}
+
+#[test]
+fn silences_with_one_late_answer_each_do_not_grow() {
+    let mut pair = stretched(60);
+    let mut lasted = Vec::new();
+    for _ in 0..6 {
+        let idle = pair.server.get().pto() * 3;
+        lasted.push(idle);
+        let number = pair
+            .server
+            .get()
+            .recovery
+            .space(SpaceId::Data)
+            .sent()
+            .next_number();
+        pair.server.get().ping();
+        pair.run(idle * 9 / 10);
+        let mut room = [0; 100];
+        let mut w = Writer::new(&mut room);
+        ack::encode(&mut w, [number..=number].into_iter(), 0, None, 100).unwrap();
+        let payload = w.written().to_vec();
+        say(&mut pair, &payload);
+        pair.run(Duration::from_millis(100));
+    }
+    assert!(
+        lasted.last() <= Some(&PATIENCE),
+        "{lasted:?} {:?}",
+        pair.server.error()
+    );
+}
+
+fn slow(seed: u64, idle: u64) -> Pair {
+    let mut setup = Setup {
+        seed,
+        latency: Duration::from_millis(750),
+        ..Setup::default()
+    };
+    let idle = Some(Duration::from_secs(idle));
+    (setup.client.max_idle_timeout, setup.server.max_idle_timeout) = (idle, idle);
+    Pair::connected(setup)
+}
+
+/// A round trip of 1.5 s, of whose packets three in ten are lost each way.
+#[test]
+fn a_slow_path_that_loses_much_is_no_silence() {
+    for seed in 0..20 {
+        let mut pair = slow(seed, 30);
+        pair.up.faults.loss = 300_000;
+        pair.down.faults.loss = 300_000;
+        pair.upload(100_000, Duration::from_secs(600));
+        assert_eq!((pair.client.error(), pair.server.error()), (None, None));
+    }
+}
+
+/// RFC 9000 §10.1: three probe timeouts are waited, however short the idle timeout is.
+#[test]
+fn a_slow_path_outlives_a_short_idle_timeout() {
+    let mut pair = slow(1, 1);
+    for _ in 0..20 {
+        pair.run(Duration::from_secs(3));
+        assert_eq!((pair.client.error(), pair.server.error()), (None, None));
+        let client = pair.client.get();
+        assert!(client.recovery.pto() > Duration::from_millis(1500));
+        assert_eq!(client.pto(), client.recovery.pto());
+        client.ping();
+    }
+}

@@ -1,0 +1,103 @@
+//! Every value that a configuration may hold: a transfer ends, and time moves on.
+
+use super::pair::{Pair, Setup};
+use crate::{Duration, TransportConfig};
+
+#[test]
+fn odd_durations_do_no_harm() {
+    let longest = Duration::MAX;
+    type Set = fn(&mut TransportConfig, Duration);
+    let set: [(&str, Set); 4] = [
+        ("max_idle_timeout", |c, d| c.max_idle_timeout = Some(d)),
+        ("keep_alive", |c, d| c.keep_alive = Some(d)),
+        ("max_ack_delay", |c, d| c.max_ack_delay = d),
+        ("handshake_timeout", |c, d| c.handshake_timeout = d),
+    ];
+    let mut wrong = Vec::new();
+    for (what, set) in set {
+        for value in [Duration::ZERO, Duration::from_nanos(1), longest] {
+            if what == "handshake_timeout" && value != longest {
+                continue;
+            }
+            let tried = std::panic::catch_unwind(|| {
+                let mut setup = Setup::default();
+                set(&mut setup.client, value);
+                set(&mut setup.server, value);
+                let mut pair = Pair::connected(setup);
+                pair.upload(300_000, Duration::from_secs(30));
+                pair.run(Duration::from_secs(5));
+            });
+            if tried.is_err() {
+                wrong.push((what, value));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// What cannot be is clamped when a connection starts, not refused (`TransportConfig`).
+#[test]
+fn odd_numbers_do_no_harm() {
+    type Set = fn(&mut TransportConfig);
+    let set: [(&str, Set); 14] = [
+        ("connection window", |c| {
+            c.streams.initial_connection_window = u64::MAX;
+        }),
+        ("stream window", |c| {
+            c.streams.initial_stream_window = u64::MAX;
+        }),
+        ("bidi", |c| c.streams.max_bidi_streams = u64::MAX),
+        ("uni", |c| c.streams.max_uni_streams = u64::MAX),
+        ("uni 2^60", |c| c.streams.max_uni_streams = (1 << 60) + 1),
+        ("max window", |c| c.streams.max_window = u64::MAX),
+        ("max window 0", |c| c.streams.max_window = 0),
+        ("send buffer", |c| c.streams.max_send_buffer = u64::MAX),
+        ("send buffer 0", |c| c.streams.max_send_buffer = 0),
+        ("key update", |c| c.key_update_after = 0),
+        ("ids", |c| c.active_connection_id_limit = u64::MAX),
+        ("datagrams", |c| c.datagrams.receive_bytes = usize::MAX),
+        ("datagrams sent", |c| c.datagrams.send_bytes = usize::MAX),
+        ("known rate", |c| c.known_rate = Some(u64::MAX)),
+    ];
+    let mut wrong = Vec::new();
+    for (what, set) in set {
+        let tried = std::panic::catch_unwind(|| {
+            let mut setup = Setup::default();
+            set(&mut setup.client);
+            set(&mut setup.server);
+            let mut pair = Pair::connected(setup);
+            pair.upload(300_000, Duration::from_secs(30));
+            pair.run(Duration::from_secs(5));
+        });
+        if tried.is_err() {
+            wrong.push(what);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// Zero is no timeout on the wire (RFC 9000 §18.2).
+#[test]
+fn an_idle_timeout_of_zero_is_none() {
+    let mut setup = Setup::default();
+    setup.client.max_idle_timeout = Some(Duration::ZERO);
+    setup.server.max_idle_timeout = Some(Duration::ZERO);
+    let mut pair = Pair::connected(setup);
+    pair.run(Duration::from_secs(20));
+    assert_eq!((pair.client.error(), pair.server.error()), (None, None));
+}
+
+/// What is shorter than the peer can be told of is no silence that never ends.
+#[test]
+fn an_idle_timeout_of_a_nanosecond_is_the_shortest_for_both() {
+    let mut setup = Setup::default();
+    setup.client.max_idle_timeout = Some(Duration::from_nanos(1));
+    setup.server.max_idle_timeout = None;
+    let mut pair = Pair::connected(setup);
+    pair.run(Duration::from_secs(20));
+    let ended = Some(crate::connection::ConnectionError::TimedOut);
+    assert_eq!(
+        (pair.client.error(), pair.server.error()),
+        (ended.clone(), ended)
+    );
+}
