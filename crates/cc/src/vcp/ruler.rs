@@ -25,7 +25,7 @@ const RETURN_ROUNDS: u32 = 2;
 /// Acknowledgements without any feedback for so many round trips mean that the path eats it.
 const SILENT_ROUNDS: u32 = 2;
 /// … and of so many packets: not each of them asks, and where much is lost few are acknowledged.
-const SILENT_PACKETS: u64 = 16;
+const SILENT_PACKETS: u8 = 16;
 /// Unmarked packets in a row that say nothing: every second probe goes without a shim.
 const UNMARKED_PROBES: u64 = 3;
 /// Where no router has answered, one packet in so many, or a quarter of the window if that is more,
@@ -56,8 +56,8 @@ pub(crate) struct Ruler {
     unmarked_path: bool,
     /// Packets that came back unmarked since the last mark.
     unmarked_packets: u64,
-    /// Packets that were acknowledged without feedback since the last mark.
-    silent_packets: u64,
+    /// Packets that were acknowledged without feedback since the last mark, up to 255.
+    silent_packets: u8,
 }
 
 impl Ruler {
@@ -176,6 +176,7 @@ impl Ruler {
         if !self.routers {
             return Change::Stays;
         }
+        let packets = u8::try_from(packets).unwrap_or(u8::MAX);
         self.silent_packets = self.silent_packets.saturating_add(packets);
         if self.silent_packets < SILENT_PACKETS {
             self.unmarked_since.get_or_insert(now);
