@@ -255,3 +255,31 @@ start = "5s"
         );
     }
 }
+
+/// A radio link of 100 Mbit/s and 500 ms that loses 30 % and says so. A third of the questions for
+/// a rate is lost, a third of the answers, a third of the headers and of the granted flight: none
+/// of that is a hidden hop, and no start is stuck. 70 Mbit/s is all that could come.
+#[test]
+fn declared_loss_of_a_third_holds_no_start_back() {
+    for controller in ["xcp", "vcp+bise"] {
+        for seed in ["1", "2", "3", "4", "5", "6"] {
+            let result = run(&[
+                ("seed", seed),
+                ("measure", "[]"),
+                ("link.first.rate", "\"1Gbit\""),
+                ("link.second.rate", "\"100Mbit\""),
+                ("link.second.delay", "\"240ms\""),
+                ("link.second.controller", controller),
+                ("link.second.loss", "{ kind = \"bernoulli\", per = 0.3 }"),
+                ("link.second.corruption", "\"30%\""),
+            ]);
+            let flow = &result.flows[0];
+            let rate = goodput(&result);
+            assert!(
+                rate > 20.0,
+                "{controller} {seed}: {rate} {:?}",
+                flow.fallback
+            );
+        }
+    }
+}

@@ -49,16 +49,17 @@ fn what_is_declared_and_attested_begins_no_further_trials_by_chance() {
 /// Losses about an announced overload do not count, nor does what arrives then.
 #[test]
 fn what_arrives_beside_announced_losses_lowers_no_attestation() {
-    let mut path = losing(2000, 2);
+    let mut path = losing(2000, 1);
     path.run(60);
-    assert!(path.watch.tolerance.attested_ppm() > 280_000);
+    let before = path.watch.tolerance.attested_ppm();
+    assert!(before > 270_000);
     for _ in 0..20 {
         path.watch.on_over(now(&path));
         path.run_round();
     }
     path.run(10);
     assert!(
-        path.watch.tolerance.attested_ppm() > 280_000,
+        path.watch.tolerance.attested_ppm() >= before,
         "{:?}",
         path.watch.tolerance
     );
