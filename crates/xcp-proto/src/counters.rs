@@ -15,7 +15,8 @@
 //! | 7 | flags | of the latest of these packets, as below; left out while 0 |
 //!
 //! Flags: bits 0 to 2 are the class of the loss by corruption that its routers declare, or those of
-//! the latest packet before it whose form has room for that; bit 3: the router named runs another law; bit 4: a router found a cloud of which it knows nothing.
+//! the latest packet before it whose form has room for that; bit 3: the router named runs another
+//! law; bit 4: a router found a cloud of which it knows nothing.
 //!
 //! A header that no router has stamped returns its sender's own wish, and counts for nothing. A
 //! packet whose IP ECN field says "congestion experienced" adds only what is negative. Each header
