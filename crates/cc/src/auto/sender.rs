@@ -15,10 +15,10 @@ const VCP: &str = "vcp+bise+wlte";
 const SMALL_WINDOW: u64 = 12;
 /// … unless the round trip is shorter: that form tells it in whole milliseconds. Nor has it room
 /// for the loss that routers declare, which has to be known before the first losses are judged: one
-/// in so many headers is full until something was answered, and the full form comes for so many
-/// round trips after each loss.
+/// in so many headers is full until something was answered, and for so many round trips after each
+/// loss.
 const SHORT_RTT: Duration = Duration::from_millis(16);
-const FULL_AT_FIRST: u8 = 4;
+const FULL_EVERY: u8 = 4;
 const LOSSY_ROUNDS: u32 = 4;
 /// Otherwise every n-th packet has one in the full form: a dozen per round trip, n within these
 /// bounds. 36 bytes on every third are 12 per packet, less than VCP's 16.
@@ -69,8 +69,9 @@ pub(crate) struct AutoSender {
     judge: Judge,
     srtt: Option<Duration>,
     limits: Limits,
-    /// Some router has answered. Before that: headers sent, modulo [`FULL_AT_FIRST`].
+    /// Some router has answered.
     answered: bool,
+    /// Headers sent, modulo [`FULL_EVERY`].
     headers: u8,
     /// Packets were lost of late; until when that is so.
     lossy: bool,
@@ -191,8 +192,8 @@ impl AutoSender {
     fn form(&self) -> (XcpForm, u32) {
         let packets = self.packets();
         let short = self.srtt.is_some_and(|srtt| srtt < SHORT_RTT);
-        if packets < SMALL_WINDOW && !short && !self.lossy {
-            let full = !self.answered && self.headers == 0;
+        if packets < SMALL_WINDOW && !short {
+            let full = (!self.answered || self.lossy) && self.headers == 0;
             let form = if full {
                 XcpForm::Full
             } else {
@@ -224,8 +225,8 @@ fn vcp_params(initial_window: Option<u32>) -> VcpParams {
 impl Controller for AutoSender {
     #[inline]
     fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
-        if sent.signal && !self.answered {
-            self.headers = (self.headers + 1) % FULL_AT_FIRST;
+        if sent.signal {
+            self.headers = (self.headers + 1) % FULL_EVERY;
         }
         match &mut self.law {
             Law::Xcp(law) => law.on_sent(now, sent),

@@ -215,28 +215,32 @@ fn headers_cost_no_more_than_vcps_sixteen_bytes() {
 /// What routers declare is in the full form alone: it has to be known before losses are judged.
 #[test]
 fn declared_loss_is_asked_about_at_first_and_after_losses_also_where_windows_are_small() {
-    let form = |path: &Path| match path.asks_in() {
-        Explicit::Xcp(form) => (form, path.law.signal_every()),
-        other => panic!("{other:?}"),
+    // Of eight packets, those with the full form.
+    let full = |path: &mut Path| {
+        let is_full = |path: &Path| path.asks_in() == Explicit::Xcp(XcpForm::Full);
+        let each = (0..8).map(|_| {
+            let full = is_full(path);
+            assert_eq!(path.law.signal_every(), 1);
+            path.number += 1;
+            let _ = path.law.on_sent(path.now, &sent(path.number, 1200));
+            full
+        });
+        each.filter(|full| *full).count()
     };
     let mut path = Path::new();
-    let first: Vec<_> = (0..9)
-        .map(|number| {
-            let form = form(&path).0;
-            let _ = path.law.on_sent(path.now, &sent(number, 1200));
-            form == XcpForm::Full
-        })
-        .collect();
-    let fourth = [true, false, false, false].repeat(3);
-    assert_eq!(first, fourth[..9], "nothing is known");
+    assert!(
+        path.asks_in() == Explicit::Xcp(XcpForm::Full),
+        "from the first one on"
+    );
+    assert_eq!(full(&mut path), 2, "nothing is known");
     path.rounds(1, xcp(1, 0, false));
-    assert_eq!(form(&path), (XcpForm::Compact, 1));
+    assert_eq!(full(&mut path), 0);
     path.law.on_loss(path.now, &lost(3, 9, RTT));
-    assert_eq!(form(&path), (XcpForm::Full, 3));
+    assert_eq!(full(&mut path), 2);
     path.rounds(3, xcp(1, 0, false));
-    assert_eq!(form(&path), (XcpForm::Full, 3));
+    assert_eq!(full(&mut path), 2);
     path.rounds(2, xcp(1, 0, false));
-    assert_eq!(form(&path), (XcpForm::Compact, 1));
+    assert_eq!(full(&mut path), 0);
 }
 
 #[test]
