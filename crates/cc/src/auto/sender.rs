@@ -14,9 +14,8 @@ const VCP: &str = "vcp+bise+wlte";
 /// With a smaller window, in packets, each of them has a header, in the compact form, …
 const SMALL_WINDOW: u64 = 12;
 /// … unless the round trip is shorter: that form tells it in whole milliseconds. Nor has it room
-/// for the loss that routers declare, which has to be known before the first losses are judged: one
-/// in so many headers is full until something was answered, and for so many round trips after each
-/// loss.
+/// for the loss that routers declare, which has to be known where losses are judged: one in so many
+/// headers is full for so many round trips after each loss.
 const SHORT_RTT: Duration = Duration::from_millis(16);
 const FULL_EVERY: u8 = 4;
 const LOSSY_ROUNDS: u32 = 4;
@@ -69,8 +68,6 @@ pub(crate) struct AutoSender {
     judge: Judge,
     srtt: Option<Duration>,
     limits: Limits,
-    /// Some router has answered.
-    answered: bool,
     /// Headers sent, modulo [`FULL_EVERY`].
     headers: u8,
     /// Packets were lost of late; until when that is so.
@@ -100,7 +97,6 @@ impl AutoSender {
             judge: Judge::new(),
             srtt: None,
             limits: Limits::NONE,
-            answered: false,
             headers: 0,
             lossy: false,
             lossy_until: now,
@@ -193,7 +189,7 @@ impl AutoSender {
         let packets = self.packets();
         let short = self.srtt.is_some_and(|srtt| srtt < SHORT_RTT);
         if packets < SMALL_WINDOW && !short {
-            let full = (!self.answered || self.lossy) && self.headers == 0;
+            let full = self.lossy && self.headers == 0;
             let form = if full {
                 XcpForm::Full
             } else {
@@ -252,7 +248,6 @@ impl Controller for AutoSender {
             }
             (_, Feedback::QuickStart(_)) => return,
         };
-        self.answered |= answered > 0;
         let strange = answered > 0 && self.is_strange(now, srtt, translated);
         match (&mut self.law, *feedback) {
             (Law::Xcp(law), Feedback::Xcp(mut xcp)) if strange => {
