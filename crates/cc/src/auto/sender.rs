@@ -13,10 +13,10 @@ const VCP: &str = "vcp+bise+wlte";
 
 /// With a smaller window, in packets, each of them has a header, in the compact form, …
 const SMALL_WINDOW: u64 = 12;
-/// … unless the round trip is shorter: that form tells it in whole milliseconds. Nor has it room
-/// for the loss that routers declare, which has to be known where losses are judged: one in so many
-/// headers is full for so many round trips after each loss.
+/// … unless the round trip is shorter: that form tells it in whole milliseconds.
 const SHORT_RTT: Duration = Duration::from_millis(16);
+/// Nor has that form room for the loss that routers declare, which has to be known where losses are
+/// judged: one header in so many is full for so many round trips after each loss.
 const FULL_EVERY: u8 = 4;
 const LOSSY_ROUNDS: u32 = 4;
 /// Otherwise every n-th packet has one in the full form: a dozen per round trip, n within these
@@ -70,9 +70,8 @@ pub(crate) struct AutoSender {
     limits: Limits,
     /// Headers sent, modulo [`FULL_EVERY`].
     headers: u8,
-    /// Packets were lost of late; until when that is so.
-    lossy: bool,
-    lossy_until: Instant,
+    /// Packets were lost of late, which counts until then.
+    lossy_until: Option<Instant>,
     /// An answer in the law's own language has come since the last change.
     native: bool,
     /// When the first answer came that was no longer in it.
@@ -98,8 +97,7 @@ impl AutoSender {
             srtt: None,
             limits: Limits::NONE,
             headers: 0,
-            lossy: false,
-            lossy_until: now,
+            lossy_until: None,
             native: false,
             strange: None,
             fresh: false,
@@ -189,8 +187,7 @@ impl AutoSender {
         let packets = self.packets();
         let short = self.srtt.is_some_and(|srtt| srtt < SHORT_RTT);
         if packets < SMALL_WINDOW && !short {
-            let full = self.lossy && self.headers == 0;
-            let form = if full {
+            let form = if self.lossy_until.is_some() && self.headers == 0 {
                 XcpForm::Full
             } else {
                 XcpForm::Compact
@@ -275,7 +272,7 @@ impl Controller for AutoSender {
     #[inline]
     fn on_ack(&mut self, now: Instant, acked: &Acked) {
         self.srtt = Some(acked.srtt);
-        self.lossy &= now < self.lossy_until;
+        self.lossy_until = self.lossy_until.filter(|&until| now < until);
         match &mut self.law {
             Law::Xcp(law) => law.on_ack(now, acked),
             Law::Vcp(law) => law.on_ack(now, acked),
@@ -283,8 +280,7 @@ impl Controller for AutoSender {
     }
 
     fn on_loss(&mut self, now: Instant, lost: &Lost) {
-        self.lossy_until = now + lost.srtt.saturating_mul(LOSSY_ROUNDS);
-        self.lossy = true;
+        self.lossy_until = Some(now + lost.srtt.saturating_mul(LOSSY_ROUNDS));
         self.law.controller_mut().on_loss(now, lost);
     }
 

@@ -39,6 +39,8 @@ mod sender;
 mod sender_tests;
 mod sources;
 mod startable;
+#[cfg(test)]
+mod steered_tests;
 mod usage;
 mod waiting;
 

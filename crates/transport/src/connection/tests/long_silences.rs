@@ -24,18 +24,18 @@ fn say(pair: &mut Pair, payload: &[u8]) {
     pair.server.get().handle_datagram(now, received, &mut bytes);
 }
 
+/// The number of the server's next packet.
+fn next_number(pair: &mut Pair) -> u64 {
+    let server = pair.server.get();
+    server.recovery.space(SpaceId::Data).sent().next_number()
+}
+
 /// A pair whose client acknowledged one packet so many seconds late, and was there all the time.
 fn stretched(seconds: u64) -> Pair {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_secs(1));
     pair.up.faults.loss = 1_000_000;
-    let number = pair
-        .server
-        .get()
-        .recovery
-        .space(SpaceId::Data)
-        .sent()
-        .next_number();
+    let number = next_number(&mut pair);
     pair.server.get().ping();
     for _ in 0..seconds / 10 {
         pair.run(Duration::from_secs(10));
@@ -88,13 +88,7 @@ fn silences_with_one_late_answer_each_do_not_grow() {
     for _ in 0..6 {
         let idle = pair.server.get().pto() * 3;
         lasted.push(idle);
-        let number = pair
-            .server
-            .get()
-            .recovery
-            .space(SpaceId::Data)
-            .sent()
-            .next_number();
+        let number = next_number(&mut pair);
         pair.server.get().ping();
         pair.run(idle * 9 / 10);
         let mut room = [0; 100];

@@ -1,0 +1,276 @@
+//! Grants beside a law: what the law makes of them at a sender.
+
+use super::*;
+use crate::testing::{acked, lost, ms, sent};
+use crate::{
+    Acked, Controller, Feedback, Instant, Limits, Lost, Metrics, Phase, XcpFeedback, XcpParams,
+    XcpSender,
+};
+
+const MTU: u16 = 1472;
+
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+/// An XCP sender that routers steer, with a granted window of 1000 packets.
+fn granted() -> QuickStart<XcpSender> {
+    granted_to(XcpSender::new(at(0), MTU, XcpParams::default()), true)
+}
+
+/// `law` with a granted window of 1000 packets; `heard`: an XCP router has answered by then.
+fn granted_to<C: Startable>(law: C, heard: bool) -> QuickStart<C> {
+    let mut sender = QuickStart::new(None, MTU, None, AfterGrant::Avoidance, law);
+    sender.on_handshake_rtt(at(0), ms(100));
+    let request = sender.ask(at(0), 77, &Limits::NONE).unwrap();
+    for number in 0..10 {
+        sender.on_sent(at(0), &sent(number, 1472));
+    }
+    let ack = acked(0, 1472, ms(100));
+    let stamped = XcpFeedback {
+        packets: 1,
+        stamped: 1,
+        bytes: 1472,
+        ..XcpFeedback::default()
+    };
+    if heard {
+        sender.on_feedback(at(100), &Feedback::Xcp(stamped), &ack);
+    }
+    let answer = QuickStartFeedback {
+        packets: 1,
+        bytes: 1472,
+        rate: 15_000_000,
+        ttl_difference: Some(request.ttl_difference),
+        answered: true,
+        nonce: request.nonce,
+        nonce_bits: 48,
+    };
+    sender.on_feedback(at(100), &Feedback::QuickStart(answer), &ack);
+    sender.on_ack(at(100), &ack);
+    sender
+}
+
+/// Sends the granted flight.
+fn fly<C: Startable>(sender: &mut QuickStart<C>) {
+    for number in 10..1010 {
+        let now = Instant::from_micros(100_000 + 100 * number);
+        sender.on_sent(now, &sent(number, 1472));
+    }
+}
+
+/// The answer may come before the first word of a router, in the same packet. Single losses of the
+/// flight are the law's business then as well.
+#[test]
+fn routers_that_are_heard_behind_the_answer_steer_the_flight() {
+    let law = || XcpSender::new(at(0), MTU, XcpParams::default());
+    for late in [false, true] {
+        let mut sender = granted_to(law(), !late);
+        let stamped = XcpFeedback {
+            packets: 1,
+            stamped: 1,
+            bytes: 1472,
+            ..XcpFeedback::default()
+        };
+        let ack = acked(0, 1472, ms(100));
+        sender.on_feedback(at(100), &Feedback::Xcp(stamped), &ack);
+        fly(&mut sender);
+        sender.on_ack(at(200), &acked(14, 1472, ms(100)));
+        sender.on_loss(at(200), &lost(12, 1009, ms(100)));
+        let told = sender.metrics().quick_start.unwrap();
+        assert_eq!(told.revoked, 0, "{late}");
+        assert!(sender.window() > 900 * 1472, "{late}: {}", sender.window());
+    }
+}
+
+/// What headers gave is part of the answer to a question that was asked again.
+#[test]
+fn an_answer_to_a_repeated_question_takes_the_place_of_what_headers_gave() {
+    let mut sender = XcpSender::new(at(0), MTU, XcpParams::default());
+    sender.on_handshake_rtt(at(0), ms(100));
+    let heard = |delta| {
+        Feedback::Xcp(XcpFeedback {
+            delta,
+            packets: 1,
+            stamped: 1,
+            bytes: 1472,
+            ..XcpFeedback::default()
+        })
+    };
+    let mut state = sender.on_sent(at(0), &sent(0, 1472));
+    for number in 1..10 {
+        state = sender.on_sent(at(0), &sent(number, 1472));
+    }
+    let mut ack = acked(9, 14_720, ms(100));
+    ack.state = state;
+    sender.on_feedback(at(100), &heard(1_000_000 << 16), &ack);
+    sender.on_ack(at(100), &ack);
+    let given = sender.window();
+    assert!(given > 100_000, "{given}");
+    let mut first = sender.clone();
+    assert!(first.begin_with(at(100), 1_000_000) && sender.begin_again_with(at(100), 1_000_000));
+    assert_eq!(first.window(), 1_000_000 + given - 14_720);
+    assert_eq!(sender.window(), 1_000_000);
+}
+
+#[test]
+fn headers_state_the_granted_window_from_the_first_packet_on() {
+    let mut sender = granted();
+    let window = sender.window();
+    assert!((990..=1010).contains(&(window / 1472)), "{window}");
+    let stated = sender.request().xcp.unwrap().window;
+    assert_eq!(stated, window);
+    fly(&mut sender);
+    let ack = Acked {
+        window_limited: true,
+        ..acked(10, 1472, ms(100))
+    };
+    sender.on_ack(at(200), &ack);
+    assert!(sender.window() >= window * 9 / 10);
+}
+
+/// No XCP router was heard yet, and what was granted is not sent.
+#[test]
+fn headers_state_no_granted_window_that_is_not_used() {
+    let ends: [fn(&mut QuickStart<XcpSender>); 3] = [
+        // The flow's first packet leaves when the grant's time is over.
+        |sender| {
+            sender.on_sent(at(400), &sent(10, 1472));
+        },
+        |sender| sender.on_probe_timeout(at(150)),
+        |sender| sender.on_persistent_congestion(at(150)),
+    ];
+    for end in ends {
+        let law = XcpSender::new(at(0), MTU, XcpParams::default());
+        let mut sender = granted_to(law, false);
+        let window = sender.window();
+        assert!((990..=1010).contains(&(window / 1472)), "{window}");
+        let stated = |sender: &QuickStart<XcpSender>| sender.request().xcp.unwrap().window;
+        assert_eq!(stated(&sender), window);
+        end(&mut sender);
+        assert!(sender.window() < 100 * 1472);
+        assert_eq!(stated(&sender), sender.window());
+    }
+}
+
+/// A law that counts what it is told of losses.
+#[derive(Debug, Default)]
+struct Told {
+    window: u64,
+    /// Packets lost, and grants given up.
+    lost: u64,
+    given_up: u64,
+    expected_ppm: u64,
+    behind_hidden_hop: bool,
+}
+
+impl Controller for Told {
+    fn on_ack(&mut self, _now: Instant, _acked: &Acked) {}
+    fn on_loss(&mut self, _now: Instant, lost: &Lost) {
+        self.lost += lost.packets;
+    }
+    fn on_persistent_congestion(&mut self, _now: Instant) {}
+    fn on_mtu(&mut self, _mtu: u16) {}
+    fn window(&self) -> u64 {
+        self.window
+    }
+    fn metrics(&self) -> Metrics {
+        Metrics::new("told", Phase::Avoidance, self.window)
+    }
+}
+
+impl Startable for Told {
+    fn may_start(&self) -> bool {
+        !self.behind_hidden_hop
+    }
+    fn begin_with(&mut self, _now: Instant, window: u64) -> bool {
+        self.window = window;
+        true
+    }
+    fn start_with(&mut self, _now: Instant, _window: u64, _threshold: Option<u64>) {}
+    fn give_up(&mut self, _now: Instant, _window: u64, _threshold: u64, _last_sent: u64) {
+        self.given_up += 1;
+    }
+    fn raise_threshold(&mut self, _threshold: u64) {}
+    fn expected_loss_ppm(&self) -> u64 {
+        self.expected_ppm
+    }
+}
+
+/// A hop that no router announces shows before the answer, or before the question: routers know
+/// nothing of what it carries.
+#[test]
+fn behind_a_hidden_hop_nothing_is_asked_and_no_grant_used() {
+    let law = Told {
+        window: 14_720,
+        behind_hidden_hop: true,
+        ..Told::default()
+    };
+    // It showed once the question was on its way.
+    let sender = granted_to(law, true);
+    let metrics = sender.metrics().quick_start.unwrap();
+    assert_eq!((metrics.approved, metrics.granted), (1, 0));
+    assert_eq!(metrics.outcome, QuickStartOutcome::Unused);
+    assert_eq!(sender.window(), 14_720);
+    let mut sender = granted_to(Told::default(), true);
+    assert_eq!(
+        sender.metrics().quick_start.unwrap().outcome,
+        QuickStartOutcome::Used
+    );
+    // After a pause another question would be due.
+    sender.on_sent(at(10_000), &sent(10, 1472));
+    sender.on_restart(at(20_000), ms(10_000));
+    assert!(sender.asks());
+    sender.law.behind_hidden_hop = true;
+    assert!(!sender.asks());
+}
+
+/// The granted flight of a law that counts, of which 20 of 100 packets and more are lost.
+fn lossy_flight(expected_ppm: u64) -> QuickStart<Told> {
+    let law = Told {
+        window: 14_720,
+        expected_ppm,
+        ..Told::default()
+    };
+    let mut sender = granted_to(law, true);
+    fly(&mut sender);
+    for hundred in 0..5 {
+        let first = 10 + 100 * hundred;
+        sender.on_ack(at(205), &acked(first + 99, 80 * 1472, ms(100)));
+        for number in 0..20 {
+            sender.on_loss(at(206), &lost(first + number, 1009, ms(100)));
+        }
+    }
+    sender
+}
+
+#[test]
+fn the_law_is_told_of_each_loss_of_a_flight_given_up_or_not() {
+    let sender = lossy_flight(0);
+    assert_eq!((sender.law.given_up, sender.law.lost), (1, 100));
+    let outcome = sender.metrics().quick_start.unwrap().outcome;
+    assert_eq!(outcome, QuickStartOutcome::Revoked);
+}
+
+#[test]
+fn a_flight_is_not_given_up_for_losses_that_were_expected() {
+    let sender = lossy_flight(200_000);
+    assert_eq!((sender.law.given_up, sender.law.lost), (0, 100));
+    let outcome = sender.metrics().quick_start.unwrap().outcome;
+    assert_eq!(outcome, QuickStartOutcome::Used);
+}
+
+#[test]
+fn routers_steer_through_single_losses_of_the_flight_and_not_through_many() {
+    let mut sender = granted();
+    let window = sender.window();
+    fly(&mut sender);
+    sender.on_ack(at(205), &acked(400, 400 * 1472, ms(100)));
+    sender.on_loss(at(206), &lost(100, 1009, ms(100)));
+    assert!(sender.window() >= window * 9 / 10, "{}", sender.window());
+    assert_eq!(sender.metrics().quick_start.unwrap().revoked, 0);
+    for number in 101..240 {
+        sender.on_loss(at(207), &lost(number, 1009, ms(100)));
+    }
+    assert_eq!(sender.metrics().quick_start.unwrap().revoked, 1);
+    assert!(sender.window() <= 201 * 1472, "{}", sender.window());
+}
