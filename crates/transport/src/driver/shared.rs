@@ -10,6 +10,7 @@ use std::task::{Context, Waker};
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::clock;
 use super::endpoint_shared::EndpointShared;
@@ -61,7 +62,7 @@ pub(super) struct State {
     /// Waiting for a datagram.
     reading: WaitList,
     /// To be woken once the state is free.
-    woken: Vec<Waker>,
+    woken: Wakers,
 }
 
 /// The state, locked. Whom its user wakes is woken once it is free again: a task may end, and
@@ -72,8 +73,11 @@ pub(super) struct Guard<'a> {
     woken: Woken,
 }
 
+/// As a rule the task's and one reader's: these are not worth an allocation.
+type Wakers = SmallVec<[Waker; 2]>;
+
 #[derive(Default)]
-struct Woken(Vec<Waker>);
+struct Woken(Wakers);
 
 impl Drop for Woken {
     fn drop(&mut self) {
@@ -88,7 +92,9 @@ impl Drop for Guard<'_> {
             // half changed, and its task is to see that.
             self.state.wake_driver();
         }
-        self.woken.0 = std::mem::take(&mut self.state.woken);
+        if !self.state.woken.is_empty() {
+            self.woken.0 = std::mem::take(&mut self.state.woken);
+        }
     }
 }
 
@@ -174,7 +180,7 @@ impl Shared {
                 accepting: Default::default(),
                 opening: Default::default(),
                 reading: WaitList::default(),
-                woken: Vec::new(),
+                woken: Wakers::new(),
             }),
             endpoint,
             handle,

@@ -9,11 +9,13 @@
 //! because bytes before it were lost. Only bytes that arrived count, never an offset that the peer
 //! wrote.
 
+mod lately;
 mod rate;
 
 use pathmark_cc::{Duration, Instant};
 
 use crate::wire::varint;
+use lately::Lately;
 use rate::{Rate, Totals};
 
 /// Window in bandwidth-delay products that a steady flow needs: under loss, delivery in order waits
@@ -127,7 +129,7 @@ pub struct ReceiveWindow {
     /// What the rate asks for, whatever is allowed.
     wanted: u64,
     /// Memory that what the application read, or waited for, over the last rounds is worth.
-    earned: u64,
+    earned: Lately,
     /// The peer said that it waits: announce whatever there is.
     peer_waits: bool,
     rate: Rate,
@@ -150,7 +152,7 @@ impl ReceiveWindow {
             max: max.max(initial),
             cap: u64::MAX,
             wanted: 0,
-            earned: 0,
+            earned: Lately::default(),
             peer_waits: false,
             rate: Rate::default(),
             next_sample: 0,
@@ -173,7 +175,7 @@ impl ReceiveWindow {
     /// what arrived within the last few while it waited at a gap.
     #[must_use]
     pub fn earned(&self) -> u64 {
-        self.earned
+        self.earned.most()
     }
 
     /// Memory is short: no more than `cap` bytes beyond what was consumed are promised from now on.
@@ -270,7 +272,8 @@ impl ReceiveWindow {
             STEADY
         };
         let by_reading = bytes.min(self.rate.taken()).saturating_mul(SPEEDING_UP);
-        self.earned = by_reading.max(self.rate.held_up());
+        let earned = by_reading.max(self.rate.held_up());
+        self.earned.sample(now, earned);
         self.wanted = bytes.saturating_mul(factor);
         self.raise(self.wanted);
     }

@@ -104,3 +104,27 @@ fn nothing_is_taken_beyond_a_gap_while_there_is_something_to_read() {
     assert_eq!(server.read(id(), &mut [0; 10]), Ok(Some(10)));
     assert_eq!(arrives(&mut server, later, HELD, 100), Arrival::Taken);
 }
+
+/// The application may just not have had its turn to read what came before in the same batch.
+#[test]
+fn some_data_in_order_is_taken_before_the_application_reads() {
+    let (_, mut server) = pair(StreamsConfig::default());
+    let memory = Arc::new(ReceiveMemory::new(512 << 20));
+    server.share_memory(Arc::clone(&memory));
+    assert_eq!(arrives(&mut server, at(0), 100_000, 60_000), Arrival::Taken);
+    memory.set_limit(0);
+    for round in 0..3 {
+        let mut taken = 0;
+        while arrives(&mut server, at(round), round * 20_000 + taken, 1000) == Arrival::Taken {
+            taken += 1000;
+        }
+        assert_eq!(taken, 17_000, "16 KiB, and what begins below");
+        let beyond = arrives(&mut server, at(round), 160_000, 1000);
+        assert_eq!(beyond, Arrival::Refused);
+        let read = server.read(id(), &mut [0; 20_000]);
+        assert_eq!(read, Ok(Some(17_000)));
+        let rest = arrives(&mut server, at(round), round * 20_000 + taken, 3000);
+        assert_eq!(rest, Arrival::Taken);
+        assert_eq!(server.read(id(), &mut [0; 20_000]), Ok(Some(3000)));
+    }
+}

@@ -1,0 +1,77 @@
+//! The most that was earned lately.
+//!
+//! Over a short path, the last round trips tell little: an application reads in bursts, as it is
+//! scheduled, and nothing arrives while a sender waits for a probe timeout. What was earned by
+//! what was read before would be gone, and what was sent in reliance on it refused.
+
+use pathmark_cc::{Duration, Instant};
+
+/// What was earned stays for one to two of these.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// The greatest value of the present period and of the one before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lately {
+    /// When the present period began.
+    since: Instant,
+    present: u64,
+    previous: u64,
+}
+
+impl Lately {
+    /// `value` is what is earned now.
+    pub(super) fn sample(&mut self, now: Instant, value: u64) {
+        let elapsed = now.saturating_since(self.since);
+        if elapsed >= PERIOD {
+            let follows = elapsed < PERIOD * 2;
+            self.previous = if follows { self.present } else { 0 };
+            self.present = 0;
+            self.since = now;
+        }
+        self.present = self.present.max(value);
+    }
+
+    /// The most of late.
+    pub(super) const fn most(&self) -> u64 {
+        if self.present > self.previous {
+            self.present
+        } else {
+            self.previous
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_millis(5000 + millis)
+    }
+
+    fn sample(lately: &mut Lately, now: Instant, value: u64) -> u64 {
+        lately.sample(now, value);
+        lately.most()
+    }
+
+    #[test]
+    fn the_most_stays_for_one_to_two_periods() {
+        let mut lately = Lately::default();
+        let values = [(0, 7), (10, 50), (30, 0), (99, 3)];
+        let found = values.map(|(ms, value)| sample(&mut lately, at(ms), value));
+        assert_eq!(found, [7, 50, 50, 50]);
+        // The second period began with the sample at 100, the third with the one at 250.
+        let values = [(100, 4), (199, 0), (250, 1), (349, 0), (350, 0)];
+        let found = values.map(|(ms, value)| sample(&mut lately, at(ms), value));
+        assert_eq!(found, [50, 50, 4, 4, 1]);
+    }
+
+    #[test]
+    fn a_pause_ends_it() {
+        let mut lately = Lately::default();
+        assert_eq!(sample(&mut lately, at(0), 9), 9);
+        assert_eq!(sample(&mut lately, at(200), 1), 1);
+        // Time that goes back changes nothing.
+        assert_eq!(sample(&mut lately, at(0), 0), 1);
+    }
+}
