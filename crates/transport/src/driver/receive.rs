@@ -321,6 +321,13 @@ impl Future for ReceiveTask {
             this.over = true;
             return Poll::Ready(());
         }
+        if this.shared.timers.are_gone() {
+            drop(state);
+            // The runtime of the endpoint has ended, and this socket came to it in another.
+            this.fail(&ConnectionError::Closed);
+            this.over = true;
+            return Poll::Ready(());
+        }
         state.receiving.wait(&mut this.place, cx);
         let is_current = Arc::ptr_eq(&state.socket, &this.socket);
         drop(state);

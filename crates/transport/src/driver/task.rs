@@ -233,8 +233,8 @@ impl Future for ConnectionTask {
         let this = &mut *self;
         // Whoever changes the connection from here on wakes this task again.
         this.shared.lock().driver = Some(cx.waker().clone());
-        if this.shared.is_broken() {
-            // As after a panic of this task.
+        if this.shared.is_broken() || this.timer.is_gone() {
+            // As after a panic of this task, or the end of its runtime.
             return Poll::Ready(());
         }
         this.shared.inbox.wait(cx.waker());
