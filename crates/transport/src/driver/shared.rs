@@ -360,6 +360,11 @@ impl State {
         self.woken.extend(wakers);
     }
 
+    /// Wakes others once the state is free.
+    pub(super) fn wake_later(&mut self, wakers: Vec<Waker>) {
+        self.woken.extend(wakers);
+    }
+
     /// Has the task look at the connection.
     pub(super) fn wake_driver(&mut self) {
         self.woken.extend(self.driver.take());

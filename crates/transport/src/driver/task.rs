@@ -262,8 +262,9 @@ impl Future for ConnectionTask {
                     (event, _) => state.on_event(event),
                 }
             }
-            if !shared.endpoint.update(now, shared.handle, &mut state.core) {
+            if let Some(idle) = shared.endpoint.update(now, shared.handle, &mut state.core) {
                 this.over = true;
+                state.wake_later(idle);
                 if state.lost().is_none() {
                     // It has had to make room, and is refused only after this: who waits hears it.
                     state.settle(&ConnectionError::Closed);
