@@ -61,7 +61,7 @@ pub(super) struct State {
     /// Waiting for a datagram.
     reading: WaitList,
     /// To be woken once the state is free.
-    woken: Vec<Waker>,
+    woken: Woken,
 }
 
 /// The state, locked. Whom its user wakes is woken once it is free again: a task may end, and
@@ -72,12 +72,31 @@ pub(super) struct Guard<'a> {
     woken: Woken,
 }
 
+/// Wakers, which are woken when this goes. One alone, as after most packets, takes no memory.
 #[derive(Default)]
-struct Woken(Vec<Waker>);
+struct Woken {
+    first: Option<Waker>,
+    others: Vec<Waker>,
+}
+
+impl Extend<Waker> for Woken {
+    fn extend<T: IntoIterator<Item = Waker>>(&mut self, wakers: T) {
+        let mut wakers = wakers.into_iter();
+        if self.first.is_none() {
+            self.first = wakers.next();
+        }
+        self.others.extend(wakers);
+    }
+}
 
 impl Drop for Woken {
     fn drop(&mut self) {
-        self.0.drain(..).for_each(Waker::wake);
+        let others = self.others.drain(..);
+        self.first
+            .take()
+            .into_iter()
+            .chain(others)
+            .for_each(Waker::wake);
     }
 }
 
@@ -88,7 +107,7 @@ impl Drop for Guard<'_> {
             // half changed, and its task is to see that.
             self.state.wake_driver();
         }
-        self.woken.0 = std::mem::take(&mut self.state.woken);
+        self.woken = std::mem::take(&mut self.state.woken);
     }
 }
 
@@ -174,7 +193,7 @@ impl Shared {
                 accepting: Default::default(),
                 opening: Default::default(),
                 reading: WaitList::default(),
-                woken: Vec::new(),
+                woken: Woken::default(),
             }),
             endpoint,
             handle,
@@ -467,5 +486,28 @@ impl fmt::Debug for Shared {
         f.debug_struct("Shared")
             .field("handle", &self.handle)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::woken::Woken as Told;
+
+    /// All are woken, and one alone costs no allocation: it is so after most packets.
+    #[test]
+    fn one_waker_takes_no_memory_and_many_are_all_woken() {
+        for count in [0, 1, 2, 50] {
+            let told: Vec<_> = (0..count).map(|_| Arc::new(Told::default())).collect();
+            let mut woken = Woken::default();
+            for told in &told {
+                woken.extend(Some(Waker::from(Arc::clone(told))));
+                woken.extend(None);
+            }
+            assert_eq!(woken.others.capacity() == 0, count <= 1, "{count}");
+            assert!(!told.iter().any(|told| told.take()));
+            drop(woken);
+            assert!(told.iter().all(|told| told.take()), "{count}");
+        }
     }
 }
