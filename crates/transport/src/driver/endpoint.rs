@@ -51,7 +51,8 @@ pub enum ConnectError {
 
 /// A UDP socket with QUIC connections on it, as client, server or both. Cheap to clone.
 ///
-/// When the last clone is dropped, no further connection is accepted; those there are go on.
+/// When the last clone is dropped, no further connection is accepted; those there are go on. All of
+/// them end with the tokio runtime that the endpoint was made in, whichever they began in.
 pub struct Endpoint {
     pub(super) shared: Arc<EndpointShared>,
 }
