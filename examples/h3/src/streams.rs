@@ -1,5 +1,6 @@
 //! Streams for `h3`.
 
+use std::io;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
@@ -93,8 +94,12 @@ impl<B: Buf> quic::SendStream<B> for SendStream<B> {
     }
 
     fn send_data<T: Into<WriteBuf<B>>>(&mut self, data: T) -> Result<(), StreamErrorIncoming> {
-        // It calls this once the last piece is written.
-        debug_assert!(self.writing.is_none());
+        // It calls this once the last piece is written, unless its user has given that up: then
+        // the rest of it would be missing.
+        if self.writing.as_ref().is_some_and(WriteBuf::has_remaining) {
+            let error = io::Error::other("a piece before this one is not written yet");
+            return Err(StreamErrorIncoming::Unknown(Box::new(error)));
+        }
         self.writing = Some(data.into());
         Ok(())
     }

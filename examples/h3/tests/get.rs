@@ -1,11 +1,14 @@
 //! One GET and many, over real sockets.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{Request, StatusCode};
 use pathmark_cc::Algorithm;
 use pathmark_h3::{ALPN, get, serve};
 use pathmark_transport::TransportConfig;
@@ -117,6 +120,29 @@ async fn many_ask_at_once_and_some_give_up() {
             task.await.unwrap();
         }
         endpoint.wait_idle().await;
+    })
+    .await;
+}
+
+/// What is given up half written is not followed by anything else: the peer would take that for
+/// the rest.
+#[tokio::test]
+async fn a_piece_that_is_given_up_is_followed_by_none() {
+    bounded(async {
+        let to = server();
+        let endpoint = Endpoint::client(loopback()).unwrap();
+        let connection = pathmark_h3::Connection::new(connect(&endpoint, &to).await);
+        let (_driver, mut sender) = h3::client::new(connection).await.unwrap();
+        let request = Request::post("https://localhost/").body(()).unwrap();
+        let mut stream = sender.send_request(request).await.unwrap();
+        let long = Bytes::from(vec![7; 20_000_000]);
+        {
+            // More than the send buffer takes.
+            let mut sending = pin!(stream.send_data(long));
+            let polled = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx).is_pending()));
+            assert!(polled.await);
+        }
+        assert!(stream.send_data(Bytes::from_static(b"next")).await.is_err());
     })
     .await;
 }

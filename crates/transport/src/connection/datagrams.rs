@@ -40,7 +40,8 @@ impl Connection {
             LONG + LOCAL_ID_LEN
         };
         let payload = packet.saturating_sub(shim + 1 + long + id + NUMBER + TAG_LEN);
-        (peer > 0).then(|| frame(payload).min(frame(peer)))
+        // A frame with a length takes two bytes at least.
+        (peer > 1).then(|| frame(payload).min(frame(peer)))
     }
 
     /// Queues an unreliable datagram, which leaves once the window allows and is never sent again.

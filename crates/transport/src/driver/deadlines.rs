@@ -94,6 +94,18 @@ impl<T> Deadlines<T> {
         slot.item.take()
     }
 
+    /// Takes what belongs to all deadlines, which may be set again.
+    pub(super) fn take_all(&mut self) -> Vec<T> {
+        self.heap.clear();
+        let slots = self.slots.iter_mut().map(|(_, slot)| slot);
+        slots
+            .filter_map(|slot| {
+                slot.at = None;
+                slot.item.take()
+            })
+            .collect()
+    }
+
     fn take_out(&mut self, at: usize) {
         if at < self.heap.len() {
             self.heap.swap_remove(at);

@@ -7,7 +7,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use rand::Rng as _;
@@ -51,7 +51,8 @@ pub enum ConnectError {
 
 /// A UDP socket with QUIC connections on it, as client, server or both. Cheap to clone.
 ///
-/// When the last clone is dropped, no further connection is accepted; those there are go on.
+/// When the last clone is dropped, no further connection is accepted; those there are go on. All of
+/// them end with the tokio runtime that the endpoint was made in, whichever they began in.
 pub struct Endpoint {
     pub(super) shared: Arc<EndpointShared>,
 }
@@ -263,9 +264,10 @@ impl Endpoint {
     /// Ends all connections with an application error code and a reason, and accepts none any more.
     pub fn close(&self, code: u32, reason: &[u8]) {
         let mut state = self.shared.lock();
-        state.stop_accepting();
+        let accepting = state.stop_accepting();
         let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
         drop(state);
+        accepting.into_iter().for_each(Waker::wake);
         for connection in connections {
             connection.close(code.into(), Bytes::copy_from_slice(reason));
         }
@@ -312,8 +314,10 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         if self.shared.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             let mut state = self.shared.lock();
-            state.stop_accepting();
+            let accepting = state.stop_accepting();
             self.shared.end_if_over(&mut state);
+            drop(state);
+            accepting.into_iter().for_each(Waker::wake);
         }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Waker;
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
@@ -88,8 +89,10 @@ impl fmt::Debug for EndpointShared {
 }
 
 impl EndpointState {
-    /// Hands a client to whoever accepts next.
-    fn push_incoming(&mut self, incoming: core::Incoming, socket: &Arc<Socket>) {
+    /// Hands a client to whoever accepts next, who is to be woken once the state is free: a task may
+    /// end, and drop what it holds of the endpoint, as it is woken.
+    #[must_use]
+    fn push_incoming(&mut self, incoming: core::Incoming, socket: &Arc<Socket>) -> Vec<Waker> {
         if self.incoming.len() >= self.incoming.capacity() {
             // Before there are more of them than ever: those that came too late or had to make room
             // are of no use.
@@ -98,7 +101,7 @@ impl EndpointState {
                 .retain(|(incoming, _)| core.is_waiting(incoming));
         }
         self.incoming.push_back((incoming, Arc::downgrade(socket)));
-        self.accepting.wake();
+        self.accepting.wakers()
     }
 
     /// Connections that have had to make room.
@@ -111,13 +114,15 @@ impl EndpointState {
             .collect()
     }
 
-    pub(super) fn stop_accepting(&mut self) {
+    /// Accepts nobody any more. Who waits for a client is to be woken once the state is free.
+    #[must_use]
+    pub(super) fn stop_accepting(&mut self) -> Vec<Waker> {
         self.closed = true;
         self.core.set_server(None);
         for (incoming, _) in self.incoming.drain(..) {
             self.core.ignore(incoming);
         }
-        self.accepting.wake();
+        self.accepting.wakers()
     }
 }
 
@@ -221,38 +226,46 @@ impl EndpointShared {
         self.lock().core.route(now, handle, connection);
     }
 
-    /// Takes from a connection what the endpoint must know. False: it is over; its task ends.
+    /// Takes from a connection what the endpoint must know. `Some`: it is over; its task ends, and
+    /// wakes these once no lock is held.
     pub(super) fn update(
         &self,
         now: Instant,
         handle: ConnectionHandle,
         connection: &mut core_connection::Connection,
-    ) -> bool {
+    ) -> Option<Vec<Waker>> {
         let mut state = self.lock();
         if state.core.update(now, handle, connection) {
-            return true;
+            return None;
         }
-        self.remove(state, handle);
-        false
+        Some(self.remove(state, handle))
     }
 
     /// The task of a connection is gone with its runtime, or panicked: nobody drives it any more.
     pub(super) fn abandon(&self, handle: ConnectionHandle) {
         let mut state = self.lock();
         state.core.remove(handle);
-        self.remove(state, handle);
+        let idle = self.remove(state, handle);
+        idle.into_iter().for_each(Waker::wake);
     }
 
-    fn remove(&self, mut state: MutexGuard<'_, EndpointState>, handle: ConnectionHandle) {
+    /// Who waits for the end of the last connection, if this was it, is to be woken.
+    #[must_use]
+    fn remove(
+        &self,
+        mut state: MutexGuard<'_, EndpointState>,
+        handle: ConnectionHandle,
+    ) -> Vec<Waker> {
         if let Some(slot) = state.connections.get_mut(handle.0)
             && slot.take().is_some()
         {
             state.alive -= 1;
         }
-        if state.alive == 0 {
-            state.idle.wake();
-            self.end_if_over(&mut state);
+        if state.alive > 0 {
+            return Vec::new();
         }
+        self.end_if_over(&mut state);
+        state.idle.wakers()
     }
 
     /// Keeps a token for the next connection to the same server.
@@ -327,13 +340,15 @@ impl EndpointShared {
                 };
             }
             DatagramEvent::Incoming(incoming) => {
+                let mut accepting = Vec::new();
                 if is_current {
-                    state.push_incoming(incoming, socket);
+                    accepting = state.push_incoming(incoming, socket);
                 } else {
                     state.core.ignore(incoming);
                 }
                 let evicted = state.evicted();
                 drop(state);
+                accepting.into_iter().for_each(Waker::wake);
                 evicted.iter().for_each(|connection| connection.refuse());
             }
             DatagramEvent::Respond => {

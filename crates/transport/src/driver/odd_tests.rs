@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::net::{SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::AsFd as _;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
@@ -34,47 +35,92 @@ async fn connected(transport: TransportConfig) -> (Connection, Connection, Endpo
     (near, far, server)
 }
 
-/// A task of a simple executor: whoever holds its waker holds its future, and that a stream.
-struct Task {
-    _future: Mutex<Option<SendStream>>,
+/// A task of a simple executor that is gone: nobody will run it.
+struct Waits {
+    future: Mutex<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-impl Wake for Task {
-    // Its executor is gone: nobody will run it.
+impl Wake for Waits {
     fn wake(self: Arc<Self>) {}
+}
+
+/// Polls `future` once, as a task that nobody else holds than whom it waits for.
+fn leave_waiting(future: impl Future<Output = ()> + Send + 'static) {
+    let task = Arc::new(Waits {
+        future: Mutex::new(Box::pin(future)),
+    });
+    let waker = Waker::from(Arc::clone(&task));
+    let mut future = task.future.lock().unwrap();
+    let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
 }
 
 /// The last waker of a task may be the last that holds it: its future goes as it is woken.
 #[test]
 fn a_task_may_end_as_it_is_woken() {
+    ends("a connection is closed", async {
+        let (near, far, _server) = connected(transport()).await;
+        let waiting = near.clone();
+        let stream = near.open_uni().await.unwrap();
+        leave_waiting(async move {
+            drop(waiting.accept_uni().await);
+            drop(stream);
+        });
+        far.close(1, b"");
+        near.closed().await;
+    });
+}
+
+/// The same of who waits for an endpoint: for a client, for the endpoint's end, for its last
+/// connection to be over.
+#[test]
+fn a_task_that_waits_for_an_endpoint_may_end_as_it_is_woken() {
+    let incoming = async {
+        let server = server(transport(), "127.0.0.1:0");
+        let waiting = server.clone();
+        leave_waiting(async move { drop(waiting.accept().await) });
+        let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
+        let config = client(transport());
+        let connecting = endpoint.connect(config, server.local_address(), "server.test");
+        let connecting = tokio::spawn(connecting.unwrap());
+        let incoming = server.accept().await.unwrap();
+        let far = incoming.accept().unwrap().await.unwrap();
+        connecting.await.unwrap().unwrap();
+        drop(far);
+    };
+    let closed = async {
+        let server = server(transport(), "127.0.0.1:0");
+        let waiting = server.clone();
+        leave_waiting(async move { drop(waiting.accept().await) });
+        server.close(0, b"");
+    };
+    let idle = async {
+        let (near, far, server) = connected(transport()).await;
+        let waiting = server.clone();
+        let stream = far.open_uni().await.unwrap();
+        leave_waiting(async move {
+            waiting.wait_idle().await;
+            drop(stream);
+        });
+        near.close(0, b"");
+        far.closed().await;
+        server.wait_idle().await;
+    };
+    ends("a client comes", incoming);
+    ends("an endpoint is closed", closed);
+    ends("a connection is over", idle);
+}
+
+fn ends(what: &str, test: impl Future<Output = ()> + Send + 'static) {
     let (done, is_done) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let (near, far, _server) = connected(transport()).await;
-            let mut waiting = near.clone();
-            let stream = near.open_uni().await.unwrap();
-            let task = Arc::new(Task {
-                _future: Mutex::new(Some(stream)),
-            });
-            let waker = Waker::from(Arc::clone(&task));
-            let mut cx = Context::from_waker(&waker);
-            assert!(waiting.poll_accept_uni(&mut cx).is_pending());
-            drop((waker, task));
-            far.close(1, b"");
-            near.closed().await;
-            done.send(()).unwrap();
-        });
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(test);
+        done.send(()).unwrap();
     });
     let limit = Duration::from_secs(10);
-    assert!(
-        is_done.recv_timeout(limit).is_ok(),
-        "the connection stands still"
-    );
+    assert!(is_done.recv_timeout(limit).is_ok(), "stands still: {what}");
 }
 
 /// Paths were said to carry more than the kernel takes: less is tried. Loopback interfaces carry

@@ -9,7 +9,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
@@ -300,11 +300,13 @@ impl ReceiveTask {
     /// has no other.
     fn fail(&self, error: &ConnectionError) {
         let mut state = self.shared.lock();
+        let mut accepting = Vec::new();
         if Arc::ptr_eq(&state.socket, &self.socket) {
-            state.stop_accepting();
+            accepting = state.stop_accepting();
         }
         let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
         drop(state);
+        accepting.into_iter().for_each(Waker::wake);
         for connection in connections {
             connection.fail(&self.socket, error);
         }
@@ -318,6 +320,13 @@ impl Future for ReceiveTask {
         let this = &mut *self;
         let mut state = this.shared.lock();
         if this.shared.is_over(&state) {
+            this.over = true;
+            return Poll::Ready(());
+        }
+        if this.shared.timers.are_gone() {
+            drop(state);
+            // The runtime of the endpoint has ended, and this socket came to it in another.
+            this.fail(&ConnectionError::Closed);
             this.over = true;
             return Poll::Ready(());
         }

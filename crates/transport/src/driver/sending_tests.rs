@@ -1,9 +1,12 @@
 //! What leaves a socket, and what an application hears of it.
 
+use std::future::poll_fn;
 use std::net::{SocketAddr, UdpSocket};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use pathmark_cc::{Controller, NewReno};
+use tokio::io::{AsyncRead as _, ReadBuf};
 
 use super::*;
 use crate::connection::ConnectionError;
@@ -195,5 +198,49 @@ mod linux {
             let report = ends.0.path_report();
             assert_eq!(report.ecn, crate::path::EcnState::Capable, "{loopback}");
         }
+    }
+}
+
+/// As a reader of bytes sees it, the end may be read again and again, also when the connection is
+/// over since: nothing is missing. Where something is, each read says so.
+#[tokio::test]
+async fn the_end_of_a_stream_stays_its_end() {
+    async fn read(stream: &mut RecvStream) -> Result<usize, std::io::ErrorKind> {
+        let mut room = [0; 10];
+        poll_fn(|cx| {
+            let mut buffer = ReadBuf::new(&mut room);
+            let polled = Pin::new(&mut *stream).poll_read(cx, &mut buffer);
+            polled.map_ok(|()| buffer.filled().len())
+        })
+        .await
+        .map_err(|error| error.kind())
+    }
+    let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
+    let (near, far) = connected_from(&endpoint, transport()).await;
+    let (mut whole, mut cut) = (
+        near.open_uni().await.unwrap(),
+        near.open_uni().await.unwrap(),
+    );
+    whole.write_all(b"hello").await.unwrap();
+    whole.finish().unwrap();
+    cut.write_all(b"hello").await.unwrap();
+    let (mut first, mut second) = (
+        far.accept_uni().await.unwrap(),
+        far.accept_uni().await.unwrap(),
+    );
+    assert_eq!(
+        (read(&mut first).await, read(&mut second).await),
+        (Ok(5), Ok(5))
+    );
+    assert_eq!(
+        (read(&mut first).await, read(&mut first).await),
+        (Ok(0), Ok(0))
+    );
+    near.close(0, b"");
+    far.closed().await;
+    for _ in 0..2 {
+        assert_eq!(read(&mut first).await, Ok(0));
+        let lost = Err(std::io::ErrorKind::NotConnected);
+        assert_eq!(read(&mut second).await, lost);
     }
 }

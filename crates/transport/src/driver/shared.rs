@@ -10,7 +10,6 @@ use std::task::{Context, Waker};
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 
 use super::clock;
 use super::endpoint_shared::EndpointShared;
@@ -62,7 +61,7 @@ pub(super) struct State {
     /// Waiting for a datagram.
     reading: WaitList,
     /// To be woken once the state is free.
-    woken: Wakers,
+    woken: Woken,
 }
 
 /// The state, locked. Whom its user wakes is woken once it is free again: a task may end, and
@@ -73,15 +72,31 @@ pub(super) struct Guard<'a> {
     woken: Woken,
 }
 
-/// As a rule the task's and one reader's: these are not worth an allocation.
-type Wakers = SmallVec<[Waker; 2]>;
-
+/// Wakers, which are woken when this goes. One alone, as after most packets, takes no memory.
 #[derive(Default)]
-struct Woken(Wakers);
+struct Woken {
+    first: Option<Waker>,
+    others: Vec<Waker>,
+}
+
+impl Extend<Waker> for Woken {
+    fn extend<T: IntoIterator<Item = Waker>>(&mut self, wakers: T) {
+        let mut wakers = wakers.into_iter();
+        if self.first.is_none() {
+            self.first = wakers.next();
+        }
+        self.others.extend(wakers);
+    }
+}
 
 impl Drop for Woken {
     fn drop(&mut self) {
-        self.0.drain(..).for_each(Waker::wake);
+        let others = self.others.drain(..);
+        self.first
+            .take()
+            .into_iter()
+            .chain(others)
+            .for_each(Waker::wake);
     }
 }
 
@@ -92,9 +107,7 @@ impl Drop for Guard<'_> {
             // half changed, and its task is to see that.
             self.state.wake_driver();
         }
-        if !self.state.woken.is_empty() {
-            self.woken.0 = std::mem::take(&mut self.state.woken);
-        }
+        self.woken = std::mem::take(&mut self.state.woken);
     }
 }
 
@@ -180,7 +193,7 @@ impl Shared {
                 accepting: Default::default(),
                 opening: Default::default(),
                 reading: WaitList::default(),
-                woken: Wakers::new(),
+                woken: Woken::default(),
             }),
             endpoint,
             handle,
@@ -366,6 +379,11 @@ impl State {
         self.woken.extend(wakers);
     }
 
+    /// Wakes others once the state is free.
+    pub(super) fn wake_later(&mut self, wakers: Vec<Waker>) {
+        self.woken.extend(wakers);
+    }
+
     /// Has the task look at the connection.
     pub(super) fn wake_driver(&mut self) {
         self.woken.extend(self.driver.take());
@@ -468,5 +486,28 @@ impl fmt::Debug for Shared {
         f.debug_struct("Shared")
             .field("handle", &self.handle)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::woken::Woken as Told;
+
+    /// All are woken, and one alone costs no allocation: it is so after most packets.
+    #[test]
+    fn one_waker_takes_no_memory_and_many_are_all_woken() {
+        for count in [0, 1, 2, 50] {
+            let told: Vec<_> = (0..count).map(|_| Arc::new(Told::default())).collect();
+            let mut woken = Woken::default();
+            for told in &told {
+                woken.extend(Some(Waker::from(Arc::clone(told))));
+                woken.extend(None);
+            }
+            assert_eq!(woken.others.capacity() == 0, count <= 1, "{count}");
+            assert!(!told.iter().any(|told| told.take()));
+            drop(woken);
+            assert!(told.iter().all(|told| told.take()), "{count}");
+        }
     }
 }

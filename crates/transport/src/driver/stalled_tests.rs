@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pathmark_cc::{Acked, Controller, Lost, Metrics, PacketState, Phase, Sent};
 use pathmark_testbed::Testbed;
+use tokio::runtime::Runtime;
 
 use super::sending_tests::{client, transport};
 use super::*;
@@ -110,6 +111,53 @@ fn endpoints_end_with_their_runtime() {
     assert!(outside.close_reason().is_some());
     drop(outside);
     assert!(left.iter().all(|endpoint| endpoint.upgrade().is_none()));
+}
+
+fn runtime() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().unwrap()
+}
+
+/// A connection whose task is in another runtime than its endpoint ends with the endpoint's, at
+/// whichever socket it is: nobody receives for it there, or keeps its deadlines.
+#[test]
+fn connections_end_with_the_runtime_of_their_endpoint() {
+    for rebinds in [false, true] {
+        let [peers, endpoints, own] = [(); 3].map(|()| runtime());
+        let server = peers.block_on(async { server() });
+        let loopback = "127.0.0.1:0";
+        let endpoint = endpoints.block_on(async { Endpoint::client(loopback.parse().unwrap()) });
+        let endpoint = endpoint.unwrap();
+        own.block_on(async {
+            if rebinds {
+                let socket = UdpSocket::bind(loopback).unwrap();
+                endpoint.rebind(socket).unwrap();
+            }
+            let connect = || {
+                let config = client(transport());
+                endpoint.connect(config, server.local_address(), "server.test")
+            };
+            let connection = soon("connecting", connect().unwrap()).await.unwrap();
+            connection.confirmed().await.unwrap();
+            endpoints.shutdown_background();
+            let ended = soon("closed", connection.closed()).await;
+            assert_eq!(ended, ConnectionError::Closed);
+            soon("wait_idle", endpoint.wait_idle()).await;
+            // Where the socket is not read any more, or was not yet seen to be of no use.
+            if let Ok(connecting) = connect() {
+                let ended = soon("connecting", connecting).await;
+                assert_eq!(ended.unwrap_err(), ConnectionError::Closed);
+            }
+            let left = Arc::downgrade(&endpoint.shared);
+            drop((connection, endpoint));
+            soon("the endpoint", async {
+                while left.upgrade().is_some() {
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await;
+        });
+    }
 }
 
 /// Panics when an acknowledgement arrives, in the task that receives for all, or when application

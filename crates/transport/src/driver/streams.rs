@@ -96,6 +96,8 @@ pub struct RecvStream {
     id: StreamId,
     /// Read to its end, reset or stopped: nothing is left to tell the peer.
     done: bool,
+    /// Read to its end.
+    ended: bool,
     /// A waker of whoever polled last is kept for it.
     waits: bool,
 }
@@ -333,6 +335,7 @@ impl RecvStream {
             shared,
             id,
             done: false,
+            ended: false,
             waits: false,
         }
     }
@@ -406,6 +409,10 @@ impl RecvStream {
         cx: &mut Context<'_>,
         read: impl FnOnce(&mut streams::Streams, StreamId) -> Result<Option<T>, streams::ReadError>,
     ) -> Poll<Result<Option<T>, ReadError>> {
+        if self.ended {
+            // Also where the connection is over since: nothing is missing.
+            return Poll::Ready(Err(ReadError::Closed));
+        }
         let mut state = self.shared.lock();
         let result = match read(state.core.streams(), self.id) {
             Ok(read) => Ok(read),
@@ -425,6 +432,7 @@ impl RecvStream {
             },
         };
         self.done |= !matches!(result, Ok(Some(_)));
+        self.ended |= matches!(result, Ok(None));
         // Reading may have opened the peer's windows.
         state.wake_driver_for_credit();
         Poll::Ready(result)

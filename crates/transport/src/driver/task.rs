@@ -233,8 +233,8 @@ impl Future for ConnectionTask {
         let this = &mut *self;
         // Whoever changes the connection from here on wakes this task again.
         this.shared.lock().driver = Some(cx.waker().clone());
-        if this.shared.is_broken() {
-            // As after a panic of this task.
+        if this.shared.is_broken() || this.timer.is_gone() {
+            // As after a panic of this task, or the end of its runtime.
             return Poll::Ready(());
         }
         this.shared.inbox.wait(cx.waker());
@@ -262,8 +262,9 @@ impl Future for ConnectionTask {
                     (event, _) => state.on_event(event),
                 }
             }
-            if !shared.endpoint.update(now, shared.handle, &mut state.core) {
+            if let Some(idle) = shared.endpoint.update(now, shared.handle, &mut state.core) {
                 this.over = true;
+                state.wake_later(idle);
                 if state.lost().is_none() {
                     // It has had to make room, and is refused only after this: who waits hears it.
                     state.settle(&ConnectionError::Closed);

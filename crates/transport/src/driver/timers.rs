@@ -14,7 +14,7 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -41,6 +41,9 @@ pub(super) struct Timers<A = SystemAlarm> {
     /// [`NOBODY`], [`SETTING`] or [`AGAIN`]; others than whoever sets the timer change it under the
     /// lock.
     setting: AtomicU8,
+    /// The task is gone before its time, and with it the kernel's timer: no deadline passes any
+    /// more. Changed under the lock.
+    gone: AtomicBool,
     /// Called before the system call.
     #[cfg(test)]
     on_set: Mutex<Option<fn(&Self)>>,
@@ -66,6 +69,7 @@ impl<A: Alarm> Timers<A> {
             first: AtomicU64::new(u64::MAX),
             alarm: A::new()?,
             setting: AtomicU8::new(NOBODY),
+            gone: AtomicBool::new(false),
             #[cfg(test)]
             on_set: Mutex::default(),
         })
@@ -82,6 +86,11 @@ impl<A: Alarm> Timers<A> {
         if let Some(task) = state.task.take() {
             task.wake();
         }
+    }
+
+    /// True if no deadline passes any more: the runtime that the task was in has ended.
+    pub(super) fn are_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
     }
 
     /// After each change of deadlines.
@@ -169,8 +178,13 @@ impl<A: Alarm> Timer<A> {
         }
     }
 
+    /// True if it wakes nobody any more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.timers.are_gone()
+    }
+
     /// Ready once `deadline` has passed; otherwise the task is woken then. A deadline in the past
-    /// is ready at once.
+    /// is ready at once. Where no deadline passes any more the task is woken to see that.
     pub(super) fn poll(
         &mut self,
         cx: &Context<'_>,
@@ -189,6 +203,10 @@ impl<A: Alarm> Timer<A> {
         if !is_set {
             let mut state = self.timers.lock();
             match deadline {
+                Some(_) if self.is_gone() => {
+                    drop(state);
+                    cx.waker().wake_by_ref();
+                }
                 Some(deadline) => {
                     let waker = cx.waker().clone();
                     state.deadlines.set(self.key, deadline, waker);
@@ -216,7 +234,7 @@ impl<A: Alarm> Drop for Timer<A> {
 
 /// The task that waits for the kernel's timer and wakes the connections whose deadlines have
 /// passed.
-pub(super) struct TimerTask<A = SystemAlarm> {
+pub(super) struct TimerTask<A: Alarm = SystemAlarm> {
     timers: Arc<Timers<A>>,
     due: Vec<Waker>,
 }
@@ -268,11 +286,25 @@ impl<A: Alarm> Future for TimerTask<A> {
     }
 }
 
+impl<A: Alarm> Drop for TimerTask<A> {
+    fn drop(&mut self) {
+        let mut state = self.timers.lock();
+        if std::mem::replace(&mut state.over, true) {
+            return;
+        }
+        // Its runtime has ended. Connections' tasks may be in others, and see it.
+        self.timers.gone.store(true, Ordering::Release);
+        let waiting = state.deadlines.take_all();
+        self.timers.note_first(&state);
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
     use std::future::poll_fn;
-    use std::sync::atomic::AtomicBool;
 
     use super::*;
     use crate::Duration;

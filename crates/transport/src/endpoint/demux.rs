@@ -1,6 +1,8 @@
 //! Which connection a datagram is for.
 
+use core::hash::{BuildHasher, Hash};
 use core::net::SocketAddr;
+use std::collections::HashMap;
 
 use rustc_hash::{FxHashMap, FxSeededState};
 
@@ -12,6 +14,9 @@ use crate::wire::ConnectionId;
 /// What is known by a reset token: a keyed hash, so that the time of a look-up tells nothing of the
 /// tokens (RFC 9000 §10.3.1).
 type TokenHash = [u8; 16];
+
+/// Entries for which a table keeps its room.
+const KEPT: usize = 1024;
 
 /// Whom the entries of connections are for that have [left](Demux::leave).
 pub(super) const GONE: ConnectionHandle = ConnectionHandle(usize::MAX);
@@ -32,7 +37,7 @@ pub(super) struct Demux {
     ids: FxHashMap<u64, ConnectionHandle>,
     /// Destination ids that clients chose for their first packets, with the address they came from.
     /// Attackers choose these: the hash is seeded.
-    initial: std::collections::HashMap<(ConnectionId, SocketAddr), ConnectionHandle, FxSeededState>,
+    initial: HashMap<(ConnectionId, SocketAddr), ConnectionHandle, FxSeededState>,
     tokens: FxHashMap<TokenHash, ConnectionHandle>,
     known: FxHashMap<ConnectionHandle, Known>,
 }
@@ -42,7 +47,7 @@ impl Demux {
         let seed = usize::try_from(random.next_u64() & u64::from(u32::MAX)).unwrap_or(0);
         Self {
             ids: FxHashMap::default(),
-            initial: std::collections::HashMap::with_hasher(FxSeededState::with_seed(seed)),
+            initial: HashMap::with_hasher(FxSeededState::with_seed(seed)),
             tokens: FxHashMap::default(),
             known: FxHashMap::default(),
         }
@@ -158,12 +163,32 @@ impl Demux {
         for token in known.tokens {
             self.tokens.remove(&token);
         }
+        give_back(&mut self.ids);
+        give_back(&mut self.initial);
+        give_back(&mut self.tokens);
+        give_back(&mut self.known);
     }
 
     /// Entries in all tables.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.ids.len() + self.initial.len() + self.tokens.len() + self.known.len()
+    }
+
+    /// Entries for which all tables together have room.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        let (ids, initial) = (self.ids.capacity(), self.initial.capacity());
+        ids + initial + self.tokens.capacity() + self.known.capacity()
+    }
+}
+
+/// Gives most of a table's room back once an eighth of it is in use: many connections at one time
+/// are no reason to keep the memory for as many. The cost is that of some of the entries that went
+/// before.
+fn give_back<K: Eq + Hash, V, S: BuildHasher>(table: &mut HashMap<K, V, S>) {
+    if table.capacity() > KEPT && table.len() < table.capacity() / 8 {
+        table.shrink_to(table.len() * 2);
     }
 }
 

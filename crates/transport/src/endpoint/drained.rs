@@ -11,6 +11,9 @@ use crate::Instant;
 /// Connections whose ids are kept. Beyond them the oldest are forgotten.
 const MOST: usize = 4096;
 
+/// Connections for whose ids room stays.
+const KEPT: usize = 64;
+
 /// The ids of connections that were closed by their peers.
 #[derive(Debug, Default)]
 pub(super) struct Drained {
@@ -38,6 +41,9 @@ impl Drained {
             && let Some((_, known)) = self.ids.pop_front()
         {
             demux.forget(known);
+            if self.ids.is_empty() {
+                self.ids.shrink_to(KEPT);
+            }
         }
     }
 
@@ -67,9 +73,13 @@ mod tests {
             drained.add(until, known, &mut demux);
         }
         assert_eq!((drained.len(), demux.len()), (MOST, MOST));
+        assert!(demux.capacity() >= MOST && drained.ids.capacity() >= MOST);
         drained.forget_old(Instant::from_millis(4), &mut demux);
         assert_eq!(drained.len(), MOST);
         drained.forget_old(until, &mut demux);
         assert_eq!((drained.len(), demux.len()), (0, 0));
+        // The memory goes with them.
+        assert!(demux.capacity() <= 4 * 2048, "{}", demux.capacity());
+        assert!(drained.ids.capacity() <= KEPT);
     }
 }
