@@ -89,8 +89,8 @@ impl fmt::Debug for EndpointShared {
 }
 
 impl EndpointState {
-    /// Hands a client to whoever accepts next, who is to be woken once the state is free: a task may
-    /// end, and drop what it holds of the endpoint, as it is woken.
+    /// Hands a client to whoever accepts next, who is to be woken once the state is free: a task
+    /// may end, and drop what it holds of the endpoint, as it is woken.
     #[must_use]
     fn push_incoming(&mut self, incoming: core::Incoming, socket: &Arc<Socket>) -> Vec<Waker> {
         if self.incoming.len() >= self.incoming.capacity() {
