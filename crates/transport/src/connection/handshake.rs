@@ -146,27 +146,30 @@ impl Handshake {
         if space < read_level && end > level.receive.highest() {
             return Err(violation("new handshake data at an old encryption level"));
         }
+        if level.receive.pass(offset, data.len()) {
+            return self.read(space, data);
+        }
         level.receive.insert(offset, data);
-        self.read(space)
-    }
-
-    fn read(&mut self, space: SpaceId) -> Result<(), TransportError> {
         while let Some(chunk) = self.level(space).receive.read_chunk(usize::MAX) {
-            if space > self.read_level {
-                let below = self.read_level;
-                let level = self.level(below);
-                if level.receive.highest() > level.receive.base() {
-                    return Err(violation(
-                        "handshake data missing at an old encryption level",
-                    ));
-                }
-                self.read_level = space;
-            }
-            self.session
-                .read_handshake(&chunk)
-                .map_err(|error| crypto_error(&error))?;
+            self.read(space, &chunk)?;
         }
         Ok(())
+    }
+
+    fn read(&mut self, space: SpaceId, data: &[u8]) -> Result<(), TransportError> {
+        if space > self.read_level {
+            let below = self.read_level;
+            let level = self.level(below);
+            if level.receive.highest() > level.receive.base() {
+                return Err(violation(
+                    "handshake data missing at an old encryption level",
+                ));
+            }
+            self.read_level = space;
+        }
+        self.session
+            .read_handshake(data)
+            .map_err(|error| crypto_error(&error))
     }
 
     /// Lets the session write; `on_keys` gets keys as they come.

@@ -267,7 +267,7 @@ impl Endpoint {
         let accepting = state.stop_accepting();
         let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
         drop(state);
-        accepting.into_iter().for_each(Waker::wake);
+        accepting.for_each(Waker::wake);
         for connection in connections {
             connection.close(code.into(), Bytes::copy_from_slice(reason));
         }
@@ -317,7 +317,7 @@ impl Drop for Endpoint {
             let accepting = state.stop_accepting();
             self.shared.end_if_over(&mut state);
             drop(state);
-            accepting.into_iter().for_each(Waker::wake);
+            accepting.for_each(Waker::wake);
         }
     }
 }

@@ -19,7 +19,7 @@ use super::socket::{Outgoing, Socket};
 use super::task::ConnectionTask;
 use super::timers::Timers;
 use super::unopened::Groups;
-use super::waiters::WaitList;
+use super::waiters::{WaitList, Wakers};
 use crate::connection::{self as core_connection, Received};
 use crate::endpoint::{self as core, ConnectionHandle, DatagramEvent};
 use crate::{Ecn, Instant};
@@ -91,8 +91,7 @@ impl fmt::Debug for EndpointShared {
 impl EndpointState {
     /// Hands a client to whoever accepts next, who is to be woken once the state is free: a task
     /// may end, and drop what it holds of the endpoint, as it is woken.
-    #[must_use]
-    fn push_incoming(&mut self, incoming: core::Incoming, socket: &Arc<Socket>) -> Vec<Waker> {
+    fn push_incoming(&mut self, incoming: core::Incoming, socket: &Arc<Socket>) -> Wakers {
         if self.incoming.len() >= self.incoming.capacity() {
             // Before there are more of them than ever: those that came too late or had to make room
             // are of no use.
@@ -115,8 +114,7 @@ impl EndpointState {
     }
 
     /// Accepts nobody any more. Who waits for a client is to be woken once the state is free.
-    #[must_use]
-    pub(super) fn stop_accepting(&mut self) -> Vec<Waker> {
+    pub(super) fn stop_accepting(&mut self) -> Wakers {
         self.closed = true;
         self.core.set_server(None);
         for (incoming, _) in self.incoming.drain(..) {
@@ -233,7 +231,7 @@ impl EndpointShared {
         now: Instant,
         handle: ConnectionHandle,
         connection: &mut core_connection::Connection,
-    ) -> Option<Vec<Waker>> {
+    ) -> Option<Wakers> {
         let mut state = self.lock();
         if state.core.update(now, handle, connection) {
             return None;
@@ -246,23 +244,18 @@ impl EndpointShared {
         let mut state = self.lock();
         state.core.remove(handle);
         let idle = self.remove(state, handle);
-        idle.into_iter().for_each(Waker::wake);
+        idle.for_each(Waker::wake);
     }
 
     /// Who waits for the end of the last connection, if this was it, is to be woken.
-    #[must_use]
-    fn remove(
-        &self,
-        mut state: MutexGuard<'_, EndpointState>,
-        handle: ConnectionHandle,
-    ) -> Vec<Waker> {
+    fn remove(&self, mut state: MutexGuard<'_, EndpointState>, handle: ConnectionHandle) -> Wakers {
         if let Some(slot) = state.connections.get_mut(handle.0)
             && slot.take().is_some()
         {
             state.alive -= 1;
         }
         if state.alive > 0 {
-            return Vec::new();
+            return Wakers::default();
         }
         self.end_if_over(&mut state);
         state.idle.wakers()
@@ -340,7 +333,7 @@ impl EndpointShared {
                 };
             }
             DatagramEvent::Incoming(incoming) => {
-                let mut accepting = Vec::new();
+                let mut accepting = Wakers::default();
                 if is_current {
                     accepting = state.push_incoming(incoming, socket);
                 } else {
@@ -348,7 +341,7 @@ impl EndpointShared {
                 }
                 let evicted = state.evicted();
                 drop(state);
-                accepting.into_iter().for_each(Waker::wake);
+                accepting.for_each(Waker::wake);
                 evicted.iter().for_each(|connection| connection.refuse());
             }
             DatagramEvent::Respond => {

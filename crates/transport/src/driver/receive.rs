@@ -20,7 +20,7 @@ use super::shared::Shared;
 use super::socket::Socket;
 use super::timers::{Timer, Timers};
 use super::unopened::Group;
-use super::waiters::Place;
+use super::waiters::{Place, Wakers};
 use crate::connection::ConnectionError;
 use crate::endpoint::FirstPacket;
 use crate::{Duration, Instant};
@@ -300,13 +300,13 @@ impl ReceiveTask {
     /// has no other.
     fn fail(&self, error: &ConnectionError) {
         let mut state = self.shared.lock();
-        let mut accepting = Vec::new();
+        let mut accepting = Wakers::default();
         if Arc::ptr_eq(&state.socket, &self.socket) {
             accepting = state.stop_accepting();
         }
         let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
         drop(state);
-        accepting.into_iter().for_each(Waker::wake);
+        accepting.for_each(Waker::wake);
         for connection in connections {
             connection.fail(&self.socket, error);
         }

@@ -15,7 +15,7 @@ use super::clock;
 use super::endpoint_shared::EndpointShared;
 use super::socket::Socket;
 use super::unopened::{Group, Inbox};
-use super::waiters::{Place, WaitList};
+use super::waiters::{Place, WaitList, Wakers};
 use crate::Instant;
 use crate::connection::{self as core, ConnectionError, Event, Received};
 use crate::endpoint::ConnectionHandle;
@@ -380,7 +380,7 @@ impl State {
     }
 
     /// Wakes others once the state is free.
-    pub(super) fn wake_later(&mut self, wakers: Vec<Waker>) {
+    pub(super) fn wake_later(&mut self, wakers: Wakers) {
         self.woken.extend(wakers);
     }
 

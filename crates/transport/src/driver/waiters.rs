@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::collections::btree_map::IntoValues;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
@@ -66,19 +67,32 @@ impl WaitList {
     }
 
     /// Takes the wakers of all who wait. Their places are theirs, should they wait again.
-    pub(super) fn wakers(&mut self) -> Vec<Waker> {
-        mem::take(&mut self.waiting).into_values().collect()
+    pub(super) fn wakers(&mut self) -> Wakers {
+        Wakers(mem::take(&mut self.waiting).into_values())
     }
 
     /// Wakes all who wait.
     pub(super) fn wake(&mut self) {
-        self.wakers().into_iter().for_each(Waker::wake);
+        self.wakers().for_each(Waker::wake);
     }
 
     /// Those who wait.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
+    }
+}
+
+/// Wakers taken out of a [`WaitList`].
+#[derive(Debug, Default)]
+#[must_use = "those who wait are to be woken"]
+pub(super) struct Wakers(IntoValues<Ticket, Waker>);
+
+impl Iterator for Wakers {
+    type Item = Waker;
+
+    fn next(&mut self) -> Option<Waker> {
+        self.0.next()
     }
 }
 
@@ -102,7 +116,7 @@ impl Wake for Waiters {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let wakers = self.lock().wakers();
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.for_each(Waker::wake);
     }
 }
 
@@ -253,7 +267,7 @@ mod tests {
             *waker = Waker::noop().clone();
         }
         let stay = waiting.iter().filter(|(place, _)| !place.is_empty());
-        let woken = list.wakers();
+        let woken: Vec<_> = list.wakers().collect();
         assert_eq!(woken.len(), 13);
         assert!(
             stay.zip(&woken)

@@ -129,6 +129,18 @@ impl Reassembly {
         }
     }
 
+    /// True if `len` bytes at `offset` come next and nothing is held: they count as read. For a
+    /// reader that takes them from where they are.
+    pub fn pass(&mut self, offset: u64, len: usize) -> bool {
+        if offset != self.base || self.highest != self.base || len == 0 {
+            return false;
+        }
+        self.highest = self.highest.saturating_add(len as u64);
+        self.frontier = self.highest;
+        self.advance(len);
+        true
+    }
+
     fn insert_in_block(&mut self, at: u64, data: &[u8], in_order: bool) {
         let slot = index((at / BLOCK).saturating_sub(self.first));
         if slot >= self.blocks.len() {

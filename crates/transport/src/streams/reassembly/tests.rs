@@ -36,6 +36,8 @@ enum Op {
     Insert(u64, u64),
     Read(usize),
     ReadChunk(usize),
+    /// How far ahead of what was read, and how much.
+    Pass(u64, u64),
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -47,8 +49,9 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         .prop_map(|(block, back, l)| Op::Insert((block * BLOCK).saturating_sub(back), l));
     let read = (0..50_000usize).prop_map(Op::Read);
     let chunk = (1..50_000usize).prop_map(Op::ReadChunk);
+    let pass = (0..2u64, 0..300u64).prop_map(|(ahead, l)| Op::Pass(ahead, l));
     prop::collection::vec(
-        prop_oneof![near, large, tiny, small, edge, read, chunk],
+        prop_oneof![near, large, tiny, small, edge, read, chunk, pass],
         1..120,
     )
 }
@@ -85,6 +88,16 @@ proptest! {
                             prop_assert_eq!(&chunk[..], &patterns(base, chunk.len() as u64)[..]);
                             base += chunk.len() as u64;
                         }
+                    }
+                }
+                Op::Pass(ahead, len) => {
+                    let comes_next = ahead == 0 && len > 0;
+                    let held = there[base as usize..].contains(&true);
+                    let passed = buffer.pass(base + ahead, len as usize);
+                    prop_assert_eq!(passed, comes_next && !held);
+                    if passed {
+                        there[base as usize..(base + len) as usize].fill(true);
+                        base += len;
                     }
                 }
             }
