@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use super::inject;
 use super::link::Faults;
-use super::pair::{Pair, Setup};
+use super::pair::{CLIENT, Pair, Setup};
 use super::signal::{LEN, TestSignal, mark};
+use crate::connection::Received;
 use crate::path::EcnState;
 use crate::wire::packet::LONG_FORM;
+use crate::wire::{Frame, SpaceId};
 use crate::{Duration, Ecn, Signal};
 
 fn setup(client: &[u8], server: &[u8]) -> Setup {
@@ -319,4 +322,45 @@ fn a_new_path_counts_anew() {
     let heard = pair.server.told().feedback.packets[1] - told.feedback.packets[1];
     assert!(heard > 60, "{heard}");
     assert_eq!(pair.server.get().stats().feedback_bad, 0);
+}
+
+/// A PING of the client's behind a shim.
+fn shimmed_ping(pair: &mut Pair) -> Vec<u8> {
+    let now = pair.now;
+    let ping = inject::frames(&[Frame::Ping]);
+    let packet = inject::packet(pair.client.get(), now, SpaceId::Data, &ping);
+    let mut datagram = vec![0; LEN];
+    TestSignal::shim(0).fill(&Default::default(), &mut datagram);
+    datagram.extend(packet);
+    datagram
+}
+
+/// It arrives at the server; how many shims that counts.
+fn counted(pair: &mut Pair, from: &str, mut bytes: Vec<u8>) -> u64 {
+    let received = Received {
+        remote: from.parse().unwrap(),
+        local: None,
+        ecn: Ecn::NotEct,
+        ttl: None,
+    };
+    let now = pair.now;
+    let server = pair.server.get();
+    let before = server.stats();
+    server.handle_datagram(now, received, &mut bytes);
+    let after = server.stats();
+    assert_eq!(after.packets_received, before.packets_received + 1);
+    after.shims_received - before.shims_received
+}
+
+/// A packet that comes late from another address passed other routers.
+#[test]
+fn shims_count_where_they_came_by_the_path_in_use() {
+    let mut pair = Pair::connected(setup(&[0], &[0]));
+    pair.run(Duration::from_millis(500));
+    let [elsewhere, late, newest] = [(); 3].map(|()| shimmed_ping(&mut pair));
+    assert_eq!(counted(&mut pair, CLIENT, newest), 1);
+    assert_eq!(counted(&mut pair, "10.0.0.9:2000", elsewhere), 0);
+    assert_eq!(counted(&mut pair, CLIENT, late), 1);
+    let remote = pair.server.get().remote_address();
+    assert_eq!(remote, CLIENT.parse().unwrap());
 }

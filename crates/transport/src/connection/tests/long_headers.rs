@@ -106,9 +106,13 @@ fn a_client_that_asks_again_gets_the_first_flight_again() {
 
 /// The client sends an Initial packet with a PING.
 fn ask(pair: &mut Pair) {
-    let ping = inject::frames(&[Frame::Ping]);
+    send_initial(pair, &inject::frames(&[Frame::Ping]));
+}
+
+/// The client sends an Initial packet with these frames.
+fn send_initial(pair: &mut Pair, frames: &[u8]) {
     let now = pair.now;
-    let mut bytes = inject::packet(pair.client.get(), now, SpaceId::Initial, &ping);
+    let mut bytes = inject::packet(pair.client.get(), now, SpaceId::Initial, frames);
     bytes.resize(1200, 0);
     let datagram = super::link::Datagram {
         from: pair.client.address,
@@ -127,6 +131,22 @@ fn is_answered_at_once(pair: &mut Pair) {
         p.client.get().is_established()
     }));
     assert_eq!(pair.now - now, Duration::from_millis(20));
+}
+
+/// An Initial packet of padding alone asks for no answer, and the flight is not repeated.
+#[test]
+fn an_initial_packet_that_asks_for_nothing_repeats_no_flight() {
+    let mut pair = Pair::new();
+    pair.down.faults.loss = 1_000_000;
+    pair.run(Duration::from_millis(400));
+    let before = pair.server.get().stats();
+    send_initial(&mut pair, &[0; 8]);
+    pair.run(Duration::from_millis(50));
+    let after = pair.server.get().stats();
+    assert_eq!(after.packets_received, before.packets_received + 1);
+    assert_eq!(after.datagrams_sent, before.datagrams_sent);
+    pair.down.faults.loss = 0;
+    is_answered_at_once(&mut pair);
 }
 
 /// The first packet of the server has an ACK and nothing else, because the client's first one had
