@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use super::fixed_window::fixed_window;
+use super::inject;
 use super::pair::{Host, Pair, Setup};
 use super::questions::{KIND, signals};
 use super::zero_rtt::types;
 use crate::crypto::null::NullCrypto;
-use crate::wire::PacketType;
-use crate::{Duration, Instant};
+use crate::wire::{Frame, PacketType, SpaceId};
+use crate::{Duration, Ecn, Instant, Signal};
 
 const START: Instant = Instant::from_millis(1);
 const RATE: u64 = 7_000_000;
@@ -246,4 +248,49 @@ fn a_question_belongs_to_the_path_that_it_was_asked_on() {
     pair.server.get().close(now, 0, bytes::Bytes::new());
     let shown = pair.server.get().poll_shown_path().unwrap();
     assert!(!shown.asked);
+}
+
+/// The first packet takes 1200 bytes of the window, and the question as many.
+#[test]
+fn a_question_leaves_if_the_window_has_room_for_it() {
+    for (window, asked) in [(2399, vec![]), (2400, vec![1])] {
+        let mut setup = known(&[KIND]);
+        (setup.client.controller, setup.client_told) = fixed_window(window);
+        let mut pair = client_asks(setup);
+        pair.flush();
+        assert_eq!(questions(&pair.client), asked);
+    }
+}
+
+/// Of what stands in front of early data, only a question counts, and only of a kind that the
+/// client names.
+#[test]
+fn of_early_shims_questions_count_that_the_client_names() {
+    for (named, kind, counted) in [
+        (&[0, KIND][..], KIND, 1),
+        (&[0][..], KIND, 0),
+        (&[0, KIND][..], 0, 0),
+    ] {
+        let mut setup = known(&[0, KIND]);
+        setup.client.signals = signals(named);
+        let mut pair = Pair::with(setup);
+        pair.flush();
+        let now = pair.now;
+        let ping = inject::frames(&[Frame::Ping]);
+        let packet = inject::packet(pair.client.get(), now, SpaceId::Data, &ping);
+        let mut bytes = vec![0; super::signal::LEN];
+        super::signal::TestSignal::shim(kind).fill(&Default::default(), &mut bytes);
+        bytes.extend(packet);
+        let datagram = super::link::Datagram {
+            from: pair.client.address,
+            to: pair.server.address,
+            ecn: Ecn::NotEct,
+            bytes,
+        };
+        pair.up.send(now, datagram);
+        pair.run(Duration::from_millis(15));
+        let stats = pair.server.get().stats();
+        let got = (stats.early_packets_received, stats.shims_received);
+        assert_eq!(got, (1, counted), "{named:?} {kind}");
+    }
 }

@@ -6,6 +6,7 @@ use pathmark_cc::{Countable, Feedback, QuickStartFeedback, Request};
 
 use super::pair::{Pair, Setup};
 use super::signal::TestSignal;
+use crate::streams::Dir;
 use crate::{BadFeedback, Counters, Duration, Meter, Signal};
 
 /// The tests' signal as one that asks.
@@ -175,4 +176,36 @@ fn a_question_that_a_hop_drops_is_no_congestion_and_costs_no_data() {
     let told = pair.client.told();
     assert_eq!((told.answers, told.questions_lost, told.lost), (0, 1, 0));
     assert_eq!(pair.client.get().stats().packets_lost, 1);
+}
+
+/// An address that is not validated may be anybody's: no router is asked for a path to it.
+#[test]
+fn it_waits_until_the_address_is_validated() {
+    let mut setup = Setup::default();
+    setup.client.signals = signals(&[KIND]);
+    setup.server.signals = signals(&[KIND]);
+    let mut pair = Pair::connected(setup);
+    pair.run(Duration::from_millis(500));
+    pair.client.address = "10.0.0.9:2000".parse().unwrap();
+    let up = pair.client.get().streams().open(Dir::Uni).unwrap();
+    let written = pair.client.get().streams().write(up, &[1; 20_000]);
+    assert_eq!(written, Ok(20_000));
+    // No challenge arrives.
+    pair.down.faults.loss = 1_000_000;
+    pair.run(Duration::from_millis(11));
+    let sent = pair.server.get().stats().bytes_sent;
+    let id = pair.server.get().streams().open(Dir::Uni).unwrap();
+    let written = pair.server.get().streams().write(id, &[2; 200_000]);
+    assert!(written.unwrap() > 100_000);
+    pair.server.told.lock().unwrap().asks = true;
+    pair.flush();
+    let server = pair.server.get();
+    assert_eq!(server.remote_address(), pair.client.address);
+    assert!(!server.route.limit.is_validated());
+    assert!(server.stats().bytes_sent > sent + 20_000);
+    assert_eq!(pair.server.told().questions, 0);
+    pair.down.faults.loss = 0;
+    pair.run(Duration::from_secs(5));
+    assert!(pair.server.get().route.limit.is_validated());
+    assert_eq!(pair.server.told().questions, 1);
 }
