@@ -1,10 +1,16 @@
 //! Paths that are said to carry less than 1200 bytes: nothing waits for a datagram of full size.
+//! What stands in datagrams that are small, or nearly full.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::pair::{Pair, Setup};
+use super::signal::{LEN, TestSignal};
 use crate::Duration;
 use crate::connection::ConnectionError;
+use crate::connection::transmit::MIN_UNVALIDATED;
+use crate::streams::Dir;
 
 const SMALL: u16 = 1000;
 
@@ -85,5 +91,60 @@ fn a_close_is_said_in_a_small_datagram() {
             Some(ConnectionError::PeerApplication { code: 7, .. }) => {}
             other => panic!("{other:?}"),
         }
+    }
+}
+
+/// A shim stands in a datagram to an address that is not validated where it leaves room for a
+/// challenge or an ACK.
+#[test]
+fn a_shim_leaves_room_for_a_packet() {
+    let mut setup = Setup::default();
+    setup.client.signals = vec![Arc::new(TestSignal::shim(0))];
+    setup.server.signals = vec![Arc::new(TestSignal::shim(0))];
+    let mut pair = Pair::connected(setup);
+    pair.run(Duration::from_millis(500));
+    let id = pair.server.get().streams().open(Dir::Uni).unwrap();
+    pair.client.address = "10.1.0.1:2000".parse().unwrap();
+    pair.down.faults.loss = 1_000_000;
+    pair.client.get().ping();
+    pair.run(Duration::from_millis(12));
+    let now = pair.now;
+    let server = pair.server.get();
+    assert!(server.route.validation.is_some());
+    assert!(server.streams().write(id, &[1; 50_000]).is_ok());
+    let least = LEN + MIN_UNVALIDATED;
+    for room in MIN_UNVALIDATED..2 * least {
+        // Data leaves as much of the credit as four challenges take.
+        let limit = &mut server.route.limit;
+        limit.on_received(1000);
+        let credit = 4 * MIN_UNVALIDATED + room;
+        limit.on_sent(limit.available() - credit as u64);
+        let mut buffer = [0; 1500];
+        let sent = server.poll_transmit(now, &mut buffer, 1).unwrap();
+        assert_eq!(sent.len, room);
+        assert_eq!(buffer[0] & 0xf8 == 8, room >= least, "{room}");
+    }
+}
+
+/// Where one stream ends close to the end of a packet, what is left is filled up, so that the
+/// datagrams of a batch are alike and it goes on.
+#[test]
+fn a_short_rest_of_a_packet_is_filled() {
+    for bytes in 1080..1200 {
+        let mut setup = Setup::default();
+        setup.client.max_mtu = Some(1200);
+        let mut pair = Pair::connected(setup);
+        pair.run(Duration::from_millis(500));
+        let streams = pair.client.get().streams();
+        for bytes in [bytes, 20_000] {
+            let id = streams.open(Dir::Uni).unwrap();
+            assert_eq!(streams.write(id, &vec![1; bytes]), Ok(bytes));
+        }
+        let sent = pair.client.batches.len();
+        pair.flush();
+        let first = pair.client.batches[sent];
+        assert_eq!(first.segment_size, 1200, "{bytes}");
+        // As much as the pacer lets go at once.
+        assert!(first.len >= 8 * 1200, "{bytes}: {}", first.len);
     }
 }
