@@ -26,6 +26,7 @@ mod long_headers;
 mod long_silences;
 mod memory;
 mod mtu;
+mod no_parameters;
 mod odd_configurations;
 mod outage;
 mod pair;

@@ -1,0 +1,122 @@
+//! Peers whose handshake carries no transport parameters.
+
+use std::sync::Arc;
+
+use super::pair::{Pair, Setup};
+use crate::Duration;
+use crate::connection::ConnectionError;
+use crate::crypto::null::NullCrypto;
+use crate::crypto::{
+    ClientCrypto, ExportError, HandshakeData, HandshakeError, InitialCrypto, KeyChange, Keys,
+    RETRY_TAG_LEN, ServerCrypto, Session, StartError,
+};
+use crate::wire::TransportErrorCode;
+
+/// Sessions that find none in the peer's handshake.
+#[derive(Debug)]
+struct Without(NullCrypto);
+
+impl Without {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(NullCrypto::new(&[b"test"])))
+    }
+}
+
+impl InitialCrypto for Without {
+    fn initial_keys(&self, client_dcid: &[u8], side: crate::crypto::Side) -> Keys {
+        self.0.initial_keys(client_dcid, side)
+    }
+
+    fn retry_tag(&self, original_dcid: &[u8], packet: &[u8]) -> [u8; RETRY_TAG_LEN] {
+        self.0.retry_tag(original_dcid, packet)
+    }
+}
+
+impl ClientCrypto for Without {
+    fn start(
+        &self,
+        server_name: &str,
+        transport_parameters: Vec<u8>,
+        seed: u64,
+    ) -> Result<Box<dyn Session>, StartError> {
+        let session = ClientCrypto::start(&self.0, server_name, transport_parameters, seed)?;
+        Ok(Box::new(Unread(session)))
+    }
+}
+
+impl ServerCrypto for Without {
+    fn start(
+        &self,
+        transport_parameters: Vec<u8>,
+        seed: u64,
+    ) -> Result<Box<dyn Session>, StartError> {
+        let session = ServerCrypto::start(&self.0, transport_parameters, seed)?;
+        Ok(Box::new(Unread(session)))
+    }
+}
+
+struct Unread(Box<dyn Session>);
+
+impl Session for Unread {
+    fn read_handshake(&mut self, bytes: &[u8]) -> Result<(), HandshakeError> {
+        self.0.read_handshake(bytes)
+    }
+
+    fn write_handshake(&mut self, out: &mut Vec<u8>) -> Option<KeyChange> {
+        self.0.write_handshake(out)
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.0.is_handshaking()
+    }
+
+    fn peer_transport_parameters(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn handshake_data(&self) -> HandshakeData {
+        self.0.handshake_data()
+    }
+
+    fn peer_certificates(&self) -> Vec<Vec<u8>> {
+        self.0.peer_certificates()
+    }
+
+    fn export_keying_material(
+        &self,
+        out: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportError> {
+        self.0.export_keying_material(out, label, context)
+    }
+}
+
+/// RFC 9001 §8.2: the handshake fails with missing_extension, at either end.
+#[test]
+fn a_peer_without_transport_parameters_is_refused() {
+    for client in [true, false] {
+        let mut setup = Setup::default();
+        if client {
+            setup.client_crypto = Without::new();
+        } else {
+            setup.server_crypto = Without::new();
+        }
+        let mut pair = Pair::with(setup);
+        pair.run(Duration::from_millis(100));
+        let (here, there) = if client {
+            (pair.client.error(), pair.server.error())
+        } else {
+            (pair.server.error(), pair.client.error())
+        };
+        let code = TransportErrorCode::crypto(109);
+        match here {
+            Some(ConnectionError::Transport(error)) => assert_eq!(error.code, code),
+            other => panic!("{other:?}"),
+        }
+        match there {
+            Some(ConnectionError::PeerTransport(error)) => assert_eq!(error.code, code),
+            other => panic!("{other:?}"),
+        }
+    }
+}
