@@ -43,5 +43,6 @@ mod streams;
 #[cfg(feature = "rustls")]
 mod tls;
 mod warm_return;
+mod window_limited;
 #[cfg(feature = "rustls")]
 mod zero_rtt;

@@ -1,0 +1,57 @@
+//! What the controller hears of whether the window bounded the sender.
+
+use super::fixed_window::fixed_window;
+use super::pair::{Pair, Setup};
+use crate::Duration;
+use crate::streams::Dir;
+
+/// How many of the ACKs of `bytes`, sent at once, told that the window bounded the sender.
+fn limited(window: u64, bytes: usize) -> u64 {
+    let mut setup = Setup::default();
+    (setup.client.controller, setup.client_told) = fixed_window(window);
+    setup.client.max_mtu = Some(1200);
+    let mut pair = Pair::connected(setup);
+    pair.run(Duration::from_millis(500));
+    let before = pair.client.told();
+    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
+    let written = pair.client.get().streams().write(id, &vec![1; bytes]);
+    assert_eq!(written, Ok(bytes));
+    pair.run(Duration::from_millis(500));
+    let told = pair.client.told();
+    assert!(told.acked_bytes >= before.acked_bytes + bytes as u64);
+    told.window_limited_acks - before.window_limited_acks
+}
+
+/// Where no other packet has room it was full, also if there was nothing more to send.
+#[test]
+fn a_window_that_was_filled_limits() {
+    for (bytes, limits) in [(100, false), (3000, false), (4700, true), (7000, true)] {
+        assert_eq!(limited(6000, bytes) > 0, limits, "{bytes}");
+    }
+}
+
+/// The pacer spreads the window.
+#[test]
+fn a_pause_of_the_pacer_limits() {
+    assert!(limited(200_000, 100_000) > 0);
+}
+
+/// Data that waits for the end of the handshake does not wait for the window.
+#[test]
+fn the_handshake_is_no_limit_of_the_window() {
+    let mut pair = Pair::new();
+    pair.run(Duration::from_millis(15));
+    let server = pair.server.get();
+    assert!(!server.is_established());
+    let id = server.streams().open(Dir::Uni).unwrap();
+    assert_eq!(server.streams().write(id, &[1; 3000]), Ok(3000));
+    // The end of the client's flight comes with its second try.
+    pair.up.faults.loss = 1_000_000;
+    pair.run(Duration::from_millis(50));
+    pair.up.faults.loss = 0;
+    pair.connect();
+    pair.run(Duration::from_millis(500));
+    let told = pair.server.told();
+    assert!(told.acked_bytes > 3000);
+    assert_eq!(told.window_limited_acks, 0);
+}
