@@ -358,7 +358,7 @@ fn data_that_takes_no_memory_is_not_refused() {
 }
 
 /// Packets of whose numbers every second is missing, `count` of them.
-fn every_second_number(pair: &mut Pair, count: u64) {
+pub(super) fn every_second_number(pair: &mut Pair, count: u64) {
     for n in 0..count {
         let now = pair.now;
         // Never sent.
@@ -376,7 +376,7 @@ fn every_second_number(pair: &mut Pair, count: u64) {
     pair.run(Duration::from_millis(50));
 }
 
-fn room_for_ranges(pair: &mut Pair) -> usize {
+pub(super) fn room_for_ranges(pair: &mut Pair) -> usize {
     pair.server.get().received(SpaceId::Data).room_for_ranges()
 }
 

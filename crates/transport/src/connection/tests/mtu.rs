@@ -1,7 +1,10 @@
 //! Path MTU discovery.
 
+use std::sync::Arc;
+
 use super::fixed_window::fixed_window;
 use super::pair::{Pair, Setup};
+use super::signal::TestSignal;
 use crate::Duration;
 use crate::path::Mtud;
 use crate::streams::Dir;
@@ -138,4 +141,57 @@ fn a_handshake_of_large_datagrams_takes_two_round_trips() {
         took.iter().all(|(_, millis, done)| *millis <= 100 && *done),
         "{took:?}"
     );
+}
+
+/// A client on a path that swallowed shims, a moment before one is tried again. A search for a
+/// larger datagram begins then, on a path that carries 1200 bytes.
+fn before_a_trial_of_shims() -> Pair {
+    let mut setup = Setup::default();
+    setup.client.signals = vec![Arc::new(TestSignal::shim(0))];
+    setup.server.signals = vec![Arc::new(TestSignal::shim(0))];
+    setup.client.max_mtu = Some(1200);
+    let mut pair = Pair::connected(setup);
+    pair.up.faults.eats_shims = true;
+    pair.upload(100_000, Duration::from_secs(10));
+    assert!(!pair.client.get().route.plain.passes_shims());
+    for _ in 0..3 {
+        pair.run(Duration::from_secs(9));
+        pair.client.get().ping();
+        pair.flush();
+    }
+    pair.run(Duration::from_secs(4));
+    assert!(!pair.client.get().route.plain.is_tried());
+    pair.record = true;
+    pair.up.faults.mtu = 1200;
+    pair.client.get().route.mtud = Mtud::new(1472);
+    pair
+}
+
+/// Datagrams with shims that are probes of the size, and others.
+fn shims(pair: &Pair) -> (usize, usize) {
+    let sent = pair.client.sent.iter();
+    let shimmed = sent.filter(|datagram| datagram[0] & 0xf8 == 8);
+    let (probes, others): (Vec<_>, Vec<_>) = shimmed.partition(|datagram| datagram.len() > 1200);
+    (probes.len(), others.len())
+}
+
+/// A probe that is lost because it is too large says nothing of shims: three others are tried.
+#[test]
+fn probes_that_are_lost_are_no_trial_of_shims() {
+    let mut pair = before_a_trial_of_shims();
+    pair.upload(100_000, Duration::from_secs(10));
+    let (probes, others) = shims(&pair);
+    assert!(probes > 0 && others == 3, "{probes} {others}");
+    assert!(!pair.client.get().route.plain.passes_shims());
+}
+
+/// Nor does one hold up the trial.
+#[test]
+fn a_trial_of_shims_does_not_wait_for_a_probe() {
+    let mut pair = before_a_trial_of_shims();
+    pair.up.faults.eats_shims = false;
+    pair.upload(100_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(100));
+    assert!(shims(&pair).0 > 0);
+    assert!(pair.client.get().route.plain.passes_shims());
 }

@@ -3,10 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use super::inject::{From, frames, send};
 use super::link::Faults;
+use super::memory::{every_second_number, room_for_ranges};
 use super::pair::{Pair, SERVER, Setup, drain};
 use crate::Duration;
 use crate::streams::{Dir, ReceiveMemory};
+use crate::wire::{Frame, SpaceId};
 
 /// A receiver acknowledges no packet in which there is data that it has no memory for, also where
 /// it took the rest. So probes that carry new data, or what it waits for beside other data, would
@@ -84,4 +87,34 @@ fn gaps_are_closed_by_batches_although_memory_is_short() {
     let probes = pair.client.get().stats().probe_timeouts;
     assert!(refused > 1000, "{refused}");
     assert!(probes < 1000, "{probes}");
+}
+
+/// Room for ranges of packet numbers is given back, also by a connection that holds more than it
+/// may by then.
+#[test]
+fn room_for_ranges_shrinks_although_memory_is_short() {
+    let mut pair = Pair::connected(Setup::default());
+    let memory = Arc::new(ReceiveMemory::new(512 << 20));
+    let shared = Arc::clone(&memory);
+    pair.server.get().streams().share_memory(shared);
+    pair.down.faults.loss = 1_000_000;
+    every_second_number(&mut pair, 3000);
+    assert_eq!((room_for_ranges(&mut pair), memory.held()), (4096, 61_440));
+    memory.set_limit(0);
+    assert!(pair.server.get().streams().holds_all_it_may());
+    // Once the client acknowledges an ACK that came with data, it has heard of all of them.
+    pair.down.faults.loss = 0;
+    let id = pair.server.get().streams().open(Dir::Uni).unwrap();
+    for _ in 0..10 {
+        let written = pair.server.get().streams().write(id, b"acknowledge this");
+        assert_eq!(written, Ok(16));
+        send(
+            &mut pair,
+            From::Client,
+            SpaceId::Data,
+            &frames(&[Frame::Ping]),
+        );
+        pair.run(Duration::from_secs(1));
+    }
+    assert_eq!((room_for_ranges(&mut pair), memory.held()), (256, 0));
 }
