@@ -90,13 +90,14 @@ impl Streams {
             }
             // What the application waits for is always taken, or nothing could ever end the
             // shortage: the next bytes of streams that it tried to read, and of any stream while
-            // there is nothing to read at all. Of a stream that is charged already, some more: the
-            // application may just not have had its turn to read what came before in the same
-            // batch, and the sender takes what is refused for lost.
+            // there is nothing to read at all. Of a stream that has something to read, some more:
+            // the application may just not have had its turn to read what came before in the same
+            // batch, and the sender takes what is refused for lost. Of no other: the first byte may
+            // take a whole block.
             let kept = recv.kept();
             let waits = (record.read_blocked && kept.readable == 0)
                 || self.readable == 0
-                || (kept.memory > 0 && self.readable < FLOOR);
+                || (kept.readable > 0 && self.readable < FLOOR);
             !recv.is_next(frame.offset) || (self.memory.is_out(self.window.earned()) && !waits)
         })
     }

@@ -128,3 +128,41 @@ fn some_data_in_order_is_taken_before_the_application_reads() {
         assert_eq!(server.read(id(), &mut [0; 20_000]), Ok(Some(3000)));
     }
 }
+
+/// A block for a stream of bulk data is as large for one byte: what is taken before the
+/// application reads is bounded in memory, on however many streams it comes.
+#[test]
+fn a_byte_on_each_of_many_streams_takes_no_memory_that_is_not_there() {
+    let config = StreamsConfig {
+        initial_connection_window: 24 << 20,
+        ..StreamsConfig::default()
+    };
+    let (_, mut server) = pair(config);
+    let memory = Arc::new(ReceiveMemory::new(512 << 20));
+    server.share_memory(Arc::clone(&memory));
+    let streams = (0..50).map(|index| StreamId::new(Side::Client, Dir::Uni, index).unwrap());
+    let streams: Vec<_> = streams.collect();
+    let data = vec![5; 70_000];
+    let frame = |id, offset: usize, len: usize| Stream {
+        id,
+        offset: offset as u64,
+        fin: false,
+        data: &data[..len],
+    };
+    for &id in &streams {
+        let taken = server.on_stream(at(0), &frame(id, 0, 40_000));
+        assert_eq!(taken, Ok(Arrival::Taken));
+        assert_eq!(server.read(id, &mut [0; 40_000]), Ok(Some(40_000)));
+    }
+    // The first stream takes all that the connection may.
+    let now = at(1000);
+    let held = frame(streams[0], 40_001, 69_000);
+    assert_eq!(server.on_stream(now, &held), Ok(Arrival::Taken));
+    memory.set_limit(0);
+    let before = memory.held();
+    for &id in &streams[1..] {
+        assert!(server.on_stream(now, &frame(id, 40_000, 1)).is_ok());
+    }
+    let more = memory.held() - before;
+    assert!(more <= 48 * 1024, "{more}");
+}
