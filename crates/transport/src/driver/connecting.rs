@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use super::clock;
 use super::connection::Connection;
-use super::shared::Shared;
+use super::shared::{Awaited, Shared};
 use super::waiters::Place;
 use crate::connection::{ConnectionError, EarlyData};
 
@@ -65,7 +65,7 @@ impl Connecting {
         match self.connection.take_if(|_| offered) {
             Some(connection) => {
                 let shared = Arc::clone(connection.shared());
-                shared.lock().progress.leave(&mut self.place);
+                shared.lock().leave(Awaited::Progress, &mut self.place);
                 let place = Place::default();
                 Ok((connection, ZeroRtt { shared, place }))
             }
@@ -83,7 +83,7 @@ impl Drop for Connecting {
     fn drop(&mut self) {
         if let Some(connection) = &self.connection {
             let mut state = connection.shared().lock();
-            state.progress.leave(&mut self.place);
+            state.leave(Awaited::Progress, &mut self.place);
         }
     }
 }
@@ -105,10 +105,10 @@ impl Future for Connecting {
                 return Poll::Ready(Err(error));
             }
             // A handshake that has failed is not over until the task has said so.
-            state.progress.wait(place, cx);
+            state.wait(Awaited::Progress, place, cx);
             return Poll::Pending;
         }
-        state.progress.leave(place);
+        state.leave(Awaited::Progress, place);
         drop(state);
         match connection.take() {
             Some(connection) => Poll::Ready(Ok(connection)),
@@ -129,7 +129,7 @@ pub struct ZeroRtt {
 
 impl Drop for ZeroRtt {
     fn drop(&mut self) {
-        self.shared.lock().progress.leave(&mut self.place);
+        self.shared.lock().leave(Awaited::Progress, &mut self.place);
     }
 }
 
@@ -145,11 +145,11 @@ impl Future for ZeroRtt {
             (true, _) => Ok(accepted),
             (false, Some(error)) => Err(error),
             (false, None) => {
-                state.progress.wait(place, cx);
+                state.wait(Awaited::Progress, place, cx);
                 return Poll::Pending;
             }
         };
-        state.progress.leave(place);
+        state.leave(Awaited::Progress, place);
         Poll::Ready(settled)
     }
 }

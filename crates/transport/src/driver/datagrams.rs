@@ -34,11 +34,11 @@ fn poll_read(
         (Some(data), _) => Ok(data),
         (None, Some(error)) => Err(error),
         (None, None) => {
-            state.waiting(Awaited::Datagram).wait(place, cx);
+            state.wait(Awaited::Datagram, place, cx);
             return Poll::Pending;
         }
     };
-    state.waiting(Awaited::Datagram).leave(place);
+    state.leave(Awaited::Datagram, place);
     Poll::Ready(ready)
 }
 

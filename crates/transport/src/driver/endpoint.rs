@@ -342,13 +342,15 @@ impl Idle<'_> {
         if state.alive == 0 {
             return Poll::Ready(());
         }
-        state.idle.wait(&mut self.place, cx);
+        let replaced = state.idle.wait(&mut self.place, cx);
+        drop(state);
+        drop(replaced);
         Poll::Pending
     }
 }
 
 impl Drop for Idle<'_> {
     fn drop(&mut self) {
-        self.shared.lock().idle.leave(&mut self.place);
+        let _forgotten = self.shared.lock().idle.leave(&mut self.place);
     }
 }

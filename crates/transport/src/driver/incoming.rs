@@ -46,7 +46,9 @@ impl<'a> Accept<'a> {
 impl Drop for Accept<'_> {
     fn drop(&mut self) {
         let mut state = self.endpoint.shared.lock();
-        state.accepting.leave(&mut self.place);
+        let forgotten = state.accepting.leave(&mut self.place);
+        drop(state);
+        drop(forgotten);
     }
 }
 
@@ -70,7 +72,9 @@ impl Future for Accept<'_> {
         if state.closed {
             return Poll::Ready(None);
         }
-        state.accepting.wait(place, cx);
+        let replaced = state.accepting.wait(place, cx);
+        drop(state);
+        drop(replaced);
         Poll::Pending
     }
 }

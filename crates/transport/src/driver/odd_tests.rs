@@ -1,5 +1,6 @@
 //! Odd wakers, odd configurations, and errors of the kernel that pass.
 
+use std::any::Any;
 use std::future::poll_fn;
 use std::net::{SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::AsFd as _;
@@ -109,6 +110,55 @@ fn a_task_that_waits_for_an_endpoint_may_end_as_it_is_woken() {
     ends("a client comes", incoming);
     ends("an endpoint is closed", closed);
     ends("a connection is over", idle);
+}
+
+/// A waker that holds something, as that of a task holds its future.
+struct Holds(#[expect(dead_code, reason = "held until the waker goes")] Mutex<Box<dyn Any + Send>>);
+
+impl Wake for Holds {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// Polls `future` with a waker that is the last to hold `held`, then replaces that waker, or drops
+/// the future.
+fn forget_waker(held: impl Any + Send, future: impl Future, replaced: bool) {
+    let mut future = Box::pin(future);
+    let waker = Waker::from(Arc::new(Holds(Mutex::new(Box::new(held)))));
+    let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    drop(waker);
+    if replaced {
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(future.as_mut().poll(&mut cx).is_pending());
+    }
+}
+
+/// A waker may be the last that holds a task also as another takes its place, or as nobody waits
+/// any more: a stream or an endpoint then goes with it.
+#[test]
+fn a_task_may_end_as_its_waker_is_forgotten() {
+    for replaced in [false, true] {
+        ends("waits for a connection", async move {
+            let (near, _far, _server) = connected(transport()).await;
+            let held = near.open_uni().await.unwrap();
+            forget_waker(held, near.closed(), replaced);
+            let held = near.open_uni().await.unwrap();
+            forget_waker(held, near.accept_uni(), replaced);
+        });
+        ends("waits for a stream", async move {
+            let (near, _far, _server) = connected(transport()).await;
+            let (mut send, mut recv) = near.open_bi().await.unwrap();
+            let held = near.open_uni().await.unwrap();
+            forget_waker(held, recv.read(&mut [0; 10]), replaced);
+            let held = near.open_uni().await.unwrap();
+            forget_waker(held, send.stopped(), replaced);
+        });
+        ends("waits for an endpoint", async move {
+            let (_near, _far, server) = connected(transport()).await;
+            forget_waker(server.clone(), server.accept(), replaced);
+            forget_waker(server.clone(), server.wait_idle(), replaced);
+        });
+    }
 }
 
 fn ends(what: &str, test: impl Future<Output = ()> + Send + 'static) {

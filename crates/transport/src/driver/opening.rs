@@ -41,12 +41,10 @@ impl Places {
             return;
         }
         let mut state = shared.lock();
-        state.waiting(Awaited::Datagram).leave(&mut self.datagram);
+        state.leave(Awaited::Datagram, &mut self.datagram);
         for dir in [Dir::Bi, Dir::Uni] {
-            let accepting = state.waiting(Awaited::Accept(dir));
-            accepting.leave(Self::of(&mut self.accept, dir));
-            let opening = state.waiting(Awaited::Open(dir));
-            opening.leave(Self::of(&mut self.open, dir));
+            state.leave(Awaited::Accept(dir), Self::of(&mut self.accept, dir));
+            state.leave(Awaited::Open(dir), Self::of(&mut self.open, dir));
         }
     }
 }
@@ -62,8 +60,8 @@ fn poll(
     let mut state = shared.lock();
     let taken = take(&mut state);
     match taken {
-        Poll::Ready(_) => state.waiting(awaited).leave(place),
-        Poll::Pending => state.waiting(awaited).wait(place, cx),
+        Poll::Ready(_) => state.leave(awaited, place),
+        Poll::Pending => state.wait(awaited, place, cx),
     }
     taken
 }

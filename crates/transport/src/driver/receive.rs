@@ -330,9 +330,10 @@ impl Future for ReceiveTask {
             this.over = true;
             return Poll::Ready(());
         }
-        state.receiving.wait(&mut this.place, cx);
+        let replaced = state.receiving.wait(&mut this.place, cx);
         let is_current = Arc::ptr_eq(&state.socket, &this.socket);
         drop(state);
+        drop(replaced);
         if !is_current {
             let timers = &this.shared.timers;
             let replaced = this.replaced.get_or_insert_with(|| Replaced::new(timers));
@@ -371,6 +372,6 @@ impl Drop for ReceiveTask {
             // Its runtime has ended, or it panicked: nobody listens at the socket any more.
             self.fail(&ConnectionError::Closed);
         }
-        self.shared.lock().receiving.leave(&mut self.place);
+        let _forgotten = self.shared.lock().receiving.leave(&mut self.place);
     }
 }

@@ -1,6 +1,7 @@
 //! What a connection's task, its endpoint and the application share, and how they wait for each
 //! other.
 
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +16,7 @@ use super::clock;
 use super::endpoint_shared::EndpointShared;
 use super::socket::Socket;
 use super::unopened::{Group, Inbox};
-use super::waiters::{Place, WaitList, Wakers};
+use super::waiters::{Place, WaitList, Wakers, replace};
 use crate::Instant;
 use crate::connection::{self as core, ConnectionError, Event, Received};
 use crate::endpoint::ConnectionHandle;
@@ -62,14 +63,18 @@ pub(super) struct State {
     reading: WaitList,
     /// To be woken once the state is free.
     woken: Woken,
+    /// Wakers of whoever no longer waits, to be dropped then.
+    forgotten: Vec<Waker>,
 }
 
-/// The state, locked. Whom its user wakes is woken once it is free again: a task may end, and
-/// drop what it holds of the connection, as it is woken.
+/// The state, locked. Whom its user wakes is woken once it is free again, and wakers of whoever
+/// stops waiting are dropped then: a task may end, and drop what it holds of the connection, as it
+/// is woken or forgotten.
 pub(super) struct Guard<'a> {
     state: MutexGuard<'a, State>,
-    /// Behind the state, so that it goes after that.
+    /// Behind the state, so that both go after that.
     woken: Woken,
+    forgotten: Vec<Waker>,
 }
 
 /// Wakers, which are woken when this goes. One alone, as after most packets, takes no memory.
@@ -108,6 +113,7 @@ impl Drop for Guard<'_> {
             self.state.wake_driver();
         }
         self.woken = std::mem::take(&mut self.state.woken);
+        self.forgotten = std::mem::take(&mut self.state.forgotten);
     }
 }
 
@@ -147,7 +153,7 @@ impl Waiting<'_> {
     }
 
     pub(super) fn wait(&mut self, state: &mut State, cx: &Context<'_>) {
-        state.waiting(self.awaited).wait(&mut self.place, cx);
+        state.wait(self.awaited, &mut self.place, cx);
     }
 }
 
@@ -155,7 +161,7 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if !self.place.is_empty() {
             let mut state = self.shared.lock();
-            state.waiting(self.awaited).leave(&mut self.place);
+            state.leave(self.awaited, &mut self.place);
         }
     }
 }
@@ -194,6 +200,7 @@ impl Shared {
                 opening: Default::default(),
                 reading: WaitList::default(),
                 woken: Woken::default(),
+                forgotten: Vec::new(),
             }),
             endpoint,
             handle,
@@ -209,6 +216,7 @@ impl Shared {
         Guard {
             state: self.state.lock().unwrap_or_else(PoisonError::into_inner),
             woken: Woken::default(),
+            forgotten: Vec::new(),
         }
     }
 
@@ -373,6 +381,38 @@ impl State {
         self.lost.clone()
     }
 
+    /// Has `cx` woken once what it awaits has happened.
+    pub(super) fn wait(&mut self, awaited: Awaited, place: &mut Place, cx: &Context<'_>) {
+        let replaced = self.waiting(awaited).wait(place, cx);
+        self.forgotten.extend(replaced);
+    }
+
+    /// Whoever has `place` waits no longer.
+    pub(super) fn leave(&mut self, awaited: Awaited, place: &mut Place) {
+        let forgotten = self.waiting(awaited).leave(place);
+        self.forgotten.extend(forgotten);
+    }
+
+    /// Nobody waits to read any more.
+    pub(super) fn forget_reader(&mut self, id: StreamId) {
+        let forgotten = self.readers.remove(&id);
+        self.forgotten.extend(forgotten);
+    }
+
+    /// Nobody waits for a sending part any more.
+    pub(super) fn forget_writer(&mut self, id: StreamId) {
+        let sender = self.senders.get_mut(&id);
+        let forgotten = sender.and_then(|sender| sender.waker.take());
+        self.forgotten.extend(forgotten);
+    }
+
+    /// Nobody holds a sending part any more.
+    pub(super) fn forget_sender(&mut self, id: StreamId) {
+        let sender = self.senders.remove(&id);
+        self.forgotten
+            .extend(sender.and_then(|sender| sender.waker));
+    }
+
     /// Wakes who waits for it.
     fn wake_waiting(&mut self, awaited: Awaited) {
         let wakers = self.waiting(awaited).wakers();
@@ -397,11 +437,23 @@ impl State {
     }
 
     pub(super) fn wait_to_write(&mut self, id: StreamId, cx: &Context<'_>) {
-        self.senders.entry(id).or_default().waker = Some(cx.waker().clone());
+        let waker = &mut self.senders.entry(id).or_default().waker;
+        let replaced = match waker {
+            Some(waker) => replace(waker, cx),
+            none => none.replace(cx.waker().clone()),
+        };
+        self.forgotten.extend(replaced);
     }
 
     pub(super) fn wait_to_read(&mut self, id: StreamId, cx: &Context<'_>) {
-        self.readers.insert(id, cx.waker().clone());
+        let replaced = match self.readers.entry(id) {
+            Entry::Occupied(mut known) => replace(known.get_mut(), cx),
+            Entry::Vacant(new) => {
+                new.insert(cx.waker().clone());
+                None
+            }
+        };
+        self.forgotten.extend(replaced);
     }
 
     pub(super) fn on_event(&mut self, event: Event) {

@@ -109,10 +109,7 @@ impl Drop for Writing<'_> {
     fn drop(&mut self) {
         if self.0.waits {
             self.0.waits = false;
-            let mut state = self.0.shared.lock();
-            if let Some(sender) = state.senders.get_mut(&self.0.id) {
-                sender.waker = None;
-            }
+            self.0.shared.lock().forget_writer(self.0.id);
         }
     }
 }
@@ -124,7 +121,7 @@ impl Drop for Reading<'_> {
     fn drop(&mut self) {
         if self.0.waits {
             self.0.waits = false;
-            self.0.shared.lock().readers.remove(&self.0.id);
+            self.0.shared.lock().forget_reader(self.0.id);
         }
     }
 }
@@ -291,7 +288,7 @@ impl SendStream {
             (Some(end), _) => Poll::Ready(Ok(end)),
             (None, Some(error)) => Poll::Ready(Err(error.into())),
             (None, None) => {
-                sender.waker = Some(cx.waker().clone());
+                state.wait_to_write(self.id, cx);
                 self.waits = true;
                 Poll::Pending
             }
@@ -302,7 +299,7 @@ impl SendStream {
 impl Drop for SendStream {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
-        state.senders.remove(&self.id);
+        state.forget_sender(self.id);
         // Finished, reset or stopped before: then there is nothing to do.
         if state.core.streams().finish(self.id).is_ok() {
             state.wake_driver();
@@ -454,7 +451,7 @@ impl RecvStream {
 impl Drop for RecvStream {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
-        state.readers.remove(&self.id);
+        state.forget_reader(self.id);
         if !self.done && state.core.streams().stop(self.id, 0).is_ok() {
             state.wake_driver();
         }

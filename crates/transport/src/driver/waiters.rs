@@ -46,24 +46,24 @@ impl Place {
 }
 
 impl WaitList {
-    /// Has `cx` woken by the next [`wakers`](Self::wakers). Replaces the waker that the place had.
-    pub(super) fn wait(&mut self, place: &mut Place, cx: &Context<'_>) {
+    /// Has `cx` woken by the next [`wakers`](Self::wakers). Returns the waker that it replaces, to
+    /// be dropped without a lock: it may be the last that holds its task.
+    #[must_use = "to be dropped without a lock"]
+    pub(super) fn wait(&mut self, place: &mut Place, cx: &Context<'_>) -> Option<Waker> {
         let held = place.0.and_then(|ticket| self.waiting.get_mut(&ticket));
         if let Some(waker) = held {
-            waker.clone_from(cx.waker());
-            return;
+            return replace(waker, cx);
         }
         let ticket = Ticket(self.drawn);
         self.drawn += 1;
-        self.waiting.insert(ticket, cx.waker().clone());
         place.0 = Some(ticket);
+        self.waiting.insert(ticket, cx.waker().clone())
     }
 
-    /// Forgets a waiter.
-    pub(super) fn leave(&mut self, place: &mut Place) {
-        if let Some(ticket) = place.0.take() {
-            self.waiting.remove(&ticket);
-        }
+    /// Forgets a waiter, and returns its waker as [`wait`](Self::wait) does.
+    #[must_use = "to be dropped without a lock"]
+    pub(super) fn leave(&mut self, place: &mut Place) -> Option<Waker> {
+        self.waiting.remove(&place.0.take()?)
     }
 
     /// Takes the wakers of all who wait. Their places are theirs, should they wait again.
@@ -81,6 +81,13 @@ impl WaitList {
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
+}
+
+/// Has `cx` woken in place of whom `waker` would wake; returns that one.
+#[must_use = "to be dropped without a lock"]
+pub(super) fn replace(waker: &mut Waker, cx: &Context<'_>) -> Option<Waker> {
+    let is_other = !waker.will_wake(cx.waker());
+    is_other.then(|| mem::replace(waker, cx.waker().clone()))
 }
 
 /// Wakers taken out of a [`WaitList`].
@@ -137,12 +144,12 @@ impl Waiter {
 
     /// Has `cx` woken together with the others.
     pub(super) fn wait(&mut self, cx: &Context<'_>) {
-        self.waiters.lock().wait(&mut self.place, cx);
+        let _replaced = self.waiters.lock().wait(&mut self.place, cx);
     }
 
     /// Waits no longer.
     pub(super) fn leave(&mut self) {
-        self.waiters.lock().leave(&mut self.place);
+        let _forgotten = self.waiters.lock().leave(&mut self.place);
     }
 }
 
@@ -258,11 +265,11 @@ mod tests {
         let mut list = WaitList::default();
         let mut waiting: Vec<_> = (0..20).map(|_| (Place::default(), counting().1)).collect();
         for (place, waker) in &mut waiting {
-            list.wait(place, &Context::from_waker(waker));
+            assert!(list.wait(place, &Context::from_waker(waker)).is_none());
         }
         for (place, waker) in waiting.iter_mut().rev().step_by(3) {
-            list.leave(place);
-            list.leave(place);
+            assert!(list.leave(place).is_some());
+            assert!(list.leave(place).is_none());
             assert!(place.is_empty());
             *waker = Waker::noop().clone();
         }
@@ -282,12 +289,15 @@ mod tests {
             let mut list = WaitList::default();
             let mut places: Vec<_> = (0..WAITERS).map(|_| Place::default()).collect();
             for place in &mut places {
-                list.wait(place, &Context::from_waker(Waker::noop()));
+                assert!(
+                    list.wait(place, &Context::from_waker(Waker::noop()))
+                        .is_none()
+                );
             }
             STEPS.set(0);
             // Forwards, backwards, to and fro.
             for i in 0..WAITERS {
-                list.leave(&mut places[i * step % WAITERS]);
+                assert!(list.leave(&mut places[i * step % WAITERS]).is_some());
             }
             assert_eq!(list.len(), 0);
             let steps = STEPS.get() / WAITERS as u64;

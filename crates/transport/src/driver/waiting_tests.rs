@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pathmark_cc::{Controller, NewReno};
 
+use super::shared::Awaited;
 use super::waiters::Place;
 use super::*;
 use crate::connection::ConnectionError;
@@ -94,7 +95,7 @@ async fn a_connection_that_ends_before_it_is_looked_at_is_handed_over() {
             return Poll::Ready(());
         }
         let mut place = Place::default();
-        state.progress.wait(&mut place, cx);
+        state.wait(Awaited::Progress, &mut place, cx);
         Poll::Pending
     })
     .await;
