@@ -23,6 +23,7 @@ mod datagrams;
 mod deadlines;
 mod endpoint;
 mod endpoint_shared;
+mod guard;
 mod incoming;
 mod interfaces;
 mod opening;

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Waker};
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 
 use super::clock;
 use super::endpoint_shared::EndpointShared;
+use super::guard::{Guard, Later};
 use super::socket::Socket;
 use super::unopened::{Group, Inbox};
 use super::waiters::{Place, WaitList, Wakers, replace};
@@ -61,74 +62,8 @@ pub(super) struct State {
     opening: [WaitList; 2],
     /// Waiting for a datagram.
     reading: WaitList,
-    /// To be woken once the state is free.
-    woken: Woken,
-    /// Wakers of whoever no longer waits, to be dropped then.
-    forgotten: Vec<Waker>,
-}
-
-/// The state, locked. Whom its user wakes is woken once it is free again, and wakers of whoever
-/// stops waiting are dropped then: a task may end, and drop what it holds of the connection, as it
-/// is woken or forgotten.
-pub(super) struct Guard<'a> {
-    state: MutexGuard<'a, State>,
-    /// Behind the state, so that both go after that.
-    woken: Woken,
-    forgotten: Vec<Waker>,
-}
-
-/// Wakers, which are woken when this goes. One alone, as after most packets, takes no memory.
-#[derive(Default)]
-struct Woken {
-    first: Option<Waker>,
-    others: Vec<Waker>,
-}
-
-impl Extend<Waker> for Woken {
-    fn extend<T: IntoIterator<Item = Waker>>(&mut self, wakers: T) {
-        let mut wakers = wakers.into_iter();
-        if self.first.is_none() {
-            self.first = wakers.next();
-        }
-        self.others.extend(wakers);
-    }
-}
-
-impl Drop for Woken {
-    fn drop(&mut self) {
-        let others = self.others.drain(..);
-        self.first
-            .take()
-            .into_iter()
-            .chain(others)
-            .for_each(Waker::wake);
-    }
-}
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            // Perhaps in what the application made, a controller or a logger: the connection may be
-            // half changed, and its task is to see that.
-            self.state.wake_driver();
-        }
-        self.woken = std::mem::take(&mut self.state.woken);
-        self.forgotten = std::mem::take(&mut self.state.forgotten);
-    }
-}
-
-impl std::ops::Deref for Guard<'_> {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        &self.state
-    }
-}
-
-impl std::ops::DerefMut for Guard<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        &mut self.state
-    }
+    /// What is to be done with wakers once the state is free.
+    pub(super) later: Later,
 }
 
 /// What one waits for.
@@ -199,8 +134,7 @@ impl Shared {
                 accepting: Default::default(),
                 opening: Default::default(),
                 reading: WaitList::default(),
-                woken: Woken::default(),
-                forgotten: Vec::new(),
+                later: Later::default(),
             }),
             endpoint,
             handle,
@@ -213,11 +147,7 @@ impl Shared {
 
     pub(super) fn lock(&self) -> Guard<'_> {
         // A panic elsewhere does not make the connection's own state any worse.
-        Guard {
-            state: self.state.lock().unwrap_or_else(PoisonError::into_inner),
-            woken: Woken::default(),
-            forgotten: Vec::new(),
-        }
+        Guard::new(self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Somebody has the lock.
@@ -384,49 +314,48 @@ impl State {
     /// Has `cx` woken once what it awaits has happened.
     pub(super) fn wait(&mut self, awaited: Awaited, place: &mut Place, cx: &Context<'_>) {
         let replaced = self.waiting(awaited).wait(place, cx);
-        self.forgotten.extend(replaced);
+        self.later.forget(replaced);
     }
 
     /// Whoever has `place` waits no longer.
     pub(super) fn leave(&mut self, awaited: Awaited, place: &mut Place) {
         let forgotten = self.waiting(awaited).leave(place);
-        self.forgotten.extend(forgotten);
+        self.later.forget(forgotten);
     }
 
     /// Nobody waits to read any more.
     pub(super) fn forget_reader(&mut self, id: StreamId) {
         let forgotten = self.readers.remove(&id);
-        self.forgotten.extend(forgotten);
+        self.later.forget(forgotten);
     }
 
     /// Nobody waits for a sending part any more.
     pub(super) fn forget_writer(&mut self, id: StreamId) {
         let sender = self.senders.get_mut(&id);
         let forgotten = sender.and_then(|sender| sender.waker.take());
-        self.forgotten.extend(forgotten);
+        self.later.forget(forgotten);
     }
 
     /// Nobody holds a sending part any more.
     pub(super) fn forget_sender(&mut self, id: StreamId) {
         let sender = self.senders.remove(&id);
-        self.forgotten
-            .extend(sender.and_then(|sender| sender.waker));
+        self.later.forget(sender.and_then(|sender| sender.waker));
     }
 
     /// Wakes who waits for it.
     fn wake_waiting(&mut self, awaited: Awaited) {
         let wakers = self.waiting(awaited).wakers();
-        self.woken.extend(wakers);
+        self.later.wake(wakers);
     }
 
     /// Wakes others once the state is free.
     pub(super) fn wake_later(&mut self, wakers: Wakers) {
-        self.woken.extend(wakers);
+        self.later.wake(wakers);
     }
 
     /// Has the task look at the connection.
     pub(super) fn wake_driver(&mut self) {
-        self.woken.extend(self.driver.take());
+        self.later.wake(self.driver.take());
     }
 
     /// The same, if reading has made credit that the peer should hear of.
@@ -442,7 +371,7 @@ impl State {
             Some(waker) => replace(waker, cx),
             none => none.replace(cx.waker().clone()),
         };
-        self.forgotten.extend(replaced);
+        self.later.forget(replaced);
     }
 
     pub(super) fn wait_to_read(&mut self, id: StreamId, cx: &Context<'_>) {
@@ -453,16 +382,16 @@ impl State {
                 None
             }
         };
-        self.forgotten.extend(replaced);
+        self.later.forget(replaced);
     }
 
     pub(super) fn on_event(&mut self, event: Event) {
         match event {
             Event::Stream(event) => self.on_stream_event(event),
             Event::Connected | Event::Confirmed | Event::HandshakeDataReady => {
-                self.woken.extend(self.progress.wakers());
+                self.later.wake(self.progress.wakers());
             }
-            Event::DatagramReceived => self.woken.extend(self.reading.wakers()),
+            Event::DatagramReceived => self.later.wake(self.reading.wakers()),
             Event::Lost(error) => self.settle(&error),
             // The task passes tokens on to the endpoint; who asks for the address gets the new one.
             Event::NewToken(_) | Event::PathChanged => {}
@@ -473,7 +402,7 @@ impl State {
         match event {
             StreamEvent::Opened(dir) => self.wake_waiting(Awaited::Accept(dir)),
             StreamEvent::Available(dir) => self.wake_waiting(Awaited::Open(dir)),
-            StreamEvent::Readable(id) => self.woken.extend(self.readers.remove(&id)),
+            StreamEvent::Readable(id) => self.later.wake(self.readers.remove(&id)),
             StreamEvent::Writable(id) => self.wake_sender(id, None),
             StreamEvent::Finished(id) => self.wake_sender(id, Some(None)),
             StreamEvent::Stopped(id, code) => {
@@ -500,7 +429,7 @@ impl State {
     fn wake_sender(&mut self, id: StreamId, end: Option<Option<u64>>) {
         if let Some(sender) = self.senders.get_mut(&id) {
             sender.end = sender.end.or(end);
-            self.woken.extend(sender.waker.take());
+            self.later.wake(sender.waker.take());
         }
     }
 
@@ -516,12 +445,12 @@ impl State {
         self.lost.get_or_insert(error);
         let lists = self.accepting.iter_mut().chain(&mut self.opening);
         let lists = lists.chain([&mut self.progress, &mut self.reading]);
-        self.woken.extend(lists.flat_map(WaitList::wakers));
-        self.woken
-            .extend(self.readers.drain().map(|(_, waker)| waker));
+        self.later.wake(lists.flat_map(WaitList::wakers));
+        self.later
+            .wake(self.readers.drain().map(|(_, waker)| waker));
         let senders = self.senders.values_mut();
-        self.woken
-            .extend(senders.filter_map(|sender| sender.waker.take()));
+        self.later
+            .wake(senders.filter_map(|sender| sender.waker.take()));
     }
 }
 
@@ -538,28 +467,5 @@ impl fmt::Debug for Shared {
         f.debug_struct("Shared")
             .field("handle", &self.handle)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::driver::woken::Woken as Told;
-
-    /// All are woken, and one alone costs no allocation: it is so after most packets.
-    #[test]
-    fn one_waker_takes_no_memory_and_many_are_all_woken() {
-        for count in [0, 1, 2, 50] {
-            let told: Vec<_> = (0..count).map(|_| Arc::new(Told::default())).collect();
-            let mut woken = Woken::default();
-            for told in &told {
-                woken.extend(Some(Waker::from(Arc::clone(told))));
-                woken.extend(None);
-            }
-            assert_eq!(woken.others.capacity() == 0, count <= 1, "{count}");
-            assert!(!told.iter().any(|told| told.take()));
-            drop(woken);
-            assert!(told.iter().all(|told| told.take()), "{count}");
-        }
     }
 }
