@@ -37,11 +37,13 @@ mod recovery;
 mod sealed;
 mod short_memory;
 mod signal;
+mod signals_in_turn;
 mod small_datagrams;
 mod soak;
 mod streams;
 #[cfg(feature = "rustls")]
 mod tls;
+mod told;
 mod warm_return;
 mod window_limited;
 #[cfg(feature = "rustls")]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pathmark_cc::{Countable, Feedback, QuickStartFeedback, Request};
+use pathmark_cc::{Countable, Explicit, Feedback, QuickStartFeedback, Request};
 
 use super::pair::{Pair, Setup};
 use super::signal::TestSignal;
@@ -26,6 +26,10 @@ impl Signal for Question {
 
     fn asks_once(&self) -> bool {
         true
+    }
+
+    fn speaks(&self, wanted: Explicit) -> bool {
+        self.0.speaks(wanted)
     }
 
     fn fill(&self, request: &Request, shim: &mut [u8]) {

@@ -1,10 +1,10 @@
 //! A signal for tests: 12 bytes, of which routers write a code and an id.
 
-use pathmark_cc::{Countable, Feedback, Request, VcpFeedback};
+use pathmark_cc::{Countable, Explicit, Feedback, Request, VcpFeedback};
 use pathmark_shim::Kind;
 use pathmark_shim::frame::{prefix, seal};
 
-use crate::{Arrived, BadFeedback, Breach, Counters, Ecn, Meter, Signal};
+use crate::{Arrived, BadFeedback, Breach, Counters, Duration, Ecn, Meter, Signal};
 
 /// Bytes of the shim.
 pub(crate) const LEN: usize = 12;
@@ -19,6 +19,10 @@ pub(crate) struct TestSignal {
     pub(crate) in_ecn: bool,
     /// Its shim is as long as XCP's on a path of IPv4; nothing is written into the rest.
     pub(crate) long: bool,
+    /// What laws may ask for with it, besides nothing in particular.
+    pub(crate) speaks: Option<Explicit>,
+    /// Control interval of its routers.
+    pub(crate) t_rho: Duration,
 }
 
 impl TestSignal {
@@ -27,6 +31,8 @@ impl TestSignal {
             kind,
             in_ecn: false,
             long: false,
+            speaks: None,
+            t_rho: Duration::ZERO,
         }
     }
 
@@ -63,6 +69,10 @@ impl Signal for TestSignal {
             (false, false) => LEN,
             (false, true) => LONG,
         }
+    }
+
+    fn speaks(&self, wanted: Explicit) -> bool {
+        self.speaks == Some(wanted)
     }
 
     fn ecn(&self) -> Option<Ecn> {
@@ -116,7 +126,10 @@ impl Signal for TestSignal {
         if sum(&new[4..8]) > sent.bytes {
             return Err(bad(Breach::Sum));
         }
-        let mut vcp = VcpFeedback::default();
+        let mut vcp = VcpFeedback {
+            t_rho: self.t_rho,
+            ..VcpFeedback::default()
+        };
         for code in 0..4 {
             let minus = |i: usize| new[i].checked_sub(old[i]).ok_or(bad(Breach::Backwards));
             vcp.packets[code] = minus(code)?;

@@ -1,0 +1,199 @@
+//! Which signal goes in front of our data, and what counts for it, by the part of a connection that
+//! keeps them.
+
+use std::sync::Arc;
+
+use pathmark_cc::{Carrier, Explicit};
+
+use super::questions::{KIND, Question, signals};
+use super::signal::TestSignal;
+use crate::connection::feedback::{Feedback, Front, Rider};
+use crate::wire::frame::feedback::{TIME_MODULUS, encode};
+use crate::wire::{Frame, Writer};
+use crate::{Arrived, Counters, Ecn, Instant, Signal};
+
+/// Ours are of the kinds 0, 1 and `KIND`, the one that asks; the peer knows 0, 3 and `KIND`.
+fn negotiated() -> Feedback {
+    let mut feedback = Feedback::new(&signals(&[0, 1, KIND]));
+    feedback.negotiate(&[0, 3, KIND]);
+    feedback
+}
+
+fn set(feedback: &mut Feedback, kind: u8, next: u64) -> bool {
+    let signal = signals(&[kind]).remove(0);
+    feedback.set_signal(signal, next)
+}
+
+/// Packet `number` brings a frame of this kind and epoch that counts one packet of 100 bytes.
+fn returned(feedback: &mut Feedback, kind: u8, number: u64, epoch: u64) -> bool {
+    let mut counters = Counters::new();
+    for value in [1, 0, 0, 0, 100, 0, 0, 0, 0] {
+        counters.push(value);
+    }
+    let mut room = [0; 100];
+    let mut w = Writer::new(&mut room);
+    encode(&mut w, kind, epoch, 0, &counters).unwrap();
+    match crate::wire::frame::Frames::new(w.written()).next() {
+        Some(Ok(Frame::Feedback(frame))) => feedback.on_frame(number, &frame).is_some(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What goes back to the peer now.
+fn written(feedback: &mut Feedback, now: Instant) -> Vec<(u8, u32)> {
+    let mut room = [0; 200];
+    let mut w = Writer::new(&mut room);
+    feedback.write_frames(now, &mut w);
+    let frames = crate::wire::frame::Frames::new(w.written());
+    let heads = frames.map(|frame| match frame {
+        Ok(Frame::Feedback(frame)) => (frame.kind, frame.time),
+        other => panic!("{other:?}"),
+    });
+    heads.collect()
+}
+
+fn arrived(number: u64) -> Arrived<'static> {
+    Arrived {
+        shim: None,
+        ecn: Ecn::NotEct,
+        ttl: None,
+        bytes: 100,
+        now: Instant::from_millis(1),
+        number,
+    }
+}
+
+#[test]
+fn a_signal_is_set_if_both_sides_named_its_kind() {
+    let mut feedback = negotiated();
+    assert_eq!(feedback.kind(), Some(0));
+    for kind in [1, 3, 4] {
+        assert!(!set(&mut feedback, kind, 5));
+        assert_eq!(feedback.kind(), Some(0));
+    }
+    // It goes in front of what asks, and of nothing else.
+    assert!(set(&mut feedback, KIND, 5));
+    assert!(feedback.signal().is_none());
+    assert_eq!(feedback.kind(), Some(KIND));
+    assert!(set(&mut feedback, 0, 5));
+    assert_eq!(feedback.signal().map(Signal::kind), Some(0));
+}
+
+/// What was sent with the same kind before goes on counting; of another, what is sent from then on.
+#[test]
+fn a_signal_that_is_set_again_goes_on_counting() {
+    for (kind, rider) in [(0, Rider::Request(12)), (KIND, Rider::Question(12))] {
+        let mut feedback = negotiated();
+        feedback.on_sent(rider, 3, 100);
+        assert!(set(&mut feedback, kind, 5));
+        assert!(returned(&mut feedback, kind, 1, 3), "{kind}");
+    }
+    // The one before has nothing to do with it.
+    let own = signals(&[0, 1]);
+    let mut feedback = Feedback::new(&own);
+    feedback.negotiate(&[0, 1]);
+    feedback.on_sent(Rider::Request(12), 3, 100);
+    assert!(set(&mut feedback, 1, 5));
+    feedback.on_sent(Rider::Request(12), 6, 100);
+    assert!(!returned(&mut feedback, 1, 1, 3));
+    assert!(returned(&mut feedback, 1, 2, 5));
+}
+
+/// A law that wants another gets the first of ours that the peer knows, that speaks so and that
+/// goes in front of all. The one before goes on counting when its turn comes again.
+#[test]
+fn a_law_gets_the_signal_that_it_wants() {
+    let speaking = |kind: u8, wanted| TestSignal {
+        speaks: Some(wanted),
+        ..TestSignal::shim(kind)
+    };
+    let vcp = Explicit::Vcp(Carrier::Shim);
+    let xcp = Explicit::Xcp(Default::default());
+    let own: Vec<Arc<dyn Signal>> = vec![
+        Arc::new(speaking(0, vcp)),
+        Arc::new(Question(speaking(KIND, xcp))),
+        Arc::new(speaking(3, xcp)),
+        Arc::new(speaking(1, xcp)),
+    ];
+    let mut feedback = Feedback::new(&own);
+    feedback.negotiate(&[1, 0, KIND]);
+    feedback.choose(vcp, 2);
+    assert_eq!(feedback.kind(), Some(0));
+    feedback.on_sent(Rider::Request(12), 3, 100);
+    feedback.choose(xcp, 4);
+    assert_eq!(feedback.kind(), Some(1));
+    feedback.on_sent(Rider::Request(12), 4, 100);
+    assert!(!returned(&mut feedback, 1, 1, 3));
+    assert!(returned(&mut feedback, 1, 2, 4));
+    feedback.choose(vcp, 5);
+    assert_eq!(feedback.kind(), Some(0));
+    assert!(returned(&mut feedback, 0, 3, 3));
+    // Nobody speaks that.
+    feedback.choose(Explicit::QuickStart, 6);
+    assert_eq!(feedback.kind(), Some(0));
+}
+
+/// What routers said of the path that was left says nothing of the new one.
+#[test]
+fn a_frame_about_the_path_before_tells_nothing() {
+    let mut feedback = negotiated();
+    feedback.on_sent(Rider::Request(12), 3, 100);
+    feedback.on_new_outgoing_path(5);
+    feedback.on_sent(Rider::Request(12), 5, 100);
+    assert!(!returned(&mut feedback, 0, 1, 3));
+    assert!(returned(&mut feedback, 0, 2, 5));
+}
+
+/// The peer counts anew at a challenge, and at nothing else.
+#[test]
+fn a_challenge_calls_for_an_epoch() {
+    let mut feedback = negotiated();
+    for number in 3..8 {
+        feedback.on_sent(Rider::Request(12), number, 100);
+    }
+    assert!(returned(&mut feedback, 0, 1, 3));
+    assert!(!returned(&mut feedback, 0, 2, 5));
+    assert_eq!(feedback.disbelieved().uncalled_epochs, 1);
+    feedback.on_challenge_sent();
+    assert!(returned(&mut feedback, 0, 3, 5));
+    assert_eq!(feedback.disbelieved().total(), 1);
+}
+
+/// A signal in the ECN field is counted for a peer that named it, one in a shim from the first shim
+/// on.
+#[test]
+fn what_goes_back_is_what_the_peer_can_read() {
+    let ecn = TestSignal {
+        in_ecn: true,
+        ..TestSignal::shim(5)
+    };
+    let own: Vec<Arc<dyn Signal>> = vec![Arc::new(ecn), Arc::new(TestSignal::shim(0))];
+    for (peer, expected) in [(&[0][..], &[][..]), (&[0, 5], &[5])] {
+        let mut feedback = Feedback::new(&own);
+        feedback.negotiate(peer);
+        assert!(!feedback.on_packet(Front::Bad, arrived(1)));
+        let kinds: Vec<_> = written(&mut feedback, Instant::ZERO)
+            .iter()
+            .map(|(kind, _)| *kind)
+            .collect();
+        assert_eq!(kinds, expected);
+    }
+}
+
+/// The clock is in microseconds, and begins anew after some 18 minutes.
+#[test]
+fn a_frame_tells_when_it_was_written() {
+    let bytes = [0; 12];
+    for micros in [1_234_567, u64::from(TIME_MODULUS) + 89] {
+        let mut feedback = negotiated();
+        let front = Front::Shim {
+            kind: 0,
+            bytes: &bytes,
+        };
+        assert!(feedback.on_packet(front, arrived(1)));
+        let now = Instant::ZERO + crate::Duration::from_micros(micros);
+        let time = (micros % u64::from(TIME_MODULUS)) as u32;
+        assert_eq!(written(&mut feedback, now), [(0, time)]);
+        assert_eq!(written(&mut feedback, now), []);
+    }
+}

@@ -1,0 +1,199 @@
+//! What a connection tells of itself to whoever drives it.
+
+use bytes::Bytes;
+use pathmark_cc::{Feedback, VcpFeedback, XcpFeedback};
+
+use super::fixed_window::fixed_window;
+use super::inject::{From, frames, send};
+use super::pair::{Pair, Setup};
+use super::signal::TestSignal;
+use crate::connection::{Connection, ConnectionError};
+use crate::wire::frame::ConnectionClose;
+use crate::wire::{Frame, SpaceId, TransportErrorCode};
+use crate::{Duration, Signal};
+use std::sync::Arc;
+
+/// Under way, complete, over.
+fn progress(connection: &Connection) -> [bool; 3] {
+    [
+        connection.is_handshaking(),
+        connection.is_established(),
+        connection.has_completed_handshake(),
+    ]
+}
+
+#[test]
+fn how_far_it_has_come() {
+    let mut pair = Pair::new();
+    assert_eq!(progress(pair.client.get()), [true, false, false]);
+    pair.connect();
+    assert_eq!(progress(pair.client.get()), [false, true, true]);
+    let now = pair.now;
+    pair.client.get().close(now, 1, Bytes::new());
+    assert_eq!(progress(pair.client.get()), [false, false, true]);
+
+    // One that is over before its handshake is.
+    let mut pair = Pair::new();
+    let now = pair.now;
+    pair.client.get().close(now, 1, Bytes::new());
+    assert_eq!(progress(pair.client.get()), [false; 3]);
+}
+
+/// A side without room for another connection says so.
+#[test]
+fn a_connection_that_is_refused_ends_on_both_sides() {
+    let mut pair = Pair::new();
+    pair.run(Duration::from_millis(15));
+    let now = pair.now;
+    pair.server.get().refuse(now);
+    pair.run(Duration::from_millis(50));
+    match pair.client.error() {
+        Some(ConnectionError::PeerTransport(error)) => {
+            assert_eq!(error.code, TransportErrorCode::CONNECTION_REFUSED);
+        }
+        error => panic!("{error:?}"),
+    }
+}
+
+#[test]
+fn whether_the_endpoint_has_something_to_take_over() {
+    let mut pair = Pair::new();
+    let client = pair.client.get();
+    assert!(client.has_routing());
+    let taken = |connection: &mut Connection| {
+        let mut taken = 0;
+        while connection.has_routing() {
+            assert!(connection.poll_routing().is_some());
+            taken += 1;
+        }
+        assert!(connection.poll_routing().is_none());
+        taken
+    };
+    // Its first id.
+    assert_eq!(taken(client), 1);
+    pair.connect();
+    pair.run(Duration::from_millis(500));
+    let client = pair.client.get();
+    assert!(!client.has_routing());
+    // A path came or went, and with it the address that resets come from.
+    client.tokens_moved = true;
+    assert_eq!(taken(client), 1);
+    // The token of the id in use is another.
+    client.routed_token = None;
+    assert_eq!(taken(client), 1);
+}
+
+/// Six bits, whatever is configured.
+#[test]
+fn the_code_point_that_packets_leave_with() {
+    for (configured, dscp) in [(0, 0), (46, 46), (0xff, 63), (0x40, 0)] {
+        let mut setup = Setup::default();
+        setup.client.dscp = configured;
+        assert_eq!(Pair::with(setup).client.get().dscp(), dscp);
+    }
+}
+
+/// Of those that the interface refuses none is tried again.
+#[test]
+fn a_size_that_the_interface_refuses_is_given_up() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.upload(100_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(500));
+    let (now, client) = (pair.now, pair.client.get());
+    let mtu = client.mtu();
+    assert!(mtu > 1400);
+    client.on_size_refused(now, mtu);
+    assert!(client.mtu() < mtu);
+    let told = pair.client.told().mtu;
+    assert_eq!(told, pair.client.get().mtu());
+}
+
+#[test]
+fn a_controller_that_is_set_steers_at_once() {
+    let mut pair = Pair::connected(Setup::default());
+    let now = pair.now;
+    assert_eq!(pair.client.get().congestion_window(), 1 << 20);
+    pair.client
+        .get()
+        .set_controller(now, fixed_window(12_345).0);
+    assert_eq!(pair.client.get().congestion_window(), 12_345);
+}
+
+#[test]
+fn a_signal_that_is_set_goes_in_front_of_what_follows() {
+    let signals: Vec<Arc<dyn Signal>> =
+        vec![Arc::new(TestSignal::shim(0)), Arc::new(TestSignal::shim(1))];
+    let mut setup = Setup::default();
+    setup.client.signals = signals.clone();
+    setup.server.signals = signals;
+    let mut pair = Pair::connected(setup);
+    assert!(!pair.client.get().set_signal(Arc::new(TestSignal::shim(2))));
+    assert_eq!(pair.client.get().path_report(pair.now).signal, Some(0));
+    assert!(pair.client.get().set_signal(Arc::new(TestSignal::shim(1))));
+    assert_eq!(pair.client.get().path_report(pair.now).signal, Some(1));
+}
+
+/// A router has a number other than 0. Whether the peer's clock is of use is told, too.
+#[test]
+fn which_router_bounds_the_flow() {
+    let mut pair = Pair::connected(Setup::default());
+    let (now, client) = (pair.now, pair.client.get());
+    for router in [0, 77] {
+        let expected = (router > 0).then_some(router);
+        let vcp = VcpFeedback {
+            router,
+            ..VcpFeedback::default()
+        };
+        client.last_feedback = Some(Feedback::Vcp(vcp));
+        assert_eq!(client.path_report(now).router, expected);
+        let xcp = XcpFeedback {
+            router,
+            ..XcpFeedback::default()
+        };
+        client.last_feedback = Some(Feedback::Xcp(xcp));
+        assert_eq!(client.path_report(now).router, expected);
+    }
+    assert!(client.path_report(now).clock_used);
+}
+
+/// RFC 9000 §10.2.2: who closes and hears that the peer closes too, drains.
+#[test]
+fn a_close_that_crosses_the_own_one_is_heard() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(500));
+    let close = ConnectionClose {
+        error_code: TransportErrorCode::NO_ERROR,
+        frame_type: 0,
+        reason: b"",
+    };
+    for frame in [Frame::Ping, Frame::ConnectionClose(close)] {
+        let closes = frame != Frame::Ping;
+        let now = pair.now;
+        pair.client.get().close(now, 1, Bytes::new());
+        send(&mut pair, From::Server, SpaceId::Data, &frames(&[frame]));
+        let heard = pair.client.get().stats().packets_received;
+        let done = |pair: &mut Pair| pair.client.get().stats().packets_received > heard;
+        assert!(pair.run_until(Duration::from_millis(15), done));
+        let drains = pair.client.get().drains_until().is_some();
+        assert_eq!(drains, closes);
+    }
+}
+
+/// What nobody offered is a frame that nobody knows (RFC 9000 §12.4).
+#[test]
+fn feedback_that_was_not_offered_is_an_unknown_frame() {
+    let mut room = [0; 100];
+    let mut w = crate::wire::Writer::new(&mut room);
+    let counters = crate::Counters::new();
+    crate::wire::frame::feedback::encode(&mut w, 0, 1, 0, &counters).unwrap();
+    let payload = w.written().to_vec();
+    let mut pair = Pair::connected(Setup::default());
+    send(&mut pair, From::Client, SpaceId::Data, &payload);
+    pair.run(Duration::from_millis(15));
+    match pair.server.error() {
+        Some(ConnectionError::Transport(error)) => {
+            assert_eq!(error.code, TransportErrorCode::FRAME_ENCODING_ERROR);
+        }
+        error => panic!("{error:?}"),
+    }
+}
