@@ -156,7 +156,7 @@ fn a_header_stands_for_the_packets_without_one() {
 #[test]
 fn the_least_limit_is_told_and_no_more_is_asked_than_fits_it() {
     let mut sender = sender(XcpParams::default());
-    round(&mut sender, Instant::ZERO, 0, 1 << 40);
+    round(&mut sender, Instant::ZERO, 0, 750_000 << 16);
     let own = request(&sender);
     assert_eq!(own.window, sender.window());
     let limits = Limits {
@@ -184,6 +184,29 @@ fn the_least_limit_is_told_and_no_more_is_asked_than_fits_it() {
     naive.on_limits(Instant::ZERO, &limits);
     assert_eq!(request(&naive).window, naive.window());
     assert!(request(&naive).delta > 1 << 40);
+}
+
+/// No more is sent at first than a few times what has arrived. Routers that don't see the use of a
+/// grant would give the same again in each round trip.
+#[test]
+fn a_grant_that_may_not_be_used_yet_is_not_asked_for_again() {
+    let mut sender = sender(XcpParams::default());
+    assert!(request(&sender).delta > 0);
+    round(&mut sender, Instant::ZERO, 0, 1 << 40);
+    // Of 1.7 MB granted.
+    assert_eq!(sender.window(), 120_000);
+    assert_eq!(request(&sender).delta, 0);
+    // All of it was sent, and arrives.
+    let mut number = 1;
+    for turn in 1..5 {
+        let now = Instant::from_millis(100 * turn);
+        for _ in 0..sender.window() / 1500 {
+            round(&mut sender, now, number, 0);
+            number += 1;
+        }
+    }
+    assert!(sender.window() > 1_500_000);
+    assert!(request(&sender).delta > 0);
 }
 
 #[test]

@@ -43,10 +43,12 @@ impl XcpSender {
         }
     }
 
-    /// True while more could not be made use of: a trial runs, CUBIC rules, or losses hold the
-    /// window.
+    /// True while more could not be made use of: a trial runs, CUBIC rules, losses hold the
+    /// window, or more is granted already than may be sent before some of it has arrived. Routers
+    /// that don't see the use of what they gave would give it again and again.
     fn asks_nothing(&self) -> bool {
-        let held = self.explicit() && self.hidden.holds(self.steering.bytes());
+        let own = self.steering.bytes();
+        let held = self.explicit() && (self.hidden.holds(own) || own > self.hidden.cap());
         held || self.hidden.asks_nothing()
     }
 
