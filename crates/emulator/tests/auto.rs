@@ -263,9 +263,9 @@ start = "5s"
 
 /// A radio link of 100 Mbit/s and 500 ms that loses 30 % and says so. A third of the questions for
 /// a rate is lost, a third of the answers, a third of the headers and of the granted flight, and
-/// none of that is a hidden hop. 70 Mbit/s is all that could come. One start of six may be stuck.
+/// none of that is a hidden hop. 70 Mbit/s is all that could come.
 #[test]
-fn declared_loss_of_a_third_holds_few_starts_back() {
+fn declared_loss_of_a_third_holds_no_start_back() {
     for controller in ["xcp", "vcp+bise"] {
         let mut rates = Vec::new();
         for seed in ["1", "2", "3", "4", "5", "6"] {
@@ -281,8 +281,8 @@ fn declared_loss_of_a_third_holds_few_starts_back() {
             ]);
             rates.push(goodput(&result));
         }
-        let good = rates.iter().filter(|rate| **rate > 20.0).count();
         let mean = rates.iter().sum::<f64>() / 6.0;
-        assert!(good >= 5 && mean > 30.0, "{controller}: {rates:?}");
+        let good = rates.iter().all(|rate| *rate > 25.0);
+        assert!(good && mean > 35.0, "{controller}: {rates:?}");
     }
 }

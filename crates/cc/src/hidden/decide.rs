@@ -33,7 +33,7 @@ const LEANING_PPM: u64 = 10_000;
 /// Growth is waited for over so many round trips, while the window has fewer packets than so many,
 /// more and more arrives, or much more is allowed by now than has arrived.
 pub(super) const WAIT_ROUNDS: u32 = 32;
-const GROWTH_WINDOW: u64 = 128;
+const GROWTH_WINDOW: u64 = 1024;
 /// Standard deviations by which more than what is declared may be lost by chance.
 const LIKELY: u64 = 2;
 
