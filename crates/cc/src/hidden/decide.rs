@@ -34,6 +34,8 @@ const LEANING_PPM: u64 = 10_000;
 /// more and more arrives, or much more is allowed by now than has arrived.
 pub(super) const WAIT_ROUNDS: u32 = 32;
 const GROWTH_WINDOW: u64 = 1024;
+/// CUBIC begins with no more than so much of the window before, as after any loss (RFC 9438 §4.6).
+const CUT: (u64, u64) = (7, 10);
 /// Standard deviations by which more than what is declared may be lost by chance.
 const LIKELY: u64 = 2;
 
@@ -293,15 +295,12 @@ impl HiddenHop {
         window: u64,
         srtt: Duration,
     ) -> Finding {
-        let window = window.max(2 * self.mtu);
+        // What arrives per round trip holds the queue that overflows.
+        let most = mul_div(before, CUT.0, CUT.1);
+        let window = window.min(most).max(2 * self.mtu);
         // A start may end before a round trip of what the path takes has arrived.
         let taken = mul_div(before, 1_000_000 - ppm.min(1_000_000), 2_000_000);
-        let proven = self
-            .arrivals
-            .proven(srtt)
-            .max(taken)
-            .min(before)
-            .max(window);
+        let proven = self.arrivals.proven(srtt).max(taken).min(most).max(window);
         self.tolerance.forget();
         self.delay.forget();
         self.phases.clear();

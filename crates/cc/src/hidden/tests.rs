@@ -130,7 +130,9 @@ fn a_hop_that_drops_a_tenth_or_more_is_found_and_given_no_more_than_it_takes() {
             assert!(path.round < 80, "{window} {capacity}");
         }
         let begin = path.appeared.unwrap();
-        assert!(begin.window <= (capacity + 2) * MTU, "{begin:?} {capacity}");
+        let most = (capacity + 2).min(window * 7 / 10) * MTU;
+        assert!(begin.window <= most, "{begin:?} {capacity}");
+        assert!(begin.proven <= window * 7 / 10 * MTU, "{begin:?}");
         assert!(path.watch.rules());
     }
 }
@@ -233,6 +235,9 @@ fn at_a_full_hop(announced: bool) -> Path {
 fn losses_beside_a_queue_that_no_router_announces_are_no_random_ones() {
     let mut path = at_a_full_hop(false);
     assert!(path.watch.rules(), "{:?}", path.watch);
+    // All that arrives, the queue with it, would be no cut.
+    let begin = path.appeared.unwrap();
+    assert!(begin.proven <= 140 * MTU, "{begin:?}");
     // CUBIC's cuts leave the loss as it is, for the others go on.
     path.window = 40;
     path.run(100);

@@ -32,12 +32,16 @@ fn request(sender: &XcpSender) -> XcpRequest {
 
 /// Sends packet `number` and gets `delta` for it a round trip later.
 fn round(sender: &mut XcpSender, now: Instant, number: u64, delta: i64) {
+    round_with(sender, now, number, &granted(delta, 1));
+}
+
+fn round_with(sender: &mut XcpSender, now: Instant, number: u64, feedback: &Feedback) {
     let state = sender.on_sent(now, &sent(number, 1500));
     let acked = Acked {
         state,
         ..acked(number, 1500, ms(100))
     };
-    sender.on_feedback(now + ms(100), &granted(delta, 1), &acked);
+    sender.on_feedback(now + ms(100), feedback, &acked);
     sender.on_ack(now + ms(100), &acked);
 }
 
@@ -156,7 +160,7 @@ fn a_header_stands_for_the_packets_without_one() {
 #[test]
 fn the_least_limit_is_told_and_no_more_is_asked_than_fits_it() {
     let mut sender = sender(XcpParams::default());
-    round(&mut sender, Instant::ZERO, 0, 750_000 << 16);
+    round(&mut sender, Instant::ZERO, 0, 1 << 40);
     let own = request(&sender);
     assert_eq!(own.window, sender.window());
     let limits = Limits {
@@ -186,22 +190,30 @@ fn the_least_limit_is_told_and_no_more_is_asked_than_fits_it() {
     assert!(request(&naive).delta > 1 << 40);
 }
 
-/// No more is sent at first than a few times what has arrived. Routers that don't see the use of a
-/// grant would give the same again in each round trip.
+/// Where a hop shows that says nothing, no more is sent than a few times what has arrived. Routers
+/// that don't see the use of a grant would give the same again in each round trip.
 #[test]
 fn a_grant_that_may_not_be_used_yet_is_not_asked_for_again() {
     let mut sender = sender(XcpParams::default());
+    let shown = |shows: bool, delta: i64| match granted(delta, 1) {
+        Feedback::Xcp(feedback) => Feedback::Xcp(XcpFeedback {
+            unmarked_hop: Some(shows),
+            ..feedback
+        }),
+        other => other,
+    };
     assert!(request(&sender).delta > 0);
-    round(&mut sender, Instant::ZERO, 0, 1 << 40);
+    round_with(&mut sender, Instant::ZERO, 0, &shown(false, 1 << 40));
+    round_with(&mut sender, Instant::ZERO, 1, &shown(true, 0));
     // Of 1.7 MB granted.
-    assert_eq!(sender.window(), 120_000);
+    assert_eq!(sender.window(), 40 * 1500);
     assert_eq!(request(&sender).delta, 0);
     // All of it was sent, and arrives.
-    let mut number = 1;
-    for turn in 1..5 {
+    let mut number = 2;
+    for turn in 1..9 {
         let now = Instant::from_millis(100 * turn);
         for _ in 0..sender.window() / 1500 {
-            round(&mut sender, now, number, 0);
+            round_with(&mut sender, now, number, &shown(true, 0));
             number += 1;
         }
     }

@@ -44,11 +44,13 @@ impl XcpSender {
     }
 
     /// True while more could not be made use of: a trial runs, CUBIC rules, losses hold the
-    /// window, or more is granted already than may be sent before some of it has arrived. Routers
-    /// that don't see the use of what they gave would give it again and again.
+    /// window, or behind a hop that shows and says nothing more is granted already than may be sent
+    /// before some of it has arrived. Routers that don't see the use of what they gave would give
+    /// it again and again.
     fn asks_nothing(&self) -> bool {
         let own = self.steering.bytes();
-        let held = self.explicit() && (self.hidden.holds(own) || own > self.hidden.cap());
+        let ahead = self.hidden.is_shown() && own > self.hidden.cap();
+        let held = self.explicit() && (ahead || self.hidden.holds(own));
         held || self.hidden.asks_nothing()
     }
 
