@@ -4,6 +4,7 @@
 //! | name | path | what is asked |
 //! |---|---|---|
 //! | loss | 100 Mbit/s, 250 ms, one BDP, loss 0, 1e-4, 1e-3, 1e-2 | mean rate of a 30 s download, mean backlog |
+//! | declared | the same, loss 0, 0.05 and 0.1, which the router declares; `vcp+bise+wlte` and `auto` | the rate as a share of (1 − loss) of that without loss |
 //! | join | 20 Mbit/s, 100 ms | the share of a flow that joins a full link, 50 to 60 s later |
 //! | droptail | 50 Mbit/s, 100 ms, no marking router | `vcp+bise+wlte` beside `cubic`, alone each |
 //! | hidden | a 5 Mbit/s DropTail hop before or after a 10 Mbit/s VCP router | the same |
@@ -38,6 +39,9 @@ async fn main() -> Result<()> {
     let runs = |name: &str| wanted.is_empty() || wanted.iter().any(|w| w == name);
     if runs("loss") {
         loss().await?;
+    }
+    if runs("declared") {
+        declared().await?;
     }
     if runs("join") {
         join().await?;
@@ -197,6 +201,27 @@ async fn loss() -> Result<()> {
              drops {drops}",
             queue / 2.5
         );
+    }
+    Ok(())
+}
+
+async fn declared() -> Result<()> {
+    println!("declared: the same with losses that the router declares");
+    for (algorithm, controller) in [(VCP, "vcp+bise"), ("auto", "xcp")] {
+        let mut clean = 0.0;
+        for loss in [0.0, 0.05, 0.1] {
+            let mut lossy = hop(100, 125, 250, controller, loss);
+            lossy.forward += &format!("corruption = \"{}%\"\n", loss * 100.0);
+            let (rate, _, drops) = alone(&[lossy], algorithm, 30, 0).await?;
+            if loss == 0.0 {
+                clean = rate;
+            }
+            println!(
+                "  {algorithm:14} loss {loss:4}: {rate:6.2} Mbit/s, {:.3} of (1 - loss) of that \
+                 without, drops {drops}",
+                rate / clean / (1.0 - loss)
+            );
+        }
     }
     Ok(())
 }
