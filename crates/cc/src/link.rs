@@ -301,6 +301,11 @@ pub trait LinkController: Send + fmt::Debug {
     fn on_grant_over(&mut self, now: Instant, bytes_per_second: u64, came: bool) {
         let _ = (now, bytes_per_second, came);
     }
+    /// Packets of a flow that was granted `bytes_per_second` have come since `began`, and they are
+    /// none of a granted flight: they are far too few.
+    fn on_grant_unused(&mut self, now: Instant, began: Instant, bytes_per_second: u64) {
+        let _ = (now, began, bytes_per_second);
+    }
 
     /// A packet, or a run of them, of a flow arrived that the law does not hear of, at a port that
     /// keeps such flows apart: the flow may have asked for a start.

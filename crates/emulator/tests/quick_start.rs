@@ -77,6 +77,29 @@ fn a_hop_that_does_not_take_part_leaves_all_as_with_cubic() {
     assert!(granted < 0.7 * took, "{granted} {took}");
 }
 
+/// A plain router behind a VCP port makes its grant void. Files of 1 MB that have the path to
+/// themselves had to wait until the port's interval was over, since it counted the grant.
+#[test]
+fn a_void_grant_does_not_hold_back_the_file_that_asked() {
+    let files = |algorithm: &str| {
+        let text = format!(
+            "name = \"void\"\nduration = \"50s\"\n\
+             [[link]]\nname = \"port\"\nfrom = \"S\"\nto = \"R\"\nduplex = true\n\
+             delay = \"5ms\"\nrate = \"100Mbit\"\ncontroller = \"vcp+bise\"\n\
+             [[link]]\nname = \"plain\"\nfrom = \"R\"\nto = \"D\"\nduplex = true\n\
+             delay = \"25ms\"\nrate = \"1Gbit\"\n\
+             [[flow]]\nname = \"f\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"{algorithm}\"\n\
+             count = 5\nbytes = 1000000\nstart_gap = \"5s\"\n"
+        );
+        let scenario = Scenario::parse(Path::new("void.toml"), &text).unwrap();
+        let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+        let times = result.flows.iter().map(|flow| flow.completion_s.unwrap());
+        times.sum::<f64>() / 5.0
+    };
+    let (auto, cubic) = (files("auto"), files("cubic"));
+    assert!(auto < 1.25 * cubic, "{auto} {cubic}");
+}
+
 /// Files come at random to a port that 80 % of its capacity goes through. Ports keep what carries
 /// their law's shim in a queue of its own. A question goes ahead of its flow's first shim, so it
 /// waits in the other queue, and packets behind it may overtake it. It is not lost by that: counted

@@ -52,6 +52,12 @@ impl Granted {
         self.bytes = self.bytes.saturating_sub(worth(rate, started, now));
     }
 
+    /// `rate` of it that began to come at `began` does not come after all: in the running interval,
+    /// which began at `started`, nothing of it counts.
+    pub(crate) fn forget(&mut self, began: Instant, started: Instant, rate: u64) {
+        self.bytes = self.bytes.saturating_sub(worth(rate, started, began));
+    }
+
     fn settle(&mut self, now: Instant) {
         self.bytes = self.until(now);
         self.since = now;
@@ -101,6 +107,23 @@ mod tests {
         granted.take(at(2200), 5_000);
         granted.begin(at(3000));
         assert_eq!((granted.rate(), granted.until(at(4000))), (0, 0));
+    }
+
+    #[test]
+    fn what_does_not_come_after_all_counts_for_nothing() {
+        let at = Instant::from_millis;
+        let mut granted = Granted::new(at(0));
+        granted.begin(at(1000));
+        granted.add(at(1100), at(1000), 10_000);
+        granted.add(at(1100), at(1000), 1_000);
+        granted.take(at(1200), 10_000);
+        assert_eq!(granted.until(at(1300)), 2_000 + 300);
+        granted.forget(at(1200), at(1000), 10_000);
+        assert_eq!(granted.until(at(1300)), 300);
+        // It counted in an interval that is over.
+        granted.begin(at(2000));
+        granted.forget(at(1200), at(2000), 10_000);
+        assert_eq!(granted.until(at(2100)), 100);
     }
 
     /// The first of some flows that begin together is granted 10,000 and gives 8,000 back, which go

@@ -91,6 +91,36 @@ fn a_grant_raises_the_load_of_the_whole_running_interval() {
     }
 }
 
+/// A hop behind the port takes no part, so that the flow may not use what it was granted: it goes
+/// on with some packets.
+#[test]
+fn a_grant_that_a_flow_goes_on_without_counts_for_nothing() {
+    let mut port = vcp();
+    let mut before = None;
+    for millis in 0..400 {
+        if millis == 205 {
+            before = port.metrics().r_q32;
+            assert!(ask(&mut port, millis, 2) > CAPACITY / 3);
+            assert!(port.metrics().r_q32 < before);
+        }
+        let run = Arrival {
+            bytes: 6250,
+            ..carrying(1, Carried::Foreign)
+        };
+        port.on_arrivals(at(millis), &run, 4, 0);
+        if millis > 205 && millis % 5 == 0 {
+            port.on_arrival(at(millis), &carrying(2, Carried::Foreign), 0);
+        }
+        if millis == 200 {
+            port.on_timer(at(200), 0);
+        }
+    }
+    assert_eq!(port.metrics().r_q32, before);
+    port.on_timer(at(400), 0);
+    let load = port.metrics().load_ppb;
+    assert!((500_000_000..560_000_000).contains(&load), "{load}");
+}
+
 #[test]
 fn requests_under_false_names_take_nobodys_rate() {
     let mut port = vcp();

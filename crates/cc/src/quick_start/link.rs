@@ -267,6 +267,10 @@ impl<L: LinkController> QuickStartLink<L> {
                 None => {}
             }
         });
+        while let Some((began, told)) = self.pending.take_unused(now) {
+            self.kept.on_unused();
+            self.law.on_grant_unused(now, began, told);
+        }
     }
 
     /// A packet, or a run of them, came.

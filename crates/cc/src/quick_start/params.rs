@@ -38,7 +38,11 @@ pub(crate) const LEAST_PATIENCE: Duration = Duration::from_millis(50);
 pub(crate) const TRUSTED_RTT: Duration = Duration::from_secs(1);
 /// A flight shows its round-trip time if this part of what was granted came …
 pub(crate) const SHOWN_PART: u64 = 8;
-/// … and counts for this part of the mean.
+/// … and if less than this part of what should have come has, so many round-trip times after its
+/// first packet, it is none: a hop that does not take part made the grant void, or the answer was
+/// lost.
+pub(crate) const LOOK_RTTS: (u32, u32) = (1, 2);
+/// A flight's round-trip time counts for this part of the mean.
 pub(crate) const MEAN_PART: u64 = 8;
 
 /// Grants that a port remembers, and how many of them for each hash of a flow. While all those are

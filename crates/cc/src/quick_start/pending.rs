@@ -14,8 +14,8 @@
 //! flights have shown here, if that is more.
 
 use super::params::{
-    ANSWER_RTTS, FIRST_WINDOW, GRANTS, LEAST_MEMORY, LEAST_PATIENCE, MEAN_PART, MEMORY_RTTS,
-    PATIENCE_RTTS, REPEAT_TIME, SHOWN_PART, TRUSTED_RTT, UNKNOWN_RTT, WAYS,
+    ANSWER_RTTS, FIRST_WINDOW, GRANTS, LEAST_MEMORY, LEAST_PATIENCE, LOOK_RTTS, MEAN_PART,
+    MEMORY_RTTS, PATIENCE_RTTS, REPEAT_TIME, SHOWN_PART, TRUSTED_RTT, UNKNOWN_RTT, WAYS,
 };
 use crate::arith::{mul_div, nanos, ns_since};
 use crate::{Duration, Instant};
@@ -51,6 +51,8 @@ pub(super) struct Grant {
     /// there on.
     first: Option<Instant>,
     bytes: u64,
+    /// When to see whether they are those of a granted flight. `None`: that is known.
+    looked_at: Option<Instant>,
     /// Bytes that came before it could be expected.
     early: u64,
     /// Counts as approved.
@@ -79,8 +81,24 @@ impl Grant {
             (false, _) if self.is_over => self.asks_until,
             (false, _) => self.until,
             (true, None) => self.patience.min(self.counts_until),
-            (true, Some(_)) => self.counts_until,
+            (true, Some(_)) => {
+                let look = self.looked_at.unwrap_or(self.counts_until);
+                look.min(self.counts_until)
+            }
         }
+    }
+
+    /// `Some` at the time for a look, if what has come by `now` is far less than a granted flight:
+    /// since when it has.
+    fn is_none_of_it(&mut self, now: Instant) -> Option<Instant> {
+        let first = self.first?;
+        self.looked_at.take_if(|at| now >= *at)?;
+        let expected = mul_div(
+            self.rate,
+            ns_since(now, first).min(nanos(self.rtt)),
+            1_000_000_000,
+        );
+        (self.counts && self.bytes < expected / SHOWN_PART).then_some(first)
     }
 
     /// What came of it so far. A round trip is as long as it was told.
@@ -222,6 +240,7 @@ impl Pending {
             rtt,
             first: None,
             bytes: 0,
+            looked_at: None,
             early: 0,
             counts: true,
             patience: now + patience,
@@ -272,6 +291,7 @@ impl Pending {
         }
         let told = grant.told;
         grant.counts_until = grant.counts_until.min(now + LEAST_MEMORY);
+        grant.looked_at = Some(now + times(grant.rtt, LOOK_RTTS));
         self.add_up();
         Some(told)
     }
@@ -325,6 +345,19 @@ impl Pending {
         }
         self.mean_ns = mean;
         self.add_up();
+    }
+
+    /// A grant of which something has come, and far less than it should be: since when, and what
+    /// the law was told of it. It counts no longer.
+    #[cold]
+    pub(crate) fn take_unused(&mut self, now: Instant) -> Option<(Instant, u64)> {
+        let found = self.grants.iter_mut().flatten().find_map(|grant| {
+            let began = grant.is_none_of_it(now)?;
+            grant.counts = false;
+            Some((began, grant.told))
+        });
+        self.add_up();
+        found
     }
 
     /// Sums and the next deadline anew.

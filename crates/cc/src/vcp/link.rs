@@ -43,6 +43,8 @@ pub struct VcpLink<R> {
     /// What XCP packets are told.
     guests: Guests,
     code: VcpCode,
+    /// What the code and r follow; `None`: nothing has been measured since the port woke.
+    said: Option<Load>,
     load_ppb: u64,
     load_128: u8,
     /// λ from which the running interval is OVER for certain.
@@ -77,6 +79,7 @@ impl<R: LinkRule> VcpLink<R> {
             guests: Guests::new(now, rule.epsilon_ppm()),
             rule,
             code: VcpCode::Low,
+            said: None,
             load_ppb: 0,
             load_128: 0,
             full: u64::MAX,
@@ -183,6 +186,7 @@ impl<R: LinkRule> VcpLink<R> {
         self.load_ppb = load.ppb();
         self.load_128 = load.in_128ths();
         self.rule.on_load(&load);
+        self.said = Some(load);
         let (t_rho, r_q32) = (self.t_rho.current(), self.rule.r_q32());
         let code = self.raised(now, self.code);
         self.guests.on_interval(now, t_rho, code, r_q32);
@@ -213,6 +217,7 @@ impl<R: LinkRule> VcpLink<R> {
         self.unknown = true;
         self.over_until = now;
         self.code = VcpCode::Low;
+        self.said = None;
         self.load_ppb = 0;
         self.load_128 = 0;
         self.rule.on_idle();
@@ -412,6 +417,17 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
 
     fn on_grant_over(&mut self, now: Instant, bytes_per_second: u64, _came: bool) {
         self.granted.take(now, bytes_per_second);
+    }
+
+    fn on_grant_unused(&mut self, _now: Instant, began: Instant, bytes_per_second: u64) {
+        let started = self.meter.started();
+        self.granted.forget(began, started, bytes_per_second);
+        // r was lowered for it.
+        match &self.said {
+            Some(load) => self.rule.on_load(load),
+            None => self.rule.on_idle(),
+        }
+        self.foresee();
     }
 
     fn metrics(&self) -> LinkMetrics {
