@@ -4,7 +4,7 @@
 //! | name | path | what is asked |
 //! |---|---|---|
 //! | loss | 100 Mbit/s, 250 ms, one BDP, loss 0, 1e-4, 1e-3, 1e-2 | mean rate of a 30 s download, mean backlog |
-//! | declared | the same, loss 0, 0.05 and 0.1, which the router declares; `vcp+bise+wlte` and `auto` | the rate as a share of (1 − loss) of that without loss |
+//! | declared | the same, loss 0, 5 and 10 %, declared; VCP and `auto` | share of (1 − loss) |
 //! | join | 20 Mbit/s, 100 ms | the share of a flow that joins a full link, 50 to 60 s later |
 //! | droptail | 50 Mbit/s, 100 ms, no marking router | `vcp+bise+wlte` beside `cubic`, alone each |
 //! | hidden | a 5 Mbit/s DropTail hop before or after a 10 Mbit/s VCP router | the same |

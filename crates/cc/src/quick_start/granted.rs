@@ -49,7 +49,7 @@ impl Granted {
     /// `started`, nothing of it has come.
     pub(crate) fn take_back(&mut self, now: Instant, started: Instant, rate: u64) {
         self.settle(now);
-        self.bytes = self.bytes.saturating_sub(worth(rate, started, now));
+        self.forget(now, started, rate);
     }
 
     /// `rate` of it that began to come at `began` does not come after all: in the running interval,

@@ -28,7 +28,7 @@ pub struct GrantMetrics {
     pub denied_source: u64,
     /// Denied: no more grants can be remembered.
     pub denied_room: u64,
-    /// Grants whose traffic did not come in time.
+    /// Grants whose traffic did not come in time, or of which less than an eighth did.
     pub unused: u64,
     /// Grants of which a part was taken back, for others who asked meanwhile.
     pub lowered: u64,
@@ -268,6 +268,7 @@ impl<L: LinkController> QuickStartLink<L> {
             }
         });
         while let Some((began, told)) = self.pending.take_unused(now) {
+            self.metrics.unused += 1;
             self.kept.on_unused();
             self.law.on_grant_unused(now, began, told);
         }

@@ -7,6 +7,9 @@
 //!                                a packet      first packet
 //! ```
 //!
+//! Half an RTT after the flight's first packet the port looks whether an eighth of what should have
+//! come has. If not, the flow goes on without its grant, which counts no longer.
+//!
 //! It is forgotten after six RTTs. Until then the flow may ask again as if for the first time:
 //! the answer may have been lost.
 //!
@@ -52,7 +55,7 @@ pub(super) struct Grant {
     first: Option<Instant>,
     bytes: u64,
     /// When to see whether they are those of a granted flight. `None`: that is known.
-    looked_at: Option<Instant>,
+    look_at: Option<Instant>,
     /// Bytes that came before it could be expected.
     early: u64,
     /// Counts as approved.
@@ -82,23 +85,20 @@ impl Grant {
             (false, _) => self.until,
             (true, None) => self.patience.min(self.counts_until),
             (true, Some(_)) => {
-                let look = self.looked_at.unwrap_or(self.counts_until);
-                look.min(self.counts_until)
+                let look_at = self.look_at.unwrap_or(self.counts_until);
+                look_at.min(self.counts_until)
             }
         }
     }
 
-    /// `Some` at the time for a look, if what has come by `now` is far less than a granted flight:
-    /// since when it has.
-    fn is_none_of_it(&mut self, now: Instant) -> Option<Instant> {
+    /// Looks, once and when it is time, at what has come since its first packet. `Some`: that is
+    /// far less than a granted flight; since when it has come.
+    fn look(&mut self, now: Instant) -> Option<Instant> {
         let first = self.first?;
-        self.looked_at.take_if(|at| now >= *at)?;
-        let expected = mul_div(
-            self.rate,
-            ns_since(now, first).min(nanos(self.rtt)),
-            1_000_000_000,
-        );
-        (self.counts && self.bytes < expected / SHOWN_PART).then_some(first)
+        self.look_at.take_if(|at| now >= *at)?;
+        let elapsed = ns_since(now, first).min(nanos(self.rtt));
+        let expected = mul_div(self.rate, elapsed, 1_000_000_000);
+        (self.bytes < expected / SHOWN_PART).then_some(first)
     }
 
     /// What came of it so far. A round trip is as long as it was told.
@@ -240,7 +240,7 @@ impl Pending {
             rtt,
             first: None,
             bytes: 0,
-            looked_at: None,
+            look_at: None,
             early: 0,
             counts: true,
             patience: now + patience,
@@ -291,7 +291,7 @@ impl Pending {
         }
         let told = grant.told;
         grant.counts_until = grant.counts_until.min(now + LEAST_MEMORY);
-        grant.looked_at = Some(now + times(grant.rtt, LOOK_RTTS));
+        grant.look_at = Some(now + times(grant.rtt, LOOK_RTTS));
         self.add_up();
         Some(told)
     }
@@ -352,7 +352,7 @@ impl Pending {
     #[cold]
     pub(crate) fn take_unused(&mut self, now: Instant) -> Option<(Instant, u64)> {
         let found = self.grants.iter_mut().flatten().find_map(|grant| {
-            let began = grant.is_none_of_it(now)?;
+            let began = grant.look(now)?;
             grant.counts = false;
             Some((began, grant.told))
         });
@@ -402,6 +402,33 @@ fn times(rtt: Duration, (num, den): (u32, u32)) -> Duration {
 mod tests {
     use super::*;
     use crate::testing::ms;
+
+    /// A window comes once per round trip, so that the time for a look passes without a packet, and
+    /// so does the time in which the grant counts where round trips are long.
+    #[test]
+    fn a_flow_that_goes_on_without_its_grant_is_found_with_its_next_packet() {
+        for rtt in [60, 500, 900] {
+            for (bytes, unused) in [(15_000, true), (2_000_000, false)] {
+                let mut pending = Pending::new();
+                let asked = Instant::from_millis(1000);
+                let granting = Granting {
+                    rate: 10_000_000,
+                    told: 8_000_000,
+                    of: 10_000_000,
+                    repeats: 0,
+                };
+                pending.put(asked, 7, 7, granting, Some(ms(rtt)));
+                let began = asked + ms(rtt);
+                assert_eq!(pending.on_bytes(began, 7, bytes), Some(8_000_000));
+                let next = began + ms(rtt);
+                assert!(pending.is_due(next));
+                pending.settle(next, |_| {});
+                let found = unused.then_some((began, 8_000_000));
+                assert_eq!(pending.take_unused(next), found, "{rtt} ms, {bytes}");
+                assert_eq!(pending.take_unused(next + ms(rtt)), None);
+            }
+        }
+    }
 
     /// A packet long after a small grant is no round trip: others are believed no longer ones soon.
     #[test]

@@ -45,7 +45,6 @@ pub struct VcpLink<R> {
     code: VcpCode,
     /// What the code and r follow; `None`: nothing has been measured since the port woke.
     said: Option<Load>,
-    load_ppb: u64,
     load_128: u8,
     /// λ from which the running interval is OVER for certain.
     full: u64,
@@ -80,7 +79,6 @@ impl<R: LinkRule> VcpLink<R> {
             rule,
             code: VcpCode::Low,
             said: None,
-            load_ppb: 0,
             load_128: 0,
             full: u64::MAX,
             next_look: u64::MAX,
@@ -142,7 +140,7 @@ impl<R: LinkRule> VcpLink<R> {
         } else if self.blind {
             self.foreseen()
         } else if self.granted.rate() > 0 {
-            mul_div(self.load_ppb, self.full, 1_000_000_000)
+            mul_div(self.load_ppb(), self.full, 1_000_000_000)
         } else {
             return;
         };
@@ -156,6 +154,11 @@ impl<R: LinkRule> VcpLink<R> {
     fn lambda(&self, now: Instant) -> u64 {
         let lambda = self.meter.lambda();
         lambda.saturating_add(self.granted.until(now))
+    }
+
+    /// The load that the code and r follow, in 10^-9.
+    fn load_ppb(&self) -> u64 {
+        self.said.as_ref().map_or(0, Load::ppb)
     }
 
     /// What of the running interval's bytes r is to be lowered for.
@@ -183,7 +186,6 @@ impl<R: LinkRule> VcpLink<R> {
         self.meter.settle_queue(queue);
         let load = self.load_of(self.lambda(now), elapsed);
         self.code = load.code();
-        self.load_ppb = load.ppb();
         self.load_128 = load.in_128ths();
         self.rule.on_load(&load);
         self.said = Some(load);
@@ -218,7 +220,6 @@ impl<R: LinkRule> VcpLink<R> {
         self.over_until = now;
         self.code = VcpCode::Low;
         self.said = None;
-        self.load_ppb = 0;
         self.load_128 = 0;
         self.rule.on_idle();
         if let Some(shares) = &mut self.shares {
@@ -433,7 +434,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
     fn metrics(&self) -> LinkMetrics {
         LinkMetrics {
             interval: self.t_rho.current(),
-            load_ppb: self.load_ppb,
+            load_ppb: self.load_ppb(),
             code: self.code,
             r_q32: self.rule.r_q32(),
             persistent_queue: self.meter.persistent_queue(),

@@ -1,5 +1,7 @@
 //! What a connection tells of itself to whoever drives it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use pathmark_cc::{Feedback, VcpFeedback, XcpFeedback};
 
@@ -11,7 +13,6 @@ use crate::connection::{Connection, ConnectionError};
 use crate::wire::frame::ConnectionClose;
 use crate::wire::{Frame, SpaceId, TransportErrorCode};
 use crate::{Duration, Signal};
-use std::sync::Arc;
 
 /// Under way, complete, over.
 fn progress(connection: &Connection) -> [bool; 3] {
@@ -41,7 +42,7 @@ fn how_far_it_has_come() {
 
 /// A side without room for another connection says so.
 #[test]
-fn a_connection_that_is_refused_ends_on_both_sides() {
+fn a_connection_that_is_refused_is_over_for_the_client() {
     let mut pair = Pair::new();
     pair.run(Duration::from_millis(15));
     let now = pair.now;
@@ -93,7 +94,7 @@ fn the_code_point_that_packets_leave_with() {
     }
 }
 
-/// Of those that the interface refuses none is tried again.
+/// The driver is told of a smaller size at once.
 #[test]
 fn a_size_that_the_interface_refuses_is_given_up() {
     let mut pair = Pair::connected(Setup::default());
@@ -120,7 +121,7 @@ fn a_controller_that_is_set_steers_at_once() {
 }
 
 #[test]
-fn a_signal_that_is_set_goes_in_front_of_what_follows() {
+fn the_path_report_names_the_signal_that_is_set() {
     let signals: Vec<Arc<dyn Signal>> =
         vec![Arc::new(TestSignal::shim(0)), Arc::new(TestSignal::shim(1))];
     let mut setup = Setup::default();
