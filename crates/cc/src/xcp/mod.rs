@@ -43,6 +43,7 @@ mod granted_start;
 mod guests;
 mod header;
 mod known;
+mod leaving;
 mod link;
 #[cfg(test)]
 mod link_tests;

@@ -7,7 +7,7 @@ const PART: u64 = 4;
 /// Flows that begin count as such if they bring this part of the bytes …
 const BYTES: u64 = 64;
 /// … and for so many intervals …
-const YOUNG_INTERVALS: u32 = 8;
+pub(super) const YOUNG_INTERVALS: u32 = 8;
 /// … in which so many times as much is dealt out anew.
 const YOUNG_SHUFFLE: u64 = 3;
 
@@ -57,6 +57,11 @@ impl Newcomers {
     #[inline]
     pub(crate) fn count(&mut self, bytes: u32) {
         self.bytes = self.bytes.saturating_add(u64::from(bytes));
+    }
+
+    /// True while some count as young.
+    pub(crate) const fn are_young(&self) -> bool {
+        self.young > 0
     }
 
     /// The part of the traffic that is dealt out anew after an interval of `bytes`, of `usual`, in

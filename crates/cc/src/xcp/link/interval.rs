@@ -3,6 +3,7 @@
 use super::super::XcpCarried;
 use super::super::efficiency::{absorbed_q16, aggregate, rate_q16, to_q16};
 use super::super::fairness::{Pools, shuffle};
+use super::super::leaving::Leaving;
 use super::super::overflow::Overflow;
 use super::super::params::{
     IDLE_INTERVALS, INITIAL_INTERVAL, LONGEST_LOOK, MAX_INTERVAL, MIN_INTERVAL, RISE,
@@ -169,6 +170,15 @@ impl XcpLink {
                 Some(within) => total = within,
                 None => self.start = None,
             }
+        }
+        let net = self.totals.net();
+        if self.start.is_some() {
+            self.leaving = Leaving::new(net);
+        }
+        // As with what is dealt out anew: while flows begin, for they end, too.
+        let more = self.leaving.on_interval(input, capacity, net, total);
+        if self.params.guard && self.newcomers.are_young() {
+            total = total.saturating_add(more);
         }
         self.overflow = self.overflow.turn();
         let most = match self.overflow {

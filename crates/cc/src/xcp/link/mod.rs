@@ -9,6 +9,7 @@ use super::efficiency::to_q16;
 use super::fairness::Pools;
 use super::guests::Guests;
 use super::known::{Known, Standing};
+use super::leaving::Leaving;
 use super::newcomers::Newcomers;
 use super::overflow::Overflow;
 use super::params::{Capacity, INITIAL_INTERVAL, XcpLinkParams};
@@ -54,6 +55,7 @@ pub struct XcpLink {
     /// Which flows' words count.
     known: Option<Known>,
     newcomers: Newcomers,
+    leaving: Leaving,
     policer: Option<Policer>,
     overflow: Overflow,
     seen: Seen,
@@ -84,6 +86,7 @@ impl XcpLink {
             guests: Guests::new(),
             known: params.guard.then(Known::new),
             newcomers: Newcomers::new(),
+            leaving: Leaving::new(0),
             policer: params.police.then(Policer::new),
             overflow: Overflow::No,
             seen: Seen::default(),
@@ -262,8 +265,9 @@ impl LinkController for XcpLink {
         self.buffer = bytes;
     }
 
-    fn makes_room(&self) -> bool {
-        true
+    /// Little: the pools bring a newcomer to its share within some round trips.
+    fn room_percent(&self) -> u64 {
+        10
     }
 
     fn promised(&self, now: Instant, flow_hash: u32) -> u64 {

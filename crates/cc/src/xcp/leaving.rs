@@ -1,0 +1,112 @@
+//! The rate that flows take with them when they end.
+//!
+//! α·(C − y) gives flows what is free, but where short flows come and go all the time the rate of
+//! those that end is missing once more an interval later: what is given never fills the link, flows
+//! pile up and each has little. So the port compares what came with what it had given flows to send,
+//! and gives the mean of what is missing beside that, as far as there is room.
+
+use super::newcomers::YOUNG_INTERVALS;
+
+/// Each interval moves the mean by this part of the way.
+const PART: i128 = 4;
+/// One interval counts for no more than this part of the capacity.
+const MOST: i128 = 4;
+/// All that is given keeps this part of the capacity free.
+const FREE: i128 = 50;
+
+/// Nothing is added in so many intervals after a start, in which flows that began together are
+/// young together: none of them has ended.
+const WAIT: u32 = YOUNG_INTERVALS;
+
+/// A mean over intervals; rates in 2^-16 bytes per second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaving {
+    mean: i128,
+    /// What the running interval will bring if nobody ends.
+    expected: Option<i128>,
+    /// What the port had given more than taken when the last interval ended.
+    net: i128,
+    wait: u32,
+}
+
+impl Leaving {
+    /// Traffic begins where `net` was given more than taken before.
+    pub(crate) const fn new(net: i128) -> Self {
+        Self {
+            mean: 0,
+            expected: None,
+            net,
+            wait: WAIT,
+        }
+    }
+
+    /// An interval ended in which `input` came, with `net` given more than taken so far, at a port
+    /// of `capacity`. Returns what may be given beside the law's `total`.
+    pub(crate) fn on_interval(&mut self, input: u64, capacity: u64, net: i128, total: i64) -> i64 {
+        let (input, capacity) = (i128::from(input), i128::from(capacity));
+        let given = net - core::mem::replace(&mut self.net, net);
+        let most = capacity / MOST;
+        if let Some(expected) = self.expected.replace(input + given) {
+            let missing = (expected - input).clamp(-most, most);
+            self.mean += (missing - self.mean) / PART;
+        }
+        self.wait = self.wait.saturating_sub(1);
+        if total < 0 || self.wait > 0 {
+            return 0;
+        }
+        // What is given now comes beside what was given in this interval, less what ends.
+        let room = capacity - capacity / FREE - input - given + self.mean - i128::from(total);
+        i64::try_from(self.mean.min(room).max(0)).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAPACITY: u64 = 1_000_000;
+
+    /// What comes per interval after `intervals` at a port that has the law's 0.4 of what is free,
+    /// and this if `helped`: what it gives in an interval comes in the next, where `ends` less
+    /// comes.
+    fn run(intervals: u32, ends: i64, helped: bool) -> (i64, bool) {
+        let mut leaving = Leaving::new(0);
+        let (mut input, mut net, mut coming, mut added) = (500_000_i64, 0_i128, 0, false);
+        for _ in 0..intervals {
+            let total = (1_000_000 - input) * 2 / 5;
+            let more = leaving.on_interval(input.unsigned_abs(), CAPACITY, net, total);
+            added |= more > 0;
+            let given = if helped { total + more } else { total };
+            net += i128::from(given);
+            input += coming - ends;
+            coming = given;
+        }
+        (input, added)
+    }
+
+    #[test]
+    fn what_ends_is_given_anew() {
+        let (input, _) = run(100, 100_000, false);
+        assert!((749_990..=750_010).contains(&input), "{input}");
+        let (input, _) = run(100, 100_000, true);
+        assert!((860_000..=990_000).contains(&input), "{input}");
+    }
+
+    #[test]
+    fn where_nobody_ends_nothing_is_added() {
+        assert_eq!(run(100, 0, true), (1_000_000, false));
+    }
+
+    #[test]
+    fn never_more_than_there_is_room_for() {
+        let mut leaving = Leaving::new(0);
+        let _ = leaving.on_interval(900_000, CAPACITY, 0, 0);
+        for _ in 0..20 {
+            // All that came is gone, and comes again.
+            let _ = leaving.on_interval(0, CAPACITY, 0, 0);
+            let more = leaving.on_interval(970_000, CAPACITY, 0, 0);
+            assert!((0..=250_000).contains(&more), "{more}");
+        }
+        assert_eq!(leaving.on_interval(1_200_000, CAPACITY, 0, -1), 0);
+    }
+}
