@@ -292,6 +292,8 @@ async fn send_whole(
     send: &mut SendStream,
     progress: impl FnMut(u64),
 ) -> Result<Hash, SendError> {
+    // If it is closed already, writing tells.
+    let _ = send.announce(file.bytes());
     let hash = send_file(file, 0, send, progress).await?;
     send.shutdown().await.map_err(SendError::Stream)?;
     Ok(hash)

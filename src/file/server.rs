@@ -209,6 +209,8 @@ impl FileServer {
             tag: source.tag(),
             algorithm: law.map(ToString::to_string),
         };
+        // If it is closed already, writing tells.
+        let _ = send.announce(size - offset);
         protocol::write(send, &answer).await?;
         match send_file(source, offset, send, |_| ()).await {
             Ok(_) => {

@@ -160,13 +160,13 @@ fn of_two_flows_that_begin_together_one_is_granted() {
 #[test]
 fn ends_that_have_met_begin_with_what_they_are_granted() {
     let took = |law: &str, port: &str, delay: u64, connects: &str, known: bool| {
-        let delay = format!("{delay}ms");
+        let text = format!("{delay}ms");
         let mut changes = vec![
             ("link.bottleneck.rate", "1Gbit"),
             ("link.edge.rate", "10Gbit"),
             ("link.exit.rate", "10Gbit"),
-            ("link.*.delay", &*delay),
-            ("link.bottleneck.queue.rtt", &*delay),
+            ("link.*.delay", &*text),
+            ("link.bottleneck.queue.rtt", &*text),
             ("link.bottleneck.queue.limit", "6bdp"),
             ("link.bottleneck.controller", port),
             ("link.exit.controller", port),
@@ -180,7 +180,10 @@ fn ends_that_have_met_begin_with_what_they_are_granted() {
         let result = run("xcp-cubic-fig3", &changes);
         let asked = asked(&result, 0);
         assert_eq!((asked.asked, asked.late), (1, 0), "{law} {port} {connects}");
-        assert!(asked.granted_bps > 840e6, "{law} {port} {connects}");
+        // No more than the file needs.
+        let needed = 0.99 * 60e6 * 8.0 / (6.0 * delay as f64 / 1e3);
+        let least = needed.min(840e6);
+        assert!(asked.granted_bps > least, "{law} {port} {connects}");
         assert_eq!(result.flows[0].packets_lost, Some(0), "{law} {port}");
         result.flows[0].completion_s.unwrap()
     };
@@ -198,10 +201,11 @@ fn ends_that_have_met_begin_with_what_they_are_granted() {
             let over = download / (floor + rtt / 2.0);
             assert!(over <= 1.25, "{law} {port} {rtt}: {over}");
             if delay > 100 {
-                // A round trip later without, less what the first packets have shown by then.
+                // A round trip later without, less what the first packets have shown by then; and
+                // what is asked for takes one to send.
                 let unknown = took(law, port, delay, "receiver", false);
                 let saved = (unknown - download) / rtt;
-                assert!((0.85..1.2).contains(&saved), "{law} {port}: {saved}");
+                assert!((0.85..1.25).contains(&saved), "{law} {port}: {saved}");
             }
         }
     }

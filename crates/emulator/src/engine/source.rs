@@ -73,6 +73,10 @@ impl Source {
             match event {
                 Event::Connected => {
                     self.stream = connection.streams().open(Dir::Uni).ok();
+                    // What comes at a rate of its own is no file.
+                    if let (Some(id), Some(left), None) = (self.stream, self.left, &self.ticks) {
+                        let _ = connection.streams().announce(id, left);
+                    }
                     self.state = State::Writing;
                 }
                 Event::Stream(StreamEvent::Writable(_)) if self.state == State::Blocked => {

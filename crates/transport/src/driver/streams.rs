@@ -264,6 +264,18 @@ impl SendStream {
         result.map_err(|_| WriteError::Closed)
     }
 
+    /// Says that about `bytes` more will be written: the size of a file, where it is known. Routers
+    /// are then asked for no starting rate that this does not need, and others get it. A hint: more
+    /// or less may be written.
+    ///
+    /// # Errors
+    /// [`WriteError::Closed`] if it is done already.
+    pub fn announce(&mut self, bytes: u64) -> Result<(), WriteError> {
+        let mut state = self.shared.lock();
+        let result = state.core.streams().announce(self.id, bytes);
+        result.map_err(|_| WriteError::Closed)
+    }
+
     /// Waits until the peer has everything (`None`) or asked to stop (its application error code).
     ///
     /// # Errors

@@ -104,6 +104,18 @@ impl Streams {
         Ok(())
     }
 
+    /// Says that about `bytes` more will be written. Routers are then asked for no rate that this
+    /// does not need.
+    ///
+    /// # Errors
+    /// [`ClosedStream`].
+    pub fn announce(&mut self, id: StreamId, bytes: u64) -> Result<(), ClosedStream> {
+        let record = self.records.get_mut(&id).ok_or(ClosedStream)?;
+        let send = record.send.as_mut().ok_or(ClosedStream)?;
+        send.announce(bytes);
+        Ok(())
+    }
+
     /// The priority of a stream.
     ///
     /// # Errors

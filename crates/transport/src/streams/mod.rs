@@ -206,23 +206,27 @@ impl Streams {
     #[must_use]
     pub fn limits(&self, in_flight: u64) -> Limits {
         let connection = self.credit.available();
+        let more = self.account.has_more();
         // A table that was large once takes long to walk for ever.
-        let peer = if self.records.capacity() > FEW {
-            connection
+        let (peer, unwritten) = if self.records.capacity() > FEW {
+            (connection, (!more).then_some(0))
         } else {
             let sends = self.records.values().filter_map(|r| r.send.as_ref());
-            let streams = sends.fold(0u64, |sum, send| sum.saturating_add(send.allowed()));
-            connection.min(streams)
+            let streams = sends.clone();
+            let streams = streams.fold(0u64, |sum, send| sum.saturating_add(send.allowed()));
+            let mut each = sends.map(|send| match send.unwritten() {
+                None if more && send.unacked() > 0 => None,
+                bytes => Some(bytes.unwrap_or(0)),
+            });
+            let unwritten = each.try_fold(0u64, |sum, bytes| Some(sum.saturating_add(bytes?)));
+            (connection.min(streams), unwritten)
         };
+        let own = self.account.unacked.max(in_flight);
         Limits {
             peer: in_flight.saturating_add(peer),
             // It sizes itself by the window, so only its greatest size is a bound.
             buffer: self.account.max(),
-            application: if self.account.has_more() {
-                u64::MAX
-            } else {
-                self.account.unacked.max(in_flight)
-            },
+            application: unwritten.map_or(u64::MAX, |bytes| own.saturating_add(bytes)),
         }
     }
 

@@ -58,6 +58,8 @@ pub struct SendPart {
     /// Code of the peer's STOP_SENDING.
     stopped: Option<u64>,
     priority: i32,
+    /// Bytes that the application has said it will write in all; 0: it has said nothing.
+    announced: u64,
 }
 
 impl SendPart {
@@ -71,6 +73,7 @@ impl SendPart {
             reset: None,
             stopped: None,
             priority: 0,
+            announced: 0,
         }
     }
 
@@ -108,6 +111,23 @@ impl SendPart {
     /// Higher sends first; 0 at first.
     pub fn set_priority(&mut self, priority: i32) {
         self.priority = priority;
+    }
+
+    /// The application says that it will write about `bytes` more.
+    pub fn announce(&mut self, bytes: u64) {
+        self.announced = self.buffer.end().saturating_add(bytes);
+    }
+
+    /// Bytes that the application has yet to write, where it is known.
+    #[must_use]
+    pub fn unwritten(&self) -> Option<u64> {
+        match self.fin {
+            Fin::Open if self.reset.is_none() => self
+                .announced
+                .checked_sub(self.buffer.end())
+                .filter(|_| self.announced > 0),
+            _ => Some(0),
+        }
     }
 
     /// Whether the application may write now.

@@ -406,3 +406,43 @@ fn limits_besides_the_window() {
     }
     assert_eq!(streams.limits(0).peer, 50_000_000);
 }
+
+/// What is announced is known before it is written, stream by stream, and is a hint.
+#[test]
+fn what_is_announced_bounds_what_is_asked_for() {
+    let mut streams = Streams::new(Side::Client, StreamsConfig::default());
+    streams.set_peer_limits(PeerLimits {
+        max_data: 50_000_000,
+        max_stream_data_uni: 20_000_000,
+        max_streams_uni: 3,
+        ..PeerLimits::default()
+    });
+    let first = streams.open(Dir::Uni).unwrap();
+    streams.announce(first, 3_000_000).unwrap();
+    assert_eq!(streams.limits(0).application, 3_000_000);
+    let written = streams.write(first, &[0; 1 << 20]).unwrap();
+    assert!(written < 1 << 20, "its writer waits");
+    assert_eq!(streams.limits(0).application, 3_000_000);
+    // One that has said nothing, and has nothing to send, bounds nothing.
+    let second = streams.open(Dir::Uni).unwrap();
+    assert_eq!(streams.limits(0).application, 3_000_000);
+    let little = streams.write(second, &[0; 5000]).unwrap() as u64;
+    assert!(little > 0);
+    assert_eq!(streams.limits(0).application, u64::MAX);
+    streams.finish(second).unwrap();
+    assert_eq!(streams.limits(0).application, 3_000_000 + little);
+    // More than was said.
+    streams.announce(first, 0).unwrap();
+    assert_eq!(streams.limits(0).application, written as u64 + little);
+    streams.announce(first, u64::MAX).unwrap();
+    let third = streams.open(Dir::Uni).unwrap();
+    streams.announce(third, u64::MAX).unwrap();
+    assert_eq!(streams.limits(0).application, u64::MAX);
+    streams.reset(first, 0).unwrap();
+    streams.reset(third, 0).unwrap();
+    assert_eq!(streams.limits(0).application, little);
+    assert_eq!(
+        streams.announce(StreamId::new(Side::Client, Dir::Uni, 77).unwrap(), 1),
+        Err(ClosedStream)
+    );
+}
