@@ -277,10 +277,10 @@ pub trait LinkController: Send + fmt::Debug {
     fn promised_beside(&self, now: Instant, flow_hash: u32) -> u64 {
         self.promised(now, flow_hash)
     }
-    /// True if the law makes room for what is granted, so that a little may be granted although all
-    /// is in use.
-    fn makes_room(&self) -> bool {
-        false
+    /// The part of the capacity in percent that may be granted although all is in use, since the
+    /// law makes room for it within about a round trip. 0: it does not.
+    fn room_percent(&self) -> u64 {
+        0
     }
     /// True if what flows have in a start lasts: the port then takes part of what it granted back
     /// for others who asked within a round trip.

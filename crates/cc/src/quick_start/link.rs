@@ -3,7 +3,7 @@
 use super::approval::approve;
 use super::burst::Burst;
 use super::kept::Kept;
-use super::params::{CREDIT_BYTES, CREDIT_PART, REPEATS, REUSE, SHOWN_PART};
+use super::params::{CREDIT_BYTES, REPEATS, REUSE, SHOWN_PART};
 use super::pending::{Granting, Pending};
 use super::sources::Sources;
 use super::usage::Usage;
@@ -129,7 +129,10 @@ impl<L: LinkController> QuickStartLink<L> {
             None => free.min(wanted),
             Some(left) => self.share_given_back(flow, left, free).min(wanted),
         };
-        if let Some(own) = self.credit_of(credit, asked) {
+        // What is dealt out is an equal share already.
+        if dealt.is_none()
+            && let Some(own) = self.credit_of(credit, asked)
+        {
             answer.approved = answer.approved.max(own.min(wanted));
         }
         self.waiting.add(now, flow, wanted - answer.approved);
@@ -146,7 +149,6 @@ impl<L: LinkController> QuickStartLink<L> {
             let grant = Granting {
                 rate: answer.approved,
                 told,
-                // What is dealt out is an equal share already.
                 of: dealt.map_or(of.max(credit), |_| u64::MAX),
                 repeats,
             };
@@ -228,11 +230,8 @@ impl<L: LinkController> QuickStartLink<L> {
 
     /// What newcomers may have together although all is in use, in bytes per second.
     fn credit(&self) -> u64 {
-        if self.law.makes_room() {
-            (self.capacity / CREDIT_PART).saturating_sub(self.pending.counting())
-        } else {
-            0
-        }
+        let most = mul_div(self.capacity, self.law.room_percent(), 100);
+        most.saturating_sub(self.pending.counting())
     }
 
     /// Half of the `credit` that is left, where it helps.

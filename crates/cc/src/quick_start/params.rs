@@ -7,10 +7,9 @@ use crate::Duration;
 /// XCP and CUBIC with Quick-Start uses).
 pub(crate) const SHARE: (u64, u64) = (85, 100);
 
-/// Where the port's law makes room, this part of the capacity is granted although all is in use,
-/// half of what is left of it to each …
-pub(crate) const CREDIT_PART: u64 = 10;
-/// … if that is worth so many bytes per round trip: some initial windows.
+/// Where the port's law makes room, a part of the capacity is granted although all is in use, half
+/// of what is left of it to each if that is worth so many bytes per round trip: some initial
+/// windows.
 pub(crate) const CREDIT_BYTES: u64 = 64_000;
 
 /// Use is measured over samples of 200 ms, and the busiest of five and the running one counts

@@ -168,8 +168,8 @@ impl LinkController for XcpILink {
         self.own.promised_beside(now, flow_hash)
     }
 
-    fn makes_room(&self) -> bool {
-        self.own.makes_room()
+    fn room_percent(&self) -> u64 {
+        self.own.room_percent()
     }
 
     fn evens_starts(&self) -> bool {

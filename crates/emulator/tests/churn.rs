@@ -1,0 +1,66 @@
+//! Files that come one after another at random, as clients of a server fetch them: each is to end
+//! about as soon as it would with `cubic`.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use pathmark_emulator::Scenario;
+
+/// 200 files at random times, whose bytes are about two thirds of what the link can carry.
+fn files(rate: &str, delay: &str, gap: &str, bytes: u32) -> String {
+    format!(
+        r#"
+duration = "90s"
+[[link]]
+name = "b"
+from = "S"
+to = "D"
+duplex = true
+delay = "{delay}"
+rate = "{rate}"
+controller = "none"
+[[flow]]
+name = "f"
+from = "S"
+to = "D"
+algorithm = "cubic"
+count = 200
+bytes = [{bytes}]
+start_gap = "{gap}"
+"#
+    )
+}
+
+/// Mean time that a file takes, in seconds, over two seeds.
+fn mean(text: &str, algorithm: &str, controller: &str) -> f64 {
+    let runs = [1, 2].map(|seed| {
+        let mut scenario = Scenario::parse(Path::new("churn.toml"), text).unwrap();
+        scenario.set("flow.f.algorithm", algorithm).unwrap();
+        scenario.set("link.b.controller", controller).unwrap();
+        scenario.seed = seed;
+        let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+        let times = result.flows.iter().map(|flow| flow.completion_s.unwrap());
+        times.sum::<f64>() / result.flows.len() as f64
+    });
+    runs.iter().sum::<f64>() / 2.0
+}
+
+/// Flows that end take their rate with them, and those that begin are denied a start at a busy
+/// port: with the laws' own pace alone they pile up.
+#[test]
+fn files_that_come_at_random_end_about_as_soon_as_with_cubic() {
+    for (rate, delay, gap, bytes, xcp, vcp) in [
+        ("50Mbit", "150ms", "250ms", 1_000_000, 1.15, 1.2),
+        ("5Mbit", "250ms", "400ms", 140_000, 1.3, 1.4),
+    ] {
+        let text = files(rate, delay, gap, bytes);
+        let cubic = mean(&text, "cubic", "none");
+        for (controller, most) in [("xcp", xcp), ("vcp+bise", vcp)] {
+            let auto = mean(&text, "auto", controller);
+            assert!(
+                auto <= most * cubic,
+                "{rate} {controller}: {auto:.2} s, cubic {cubic:.2} s"
+            );
+        }
+    }
+}
