@@ -2,8 +2,8 @@
 //!
 //! α·(C − y) gives flows what is free, but where short flows come and go all the time the rate of
 //! those that end is missing once more an interval later: what is given never fills the link, flows
-//! pile up and each has little. So the port compares what came with what it had given flows to send,
-//! and gives the mean of what is missing beside that, as far as there is room.
+//! pile up and each has little. So the port compares what came with what it had given flows to
+//! send, and gives the mean of what is missing beside that, as far as there is room.
 
 use super::newcomers::YOUNG_INTERVALS;
 
