@@ -39,6 +39,7 @@ mod losing;
 mod losses;
 mod phases;
 mod ruled;
+mod silence;
 mod step;
 mod tolerance;
 mod train;
@@ -62,6 +63,7 @@ use losing::Losing;
 use losses::LossRecord;
 use phases::Phases;
 use ruled::Ruled;
+use silence::Silence;
 use tolerance::Tolerance;
 use train::Trains;
 use trial::Trial;
@@ -121,6 +123,7 @@ pub(crate) struct HiddenHop {
     /// It is not known yet whether the narrow hop is a router's. `None`: nothing is known.
     doubted: Option<bool>,
     losing: Losing,
+    silence: Silence,
     mtu: u64,
     step: Step,
     trains: Trains,
@@ -166,6 +169,7 @@ impl HiddenHop {
             partly: false,
             doubted: None,
             losing: Losing::default(),
+            silence: Silence::default(),
             mtu,
             last_sent: 0,
             arrivals: Arrivals::new(now),
@@ -205,6 +209,7 @@ impl HiddenHop {
     /// The sender was idle: what arrived before that holds no window.
     pub(crate) fn on_idle(&mut self) {
         self.losing.clear();
+        self.silence.on_idle();
     }
 
     /// True while CUBIC rules because of it.
@@ -380,6 +385,9 @@ impl HiddenHop {
         patience: Duration,
         window: u64,
     ) -> Finding {
+        let packets = window / self.mtu.max(1);
+        self.silence
+            .on_ack(now, acked.srtt, self.last_sent, packets);
         let (delay, round_over) = self.delay.on_ack(now, acked);
         let turned = self.arrivals.on_ack(now, acked);
         let told = self.trains.on_ack(acked);
@@ -395,7 +403,8 @@ impl HiddenHop {
             self.compare_phases(now, acked.srtt, window);
         }
         // What is lost at such times does not count.
-        let counts = !self.announced(now, patience, acked.srtt);
+        let counts =
+            !self.announced(now, patience, acked.srtt) && !self.silence.covers(acked.largest);
         if counts {
             self.phases.on_acked(acked.packets);
             self.growth.on_acked(acked.packets);
@@ -425,6 +434,9 @@ impl HiddenHop {
         patience: Duration,
         window: u64,
     ) -> Finding {
+        if self.silence.covers(lost.largest) {
+            return Finding::Clear;
+        }
         self.losing
             .on_lost(lost.packets, self.tolerance.expected_ppm());
         self.on_first_loss(lost);
