@@ -42,6 +42,7 @@ mod link;
 mod loss_based;
 mod loss_rule;
 mod newreno;
+mod offered;
 mod passive;
 mod quick_start;
 mod recent_rtt;

@@ -259,6 +259,12 @@ pub trait LinkController: Send + fmt::Debug {
     /// The link's capacity changed, in bytes per second, net of what the port subtracts itself.
     fn on_capacity(&mut self, now: Instant, bytes_per_second: u64);
 
+    /// The capacity moves from one moment to the next: so long packets may wait on purpose, so that
+    /// the link has something to send when it can send more. Zero until told.
+    fn on_variation(&mut self, wait: Duration) {
+        let _ = wait;
+    }
+
     /// The port's queue can hold `bytes`, all kinds of packets together. Unbounded until told.
     fn on_buffer(&mut self, bytes: u64) {
         let _ = bytes;

@@ -17,6 +17,9 @@ const RETURN_STEP: u64 = 4;
 /// A round trip tells what the path carries if at most this part of its packets was acknowledged
 /// while something besides the window was the limit.
 const OTHERWISE: u64 = 8;
+/// After so many round trips in a row that lost little it is not held any more: what the window was
+/// before may be more than the path carries by now, so that it is never reached again.
+const CLEAN_ROUNDS: u32 = 16;
 /// The window is never held to fewer packets.
 const LEAST_PACKETS: u64 = 4;
 
@@ -35,6 +38,8 @@ pub(super) struct Losing {
     held: Option<u64>,
     /// The window when that began, in bytes.
     before: u64,
+    /// Round trips since one lost much.
+    clean: u32,
 }
 
 impl Losing {
@@ -75,9 +80,13 @@ impl Losing {
                 self.before = window;
             }
             self.held = Some(arrived.max(least));
-        } else if self.held.is_some() {
-            let cap = arrived.saturating_add(arrived / RETURN_STEP).max(least);
-            self.held = (cap < self.before).then_some(cap);
+            self.clean = 0;
+        } else if let Some(held) = self.held {
+            self.clean += 1;
+            // Where the capacity moves, less arrives at times although nothing is lost.
+            let cap = arrived.saturating_add(arrived / RETURN_STEP).max(held);
+            let holds = cap < self.before && self.clean < CLEAN_ROUNDS;
+            self.held = holds.then_some(cap);
         }
     }
 
@@ -132,6 +141,23 @@ mod tests {
         round(&mut losing, 75, &[1], 75);
         assert_eq!(losing.cap(), 93_750);
         round(&mut losing, 90, &[1], 93);
+        assert_eq!(losing.cap(), u64::MAX);
+    }
+
+    #[test]
+    fn a_window_that_the_path_no_longer_carries_is_not_asked_for_for_ever() {
+        let mut losing = Losing::default();
+        round(&mut losing, 60, &[10, 10, 20], 100);
+        // The capacity has become a fifth, and moves: what less arrives is no loss.
+        for (arrived, cap) in [(20, 60), (10, 60), (20, 60), (5, 60), (52, 65), (20, 65)] {
+            round(&mut losing, arrived, &[], 60);
+            assert_eq!(losing.cap(), cap * MTU, "{arrived}");
+        }
+        for _ in 7..CLEAN_ROUNDS {
+            round(&mut losing, 20, &[], 60);
+            assert_eq!(losing.cap(), 65 * MTU);
+        }
+        round(&mut losing, 20, &[], 60);
         assert_eq!(losing.cap(), u64::MAX);
     }
 

@@ -11,7 +11,8 @@ use super::waiting::Waiting;
 use super::{QuickStartAnswer, QuickStartCarried};
 use crate::arith::{mul_div, nanos, scramble};
 use crate::{
-    Answer, Arrival, Carried, CloudEstimate, Instant, LinkController, LinkMetrics, Upstream,
+    Answer, Arrival, Carried, CloudEstimate, Duration, Instant, LinkController, LinkMetrics,
+    Upstream,
 };
 
 /// What a port has made of requests so far.
@@ -396,6 +397,10 @@ impl<L: LinkController> LinkController for QuickStartLink<L> {
     fn on_capacity(&mut self, now: Instant, bytes_per_second: u64) {
         self.capacity = bytes_per_second;
         self.law.on_capacity(now, bytes_per_second);
+    }
+
+    fn on_variation(&mut self, wait: Duration) {
+        self.law.on_variation(wait);
     }
 
     fn on_buffer(&mut self, bytes: u64) {

@@ -1,6 +1,5 @@
 //! The router's half: one per output port.
 
-use super::capacity::Capacity;
 use super::guests::{self, Guests, Said};
 use super::interval::TRho;
 use super::load::{Load, LoadMeter};
@@ -8,6 +7,7 @@ use super::params::{PPM, VcpLinkParams};
 use super::rule::{LinkRule, Mark};
 use super::shares::Shares;
 use crate::arith::{micros, mul_div, saturate};
+use crate::offered::Offered;
 use crate::quick_start::Granted;
 use crate::{
     Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpAnswer,
@@ -30,7 +30,9 @@ const ROOM_FOR_SMALL_128: u8 = 136;
 #[derive(Clone, Debug)]
 pub struct VcpLink<R> {
     params: VcpLinkParams,
-    capacity: Capacity,
+    offered: Offered,
+    /// How long packets may wait on purpose, since the capacity moves.
+    wait: Duration,
     t_rho: TRho,
     meter: LoadMeter,
     granted: Granted,
@@ -67,7 +69,8 @@ impl<R: LinkRule> VcpLink<R> {
     #[must_use]
     pub fn new(now: Instant, capacity: u64, params: VcpLinkParams, rule: R) -> Self {
         let mut link = Self {
-            capacity: Capacity::new(capacity),
+            offered: Offered::new(capacity),
+            wait: Duration::ZERO,
             t_rho: TRho::new(now, params.t_rho, capacity),
             meter: LoadMeter::new(now, &params),
             granted: Granted::new(now),
@@ -98,7 +101,7 @@ impl<R: LinkRule> VcpLink<R> {
     /// γ·∫C dt − κ·q̃ in bytes for the whole running interval, rounded up.
     fn set_full(&mut self) {
         let million = u128::from(PPM);
-        let offered = self.capacity.offered(self.t_rho.current());
+        let offered = self.carried(self.t_rho.current());
         let usable = u128::from(self.params.gamma_ppm).saturating_mul(offered);
         let queue =
             u128::from(self.params.kappa_ppm) * u128::from(self.meter.persistent_queue()) * million;
@@ -173,8 +176,16 @@ impl<R: LinkRule> VcpLink<R> {
             self.meter.persistent_queue(),
             self.params.kappa_ppm,
             self.params.gamma_ppm,
-            self.capacity.offered(interval),
+            self.carried(interval),
         )
+    }
+
+    /// What the link could carry in the running interval's first `interval`, in bytes per second
+    /// times µs, and what may wait on purpose, which counts in the load as all that waits does.
+    fn carried(&self, interval: Duration) -> u128 {
+        let waits = u128::from(self.offered.mean(interval)) * u128::from(micros(self.wait));
+        let (kappa, gamma) = (self.params.kappa_ppm, self.params.gamma_ppm);
+        self.offered.total(interval) + waits * u128::from(kappa) / u128::from(gamma.max(1))
     }
 
     /// Ends the interval and begins the next.
@@ -196,7 +207,7 @@ impl<R: LinkRule> VcpLink<R> {
         self.unknown = false;
         self.blind = self.params.foresee_ppm > 0 && self.rule.r_q32() >= Some(BLIND_R_Q32);
         self.idle = self.meter.lambda() == 0 && queue == 0;
-        let capacity = self.capacity.mean(elapsed);
+        let capacity = self.offered.mean(elapsed);
         self.begin(now);
         let _ = self.t_rho.on_interval(now, elapsed, capacity);
         self.set_full();
@@ -291,7 +302,7 @@ impl<R: LinkRule> VcpLink<R> {
         self.meter.begin(now);
         self.ends = now + self.t_rho.current();
         self.granted.begin(now);
-        self.capacity.begin();
+        self.offered.begin();
     }
 }
 
@@ -388,11 +399,17 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         (!asleep).then_some(self.ends)
     }
 
+    fn on_variation(&mut self, wait: Duration) {
+        if self.params.restart {
+            self.wait = wait;
+        }
+    }
+
     fn on_capacity(&mut self, now: Instant, bytes_per_second: u64) {
         // The running interval goes on: however often the capacity moves, loads are measured over
         // whole intervals.
         let elapsed = now - self.meter.started();
-        if self.capacity.change(elapsed, bytes_per_second) {
+        if self.offered.change(elapsed, bytes_per_second) {
             self.set_full();
         }
     }

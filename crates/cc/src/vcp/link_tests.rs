@@ -475,3 +475,21 @@ proptest! {
         prop_assert_eq!(link.metrics().marked.iter().sum::<u64>(), departures);
     }
 }
+
+/// Where packets may wait on purpose, a full link is no overload before they do.
+#[test]
+fn what_may_wait_counts_as_capacity() {
+    let load = |wait: Duration, restart: bool| {
+        let mut link = plain(restart);
+        link.on_variation(wait);
+        offer(&mut link, 0, 2_500_000);
+        link.on_timer(at(200), 0);
+        link.metrics().load_ppb
+    };
+    // 2.5 MB in 200 ms at 12.5 MB/s: 1 / 0.98, or a hundredth more where an interval ends some
+    // packets early. 40 ms of it, halved by κ, are a tenth of the time.
+    let near = |load: u64, per_mille: u64| load / 1_000_000 - per_mille <= 12;
+    assert!(near(load(Duration::ZERO, true), 1020));
+    assert!(near(load(ms(40), true), 925));
+    assert!(near(load(ms(40), false), 1020), "the papers' port");
+}

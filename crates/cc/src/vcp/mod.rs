@@ -14,7 +14,6 @@
 //! VCP extensions paper (Ikeda et al.), eq. 1–6; the VCP Linux paper (Li, Yousefi'zadeh).
 
 mod ai;
-mod capacity;
 mod delivered;
 mod granted_start;
 mod guests;

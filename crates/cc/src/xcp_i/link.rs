@@ -4,7 +4,7 @@ use super::covered::Covered;
 use super::table::Table;
 use crate::xcp::{Cloud, CloudAnswer, CloudEstimate, Upstream, XcpLink, XcpLinkParams};
 use crate::{
-    Answer, Arrival, Carried, Instant, LinkController, LinkMetrics, XcpAnswer, XcpCarried,
+    Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, XcpAnswer, XcpCarried,
 };
 
 /// An XCP-i port.
@@ -154,6 +154,10 @@ impl LinkController for XcpILink {
 
     fn on_capacity(&mut self, now: Instant, bytes_per_second: u64) {
         self.own.on_capacity(now, bytes_per_second);
+    }
+
+    fn on_variation(&mut self, wait: Duration) {
+        self.own.on_variation(wait);
     }
 
     fn on_buffer(&mut self, bytes: u64) {

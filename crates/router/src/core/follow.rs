@@ -3,7 +3,9 @@
 //! The port counts what the link could have sent, whether or not somebody used it, and tells its
 //! law the mean over the last 100 ms every 20 ms, as the routers of ABC follow their wireless links
 //! (Goyal et al., "ABC: A Simple Explicit Congestion Controller for Wireless Networks", NSDI 2020,
-//! §3.1.2). Nothing of what comes is known.
+//! §3.1.2); over more where fewer than eight full packets could go in that. Nothing of what comes
+//! is known. How far one 100 ms differs from the one before says how much is to wait at the port,
+//! so that a rise of the rate finds something to send.
 
 use pathmark_cc::{Duration, Instant};
 
@@ -11,16 +13,29 @@ use pathmark_cc::{Duration, Instant};
 const STEP: Duration = Duration::from_millis(20);
 /// The mean is over so many of them.
 const STEPS: usize = 5;
+/// It is over more, up to so many, until the link could have sent so many bytes: with fewer packets
+/// the mean says when the last one came rather than what the rate is.
+const MOST_STEPS: usize = 50;
+const LEAST_BYTES: u64 = 8 * 1500;
+/// Packets may wait for so long where the means of two 100 ms in a row differ by half of the rate
+/// or more, and for less in proportion.
+const MOST_WAIT: Duration = Duration::from_millis(30);
+/// What was seen counts for 1/32 less with every 100 ms.
+const FORGET: u64 = 32;
+/// No step is worth more bytes, so that sums cannot overflow.
+const MOST_BYTES: u64 = 1 << 40;
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Follow {
-    /// What the link could have sent, bytes since it came up, at the last looks; the oldest at
-    /// `oldest`.
-    looks: [(Instant, u64); STEPS],
-    oldest: usize,
-    next: Instant,
+    /// Nanoseconds and bytes that the link could have sent of the last steps, the next to be
+    /// written at `at`.
+    steps: [(u64, u64); MOST_STEPS],
+    at: usize,
+    last: Instant,
+    offered: u64,
     rate: u64,
+    variation: Variation,
 }
 
 impl Follow {
@@ -28,17 +43,19 @@ impl Follow {
     /// it is taken for one that carries `rate` bytes per second.
     pub(super) fn new(now: Instant, rate: u64, offered: u64) -> Self {
         Self {
-            looks: [(now, offered); STEPS],
-            oldest: 0,
-            next: now + STEP,
+            steps: [(0, 0); MOST_STEPS],
+            at: 0,
+            last: now,
+            offered,
             rate,
+            variation: Variation::default(),
         }
     }
 
     /// When to look next.
     #[inline]
-    pub(super) const fn due(&self) -> Instant {
-        self.next
+    pub(super) fn due(&self) -> Instant {
+        self.last + STEP
     }
 
     /// Bytes per second over the last looks.
@@ -47,17 +64,73 @@ impl Follow {
         self.rate
     }
 
+    /// How long packets are to wait at the port, since the rate moves.
+    pub(super) fn wait(&self) -> Duration {
+        self.variation.wait()
+    }
+
     /// The link could have sent `offered` bytes until `now`.
     pub(super) fn look(&mut self, now: Instant, offered: u64) {
-        self.next = now + STEP;
-        let Some(oldest) = self.looks.get_mut(self.oldest) else {
+        let nanos = now.saturating_since(self.last).as_nanos();
+        let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
+        let bytes = offered.saturating_sub(self.offered).min(MOST_BYTES);
+        self.last = now;
+        self.offered = offered;
+        if let Some(step) = self.steps.get_mut(self.at) {
+            *step = (nanos, bytes);
+        }
+        self.at = (self.at + 1) % MOST_STEPS;
+        self.variation.step(bytes);
+        self.rate = self.mean();
+    }
+
+    fn mean(&self) -> u64 {
+        let (newer, older) = self.steps.split_at(self.at);
+        let latest = newer.iter().rev().chain(older.iter().rev());
+        let (mut nanos, mut bytes) = (0_u128, 0_u64);
+        for (steps, step) in latest.enumerate() {
+            if steps >= STEPS && bytes >= LEAST_BYTES {
+                break;
+            }
+            nanos += u128::from(step.0);
+            bytes += step.1;
+        }
+        let rate = u128::from(bytes) * 1_000_000_000 / nanos.max(1);
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+}
+
+/// By how much the rate moves from one 100 ms to the next.
+#[derive(Clone, Copy, Debug, Default)]
+struct Variation {
+    /// Steps of the running 100 ms, and what the link could have sent in them and in those before.
+    steps: usize,
+    bytes: u64,
+    before: Option<u64>,
+    /// Sums of what the link could have sent, and of the differences.
+    sum: u64,
+    moved: u64,
+}
+
+impl Variation {
+    fn step(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        self.steps += 1;
+        if self.steps < STEPS {
             return;
-        };
-        let (since, before) = std::mem::replace(oldest, (now, offered));
-        self.oldest = (self.oldest + 1) % STEPS;
-        let nanos = now.saturating_since(since).as_nanos().max(1);
-        let bytes = u128::from(offered.saturating_sub(before));
-        self.rate = u64::try_from(bytes * 1_000_000_000 / nanos).unwrap_or(u64::MAX);
+        }
+        let bytes = std::mem::take(&mut self.bytes);
+        self.steps = 0;
+        if let Some(before) = self.before.replace(bytes) {
+            self.sum = self.sum - self.sum / FORGET + bytes;
+            self.moved = self.moved - self.moved / FORGET + bytes.abs_diff(before);
+        }
+    }
+
+    fn wait(&self) -> Duration {
+        let most = u64::try_from(MOST_WAIT.as_micros()).unwrap_or(u64::MAX);
+        let micros = u128::from(most) * 2 * u128::from(self.moved) / u128::from(self.sum.max(1));
+        Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)).min(MOST_WAIT)
     }
 }
 
@@ -65,33 +138,85 @@ impl Follow {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_mean_over_100_ms_every_20() {
+    /// Looks at a link that could have sent so many bytes in each step.
+    fn looks(steps: &[u64]) -> (Follow, Vec<u64>) {
         let mut follow = Follow::new(Instant::ZERO, 77, 0);
         assert_eq!(follow.rate(), 77);
-        let mut rates = Vec::new();
-        // 1 kB per step, then nothing, then 10 kB.
-        let steps = [1000, 1000, 1000, 1000, 1000, 0, 0, 0, 0, 0, 10_000];
-        let mut offered = 0;
+        let (mut offered, mut rates) = (0, Vec::new());
         for step in steps {
             offered += step;
-            let now = follow.due();
-            follow.look(now, offered);
-            rates.push(follow.rate() / 1000);
+            follow.look(follow.due(), offered);
+            rates.push(follow.rate());
         }
-        assert_eq!(rates, [50, 50, 50, 50, 50, 40, 30, 20, 10, 0, 100]);
+        (follow, rates)
+    }
+
+    #[test]
+    fn the_mean_over_100_ms_every_20() {
+        // 12 kB and more per step, then nothing, then 120 kB.
+        let k = 12_000;
+        let steps = [k, k, k, k, k, 2 * k, 2 * k, 2 * k, 2 * k, 2 * k, 10 * k];
+        let (follow, rates) = looks(&steps);
+        let parts: Vec<u64> = rates.iter().map(|rate| rate / (10 * k)).collect();
+        assert_eq!(parts, [5, 5, 5, 5, 5, 6, 7, 8, 9, 10, 18]);
         assert_eq!(follow.due(), Instant::from_millis(240));
+    }
+
+    #[test]
+    fn over_more_until_eight_packets_could_go() {
+        // One packet every 40 ms, 37,500 bytes per second: eight take 300 ms and more.
+        let steps: Vec<u64> = (0..60).map(|step| 1500 * (step % 2)).collect();
+        let (_, rates) = looks(&steps);
+        for rate in &rates[16..] {
+            assert!((37_500..=40_000).contains(rate), "{rates:?}");
+        }
+        // Nothing comes for a second: that is known.
+        let (_, rates) = looks(&[30_000, 30_000, 30_000, 30_000, 30_000].repeat(2));
+        assert_eq!(rates.last(), Some(&1_500_000));
+        let pause = [vec![30_000; 10], vec![0; 60]].concat();
+        let (_, rates) = looks(&pause);
+        assert!(rates[20] < 400_000, "{rates:?}");
+        assert_eq!(rates.last(), Some(&0));
+    }
+
+    #[test]
+    fn packets_wait_where_the_rate_moves_and_nowhere_else() {
+        let (follow, _) = looks(&[30_000; 500]);
+        assert_eq!(follow.wait(), Duration::ZERO);
+        // 100 ms of nothing, 100 ms of twice the rate.
+        let moves = [[60_000; STEPS], [0; STEPS]].concat().repeat(50);
+        let (mut follow, _) = looks(&moves);
+        assert_eq!(follow.wait(), MOST_WAIT);
+        // Steady again: after half a minute the wait is gone.
+        let mut offered = moves.iter().sum();
+        for _ in 0..1500 {
+            offered += 30_000;
+            follow.look(follow.due(), offered);
+        }
+        assert!(
+            follow.wait() < Duration::from_micros(10),
+            "{:?}",
+            follow.wait()
+        );
+        // A fifth up and down each 100 ms: 2/5 of the wait.
+        let (follow, _) = looks(&[[30_000; STEPS], [24_000; STEPS]].concat().repeat(50));
+        let wait = follow.wait().as_micros();
+        assert!((12_500..14_200).contains(&wait), "{wait}");
     }
 
     #[test]
     fn late_looks_and_time_that_stands_still() {
         let mut follow = Follow::new(Instant::ZERO, 1, 0);
-        follow.look(Instant::from_millis(1000), 5000);
-        assert_eq!(follow.rate(), 5000);
-        for _ in 0..10 {
-            follow.look(Instant::from_millis(1000), 5000);
+        follow.look(Instant::from_millis(1000), 50_000);
+        assert_eq!(follow.rate(), 50_000);
+        for _ in 0..MOST_STEPS {
+            follow.look(Instant::from_millis(1000), 50_000);
         }
         assert_eq!(follow.rate(), 0);
-        follow.look(Instant::from_millis(1000), u64::MAX);
+        for _ in 0..1000 {
+            follow.look(Instant::from_millis(1000), u64::MAX);
+            follow.look(Instant::from_millis(1000), 0);
+        }
+        assert!(follow.wait() <= MOST_WAIT);
     }
 }

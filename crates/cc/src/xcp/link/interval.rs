@@ -60,6 +60,7 @@ impl XcpLink {
 
     pub(super) fn begin(&mut self, now: Instant) {
         self.started = now;
+        self.offered.begin();
         self.interval = self.control_interval();
         self.due = now + self.look(self.interval);
         self.told_us /= 2;
@@ -75,6 +76,15 @@ impl XcpLink {
         let longest = self.longest();
         if let Some(policer) = &mut self.policer {
             policer.turn(now, longest);
+        }
+    }
+
+    /// What the link could carry in the running interval, `elapsed` nanoseconds long so far, in
+    /// bytes per second.
+    fn mean_capacity(&self, elapsed: u64) -> u64 {
+        match &self.drain {
+            Some(drain) => drain.believed().max(1),
+            None => self.offered.mean(Duration::from_nanos(elapsed)),
         }
     }
 
@@ -159,10 +169,12 @@ impl XcpLink {
         // What was granted and has not come is as good as there.
         let granted = self.granted.until(now);
         let input = rate_q16(bytes.saturating_add(granted), elapsed);
-        let capacity = to_q16(self.capacity);
+        let capacity = to_q16(self.mean_capacity(elapsed));
         let mut total = 0;
         if bytes > 0 {
-            total = aggregate(&self.params, capacity, input, queue, self.mean_rtt_us);
+            let wanted = mul_div(capacity >> 16, micros(self.wait), 1_000_000);
+            let mean_rtt = self.mean_rtt_us;
+            total = aggregate(&self.params, capacity, input, (queue, wanted), mean_rtt);
         }
         if let Some(start) = &mut self.start {
             let within = start.within(total, capacity, input, self.totals.net(), full);

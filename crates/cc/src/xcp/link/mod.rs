@@ -19,6 +19,7 @@ use super::start::Start;
 use super::sums::Sums;
 use super::totals::{Seen, Totals};
 use crate::arith::{micros, ns_since, saturate};
+use crate::offered::Offered;
 use crate::quick_start::Granted;
 use crate::{Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpCode};
 
@@ -28,10 +29,13 @@ use crate::{Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMet
 #[derive(Clone, Debug)]
 pub struct XcpLink {
     params: XcpLinkParams,
-    /// Bytes per second.
+    /// Bytes per second at the moment, and what the link could carry in the running interval.
     capacity: u64,
+    offered: Offered,
     /// Where the capacity is measured.
     drain: Option<DrainMeter>,
+    /// How long packets may wait on purpose, since the capacity moves.
+    wait: Duration,
     /// What the port's queue can hold, in bytes.
     buffer: u64,
     started: Instant,
@@ -68,7 +72,9 @@ impl XcpLink {
     pub fn new(now: Instant, capacity: u64, params: XcpLinkParams) -> Self {
         let mut link = Self {
             capacity: 1,
+            offered: Offered::new(capacity),
             drain: (params.capacity == Capacity::Auto).then(|| DrainMeter::new(capacity)),
+            wait: Duration::ZERO,
             buffer: u64::MAX,
             started: now,
             interval: INITIAL_INTERVAL,
@@ -93,11 +99,11 @@ impl XcpLink {
             totals: Totals::default(),
             params,
         };
-        link.set_capacity(capacity);
+        link.set_capacity(now, capacity);
         link
     }
 
-    fn set_capacity(&mut self, port: u64) {
+    fn set_capacity(&mut self, now: Instant, port: u64) {
         self.capacity = match (&mut self.drain, self.params.capacity) {
             (Some(drain), _) => {
                 drain.set_port(port);
@@ -107,6 +113,11 @@ impl XcpLink {
             (None, Capacity::Port | Capacity::Auto) => port,
         }
         .max(1);
+        // What is measured is a belief of the whole interval, not a rate of the moment.
+        if self.drain.is_none() {
+            let elapsed = now.saturating_since(self.started);
+            self.offered.change(elapsed, self.capacity);
+        }
     }
 
     /// Mean RTT over its flows' packets.
@@ -257,8 +268,14 @@ impl LinkController for XcpLink {
         None
     }
 
-    fn on_capacity(&mut self, _now: Instant, bytes_per_second: u64) {
-        self.set_capacity(bytes_per_second);
+    fn on_capacity(&mut self, now: Instant, bytes_per_second: u64) {
+        self.set_capacity(now, bytes_per_second);
+    }
+
+    fn on_variation(&mut self, wait: Duration) {
+        if self.params.guard {
+            self.wait = wait;
+        }
     }
 
     fn on_buffer(&mut self, bytes: u64) {

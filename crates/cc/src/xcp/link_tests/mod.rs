@@ -53,7 +53,7 @@ fn pools(groups: &[(u64, u64)], queue: u64, mean_rtt_us: u64) -> (i64, Pools) {
     let sum_x = groups.iter().map(|(n, x)| u128::from(n * x)).sum();
     let input = rate_q16(packets * 1500, 100_000_000);
     let params = XcpLinkParams::default();
-    let total = aggregate(&params, to_q16(CAPACITY), input, queue, mean_rtt_us);
+    let total = aggregate(&params, to_q16(CAPACITY), input, (queue, 0), mean_rtt_us);
     let moved = shuffle(params.shuffle_ppm, input, total, u64::MAX);
     (total, Pools::new(total, moved, sum_x, packets * 1500))
 }
@@ -150,6 +150,43 @@ fn the_queue_is_watched_for_half_of_what_remains_of_a_round_trip() {
 }
 
 // Intervals, idleness, capacity.
+
+/// A full port after some seconds, whose capacity moves by `step` up and down every 20 ms, and
+/// where packets may wait for `wait`.
+fn moved(params: XcpLinkParams, step: u64, wait: Duration) -> XcpLinkMetrics {
+    let mut link = XcpLink::new(Instant::ZERO, CAPACITY, params);
+    link.on_variation(wait);
+    let header = eager(100_000, x_of(ms(100)) / 833);
+    for n in 0..30_000u64 {
+        let now = Instant::from_micros(n * 120);
+        if n % 167 == 0 {
+            let up = n / 167 % 2 == 0;
+            link.on_capacity(now, if up { CAPACITY + step } else { CAPACITY - step });
+        }
+        let arrival = packet(1, 1500, header);
+        link.on_arrival(now, &arrival, 0);
+        stamp(link.on_departure(now, &arrival, 0));
+    }
+    metrics(&link)
+}
+
+#[test]
+fn a_capacity_that_moves_counts_by_its_mean_and_what_may_wait_is_given() {
+    let usual = XcpLinkParams::default;
+    for params in [usual, published] {
+        for step in [0, CAPACITY / 2] {
+            let spare = moved(params(), step, Duration::ZERO).spare;
+            let most = i64::try_from(CAPACITY / 10).unwrap();
+            assert!(spare.abs() < most, "{step}: {spare}");
+        }
+    }
+    // β · 30 ms / 100 ms of the capacity, and the papers' port gives nothing for it.
+    let given = |params, wait| moved(params, 0, wait).aggregate;
+    let more = given(usual(), ms(30)) - given(usual(), Duration::ZERO);
+    assert!((800_000..=850_000).contains(&more), "{more}");
+    let more = given(published(), ms(30)) - given(published(), Duration::ZERO);
+    assert_eq!(more, 0);
+}
 
 #[test]
 fn the_first_packets_after_idleness_are_given_at_most_one_interval_of_the_share() {

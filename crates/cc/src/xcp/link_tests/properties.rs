@@ -24,17 +24,20 @@ proptest! {
     #[test]
     fn the_aggregate_is_exact(
         capacity in 1_000u64..1_000_000_000_000, capacity_shift in 0u32..30,
-        load_ppm in 0u64..3_000_000, queue_ppm in 0u64..2_000_000,
+        load_ppm in 0u64..3_000_000, queue_ppm in 0u64..2_000_000, wanted_ppm in 0u64..2_000_000,
         rtt_us in 100u64..65_535_000, rtt_shift in 0u32..18, elapsed_us in 10_000u64..65_535_000,
     ) {
         let capacity = (capacity >> capacity_shift).max(1000);
         let rtt_us = (rtt_us >> rtt_shift).max(100);
         let bytes = share_of(capacity, load_ppm, elapsed_us);
         let queue = share_of(capacity, queue_ppm, rtt_us);
+        let wanted = share_of(capacity, wanted_ppm, rtt_us);
         let input = rate_q16(bytes, elapsed_us * 1000);
-        let got = aggregate(&XcpLinkParams::default(), to_q16(capacity), input, queue, rtt_us);
+        let params = XcpLinkParams::default();
+        let got = aggregate(&params, to_q16(capacity), input, (queue, wanted), rtt_us);
         let y = bytes as f64 / elapsed_us as f64 * 1e6;
-        let want = 0.4 * (capacity as f64 - y) - 0.226 * queue as f64 / rtt_us as f64 * 1e6;
+        let stands = queue as f64 - wanted as f64;
+        let want = 0.4 * (capacity as f64 - y) - 0.226 * stands / rtt_us as f64 * 1e6;
         let slack = 3.0 / 65_536.0 + (capacity as f64 + want.abs()) * 1e-12;
         let got = got as f64 / 65_536.0;
         prop_assert!((got - want).abs() <= slack, "{got} {want}");
@@ -122,7 +125,7 @@ proptest! {
             / packets.iter().map(|(r, w, s)| r * s / w).sum::<f64>();
         let params = XcpLinkParams::default();
         let input = rate_q16(bytes, 200_000_000);
-        let total = aggregate(&params, to_q16(capacity), input, queue, (d * 1e6) as u64);
+        let total = aggregate(&params, to_q16(capacity), input, (queue, 0), (d * 1e6) as u64);
         let moved = shuffle(params.shuffle_ppm, input, total, u64::MAX);
         for (form, as_paper) in headers {
             let mut pools = Pools::new(total, moved, sum_x, bytes);

@@ -31,6 +31,7 @@ impl<P> Port<P> {
         let offered = self.offered(now);
         if let Some(follow) = &mut self.follow {
             follow.look(now, offered);
+            self.law.on_variation(follow.wait());
         }
         self.law.on_capacity(now, self.capacity());
     }

@@ -1,6 +1,6 @@
 //! The control law of a port.
 
-use pathmark_cc::{Answer, Arrival, Instant, LinkController};
+use pathmark_cc::{Answer, Arrival, Duration, Instant, LinkController};
 
 use crate::core::queue::Limit;
 
@@ -84,6 +84,12 @@ impl Law {
             controller.on_capacity(now, rate);
         }
         self.refresh();
+    }
+
+    pub(super) fn on_variation(&mut self, wait: Duration) {
+        if let Some(controller) = &mut self.controller {
+            controller.on_variation(wait);
+        }
     }
 
     pub(super) fn on_buffer(&mut self, limit: Limit) {

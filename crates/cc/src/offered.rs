@@ -1,11 +1,11 @@
-//! The capacity of a port's link, which may change within an interval.
+//! What a port's link could carry in an interval in which its capacity may change.
 
 use crate::Duration;
 use crate::arith::{micros, saturate};
 
-/// What the link could carry in the running interval, while its capacity may change.
+/// See the module.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Capacity {
+pub(crate) struct Offered {
     /// Bytes per second.
     now: u64,
     /// How far into the interval that has been so, in µs.
@@ -14,8 +14,8 @@ pub(super) struct Capacity {
     before: u128,
 }
 
-impl Capacity {
-    pub(super) fn new(bytes_per_second: u64) -> Self {
+impl Offered {
+    pub(crate) fn new(bytes_per_second: u64) -> Self {
         Self {
             now: bytes_per_second.max(1),
             since_us: 0,
@@ -24,29 +24,29 @@ impl Capacity {
     }
 
     /// An interval begins.
-    pub(super) const fn begin(&mut self) {
+    pub(crate) const fn begin(&mut self) {
         self.since_us = 0;
         self.before = 0;
     }
 
     /// ∫C dt over the interval's first `length`, if nothing changes any more.
-    pub(super) fn offered(&self, length: Duration) -> u128 {
+    pub(crate) fn total(&self, length: Duration) -> u128 {
         let left = micros(length).saturating_sub(self.since_us);
         (self.before + u128::from(self.now) * u128::from(left)).max(1)
     }
 
     /// Its mean over the interval's first `length`, in bytes per second.
-    pub(super) fn mean(&self, length: Duration) -> u64 {
-        saturate(self.offered(length) / u128::from(micros(length).max(1)))
+    pub(crate) fn mean(&self, length: Duration) -> u64 {
+        saturate(self.total(length) / u128::from(micros(length).max(1)))
     }
 
     /// `elapsed` after the interval's begin it changes. True if it does.
-    pub(super) fn change(&mut self, elapsed: Duration, bytes_per_second: u64) -> bool {
+    pub(crate) fn change(&mut self, elapsed: Duration, bytes_per_second: u64) -> bool {
         let next = bytes_per_second.max(1);
         if next == self.now {
             return false;
         }
-        self.before = self.offered(elapsed);
+        self.before = self.total(elapsed);
         self.since_us = micros(elapsed).max(self.since_us);
         self.now = next;
         true
