@@ -19,7 +19,7 @@ const RETURN_STEP: u64 = 4;
 const OTHERWISE: u64 = 8;
 /// After so many round trips in a row that lost little it is not held any more: what the window was
 /// before may be more than the path carries by now, so that it is never reached again.
-const CLEAN_ROUNDS: u32 = 16;
+const CLEAN_ROUNDS: u8 = 16;
 /// The window is never held to fewer packets.
 const LEAST_PACKETS: u64 = 4;
 
@@ -39,7 +39,7 @@ pub(super) struct Losing {
     /// The window when that began, in bytes.
     before: u64,
     /// Round trips since one lost much.
-    clean: u32,
+    clean: u8,
 }
 
 impl Losing {
@@ -82,7 +82,7 @@ impl Losing {
             self.held = Some(arrived.max(least));
             self.clean = 0;
         } else if let Some(held) = self.held {
-            self.clean += 1;
+            self.clean = self.clean.saturating_add(1);
             // Where the capacity moves, less arrives at times although nothing is lost.
             let cap = arrived.saturating_add(arrived / RETURN_STEP).max(held);
             let holds = cap < self.before && self.clean < CLEAN_ROUNDS;
