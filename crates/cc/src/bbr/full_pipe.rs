@@ -22,6 +22,11 @@ impl FullPipe {
         self.rounds = 0;
     }
 
+    /// The rate did not grow in the last round trip, and is about `rate`.
+    pub(super) const fn stands_at(&self, rate: u64) -> bool {
+        self.rounds > 0 && self.baseline >= rate / 4 * 3
+    }
+
     /// A round trip has ended in which the application was not the limit.
     pub(super) fn on_round(&mut self, rate: u64) {
         if self.now {

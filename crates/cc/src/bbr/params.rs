@@ -10,6 +10,9 @@ pub(crate) const UNIT: u64 = 100;
 pub(super) const STARTUP_PACING_GAIN: u64 = 277;
 /// `BBR.DrainPacingGain`.
 pub(super) const DRAIN_PACING_GAIN: u64 = 50;
+/// `ProbeBW_UP` ends after one round trip without growth in which more than this was in flight.
+/// The draft waits for three in any case: they fill a buffer of three quarters of a BDP.
+pub(super) const QUEUEING_GAIN: u64 = 125;
 /// Pacing gains of `ProbeBW_DOWN` and `ProbeBW_UP`.
 pub(super) const DOWN_PACING_GAIN: u64 = 90;
 pub(super) const UP_PACING_GAIN: u64 = 125;

@@ -3,7 +3,7 @@
 
 use super::bounds::{NONE, too_high};
 use super::cycle::{AckPhase, State};
-use super::params::{MAX_UP_ROUNDS, PROBE_WAIT, PROBE_WAIT_SPREAD, RENO_ROUNDS};
+use super::params::{MAX_UP_ROUNDS, PROBE_WAIT, PROBE_WAIT_SPREAD, QUEUEING_GAIN, RENO_ROUNDS};
 use super::rate::RateSample;
 use super::sender::Bbr;
 use crate::arith::{nanos, scramble};
@@ -20,6 +20,8 @@ pub(super) struct Probe {
     precautionary: bool,
     /// `BBR.rounds_since_probe_up`.
     pub(super) rounds: u64,
+    /// The filter of the rate has not heard yet that a cycle is over.
+    cycle_over: bool,
     /// `BBR.cycle_stamp`, `BBR.bw_probe_wait`.
     cycle_began: Instant,
     wait: Duration,
@@ -37,6 +39,7 @@ impl Probe {
             too_high: false,
             precautionary: false,
             rounds: 0,
+            cycle_over: false,
             cycle_began: now,
             wait: PROBE_WAIT,
             up_rounds: 0,
@@ -128,7 +131,13 @@ impl Bbr {
             self.full.reset(sample.rate);
             return false;
         }
-        self.full.now
+        self.full.now || self.queues()
+    }
+
+    /// The path's rate is what was known of it, and more is in flight than it holds.
+    fn queues(&self) -> bool {
+        let rate = self.max_bw.max();
+        self.full.stands_at(rate) && self.in_flight > self.multiple(rate, QUEUEING_GAIN)
     }
 
     /// `AdaptLongTermModel`. Returns true if the state has changed.
@@ -139,16 +148,14 @@ impl Bbr {
         if self.rounds.started && self.probe.acks == AckPhase::Stopping {
             self.probe.sampling = false;
             self.probe.acks = AckPhase::Init;
-            if self.state.is_probe_bw() {
-                if !sample.app_limited {
-                    self.max_bw.advance();
-                }
-                if self.probe.precautionary && !self.probe.too_high {
-                    self.start_refill();
-                    return true;
-                }
+            self.probe.cycle_over = true;
+            if self.state.is_probe_bw() && self.probe.precautionary && !self.probe.too_high {
+                self.advance_filter(sample);
+                self.start_refill();
+                return true;
             }
         }
+        self.advance_filter(sample);
         if too_high(sample) || self.bounds.long == NONE {
             return false;
         }
@@ -157,6 +164,17 @@ impl Bbr {
             self.raise_bound(sample);
         }
         false
+    }
+
+    /// `AdvanceMaxBwFilter`, with the first round trip after a cycle in which the application is
+    /// not the limit. The draft leaves it out where that is not the cycle's last: where ProbeRTT
+    /// ends each cycle, a rate that is long gone would stay.
+    fn advance_filter(&mut self, sample: &RateSample) {
+        let says = self.rounds.started && self.state.is_probe_bw() && !sample.app_limited;
+        if self.probe.cycle_over && says {
+            self.probe.cycle_over = false;
+            self.max_bw.advance();
+        }
     }
 
     /// `RaiseInflightLongtermSlope`.

@@ -164,7 +164,7 @@ impl Bbr {
     }
 
     /// `BDPMultiple` of a rate in bytes per second, with a gain in hundredths.
-    fn multiple(&self, bw: u64, gain: u64) -> u64 {
+    pub(super) fn multiple(&self, bw: u64, gain: u64) -> u64 {
         let Some(min_rtt) = self.min_rtt.get() else {
             return self.initial;
         };

@@ -14,7 +14,7 @@ fn a_round_trip_of_losses_told_at_once_bounds_to_where_they_began() {
     while run.bbr.state != State::Up {
         run.run(1, |_| ());
     }
-    run.run(60, |_| ());
+    run.run(40, |_| ());
     assert_eq!(run.bbr.state, State::Up);
     let in_flight = run.bbr.window();
     let now = Instant::from_nanos(run.now);
