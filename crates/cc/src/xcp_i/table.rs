@@ -260,7 +260,9 @@ impl Table {
         let elapsed = u128::from(ns_since(now, entry.bytes_since).max(1));
         let own = u128::from(entry.bytes) * 1_000_000_000 / elapsed;
         let own = i64::try_from(own).unwrap_or(i64::MAX);
-        let shared = shared(params, told.capacity, own);
+        // What came another way shares nothing.
+        let most = i64::try_from(told.capacity).unwrap_or(i64::MAX);
+        let shared = shared(params, told.capacity, own.min(most));
         let left = own.saturating_add(told.available).saturating_add(shared);
         let left = left.max(1).unsigned_abs();
         let left = match &entry.link {

@@ -1,8 +1,12 @@
 //! Shims in front of packets that no law sends: what anybody may write.
 
+use core::net::IpAddr;
+
 use pathmark_cc::{Duration, Instant, Request, XcpRequest};
 use xcp_proto::Form;
+use xcp_proto::header::{Body, LastRouter};
 
+use super::setup::address;
 use crate::scenario::{Forge, ForgedShim};
 
 /// TTL that XCP's header repeats: the one that packets are sent with.
@@ -67,8 +71,14 @@ fn shim(forge: &Forge, bytes: u16, rate: u64) -> Vec<u8> {
                 packet: bytes,
             };
             let mut shim = vec![0; Form::V4.len()];
+            let mut repr = xcp_proto::Repr::initial(Form::V4, Some(&request), TTL);
+            if let Body::Full(full) = &mut repr.body
+                && let Some(IpAddr::V4(last)) = forge.names.map(address)
+            {
+                full.last = LastRouter::V4(last);
+            }
             // There is room.
-            let _ = xcp_proto::Repr::initial(Form::V4, Some(&request), TTL).emit(&mut shim);
+            let _ = repr.emit(&mut shim);
             shim
         }
     }
@@ -85,6 +95,7 @@ mod tests {
             shim,
             rtt: Duration::from_millis(80),
             ports: Some(Duration::from_millis(100)),
+            names: None,
         };
         Forger::new(&forge, 1500, 1_500_000, Instant::ZERO)
     }

@@ -175,6 +175,8 @@ pub struct Forge {
     pub rtt: Duration,
     /// Packets claim to be of another flow each time that so much has passed.
     pub ports: Option<Duration>,
+    /// XCP's headers claim to have come through this node's router last.
+    pub names: Option<usize>,
 }
 
 /// Whose shim stands in front of forged packets.

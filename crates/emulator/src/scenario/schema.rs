@@ -125,13 +125,14 @@ pub(super) struct FileFlow {
     pub(super) forge: Option<Spanned<ForgeSpec>>,
 }
 
-/// `forge = { shim = "xcp", rtt = "20ms", ports = "100ms" }`.
-#[derive(Clone, Copy, Debug, Deserialize)]
+/// `forge = { shim = "xcp", rtt = "20ms", ports = "100ms", names = "R" }`.
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ForgeSpec {
     pub(super) shim: ForgedShim,
     pub(super) rtt: Option<Span>,
     pub(super) ports: Option<Span>,
+    pub(super) names: Option<Spanned<String>>,
 }
 
 /// `rate = "10Mbit"`, or `{ trace = "FILE" }`, or `{ model = "cellular", mean = "10Mbit" }`.

@@ -4,6 +4,7 @@
 mod paper;
 mod paths;
 mod shared;
+mod strays;
 
 use std::ops::ControlFlow;
 

@@ -4,13 +4,17 @@
 //! something else finds several packets at once, a *batch*, and reads them within microseconds. The
 //! last of a batch was read about when it came, those before it were late. So
 //!
-//! - a rate is believed only where it is steady: over three pieces of a row of packets, with what
-//!   is known to have come between them. One packet is a piece if that makes sense of most of the
-//!   train; where times are coarser, pieces have more packets;
+//! - a rate is believed only where it is steady: over three pieces of a row of packets. One packet
+//!   is a piece if that makes sense of most of the train; where times are coarser, pieces have more
+//!   packets;
 //! - a packet came no later than the link needed to carry those that came behind it by the time
 //!   that these were read;
 //! - when packets were sent is as their sender says: where it was held up, the link may have had
 //!   nothing to do, and that time does not count.
+//!
+//! What the port counts for its own traffic meanwhile plays no part in rates. A header may stand
+//! for several packets, and what names the upstream router may have come another way: neither says
+//! what was on the link between two packets of a train.
 
 use pathmark_cc::Instant;
 
@@ -44,7 +48,8 @@ pub(crate) struct Arrived {
 /// What a train that kept the link busy met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Met {
-    /// Foreign bytes; below 0 by the errors of times.
+    /// Foreign bytes; below 0 by the errors of times, and where what was counted for its own
+    /// traffic did not cross the link.
     pub(crate) foreign: i128,
     /// The time over which they came, ns.
     pub(crate) span: u64,
@@ -90,18 +95,10 @@ fn bytes_of(packets: &[Arrived]) -> u64 {
     packets.iter().map(|packet| packet.bytes).sum()
 }
 
-/// What the link is known to have carried from the first packet's end to the last one's: the
-/// train's bytes, and those of its own traffic if it is counted packet by packet. What is counted
-/// in lumps came long before, in part.
-fn known_of(packets: &[Arrived], in_lumps: bool) -> u64 {
-    let (Some(first), Some(last)) = (packets.first(), packets.last()) else {
-        return 0;
-    };
-    let train = bytes_of(packets).saturating_sub(first.bytes);
-    if in_lumps {
-        return train;
-    }
-    train.saturating_add(last.own.saturating_sub(first.own))
+/// What the link carried of them from the first packet's end to the last one's.
+fn carried_of(packets: &[Arrived]) -> u64 {
+    let first = packets.first().map_or(0, |first| first.bytes);
+    bytes_of(packets).saturating_sub(first)
 }
 
 impl Arrivals {
@@ -125,14 +122,13 @@ impl Arrivals {
         self.arrived.len() == usize::from(self.packets)
     }
 
-    /// Bytes per second at which its packets left the narrow link. Where its own traffic is counted
-    /// in lumps the train's packets alone tell: those of one that is sent as fast as it goes leave
-    /// the router before the cloud in a row.
-    pub(crate) fn fastest(&self, in_lumps: bool) -> Option<u64> {
-        let whole = self.whole(in_lumps)?;
+    /// Bytes per second at which its packets left the narrow link, one after the other. Those of a
+    /// train that is sent as fast as it goes leave the router before the cloud in a row.
+    pub(crate) fn fastest(&self) -> Option<u64> {
+        let whole = self.whole()?;
         let mut piece = 1;
         while 3 * piece < self.arrived.len() {
-            if let Some(steady) = self.steady(piece, whole, in_lumps) {
+            if let Some(steady) = self.steady(piece, whole) {
                 return Some(steady);
             }
             piece *= 2;
@@ -141,7 +137,7 @@ impl Arrivals {
     }
 
     /// The rate of the whole train, from the end of the batch that it begins with.
-    fn whole(&self, in_lumps: bool) -> Option<u64> {
+    fn whole(&self) -> Option<u64> {
         let (first, last) = (self.arrived.first()?, self.arrived.last()?);
         let gaps = u64::try_from(self.arrived.len()).unwrap_or(1).max(2) - 1;
         let least = between(first, last) / gaps / BATCHED;
@@ -151,16 +147,16 @@ impl Arrivals {
             _ => false,
         })?;
         let rest = self.arrived.get(begin..)?;
-        rate(known_of(rest, in_lumps), between(rest.first()?, last)).filter(|rate| *rate > 0)
+        rate(carried_of(rest), between(rest.first()?, last)).filter(|rate| *rate > 0)
     }
 
     /// The third highest rate of rows of three pieces at the same rate, each of `piece` packets;
     /// the highest where there are fewer. `None` if there is none, or if too many pieces of the
     /// train were faster still, as no link can be.
-    fn steady(&self, piece: usize, whole: u64, in_lumps: bool) -> Option<u64> {
+    fn steady(&self, piece: usize, whole: u64) -> Option<u64> {
         let mut fastest = [0; FASTEST];
         for row in self.arrived.windows(3 * piece + 1) {
-            let Some(rate) = even(row, piece, in_lumps) else {
+            let Some(rate) = even(row, piece) else {
                 continue;
             };
             if rate <= whole.saturating_mul(MOST_OF_WHOLE)
@@ -175,7 +171,7 @@ impl Arrivals {
         let (mut pieces, mut impossible) = (0, 0);
         for part in self.arrived.windows(piece + 1) {
             if let (Some(first), Some(last)) = (part.first(), part.last()) {
-                let least = takes(known_of(part, in_lumps), found) / 4 * 3;
+                let least = takes(carried_of(part), found) / 4 * 3;
                 pieces += 1;
                 impossible += u32::from(between(first, last) < least);
             }
@@ -186,23 +182,15 @@ impl Arrivals {
     /// Takes back how late packets were read: each came before those behind it by the time that
     /// the link took for these, at least.
     fn correct(&mut self, capacity: u64) {
-        let counted = |packet: &Arrived, next: &Arrived| next.own.saturating_sub(packet.own);
-        self.correct_with(capacity, counted);
-    }
-
-    /// The same; `own` tells what came of its own traffic between two packets.
-    fn correct_with(&mut self, capacity: u64, own: impl Fn(&Arrived, &Arrived) -> u64) {
         self.corrected.clear();
-        let mut behind: Option<(u64, &Arrived)> = None;
+        let mut behind: Option<(u64, u64)> = None;
         for packet in self.arrived.iter().rev() {
             let at = packet.at.as_nanos();
-            let at = behind.map_or(at, |(then, next)| {
-                let between = own(packet, next);
-                let took = takes(next.bytes.saturating_add(between), capacity);
-                at.min(then.saturating_sub(took))
+            let at = behind.map_or(at, |(then, bytes)| {
+                at.min(then.saturating_sub(takes(bytes, capacity)))
             });
             self.corrected.push(at);
-            behind = Some((at, packet));
+            behind = Some((at, packet.bytes));
         }
         self.corrected.reverse();
     }
@@ -210,23 +198,10 @@ impl Arrivals {
     /// By how much packets were read late on average at least, ns.
     pub(crate) fn lateness(&mut self, capacity: u64) -> u64 {
         self.correct(capacity);
-        self.late()
-    }
-
-    /// The same where its own traffic has `own` bytes per second. It may be counted in lumps, where
-    /// one header stands for several packets, and does not come as evenly as that: half of it is
-    /// taken to have come in between.
-    pub(crate) fn lateness_at(&mut self, capacity: u64, own: u64) -> u64 {
-        self.correct_at(capacity, own);
-        self.late()
-    }
-
-    fn correct_at(&mut self, capacity: u64, own: u64) {
-        self.correct_with(capacity, |packet, next| {
-            let between = u128::from(next.sent.saturating_sub(packet.sent));
-            let came = u128::from(own / 2) * between / 1_000_000_000;
-            u64::try_from(came).unwrap_or(u64::MAX)
-        });
+        let late = self.arrived.iter().zip(&self.corrected);
+        let late: u64 = late.map(|(packet, at)| packet.at.as_nanos() - at).sum();
+        let count = u64::try_from(self.arrived.len()).unwrap_or(u64::MAX);
+        late.checked_div(count).unwrap_or(0)
     }
 
     /// Least bytes of its own traffic that were counted between two packets, if any were.
@@ -246,23 +221,13 @@ impl Arrivals {
         }
     }
 
-    fn late(&self) -> u64 {
-        let late = self.arrived.iter().zip(&self.corrected);
-        let late: u64 = late.map(|(packet, at)| packet.at.as_nanos() - at).sum();
-        let count = u64::try_from(self.arrived.len()).unwrap_or(u64::MAX);
-        late.checked_div(count).unwrap_or(0)
-    }
-
     /// What the train met while the link was busy: between the first arrival and the last it
     /// carried the train's bytes, its own traffic's, and the rest. Times in which it had nothing of
     /// the train to carry, for its sender was held up, count for neither. `None` if that is most of
     /// the time, or if the train was too fast to meet anything.
-    /// `own` is the rate of its own traffic if it is counted in lumps.
+    /// `own` is the rate of its own traffic, bytes per second, if it is counted in lumps.
     pub(crate) fn met(&mut self, capacity: u64, own: Option<u64>) -> Option<Met> {
-        match own {
-            Some(rate) => self.correct_at(capacity, rate),
-            None => self.correct(capacity),
-        }
+        self.correct(capacity);
         let (first, last) = (self.arrived.first()?, self.arrived.last()?);
         let bytes = bytes_of(self.arrived.get(1..)?);
         let sent = last.sent.saturating_sub(first.sent);
@@ -309,7 +274,7 @@ impl Arrivals {
 }
 
 /// Rate of a row of three pieces, if that of each is about the same.
-fn even(row: &[Arrived], piece: usize, in_lumps: bool) -> Option<u64> {
+fn even(row: &[Arrived], piece: usize) -> Option<u64> {
     let follows = row.windows(2).all(|pair| match pair {
         [a, b] => a.index + 1 == b.index,
         _ => false,
@@ -320,14 +285,11 @@ fn even(row: &[Arrived], piece: usize, in_lumps: bool) -> Option<u64> {
     let (mut least, mut most) = (u64::MAX, 0);
     for begin in [0, piece, 2 * piece] {
         let part = row.get(begin..=begin + piece)?;
-        let rate = rate(
-            known_of(part, in_lumps),
-            between(part.first()?, part.last()?),
-        )?;
+        let rate = rate(carried_of(part), between(part.first()?, part.last()?))?;
         (least, most) = (least.min(rate), most.max(rate));
     }
     if most / 13 > least / 10 {
         return None;
     }
-    rate(known_of(row, in_lumps), between(row.first()?, row.last()?))
+    rate(carried_of(row), between(row.first()?, row.last()?))
 }

@@ -2,12 +2,20 @@
 //!
 //! Foreign packets between those of a train make it slower, so most errors are downwards, and the
 //! highest of several trains is nearest. Packets that are delivered in one go make it faster, so it
-//! is the second highest.
+//! is the second highest. A busy link lets few rows of packets through undisturbed, and one that
+//! seems slower than it is seems to have more left: so it is the highest until the two highest have
+//! been about the same.
 
 /// Trains that are remembered.
 const KEPT: usize = 12;
-/// From so many on, the second highest counts.
+/// Least trains for the two highest rates to be compared.
 const ENOUGH: usize = 4;
+/// After so many it is as sure as it will be.
+const MANY: usize = 8;
+/// Rates that differ by less than this part, as a divisor, are about the same.
+const SAME: u64 = 8;
+/// A rate that is so many times the second one is that of packets that were delivered in one go.
+const BATCH: u64 = 3;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +23,7 @@ pub(crate) struct Capacity {
     rates: [u64; KEPT],
     next: usize,
     best: Option<u64>,
+    is_sure: bool,
 }
 
 impl Capacity {
@@ -26,8 +35,21 @@ impl Capacity {
         self.next += 1;
         let mut sorted = self.rates;
         sorted.sort_unstable_by(|a, b| b.cmp(a));
-        let place = usize::from(self.next >= ENOUGH);
-        self.best = sorted.get(place).copied().filter(|rate| *rate > 0);
+        let [highest, second, ..] = sorted;
+        let same = self.next >= ENOUGH && highest - second <= highest / SAME;
+        self.is_sure |= same || self.next >= MANY;
+        let batch = self.next >= ENOUGH && highest > second.saturating_mul(BATCH);
+        let best = if self.is_sure || batch {
+            second
+        } else {
+            highest
+        };
+        self.best = Some(best).filter(|rate| *rate > 0);
+    }
+
+    /// The two highest rates have been about the same, or there is no hope of that.
+    pub(crate) const fn is_sure(&self) -> bool {
+        self.is_sure
     }
 
     /// Bytes per second.
@@ -52,6 +74,24 @@ mod tests {
         for _ in 0..12 {
             capacity.note(50);
         }
-        assert_eq!(capacity.get(), Some(50));
+        assert_eq!((capacity.get(), capacity.is_sure()), (Some(50), true));
+    }
+
+    /// Three trains of four met foreign packets in between.
+    #[test]
+    fn one_high_rate_is_not_sure() {
+        let mut capacity = Capacity::default();
+        for (rate, sure) in [
+            (50, false),
+            (50, false),
+            (48, false),
+            (100, false),
+            (52, false),
+        ] {
+            capacity.note(rate);
+            assert_eq!(capacity.is_sure(), sure, "{rate}");
+        }
+        capacity.note(95);
+        assert!(capacity.is_sure());
     }
 }

@@ -127,15 +127,17 @@ impl Delay {
         u64::try_from(waits * u128::from(capacity) / 1_000_000_000).unwrap_or(0)
     }
 
-    /// The link was busy for as long as the last packets tell of.
-    pub(crate) fn full(&self, capacity: u64, noise: u64) -> Option<Full> {
+    /// The link was busy for as long as the last packets tell of. That says nothing of now if none
+    /// has come since for as long.
+    pub(crate) fn full(&self, now: Instant, capacity: u64, noise: u64) -> Option<Full> {
         let [Some(first), .., Some(last)] = self.samples else {
             return None;
         };
-        if self.waits(LOOKED_AT, noise) == 0 {
+        let took = last.at - first.at;
+        if self.waits(LOOKED_AT, noise) == 0 || now - last.at > took {
             return None;
         }
-        let took = i128::try_from((last.at - first.at).as_nanos()).ok()?;
+        let took = i128::try_from(took.as_nanos()).ok()?;
         if took == 0 {
             return None;
         }
@@ -148,5 +150,26 @@ impl Delay {
             own: i64::try_from(own).ok()?,
             is_new: self.count.is_multiple_of(LOOKED_AT as u64),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Five packets 20 ms apart that wait ever longer: the link is full, and for another 80 ms
+    /// without a packet it is known to be.
+    #[test]
+    fn a_full_link_is_not_full_for_ever() {
+        let mut delay = Delay::default();
+        for packet in 0..6 {
+            let sent = Instant::from_millis(1000 + 20 * packet);
+            let waits = Duration::from_millis(if packet == 0 { 0 } else { 10 + packet });
+            delay.on_probe(sent + waits, sent.as_nanos(), 0);
+        }
+        let last = Instant::from_millis(1000 + 100 + 15);
+        let full = |after| delay.full(last + Duration::from_millis(after), 1_000_000, 1_000_000);
+        assert!(full(0).is_some_and(|full| full.drain < 0));
+        assert_eq!((full(80).is_some(), full(90)), (true, None));
     }
 }

@@ -3,6 +3,10 @@
 //! Between the arrivals of a train's first packet and its last the narrow link, always busy,
 //! carried C · (time between them) bytes: the train's, its own traffic's, and the rest. The rest
 //! had arrived at the link while the train did ([`arrivals`](super::arrivals)).
+//!
+//! Its own traffic is what the port counts from the upstream router. What names that router and
+//! came another way was not on the link: then the rest is less than nothing by as much, and what is
+//! left, C less the rest and less its own traffic, is right all the same.
 
 use super::arrivals::Met;
 use super::delay::Full;
@@ -46,7 +50,6 @@ impl Load {
         self.samples = self.samples.saturating_add(1);
         let off = i64::try_from(rate.abs_diff(self.trains)).unwrap_or(i64::MAX);
         let weight = i64::from(self.samples).min(WEIGHT);
-        // The average may be a little below nothing, so that it is right on average.
         self.foreign += (middle - self.foreign) / weight;
         self.trains += (middle - self.trains) / weight;
         self.scatter += (off - self.scatter) / weight;
@@ -67,15 +70,15 @@ impl Load {
     pub(crate) fn correct(&mut self, capacity: u64, full: &Full) {
         let capacity = i64::try_from(capacity).unwrap_or(i64::MAX);
         let input = capacity.saturating_sub(full.drain);
-        let foreign = input.saturating_sub(full.own).max(0);
+        let foreign = input.saturating_sub(full.own);
         if full.is_new {
             self.foreign += (foreign - self.foreign) / FULL_WEIGHT;
         }
     }
 
-    /// Bytes per second.
-    pub(crate) fn foreign(&self) -> i64 {
-        self.foreign.max(0)
+    /// Bytes per second; below nothing by the errors of times, or as the module says.
+    pub(crate) const fn foreign(&self) -> i64 {
+        self.foreign
     }
 
     /// Trains that were counted.

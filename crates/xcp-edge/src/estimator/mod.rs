@@ -54,13 +54,17 @@ const TRAINS_FOR_ESTIMATE: u32 = 3;
 const FIRST_SHARE_MS: u64 = 100;
 /// How much faster than the capacity a train is sent, so that the link has always one to carry.
 const FASTER_PPM: u64 = 1_050_000;
-/// Every so many trains one goes as fast as it can, for the capacity.
+/// Every so many trains one goes as fast as it can, for the capacity; and while that is not sure.
 const CAPACITY_EVERY: u32 = 4;
+const CAPACITY_EVERY_UNSURE: u32 = 2;
 /// Least packets of a train, and those of one for the capacity.
 const LEAST_PACKETS: u16 = 12;
 const CAPACITY_PACKETS: u16 = 16;
 /// Least time that the latter take on the link, ms, so that times may be coarse.
 const CAPACITY_MS: u128 = 2;
+/// The same while the capacity is not sure: more of them find a gap in the traffic of a busy link.
+const CAPACITY_PACKETS_UNSURE: u16 = 32;
+const CAPACITY_MS_UNSURE: u128 = 20;
 /// Time between small packets, between the first trains and later.
 const FIRST_DELAY_GAP: Duration = Duration::from_millis(10);
 const DELAY_GAP: Duration = Duration::from_millis(20);
@@ -72,6 +76,11 @@ const MOST_DELAY_SPAN: u64 = 2_000_000_000;
 /// Own traffic of which more bytes are counted at once is counted in lumps: a header stands for
 /// several packets.
 const LUMP: u64 = 3000;
+/// Foreign traffic of less than nothing, by more than this part of the capacity, as a divisor, is
+/// its own that came another way.
+const ELSEWHERE: u64 = 16;
+/// Where more than so many times the capacity is counted for its own, little is known of the rest.
+const MOST_OWN: u64 = 4;
 /// Times that differ from packet to packet hide no queue of more than this, ns.
 const MOST_SCATTER: u64 = 2_000_000;
 /// There is no estimate where they differ by more than the time of so many packets, and than this,
@@ -111,6 +120,8 @@ pub struct Estimator {
     own_at_train: (u64, Instant),
     /// Least bytes of it that are counted at once, on average over some trains.
     lump: u64,
+    /// Far more was counted for its own than the link carries.
+    flooded: bool,
 }
 
 impl Estimator {
@@ -136,6 +147,7 @@ impl Estimator {
             own: (0, now),
             own_at_train: (0, now),
             lump: 0,
+            flooded: false,
         }
     }
 
@@ -207,11 +219,29 @@ impl Estimator {
     fn next(&self) -> Train {
         let each = u128::from(self.packet) + u128::from(self.headers);
         let capacity = self.capacity.get();
-        if capacity.is_none() || self.asked.is_multiple_of(CAPACITY_EVERY) {
-            let lasting = u128::from(capacity.unwrap_or(0)) * CAPACITY_MS / 1000 / each;
-            let lasting = u16::try_from(lasting).unwrap_or(u16::MAX);
+        let every = if self.capacity.is_sure() {
+            CAPACITY_EVERY
+        } else {
+            CAPACITY_EVERY_UNSURE
+        };
+        if capacity.is_none() || self.asked.is_multiple_of(every) {
+            let lasting = |millis| {
+                let lasting = u128::from(capacity.unwrap_or(0)) * millis / 1000 / each;
+                u16::try_from(lasting).unwrap_or(u16::MAX)
+            };
+            let least = if self.capacity.is_sure() {
+                CAPACITY_PACKETS.min(self.packets)
+            } else {
+                lasting(CAPACITY_MS_UNSURE).clamp(CAPACITY_PACKETS, CAPACITY_PACKETS_UNSURE)
+            };
+            let packets = if self.packets < LEAST_PACKETS {
+                // Trains were too much for a queue on the way.
+                self.packets
+            } else {
+                lasting(CAPACITY_MS).min(self.packets).max(least)
+            };
             return Train {
-                packets: lasting.max(CAPACITY_PACKETS).min(self.packets),
+                packets,
                 ..Self::first_train(self.packet)
             };
         }
@@ -271,7 +301,7 @@ impl Estimator {
             self.delay.on_probe(now, probe.sent, own);
         }
         if small {
-            self.correct();
+            self.correct(now);
             return;
         }
         let arrived = Arrived {
@@ -290,11 +320,7 @@ impl Estimator {
     /// The last packet of a train came.
     fn finish(&mut self, now: Instant, own: u64) {
         let before = self.capacity.get();
-        if let Some(least) = self.arrivals.least_own() {
-            self.lump = self.lump - self.lump / 4 + least / 4;
-        }
-        let in_lumps = self.lump > LUMP;
-        if let Some(rate) = self.arrivals.fastest(in_lumps) {
+        if let Some(rate) = self.arrivals.fastest() {
             self.capacity.note(rate);
         }
         if let (Some(before), Some(now)) = (before, self.capacity.get())
@@ -308,17 +334,23 @@ impl Estimator {
         };
         let late = self.arrivals.lateness(capacity);
         self.late = self.late - self.late / 4 + late / 4;
+        self.scattered.note(late, self.arrivals.took());
+        if let Some(least) = self.arrivals.least_own() {
+            self.lump = self.lump - self.lump / 4 + least / 4;
+        }
         let own_rate = self.own_rate(now, own);
-        let scattered = self.arrivals.lateness_at(capacity, own_rate);
-        self.scattered.note(scattered, self.arrivals.took());
-        let in_lumps = in_lumps.then_some(own_rate);
-        if let Some(met) = self.arrivals.met(capacity, in_lumps) {
+        // What came another way is not held up by the train.
+        let elsewhere = self.load.foreign() < -(capacity / ELSEWHERE).cast_signed();
+        let at_mean = (self.lump > LUMP || elsewhere).then_some(own_rate);
+        self.flooded = own_rate / MOST_OWN > capacity;
+        if let Some(met) = self.arrivals.met(capacity, at_mean) {
             let foreign = self.load.finish(capacity, met);
             if self.arrivals.is_whole() {
                 self.doubt(now, capacity, foreign, own);
             }
         }
-        if self.took.is_none() && self.load.samples() >= TRAINS_FOR_ESTIMATE {
+        let known = self.load.samples() >= TRAINS_FOR_ESTIMATE && self.capacity.is_sure();
+        if self.took.is_none() && known {
             self.took = Some(now - self.began);
         }
     }
@@ -338,7 +370,7 @@ impl Estimator {
         };
         let off = self.load.scatter();
         let found = Found {
-            foreign: foreign.max(0),
+            foreign,
             own,
             waits,
         };
@@ -349,7 +381,7 @@ impl Estimator {
     }
 
     /// While the link is full, the queue and its own traffic tell what is foreign.
-    fn correct(&mut self) {
+    fn correct(&mut self, now: Instant) {
         let Some(capacity) = self.capacity.get() else {
             return;
         };
@@ -357,7 +389,7 @@ impl Estimator {
         if self.delay.waiting(noise).is_none() {
             self.doubt.clear();
         }
-        if let Some(full) = self.delay.full(capacity, noise) {
+        if let Some(full) = self.delay.full(now, capacity, noise) {
             self.load.correct(capacity, &full);
         }
     }
@@ -375,11 +407,12 @@ impl Estimator {
         packets.max(200_000).max(2 * self.late).max(scatter)
     }
 
-    /// Packets' times differ from one to the next by more than a queue changes by.
-    fn wild(&self, capacity: u64) -> bool {
+    /// Times are off by too much to tell anything: those of trains, or those of small packets, from
+    /// one to the next by more than a queue changes by.
+    fn is_jittery(&self, capacity: u64) -> bool {
         let packet = u64::from(self.packet) + self.headers;
         let packets = WILD_PACKETS * packet * 1_000_000_000 / capacity.max(1);
-        self.delay.scatter() > packets.max(WILD)
+        self.scattered.is_so() || self.delay.scatter() > packets.max(WILD)
     }
 
     /// What the cloud leaves now, when `own` bytes have come that are its own traffic's. It is for
@@ -391,7 +424,7 @@ impl Estimator {
         let took = self.took?;
         let capacity = self.capacity.get()?;
         let until = self.last_probe + self.holds(took, capacity);
-        if now >= until || elapsed == 0 || self.scattered.is_so() || self.wild(capacity) {
+        if now >= until || elapsed == 0 || self.flooded || self.is_jittery(capacity) {
             return None;
         }
         let bytes = u128::from(own.saturating_sub(before));
@@ -400,11 +433,11 @@ impl Estimator {
         let all = i64::try_from(capacity).unwrap_or(i64::MAX);
         let noise = self.noise(capacity);
         let left = all.saturating_sub(self.load.foreign()).saturating_sub(own);
-        let available = match self.delay.full(capacity, noise) {
+        let available = match self.delay.full(now, capacity, noise) {
             // What the link carries, less what comes.
             Some(full) => full.drain,
             // A link whose queue drains carries more than comes.
-            None => left.max(0),
+            None => left.clamp(0, all),
         };
         Some(CloudEstimate {
             available,

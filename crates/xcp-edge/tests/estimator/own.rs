@@ -2,8 +2,8 @@
 
 use pathmark_cc::Duration;
 
-use super::median;
 use super::world::World;
+use super::{known, median};
 
 /// Rates of 5, 30 and 300 Mbit/s, in bytes per second.
 const RATES: [f64; 3] = [5e6 / 8.0, 30e6 / 8.0, 300e6 / 8.0];
@@ -40,4 +40,41 @@ fn lumps_of_several_flows_make_no_capacity() {
             }
         }
     }
+}
+
+/// Traffic that names the upstream router and came another way is counted for its own. What is left
+/// of the link is known all the same; there is no estimate where far more came than the link
+/// carries.
+#[test]
+fn own_traffic_that_came_another_way() {
+    for (stray, lump) in [(0.1, 1), (0.5, 1), (0.5, 8), (1.0, 1), (3.0, 1), (3.0, 8)] {
+        let mut left = Vec::new();
+        for seed in 1..=3 {
+            let mut world = with_strays(stray, lump, seed);
+            for tenth in 250..400 {
+                world.run(Duration::from_millis(100 * tenth));
+                left.extend(known(&mut world));
+            }
+        }
+        assert!(left.len() >= 440, "{stray}: {}", left.len());
+        let left = median(left);
+        println!("{stray} times the link that came another way: {left:.3} left");
+        assert!((left - 0.5).abs() <= 0.2, "{stray}: {left}");
+    }
+    let mut world = with_strays(10.0, 1, 1);
+    for tenth in 250..400 {
+        world.run(Duration::from_millis(100 * tenth));
+        assert_eq!(known(&mut world), None);
+    }
+}
+
+/// 25 s of a link whose own traffic has 0.3 of it and foreign traffic 0.2. From 10 s on `stray`
+/// times as much as it carries comes another way.
+fn with_strays(stray: f64, lump: u64, seed: u64) -> World {
+    let mut world = World::new(30e6 / 8.0, 0.2, seed);
+    (world.own_share, world.lump) = (0.3, lump);
+    world.run(Duration::from_secs(10));
+    (world.stray_share, world.stray_next) = (stray, world.now as f64);
+    world.run(Duration::from_secs(25));
+    world
 }

@@ -125,6 +125,10 @@ pub(crate) struct World {
     pub(crate) own_next: f64,
     pub(crate) own_there: VecDeque<u64>,
     pub(crate) own: u64,
+    /// Traffic that is counted for its own and does not cross the link: its rate as a part of the
+    /// link's, and when its next packet comes.
+    pub(crate) stray_share: f64,
+    pub(crate) stray_next: f64,
     /// Packets of a flow that are counted at once, and those of each flow that were not yet.
     pub(crate) lump: u64,
     pub(crate) uncounted: Vec<u64>,
@@ -188,6 +192,8 @@ impl World {
             own_next: 0.0,
             own_there: VecDeque::new(),
             own: 0,
+            stray_share: 0.0,
+            stray_next: 0.0,
             lump: 1,
             uncounted: vec![0],
             sender: Process::new(0.0, 0, 0, 0),
@@ -277,6 +283,11 @@ impl World {
             } else {
                 break;
             }
+        }
+        while self.stray_share > 0.0 && self.stray_next <= self.now as f64 {
+            let varies = (self.random.next_u64() % 2001) as f64 / 1000.0;
+            self.stray_next += varies * OWN_PACKET / (self.capacity * self.stray_share);
+            self.own += OWN_PACKET as u64;
         }
         while self.own_there.front().is_some_and(|at| *at <= self.now) {
             self.own_there.pop_front();

@@ -9,7 +9,7 @@ use toml::Spanned;
 
 use super::super::route::route;
 use super::super::schema::{FileFlow, OnOffSpec};
-use super::super::{Connects, FlowSetup, Forge, LinkSetup, OnOff, Pattern};
+use super::super::{Connects, FlowSetup, Forge, ForgedShim, LinkSetup, OnOff, Pattern};
 use super::{Check, PACKET};
 
 /// Packets without a connection or a law.
@@ -256,10 +256,18 @@ impl Check<'_> {
             let message = "`ports` must be longer than 0";
             return Err(self.fault(given.span(), message));
         }
+        if let Some(names) = &spec.names
+            && spec.shim != ForgedShim::Xcp
+        {
+            let message = "only XCP's headers name a router";
+            return Err(self.fault(names.span(), message));
+        }
+        let names = spec.names.as_ref().map(|name| self.known_node(name));
         Ok(Some(Forge {
             shim: spec.shim,
             rtt: spec.rtt.map_or(FORGED_RTT, |rtt| rtt.0),
             ports,
+            names: names.transpose()?,
         }))
     }
 
