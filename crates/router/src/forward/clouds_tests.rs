@@ -46,8 +46,9 @@ fn a_cloud_of_both_versions_of_ip() {
     row.forms = vec![Form::V4, Form::V6];
     let share = |bytes: i64| bytes as f64 / 3_750_000.0;
     let mut left = BTreeMap::<IpAddr, Vec<f64>>::new();
-    // A train lasts a few milliseconds, and meets more or fewer packets: the median counts.
-    for half_seconds in 4..=20 {
+    // A train lasts a few milliseconds, and meets more or fewer packets: the first ones are
+    // averaged out after some seconds, and the median counts.
+    for half_seconds in 20..=60 {
         row.run(Duration::from_millis(500 * half_seconds));
         let meter = row.routers[2].cloud_meter().unwrap();
         for known in meter.estimates(row.now) {
