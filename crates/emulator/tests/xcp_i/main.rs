@@ -1,6 +1,7 @@
 //! XCP-i: the key numbers of its scenarios. Rates and amounts are IP bytes at the links, as the
 //! XCP-i paper's are.
 
+mod far;
 mod paper;
 mod paths;
 mod shared;

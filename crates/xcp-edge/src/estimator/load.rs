@@ -35,6 +35,18 @@ impl Load {
         self.samples = 0;
     }
 
+    /// The capacity was taken for `before`, and is now. What is left of it stays the same until
+    /// trains find something else, which counts for more then.
+    pub(crate) fn recount(&mut self, before: u64, now: u64) {
+        let bytes = |rate| i64::try_from(rate).unwrap_or(i64::MAX);
+        let more = bytes(now).saturating_sub(bytes(before));
+        let averages = [&mut self.foreign, &mut self.trains];
+        for rate in self.last.iter_mut().chain(averages) {
+            *rate = rate.saturating_add(more);
+        }
+        self.samples = self.samples.min(1);
+    }
+
     /// A train is over. What it met, bytes per second; below 0 by the errors of times.
     pub(crate) fn finish(&mut self, capacity: u64, met: Met) -> i64 {
         let most = i64::try_from(capacity).unwrap_or(i64::MAX);
@@ -84,5 +96,40 @@ impl Load {
     /// Trains that were counted.
     pub(crate) const fn samples(&self) -> u32 {
         self.samples
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: u64 = 3_750_000;
+
+    /// A train of a millisecond that met `rate` bytes per second.
+    fn met(rate: i64) -> Met {
+        Met {
+            span: 1_000_000,
+            foreign: i128::from(rate) * 1_000_000,
+        }
+    }
+
+    /// Busy trains make a link of 30 Mbit/s look like one of 19 and back. What is left of it stays,
+    /// and one train that is far off afterwards changes little.
+    #[test]
+    fn a_capacity_that_was_misread_leaves_what_is_left() {
+        let mut load = Load::default();
+        for _ in 0..40 {
+            load.finish(RATE, met(0));
+        }
+        let less = RATE * 19 / 30;
+        load.recount(RATE, less);
+        assert_eq!(less.cast_signed() - load.foreign(), RATE.cast_signed());
+        load.recount(less, RATE);
+        assert_eq!(load.foreign(), 0);
+        load.finish(RATE, met(-2_000_000));
+        assert_eq!(load.foreign(), 0);
+        // Two of three are heard at once: of 40 trains before, none has a say.
+        load.finish(RATE, met(-2_000_000));
+        assert!(load.foreign() <= -600_000, "{}", load.foreign());
     }
 }

@@ -326,8 +326,14 @@ impl Estimator {
         if let (Some(before), Some(now)) = (before, self.capacity.get())
             && before.abs_diff(now) > before / 8
         {
-            // Another link: what was foreign by the former capacity says nothing.
-            self.load.forget();
+            // Trains on a busy link, or another link. A link that became faster and has no queue is
+            // another one: what was foreign by the former capacity says nothing.
+            let faster = now > before && self.delay.waiting(self.noise(now)).is_none();
+            if self.took.is_none() || faster {
+                self.load.forget();
+            } else {
+                self.load.recount(before, now);
+            }
         }
         let Some(capacity) = self.capacity.get() else {
             return;
