@@ -12,6 +12,15 @@ use crate::wire::SpaceId;
 /// second is sent.
 const SECOND_PROBE: u32 = 16;
 
+/// The earlier of two deadlines.
+#[inline]
+fn sooner(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
 impl Connection {
     /// Does what is due at `now`: call it at or after [`deadline`](Self::deadline). Early calls do
     /// no harm.
@@ -64,25 +73,21 @@ impl Connection {
         // forbids it, say) waits for something else.
         let later = |at: &Instant| *at > self.polled_at;
         let acks = SpaceId::ALL.into_iter().filter_map(|space| {
-            self.keys
-                .has(space)
-                .then(|| self.received(space).delay.deadline())
-                .flatten()
+            let at = self.received(space).delay.deadline()?;
+            self.keys.has(space).then_some(at)
         });
-        let old = self.fallback.as_ref().and_then(|old| old.challenge_at());
-        let validation = self.route.validation.as_ref();
-        let challenge = validation.and_then(|v| v.next_challenge());
-        let ends = validation.map(|v| v.deadline());
         let mtu = self.route.mtud.deadline();
-        acks.chain(challenge)
-            .chain(old)
-            .chain(mtu)
-            .filter(later)
-            .chain(ends)
-            .chain(self.early_keys_go())
-            .chain(self.recovery.deadline())
-            .chain(self.timers.next())
-            .min()
+        let mut next = acks.chain(mtu).filter(later).min();
+        if let Some(validation) = &self.route.validation {
+            next = sooner(next, validation.next_challenge().filter(later));
+            next = sooner(next, Some(validation.deadline()));
+        }
+        if let Some(old) = &self.fallback {
+            next = sooner(next, old.challenge_at().filter(later));
+        }
+        next = sooner(next, self.early_keys_go());
+        next = sooner(next, self.recovery.deadline());
+        sooner(next, self.timers.next())
     }
 
     /// A probe timeout fired in `space`: there must be something to send, best what is missing the

@@ -328,6 +328,11 @@ impl<F> Recovery<F> {
         if self.amplification_blocked {
             return None;
         }
+        let mut spaces = self.spaces.iter();
+        if self.peer_validated && spaces.all(|space| space.last_ack_eliciting().is_none()) {
+            // A receiver is asked after each packet.
+            return None;
+        }
         let base = self.outage.pto_base(&self.rtt);
         let waiting = SpaceId::ALL
             .into_iter()

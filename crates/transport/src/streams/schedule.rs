@@ -71,6 +71,29 @@ impl Schedule {
             .find_map(|queue| queue.front().copied())
     }
 
+    /// Puts `id` behind its equals of `priority`, if it is its turn. True if another stream may be
+    /// the first now.
+    pub fn rotate(&mut self, priority: i32, id: StreamId) -> bool {
+        let mut waiting = self.queues.iter_mut().filter(|(_, queue)| !queue.is_empty());
+        let Some((Reverse(first), queue)) = waiting.next() else {
+            return false;
+        };
+        if queue.front() != Some(&id) {
+            return false;
+        }
+        if *first == priority {
+            let several = queue.len() > 1;
+            if several {
+                queue.rotate_left(1);
+            }
+            return several;
+        }
+        // Its priority has changed since it was put there.
+        self.pop();
+        self.push_back(priority, id);
+        true
+    }
+
     /// Takes the stream whose turn it is.
     pub fn pop(&mut self) -> Option<StreamId> {
         while let Some(mut queue) = self.queues.first_entry() {
@@ -121,6 +144,23 @@ mod tests {
             assert_eq!(next, id(turn % 10_000));
             schedule.push_back(0, next);
         }
+    }
+
+    #[test]
+    fn whose_turn_is_over_goes_behind_its_equals() {
+        let mut schedule = Schedule::default();
+        schedule.push_back(0, id(1));
+        assert!(!schedule.rotate(0, id(1)), "alone it stays");
+        assert!(!schedule.rotate(0, id(9)), "not its turn");
+        schedule.push_back(0, id(2));
+        schedule.push_back(-3, id(3));
+        assert!(schedule.rotate(0, id(1)));
+        assert_eq!(schedule.first(), Some(id(2)));
+        // Of another priority since it was put there.
+        assert!(schedule.rotate(-7, id(2)));
+        let order: Vec<_> = core::iter::from_fn(|| schedule.pop()).collect();
+        assert_eq!(order, [1, 3, 2].map(id));
+        assert!(!schedule.rotate(0, id(1)));
     }
 
     #[test]

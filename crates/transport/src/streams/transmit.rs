@@ -42,7 +42,8 @@ impl AckedRun {
 impl Streams {
     /// True if [`write_frames`](Self::write_frames) would write something into an empty packet.
     pub fn wants_to_send(&mut self) -> bool {
-        self.connection_frame_due()
+        self.ready.is_some()
+            || self.connection_frame_due()
             || self.first_control().is_some()
             || self.first_sender().is_some()
     }
@@ -269,11 +270,11 @@ impl Streams {
 
     /// Behind its equals with it.
     fn rotate(&mut self, id: StreamId) {
-        self.ready = None;
         let send = self.records.get(&id).and_then(|r| r.send.as_ref());
-        if let (Some(send), true) = (send, self.schedule.first() == Some(id)) {
-            self.schedule.pop();
-            self.schedule.push_back(send.priority(), id);
+        if let Some(send) = send
+            && self.schedule.rotate(send.priority(), id)
+        {
+            self.ready = None;
         }
     }
 
@@ -324,7 +325,10 @@ impl Streams {
             fin: piece.fin,
             again: piece.fresh == 0,
         });
+        let goes_on = send.has_old() || (send.has_fresh() && self.credit.available() > 0);
         self.settle_send(id);
+        // It is still the first, and need not be looked for before the next packet.
+        self.ready = goes_on.then_some(id);
         Ok(true)
     }
 }
