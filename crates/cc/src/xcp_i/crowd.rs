@@ -9,7 +9,8 @@
 //!
 //! How long packets wait shows by the shortest time of late alone. Where others kept the queue full
 //! from the beginning, that time has most of the queue in it. So it is the same where flows want
-//! more for a second and have next to nothing, while others have nearly all.
+//! more for a second and have next to nothing, while others have nearly all. What they cannot do
+//! without is next to nothing, too: a packet per round trip each.
 
 use crate::arith::ns_since;
 use crate::xcp::CloudEstimate;
@@ -27,6 +28,10 @@ const GONE: i64 = 20;
 /// Own traffic below this part of the capacity, as a divisor, is next to nothing: half the share of
 /// as many routers as a port keeps …
 const STARVES: i64 = 64;
+/// … and less than so many bytes per round trip below this part of it: two packets of one flow,
+/// whose least window is one …
+const LEAST_WINDOW: i128 = 2 * 1500;
+const STARVES_BY_WINDOW: i64 = 16;
 /// … while the part of the capacity, as a divisor, that is not foreign is below this.
 const NOT_FOREIGN: i64 = 10;
 /// Estimates that are averaged.
@@ -69,7 +74,11 @@ impl Crowd {
             let waits = u128::from(told.queue) * 1_000_000_000 / u128::from(told.capacity);
             let queue = waits * QUEUE >= mean_rtt.as_nanos() && foreign >= capacity / FOREIGN;
             let all = capacity - capacity / NOT_FOREIGN;
-            queue || want && self.own < capacity / STARVES && foreign >= all
+            let per_round = i128::from(self.own)
+                * i128::try_from(mean_rtt.as_nanos()).unwrap_or(i128::MAX >> 64);
+            let least = per_round < LEAST_WINDOW * 1_000_000_000;
+            let part = if least { STARVES_BY_WINDOW } else { STARVES };
+            queue || want && self.own < capacity / part && foreign >= all
         };
         if !doubt {
             self.doubted = None;
@@ -115,21 +124,37 @@ mod tests {
     }
 
     /// A queue that stood from the beginning does not show. Flows that have a thousandth and want
-    /// more have waited for long enough after a second; those that have a fiftieth, that want no
+    /// more have waited for long enough after a second; those that have a 25th, that want no
     /// more, or that began less than a second ago, have not.
     #[test]
     fn who_is_left_nothing() {
         let mut crowd = Crowd::default();
         let found = (0..).find(|millis| wanting(&mut crowd, *millis, 1_000, 0, true));
         assert!((1000..1100).contains(&found.unwrap()), "{found:?}");
-        for (own, want) in [(20_000, true), (1_000, false)] {
+        for (own, want) in [(40_000, true), (1_000, false)] {
             let mut crowd = Crowd::default();
             assert!((0..10_000).all(|millis| !wanting(&mut crowd, millis, own, 0, want)));
         }
         let mut crowd = Crowd::default();
         for millis in 0..10_000 {
-            let own = if millis < 900 { 1_000 } else { 30_000 };
+            let own = if millis < 900 { 1_000 } else { 40_000 };
             assert!(!wanting(&mut crowd, millis, own, 0, true));
+        }
+    }
+
+    /// Over a path that holds 50 packets, what a flow sends at least is a 50th of the link.
+    #[test]
+    fn the_least_window_of_a_thin_cloud() {
+        for (own, found) in [(1_500, true), (2_900, true), (3_500, false)] {
+            let mut crowd = Crowd::default();
+            let thin = CloudEstimate {
+                capacity: 75_000,
+                ..told(0, 0)
+            };
+            let rtt = Duration::from_secs(1);
+            let mut millis = (0..5_000).map(Instant::from_millis);
+            let seen = millis.any(|now| crowd.learn(now, &thin, own, true, rtt));
+            assert_eq!(seen, found, "{own}");
         }
     }
 

@@ -74,7 +74,10 @@ impl Schedule {
     /// Puts `id` behind its equals of `priority`, if it is its turn. True if another stream may be
     /// the first now.
     pub fn rotate(&mut self, priority: i32, id: StreamId) -> bool {
-        let mut waiting = self.queues.iter_mut().filter(|(_, queue)| !queue.is_empty());
+        let mut waiting = self
+            .queues
+            .iter_mut()
+            .filter(|(_, queue)| !queue.is_empty());
         let Some((Reverse(first), queue)) = waiting.next() else {
             return false;
         };

@@ -65,6 +65,14 @@ const CAPACITY_MS: u128 = 2;
 /// The same while the capacity is not sure: more of them find a gap in the traffic of a busy link.
 const CAPACITY_PACKETS_UNSURE: u16 = 32;
 const CAPACITY_MS_UNSURE: u128 = 20;
+/// A train that arrives faster than the link is said to carry, by more than this part, as a
+/// divisor, shows another link: the next one follows at once, as fast as it goes. A train is sent
+/// faster than that by less than twice as much.
+const FASTER_LINK: u64 = 32;
+/// Such a train costs what so many trains in their turn have saved up, and so much is saved at most:
+/// two trains, since the second highest rate counts.
+const TURN_COST: u32 = 8;
+const MOST_SAVED: u32 = 2 * TURN_COST;
 /// Time between small packets, between the first trains and later.
 const FIRST_DELAY_GAP: Duration = Duration::from_millis(10);
 const DELAY_GAP: Duration = Duration::from_millis(20);
@@ -122,6 +130,10 @@ pub struct Estimator {
     lump: u64,
     /// Far more was counted for its own than the link carries.
     flooded: bool,
+    /// The next train goes as fast as it can, out of its turn.
+    out_of_turn: bool,
+    /// What trains in their turn have saved up for such ones.
+    saved: u32,
 }
 
 impl Estimator {
@@ -148,6 +160,8 @@ impl Estimator {
             own_at_train: (0, now),
             lump: 0,
             flooded: false,
+            out_of_turn: false,
+            saved: MOST_SAVED,
         }
     }
 
@@ -177,6 +191,9 @@ impl Estimator {
         if train.bytes > LEAST_PROBE {
             let lost = self.arrivals.begin(number, train.packets);
             self.asked += 1;
+            if !core::mem::take(&mut self.out_of_turn) {
+                self.saved = (self.saved + 1).min(MOST_SAVED);
+            }
             self.size(lost);
             self.next_train = now + self.pause(train);
             return Ask {
@@ -224,7 +241,7 @@ impl Estimator {
         } else {
             CAPACITY_EVERY_UNSURE
         };
-        if capacity.is_none() || self.asked.is_multiple_of(every) {
+        if capacity.is_none() || self.out_of_turn || self.asked.is_multiple_of(every) {
             let lasting = |millis| {
                 let lasting = u128::from(capacity.unwrap_or(0)) * millis / 1000 / each;
                 u16::try_from(lasting).unwrap_or(u16::MAX)
@@ -322,6 +339,7 @@ impl Estimator {
         let before = self.capacity.get();
         if let Some(rate) = self.arrivals.fastest() {
             self.capacity.note(rate);
+            self.look_again(now, rate);
         }
         if let (Some(before), Some(now)) = (before, self.capacity.get())
             && before.abs_diff(now) > before / 8
@@ -358,6 +376,22 @@ impl Estimator {
         let known = self.load.samples() >= TRAINS_FOR_ESTIMATE && self.capacity.is_sure();
         if self.took.is_none() && known {
             self.took = Some(now - self.began);
+        }
+    }
+
+    /// A train came at `rate`. Where that is more than the link carries by all that is known, the
+    /// next one follows at once: trains in their turn go little faster than that, and there may be
+    /// minutes between them on what was a thin link.
+    fn look_again(&mut self, now: Instant, rate: u64) {
+        let Some(capacity) = self.capacity.get() else {
+            return;
+        };
+        let faster = rate > capacity + capacity / FASTER_LINK;
+        let jitter = self.scattered.somewhat();
+        if self.took.is_some() && faster && !jitter && self.saved >= TURN_COST {
+            self.saved -= TURN_COST;
+            self.out_of_turn = true;
+            self.next_train = now;
         }
     }
 
