@@ -52,10 +52,10 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     /// Run every built-in scenario (or SCENARIO) and write results.md and results/*.svg into DIR:
-    /// some minutes; with --harm, write its chapter
+    /// about an hour; with --harm, write its chapter
     #[arg(long, value_name = "DIR", conflicts_with_all = ["set", "sweep", "shard", "out", "json"])]
     results: Option<PathBuf>,
-    /// With as many seeds as the papers took: hours
+    /// With more seeds, in some scenarios as many as the papers took: hours
     #[arg(long, requires = "results")]
     paper_scale: bool,
     /// List the built-in scenarios; with --harm, its cells

@@ -12,8 +12,9 @@ pub(in super::super) const HEADING: &str = "## Harm\n";
 const READING: &str = "\
     writes. A number under a figure's name says how many cells are beyond its bound; `worst` is \
     the one farthest beyond. `excused` counts cells with less than 0.9 of `cubic`'s goodput that \
-    are no harm, because the least flow has at least 1.3 times more; `worst excused` is the worst \
-    of these.";
+    are no harm, because the least of our flows, or of all flows without an end, has at least 1.3 \
+    times what it has with `cubic`; `worst excused` is the worst of these. `auto` and XCP's laws \
+    run at `xcp` ports, the others at `vcp+bise` ports: `auto` at VCP ports is not in the grid.";
 /// Puts the chapter into `results.md` in this directory, in place of the one that is there.
 pub(super) fn write(directory: &Path, report: &Report, laws: &str) -> anyhow::Result<()> {
     chapter::put(directory, HEADING, &text(report, laws))

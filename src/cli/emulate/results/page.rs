@@ -38,20 +38,26 @@ const ON_REQUEST: [Metric; 3] = [
 
 const ABOUT: &str = "\
     The papers' experiments, run by the code that runs in production: this library's connections \
-    and router ports under a virtual clock. This page, tables and pictures included, is what";
+    and router ports under a virtual clock. This page, tables and pictures included, is what is \
+    written by the following command, but for the chapters Harm and Comparison, which name \
+    commands of their own:";
 
 const READING: &str = "\
-    writes; numbers come out the same on every machine. `--paper-scale` takes as many seeds as the \
-    papers did, and hours. What a scenario pins, and why, stands in its file under \
-    `crates/emulator/scenarios`; [emulate.md](emulate.md) says how to run one alone. *plot only*: \
-    the paper's text gives no number, and none was read off a plot. Goodput is what all flows \
-    together delivered, over the time from the first start to the last byte. Jain's index is the \
-    mean over windows of 20 round trips (1 s at least), each over the flows that were active all \
-    through it; where no window had two, and of rows about some flows only, over lifetimes. UDP \
-    beside connections is in neither, and where nothing arrived there is no index. \
-    The mean completion is that of flows with an end. Queues are in packets, those of the link \
-    that is used most. Where a scenario is run with several seeds, figures are means over them, \
-    and bars in plots go from the least to the greatest; a curve over time is that of seed 1.";
+    Numbers come out the same on every machine. `--paper-scale` takes more seeds, in some \
+    scenarios as many as the papers did, and hours. What a scenario pins, and why, stands in its \
+    file under `crates/emulator/scenarios`; [emulate.md](emulate.md) says how to run one alone. \
+    *plot only*: the paper's text gives no number, and none was read off a plot. Goodput is what \
+    all flows together delivered, over the time from the first start to the last byte. Jain's \
+    index is the mean over windows of 20 round trips (1 s at least), each over the flows that \
+    were active all through it; where no window had two, and of rows about some flows only, over \
+    lifetimes. UDP beside connections is in neither, and where nothing arrived there is no \
+    index. The mean completion is that of flows with an end. Queues are in packets, those of the \
+    link that is used most. `drops` are packets that this link's queue dropped; `lost` are those \
+    that the senders of all flows took for lost, by whatever cause and on whatever link. `late` \
+    figures are of the last of the scenario's measuring windows. Where a scenario is run with \
+    several seeds, figures are means over them, and bars in plots go from the least to the \
+    greatest; a curve over time is that of seed 1. A `-` says that there is no such figure: it \
+    was not reached before the end or, of several seeds, not in each of them.";
 
 /// The whole page.
 pub(super) fn page(chapters: &[Chapter], paper_scale: bool) -> String {
