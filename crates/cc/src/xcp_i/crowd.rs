@@ -18,8 +18,10 @@ use crate::{Duration, Instant};
 
 /// A queue of this part of a round trip, as a divisor …
 const QUEUE: u128 = 4;
-/// … beside foreign traffic of this part of the capacity, as a divisor …
+/// … beside foreign traffic of this part of the capacity, as a divisor, or half of that queue
+/// beside foreign traffic of half of the capacity …
 const FOREIGN: i64 = 10;
+const MOSTLY_FOREIGN: i64 = 2;
 /// … for so long means that others fill it.
 const LONG: Duration = Duration::from_secs(1);
 /// Foreign traffic below this part of the capacity, as a divisor, for as long, means that they are
@@ -72,7 +74,12 @@ impl Crowd {
             foreign < capacity / GONE
         } else {
             let waits = u128::from(told.queue) * 1_000_000_000 / u128::from(told.capacity);
-            let queue = waits * QUEUE >= mean_rtt.as_nanos() && foreign >= capacity / FOREIGN;
+            let part = if foreign >= capacity / MOSTLY_FOREIGN {
+                2 * QUEUE
+            } else {
+                QUEUE
+            };
+            let queue = waits * part >= mean_rtt.as_nanos() && foreign >= capacity / FOREIGN;
             let all = capacity - capacity / NOT_FOREIGN;
             let per_round = i128::from(self.own)
                 * i128::try_from(mean_rtt.as_nanos()).unwrap_or(i128::MAX >> 64);
@@ -178,12 +185,22 @@ mod tests {
         assert!(!crowd.is_there());
     }
 
+    /// Half of that beside traffic that is mostly foreign.
+    #[test]
+    fn a_shorter_queue_of_many() {
+        let mut crowd = Crowd::default();
+        let found = (0..).find(|millis| learn(&mut crowd, *millis, 200_000, 12_500));
+        assert!((1000..1100).contains(&found.unwrap()), "{found:?}");
+    }
+
     /// A queue of our own, a short one, and one that drains now and then, are no crowd.
     #[test]
     fn other_queues() {
         for (own, queue, drains) in [
             (950_000, 90_000, false),
-            (200_000, 24_000, false),
+            (600_000, 24_000, false),
+            // As much as 32 virtual routers keep that share a cloud.
+            (200_000, 8_000, false),
             (200_000, 90_000, true),
         ] {
             let mut crowd = Crowd::default();
