@@ -69,8 +69,8 @@ const CAPACITY_MS_UNSURE: u128 = 20;
 /// divisor, shows another link: the next one follows at once, as fast as it goes. A train is sent
 /// faster than that by less than twice as much.
 const FASTER_LINK: u64 = 32;
-/// Such a train costs what so many trains in their turn have saved up, and so much is saved at most:
-/// two trains, since the second highest rate counts.
+/// Such a train costs what so many trains in their turn have saved up, and so much is saved at
+/// most: two trains, since the second highest rate counts.
 const TURN_COST: u32 = 8;
 const MOST_SAVED: u32 = 2 * TURN_COST;
 /// Time between small packets, between the first trains and later.
