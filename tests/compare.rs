@@ -228,6 +228,10 @@ fn what_cannot_be_is_usage() {
             "--rate `1Mbit,,2Mbit` lists no values",
         ),
         (
+            &["--flows", "1..1000000"],
+            "--flows: the range `1..1000000` must go up, over 100000 numbers at most",
+        ),
+        (
             &["--flows", "1..1000", "--seeds", "999"],
             "at most 200000 runs",
         ),

@@ -271,6 +271,13 @@ fn a_cell_of_the_harm_grid() {
         "emulate", "--harm", "--list", "--cells", "30", "--seed", "3",
     ]);
     assert_eq!(String::from_utf8(list.stdout).unwrap().lines().count(), 30);
+    assert!(list.stderr.is_empty(), "all 30 differ");
+    let list = run(&["emulate", "--harm", "--list", "--cells", "100000"]);
+    let cells = String::from_utf8(list.stdout).unwrap().lines().count();
+    let told = String::from_utf8(list.stderr).unwrap();
+    assert!(cells < 100_000, "{cells}");
+    let drawn = format!("{cells} different cells were drawn, not the 100000");
+    assert!(told.contains(&drawn), "{cells}: {told}");
 }
 
 #[test]
@@ -295,6 +302,16 @@ fn wrong_usage_is_told_with_exit_code_2() {
             "no kind of cell",
         ),
         (&["emulate", "five-files", "--cells", "3"], "--harm"),
+        (&["emulate", "--harm", "--cells", "0"], "from 1 to 100000"),
+        (
+            &["emulate", "--harm", "--cells", "1000000000", "--list"],
+            "from 1 to 100000",
+        ),
+        (&["emulate", "--harm", "--at-most", "2"], "from 0 to 1"),
+        (
+            &["emulate", "--harm", "--at-most", "abc"],
+            "a share such as 0.02",
+        ),
         (&["merge", text(directory.path())], "no runs"),
     ];
     for (arguments, expected) in wrong {

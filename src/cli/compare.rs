@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use pathmark_emulator::compare::{Grid, GridFile, Report, Values, pictures, too_large};
-use pathmark_emulator::sweep::Sweep;
+use pathmark_emulator::sweep::{BadSweep, Sweep};
 
 use super::{Failure, Outcome, emulate, output};
 use run::{Job, jobs};
@@ -128,8 +128,9 @@ fn grid(args: &Args) -> anyhow::Result<Grid> {
 fn values(name: &str, given: Option<&String>) -> anyhow::Result<Option<Values>> {
     let Some(text) = given else { return Ok(None) };
     let list = format!("{name}={text}").parse::<Sweep>();
-    let list = list.map_err(|_| {
-        anyhow!("--{name} `{text}` lists no values: write them with commas between them")
+    let list = list.map_err(|error| match error {
+        BadSweep::Range(_) | BadSweep::Long => anyhow!("--{name}: {error}"),
+        _ => anyhow!("--{name} `{text}` lists no values: write them with commas between them"),
     })?;
     Ok(Some(Values(list.values)))
 }

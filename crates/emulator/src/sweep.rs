@@ -101,6 +101,9 @@ pub enum BadSweep {
     /// The range ends before it begins, or is too long.
     #[error("the range `{0}` must go up, over {MOST_CASES} numbers at most")]
     Range(String),
+    /// Ranges that are in bounds make a list that is not.
+    #[error("the list has more than {MOST_CASES} values: write fewer, or shorter ranges")]
+    Long,
     /// Not a part of a whole.
     #[error("`{0}` is no part of a list: write I/N with I from 0 to N - 1")]
     Shard(String),
@@ -131,6 +134,9 @@ impl FromStr for Sweep {
                 Some(numbers) => values.extend(numbers.map(|number| number.to_string())),
                 None if item.is_empty() => return Err(BadSweep::NoValues(text.to_owned())),
                 None => values.push(item.to_owned()),
+            }
+            if values.len() > MOST_CASES {
+                return Err(BadSweep::Long);
             }
         }
         Ok(Self { key, values })
@@ -347,6 +353,14 @@ mod tests {
         );
         for wrong in ["", "seed", "=3", "seed=", "seed=1,,2", "seed=3..1"] {
             assert!(wrong.parse::<Sweep>().is_err(), "{wrong}");
+        }
+        assert_eq!(sweep("seed=1..100000").len(), MOST_CASES);
+        for (long, says) in [
+            ("seed=1..100001", "over 100000 numbers at most"),
+            ("seed=1..100000,7", "more than 100000 values"),
+        ] {
+            let said = long.parse::<Sweep>().unwrap_err().to_string();
+            assert!(said.contains(says), "{long}: {said}");
         }
     }
 

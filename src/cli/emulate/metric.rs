@@ -191,15 +191,23 @@ pub(super) fn spread(
     Some((least, mean, most))
 }
 
-/// The same for people.
+/// How many flows ended, in all runs together, and how many have an end; `flow` as in [`value`].
+pub(super) fn ended(results: &[&RunResult], flow: Option<&str>) -> (usize, usize) {
+    let summaries = results.iter().map(|result| {
+        let own = flow.map(|name| only(result, name));
+        Summary::new(own.as_ref().unwrap_or(result))
+    });
+    summaries.fold((0, 0), |(done, all), summary| {
+        (done + summary.completed, all + summary.finite)
+    })
+}
+
+/// The mean for people, or how many flows ended.
 pub(super) fn here(results: &[&RunResult], metric: Metric, flow: Option<&str>) -> String {
     match (mean(results, metric, flow), metric) {
         (Some(value), _) => shown(value, metric),
         (None, metric) if is_completion(metric) => {
-            let summaries = results.iter().map(|result| Summary::new(result));
-            let (done, all) = summaries.fold((0, 0), |(done, all), summary| {
-                (done + summary.completed, all + summary.finite)
-            });
+            let (done, all) = ended(results, flow);
             format!("{done} of {all} ended")
         }
         (None, _) => dash(),
@@ -364,6 +372,9 @@ mod tests {
             here(&[&one_missing], Metric::Completion, None),
             "1 of 2 ended"
         );
+        assert_eq!(ended(&[&one_missing, &arrived], None), (3, 4));
+        let only_one = here(&[&one_missing], Metric::Completion, Some("f2"));
+        assert_eq!(only_one, "0 of 1 ended", "of the flow that was named");
     }
 
     /// By nearest rank: of 20 flows 19 ended within the 95th percentile, 10 within the median.

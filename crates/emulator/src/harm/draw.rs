@@ -1,5 +1,7 @@
 //! Cells drawn by a seed.
 
+use std::collections::HashSet;
+
 use pathmark_router::core::impair::Random;
 
 use super::axis::{Buffer, Burst, Count, Lossy, Mix, Percent, Rate, Size, Time, Told};
@@ -41,15 +43,15 @@ pub fn split(cells: usize) -> Vec<(Group, usize)> {
 #[must_use]
 pub fn draw(group: Group, seed: u64, count: usize) -> Vec<Cell> {
     let mut dice = Dice(Random::new(seed, group.name()));
-    let mut cells = Vec::with_capacity(count);
+    let (mut cells, mut known) = (Vec::new(), HashSet::new());
     let mut tries = 0;
     while cells.len() < count && tries < TRIES {
         let cell = dice.cell(group);
-        if cells.contains(&cell) {
-            tries += 1;
-        } else {
+        if known.insert(cell) {
             tries = 0;
             cells.push(cell);
+        } else {
+            tries += 1;
         }
     }
     cells

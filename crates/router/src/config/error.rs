@@ -131,14 +131,20 @@ impl Source<'_> {
     }
 }
 
-/// Adds the nearest known name to the reader's "unknown field" and "unknown variant".
+/// Tells the reader's "unknown field" and "unknown variant" in our words, with the nearest known
+/// name or all of them.
 fn explain(message: &str) -> String {
     let mut words = message.split('`').skip(1).step_by(2);
-    let unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
-    match words.next() {
-        Some(given) if unknown => match nearest(given, words) {
-            Some(meant) => format!("unknown name `{given}`: did you mean `{meant}`?"),
-            None => message.replacen("unknown field", "unknown name", 1),
+    let field = message.strip_prefix("unknown field ");
+    let variant = message.strip_prefix("unknown variant ");
+    match (words.next(), field.or(variant)) {
+        (Some(given), Some(rest)) => match (nearest(given, words), variant) {
+            (Some(meant), _) => format!("unknown name `{given}`: did you mean `{meant}`?"),
+            (None, Some(_)) => format!(
+                "unknown value {}",
+                rest.replacen(", expected", ": write", 1)
+            ),
+            (None, None) => format!("unknown name {rest}"),
         },
         _ => plain(&message.trim_end().replace('\n', " ")),
     }

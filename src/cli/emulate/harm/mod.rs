@@ -30,6 +30,8 @@ const SPEED: f64 = 0.8e6;
 /// Packets that enter links after which a run has told enough: a law that floods a hop would make
 /// it endless.
 const MOST_PACKETS: u64 = 5_000_000;
+/// No grid has more cells.
+const MOST_CELLS: usize = 100_000;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -40,7 +42,7 @@ pub(super) struct Args {
     #[arg(long, conflicts_with_all = ["scenario", "set", "sweep", "shard", "paper_scale"])]
     pub(super) harm: bool,
     /// How many cells [default: 150, or the group's part of 150]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     cells: Option<usize>,
     /// One group only: hidden, loss, outage, hops, jitter, flows
     #[arg(long, value_name = "NAME")]
@@ -52,8 +54,28 @@ pub(super) struct Args {
     #[arg(long, value_name = "CELL", conflicts_with_all = ["cells", "group"])]
     cell: Vec<Cell>,
     /// Exit with 1 if a law harms more than this share of a group's cells: 0.02
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
     at_most: Option<f64>,
+}
+
+/// A number of cells.
+fn count(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok();
+    count
+        .filter(|count| (1..=MOST_CELLS).contains(count))
+        .ok_or_else(|| format!("write a whole number from 1 to {MOST_CELLS}"))
+}
+
+/// A share of cells.
+fn share(text: &str) -> Result<f64, String> {
+    let share: f64 = text
+        .parse()
+        .map_err(|_| "write a share such as 0.02, which is 2 %".to_owned())?;
+    if (0.0..=1.0).contains(&share) {
+        Ok(share)
+    } else {
+        Err("a share is from 0 to 1: write 0.02 for 2 %".to_owned())
+    }
 }
 
 impl Args {
@@ -151,7 +173,14 @@ fn plain(name: &str) -> String {
 pub(super) fn harm(args: &super::Args) -> Outcome {
     let seed = args.seed.unwrap_or(DEFAULT_SEED);
     let harm = &args.harm;
-    let cells = cells(harm, seed);
+    let (cells, wanted) = cells(harm, seed);
+    if cells.len() < wanted {
+        output::note!(
+            "note: {} different cells were drawn, not the {wanted} asked for: seed {seed} brings \
+             hardly any others",
+            cells.len()
+        );
+    }
     if args.list {
         for cell in &cells {
             output::line(format_args!("{cell}"))?;
@@ -183,9 +212,10 @@ pub(super) fn harm(args: &super::Args) -> Outcome {
     }
 }
 
-fn cells(args: &Args, seed: u64) -> Vec<Cell> {
+/// The cells, and how many were asked for: there may be fewer that differ.
+fn cells(args: &Args, seed: u64) -> (Vec<Cell>, usize) {
     if !args.cell.is_empty() {
-        return args.cell.clone();
+        return (args.cell.clone(), args.cell.len());
     }
     let parts = match args.group {
         None => split(args.cells.unwrap_or(CELLS)),
@@ -195,10 +225,11 @@ fn cells(args: &Args, seed: u64) -> Vec<Cell> {
             vec![(group, args.cells.unwrap_or(usual))]
         }
     };
+    let wanted = parts.iter().map(|(_, count)| count).sum();
     let drawn = parts
         .into_iter()
         .map(|(group, count)| draw(group, seed, count));
-    drawn.flatten().collect()
+    (drawn.flatten().collect(), wanted)
 }
 
 /// Cells by number, each with its laws, and with `cubic` once for each kind of port.
@@ -312,4 +343,34 @@ fn show(args: &super::Args, report: &Report) -> Outcome {
         output::text(format_args!("{}", table::text(report)))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_cells_have_bounds() {
+        assert_eq!(count("1"), Ok(1));
+        assert_eq!(count("100000"), Ok(MOST_CELLS));
+        for wrong in ["0", "100001", "1000000000", "-1", "all", ""] {
+            let said = count(wrong).unwrap_err();
+            assert!(said.contains("from 1 to 100000"), "{wrong}: {said}");
+        }
+    }
+
+    #[test]
+    fn shares_are_from_0_to_1() {
+        assert_eq!(share("0"), Ok(0.0));
+        assert_eq!(share("0.02"), Ok(0.02));
+        assert_eq!(share("1"), Ok(1.0));
+        for wrong in ["2", "-0.1", "NaN", "inf"] {
+            let said = share(wrong).unwrap_err();
+            assert!(said.contains("from 0 to 1"), "{wrong}: {said}");
+        }
+        for wrong in ["abc", "2%", ""] {
+            let said = share(wrong).unwrap_err();
+            assert!(said.contains("a share such as 0.02"), "{wrong}: {said}");
+        }
+    }
 }

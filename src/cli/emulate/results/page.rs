@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use pathmark_emulator::result::RunResult;
 use pathmark_emulator::scenario::{Metric, Reference, Shown};
 
-use super::super::metric::{here, names, spread};
+use super::super::metric::{ended, here, names, spread};
 use super::super::window::during;
 use super::{Chapter, Group, milestones};
 
@@ -94,8 +94,29 @@ fn about<'a>(chapter: &'a Chapter, says: &'a Reference) -> impl Iterator<Item = 
     })
 }
 
-/// A value to order cells by, and the same for people.
-type Cell = (f64, String);
+/// What a group comes to, to order groups by.
+struct Cell {
+    /// What never came is beyond every value.
+    value: f64,
+    /// Where it never came: how many flows ended all the same.
+    ended: usize,
+    /// For people.
+    shown: String,
+}
+
+/// From the least to the greatest. Of groups in which flows did not end, the worst is that where
+/// the fewest did.
+fn span(cells: &mut [Cell]) -> String {
+    let order = |a: &Cell, b: &Cell| a.value.total_cmp(&b.value).then(b.ended.cmp(&a.ended));
+    cells.sort_by(order);
+    match cells {
+        [least, .., most] if least.shown != most.shown => {
+            format!("{} … {}", least.shown, most.shown)
+        }
+        [least, ..] => least.shown.clone(),
+        [] => String::new(),
+    }
+}
 
 /// Groups that differ in a sweep share a cell: the span from the least to the greatest value.
 fn summary_row(text: &mut String, chapter: &Chapter, says: &Reference) {
@@ -115,14 +136,18 @@ fn summary_row(text: &mut String, chapter: &Chapter, says: &Reference) {
                 within.as_ref().unwrap_or(&group.results).iter().collect();
             let shown = here(&results, metric, says.flow.as_deref());
             let mean = spread(&results, metric, says.flow.as_deref()).map(|(_, mean, _)| mean);
-            // What never came is beyond every value.
-            let value = (mean.unwrap_or(f64::INFINITY), shown);
+            let flows = mean.map_or_else(|| ended(&results, says.flow.as_deref()).0, |_| 0);
+            let cell = Cell {
+                value: mean.unwrap_or(f64::INFINITY),
+                ended: flows,
+                shown,
+            };
             match cells
                 .iter_mut()
                 .find(|(variant, _)| *variant == group.variant.as_ref())
             {
-                Some((_, values)) => values.push(value),
-                None => cells.push((group.variant.as_ref(), vec![value])),
+                Some((_, known)) => known.push(cell),
+                None => cells.push((group.variant.as_ref(), vec![cell])),
             }
         }
     }
@@ -130,13 +155,7 @@ fn summary_row(text: &mut String, chapter: &Chapter, says: &Reference) {
     let shown: Vec<String> = cells
         .iter_mut()
         .map(|(variant, values)| {
-            values.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let values = match values.as_slice() {
-                [(_, least), .., (_, most)] if least == most => least.clone(),
-                [(_, least), .., (_, most)] => format!("{least} … {most}"),
-                [(_, only)] => only.clone(),
-                [] => String::new(),
-            };
+            let values = span(values);
             match variant {
                 Some(name) if named => format!("{name}: {values}"),
                 _ => values,
@@ -255,6 +274,31 @@ fn says_something(group: &Group, metric: Metric) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whatever the order of the rows, the worst is where the fewest flows ended.
+    #[test]
+    fn a_span_ends_where_the_fewest_flows_ended() {
+        let cell = |seconds: Option<f64>, ended| Cell {
+            value: seconds.unwrap_or(f64::INFINITY),
+            ended,
+            shown: match seconds {
+                Some(seconds) => format!("{seconds:.2} s"),
+                None => format!("{ended} of 5 ended"),
+            },
+        };
+        let rows = || [cell(None, 0), cell(Some(31.66), 0), cell(None, 2)];
+        assert_eq!(span(&mut rows()), "31.66 s … 0 of 5 ended");
+        let mut turned = rows();
+        turned.reverse();
+        assert_eq!(span(&mut turned), "31.66 s … 0 of 5 ended");
+        assert_eq!(span(&mut rows()[..1]), "0 of 5 ended");
+        assert_eq!(span(&mut [cell(None, 3), cell(None, 3)]), "3 of 5 ended");
+        assert_eq!(
+            span(&mut [cell(None, 1), cell(None, 4)]),
+            "4 of 5 ended … 1 of 5 ended"
+        );
+        assert_eq!(span(&mut []), "");
+    }
 
     #[test]
     fn paragraphs_are_wrapped_at_100_columns() {

@@ -80,13 +80,15 @@ impl Check<'_> {
     }
 
     fn recorded(&self, span: Range<usize>, file: &Path) -> Result<Pace, Fault> {
-        let fail = |error: &dyn std::fmt::Display| {
-            self.fault(span.clone(), format!("{}: {error}", file.display()))
-        };
         // As people mean it: beside the scenario that names it.
         let path = match self.source.path.parent() {
             Some(directory) => directory.join(file),
             None => file.to_owned(),
+        };
+        let fail = |error: &dyn std::fmt::Display| {
+            let tried = std::path::absolute(&path);
+            let tried = tried.as_ref().unwrap_or(&path).display();
+            self.fault(span.clone(), format!("cannot read {tried}: {error}"))
         };
         let text = std::fs::File::open(&path).map_err(|error| fail(&error))?;
         let trace = Trace::read(std::io::BufReader::new(text)).map_err(|error| fail(&error))?;

@@ -67,6 +67,18 @@ fn ends_that_have_met_and_which_of_them_connects() {
 }
 
 #[test]
+fn who_tells_a_receiver_is_one_of_two() {
+    let key = "max_ack_ranges = 2";
+    let flows = parse(&GOOD.replace(key, "receiver_estimate = \"real\"")).unwrap();
+    let mut flows = flows.flows.iter();
+    assert!(flows.all(|flow| flow.receiver_estimate == Some(ReceiverEstimate::Real)));
+    let message = "receiver_estimate: unknown value `foo`: write `exact` or `real`";
+    fails(key, "receiver_estimate = \"foo\"", &[":36:", message]);
+    let near = "receiver_estimate: unknown name `exac`: did you mean `exact`?";
+    fails(key, "receiver_estimate = \"exac\"", &[":36:", near]);
+}
+
+#[test]
 fn milestones_are_numbers_of_bytes_that_grow() {
     let key = "max_ack_ranges = 2";
     let flows = parse(&GOOD.replace(key, "milestones = [14_600, \"1MB\"]")).unwrap();

@@ -112,13 +112,30 @@ fn traces_are_read_beside_the_scenario() {
             assert!(error.contains(part), "{error}\nlacks {part}");
         }
     };
+    let tried = |name: &str| format!("cannot read {}: ", directory.path().join(name).display());
     refused(
         "{ trace = \"no.trace\" }",
-        [":18:", "rate", "no.trace: No such file"],
+        [
+            ":18:",
+            "rate",
+            &format!("{}No such file", tried("no.trace")),
+        ],
+    );
+    // Also where the scenario's own path is not a full one.
+    let text = GOOD.replacen("\"10Mbit\"", "{ trace = \"no.trace\" }", 1);
+    let here = std::env::current_dir().unwrap().join("no.trace");
+    let error = parse(&text).unwrap_err();
+    assert!(
+        error.contains(&format!("cannot read {}", here.display())),
+        "{error}"
     );
     refused(
         "{ trace = \"bad.trace\" }",
-        [":18:", "bad.trace", "line 2 of the trace is earlier"],
+        [
+            ":18:",
+            &tried("bad.trace"),
+            "line 2 of the trace is earlier",
+        ],
     );
     refused(
         "{ trcae = \"x\" }",
