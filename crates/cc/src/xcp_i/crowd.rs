@@ -32,7 +32,7 @@ const GONE: i64 = 20;
 const STARVES: i64 = 64;
 /// … and less than so many bytes per round trip below this part of it: two packets of one flow,
 /// whose least window is one …
-const LEAST_WINDOW: i128 = 2 * 1500;
+const LEAST_WINDOW: u128 = 2 * 1500;
 const STARVES_BY_WINDOW: i64 = 16;
 /// … while the part of the capacity, as a divisor, that is not foreign is below this.
 const NOT_FOREIGN: i64 = 10;
@@ -74,18 +74,14 @@ impl Crowd {
             foreign < capacity / GONE
         } else {
             let waits = u128::from(told.queue) * 1_000_000_000 / u128::from(told.capacity);
-            let part = if foreign >= capacity / MOSTLY_FOREIGN {
-                2 * QUEUE
-            } else {
-                QUEUE
-            };
-            let queue = waits * part >= mean_rtt.as_nanos() && foreign >= capacity / FOREIGN;
+            let mostly = foreign >= capacity / MOSTLY_FOREIGN;
+            let queue_part = if mostly { 2 * QUEUE } else { QUEUE };
+            let queue = waits * queue_part >= mean_rtt.as_nanos() && foreign >= capacity / FOREIGN;
             let all = capacity - capacity / NOT_FOREIGN;
-            let per_round = i128::from(self.own)
-                * i128::try_from(mean_rtt.as_nanos()).unwrap_or(i128::MAX >> 64);
-            let least = per_round < LEAST_WINDOW * 1_000_000_000;
-            let part = if least { STARVES_BY_WINDOW } else { STARVES };
-            queue || want && self.own < capacity / part && foreign >= all
+            let own = u128::try_from(self.own).unwrap_or(0);
+            let least = own.saturating_mul(mean_rtt.as_nanos()) < LEAST_WINDOW * 1_000_000_000;
+            let own_part = if least { STARVES_BY_WINDOW } else { STARVES };
+            queue || want && self.own < capacity / own_part && foreign >= all
         };
         if !doubt {
             self.doubted = None;

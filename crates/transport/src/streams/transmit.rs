@@ -198,12 +198,10 @@ impl Streams {
         while let Some(id) = self.schedule.first() {
             if let Some(record) = self.records.get_mut(&id) {
                 let send = record.send.as_ref();
-                let fresh = send.is_some_and(super::SendPart::has_fresh);
-                if send.is_some_and(super::SendPart::has_old)
-                    || (fresh && self.credit.available() > 0)
-                {
+                if send.is_some_and(|send| may_send(send, &self.credit)) {
                     return Some(id);
                 }
+                let fresh = send.is_some_and(super::SendPart::has_fresh);
                 record.turn = Turn::None;
                 if fresh {
                     record.turn = Turn::Parked;
@@ -325,12 +323,18 @@ impl Streams {
             fin: piece.fin,
             again: piece.fresh == 0,
         });
-        let goes_on = send.has_old() || (send.has_fresh() && self.credit.available() > 0);
+        let goes_on = may_send(send, &self.credit);
         self.settle_send(id);
         // It is still the first, and need not be looked for before the next packet.
         self.ready = goes_on.then_some(id);
         Ok(true)
     }
+}
+
+/// True if a stream has data that may leave: what was lost, or new data within the connection's
+/// credit.
+fn may_send(send: &super::SendPart, credit: &super::SendCredit) -> bool {
+    send.has_old() || (send.has_fresh() && credit.available() > 0)
 }
 
 /// How much data goes into a frame of at most `room` bytes. Without a length only if the frame then

@@ -29,6 +29,7 @@ mod delay;
 mod doubt;
 mod load;
 mod scattered;
+mod turns;
 
 use pathmark_cc::{CloudEstimate, Duration, Instant};
 
@@ -40,6 +41,7 @@ use delay::Delay;
 use doubt::{Doubt, Found};
 use load::Load;
 use scattered::Scattered;
+use turns::Turns;
 
 /// Headers of IPv4 and UDP, and what an IPv6 header has more.
 const HEADERS: u64 = 28;
@@ -65,14 +67,6 @@ const CAPACITY_MS: u128 = 2;
 /// The same while the capacity is not sure: more of them find a gap in the traffic of a busy link.
 const CAPACITY_PACKETS_UNSURE: u16 = 32;
 const CAPACITY_MS_UNSURE: u128 = 20;
-/// A train that arrives faster than the link is said to carry, by more than this part, as a
-/// divisor, shows another link: the next one follows at once, as fast as it goes. A train is sent
-/// faster than that by less than twice as much.
-const FASTER_LINK: u64 = 32;
-/// Such a train costs what so many trains in their turn have saved up, and so much is saved at
-/// most: two trains, since the second highest rate counts.
-const TURN_COST: u32 = 8;
-const MOST_SAVED: u32 = 2 * TURN_COST;
 /// Time between small packets, between the first trains and later.
 const FIRST_DELAY_GAP: Duration = Duration::from_millis(10);
 const DELAY_GAP: Duration = Duration::from_millis(20);
@@ -130,10 +124,7 @@ pub struct Estimator {
     lump: u64,
     /// Far more was counted for its own than the link carries.
     flooded: bool,
-    /// The next train goes as fast as it can, out of its turn.
-    out_of_turn: bool,
-    /// What trains in their turn have saved up for such ones.
-    saved: u32,
+    turns: Turns,
 }
 
 impl Estimator {
@@ -160,8 +151,7 @@ impl Estimator {
             own_at_train: (0, now),
             lump: 0,
             flooded: false,
-            out_of_turn: false,
-            saved: MOST_SAVED,
+            turns: Turns::default(),
         }
     }
 
@@ -191,9 +181,7 @@ impl Estimator {
         if train.bytes > LEAST_PROBE {
             let lost = self.arrivals.begin(number, train.packets);
             self.asked += 1;
-            if !core::mem::take(&mut self.out_of_turn) {
-                self.saved = (self.saved + 1).min(MOST_SAVED);
-            }
+            self.turns.begin();
             self.size(lost);
             self.next_train = now + self.pause(train);
             return Ask {
@@ -241,7 +229,7 @@ impl Estimator {
         } else {
             CAPACITY_EVERY_UNSURE
         };
-        if capacity.is_none() || self.out_of_turn || self.asked.is_multiple_of(every) {
+        if capacity.is_none() || self.turns.is_next() || self.asked.is_multiple_of(every) {
             let lasting = |millis| {
                 let lasting = u128::from(capacity.unwrap_or(0)) * millis / 1000 / each;
                 u16::try_from(lasting).unwrap_or(u16::MAX)
@@ -379,18 +367,13 @@ impl Estimator {
         }
     }
 
-    /// A train came at `rate`. Where that is more than the link carries by all that is known, the
-    /// next one follows at once: trains in their turn go little faster than that, and there may be
-    /// minutes between them on what was a thin link.
+    /// A train came at `rate`: does the next one follow at once? Jitter makes rates up.
     fn look_again(&mut self, now: Instant, rate: u64) {
-        let Some(capacity) = self.capacity.get() else {
-            return;
-        };
-        let faster = rate > capacity + capacity / FASTER_LINK;
-        let jitter = self.scattered.somewhat();
-        if self.took.is_some() && faster && !jitter && self.saved >= TURN_COST {
-            self.saved -= TURN_COST;
-            self.out_of_turn = true;
+        if self.took.is_some()
+            && !self.scattered.somewhat()
+            && let Some(capacity) = self.capacity.get()
+            && self.turns.on_rate(rate, capacity)
+        {
             self.next_train = now;
         }
     }
