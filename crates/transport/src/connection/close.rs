@@ -42,6 +42,10 @@ pub enum ConnectionError {
     /// The socket is of no use any more.
     #[error("the socket failed: {0}")]
     Socket(std::io::ErrorKind),
+    /// Client: a router or the server's host answered the handshake's first packets with ICMP.
+    /// `ConnectionRefused`: no socket has the port.
+    #[error("{}", unreachable_text(*.0))]
+    Unreachable(std::io::ErrorKind),
     /// The server speaks none of the versions that this side speaks.
     #[error("the server does not speak QUIC version 1")]
     VersionMismatch,
@@ -49,6 +53,15 @@ pub enum ConnectionError {
     /// 9000 §8.1.2), and would have no room for the handshake.
     #[error("the server's Retry token has {0} bytes: no room is left for the handshake")]
     TokenTooLong(usize),
+}
+
+fn unreachable_text(kind: std::io::ErrorKind) -> String {
+    match kind {
+        std::io::ErrorKind::ConnectionRefused => {
+            "the host refuses: no server listens on this UDP port (ICMP)".to_owned()
+        }
+        kind => format!("out of reach: {kind} (ICMP)"),
+    }
 }
 
 fn reason_text(reason: &Bytes) -> String {
@@ -159,6 +172,15 @@ impl CloseState {
         }
     }
 
+    /// One was sent.
+    pub(super) fn was_sent(&self) -> bool {
+        match self {
+            Self::Closing(closing) => closing.sent_at > Instant::ZERO,
+            Self::Open | Self::Draining => false,
+            Self::Gone => true,
+        }
+    }
+
     /// It was sent.
     pub(super) fn on_sent(&mut self, now: Instant) {
         if let Self::Closing(closing) = self {
@@ -211,7 +233,9 @@ mod tests {
     fn what_was_under_way_is_not_answered() {
         let rtt = Some(Duration::from_millis(30));
         let mut state = closing();
+        assert!(!state.was_sent());
         state.on_sent(Instant::from_millis(1000));
+        assert!(state.was_sent());
         state.on_datagram(Instant::from_millis(1029), rtt);
         assert!(state.due().is_none());
         state.on_datagram(Instant::from_millis(1030), rtt);

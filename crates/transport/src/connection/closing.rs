@@ -17,6 +17,12 @@ use crate::wire::{Frame, SpaceId, TransportError, Writer};
 const MAX_REASON: usize = 256;
 
 impl Connection {
+    /// True once this side has closed the connection and a CONNECTION_CLOSE was built.
+    #[must_use]
+    pub fn has_sent_close(&self) -> bool {
+        self.close.was_sent()
+    }
+
     pub(super) fn close_by_application(&mut self, now: Instant, code: u64, reason: Bytes) {
         let reason = CloseReason::Application { code, reason };
         self.close_with(now, reason, ConnectionError::Closed);

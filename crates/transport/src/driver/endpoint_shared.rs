@@ -14,6 +14,8 @@ use super::clock;
 use super::connecting::Connecting;
 use super::connection::{BATCH_BYTES, Connection};
 use super::interfaces::Interfaces;
+#[cfg(target_os = "linux")]
+use super::refusals;
 use super::shared::Shared;
 use super::socket::{Outgoing, Socket};
 use super::task::ConnectionTask;
@@ -206,6 +208,10 @@ impl EndpointShared {
         }
         drop(state);
         let connecting = Connecting::new(Connection::new(Arc::clone(&shared)));
+        #[cfg(target_os = "linux")]
+        if shared.server_name.is_some() {
+            refusals::watch(Arc::clone(&shared), Arc::clone(&socket));
+        }
         let task = ConnectionTask::new(Arc::clone(&shared), socket);
         if let Some(group) = refused {
             shared.receive_group(clock::now(), group);

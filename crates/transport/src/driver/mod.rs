@@ -26,9 +26,12 @@ mod endpoint_shared;
 mod guard;
 mod incoming;
 mod interfaces;
+mod leaving;
 mod opening;
 mod rebind;
 mod receive;
+#[cfg(target_os = "linux")]
+mod refusals;
 mod shared;
 mod socket;
 mod streams;
@@ -52,6 +55,8 @@ mod interface_tests;
 mod late_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
 mod odd_tests;
+#[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
+mod refusal_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod sending_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]

@@ -14,6 +14,8 @@ use tokio::io::Interest;
 
 use super::arrivals::ReceiveBatch;
 #[cfg(target_os = "linux")]
+use super::refusals::ErrorQueue;
+#[cfg(target_os = "linux")]
 use super::sys;
 use super::waiters::{Waiter, Waiters};
 use crate::Ecn;
@@ -72,6 +74,8 @@ pub(super) struct Socket {
     senders: Arc<Waiters>,
     /// Wakes all of them. The runtime keeps one waker per direction.
     wakes_senders: Waker,
+    #[cfg(target_os = "linux")]
+    errors: ErrorQueue,
 }
 
 /// What became of a send.
@@ -123,6 +127,8 @@ impl Socket {
             cut_off: Arc::default(),
             wakes_senders: Waker::from(Arc::clone(&senders)),
             senders,
+            #[cfg(target_os = "linux")]
+            errors: ErrorQueue::default(),
         })
     }
 
@@ -197,6 +203,14 @@ impl Socket {
                 }
                 sent
             }
+            // ICMP errors of earlier datagrams, perhaps to others, show at the next call, once.
+            Err(error) if is_of_one_peer(&error) && !is_too_long(&error) => {
+                match self.try_send(outgoing, outgoing.bytes, false) {
+                    Ok(()) => Sent::Done,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => Sent::Full,
+                    Err(error) => not_sent(outgoing, &error),
+                }
+            }
             Err(error) => not_sent(outgoing, &error),
         }
     }
@@ -258,12 +272,36 @@ impl Socket {
     ) -> Poll<io::Result<()>> {
         // In this order: who is woken between the two is on the list.
         sender.wait(cx);
-        let room = ready!(
-            self.io
-                .poll_send_ready(&mut Context::from_waker(&self.wakes_senders))
-        );
+        let room = ready!(self.poll_room(&mut Context::from_waker(&self.wakes_senders)));
         sender.leave();
         Poll::Ready(room)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let fresh = self.errors.poll_room(cx);
+        fresh.unwrap_or_else(|| self.io.poll_send_ready(cx))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.io.poll_send_ready(cx)
+    }
+
+    /// Has all tasks that wait for room look again.
+    #[cfg(target_os = "linux")]
+    pub(super) fn wake_senders(&self) {
+        self.wakes_senders.wake_by_ref();
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(super) fn errors(&self) -> &ErrorQueue {
+        &self.errors
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(super) fn io(&self) -> &tokio::net::UdpSocket {
+        &self.io
     }
 
     /// Fills `batch` once something has arrived.

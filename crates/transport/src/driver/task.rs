@@ -199,6 +199,15 @@ impl ConnectionTask {
                     // Perhaps another address leads there. Without one, this is not tried again.
                     state.core.migrate(clock::now(), None);
                 }
+                let is_lost = is_lasting(kind)
+                    && self.shared.server_name.is_some()
+                    && state.core.is_handshaking()
+                    && state.core.stats().packets_received == 0;
+                drop(state);
+                if is_lost {
+                    let error = ConnectionError::Socket(kind);
+                    self.shared.fail(&self.socket, &error);
+                }
             }
             Sent::Done if self.failing => {
                 self.failing = false;
@@ -224,6 +233,16 @@ fn is_address_gone(kind: io::ErrorKind) -> bool {
             | io::ErrorKind::AddrNotAvailable
             | io::ErrorKind::NetworkUnreachable
     )
+}
+
+/// What the kernel says of a destination that it does not send to: no route, none from this
+/// address, not allowed (Linux ENETUNREACH, EHOSTUNREACH, EADDRNOTAVAIL, EINVAL, EACCES, EPERM).
+fn is_lasting(kind: io::ErrorKind) -> bool {
+    is_address_gone(kind)
+        || matches!(
+            kind,
+            io::ErrorKind::HostUnreachable | io::ErrorKind::PermissionDenied
+        )
 }
 
 impl Future for ConnectionTask {

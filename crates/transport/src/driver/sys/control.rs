@@ -27,25 +27,9 @@ pub(in super::super) struct Control {
 impl Control {
     /// Reads control messages up to the end, or up to the first that is cut off. Those of no
     /// interest are stepped over.
-    pub(super) fn read(mut bytes: &[u8]) -> Self {
+    pub(super) fn read(bytes: &[u8]) -> Self {
         let mut control = Self::default();
-        while let Some((length, rest)) = bytes.split_first_chunk() {
-            let length = usize::from_ne_bytes(*length);
-            let Some((level, kind)) = rest.split_first_chunk().and_then(|(level, rest)| {
-                let (kind, _) = rest.split_first_chunk()?;
-                Some((c_int::from_ne_bytes(*level), c_int::from_ne_bytes(*kind)))
-            }) else {
-                break;
-            };
-            let Some(data) = bytes.get(HEADER..length) else {
-                break;
-            };
-            control.note(level, kind, data);
-            let Some(rest) = bytes.get(length.next_multiple_of(WORD)..) else {
-                break;
-            };
-            bytes = rest;
-        }
+        each(bytes, |level, kind, data| control.note(level, kind, data));
         control
     }
 
@@ -70,6 +54,28 @@ impl Control {
             }
             _ => {}
         }
+    }
+}
+
+/// Gives `note` the level, type and data of each control message up to the end, or up to the first
+/// that is cut off.
+pub(super) fn each(mut bytes: &[u8], mut note: impl FnMut(c_int, c_int, &[u8])) {
+    while let Some((length, rest)) = bytes.split_first_chunk() {
+        let length = usize::from_ne_bytes(*length);
+        let Some((level, kind)) = rest.split_first_chunk().and_then(|(level, rest)| {
+            let (kind, _) = rest.split_first_chunk()?;
+            Some((c_int::from_ne_bytes(*level), c_int::from_ne_bytes(*kind)))
+        }) else {
+            break;
+        };
+        let Some(data) = bytes.get(HEADER..length) else {
+            break;
+        };
+        note(level, kind, data);
+        let Some(rest) = bytes.get(length.next_multiple_of(WORD)..) else {
+            break;
+        };
+        bytes = rest;
     }
 }
 

@@ -172,7 +172,7 @@ fn socklen(length: usize) -> libc::socklen_t {
 }
 
 /// Reads a `sockaddr_in` or `sockaddr_in6` (ip(7), ipv6(7)).
-fn address(name: &[u8]) -> Option<SocketAddr> {
+pub(super) fn address(name: &[u8]) -> Option<SocketAddr> {
     let (family, rest) = name.split_first_chunk()?;
     let (port, rest) = rest.split_first_chunk()?;
     let port = u16::from_be_bytes(*port);

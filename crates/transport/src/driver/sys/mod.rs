@@ -4,6 +4,8 @@ mod alarm;
 #[cfg(target_os = "linux")]
 mod control;
 #[cfg(target_os = "linux")]
+mod errors;
+#[cfg(target_os = "linux")]
 mod messages;
 #[cfg(target_os = "linux")]
 mod options;
@@ -15,6 +17,8 @@ pub(super) use alarm::RuntimeAlarm;
 pub(super) use alarm::{Alarm, SystemAlarm};
 #[cfg(target_os = "linux")]
 pub(super) use control::Control;
+#[cfg(target_os = "linux")]
+pub(super) use errors::{QueuedError, queue_errors, take_error};
 #[cfg(target_os = "linux")]
 pub(super) use messages::{CONTROL, Message, Messages};
 #[cfg(target_os = "linux")]

@@ -91,7 +91,12 @@ fn get(socket: &impl AsRawFd, level: c_int, name: c_int) -> io::Result<c_int> {
     }
 }
 
-fn set(socket: &impl AsRawFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+pub(super) fn set(
+    socket: &impl AsRawFd,
+    level: c_int,
+    name: c_int,
+    value: c_int,
+) -> io::Result<()> {
     let length = libc::socklen_t::try_from(size_of::<c_int>()).unwrap_or(0);
     #[expect(unsafe_code, reason = "setsockopt(2) takes a pointer")]
     // SAFETY: the descriptor is open, since it is borrowed; the pointer is to as many bytes as the

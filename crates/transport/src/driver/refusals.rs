@@ -1,0 +1,184 @@
+//! ICMP errors during a client's handshake.
+//!
+//! Linux reports them to an unconnected socket by its error queue, if that is switched on
+//! (`IP_RECVERR`, ip(7)). A socket has it on while handshakes of clients run at it: an attempt that
+//! has heard nothing of its server ends with the first report that its address refuses. Once a
+//! packet of the server has opened, and on established connections, no report changes anything:
+//! ICMP is not authenticated.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+use super::endpoint_shared::EndpointShared;
+use super::shared::{Awaited, Shared};
+use super::socket::Socket;
+use super::sys::{self, QueuedError};
+use crate::connection::ConnectionError;
+
+/// A socket's error queue, and what its use leaves behind.
+#[derive(Debug, Default)]
+pub(super) struct ErrorQueue(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Handshakes that have the queue on.
+    users: usize,
+    /// Errors came since the queue was switched on.
+    has_reported: bool,
+    /// Tells of room to send in place of the socket's own registration at the runtime, which holds
+    /// the direction for closed for ever once an error was reported (mio reads EPOLLERR so), and
+    /// would always be ready.
+    room: Option<Arc<UdpSocket>>,
+}
+
+impl ErrorQueue {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room to send, where the socket's own registration does not tell it any more.
+    pub(super) fn poll_room(&self, cx: &mut Context<'_>) -> Option<Poll<io::Result<()>>> {
+        let room = self.lock().room.clone()?;
+        Some(room.poll_send_ready(cx).map_ok(|()| {
+            // The next call waits for the next report of room.
+            let none = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+            let _ = room.try_io(Interest::WRITABLE, none);
+        }))
+    }
+}
+
+/// One handshake's use of the error queue.
+struct Listening(Arc<Socket>);
+
+impl Listening {
+    fn new(socket: Arc<Socket>) -> io::Result<Self> {
+        let mut state = socket.errors().lock();
+        if state.users == 0 {
+            sys::queue_errors(socket.io(), true)?;
+        }
+        state.users += 1;
+        drop(state);
+        Ok(Self(socket))
+    }
+
+    /// The next ICMP error.
+    async fn next(&self) -> io::Result<QueuedError> {
+        let io = self.0.io();
+        loop {
+            io.ready(Interest::ERROR).await?;
+            self.0.errors().lock().has_reported = true;
+            match io.try_io(Interest::ERROR, || sys::take_error(io)) {
+                Ok(error) if error.by_icmp => return Ok(error),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let socket = &self.0;
+        let mut state = socket.errors().lock();
+        state.users -= 1;
+        if state.users > 0 {
+            return;
+        }
+        // It fails only where it never was on.
+        let _ = sys::queue_errors(socket.io(), false);
+        if std::mem::take(&mut state.has_reported) {
+            let again = socket.io().as_fd().try_clone_to_owned();
+            let fresh = again.and_then(|fd| UdpSocket::from_std(fd.into()));
+            state.room = fresh.ok().map(Arc::new);
+            drop(state);
+            // Those that wait do so at the former registration.
+            socket.wake_senders();
+        }
+    }
+}
+
+/// Ends the handshake of `shared` with the first ICMP error that says its server is out of reach.
+pub(super) fn watch(shared: Arc<Shared>, socket: Arc<Socket>) {
+    let Ok(listening) = Listening::new(socket) else {
+        // Then a closed port is found by the timeout of the handshake.
+        return;
+    };
+    tokio::spawn(async move {
+        loop {
+            let error = tokio::select! {
+                () = is_settled(&shared) => return,
+                error = listening.next() => error,
+            };
+            match error {
+                Ok(error) => apply(&shared.endpoint, &listening.0, &error),
+                Err(error) => return tracing::debug!(%error, "no error queue"),
+            }
+        }
+    });
+}
+
+/// Waits until the handshake is complete, or has failed.
+async fn is_settled(shared: &Shared) {
+    let mut waiting = shared.waiting(Awaited::Progress);
+    poll_fn(|cx| {
+        let mut state = shared.lock();
+        if !state.core.is_handshaking() || state.lost().is_some() {
+            return Poll::Ready(());
+        }
+        waiting.wait(&mut state, cx);
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Ends the attempts that an ICMP error is about.
+fn apply(endpoint: &EndpointShared, socket: &Arc<Socket>, error: &QueuedError) {
+    let (Some(to), Some(kind)) = (error.to, refusal(error.number)) else {
+        return;
+    };
+    let state = endpoint.lock();
+    let all = state.connections.iter().flatten();
+    let handshaking: Vec<_> = all.filter(|c| c.is_handshaking()).cloned().collect();
+    drop(state);
+    for connection in handshaking {
+        if connection.has_no_answer_from(to) {
+            connection.fail(socket, &ConnectionError::Unreachable(kind));
+        }
+    }
+}
+
+/// What the errors that Linux makes of ICMP (net/ipv4/icmp.c, net/ipv6/icmp.c) say of the way to a
+/// server; `None` for those about a single datagram.
+fn refusal(number: i32) -> Option<io::ErrorKind> {
+    match number {
+        libc::ECONNREFUSED | libc::ENOPROTOOPT => Some(io::ErrorKind::ConnectionRefused),
+        libc::EHOSTUNREACH | libc::EHOSTDOWN | libc::ENONET => Some(io::ErrorKind::HostUnreachable),
+        libc::ENETUNREACH => Some(io::ErrorKind::NetworkUnreachable),
+        libc::EACCES => Some(io::ErrorKind::PermissionDenied),
+        _ => None,
+    }
+}
+
+impl Shared {
+    /// A client's handshake with the server at `to` runs, and no packet of it has opened.
+    pub(super) fn has_no_answer_from(&self, to: SocketAddr) -> bool {
+        let same = |remote: SocketAddr| {
+            let ip = remote.ip().to_canonical();
+            (ip, remote.port()) == (to.ip().to_canonical(), to.port())
+        };
+        self.server_name.is_some() && {
+            let state = self.lock();
+            state.core.is_handshaking()
+                && state.core.stats().packets_received == 0
+                && same(state.core.remote_address())
+        }
+    }
+}
