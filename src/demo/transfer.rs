@@ -83,17 +83,20 @@ pub async fn transfer(
     let transport = Arc::new(transport);
     let config = ServerConfig::new(Arc::new(tls), Arc::clone(&transport));
     let server = Endpoint::new(server, Some(config))?;
-    let files = Arc::new(FileServer::new(
+    let files = Arc::new(FileServer::watched(
         Store::open(there.path())?,
         Rules::default(),
     ));
-    let serving = tokio::spawn(async move { files.run(&server).await });
+    let serving = tokio::spawn({
+        let files = Arc::clone(&files);
+        async move { files.run(&server).await }
+    });
 
     let trust = TlsClientConfig::new(Trust::Pin(pin), &[file::ALPN])?;
     let config = ClientConfig::new(Arc::new(trust), transport);
     let mut fetches = JoinSet::new();
     for (index, (socket, meter)) in clients.into_iter().zip(meters).enumerate() {
-        let (config, meter) = (config.clone(), Arc::clone(meter));
+        let (config, meter, files) = (config.clone(), Arc::clone(meter), Arc::clone(&files));
         let target = here.path().join(index.to_string());
         fetches.spawn(async move {
             let endpoint = Endpoint::new(socket, None)?;
@@ -105,10 +108,13 @@ pub async fn transfer(
                 }
             })
             .await?;
+            // The sender's report left as the last byte was handed to the transport. By now it has
+            // declared each loss that held up a byte.
+            let sender = files.sender(&name).unwrap_or(fetched.sender);
             connection.close(0, b"done");
-            let rtt = fetched.sender.rtt_ms;
+            let rtt = sender.rtt_ms;
             let figures = SenderFigures {
-                packets_lost: fetched.sender.packets_lost,
+                packets_lost: sender.packets_lost,
                 rtt_ms: Some(Distribution {
                     min: rtt.min,
                     mean: rtt.mean,

@@ -10,7 +10,7 @@ use super::protocol::{self, Answer, Refusal, Request};
 use super::receive::{ReceiveError, receive_file};
 use super::report::SenderReport;
 use super::send::{Hash, hex, send_file};
-use super::source::{SendError, Source, blocking};
+use super::source::{SendError, Source, blocking, with_cause};
 use crate::{Connection, ReadError, SendStream};
 
 /// Why a file was not fetched or stored.
@@ -97,9 +97,9 @@ pub async fn get(
     cc: Option<&str>,
     mut progress: impl FnMut(Progress),
 ) -> Result<Fetched, TransferError> {
-    let local = |source| TransferError::Local {
+    let local = |error| TransferError::Local {
         path: target.to_owned(),
-        source,
+        source: with_cause(error),
     };
     let Some(incoming) = Incoming::resume(target).map_err(local)? else {
         let path = target.to_owned();
@@ -159,6 +159,8 @@ pub async fn get(
     let sender = protocol::read::<SenderReport>(&mut recv)
         .await
         .unwrap_or_default();
+    // The end of the stream may come later, and says nothing more.
+    let _ = recv.stop(protocol::HAS_ALL);
     let kept = tokio::task::spawn_blocking(move || incoming.keep(&hash, Existing::Replace)).await;
     match kept.map_err(|error| local(io::Error::other(error)))? {
         Ok(()) => Ok(Fetched {
@@ -233,7 +235,7 @@ pub async fn put(
 ) -> Result<(u64, Hash), TransferError> {
     let local = |error| TransferError::Local {
         path: source.to_owned(),
-        source: error,
+        source: with_cause(error),
     };
     let stream = |error: io::Error| TransferError::Stream(error);
     let path = source.to_owned();
@@ -295,7 +297,9 @@ async fn send_whole(
     // If it is closed already, writing tells.
     let _ = send.announce(file.bytes());
     let hash = send_file(file, 0, send, progress).await?;
-    send.shutdown().await.map_err(SendError::Stream)?;
+    // All is handed over. Whether the server has it is what its answer says: one that has read the
+    // hash may have stopped the stream before this.
+    let _ = send.shutdown().await;
     Ok(hash)
 }
 

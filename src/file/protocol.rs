@@ -16,6 +16,9 @@ pub const SHORTER: u32 = 2;
 /// The same for a file that changed while it was sent.
 pub const CHANGED: u32 = 3;
 
+/// Application error code with which a client stops the stream of a file that it has all of.
+pub const HAS_ALL: u32 = 4;
+
 /// What the sender of a file means by resetting its stream with `code`.
 #[must_use]
 pub fn reset_reason(code: u64) -> Option<&'static str> {

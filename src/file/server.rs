@@ -1,9 +1,10 @@
 //! The server's side: answers requests on the streams of its connections.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pathmark_cc::Algorithm;
 use tokio::io::AsyncWriteExt;
@@ -14,9 +15,9 @@ use super::protocol::{self, Answer, Refusal, Request};
 use super::receive::{ReceiveError, receive_file};
 use super::report::SenderReport;
 use super::send::{hex, send_file};
-use super::source::{SendError, Source, blocking};
+use super::source::{SendError, Source, blocking, with_cause};
 use super::store::{BadName, Store};
-use crate::{Connection, Endpoint, RecvStream, SendStream};
+use crate::{Connection, ConnectionError, Endpoint, RecvStream, SendStream};
 
 /// What an operator lets clients do.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +50,8 @@ impl Rules {
 pub struct FileServer {
     store: Store,
     rules: Rules,
+    /// The connections on which files were fetched, by the names of these.
+    watched: Option<Mutex<BTreeMap<String, Connection>>>,
 }
 
 /// A connection, and the place among [`Rules::laws`] of the law that its first choice set. Later
@@ -59,11 +62,57 @@ struct Client {
     chosen: OnceLock<usize>,
 }
 
+/// What a request is about, and how far it has come.
+#[derive(Debug, Default)]
+struct Progress {
+    name: String,
+    bytes: u64,
+    step: Step,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Step {
+    /// The request is read, or done.
+    #[default]
+    Begun,
+    /// All of a file is handed to the transport; the client has not acknowledged all of it.
+    Queued,
+    /// The client has all of a file.
+    Sent,
+    /// A file is in its place.
+    Stored,
+    /// For this reason it is not done.
+    Refused(String),
+}
+
 impl FileServer {
     /// Serves `store` by the `rules`.
     #[must_use]
     pub const fn new(store: Store, rules: Rules) -> Self {
-        Self { store, rules }
+        Self {
+            store,
+            rules,
+            watched: None,
+        }
+    }
+
+    /// The same, and keeps what [`sender`](Self::sender) needs: a connection for each name that was
+    /// fetched, as long as this lives.
+    #[must_use]
+    pub const fn watched(store: Store, rules: Rules) -> Self {
+        Self {
+            store,
+            rules,
+            watched: Some(Mutex::new(BTreeMap::new())),
+        }
+    }
+
+    /// What the connection that `name` was fetched on last knows now.
+    #[must_use]
+    pub fn sender(&self, name: &str) -> Option<SenderReport> {
+        let watched = self.watched.as_ref()?.lock();
+        let watched = watched.unwrap_or_else(PoisonError::into_inner);
+        watched.get(name).map(SenderReport::of)
     }
 
     /// Accepts connections until the endpoint closes, and returns when what it did for them is
@@ -110,47 +159,92 @@ impl FileServer {
             };
             let server = Arc::clone(&self);
             let client = Arc::clone(&client);
-            transfers.spawn(async move {
-                if let Err(error) = server.stream(&client, send, recv).await {
-                    tracing::debug!(%error, "transfer broke off");
-                }
-            });
+            transfers.spawn(async move { server.stream(&client, send, recv).await });
         }
-        transfers.shutdown().await;
+        // Each ends with the connection.
+        while transfers.join_next().await.is_some() {}
     }
 
-    async fn stream(
+    /// Answers one request, and logs what became of it.
+    async fn stream(&self, client: &Client, mut send: SendStream, mut recv: RecvStream) {
+        let (mut progress, connection) = (Progress::default(), &client.connection);
+        let ended = tokio::select! {
+            biased;
+            ended = self.answer(client, &mut send, &mut recv, &mut progress) => ended,
+            reason = connection.closed() => Err(io::Error::other(reason)),
+        };
+        let Progress { name, bytes, step } = progress;
+        let address = connection.remote_address();
+        // A client that has all of a file closes the connection; that may come before its ACK.
+        let has_left = matches!(
+            connection.close_reason(),
+            Some(ConnectionError::PeerApplication { code: 0, .. })
+        );
+        match (&step, ended) {
+            (Step::Stored, _) => tracing::info!(client = %address, name, bytes, "stored"),
+            (Step::Refused(reason), _) => {
+                return tracing::info!(client = %address, name, reason, "refused");
+            }
+            (Step::Sent, _) => tracing::info!(client = %address, name, bytes, "sent"),
+            (Step::Queued, Err(_)) if has_left => {
+                tracing::info!(client = %address, name, bytes, "sent");
+            }
+            (_, Err(error)) => {
+                return tracing::info!(client = %address, name, %error, "broke off");
+            }
+            (Step::Begun | Step::Queued, Ok(())) => {}
+        }
+        // A stream that is dropped before its end was read is stopped, and the client takes that
+        // for a failure of what it sends. An error is that of a connection that is over.
+        let _ = recv.read_chunk().await;
+    }
+
+    async fn answer(
         &self,
         client: &Client,
-        mut send: SendStream,
-        mut recv: RecvStream,
+        send: &mut SendStream,
+        recv: &mut RecvStream,
+        progress: &mut Progress,
     ) -> io::Result<()> {
-        let request = match protocol::read::<Request>(&mut recv).await {
+        let request = match protocol::read::<Request>(recv).await {
             Ok(request) => request,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return refuse(&mut send, Refusal::BadRequest, error).await;
+                return progress.refuse(send, Refusal::BadRequest, error).await;
             }
             Err(error) => return Err(error),
         };
         match request {
             Request::Get { name, offset, cc } => {
+                progress.name.clone_from(&name);
                 let law = self.law(client, cc.as_deref());
-                self.get(&client.connection, &name, offset, law, &mut send)
-                    .await
+                let connection = &client.connection;
+                self.get(connection, &name, offset, law, send, progress)
+                    .await?;
+                if progress.step == Step::Queued {
+                    match send.stopped().await? {
+                        None => {}
+                        Some(code) if code == u64::from(protocol::HAS_ALL) => {}
+                        Some(_) => return Err(io::Error::other("the client stopped it")),
+                    }
+                    progress.step = Step::Sent;
+                }
             }
             Request::Put {
                 name,
                 bytes,
                 overwrite,
             } => {
+                progress.name.clone_from(&name);
                 let existing = if overwrite {
                     Existing::Replace
                 } else {
                     Existing::Keep
                 };
-                self.put(&name, bytes, existing, &mut send, &mut recv).await
+                self.put(&name, bytes, existing, send, recv, progress)
+                    .await?;
             }
         }
+        Ok(())
     }
 
     /// The law by which `client` is sent what it asks for, after its wish was heard.
@@ -180,6 +274,7 @@ impl FileServer {
         offset: u64,
         law: Option<&Algorithm>,
         send: &mut SendStream,
+        progress: &mut Progress,
     ) -> io::Result<()> {
         let store = self.store.clone();
         let wanted = name.to_owned();
@@ -197,25 +292,32 @@ impl FileServer {
         });
         let source = match opened.await {
             Ok(opened) => opened,
-            Err(Unusable(reason, message)) => return refuse(send, reason, message).await,
+            Err(Unusable(reason, message)) => return progress.refuse(send, reason, message).await,
         };
         let size = source.bytes();
         if offset > size {
             let message = format!("`{name}` has {size} bytes, not {offset}");
-            return refuse(send, Refusal::BadRequest, message).await;
+            return progress.refuse(send, Refusal::BadRequest, message).await;
         }
         let answer = Answer::File {
             bytes: size,
             tag: source.tag(),
             algorithm: law.map(ToString::to_string),
         };
+        progress.bytes = size - offset;
+        if let Some(watched) = &self.watched {
+            let mut watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
+            watched.insert(name.to_owned(), connection.clone());
+        }
         // If it is closed already, writing tells.
         let _ = send.announce(size - offset);
         protocol::write(send, &answer).await?;
         match send_file(source, offset, send, |_| ()).await {
             Ok(_) => {
                 protocol::write(send, &SenderReport::of(connection)).await?;
-                send.shutdown().await
+                send.shutdown().await?;
+                progress.step = Step::Queued;
+                Ok(())
             }
             Err(error) => {
                 // Without its hash the client keeps what it has as a part, never as the file.
@@ -235,39 +337,50 @@ impl FileServer {
         existing: Existing,
         send: &mut SendStream,
         recv: &mut RecvStream,
+        progress: &mut Progress,
     ) -> io::Result<()> {
         if !self.rules.allow_put {
             let message = "it stores nothing (serve runs without --allow-put)";
-            return refuse(send, Refusal::ReadOnly, message).await;
+            return progress.refuse(send, Refusal::ReadOnly, message).await;
         }
         let store = self.store.clone();
         let wanted = name.to_owned();
         let begun = blocking(move || begin(&store, &wanted, existing)).await;
         let incoming = match begun {
             Ok(incoming) => incoming,
-            Err(Unusable(reason, message)) => return refuse(send, reason, message).await,
+            Err(Unusable(reason, message)) => return progress.refuse(send, reason, message).await,
         };
-        let file = incoming.file()?;
+        let file = match incoming.file() {
+            Ok(file) => file,
+            Err(error) => {
+                let Unusable(reason, message) = error.into();
+                return progress.refuse(send, reason, message).await;
+            }
+        };
         let hash = match receive_file(file, 0, bytes, recv, |_| ()).await {
             Ok(hash) => hash,
             Err(ReceiveError::Stream(error)) => return Err(error),
             Err(error @ ReceiveError::WrongHash) => {
-                return refuse(send, Refusal::WrongHash, error).await;
+                return progress.refuse(send, Refusal::WrongHash, error).await;
             }
-            Err(error) => return refuse(send, Refusal::Storage, error).await,
+            Err(error) => return progress.refuse(send, Refusal::Storage, error).await,
         };
         let kept = tokio::task::spawn_blocking(move || incoming.keep(&hash, existing))
             .await
             .map_err(io::Error::other)?;
         match kept {
             Ok(()) => {
+                (progress.bytes, progress.step) = (bytes, Step::Stored);
                 let sha256 = hex(&hash);
                 protocol::write(send, &Answer::Stored { sha256 }).await?;
                 send.shutdown().await
             }
-            Err(KeepError::Exists) => refuse(send, Refusal::Exists, exists(name)).await,
-            Err(error @ KeepError::Changed) => refuse(send, Refusal::Changed, error).await,
-            Err(error) => refuse(send, Refusal::Storage, error).await,
+            Err(KeepError::Exists) => progress.refuse(send, Refusal::Exists, exists(name)).await,
+            Err(error @ KeepError::Changed) => progress.refuse(send, Refusal::Changed, error).await,
+            Err(KeepError::Storage(error)) => {
+                let error = with_cause(error);
+                progress.refuse(send, Refusal::Storage, error).await
+            }
         }
     }
 }
@@ -300,7 +413,7 @@ impl Unusable {
 
 impl From<io::Error> for Unusable {
     fn from(error: io::Error) -> Self {
-        Self(Refusal::Storage, error.to_string())
+        Self(Refusal::Storage, with_cause(error).to_string())
     }
 }
 
@@ -312,10 +425,18 @@ fn exists(name: &str) -> String {
     format!("it has a file `{name}` already; --force replaces it")
 }
 
-async fn refuse(send: &mut SendStream, reason: Refusal, message: impl ToString) -> io::Result<()> {
-    let message = message.to_string();
-    protocol::write(send, &Answer::Refused { reason, message }).await?;
-    send.shutdown().await
+impl Progress {
+    async fn refuse(
+        &mut self,
+        send: &mut SendStream,
+        reason: Refusal,
+        message: impl ToString,
+    ) -> io::Result<()> {
+        let message = message.to_string();
+        self.step = Step::Refused(message.clone());
+        protocol::write(send, &Answer::Refused { reason, message }).await?;
+        send.shutdown().await
+    }
 }
 
 #[cfg(test)]

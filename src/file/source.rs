@@ -39,6 +39,18 @@ pub(super) async fn blocking<T: Send + 'static, E: From<io::Error> + Send + 'sta
     done.unwrap_or_else(|error| Err(io::Error::other(error).into()))
 }
 
+/// An error of a file, with what to do where a user would not know.
+pub(super) fn with_cause(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => io::Error::new(
+            error.kind(),
+            "the process has as many files open as its limit allows; raise the hard limit \
+             (ulimit -Hn)",
+        ),
+        _ => error,
+    }
+}
+
 /// Why a file was not sent whole.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
