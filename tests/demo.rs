@@ -75,3 +75,34 @@ fn without_namespaces_routers_run_in_the_process() {
     check_explicit(run(&figures, "pathmark auto"), "in-process");
     assert_eq!(figures["runs"].as_array().unwrap().len(), 2);
 }
+
+/// Packets that a queue dropped were lost to their sender, too.
+#[test]
+fn nothing_is_written_unasked_and_losses_are_counted_at_the_end() {
+    let here = TempDir::new().unwrap();
+    let arguments = [
+        "demo",
+        "--quick",
+        "--in-process",
+        "--scenario",
+        "clean",
+        "--json",
+    ];
+    let output = Command::new(env!("CARGO_BIN_EXE_pathmark"))
+        .args(arguments)
+        .args(["--cc", "cubic"])
+        .current_dir(here.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0);
+    let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let run = run(&figures, "pathmark cubic");
+    let drops = run["links"][0]["drops"].as_u64().unwrap();
+    let flows = run["flows"].as_array().unwrap().iter();
+    let lost: u64 = flows
+        .map(|flow| flow["packets_lost"].as_u64().unwrap())
+        .sum();
+    assert!(drops > 0, "cubic fills the queue");
+    assert!(lost >= drops / 2, "{lost} lost of {drops} dropped");
+}

@@ -57,7 +57,7 @@ pub(super) struct Args {
     results: Option<PathBuf>,
     /// Print one JSON object at the end
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 pub(super) fn compare(args: &Args) -> Outcome {

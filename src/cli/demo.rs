@@ -1,6 +1,6 @@
 //! `pathmark demo`: see it work.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -45,12 +45,12 @@ pub(super) struct Args {
         default_value = Algorithm::DEFAULT
     )]
     cc: Algorithm,
-    /// Where demo.svg, demo.png and result.json go
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    out: PathBuf,
+    /// Write demo.svg, demo.png and result.json there; without it nothing is written
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Print one JSON object at the end
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 /// The demonstration's own scenarios.
@@ -64,6 +64,8 @@ const QUICK_LIMIT: Duration = Duration::from_secs(25);
 #[derive(Debug, Serialize)]
 struct Figures<'a> {
     runs: Vec<RunFigures<'a>>,
+    /// Why the command failed, if it did.
+    error: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -75,9 +77,11 @@ struct RunFigures<'a> {
 }
 
 pub(super) async fn demo(args: Args) -> Outcome {
-    std::fs::create_dir_all(&args.out)
-        .with_context(|| format!("cannot make {}", args.out.display()))
-        .map_err(Failure::usage)?;
+    if let Some(out) = &args.out {
+        std::fs::create_dir_all(out)
+            .with_context(|| format!("cannot make {}", out.display()))
+            .map_err(Failure::usage)?;
+    }
     let mode = mode(args.in_process)?;
     if let Some(name) = args.scenario.as_deref().filter(|name| !OWN.contains(name)) {
         return emulated(&args, name, mode).await;
@@ -125,7 +129,7 @@ pub(super) async fn demo(args: Args) -> Outcome {
         () = show(&runs) => Vec::new(),
     };
     let measured = measured.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
-    write(&args, &measured)
+    say(&args, &measured)
 }
 
 /// A scenario of the emulator in real time, and under the virtual clock.
@@ -189,10 +193,13 @@ async fn emulated(args: &Args, name: &str, mode: Mode) -> Outcome {
         mode,
         result,
     });
-    let figures = Figures { runs: runs.into() };
-    let json = args.out.join("result.json");
-    std::fs::write(&json, serde_json::to_vec_pretty(&figures)?)
-        .with_context(|| format!("cannot write {}", json.display()))?;
+    let figures = Figures {
+        runs: runs.into(),
+        error: None,
+    };
+    if let Some(out) = &args.out {
+        figures.write(out)?;
+    }
     if args.json {
         output::json(&figures)?;
     } else {
@@ -262,37 +269,42 @@ async fn show(runs: &[Run]) {
     }
 }
 
-fn write(args: &Args, measured: &[Measured]) -> Outcome {
+impl Figures<'_> {
+    fn write(&self, out: &Path) -> anyhow::Result<()> {
+        let json = out.join("result.json");
+        std::fs::write(&json, serde_json::to_vec_pretty(self)?)
+            .with_context(|| format!("cannot write {}", json.display()))
+    }
+}
+
+fn say(args: &Args, measured: &[Measured]) -> Outcome {
+    let mut flows = measured.iter().flat_map(|run| &run.result.flows);
+    let error = (!flows.any(|flow| flow.completed)).then(|| "no file arrived".to_owned());
+    let runs = measured.iter().map(|run| RunFigures {
+        stack: &run.stack,
+        mode: run.mode,
+        result: &run.result,
+    });
     let figures = Figures {
-        runs: measured
-            .iter()
-            .map(|run| RunFigures {
-                stack: &run.stack,
-                mode: run.mode,
-                result: &run.result,
-            })
-            .collect(),
+        runs: runs.collect(),
+        error: error.clone(),
     };
-    let picture = report::figure(measured);
-    picture.write_svg(&args.out.join("demo.svg"))?;
-    picture.write_png(&args.out.join("demo.png"))?;
-    let json = args.out.join("result.json");
-    std::fs::write(&json, serde_json::to_vec_pretty(&figures)?)
-        .with_context(|| format!("cannot write {}", json.display()))?;
+    if let Some(out) = &args.out {
+        let picture = report::figure(measured);
+        picture.write_svg(&out.join("demo.svg"))?;
+        picture.write_png(&out.join("demo.png"))?;
+        figures.write(out)?;
+    }
     if args.json {
         output::json(&figures)?;
     } else {
         output::text(format_args!("{}", report::table(measured)))?;
-        output::line(format_args!(
-            "picture: {}",
-            args.out.join("demo.png").display()
-        ))?;
+        match &args.out {
+            Some(out) => {
+                output::line(format_args!("picture: {}", out.join("demo.png").display()))?;
+            }
+            None => output::note!("--out DIR writes a picture and the figures"),
+        }
     }
-    if measured
-        .iter()
-        .all(|run| run.result.flows.iter().all(|flow| !flow.completed))
-    {
-        return Err(anyhow!("no file arrived").into());
-    }
-    Ok(())
+    error.map_or(Ok(()), |error| Err(anyhow!(error).into()))
 }

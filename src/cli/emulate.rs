@@ -50,7 +50,7 @@ pub(super) struct Args {
     out: Option<PathBuf>,
     /// Print one JSON object at the end
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     /// Run every built-in scenario (or SCENARIO) and write results.md and results/*.svg into DIR:
     /// about an hour; with --harm, write its chapter
     #[arg(long, value_name = "DIR", conflicts_with_all = ["set", "sweep", "shard", "out", "json"])]

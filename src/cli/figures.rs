@@ -8,7 +8,8 @@ use super::output;
 use crate::Connection;
 use crate::file::report::{BoundedBy, Rtt, SenderReport};
 
-/// Keys that `perf`, `get` and `put` share in their JSON.
+/// Keys that `perf`, `get` and `put` share in their JSON. All are there on every exit. A number is
+/// 0 where nothing was measured; what is no measurement is null where there is none.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Transfer {
     pub(super) handshake_ms: f64,
@@ -20,20 +21,19 @@ pub(super) struct Transfer {
     pub(super) streams: u64,
     pub(super) algorithm: String,
     pub(super) feedback: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fallback: Option<String>,
     pub(super) packets_lost: u64,
     pub(super) rtt_ms: Rtt,
     pub(super) cpu_s: f64,
     pub(super) bounded_by: BoundedBy,
     pub(super) router_id: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) approved_bps: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) start: Option<String>,
     /// The rate of the path was asked for before the handshake was complete.
     pub(super) known_path: bool,
     pub(super) warnings: Vec<String>,
+    /// Why the command failed, if it did.
+    pub(super) error: Option<String>,
 }
 
 impl Transfer {

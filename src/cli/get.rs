@@ -1,5 +1,6 @@
 //! `pathmark get`: files fetched from a server.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,16 +8,16 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use futures_util::stream::{self, StreamExt};
 use pathmark_cc::Algorithm;
-use serde::Serialize;
 
 use super::figures::Transfer;
+use super::files::{AT_ONCE, Figures, FileFigures, UnderWay};
 use super::routers::MeasureArgs;
-use super::session::{Connected, DscpArgs};
+use super::session::{ConnectArgs, Connected, DscpArgs, Stop, Way};
 use super::state::StateArgs;
 use super::target::{Target, distinct};
 use super::trust::TrustArgs;
 use super::{Failure, Outcome, output, session, values};
-use crate::file::client::{self, Progress};
+use crate::file::client::{self, Fetched, Progress};
 use crate::file::incoming::is_temporary;
 use crate::file::report::SenderReport;
 use crate::file::{self, send::hex};
@@ -40,75 +41,12 @@ pub(super) struct Args {
     #[command(flatten)]
     trust: TrustArgs,
     #[command(flatten)]
+    limits: ConnectArgs,
+    #[command(flatten)]
     state: StateArgs,
     /// Print one JSON object at the end
     #[arg(long)]
-    json: bool,
-}
-
-/// Files that are under way at once, each of which is open.
-pub(super) const AT_ONCE: usize = 32;
-
-/// What became of a file, in the JSON of `get` and `put`.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-pub(super) enum FileResult {
-    /// It is where it should be.
-    Done(FileFigures),
-    /// It is not.
-    Failed {
-        /// Its name at the server.
-        name: String,
-        /// Why.
-        error: String,
-    },
-}
-
-/// A file that is where it should be.
-#[derive(Debug, Serialize)]
-pub(super) struct FileFigures {
-    pub(super) name: String,
-    pub(super) bytes: u64,
-    pub(super) sha256: String,
-    pub(super) seconds: f64,
-    #[serde(skip_serializing_if = "is_zero")]
-    pub(super) resumed_bytes: u64,
-}
-
-fn is_zero(bytes: &u64) -> bool {
-    *bytes == 0
-}
-
-/// The JSON of `get` and `put`.
-#[derive(Debug, Serialize)]
-pub(super) struct Figures {
-    #[serde(flatten)]
-    pub(super) transfer: Transfer,
-    pub(super) files: Vec<FileResult>,
-}
-
-impl Figures {
-    /// Says what became of the files: in JSON all at once, to people each success on stdout and
-    /// each failure on stderr.
-    pub(super) fn say(&self, json: bool) -> Outcome {
-        if json {
-            output::json(self)?;
-        }
-        let mut outcome = Ok(());
-        for file in &self.files {
-            match file {
-                FileResult::Done(file) if !json => {
-                    output::line(format_args!("{}  {}", file.sha256, file.name))?;
-                }
-                FileResult::Done(_) => {}
-                FileResult::Failed { error, .. } => {
-                    output::note!("pathmark: {error}");
-                    outcome = Err(Failure::Told);
-                }
-            }
-        }
-        outcome
-    }
+    pub(super) json: bool,
 }
 
 /// Where in `directory` the file of `target` shall lie.
@@ -145,7 +83,7 @@ fn note_law(transfer: &mut Transfer, asked: Option<&str>, used: String) {
     transfer.algorithm = used;
 }
 
-pub(super) async fn get(args: Args) -> Outcome {
+pub(super) async fn get(args: Args, stop: Stop) -> Outcome {
     if !args.output.is_dir() {
         return Err(Failure::usage(anyhow!(
             "{} is no directory; make it first",
@@ -173,7 +111,7 @@ pub(super) async fn get(args: Args) -> Outcome {
         files: Vec::new(),
     };
     for files in servers.into_values() {
-        match fetch(&args, &files).await {
+        match fetch(&args, &stop, &files).await {
             Ok((transfer, files)) => {
                 figures.transfer.add(transfer);
                 figures.files.extend(files);
@@ -184,10 +122,13 @@ pub(super) async fn get(args: Args) -> Outcome {
                 figures.files.extend(files.iter().map(|(target, _)| {
                     let name = target.name.clone().unwrap_or_default();
                     let error = format!("cannot fetch {name}: {error}");
-                    FileResult::Failed { name, error }
+                    FileFigures::failed(name, error)
                 }));
             }
             Err(other) => return Err(other),
+        }
+        if stop.is_stopped() {
+            figures.transfer.error = Some(session::interrupted().to_string());
         }
     }
     figures.say(args.json)
@@ -196,8 +137,9 @@ pub(super) async fn get(args: Args) -> Outcome {
 /// Fetches files of one server.
 async fn fetch(
     args: &Args,
+    stop: &Stop,
     files: &[(Target, PathBuf)],
-) -> Result<(Transfer, Vec<FileResult>), Failure> {
+) -> Result<(Transfer, Vec<FileFigures>), Failure> {
     let algorithm = args.cc.clone().unwrap_or_default();
     let asked = args.cc.as_ref().map(ToString::to_string);
     let mut transfer = Transfer {
@@ -209,21 +151,29 @@ async fn fetch(
     };
     let mut transport = session::transport(&algorithm, args.marking);
     transport.keep_alive = Some(session::KEEP_ALIVE);
-    let _edge = args.measure.fetch(server, &mut transport)?;
+    let _edge = args.measure.fetch(server, &mut transport).await?;
     let warnings = &mut transfer.warnings;
     let before =
         |endpoint: &_, address| args.state.visit(server, address, endpoint, &mut *warnings);
+    let way = Way {
+        target: server,
+        trust: &args.trust,
+        limits: args.limits,
+        stop,
+    };
     let Connected {
-        endpoint,
         connection,
         handshake,
         prepared: visit,
-    } = session::connect(server, &args.trust, file::ALPN, transport, before).await?;
+    } = session::connect(way, file::ALPN, transport, before).await?;
     transfer.handshake_ms = handshake.as_secs_f64() * 1e3;
     let bars = output::bars();
     let started = session::now();
+    let under_way = UnderWay::new(files.len());
+    let latest = RefCell::new(Latest::default());
     let fetches = files.iter().enumerate().map(|(place, (target, path))| {
         let (connection, bars, asked) = (&connection, &bars, asked.as_deref());
+        let (under_way, latest) = (&under_way, &latest);
         let name = target.name.clone().unwrap_or_default();
         async move {
             let bar = output::byte_bar(bars, &name, 0);
@@ -234,58 +184,89 @@ async fn fetch(
                     bar.set_position(offset);
                     bar.reset_eta();
                 }
-                Progress::Bytes(bytes) => bar.inc(bytes),
+                Progress::Bytes(bytes) => {
+                    bar.inc(bytes);
+                    latest.borrow_mut().bytes += bytes;
+                }
                 Progress::Arrived => arrived = started.elapsed(),
             })
             .await
             .with_context(|| format!("cannot fetch {name}"));
-            match &fetched {
-                Ok(_) => bar.finish(),
-                Err(_) => bar.abandon(),
-            }
-            (place, name, fetched, arrived.as_secs_f64())
+            let figures = match fetched {
+                Ok(fetched) => {
+                    bar.finish();
+                    let seconds = arrived.as_secs_f64();
+                    let figures = FileFigures {
+                        name,
+                        bytes: fetched.bytes,
+                        sha256: Some(hex(&fetched.hash)),
+                        seconds,
+                        resumed_bytes: fetched.resumed,
+                        error: None,
+                    };
+                    latest.borrow_mut().note(seconds, fetched);
+                    figures
+                }
+                Err(error) => {
+                    bar.abandon();
+                    FileFigures::failed(name, output::explain(&error))
+                }
+            };
+            under_way.ended(place, figures);
         }
     });
-    let mut fetched: Vec<_> = stream::iter(fetches)
+    let all = stream::iter(fetches)
         .buffer_unordered(AT_ONCE)
-        .collect()
-        .await;
-    fetched.sort_by_key(|(place, ..)| *place);
-    let (mut sender, mut last, mut files) = (SenderReport::default(), 0.0_f64, Vec::new());
-    for (_, name, fetched, seconds) in fetched {
-        match fetched {
-            Ok(fetched) => {
-                transfer.bytes_down += fetched.bytes - fetched.resumed;
-                transfer.streams += 1;
-                if let Some(used) = fetched.algorithm {
-                    note_law(&mut transfer, asked.as_deref(), used);
-                }
-                if seconds >= last {
-                    (sender, last) = (fetched.sender, seconds);
-                }
-                files.push(FileResult::Done(FileFigures {
-                    name,
-                    bytes: fetched.bytes,
-                    sha256: hex(&fetched.hash),
-                    seconds,
-                    resumed_bytes: fetched.resumed,
-                }));
-            }
-            Err(error) => {
-                let error = output::explain(&error);
-                files.push(FileResult::Failed { name, error });
-            }
-        }
+        .for_each(|()| async {});
+    tokio::select! {
+        () = all => {}
+        () = stop.stopped() => {}
+    }
+    let name = |place: usize| files.get(place).and_then(|(target, _)| target.name.clone());
+    let ended = under_way.into_all(|place| name(place).unwrap_or_default());
+    let latest = latest.into_inner();
+    transfer.streams = ended.iter().filter(|file| file.error.is_none()).count() as u64;
+    transfer.bytes_down = latest.bytes;
+    if let Some(used) = latest.algorithm {
+        note_law(&mut transfer, asked.as_deref(), used);
     }
     // What the disk takes to keep and to read back what came is none of the path's.
-    transfer.finish(&connection, &sender, last);
+    let seconds = if stop.is_stopped() {
+        started.elapsed().as_secs_f64()
+    } else {
+        latest.seconds
+    };
+    transfer.finish(&connection, &latest.sender, seconds);
+    session::leave(&connection, stop).await;
     if let Some(visit) = visit {
         visit.end(&mut transfer.warnings);
     }
     if !args.json {
-        transfer.tell(&sender);
+        transfer.tell(&latest.sender);
     }
-    connection.close(0, b"done");
-    endpoint.wait_idle().await;
-    Ok((transfer, files))
+    Ok((transfer, ended))
+}
+
+/// What is known of all files together.
+#[derive(Debug, Default)]
+struct Latest {
+    /// Bytes that arrived, of all files.
+    bytes: u64,
+    /// When the last file had arrived …
+    seconds: f64,
+    /// … and what its sender reported.
+    sender: SenderReport,
+    algorithm: Option<String>,
+}
+
+impl Latest {
+    /// A file arrived.
+    fn note(&mut self, seconds: f64, fetched: Fetched) {
+        if let Some(used) = fetched.algorithm {
+            self.algorithm = Some(used);
+        }
+        if seconds >= self.seconds {
+            (self.sender, self.seconds) = (fetched.sender, seconds);
+        }
+    }
 }

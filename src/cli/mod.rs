@@ -9,7 +9,9 @@ mod compare;
 mod demo;
 mod emulate;
 mod figures;
+mod files;
 mod get;
+mod limits;
 mod output;
 mod perf;
 mod put;
@@ -25,6 +27,7 @@ use std::iter::once;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use serde::Serialize;
 
 /// Move data over long, fat or lossy paths whose routers you own.
 ///
@@ -98,6 +101,9 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 /// First argument that makes this program a router, so that the demo needs no second one.
 const ROUTER: &str = "vcp-router";
 
+/// What servers log where `RUST_LOG` says nothing else.
+const SERVERS_LOG: &str = "warn,pathmark::file=info,pathmark::cli=info";
+
 type Outcome = Result<(), Failure>;
 
 /// Runs the command line of this process.
@@ -108,17 +114,24 @@ pub fn main() -> ExitCode {
         return pathmark_router::cli::main_from(once("vcp-router".into()).chain(arguments));
     }
     let cli = Cli::parse();
-    output::log();
+    let serves = matches!(
+        cli.command,
+        Command::Serve(_) | Command::Perf(perf::Command::Server(_))
+    );
+    output::log(serves.then_some(SERVERS_LOG));
+    limits::raise_open_files();
+    let json = cli.command.json();
+    let is_demo = matches!(cli.command, Command::Demo(_));
     let outcome = match cli.command {
-        Command::Demo(args) => session::run(demo::demo(args)),
+        Command::Demo(args) => session::run_to_stop(demo::demo(args)),
         Command::Serve(args) => session::run_server(serve::serve(args)),
-        Command::Get(args) => session::run(get::get(args)),
-        Command::Put(args) => session::run(put::put(args)),
+        Command::Get(args) => session::run(|stop| get::get(args, stop)),
+        Command::Put(args) => session::run(|stop| put::put(args, stop)),
         Command::Emulate(args) => emulate::emulate(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Merge(args) => emulate::merge(&args),
         Command::Perf(perf::Command::Server(args)) => session::run_server(perf::server(args)),
-        Command::Perf(perf::Command::Client(args)) => session::run(perf::client(args)),
+        Command::Perf(perf::Command::Client(args)) => session::run(|stop| perf::client(args, stop)),
     };
     let (error, code) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,
@@ -126,6 +139,40 @@ pub fn main() -> ExitCode {
         Err(Failure::Failed(error)) => (error, 1),
         Err(Failure::Usage(error)) => (error, 2),
     };
-    output::note!("pathmark: {}", output::explain(&error));
+    let error = output::explain(&error);
+    if json && code == 1 && !output::has_printed_json() {
+        // Where stdout takes nothing, stderr says that below.
+        let _ = output::json(&Failed {
+            runs: is_demo.then_some([]),
+            error: &error,
+        });
+    }
+    output::note!("pathmark: {error}");
     ExitCode::from(code)
+}
+
+/// The JSON of a command that failed before it had figures.
+#[derive(Debug, Serialize)]
+struct Failed<'a> {
+    /// Of `demo`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runs: Option<[(); 0]>,
+    error: &'a str,
+}
+
+impl Command {
+    /// `--json` was given.
+    const fn json(&self) -> bool {
+        match self {
+            Self::Demo(args) => args.json,
+            Self::Serve(args) => args.json,
+            Self::Get(args) => args.json,
+            Self::Put(args) => args.json,
+            Self::Emulate(args) => args.json,
+            Self::Compare(args) => args.json,
+            Self::Merge(args) => args.json,
+            Self::Perf(perf::Command::Server(args)) => args.json,
+            Self::Perf(perf::Command::Client(args)) => args.json,
+        }
+    }
 }

@@ -3,25 +3,32 @@
 //! On each bidirectional stream the client sends how many bytes it wants as 8 bytes in network
 //! order, then its upload, then FIN; the server answers with as many bytes as were wanted.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::future::try_join_all;
+use indicatif::MultiProgress;
 use pathmark_cc::Algorithm;
 use tokio::io::AsyncReadExt;
 
 use super::figures::Transfer;
-use super::session::{Connected, DscpArgs};
+use super::session::{ConnectArgs, Connected, DscpArgs, Stop, Way};
 use super::target::Target;
 use super::trust::{CertificateArgs, TrustArgs};
-use super::{Failure, Outcome, output, session, values};
+use super::values::{self, Listen};
+use super::{Failure, Outcome, output, session};
 use crate::file::report::SenderReport;
 use crate::{Connection, Endpoint, RecvStream, SendStream};
 
 const ALPN: &[u8] = b"perf";
+
+/// Streams that a client may have open at once.
+const MOST_STREAMS: u64 = 1000;
+
+/// Time between two lines about the rate.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Sides of the measurement.
 #[derive(Debug, clap::Subcommand)]
@@ -35,9 +42,9 @@ pub(super) enum Command {
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(super) struct ServerArgs {
-    /// Address and UDP port to listen on
-    #[arg(long, value_name = "ADDR")]
-    listen: SocketAddr,
+    /// Address and UDP port to listen on; :PORT means all addresses
+    #[arg(long, value_name = "ADDR", value_parser = values::listen)]
+    listen: Listen,
     #[command(flatten)]
     certificate: CertificateArgs,
     /// Congestion controller to send with
@@ -55,7 +62,7 @@ pub(super) struct ServerArgs {
     retry: bool,
     /// Print one JSON object once connections are accepted
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 /// Arguments.
@@ -78,7 +85,7 @@ pub(super) struct ClientArgs {
         long,
         value_name = "N",
         default_value = "1",
-        value_parser = clap::value_parser!(u64).range(1..=100)
+        value_parser = clap::value_parser!(u64).range(1..=MOST_STREAMS)
     )]
     streams: u64,
     /// Congestion controller to send with
@@ -88,15 +95,18 @@ pub(super) struct ClientArgs {
     marking: DscpArgs,
     #[command(flatten)]
     trust: TrustArgs,
+    #[command(flatten)]
+    limits: ConnectArgs,
     /// Print one JSON object at the end
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 pub(super) async fn server(args: ServerArgs) -> Outcome {
-    let transport = session::transport(&args.cc, args.marking);
+    let mut transport = session::transport(&args.cc, args.marking);
+    transport.streams.max_bidi_streams = MOST_STREAMS;
     let endpoint = session::listen(
-        args.listen,
+        &args.listen,
         &args.certificate,
         ALPN,
         transport,
@@ -114,9 +124,12 @@ async fn accept(endpoint: &Endpoint) {
             let Ok(connecting) = incoming.accept() else {
                 return;
             };
-            let Ok(connection) = connecting.await else {
-                return;
+            let connection = match connecting.await {
+                Ok(connection) => connection,
+                Err(error) => return tracing::debug!(%error, "handshake failed"),
             };
+            let client = connection.remote_address();
+            tracing::info!(%client, "connected");
             while let Ok((send, recv)) = connection.accept_bi().await {
                 tokio::spawn(async move {
                     if let Err(error) = answer(send, recv).await {
@@ -124,6 +137,14 @@ async fn accept(endpoint: &Endpoint) {
                     }
                 });
             }
+            let stats = connection.stats();
+            tracing::info!(
+                %client,
+                bytes_sent = stats.bytes_sent,
+                bytes_received = stats.bytes_received,
+                packets_lost = stats.packets_lost,
+                "gone"
+            );
         });
     }
 }
@@ -161,75 +182,124 @@ struct Moved {
     down: AtomicU64,
 }
 
-pub(super) async fn client(args: ClientArgs) -> Outcome {
+pub(super) async fn client(args: ClientArgs, stop: Stop) -> Outcome {
+    if args.upload == 0 && args.download == 0 && args.time.is_none() {
+        return Err(Failure::usage(anyhow!(
+            "say what to measure: --download BYTES, --upload BYTES or --time DUR"
+        )));
+    }
+    let mut transfer = Transfer {
+        algorithm: args.cc.clone().unwrap_or_default().to_string(),
+        streams: args.streams,
+        ..Transfer::default()
+    };
+    let mut sender = SenderReport::default();
+    let outcome = match measure(&args, &stop, &mut transfer, &mut sender).await {
+        Err(Failure::Failed(error)) => {
+            transfer.error = Some(output::explain(&error));
+            Err(Failure::Failed(error))
+        }
+        other => other,
+    };
+    if matches!(outcome, Err(Failure::Usage(_))) {
+        return outcome;
+    }
+    if args.json {
+        output::json(&transfer)?;
+    } else {
+        transfer.tell(&sender);
+    }
+    outcome
+}
+
+/// Measures; what is known at the end is in `transfer` and `sender`, however it ends.
+async fn measure(
+    args: &ClientArgs,
+    stop: &Stop,
+    transfer: &mut Transfer,
+    sender: &mut SenderReport,
+) -> Outcome {
     let (upload, mut download) = (args.upload, args.download);
     if upload == 0 && download == 0 {
-        if args.time.is_none() {
-            return Err(Failure::usage(anyhow!(
-                "say what to measure: --download BYTES, --upload BYTES or --time DUR"
-            )));
-        }
         download = u64::MAX;
     }
     let algorithm = args.cc.clone().unwrap_or_default();
-    let transport = session::transport(&algorithm, args.marking);
+    let config = session::transport(&algorithm, args.marking);
+    let way = Way {
+        target: &args.target,
+        trust: &args.trust,
+        limits: args.limits,
+        stop,
+    };
     let Connected {
-        endpoint,
         connection,
         handshake,
         ..
-    } = session::connect(&args.target, &args.trust, ALPN, transport, |_, _| ()).await?;
+    } = session::connect(way, ALPN, config, |_, _| ()).await?;
+    transfer.handshake_ms = handshake.as_secs_f64() * 1e3;
     let moved = Moved::default();
     let started = session::now();
     let streams =
-        join_all((0..args.streams).map(|_| stream(&connection, upload, download, &moved)));
-    let bars = output::bars();
-    let bar = output::byte_bar(
-        &bars,
-        "perf",
-        upload.saturating_add(download).saturating_mul(args.streams),
-    );
-    let show = async {
-        let mut ticks = tokio::time::interval(Duration::from_millis(100));
-        loop {
-            ticks.tick().await;
-            bar.set_position(moved.up.load(Ordering::Relaxed) + moved.down.load(Ordering::Relaxed));
-        }
-    };
+        try_join_all((0..args.streams).map(|_| stream(&connection, upload, download, &moved)));
     let limit = async {
         match args.time {
             Some(time) => tokio::time::sleep(time).await,
             None => std::future::pending().await,
         }
     };
-    let results = tokio::select! {
-        results = streams => results,
-        () = show => Vec::new(),
-        () = limit => Vec::new(),
+    let bars = output::bars();
+    let outcome = tokio::select! {
+        results = streams => results.map(drop).map_err(Failure::from),
+        () = limit => Ok(()),
+        () = stop.stopped() => Err(session::interrupted().into()),
+        () = show(args, &bars, &moved, started) => Ok(()),
     };
-    let seconds = started.elapsed().as_secs_f64();
-    bar.finish_and_clear();
-    for result in results {
-        result?;
-    }
-    let sender = SenderReport::of(&connection);
-    let mut transfer = Transfer {
-        handshake_ms: handshake.as_secs_f64() * 1e3,
-        bytes_up: moved.up.load(Ordering::Relaxed),
-        bytes_down: moved.down.load(Ordering::Relaxed),
-        streams: args.streams,
-        algorithm: algorithm.to_string(),
-        ..Transfer::default()
+    // Nothing that is drawn stays.
+    let _ = bars.clear();
+    transfer.bytes_up = moved.up.load(Ordering::Relaxed);
+    transfer.bytes_down = moved.down.load(Ordering::Relaxed);
+    *sender = SenderReport::of(&connection);
+    transfer.finish(&connection, sender, started.elapsed().as_secs_f64());
+    session::leave(&connection, stop).await;
+    outcome
+}
+
+/// Shows how far a measurement is: a bar of bytes, or of time where that ends it, and a line for
+/// each second.
+async fn show(args: &ClientArgs, bars: &MultiProgress, moved: &Moved, started: Instant) {
+    let bytes = args.upload.saturating_add(args.download);
+    let bar = match args.time {
+        Some(time) if bytes == 0 => output::time_bar(bars, "perf", time),
+        _ => output::byte_bar(bars, "perf", bytes.saturating_mul(args.streams)),
     };
-    transfer.finish(&connection, &sender, seconds);
-    connection.close(0, b"done");
-    endpoint.wait_idle().await;
-    if args.json {
-        output::json(&transfer)?;
-    } else {
-        transfer.tell(&sender);
+    let is_time = args.time.is_some() && bytes == 0;
+    let mut ticks = tokio::time::interval(Duration::from_millis(100));
+    let (mut before, mut at) = ((0, 0), Duration::ZERO);
+    loop {
+        ticks.tick().await;
+        let now = started.elapsed();
+        let (up, down) = (
+            moved.up.load(Ordering::Relaxed),
+            moved.down.load(Ordering::Relaxed),
+        );
+        bar.set_position(match is_time {
+            true => u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+            false => up + down,
+        });
+        if now >= at + INTERVAL && !args.json {
+            let seconds = (now - at).as_secs_f64();
+            let rate = |bytes: u64| output::rate(bytes as f64 * 8.0 / seconds);
+            let line = format!(
+                "{:6.1} s to {:6.1} s: up {:>13}, down {:>13}",
+                at.as_secs_f64(),
+                now.as_secs_f64(),
+                rate(up - before.0),
+                rate(down - before.1),
+            );
+            bars.suspend(|| output::note!("{line}"));
+            (before, at) = ((up, down), now);
+        }
     }
-    Ok(())
 }
 
 async fn stream(

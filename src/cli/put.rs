@@ -7,9 +7,9 @@ use futures_util::stream::{self, StreamExt};
 use pathmark_cc::Algorithm;
 
 use super::figures::Transfer;
-use super::get::{AT_ONCE, Figures, FileFigures, FileResult};
+use super::files::{AT_ONCE, Figures, FileFigures, UnderWay};
 use super::routers::AnswerArgs;
-use super::session::{Connected, DscpArgs};
+use super::session::{ConnectArgs, Connected, DscpArgs, Stop, Way};
 use super::state::StateArgs;
 use super::target::{Target, distinct};
 use super::trust::TrustArgs;
@@ -42,13 +42,15 @@ pub(super) struct Args {
     #[command(flatten)]
     trust: TrustArgs,
     #[command(flatten)]
+    limits: ConnectArgs,
+    #[command(flatten)]
     state: StateArgs,
     /// Print one JSON object at the end
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
-pub(super) async fn put(args: Args) -> Outcome {
+pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
     let mut files = Vec::new();
     for path in &args.files {
         if !path.is_file() {
@@ -74,42 +76,50 @@ pub(super) async fn put(args: Args) -> Outcome {
     let algorithm = args.cc.clone().unwrap_or_default();
     let mut transport = session::transport(&algorithm, args.marking);
     transport.keep_alive = Some(session::KEEP_ALIVE);
-    let _edge = args.answer.store(&args.target)?;
+    let _edge = args.answer.store(&args.target).await?;
     let mut warnings = Vec::new();
     let before = |endpoint: &_, address| {
         args.state
             .visit(&args.target, address, endpoint, &mut warnings)
     };
-    let connected =
-        session::connect(&args.target, &args.trust, file::ALPN, transport, before).await;
+    let way = Way {
+        target: &args.target,
+        trust: &args.trust,
+        limits: args.limits,
+        stop: &stop,
+    };
+    let connected = session::connect(way, file::ALPN, transport, before).await;
+    let mut figures = Figures {
+        transfer: Transfer {
+            algorithm: algorithm.to_string(),
+            ..Transfer::default()
+        },
+        files: Vec::new(),
+    };
     let Connected {
-        endpoint,
         connection,
         handshake,
         prepared: visit,
     } = match connected {
         Err(Failure::Failed(error)) => {
             let error = output::explain(&error);
-            let failed = files.into_iter().map(|(path, name)| FileResult::Failed {
-                error: format!("cannot store {}: {error}", path.display()),
-                name,
+            let failed = files.into_iter().map(|(path, name)| {
+                FileFigures::failed(name, format!("cannot store {}: {error}", path.display()))
             });
-            let figures = Figures {
-                transfer: Transfer {
-                    algorithm: algorithm.to_string(),
-                    warnings,
-                    ..Transfer::default()
-                },
-                files: failed.collect(),
-            };
+            figures.files = failed.collect();
+            figures.transfer.warnings = warnings;
+            figures.transfer.error = stop
+                .is_stopped()
+                .then(|| session::interrupted().to_string());
             return figures.say(args.json);
         }
         other => other?,
     };
     let bars = output::bars();
     let started = session::now();
+    let under_way = UnderWay::new(files.len());
     let stores = files.iter().enumerate().map(|(place, (path, name))| {
-        let (connection, bars) = (&connection, &bars);
+        let (connection, bars, under_way) = (&connection, &bars, &under_way);
         async move {
             let bar = output::byte_bar(bars, name, 0);
             let stored = client::put(
@@ -128,56 +138,50 @@ pub(super) async fn put(args: Args) -> Outcome {
             let result = match stored {
                 Ok((bytes, hash)) => {
                     bar.finish();
-                    FileResult::Done(FileFigures {
+                    FileFigures {
                         name: name.clone(),
                         bytes,
-                        sha256: hex(&hash),
+                        sha256: Some(hex(&hash)),
                         seconds: started.elapsed().as_secs_f64(),
-                        resumed_bytes: 0,
-                    })
+                        ..FileFigures::default()
+                    }
                 }
                 Err(error) => {
                     bar.abandon();
-                    FileResult::Failed {
-                        name: name.clone(),
-                        error: output::explain(&error),
-                    }
+                    FileFigures::failed(name.clone(), output::explain(&error))
                 }
             };
-            (place, result)
+            under_way.ended(place, result);
         }
     });
-    let mut figures = Figures {
-        transfer: Transfer {
-            algorithm: algorithm.to_string(),
-            handshake_ms: handshake.as_secs_f64() * 1e3,
-            warnings,
-            ..Transfer::default()
-        },
-        files: Vec::new(),
-    };
-    let mut stored: Vec<_> = stream::iter(stores)
+    let all = stream::iter(stores)
         .buffer_unordered(AT_ONCE)
-        .collect()
-        .await;
-    stored.sort_by_key(|(place, _)| *place);
-    for (_, result) in stored {
-        if let FileResult::Done(stored) = &result {
-            figures.transfer.bytes_up += stored.bytes;
-            figures.transfer.streams += 1;
-        }
-        figures.files.push(result);
+        .for_each(|()| async {});
+    tokio::select! {
+        () = all => {}
+        () = stop.stopped() => {}
+    }
+    let name = |place: usize| files.get(place).map(|(_, name)| name.clone());
+    figures.files = under_way.into_all(|place| name(place).unwrap_or_default());
+    let transfer = &mut figures.transfer;
+    transfer.handshake_ms = handshake.as_secs_f64() * 1e3;
+    transfer.warnings = warnings;
+    for stored in figures.files.iter().filter(|file| file.error.is_none()) {
+        transfer.bytes_up += stored.bytes;
+        transfer.streams += 1;
     }
     let sender = SenderReport::of(&connection);
     let seconds = started.elapsed().as_secs_f64();
-    figures.transfer.finish(&connection, &sender, seconds);
+    transfer.finish(&connection, &sender, seconds);
+    session::leave(&connection, &stop).await;
     if let Some(visit) = visit {
-        visit.end(&mut figures.transfer.warnings);
+        visit.end(&mut transfer.warnings);
     }
-    connection.close(0, b"done");
-    endpoint.wait_idle().await;
+    transfer.error = stop
+        .is_stopped()
+        .then(|| session::interrupted().to_string());
     if !args.json {
-        figures.transfer.tell(&sender);
+        transfer.tell(&sender);
     }
     figures.say(args.json)
 }

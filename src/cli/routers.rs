@@ -26,11 +26,11 @@ pub(super) struct AnswerArgs {
 
 impl AnswerArgs {
     /// Begins for a client that stores at `server`.
-    pub(super) fn store(&self, server: &Target) -> Result<Option<RunningEdge>, Failure> {
+    pub(super) async fn store(&self, server: &Target) -> Result<Option<RunningEdge>, Failure> {
         let Some(file) = self.answer_routers.as_deref() else {
             return Ok(None);
         };
-        let own = own_address(server)?;
+        let own = own_address(server).await?;
         let start = || begin(edge(own, file)?.answering(ANSWERS_RATE), own);
         start().map(Some).map_err(Failure::usage)
     }
@@ -90,7 +90,7 @@ impl MeasureArgs {
     }
 
     /// Begins for a client of `server`.
-    pub(super) fn fetch(
+    pub(super) async fn fetch(
         &self,
         server: &Target,
         config: &mut TransportConfig,
@@ -98,7 +98,7 @@ impl MeasureArgs {
         let Some((file, clouds)) = self.count(config) else {
             return Ok(None);
         };
-        let own = own_address(server)?;
+        let own = own_address(server).await?;
         let start = || begin(edge(own, file)?.measuring(clouds), own);
         start().map(Some).map_err(Failure::usage)
     }
@@ -127,8 +127,8 @@ fn edge(own: IpAddr, file: &Path) -> anyhow::Result<HostEdge> {
 }
 
 /// The address by which this host reaches a server, at the first of its addresses; nothing is sent.
-fn own_address(server: &Target) -> Result<IpAddr, Failure> {
-    let addresses = server.resolve()?;
+async fn own_address(server: &Target) -> Result<IpAddr, Failure> {
+    let addresses = server.resolve().await?;
     let Some(to) = addresses.first().copied() else {
         return Err(anyhow!("the host `{}` has no address", server.host).into());
     };

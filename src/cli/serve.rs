@@ -1,13 +1,12 @@
 //! `pathmark serve`: a directory offered to clients.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::routers::{AnswerArgs, MeasureArgs};
 use super::session::DscpArgs;
 use super::trust::CertificateArgs;
-use super::values::{self, Algorithms};
+use super::values::{self, Algorithms, Listen};
 use super::{Failure, Outcome, session};
 use crate::file::server::{FileServer, Rules};
 use crate::file::{self, store::Store};
@@ -17,9 +16,9 @@ use pathmark_cc::Algorithm;
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Address and UDP port to listen on
-    #[arg(long, value_name = "ADDR")]
-    listen: SocketAddr,
+    /// Address and UDP port to listen on; :PORT means all addresses
+    #[arg(long, value_name = "ADDR", value_parser = values::listen)]
+    listen: Listen,
     /// Directory to read from, and to store in with --allow-put; nothing outside it is touched
     #[arg(long)]
     dir: PathBuf,
@@ -45,7 +44,7 @@ pub(super) struct Args {
     marking: DscpArgs,
     /// Print one JSON object once connections are accepted
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 pub(super) async fn serve(args: Args) -> Outcome {
@@ -58,7 +57,7 @@ pub(super) async fn serve(args: Args) -> Outcome {
     let own = args.listen.ip();
     let _edge = args.measure.serve(own, &args.answer, &mut transport)?;
     let endpoint = session::listen(
-        args.listen,
+        &args.listen,
         &args.certificate,
         file::ALPN,
         transport,

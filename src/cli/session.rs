@@ -2,20 +2,21 @@
 
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use pathmark_cc::Algorithm;
 use pathmark_transport::endpoint::RetryPolicy;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 use super::target::Target;
 use super::trust::{CertificateArgs, TrustArgs};
+use super::values::{self, Listen};
 use super::{Failure, Outcome, output};
 use crate::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig};
 
@@ -29,26 +30,90 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// How long clients are waited for that were told of the end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Endpoints of this process's connections to servers, for the end of an interrupted command.
-static CLIENTS: Mutex<Vec<Endpoint>> = Mutex::new(Vec::new());
+/// A client stays this long after it has closed its connection, and answers late packets …
+const LINGER: Duration = Duration::from_millis(20);
+/// … or until its CONNECTION_CLOSE has left, up to this long.
+const LONGEST_LINGER: Duration = Duration::from_secs(1);
 
-/// Runs a command's future; Ctrl-C and SIGTERM end it as a failure, of which servers are told.
-pub(super) fn run(command: impl Future<Output = Outcome>) -> Outcome {
-    runtime()?.block_on(async {
-        let stopped = stopped();
+/// Time without an answer after which a user is told so.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// Longest attempt to connect: as long as the transport's handshake may take.
+const LONGEST_CONNECT: Duration = Duration::from_secs(30);
+
+/// What a command learns of SIGINT (Ctrl-C) and SIGTERM.
+#[derive(Clone, Debug)]
+pub(super) struct Stop(watch::Receiver<bool>);
+
+impl Stop {
+    /// There was a signal.
+    pub(super) fn is_stopped(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits for a signal; ready at once if there was one.
+    pub(super) async fn stopped(&self) {
+        let mut signalled = self.0.clone();
+        if signalled.wait_for(|signalled| *signalled).await.is_err() {
+            // The runtime ends.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Why a command ends that was told to stop.
+pub(super) fn interrupted() -> anyhow::Error {
+    anyhow!("interrupted")
+}
+
+/// Runs a command, which ends soon after its [`Stop`] says so.
+pub(super) fn run<F: Future<Output = Outcome>>(command: impl FnOnce(Stop) -> F) -> Outcome {
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(async {
+        let (tell, stop) = watch::channel(false);
+        let signal = stopped();
+        tokio::spawn(async move {
+            signal.await;
+            tell.send_replace(true);
+            std::future::pending::<()>().await;
+        });
+        command(Stop(stop)).await
+    });
+    // A host name that is looked up, or a disk that syncs, holds up no command that has ended.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// The same for a command that need not do anything more when it is stopped.
+pub(super) fn run_to_stop(command: impl Future<Output = Outcome>) -> Outcome {
+    run(|stop| async move {
         tokio::select! {
-            outcome = command => return outcome,
-            () = stopped => {}
+            outcome = command => outcome,
+            () = stop.stopped() => Err(interrupted().into()),
         }
-        let clients = std::mem::take(&mut *CLIENTS.lock().unwrap_or_else(PoisonError::into_inner));
-        for endpoint in &clients {
-            endpoint.close(0, b"interrupted");
-        }
-        let told = join_all(clients.iter().map(Endpoint::wait_idle));
-        // One that does not answer is not waited for.
-        let _ = tokio::time::timeout(FAREWELL, told).await;
-        Err(anyhow!("interrupted").into())
     })
+}
+
+/// Closes a connection of a client, and returns once CONNECTION_CLOSE has left. What the peer owes
+/// has arrived by now, or is not wanted any more: nothing is waited for.
+pub(super) async fn leave(connection: &Connection, stop: &Stop) {
+    if connection.close_reason().is_some() {
+        return;
+    }
+    if stop.is_stopped() {
+        connection.close(1, b"interrupted");
+    } else {
+        connection.close(0, b"done");
+    }
+    let closed = now();
+    let mut ticks = tokio::time::interval(LINGER);
+    ticks.tick().await;
+    while closed.elapsed() < LONGEST_LINGER {
+        ticks.tick().await;
+        if connection.has_sent_close() {
+            return;
+        }
+    }
 }
 
 /// Runs the future of a command that serves, until [`stopped`]: it sees to that itself.
@@ -112,7 +177,7 @@ struct Listening {
 
 /// Binds a server and says so.
 pub(super) fn listen(
-    address: SocketAddr,
+    address: &Listen,
     certificate: &CertificateArgs,
     alpn: &[u8],
     transport: TransportConfig,
@@ -125,9 +190,7 @@ pub(super) fn listen(
     if retry {
         config.retry(RetryPolicy::Always);
     }
-    let endpoint = Endpoint::server(config, address).with_context(|| {
-        format!("cannot listen on {address}: is the port taken, or the address another machine's?")
-    })?;
+    let endpoint = address.bind(|address| Endpoint::server(config.clone(), address))?;
     let listening = Listening {
         listening: endpoint.local_address(),
         pin,
@@ -147,7 +210,6 @@ pub(super) fn listen(
 /// A connection to a server.
 #[derive(Debug)]
 pub(super) struct Connected<T> {
-    pub(super) endpoint: Endpoint,
     pub(super) connection: Connection,
     /// The time that the handshake took.
     pub(super) handshake: Duration,
@@ -155,19 +217,69 @@ pub(super) struct Connected<T> {
     pub(super) prepared: T,
 }
 
+/// How long a client tries.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct ConnectArgs {
+    /// Give up without a connection after so long, 30s at most
+    #[arg(long, value_name = "DUR", value_parser = connect_timeout, default_value = "30s")]
+    connect_timeout: Duration,
+}
+
+fn connect_timeout(text: &str) -> Result<Duration, String> {
+    match values::duration(text)? {
+        time if time.is_zero() || time > LONGEST_CONNECT => {
+            Err(format!("`{text}` is not above 0s and up to 30s"))
+        }
+        time => Ok(time),
+    }
+}
+
+/// Who a client connects to, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way<'a> {
+    pub(super) target: &'a Target,
+    pub(super) trust: &'a TrustArgs,
+    pub(super) limits: ConnectArgs,
+    pub(super) stop: &'a Stop,
+}
+
 /// Connects to a server: to whichever of its addresses answers first. They are tried one after the
 /// other, each a moment after the one before, or when that has failed. `before` is told from where
 /// and where to before the first packet leaves.
 pub(super) async fn connect<T>(
-    target: &Target,
-    trust: &TrustArgs,
+    way: Way<'_>,
     alpn: &[u8],
     transport: TransportConfig,
     before: impl FnMut(&Endpoint, SocketAddr) -> T,
 ) -> Result<Connected<T>, Failure> {
+    let Way {
+        target,
+        trust,
+        limits,
+        stop,
+    } = way;
     let tls = trust.config(alpn)?;
     let config = ClientConfig::new(Arc::new(tls), Arc::new(transport));
-    race(target, target.resolve()?, &config, before).await
+    let connecting = async { race(target, target.resolve().await?, &config, before).await };
+    let server = target.server();
+    let time = limits.connect_timeout;
+    let silence = async {
+        tokio::time::sleep(time.min(SILENCE)).await;
+        if time > SILENCE {
+            output::note!(
+                "pathmark: no answer yet from {server}; a firewall may drop UDP, or no server \
+                 runs there"
+            );
+            tokio::time::sleep(time - SILENCE).await;
+        }
+    };
+    tokio::select! {
+        connected = connecting => connected,
+        () = stop.stopped() => Err(interrupted().into()),
+        () = silence => {
+            Err(anyhow!("cannot connect to {server}: no answer within {time:?}").into())
+        }
+    }
 }
 
 /// Connects to whichever of `addresses` answers first.
@@ -199,8 +311,8 @@ async fn race<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
             None => {}
         }
         if attempts.is_empty() && addresses.len() == 0 {
-            let (host, port, why) = (&target.host, target.port, failed.join("; "));
-            return Err(anyhow!("cannot connect to {host}:{port}: {why}").into());
+            let (server, why) = (target.server(), failed.join("; "));
+            return Err(anyhow!("cannot connect to {server}: {why}").into());
         }
     }
 }
@@ -218,11 +330,10 @@ fn attempt<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
         (Ipv6Addr::UNSPECIFIED, 0).into()
     };
     let opened = Endpoint::client(unspecified).context("cannot open a UDP socket");
+    // Before the first packet may leave: the connection's own task sends it, on another core.
+    let started = now();
     let begun = match opened {
         Ok(endpoint) => {
-            let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
-            clients.push(endpoint.clone());
-            drop(clients);
             let prepared = before(&endpoint, address);
             let connecting = endpoint.connect(config, address, &target.host);
             let connecting = connecting.map_err(Failure::usage)?;
@@ -231,17 +342,15 @@ fn attempt<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
         // Of this address's family there may be none on this machine.
         Err(error) => Err(error),
     };
-    let started = now();
     // An address that was asked for need not be said twice.
     let named = target.host.parse::<IpAddr>().is_err();
     Ok(async move {
-        let (endpoint, prepared, connecting) = begun?;
+        let (_endpoint, prepared, connecting) = begun?;
         let connection = match connecting.await {
             Err(error) if named => return Err(error).context(address.to_string()),
             other => other?,
         };
         Ok(Connected {
-            endpoint,
             connection,
             handshake: started.elapsed(),
             prepared,

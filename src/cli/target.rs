@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt::{self, Debug, Display};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use anyhow::{Context, anyhow};
@@ -50,10 +50,7 @@ impl FromStr for Target {
 
 impl Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "[{}]:{}", self.host, self.port)?,
-            false => write!(f, "{}:{}", self.host, self.port)?,
-        }
+        f.write_str(&self.server())?;
         self.name
             .as_ref()
             .map_or(Ok(()), |name| write!(f, "/{name}"))
@@ -61,13 +58,21 @@ impl Display for Target {
 }
 
 impl Target {
+    /// `HOST:PORT`, with an IPv6 address in brackets.
+    pub(super) fn server(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+
     /// The addresses of the host, the best one first: at least one.
-    pub(super) fn resolve(&self) -> anyhow::Result<Vec<SocketAddr>> {
+    pub(super) async fn resolve(&self) -> anyhow::Result<Vec<SocketAddr>> {
         if let Ok(ip) = self.host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(ip, self.port)]);
         }
-        let found = (self.host.as_str(), self.port)
-            .to_socket_addrs()
+        let found = tokio::net::lookup_host((self.host.as_str(), self.port))
+            .await
             .with_context(|| format!("cannot find the host `{}`", self.host))?;
         let mut addresses: Vec<SocketAddr> = Vec::new();
         for address in found {

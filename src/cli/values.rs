@@ -1,7 +1,10 @@
 //! Values with units on the command line.
 
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use anyhow::anyhow;
 use pathmark_cc::Algorithm;
 
 /// A number of bytes: `1500`, `5_000_000`, `64KiB`, `1GB`.
@@ -52,6 +55,87 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * scale).map_err(|_| wrong())
 }
 
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listen {
+    /// What was written.
+    text: String,
+    /// The addresses to try, in order: the next where the host has none of the first one's version.
+    addresses: Vec<SocketAddr>,
+}
+
+impl Listen {
+    /// The address that is tried first.
+    pub(super) fn ip(&self) -> IpAddr {
+        let first = self.addresses.first();
+        first.map_or(Ipv4Addr::UNSPECIFIED.into(), SocketAddr::ip)
+    }
+
+    /// Tries `bind` with the addresses.
+    pub(super) fn bind<T>(
+        &self,
+        mut bind: impl FnMut(SocketAddr) -> io::Result<T>,
+    ) -> anyhow::Result<T> {
+        let mut ended = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for address in &self.addresses {
+            match bind(*address) {
+                Ok(bound) => return Ok(bound),
+                Err(error) => ended = error,
+            }
+            let lacks_version = ended.raw_os_error() == Some(libc::EAFNOSUPPORT)
+                || ended.kind() == io::ErrorKind::AddrNotAvailable;
+            if !lacks_version {
+                break;
+            }
+        }
+        let port = self.addresses.first().map_or(0, SocketAddr::port);
+        let why = match ended.kind() {
+            io::ErrorKind::AddrInUse => format!("another process has UDP port {port}"),
+            io::ErrorKind::AddrNotAvailable => "this host does not have the address".to_owned(),
+            io::ErrorKind::PermissionDenied => format!(
+                "UDP port {port} needs root or CAP_NET_BIND_SERVICE; ports from {} on are free to \
+                 all",
+                first_free_port()
+            ),
+            _ => return Err(anyhow::Error::new(ended).context(self.fails())),
+        };
+        Err(anyhow!("{}: {why}", self.fails()))
+    }
+
+    fn fails(&self) -> String {
+        format!("cannot listen on {}", self.text)
+    }
+}
+
+/// The lowest port that a process without privileges may bind.
+fn first_free_port() -> u32 {
+    let setting = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    let port = setting.ok().and_then(|text| text.trim().parse().ok());
+    port.unwrap_or(1024)
+}
+
+/// `ADDRESS:PORT`, or `:PORT` or `PORT` for all addresses of both IP versions.
+pub(super) fn listen(text: &str) -> Result<Listen, String> {
+    let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>();
+    let addresses = match (port, text.parse::<SocketAddr>()) {
+        (Ok(port), _) => vec![
+            (Ipv6Addr::UNSPECIFIED, port).into(),
+            (Ipv4Addr::UNSPECIFIED, port).into(),
+        ],
+        (_, Ok(address)) => vec![address],
+        _ => {
+            return Err(format!(
+                "`{text}` is no address such as 192.0.2.1:4433 or [::]:4433, and no port such as \
+                 :4433"
+            ));
+        }
+    };
+    Ok(Listen {
+        text: text.to_owned(),
+        addresses,
+    })
+}
+
 /// A congestion controller's name with its options.
 pub(super) fn algorithm(text: &str) -> Result<Algorithm, String> {
     Algorithm::parse(text).map_err(|error| error.to_string())
@@ -83,6 +167,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_port_that_cannot_be_had_is_told_with_its_cause() {
+        let fails = |text, error: fn() -> io::Error| {
+            let bound = listen(text).unwrap().bind::<()>(|_| Err(error()));
+            bound.unwrap_err().to_string()
+        };
+        let denied = fails(":443", || io::ErrorKind::PermissionDenied.into());
+        assert!(denied.contains("CAP_NET_BIND_SERVICE"), "{denied}");
+        let taken = fails(":443", || io::ErrorKind::AddrInUse.into());
+        assert_eq!(
+            taken,
+            "cannot listen on :443: another process has UDP port 443"
+        );
+        let mut tried = Vec::new();
+        let without_ipv6 = listen("443").unwrap().bind(|address| {
+            tried.push(address);
+            match address.is_ipv6() {
+                true => Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT)),
+                false => Ok(()),
+            }
+        });
+        assert!(without_ipv6.is_ok());
+        assert_eq!(tried.len(), 2);
+    }
+
+    #[test]
     fn known_answers() {
         assert_eq!(bytes("5_000_000"), Ok(5_000_000));
         assert_eq!(bytes("1.5MB"), Ok(1_500_000));
@@ -93,6 +202,18 @@ mod tests {
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert!(duration("soon").is_err());
         assert!(algorithm("vpc").unwrap_err().contains("vcp"));
+        let first = |text| listen(text).map(|listen| listen.addresses[0].to_string());
+        for (text, address) in [
+            ("127.0.0.1:4433", "127.0.0.1:4433"),
+            ("[::1]:4433", "[::1]:4433"),
+            (":4433", "[::]:4433"),
+            ("4433", "[::]:4433"),
+        ] {
+            assert_eq!(first(text), Ok(address.to_owned()));
+        }
+        for text in ["", ":", "localhost:4433", "127.0.0.1", ":70000", "::1", "+"] {
+            assert!(listen(text).unwrap_err().contains("4433"), "{text}");
+        }
         let list = |text| algorithms(text).unwrap().0;
         let shown: Vec<String> = list("vcp[alpha=2,t_rho=100ms],xcp")
             .iter()

@@ -31,7 +31,7 @@ pub(in super::super) struct Args {
     out: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
-    json: bool,
+    pub(in crate::cli) json: bool,
 }
 
 pub(in super::super) fn merge(args: &Args) -> Outcome {

@@ -1,0 +1,13 @@
+//! Limits of this process.
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+/// Raises the soft limit of open files (1024 on many systems) to the hard one: each file that is
+/// under way takes a descriptor.
+pub(super) fn raise_open_files() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    if let Err(error) = raised {
+        tracing::debug!(%error, "the limit of open files stays");
+    }
+}
