@@ -151,6 +151,19 @@ fn shards_merge_to_what_the_whole_sweep_gives() {
         csv.starts_with("run,variant,flow.file.algorithm,seed,"),
         "{csv}"
     );
+    let header: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+    let column = |name: &str| header.iter().position(|column| *column == name).unwrap();
+    let median = column("completion_p50_s");
+    let mean = column("completion_mean_s");
+    for row in csv.lines().skip(1) {
+        let cells: Vec<&str> = row.split(',').collect();
+        assert_eq!(cells.len(), header.len(), "{row}");
+        let number = |column: usize| cells[column].parse::<f64>().unwrap();
+        // Of two files the median is the faster one, by nearest rank, and p95 the slower one.
+        let middle = (number(median) + number(median + 1)) / 2.0;
+        assert!((middle - number(mean)).abs() < 1e-9, "{row}");
+        assert_eq!(cells[median + 1], cells[median + 2], "{row}");
+    }
 }
 
 /// Shards of one sweep whose runs are not of one experiment: `--set` or the file changed between
@@ -325,6 +338,38 @@ fn wrong_usage_is_told_with_exit_code_2() {
             .unwrap()
             .contains("five-files")
     );
+}
+
+#[test]
+fn a_scenario_is_shown_with_its_changes() {
+    let built_in = run(&["emulate", "five-files", "--show"]);
+    let shown = String::from_utf8(built_in.stdout).unwrap();
+    let known = include_str!("../crates/emulator/scenarios/five-files.toml");
+    assert_eq!(shown, known, "byte for byte, with its comments");
+    let changed = run(&[
+        "emulate",
+        "five-files",
+        "--show",
+        "--set",
+        "duration=7s",
+        "--seed",
+        "9",
+    ]);
+    let shown = String::from_utf8(changed.stdout).unwrap();
+    assert!(
+        shown.contains("duration = \"7s\"") && shown.contains("seed = 9"),
+        "{shown}"
+    );
+    // What is shown runs.
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("shown.toml");
+    fs::write(&path, shown).unwrap();
+    assert_eq!(
+        json(&run(&["emulate", text(&path), "--json"]))["simulated_s"],
+        7.0
+    );
+    let wrong = run(&["emulate", "five-files", "--show", "--set", "duratoin=7s"]);
+    assert_eq!(wrong.status.code(), Some(2));
 }
 
 #[cfg(unix)]

@@ -64,6 +64,13 @@ pub(super) struct Args {
         conflicts_with_all = ["scenario", "set", "sweep", "shard", "out", "json", "results"]
     )]
     list: bool,
+    /// Print the scenario's file, with the changes of --set and --seed, and run nothing
+    #[arg(
+        long,
+        requires = "scenario",
+        conflicts_with_all = ["sweep", "shard", "out", "json", "results", "harm", "list", "variant"]
+    )]
+    show: bool,
     #[command(flatten)]
     harm: harm::Args,
 }
@@ -110,6 +117,14 @@ pub(super) fn emulate(args: &Args) -> Outcome {
         key: "seed".to_owned(),
         value: seed.to_string(),
     }));
+    if args.show {
+        for change in &changes {
+            let changed = scenario.set(&change.key, &change.value);
+            changed.map_err(Failure::usage)?;
+        }
+        output::text(format_args!("{}", scenario.text()))?;
+        return Ok(());
+    }
     let mut runs = cases(&scenario, &changes, &args.sweep).map_err(Failure::usage)?;
     let origin = origin(&runs);
     for (case, _) in &mut runs {

@@ -189,7 +189,8 @@ fn save(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 
 /// Columns behind the keys that were swept.
 const FIGURES: &str = "flows,completed,completion_mean_s,goodput_bps,jain,packets_lost,\
-    link,utilization,time_to_80_s,queue_mean,queue_max,drops";
+    link,utilization,time_to_80_s,queue_mean,queue_max,drops,\
+    completion_p50_s,completion_p95_s,completion_p99_s";
 
 fn csv(runs: &[CaseResult]) -> String {
     let keys: Vec<&String> = runs.first().map_or_else(Vec::new, |run| keys(&run.case));
@@ -221,6 +222,7 @@ fn csv(runs: &[CaseResult]) -> String {
             number(link.map(|l| l.queue_packets.max)),
             link.map_or_else(String::new, |l| l.drops.to_string()),
         ]);
+        cells.extend([50, 95, 99].map(|percent| number(summary.percentile(percent))));
         lines.push(cells.join(","));
     }
     lines.push(String::new());

@@ -61,8 +61,8 @@ impl Summary {
         }
     }
 
-    /// The least completion, seconds, that `percent` of the flows do not exceed.
-    fn percentile(&self, percent: usize) -> Option<f64> {
+    /// The least completion, seconds, that `percent` of the flows that completed do not exceed.
+    pub(super) fn percentile(&self, percent: usize) -> Option<f64> {
         let rank = (self.completions.len() * percent).div_ceil(100).max(1);
         self.completions.get(rank - 1).copied()
     }

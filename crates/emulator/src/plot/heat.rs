@@ -57,6 +57,8 @@ pub enum HeatColour {
 
 const CELL: (i32, i32) = (48, 17);
 const LETTER: i32 = 7;
+/// Width of a letter of a panel's headline, pixels.
+const TITLE_LETTER: i32 = 8;
 const MARGIN: i32 = 12;
 const TOP: i32 = 58;
 const LEGEND: i32 = 22;
@@ -121,9 +123,10 @@ impl HeatMap {
 
     fn panel_size(&self) -> (i32, i32) {
         let heads = (self.head_lines() + 1) * LINE + 8;
+        let titles = self.panels.iter().map(|panel| panel.title.chars().count());
+        let title = int(titles.max().unwrap_or(0)).saturating_mul(TITLE_LETTER);
         (
-            // The panel's headline needs room also where there are few columns.
-            (int(self.heads.len()) * CELL.0).max(150) + MARGIN,
+            (int(self.heads.len()) * CELL.0).max(title) + MARGIN,
             heads + int(self.rows.len()) * CELL.1 + MARGIN,
         )
     }
@@ -141,7 +144,9 @@ impl HeatMap {
             .chars()
             .count()
             .max(self.subtitle.chars().count());
-        let width = (self.names() + columns * wide + 2 * MARGIN).max(int(text) * LETTER + 40);
+        let width = (self.names() + columns * wide + 2 * MARGIN)
+            .max(int(text) * LETTER + 40)
+            .max(self.legend_width() + MARGIN);
         let height = TOP + LEGEND + lines * high + MARGIN;
         (
             u32::try_from(width).unwrap_or(1),
@@ -172,6 +177,16 @@ impl HeatMap {
         area.present().map_err(told)
     }
 
+    /// Where an entry of the legend ends, in pixels from where it begins.
+    fn entry_width(name: &str) -> i32 {
+        17 + int(name.chars().count()) * LETTER + 16
+    }
+
+    fn legend_width(&self) -> i32 {
+        let entries = self.legend.iter().map(|(name, _)| Self::entry_width(name));
+        MARGIN + entries.sum::<i32>()
+    }
+
     fn draw_legend<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Drawn<B> {
         let mut x = MARGIN;
         for (name, colour) in &self.legend {
@@ -180,7 +195,7 @@ impl HeatMap {
             area.draw(&Rectangle::new(square, BLACK.mix(0.4)))?;
             let left = Pos::new(HPos::Left, VPos::Top);
             text(area, name, (x + 17, TOP), 12.0, BLACK, left)?;
-            x += 17 + int(name.chars().count()) * LETTER + 16;
+            x += Self::entry_width(name);
         }
         Ok(())
     }
@@ -313,6 +328,49 @@ mod tests {
         }
         assert!(svg.contains("#0072B2"), "the colour of what is good");
         assert!(HeatMap::default().size().0 > 0, "nothing to draw is drawn");
+    }
+
+    /// Places of the texts that contain `word`, from the left edge, in pixels.
+    fn left_edges(svg: &str, word: &str) -> Vec<f64> {
+        let texts = svg.split("<text ").skip(1);
+        let found = texts.filter(|text| text.contains(word));
+        let edge = |text: &str| text.split("x=\"").nth(1)?.split('"').next()?.parse().ok();
+        found.filter_map(edge).collect()
+    }
+
+    /// A grid with one column has panels that are narrower than their headlines.
+    #[test]
+    fn headlines_of_narrow_panels_do_not_overlap() {
+        let title = "utilization of the bottleneck by law";
+        let panel = HeatPanel {
+            title: title.to_owned(),
+            cells: vec![vec![HeatCell::default()]],
+        };
+        let map = HeatMap {
+            legend: vec![("a law with a long name".to_owned(), HeatColour::Of(0)); 9],
+            columns: 3,
+            rows: vec!["row".to_owned()],
+            heads: vec![vec!["10Mbit".to_owned()]],
+            panels: vec![panel; 3],
+            ..HeatMap::default()
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("map.svg");
+        map.write_svg(&path).unwrap();
+        let svg = std::fs::read_to_string(path).unwrap();
+        let edges = left_edges(&svg, title);
+        assert_eq!(edges.len(), 3);
+        // A letter of a 13-pixel sans-serif font is about 7 pixels wide.
+        let wide = 7.0 * title.len() as f64;
+        for pair in edges.windows(2) {
+            assert!(pair[1] - pair[0] >= wide, "{edges:?}");
+        }
+        let last = left_edges(&svg, "a law with a long name");
+        let right = f64::from(map.size().0);
+        assert!(
+            last.iter().all(|edge| edge + 22.0 * 6.0 <= right),
+            "{last:?}"
+        );
     }
 
     #[test]

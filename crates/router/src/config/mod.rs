@@ -33,7 +33,8 @@ pub use link::{Chance, ChangeSpec, JitterSpec, LimitSpec, LinkSpec, QueueKind, Q
 pub use loss::{AntennasText, Decibel, FecSpec, LossSpec, MeanBurst};
 #[cfg(feature = "daemon")]
 pub(crate) use names::{PORT_NAME, is_port_name};
-pub(crate) use read::read;
+pub use read::open_regular;
+pub(crate) use read::read_regular;
 pub use schema::{Config, EcnSpec, IcmpSpec, Interface, PortSpec, RouteSpec};
 #[cfg(feature = "daemon")]
 pub(crate) use steer::DEFAULT_TABLE;

@@ -1,21 +1,19 @@
-//! The text of a configuration, from a file that ends.
+//! Regular files: a pipe, a socket or a device in the place of one is an error, not a hang.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Longest file that is read, in bytes: a million routes and more.
+/// Longest text that is read, in bytes: a million routes and more.
 const LONGEST: u64 = 256 << 20;
 
-/// Reads the file at `path`. A pipe may keep its reader waiting for ever, and a device may have no
-/// end: a router that reads one again would never be done with it.
+/// Opens the regular file at `path` for reading. Opening does not wait for the writer of a pipe.
 ///
 /// # Errors
-/// Those of the file, and what it is instead of one.
-pub(crate) fn read(path: &Path) -> io::Result<String> {
+/// Those of the file system; [`io::ErrorKind::Other`] for anything that is not a regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
     let mut options = File::options();
-    // Opening a pipe waits for whoever writes to it, otherwise.
     options.read(true).custom_flags(libc::O_NONBLOCK);
     let file = options.open(path)?;
     let found = file.metadata()?;
@@ -23,10 +21,19 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
         return Err(io::Error::other("it is a directory"));
     }
     if !found.is_file() {
-        let what = "it is a pipe, a socket or a device: write the configuration into a file";
+        let what = "it is a pipe, a socket or a device; a regular file is needed";
         return Err(io::Error::other(what));
     }
+    Ok(file)
+}
+
+/// Reads the text of the regular file at `path`, of at most 256 MiB.
+///
+/// # Errors
+/// Those of [`open_regular`], a longer file, and text that is not UTF-8.
+pub(crate) fn read_regular(path: &Path) -> io::Result<String> {
     let mut text = String::new();
+    let file = open_regular(path)?;
     file.take(LONGEST + 1).read_to_string(&mut text)?;
     match text.len() as u64 > LONGEST {
         true => Err(io::Error::other("it is longer than 256 MiB")),
@@ -42,11 +49,13 @@ mod tests {
 
     use super::*;
 
-    /// What `read` says of a path, within ten seconds: reading may be what hangs.
+    /// The text of a path, or its error, within ten seconds.
     fn said(path: &Path) -> String {
         let (tell, hear) = mpsc::channel();
         let path = path.to_owned();
-        std::thread::spawn(move || tell.send(read(&path).unwrap_or_else(|e| e.to_string())));
+        std::thread::spawn(move || {
+            tell.send(read_regular(&path).unwrap_or_else(|e| e.to_string()))
+        });
         hear.recv_timeout(Duration::from_secs(10))
             .expect("the file is still being read")
     }
@@ -58,7 +67,7 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(&pipe).status();
         assert!(made.unwrap().success());
         assert!(said(&pipe).contains("it is a pipe"), "{}", said(&pipe));
-        // With somebody who has it open, and writes nothing.
+        // A writer that holds the pipe open and writes nothing changes nothing.
         let mut both = File::options();
         let writer = both.read(true).write(true).open(&pipe).unwrap();
         assert!(said(&pipe).contains("it is a pipe"));

@@ -147,7 +147,7 @@ impl Config {
     /// # Errors
     /// [`ConfigError`] names file, line and key.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = super::read(path).map_err(|source| ConfigError::Unreadable {
+        let text = super::read_regular(path).map_err(|source| ConfigError::Unreadable {
             path: path.to_owned(),
             source,
         })?;

@@ -35,9 +35,16 @@ impl Check<'_> {
                 .source
                 .locate(None, "a scenario needs at least one [[flow]]"));
         }
+        let mut sections = HashSet::new();
         let mut names = HashSet::new();
         let mut flows = Vec::new();
         for file in files {
+            // `flow.NAME.KEY`, plots and rows of results name a section by its name alone.
+            let name = file.name.get_ref();
+            if !sections.insert(name) {
+                let message = format!("another [[flow]] is called `{name}` already");
+                return Err(self.fault(file.name.span(), message));
+            }
             for flow in self.flow(file, links)? {
                 if !names.insert(flow.name.clone()) {
                     let message = format!("another flow is called `{}` already", flow.name);

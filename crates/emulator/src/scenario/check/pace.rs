@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pathmark_cc::Duration;
-use pathmark_router::config::{ChangeSpec, Fault, RateValue};
+use pathmark_router::config::{ChangeSpec, Fault, RateValue, open_regular};
 use pathmark_router::core::impair::Random;
 use pathmark_router::core::trace::Trace;
 use toml::Spanned;
@@ -90,7 +90,7 @@ impl Check<'_> {
             let tried = tried.as_ref().unwrap_or(&path).display();
             self.fault(span.clone(), format!("cannot read {tried}: {error}"))
         };
-        let text = std::fs::File::open(&path).map_err(|error| fail(&error))?;
+        let text = open_regular(&path).map_err(|error| fail(&error))?;
         let trace = Trace::read(std::io::BufReader::new(text)).map_err(|error| fail(&error))?;
         Ok(Pace::of(trace))
     }

@@ -250,3 +250,27 @@ fn arrivals_that_cannot_be() {
         assert!(error.contains(says), "{lines}: {error}");
     }
 }
+
+/// `flow.NAME.KEY`, plots and rows of results name a section: numbers behind its name do not tell
+/// two sections apart.
+#[test]
+fn sections_have_names_of_their_own() {
+    let flow = |name: &str, more: &str| {
+        format!("[[flow]]\nname = \"{name}\"\nfrom = \"S\"\nto = \"D\"\n{more}")
+    };
+    parse(&format!("{GOOD}{}", flow("other", "count = 2\n"))).unwrap();
+    for more in ["", "count = 2\n"] {
+        let text = format!("{GOOD}{}{}", flow("x", "count = 3\n"), flow("x", more));
+        let error = parse(&text).unwrap_err();
+        assert!(
+            error.contains("another [[flow]] is called `x` already"),
+            "{error}"
+        );
+    }
+    let text = format!("{GOOD}{}{}", flow("x", "count = 3\n"), flow("x1", ""));
+    let error = parse(&text).unwrap_err();
+    assert!(
+        error.contains("another flow is called `x1` already"),
+        "{error}"
+    );
+}

@@ -129,6 +129,14 @@ fn traces_are_read_beside_the_scenario() {
         error.contains(&format!("cannot read {}", here.display())),
         "{error}"
     );
+    // A pipe without a writer is refused, where opening it for reading would wait for one.
+    let pipe = directory.path().join("pipe.trace");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    refused(
+        "{ trace = \"pipe.trace\" }",
+        [":18:", &tried("pipe.trace"), "a regular file is needed"],
+    );
     refused(
         "{ trace = \"bad.trace\" }",
         [
