@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use pathmark_emulator::Scenario;
-use pathmark_emulator::result::RunResult;
+use pathmark_emulator::result::{FlowResult, RunResult};
 
 /// A port of 20 Mbit/s with a round trip of 40 ms, the last half of `seconds` measured.
 fn port(controller: &str, seconds: u32, flows: &str) -> String {
@@ -123,6 +123,67 @@ fn a_flood_behind_shims_takes_no_more_than_a_plain_one() {
             assert!(result.links[0].times_set_aside > 0);
         }
     }
+}
+
+/// Packets of 1000 bytes at `kbit` per second: plain ones, or with shims that tell a round trip of
+/// 100 s.
+fn told(forged: bool, kbit: u32, more: &str) -> String {
+    let forge = match forged {
+        true => "forge = { shim = \"vcp\", rtt = \"100s\" }\n",
+        false => "",
+    };
+    format!(
+        "[[flow]]\nname = \"told\"\nfrom = \"A\"\nto = \"B\"\nalgorithm = \"udp\"\n\
+         packet = 1000\nrate = \"{kbit}kbit\"\n{forge}{more}"
+    )
+}
+
+/// Sum over flows whose names begin so.
+fn sum(result: &RunResult, name: &str, of: fn(&FlowResult) -> f64) -> f64 {
+    let own = result
+        .flows
+        .iter()
+        .filter(|flow| flow.name.starts_with(name));
+    own.map(of).sum()
+}
+
+/// What flows get next to packets that tell a round trip of 100 s, as a share of what they get
+/// next to plain ones.
+fn kept(seconds: u32, kbit: u32, more: &str, flows: &str, of: fn(&FlowResult) -> f64) -> f64 {
+    let [plain, forged] = [false, true].map(|forged| {
+        let flows = flows.to_owned() + &told(forged, kbit, more);
+        sum(&run(&port(PORTS[0], seconds, &flows)), "honest", of)
+    });
+    forged / plain
+}
+
+/// Uploads of 2 MB at a port that is otherwise idle.
+#[test]
+fn forged_round_trips_slow_no_uploads() {
+    let uploads = honest("honest", LAWS[0], 6)
+        + "bytes = 2000000\nstart = [\"5s\", \"10s\", \"15s\", \"20s\", \"25s\", \"30s\"]\n";
+    for kbit in [400, 800, 2400] {
+        let times = kept(40, kbit, "", &uploads, |flow| {
+            flow.completion_s.unwrap_or(40.0)
+        });
+        assert!(times < 1.0 / 0.9, "{kbit} kbit/s: {times}");
+    }
+}
+
+/// Flows that begin with the packets or before them, within the first 30 s: intervals that are too
+/// long cost most there. And one that begins when the packets end.
+#[test]
+fn forged_round_trips_take_little_from_flows() {
+    let delivered = |flow: &FlowResult| flow.bytes_delivered as f64;
+    let two = honest("honest", LAWS[0], 2);
+    for (kbit, start) in [(800, 0), (2400, 0), (4000, 0), (2400, 10)] {
+        let start = format!("start = \"{start}s\"\n");
+        let kept = kept(30, kbit, &start, &two, delivered);
+        assert!(kept > 0.95, "{kbit} kbit/s, {start}: {kept}");
+    }
+    let late = honest("honest", LAWS[0], 1) + "start = \"12s\"\n";
+    let kept = kept(20, 4000, "stop = \"12s\"\n", &late, delivered);
+    assert!(kept > 0.9, "after 12 s of them: {kept}");
 }
 
 /// Cells in which everybody obeys: at ports of both kinds, laws alone and together, over round

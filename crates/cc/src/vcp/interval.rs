@@ -2,15 +2,19 @@
 //!
 //! A load that is measured over less than a round trip sees bursts, and BISE's growth then
 //! overshoots; one measured over much more reacts late. Two and a half times the longest RTT served
-//! is what the VCP extensions paper uses. "Longest" is the 90th percentile over *bytes*: anybody
-//! can write a shim, so what a packet says weighs as much as the packet does.
+//! is what the VCP extensions paper uses. "Longest" is a percentile over *bytes*: a shim is public,
+//! so what a packet says weighs as much as the packet does, and no share x of the bytes costs the
+//! others more than about x.
 //!
-//! - Packets that tell a longer RTT than is served lengthen the interval only where they are a
-//!   tenth of the port's bytes or more, and a share x of them by a factor of 1 + x per interval at
-//!   most, so never by more than twice.
-//! - It falls, half an octave at a time, once 95 % of the bytes need less.
-//! - Many a packet's time is the least of it; that goes by the mean capacity of some seconds, not
-//!   by that of the moment.
+//! - Below half of the capacity the shortest RTTs rule: those of 16 full packets, or of a tenth of
+//!   the bytes. The interval falls to what they need at once. A long interval slows starts there.
+//! - Above, the longest RTTs rule: a third of the bytes lengthens the interval as far as it needs,
+//!   a tenth up to sixteen times what the third needs. The interval falls, half an octave at a
+//!   time, once half of these shares needs less.
+//! - The interval rises by a factor of 1 + x at most, for a share x of bytes that need more, so
+//!   twice at most.
+//! - The time of 64 full packets is the least of it. That time goes by the mean capacity of some
+//!   seconds, not by that of the moment.
 
 use super::params::Interval;
 use crate::arith::{micros, mul_div, saturate};
@@ -25,17 +29,20 @@ const TICK: (Duration, Duration) = (Duration::from_millis(250), Duration::from_s
 const TICKS: u32 = 4;
 /// If no packet has told an RTT for this long nothing is known any more.
 const SILENCE: Duration = Duration::from_secs(10);
-/// The share of bytes whose RTTs are too long to be served (the 90th percentile), as a divisor.
-const BEYOND: u64 = 10;
-/// The same for falling, a smaller share: a flow with about a tenth of the bytes does not make the
+/// The share of bytes whose RTTs are served, as a divisor.
+const MANY: u64 = 3;
+/// The share of bytes whose RTTs are served up to [`STRETCH`] times those of `MANY`.
+const FEW: u64 = 10;
+/// A tenth over a satellite (600 ms) next to flows of 40 ms keeps its share of the link with this.
+/// With half of it that tenth loses a sixth.
+const STRETCH: u64 = 16;
+/// The same shares for falling are smaller, so that a flow with about as much does not make the
 /// interval swing.
-const BEYOND_FALLING: u64 = 20;
-/// Bytes are compared with those of so many full packets at least: whoever sends a packet now and
-/// then at an idle port does not lengthen its interval.
+const FALLING: u64 = 2;
+/// So many bytes of short RTTs rule below half of the capacity, or a tenth of those that told.
 const WORTH: u64 = 16 * 1500;
-/// A port is idle while less than this part of what the link could carry comes. Its interval
-/// follows what does without delay.
-const IDLE: u64 = 16;
+/// Below this part of the capacity the shortest RTTs rule.
+const LIGHT: u64 = 2;
 /// t_ρ = 2.5 × RTT (VCP extensions paper, section V), the RTT taken from the middle of the quarter
 /// octave that packets tell: they tell its upper end, so this is 2.5 · 2^(−1/8).
 const RTT_FACTOR: (u64, u64) = (2293, 1000);
@@ -86,6 +93,9 @@ struct Sketch {
     all: u64,
     /// Bytes of those that did.
     told: u64,
+    /// Time over which `all` came, decayed as it is, and the running tick's length, in µs.
+    over: u64,
+    tick: u64,
     next_tick: Instant,
     last_told: Instant,
 }
@@ -96,6 +106,8 @@ impl Sketch {
             buckets: vec![Bucket::default(); BUCKETS].into_boxed_slice(),
             all: 0,
             told: 0,
+            over: 0,
+            tick: micros(TICK.0),
             next_tick: now + TICK.0,
             last_told: now,
         }
@@ -121,13 +133,13 @@ impl Sketch {
         let Some(bucket) = self.buckets.get_mut(Self::index(rtt_us)) else {
             return false;
         };
-        let new = bucket.bytes == 0;
+        let before = bucket.bytes;
         if bucket.bytes < MOST_BYTES {
             bucket.bytes += bytes;
             bucket.weighted += u128::from(bytes) * u128::from(rtt_us);
             self.told += bytes;
         }
-        new
+        before == 0 || (before < WORTH && bucket.bytes >= WORTH)
     }
 
     /// Lets old bytes count for less; after a long silence nothing is known. An interval is `t_rho`
@@ -137,14 +149,39 @@ impl Sketch {
             *self = Self::new(now);
         }
         while now >= self.next_tick {
-            self.next_tick += (t_rho / 4).clamp(TICK.0, TICK.1);
             self.all -= self.all.div_ceil(TICKS.into());
+            self.over += self.tick;
+            self.over -= self.over / u64::from(TICKS);
+            let tick = (t_rho / 4).clamp(TICK.0, TICK.1);
+            self.tick = micros(tick);
+            self.next_tick += tick;
             self.told = 0;
             for bucket in &mut self.buckets {
                 bucket.decay();
                 self.told += bucket.bytes;
             }
         }
+    }
+
+    /// The RTT in µs that is served of those that are long, by shares of `all` bytes divided by
+    /// `part`.
+    fn long(&self, all: u64, part: u64) -> Option<u64> {
+        let many = self.longest(all, MANY * part)?;
+        let few = self.longest(all, FEW * part)?;
+        Some(few.min(many.saturating_mul(STRETCH)))
+    }
+
+    /// The RTT in µs than which a share of the bytes that told needs no more.
+    fn short(&self) -> Option<u64> {
+        let mut below = 0;
+        let known = self.buckets.iter().filter(|bucket| bucket.bytes > 0);
+        for bucket in known {
+            below += bucket.bytes;
+            if below >= WORTH || below.saturating_mul(FEW) > self.told {
+                return Some(bucket.rtt_us());
+            }
+        }
+        None
     }
 
     /// The longest RTT in µs that is served if those of a share 1 / `beyond` of `all` bytes are
@@ -177,8 +214,6 @@ struct Auto {
     uneven_until: Instant,
     uneven: bool,
     lowered: Instant,
-    /// The port has been idle since nothing was known.
-    fresh: bool,
 }
 
 /// A port's measuring interval.
@@ -203,7 +238,6 @@ impl TRho {
                     uneven_until: now,
                     uneven: false,
                     lowered: now,
-                    fresh: true,
                 };
                 (auto.start(), Some(auto))
             }
@@ -232,7 +266,7 @@ impl TRho {
     #[inline]
     pub(crate) fn see(&mut self, now: Instant, bytes: u32, rtt: Option<Duration>) -> bool {
         match &mut self.auto {
-            Some(auto) => auto.sketch.count(now, bytes, rtt) && auto.fresh,
+            Some(auto) => auto.sketch.count(now, bytes, rtt) && auto.is_light(),
             None => false,
         }
     }
@@ -257,7 +291,6 @@ impl TRho {
         if let Some(auto) = &mut self.auto
             && auto.sketch.told > 0
         {
-            auto.fresh &= auto.sketch.all < auto.idle(self.current);
             self.current = auto.risen(self.current);
             if auto.uneven {
                 let longer = LEAST_UNEVEN.min(before * 2).min(auto.ceiling);
@@ -284,20 +317,16 @@ impl TRho {
         let before = self.current;
         if let Some(auto) = &mut self.auto {
             auto.sketch = Sketch::new(now);
-            auto.fresh = true;
             self.current = auto.start().min(before);
         }
         self.take(before);
     }
 
-    /// What is measured is what is advertised.
+    /// What is measured is what is advertised. True if that is another interval than `before`.
     fn take(&mut self, before: Duration) -> bool {
-        if self.current == before {
-            return false;
-        }
         self.advertised_ms = VcpAnswer::whole_millis(self.current);
         self.current = Duration::from_millis(u64::from(self.advertised_ms));
-        true
+        self.current != before
     }
 
     fn follow(&mut self, now: Instant) {
@@ -308,14 +337,11 @@ impl TRho {
         let told = auto.sketch.told;
         if told == 0 {
             self.current = auto.start();
-            auto.fresh = true;
-        } else if auto.fresh {
-            // What was assumed gives way to what is known.
-            let target = auto.target(auto.sketch.longest(told, BEYOND));
-            self.current = target.min(auto.start().max(self.current));
+        } else if auto.is_light() {
+            self.current = auto.target(auto.sketch.short()).min(self.current);
             auto.lowered = now;
         } else if now - auto.lowered >= LOWER_EVERY {
-            let target = auto.target(auto.sketch.longest(told, BEYOND_FALLING));
+            let target = auto.target(auto.sketch.long(told, FALLING));
             if target <= scaled(self.current, QUARTER_OCTAVE) {
                 self.current = target.max(scaled(self.current, HALF_OCTAVE));
                 auto.lowered = now;
@@ -339,16 +365,25 @@ impl Auto {
         self.target(None).max(START).min(self.ceiling)
     }
 
-    /// Bytes below which the port counts as idle, at intervals of `current`.
-    fn idle(&self, current: Duration) -> u64 {
-        let window = (current / 4).clamp(TICK.0, TICK.1) * TICKS;
-        mul_div(self.capacity / IDLE, micros(window), 1_000_000)
+    /// True if less than half of what the link could carry came lately.
+    fn is_light(&self) -> bool {
+        let over = self.sketch.over + self.sketch.tick;
+        let over = over.max(micros(TICK.0 * TICKS));
+        self.sketch.all < mul_div(self.capacity / LIGHT, over, 1_000_000)
     }
 
     /// What a longer interval than `current` may grow to in one step.
     fn risen(&self, current: Duration) -> Duration {
-        let all = self.sketch.all.max(WORTH);
-        let target = self.target(self.sketch.longest(all, BEYOND));
+        let all = self.sketch.all.max(1);
+        let rtt = if !self.is_light() {
+            self.sketch.long(all, 1)
+        } else if self.sketch.told.saturating_mul(FEW) < WORTH {
+            // A packet now and then lengthens nothing.
+            None
+        } else {
+            self.sketch.short()
+        };
+        let target = self.target(rtt);
         if target <= current {
             return current;
         }

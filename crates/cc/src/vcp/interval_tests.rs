@@ -75,15 +75,48 @@ fn the_first_flow_replaces_the_assumption() {
     assert!(t_rho.see(Instant::ZERO, 1500, Some(ms(40))));
     assert!(t_rho.review(Instant::ZERO));
     assert_eq!((t_rho.current(), t_rho.advertised_ms()), (ms(92), 92));
-    // One that takes longer and sends as much is served at once, too, while nothing has been
-    // measured.
+    // One that takes longer and sends as much changes nothing: the shortest RTTs rule.
     assert!(t_rho.see(Instant::ZERO, 1500, Some(ms(400))));
-    assert!(t_rho.review(Instant::ZERO));
-    assert_eq!(t_rho.current(), ms(918));
-    // Up to what was assumed.
-    assert!(t_rho.see(Instant::ZERO, 1500, Some(ms(5000))));
-    assert!(t_rho.review(Instant::ZERO));
-    assert_eq!(t_rho.current(), ms(1000));
+    assert!(!t_rho.review(Instant::ZERO));
+    assert_eq!(t_rho.current(), ms(92));
+}
+
+/// Below half of the capacity a flow of a short RTT is served with its first packets, however long
+/// others told a long one.
+#[test]
+fn the_shortest_rule_a_light_port() {
+    for share in [2, 12, 40] {
+        let mut port = Port::new();
+        port.run(ms(60_000), CAPACITY, &[of(share, 88_000)]);
+        assert_eq!(port.millis(), 10_000);
+        port.run(ms(100), CAPACITY, &[of(share, 88_000), of(10, 40)]);
+        assert_eq!(port.millis(), 92, "{share}");
+        port.run(ms(5000), CAPACITY, &[of(share, 88_000), of(8, 40)]);
+        assert_eq!(port.millis(), 92, "{share}");
+    }
+}
+
+/// Above half of the capacity less than a tenth of the bytes lengthens nothing, and less than a
+/// third by STRETCH, whatever their packets tell and however long they go on.
+#[test]
+fn a_share_stretches_it_by_so_much() {
+    for (share, most) in [
+        (8, 92),
+        (12, 92 * STRETCH),
+        (30, 92 * STRETCH),
+        (40, 10_000),
+    ] {
+        let mut port = Port::new();
+        port.run(ms(2000), CAPACITY, &[of(100, 40)]);
+        port.run(
+            ms(200_000),
+            CAPACITY,
+            &[of(share, 88_000), of(100 - share, 40)],
+        );
+        let found = port.millis();
+        assert!(found <= u128::from(most) * 102 / 100, "{share}: {found}");
+        assert!(found >= u128::from(most) * 95 / 100, "{share}: {found}");
+    }
 }
 
 #[test]
@@ -105,8 +138,7 @@ fn rises_twofold_per_interval_at_most_and_falls_within_seconds() {
     assert!(port.millis() < 110, "{}", port.millis());
 }
 
-/// Who has a tenth of the bytes is served, if it takes some intervals more; who has a twentieth is
-/// not.
+/// A tenth of the bytes is served, if that takes some intervals more; a twentieth is not.
 #[test]
 fn bytes_decide() {
     let mut port = Port::new();
@@ -149,9 +181,9 @@ fn single_packets_do_not_count() {
     }
 }
 
-/// Packets with nobody beside them, one per second, for a minute: an idle port keeps its interval.
+/// One packet per second and nothing else for a minute: an idle port keeps its interval.
 #[test]
-fn an_idle_port_is_nobodys() {
+fn a_packet_now_and_then_leaves_an_idle_port_alone() {
     let mut port = Port::new();
     for _ in 0..60 {
         port.run(ms(1), CAPACITY, &[(1500, Duration::from_secs(88))]);
