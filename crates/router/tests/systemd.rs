@@ -143,7 +143,12 @@ fn the_unit_comes_back() {
 /// systemd finds nothing wrong with the units, where it is installed.
 #[test]
 fn the_units_hold_together() {
-    let units = ["vcp-router.service", "vcp-router-setup.service"];
+    let units = [
+        "vcp-router.service",
+        "vcp-router-setup.service",
+        "vcp-router-repair.service",
+        "vcp-router-repair.path",
+    ];
     let dir = tempfile::tempdir().unwrap();
     let mut verify = Command::new("systemd-analyze");
     verify.args(["verify", "--man=no"]);
