@@ -296,7 +296,9 @@ fn two_cards_routed_from_the_documents_text() {
 /// The section's drop-in is the package's; what networkd removes is told, and nothing passes by.
 fn the_steering_is_watched(reader: &mut Reader) {
     reader.follow(AWAY);
-    let drop_in = reader.cards.path("etc/systemd/networkd.conf.d/10-vcp-router.conf");
+    let drop_in = reader
+        .cards
+        .path("etc/systemd/networkd.conf.d/10-vcp-router.conf");
     let drop_in = fs::read_to_string(drop_in).unwrap();
     let packaged = include_str!("../crates/router/packaging/networkd.conf");
     let keys = |text: &str| -> Vec<String> {

@@ -31,7 +31,13 @@ struct Watched {
 
 impl Watched {
     fn new(cards: Cards) -> Self {
-        let mut cards = cards;
+        let watched = Self::started(cards);
+        watched.until("\"ok\":true");
+        watched
+    }
+
+    /// Set up, and ready.
+    fn started(mut cards: Cards) -> Self {
         let directory = cards.path("run");
         std::fs::create_dir_all(&directory).unwrap();
         cards.environment = vec![("RUNTIME_DIRECTORY", directory.display().to_string())];
@@ -44,9 +50,7 @@ impl Watched {
                 let _ = tell.send((Instant::now(), line));
             }
         });
-        let watched = Self { cards, lines };
-        watched.until("\"ok\":true");
-        watched
+        Self { cards, lines }
     }
 
     /// Waits for a line with this in it; when it came.
@@ -330,21 +334,24 @@ fn a_second_file_takes_nothing_from_a_running_router() {
     let second = watched.cards.path("test.toml");
     let text = std::fs::read_to_string(&first).unwrap();
     std::fs::write(&second, text.replace("vcp-", "two-")).unwrap();
-    let tool = |command: &str, more: &[&str]| {
+    let tool = |cards: &Cards, command: &str, more: &[&str]| {
         let mut program = vcp_router();
         program.arg(command).args(more);
-        run(&watched.cards.kernel, program)
+        run(&cards.kernel, program)
     };
     let with = ["--config", second.to_str().unwrap()];
     let owner = format!("belongs to {} (`table = 11800`)", first.display());
     fails(
-        &tool("setup", &with),
+        &tool(&watched.cards, "setup", &with),
         &[&owner, "another `table`", "--force"],
     );
-    fails(&tool("teardown", &with), &[&owner]);
-    fails(&tool("teardown", &[]), &["in use by a program", "--force"]);
+    fails(&tool(&watched.cards, "teardown", &with), &[&owner]);
     fails(
-        &tool("teardown", &["--table", "11800"]),
+        &tool(&watched.cards, "teardown", &[]),
+        &["in use by a program", "--force"],
+    );
+    fails(
+        &tool(&watched.cards, "teardown", &["--table", "11800"]),
         &["in use by a program"],
     );
     fails(
@@ -355,8 +362,8 @@ fn a_second_file_takes_nothing_from_a_running_router() {
     watched.cards.udp(false).until_it_passes();
     // Stopped, it may be taken away, or over.
     watched.cards.kill();
-    fails(&tool("setup", &with), &[&owner]);
-    let said = tool("setup", &[with[0], with[1], "--force"]);
+    fails(&tool(&watched.cards, "setup", &with), &[&owner]);
+    let said = tool(&watched.cards, "setup", &[with[0], with[1], "--force"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(said.out.contains("ip link delete dev vcp-wan"), "{said:?}");
     fails(
@@ -366,7 +373,7 @@ fn a_second_file_takes_nothing_from_a_running_router() {
     // A file that is gone owns nothing.
     std::fs::remove_file(&second).unwrap();
     watched.cards.setup();
-    let said = tool("teardown", &[]);
+    let said = tool(&watched.cards, "teardown", &[]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let left = shell(&watched.cards.kernel, "ip link; nft list ruleset || true").out;
     assert!(!left.contains("vcp") && !left.contains("two-"), "{left}");
@@ -382,7 +389,8 @@ fn a_port_can_be_taken_out_under_load() {
     let text = std::fs::read_to_string(&file).unwrap();
     let more = "[[port]]\nname = \"dmz\"\ntun = \"vcp-dmz\"\n";
     std::fs::write(&file, format!("{text}{more}")).unwrap();
-    let mut watched = Watched::new_with_plain_port(cards);
+    let mut watched = Watched::started(cards);
+    assert!(watched.cards.link("dmz")["steering"].is_null());
     let udp = watched.cards.udp(false);
     udp.until_it_passes();
     std::fs::write(&file, &text).unwrap();
@@ -408,25 +416,6 @@ fn a_port_can_be_taken_out_under_load() {
             .as_array()
             .is_some_and(|links| links.len() == 2)
     );
-}
-
-impl Watched {
-    /// As `new`, with a port that nothing is steered into.
-    fn new_with_plain_port(cards: Cards) -> Self {
-        let mut cards = cards;
-        cards.setup();
-        cards.start();
-        let stderr = cards.router().child().stderr.take().unwrap();
-        let (tell, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                let _ = tell.send((Instant::now(), line));
-            }
-        });
-        let watched = Self { cards, lines };
-        assert!(watched.cards.link("dmz")["steering"].is_null());
-        watched
-    }
 }
 
 /// The MTU of a set-up falls below that of IPv6: nothing of it is left to be deleted.
@@ -479,4 +468,84 @@ fn a_card_that_comes_later_is_seen() {
     );
     assert_eq!(watched.cards.setup(), "");
     watched.cards.udp(false).until_it_passes();
+}
+
+/// systemd-networkd, with directories of its own and nobody to become but root.
+const START_NETWORKD: &str = "mount --make-rprivate /; mount -t tmpfs run /run; \
+     mkdir -p /run/systemd/network /run/systemd/netif/links /run/systemd/networkd.conf.d; \
+     mount -t sysfs -o ro sys /sys; \
+     printf 'root:x:0:0::/:/bin/sh\\nsystemd-network:x:0:0::/:/bin/sh\\n' > /run/passwd; \
+     printf 'root:x:0:\\nsystemd-network:x:0:\\n' > /run/group; \
+     mount --bind /run/passwd /etc/passwd; mount --bind /run/group /etc/group; \
+     for at in 1 2; do printf \"[Match]\\nName=extra$at\\n[Network]\\nAddress=10.77.$at.1/24\\n\" \
+     > /run/systemd/network/extra$at.network; done; \
+     [ -z \"$0\" ] || cp \"$0\" /run/systemd/networkd.conf.d/10-vcp-router.conf; \
+     exec /lib/systemd/systemd-networkd";
+
+/// What systemd-networkd removes when it configures a link is told, nothing passes by, and set-up
+/// mends it; with the packaged drop-in it removes nothing.
+#[test]
+fn networkd_is_seen_and_the_drop_in_stops_it() {
+    if !std::path::Path::new("/lib/systemd/systemd-networkd").exists() {
+        eprintln!("systemd-networkd is not installed: its deletions are made by `ip` alone");
+        return;
+    }
+    let nft = has_nft();
+    let drop_in = format!("{}/packaging/networkd.conf", env!("CARGO_MANIFEST_DIR"));
+    for drop_in in ["", drop_in.as_str()] {
+        let cards = Cards::new();
+        cards.configure("on_stop = \"closed\"", "rate = \"10Mbit\"");
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-euc", START_NETWORKD, drop_in]);
+        command.stderr(std::process::Stdio::piped());
+        let mut networkd = cards.kernel.spawn(command, &[]).unwrap();
+        let stderr = networkd.child().stderr.take().unwrap();
+        let said = std::thread::spawn(move || {
+            let lines = BufReader::new(stderr).lines().map_while(Result::ok);
+            lines.collect::<Vec<_>>().join("\n")
+        });
+        let configured = |at: u32| {
+            let look = format!("ip -4 -o address show dev extra{at} | grep -q 10.77.{at}.1");
+            let start = Instant::now();
+            while shell(&cards.kernel, &look).code != Some(0) {
+                if start.elapsed() > PATIENCE {
+                    return false;
+                }
+            }
+            true
+        };
+        let add = |at: u32| {
+            format!("ip link add extra{at} type veth peer name peer{at}; ip link set peer{at} up")
+        };
+        assert_eq!(shell(&cards.kernel, &add(1)).code, Some(0));
+        if !configured(1) {
+            drop(networkd);
+            panic!("systemd-networkd does not run: {}", said.join().unwrap());
+        }
+        let watched = Watched::new(cards);
+        let udp = watched.cards.udp(false);
+        udp.until_it_passes();
+        watched.does(&add(2));
+        if drop_in.is_empty() {
+            let (_, line) = watched.line("steering of port lan is missing");
+            assert!(line.contains("missing: ip -"), "{line}");
+            udp.count();
+            for _ in 0..50 {
+                udp.probe();
+            }
+            assert!(!nft || udp.next(Duration::from_millis(100)) != Some(true));
+            watched.cards.setup();
+            watched.line("steering of port lan is back");
+        } else {
+            let look = "ip -4 -o address show dev extra2 | grep -q 10.77.2.1";
+            let start = Instant::now();
+            while shell(&watched.cards.kernel, look).code != Some(0) {
+                assert!(start.elapsed() < PATIENCE, "the link is not configured");
+            }
+            assert_eq!(watched.cards.setup(), "", "networkd has removed something");
+            watched.until("\"ok\":true");
+        }
+        udp.until_it_passes();
+        udp.until_not_past();
+    }
 }

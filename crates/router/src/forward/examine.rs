@@ -74,6 +74,10 @@ impl Router {
         if !fits && layout.dont_fragment(bytes) {
             return Err(Refusal::Icmp(IcmpError::TooBig(mtu)));
         }
+        if port == from {
+            let packets = whole.as_ref().map_or(1, Super::segments);
+            self.counters.hairpin += u64::try_from(packets).unwrap_or(u64::MAX);
+        }
         Ok(Route {
             port,
             layout,

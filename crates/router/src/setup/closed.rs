@@ -137,7 +137,7 @@ impl Closed {
             // Writing to a string cannot fail.
             let _ = write!(text, "{rule} comment \"{digest}\"; ");
         }
-        text.push_str("} }");
+        text.push_str("}; }");
         Step::Nft(text)
     }
 }

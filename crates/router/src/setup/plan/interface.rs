@@ -30,7 +30,7 @@ impl Owner<'_> {
     }
 }
 
-/// Steps to one interface; true if it is made anew.
+/// Steps to one interface; true if its routes end meanwhile.
 pub(super) fn interface(
     config: &Config,
     port: &PortSpec,
@@ -94,6 +94,13 @@ pub(super) fn interface(
         steps.push(Step::Ip(marked(&format!("link set dev {name}"))));
     }
     let ipv6 = state.ipv6 && port.mtu >= LEAST_IPV6_MTU;
+    // The kernel had taken IPv6 away, sysctls too. It comes back while the interface is down, so that
+    // no link-local address is made before the sysctls say so; routes end with that.
+    let grows = ipv6 && keeps.is_some_and(|link| link.mtu < LEAST_IPV6_MTU);
+    if grows {
+        let mtu = port.mtu;
+        steps.push(Step::ip(format!("link set dev {name} down mtu {mtu}")));
+    }
     for (path, value) in sysctls(name, ipv6) {
         let has = state.sysctls.get(&path).filter(|_| keeps.is_some());
         if has.is_none_or(|has| has != value) {
@@ -134,5 +141,5 @@ pub(super) fn interface(
             steps.push(Step::ip(format!("address del {address} dev {name}")));
         }
     }
-    Ok(keeps.is_none())
+    Ok(keeps.is_none() || grows)
 }
