@@ -10,7 +10,7 @@
 mod cards;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -422,10 +422,46 @@ fn a_bridge_from_the_documents_text() {
             reader.execute(block);
         }
         passes(&reader.cards);
+        a_tagged_frame_stays_on_the_bridge(&reader.cards);
         closed(&mut reader.cards);
         reader.execute(back);
         both(|v6| reader.cards.udp(v6).until_past());
     });
+}
+
+/// An IPv4 packet behind a VLAN tag, which the box is not to route, crosses as it came.
+fn a_tagged_frame_stays_on_the_bridge(cards: &Cards) {
+    let address = |node: &Node| -> Vec<u8> {
+        let said = shell(node, "ip -o link show dev eth0").out;
+        let text = said.split("link/ether ").nth(1).unwrap();
+        let text = text.split(' ').next().unwrap();
+        let byte = |byte| u8::from_str_radix(byte, 16).unwrap();
+        text.split(':').map(byte).collect()
+    };
+    let [from, to] = [&cards.lan, &cards.wan].map(|node| node.frames("eth0").unwrap());
+    let [from, to] = [from, to].map(socket2::Socket::from);
+    let mut frame = [address(&cards.wan), address(&cards.lan)].concat();
+    // 802.1Q with VLAN 5, then IPv4: a datagram for a port that nothing listens to.
+    frame.extend([0x81, 0, 0, 5, 8, 0]);
+    let marker = b"behind a tag";
+    frame.extend([
+        0x45, 0, 0, 40, 0, 1, 0, 0, 64, 17, 0x64, 0x9f, 10, 0, 1, 2, 10, 0, 1, 254,
+    ]);
+    frame.extend([0, 9, 0, 9, 0, 20, 0, 0]);
+    frame.extend(marker);
+    to.set_read_timeout(Some(Duration::from_millis(100)))
+        .unwrap();
+    let start = Instant::now();
+    let mut buffer = [0; 2048];
+    loop {
+        from.send(&frame).unwrap();
+        let len = (&to).read(&mut buffer).unwrap_or(0);
+        if buffer[..len].ends_with(marker) {
+            return;
+        }
+        let late = start.elapsed() > Duration::from_secs(10);
+        assert!(!late, "a tagged frame is lost");
+    }
 }
 
 /// Whatever is written as a command is run by one of the tests above.

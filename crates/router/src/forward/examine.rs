@@ -52,7 +52,7 @@ impl Router {
         {
             return Err(Refusal::SourceCheck);
         }
-        let port = match self.routes.lookup(destination) {
+        let port = match self.routes_of(from).lookup(destination) {
             Some(Target::Local) if is_neighbour(source) => return Err(Refusal::Local),
             _ if !is_source(source) || !is_destination(destination) => {
                 return Err(Refusal::NotForwardable);
