@@ -159,7 +159,8 @@ impl Reader {
                 self.unit(SETUP_UNIT, "ExecStop=");
             }
             "reload vcp-router" => {
-                let reload = "ExecReload=/usr/bin/vcp-router check --offline --config /etc/vcp-router.toml\n";
+                let reload = "ExecReload=/usr/bin/vcp-router check --offline --config \
+                              /etc/vcp-router.toml\n";
                 assert!(UNIT.contains(reload));
                 self.unit(UNIT, "ExecReload=/usr");
                 self.cards.reload();
@@ -293,7 +294,8 @@ fn two_cards_routed_from_the_documents_text() {
     });
 }
 
-/// The section's drop-in is the package's; what networkd removes is told, and nothing passes by.
+/// The section's drop-in is the package's. `show` reports what networkd removes, and nothing passes
+/// by.
 fn the_steering_is_watched(reader: &mut Reader) {
     reader.follow(AWAY);
     let drop_in = reader
@@ -311,7 +313,10 @@ fn the_steering_is_watched(reader: &mut Reader) {
     assert_eq!(shell(&reader.cards.kernel, away).code, Some(0));
     let begun = Instant::now();
     while reader.cards.link("lan")["steering"]["ok"] != false {
-        assert!(begun.elapsed() < Duration::from_secs(10), "nothing is told");
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "show reports nothing"
+        );
     }
     if has_nft() {
         let udp = reader.cards.udp(false);

@@ -4,14 +4,15 @@
 #![expect(clippy::disallowed_methods, reason = "these tests run in real time")]
 
 mod cards;
+mod networkd;
+mod watched;
 
-use std::io::{BufRead, BufReader};
 use std::process::Command;
-use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use cards::{Cards, Said, run, shell};
 use pathmark_testbed::undisturbed;
+use watched::{PATIENCE, Watched, has_nft};
 
 /// The program under test.
 fn vcp_router() -> Command {
@@ -20,90 +21,6 @@ fn vcp_router() -> Command {
 
 /// Time within which a loss is to be seen.
 const WITHIN: Duration = Duration::from_secs(1);
-/// What has not happened by then does not happen.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// A box with a router that runs, and the lines that it writes.
-struct Watched {
-    cards: Cards,
-    lines: Receiver<(Instant, String)>,
-}
-
-impl Watched {
-    fn new(cards: Cards) -> Self {
-        let watched = Self::started(cards);
-        watched.until("\"ok\":true");
-        watched
-    }
-
-    /// Set up, and ready.
-    fn started(mut cards: Cards) -> Self {
-        let directory = cards.path("run");
-        std::fs::create_dir_all(&directory).unwrap();
-        cards.environment = vec![("RUNTIME_DIRECTORY", directory.display().to_string())];
-        cards.setup();
-        cards.start();
-        let stderr = cards.router().child().stderr.take().unwrap();
-        let (tell, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                let _ = tell.send((Instant::now(), line));
-            }
-        });
-        Self { cards, lines }
-    }
-
-    /// Waits for a line with this in it; when it came.
-    fn line(&self, part: &str) -> (Instant, String) {
-        let start = Instant::now();
-        loop {
-            let rest = PATIENCE.saturating_sub(start.elapsed());
-            let next = self.lines.recv_timeout(rest);
-            let (at, line) = next.unwrap_or_else(|_| panic!("no line with {part}"));
-            if line.contains(part) {
-                return (at, line);
-            }
-        }
-    }
-
-    /// Waits until `show --json` has this of every port that is steered into.
-    fn until(&self, part: &str) {
-        let start = Instant::now();
-        loop {
-            let state = self.cards.show();
-            let links = state["links"].as_array().unwrap();
-            let steering = links.iter().map(|link| link["steering"].to_string());
-            if steering.clone().all(|steering| steering.contains(part)) {
-                return;
-            }
-            let late = start.elapsed() > PATIENCE;
-            assert!(!late, "{part}: {:?}", steering.collect::<Vec<_>>());
-        }
-    }
-
-    fn told(&self, arguments: &[&str]) -> String {
-        let mut command = vcp_router();
-        command.arg("show").args(arguments);
-        command.arg("--socket").arg(self.cards.control());
-        run(&self.cards.kernel, command).out
-    }
-
-    fn does(&self, line: &str) {
-        let said = shell(&self.cards.kernel, line);
-        assert_eq!(said.code, Some(0), "{line}: {said:?}");
-    }
-}
-
-fn has_nft() -> bool {
-    let found = Command::new("nft").arg("--version").output().is_ok();
-    let ci = std::env::var_os("CI").is_some();
-    assert!(found || !ci, "nft is missing: install nftables");
-    if !found {
-        eprintln!("nft is not installed: what passes by a closed port is not counted");
-    }
-    found
-}
-
 /// Something that another program does, what is said of it, and what undoes what set-up does not.
 struct Loss {
     name: &'static str,
@@ -468,84 +385,4 @@ fn a_card_that_comes_later_is_seen() {
     );
     assert_eq!(watched.cards.setup(), "");
     watched.cards.udp(false).until_it_passes();
-}
-
-/// systemd-networkd, with directories of its own and nobody to become but root.
-const START_NETWORKD: &str = "mount --make-rprivate /; mount -t tmpfs run /run; \
-     mkdir -p /run/systemd/network /run/systemd/netif/links /run/systemd/networkd.conf.d; \
-     mount -t sysfs -o ro sys /sys; \
-     printf 'root:x:0:0::/:/bin/sh\\nsystemd-network:x:0:0::/:/bin/sh\\n' > /run/passwd; \
-     printf 'root:x:0:\\nsystemd-network:x:0:\\n' > /run/group; \
-     mount --bind /run/passwd /etc/passwd; mount --bind /run/group /etc/group; \
-     for at in 1 2; do printf \"[Match]\\nName=extra$at\\n[Network]\\nAddress=10.77.$at.1/24\\n\" \
-     > /run/systemd/network/extra$at.network; done; \
-     [ -z \"$0\" ] || cp \"$0\" /run/systemd/networkd.conf.d/10-vcp-router.conf; \
-     exec /lib/systemd/systemd-networkd";
-
-/// What systemd-networkd removes when it configures a link is told, nothing passes by, and set-up
-/// mends it; with the packaged drop-in it removes nothing.
-#[test]
-fn networkd_is_seen_and_the_drop_in_stops_it() {
-    if !std::path::Path::new("/lib/systemd/systemd-networkd").exists() {
-        eprintln!("systemd-networkd is not installed: its deletions are made by `ip` alone");
-        return;
-    }
-    let nft = has_nft();
-    let drop_in = format!("{}/packaging/networkd.conf", env!("CARGO_MANIFEST_DIR"));
-    for drop_in in ["", drop_in.as_str()] {
-        let cards = Cards::new();
-        cards.configure("on_stop = \"closed\"", "rate = \"10Mbit\"");
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-euc", START_NETWORKD, drop_in]);
-        command.stderr(std::process::Stdio::piped());
-        let mut networkd = cards.kernel.spawn(command, &[]).unwrap();
-        let stderr = networkd.child().stderr.take().unwrap();
-        let said = std::thread::spawn(move || {
-            let lines = BufReader::new(stderr).lines().map_while(Result::ok);
-            lines.collect::<Vec<_>>().join("\n")
-        });
-        let configured = |at: u32| {
-            let look = format!("ip -4 -o address show dev extra{at} | grep -q 10.77.{at}.1");
-            let start = Instant::now();
-            while shell(&cards.kernel, &look).code != Some(0) {
-                if start.elapsed() > PATIENCE {
-                    return false;
-                }
-            }
-            true
-        };
-        let add = |at: u32| {
-            format!("ip link add extra{at} type veth peer name peer{at}; ip link set peer{at} up")
-        };
-        assert_eq!(shell(&cards.kernel, &add(1)).code, Some(0));
-        if !configured(1) {
-            drop(networkd);
-            panic!("systemd-networkd does not run: {}", said.join().unwrap());
-        }
-        let watched = Watched::new(cards);
-        let udp = watched.cards.udp(false);
-        udp.until_it_passes();
-        watched.does(&add(2));
-        if drop_in.is_empty() {
-            let (_, line) = watched.line("steering of port lan is missing");
-            assert!(line.contains("missing: ip -"), "{line}");
-            udp.count();
-            for _ in 0..50 {
-                udp.probe();
-            }
-            assert!(!nft || udp.next(Duration::from_millis(100)) != Some(true));
-            watched.cards.setup();
-            watched.line("steering of port lan is back");
-        } else {
-            let look = "ip -4 -o address show dev extra2 | grep -q 10.77.2.1";
-            let start = Instant::now();
-            while shell(&watched.cards.kernel, look).code != Some(0) {
-                assert!(start.elapsed() < PATIENCE, "the link is not configured");
-            }
-            assert_eq!(watched.cards.setup(), "", "networkd has removed something");
-            watched.until("\"ok\":true");
-        }
-        udp.until_it_passes();
-        udp.until_not_past();
-    }
 }

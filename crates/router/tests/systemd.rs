@@ -157,7 +157,7 @@ fn the_unit_repairs_steering() {
     println!("a deleted rule is there again after {took:?}");
     assert!(system.journal().contains("steering of port lan is missing"));
     let ok = "vcp-router show --metrics | grep -q 'steering_ok{port=\"lan\"} 1'";
-    system.until("it is told", |system| system.asks(ok));
+    system.until("shown as mended", |system| system.asks(ok));
     system.says("systemctl disable --now vcp-router vcp-router-setup");
     assert!(!system.asks(rule), "made again after the end");
     assert_eq!(system.property("Result"), "success");

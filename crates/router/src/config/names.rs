@@ -19,7 +19,7 @@ pub(super) fn is_interface_name(name: &str) -> bool {
         && !name.starts_with('-')
 }
 
-/// True for the name of an interface, or for a part of one and `*` behind it, for all that begin so.
+/// True for the name of an interface, or for the start of one with `*` behind it.
 pub(super) fn is_interface_pattern(name: &str) -> bool {
     match name.strip_suffix('*') {
         Some(start) => is_interface_name(start),

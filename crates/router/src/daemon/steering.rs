@@ -1,8 +1,8 @@
 //! Watches that packets are still steered into the ports: other programs remove rules and routes,
 //! rename interfaces and add rules that come first.
 //!
-//! A thread of its own hears the kernel's events (rtnetlink, which takes no capability), compares
-//! what there is with what the configuration asks for, and tells of each change. It cannot mend
+//! A thread of its own reads the kernel's events (rtnetlink, which takes no capability), compares
+//! what there is with what the configuration asks for, and logs each change. It cannot mend
 //! anything itself, for it has no capability; where a service manager gives it a directory, it
 //! writes a file there that a unit answers with `vcp-router setup`.
 
@@ -72,8 +72,8 @@ impl Steering {
     /// # Errors
     /// Those of the thread and of its sockets.
     pub(super) fn start(config: Arc<Config>) -> io::Result<Self> {
-        let (bell, hears) = UnixStream::pair()?;
-        hears.set_nonblocking(true)?;
+        let (bell, other_end) = UnixStream::pair()?;
+        other_end.set_nonblocking(true)?;
         let shared = Shared {
             config,
             states: States::new(),
@@ -82,7 +82,7 @@ impl Steering {
         let watcher = Watcher {
             shared: Arc::clone(&shared),
             events: File::from(sys::route_events()?),
-            hears,
+            reloads: other_end,
             request: Request::from_environment(),
         };
         let thread = std::thread::Builder::new().name("steering".to_owned());
@@ -111,7 +111,8 @@ impl Steering {
 struct Watcher {
     shared: Arc<Mutex<Shared>>,
     events: File,
-    hears: UnixStream,
+    /// Readable after a reload, closed at the end.
+    reloads: UnixStream,
     request: Request,
 }
 
@@ -121,7 +122,7 @@ impl Watcher {
         loop {
             let config = Arc::clone(&lock(&self.shared).config);
             let idle = config.steers.is_empty();
-            let mut fds = vec![sys::readable(self.hears.as_raw_fd())];
+            let mut fds = vec![sys::readable(self.reloads.as_raw_fd())];
             if !idle {
                 fds.push(sys::readable(self.events.as_raw_fd()));
             }
@@ -135,7 +136,7 @@ impl Watcher {
             }
             let ready = |at: usize| fds.get(at).is_some_and(|fd| fd.revents != 0);
             if ready(0) {
-                match self.hears.read(&mut [0; 16]) {
+                match self.reloads.read(&mut [0; 16]) {
                     Ok(0) => return,
                     _ => {
                         // An interface that a reload gave up can be removed now.
@@ -211,7 +212,7 @@ impl Watcher {
     }
 }
 
-/// By port, the first fault and how many there are besides.
+/// By port, the first fault and the number of others.
 fn states(config: &Config, faults: &[Fault]) -> States {
     let mut states = States::new();
     for (index, port) in config.ports.iter().enumerate() {

@@ -23,8 +23,8 @@ counters! {
     received,
     /// Routed to a port, segments counted.
     forwarded,
-    /// Of the forwarded ones, those that leave by the port that they came in on, so by the shaper of
-    /// the other direction: most often the routes do not name their destination.
+    /// Forwarded by the port that they came in on, so by the shaper of the other direction: most
+    /// often no route names their destination.
     hairpin,
     /// Written to interfaces; a super-packet counts as one.
     written,

@@ -41,7 +41,7 @@ pub(super) fn closed(config: &Config, links: &[Link]) -> Option<Closed> {
         let port = config.ports.get(steer.port);
         port.is_some_and(|port| port.host.on_stop == OnStop::Closed)
     };
-    // Rules of later ones are not needed: what they name may take any way.
+    // Later ones need no rules: what they name may take any way.
     let last = config.steers.iter().rposition(is_closed)?;
     let mut rules = Vec::new();
     for steer in config.steers.iter().take(last + 1) {

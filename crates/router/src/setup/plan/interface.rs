@@ -94,8 +94,8 @@ pub(super) fn interface(
         steps.push(Step::Ip(marked(&format!("link set dev {name}"))));
     }
     let ipv6 = state.ipv6 && port.mtu >= LEAST_IPV6_MTU;
-    // The kernel had taken IPv6 away, sysctls too. It comes back while the interface is down, so that
-    // no link-local address is made before the sysctls say so; routes end with that.
+    // The kernel had taken IPv6 away, sysctls too. It comes back while the interface is down, so
+    // that the sysctls are there before a link-local address is made; routes end with that.
     let grows = ipv6 && keeps.is_some_and(|link| link.mtu < LEAST_IPV6_MTU);
     if grows {
         let mtu = port.mtu;

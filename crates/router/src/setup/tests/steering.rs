@@ -17,7 +17,8 @@ fn closed_ports_are_kept_closed_without_rules() {
     let table = closed(&config(&text), &links).unwrap();
     let script = table.replace().to_string();
     for part in [
-        "iifname \"eth*\" iifname != { \"vcp0\", \"vcp1\", \"vcp2\", \"lo\" } oifname \"vcp1\" accept",
+        "iifname \"eth*\" iifname != { \"vcp0\", \"vcp1\", \"vcp2\", \"lo\" } \
+         oifname \"vcp1\" accept",
         "iif 7 oifname \"vcp1\" accept",
         "iif 7 drop",
         "iifname \"br0\" meta mark 7 ip daddr 10.0.0.0/8 oifname \"vcp0\" accept",

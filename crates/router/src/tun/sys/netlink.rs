@@ -1,4 +1,4 @@
-//! Sockets of rtnetlink that hear events, and that filter what they list.
+//! Sockets of rtnetlink that report events, and that filter what they list.
 
 use std::io;
 use std::mem::size_of;
@@ -42,7 +42,7 @@ pub(crate) fn route_events() -> io::Result<OwnedFd> {
 pub(crate) fn filter_lists(socket: &impl AsRawFd) {
     let on: libc::c_int = 1;
     // SAFETY: the value outlives the call, and the length is its own. Without the option the lists
-    // are longer, and are filtered again by whoever reads them.
+    // are longer; the reader filters them again.
     unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
