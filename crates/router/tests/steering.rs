@@ -139,6 +139,41 @@ fn every_loss_is_told_within_a_second_and_nothing_passes_by() {
     });
 }
 
+/// Rules of all kinds are known again as the kernel lists them, and the loss of each is seen.
+#[test]
+fn marks_and_destinations_are_watched_too() {
+    let cards = Cards::new();
+    cards.configure("", "rate = \"10Mbit\"");
+    let file = cards.path("router.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let more = "[[steer]]\nmark = 7\nport = \"wan\"\n\
+                [[steer]]\nfrom = \"wan0\"\nmark = 4096\nport = \"lan\"\n\
+                to = [\"10.0.0.0/8\", \"0.0.0.0/0\", \"2001:db8::/32\", \"fd00:7::1/128\"]\n";
+    std::fs::write(&file, format!("{text}{more}")).unwrap();
+    let watched = Watched::new(cards);
+    assert_eq!(watched.cards.setup(), "");
+    for (family, rule) in [
+        ("-6", "priority 11802 fwmark 7 lookup 11800"),
+        (
+            "-4",
+            "priority 11803 iif wan0 fwmark 4096 to 10.0.0.0/8 lookup 11801",
+        ),
+        (
+            "-6",
+            "priority 11803 iif wan0 fwmark 4096 to fd00:7::1/128 lookup 11801",
+        ),
+    ] {
+        watched.does(&format!("ip {family} rule delete {rule}"));
+        let (_, line) = watched.line("is missing: ");
+        assert!(
+            line.contains(&format!("ip {family} rule add {rule}")),
+            "{line}"
+        );
+        watched.cards.setup();
+        watched.line("is back");
+    }
+}
+
 /// A unit is asked for set-up by a file: at once, and after a reload.
 #[test]
 fn a_repair_is_asked_for() {

@@ -70,10 +70,15 @@ impl Steering {
     /// Starts the thread.
     ///
     /// # Errors
-    /// Those of the thread and of its sockets.
+    /// Those of the thread and of the pair of sockets that ends it.
     pub(super) fn start(config: Arc<Config>) -> io::Result<Self> {
         let (bell, other_end) = UnixStream::pair()?;
         other_end.set_nonblocking(true)?;
+        let events = sys::route_events();
+        if let Err(error) = &events {
+            tell!("cannot watch rules and routes: {error}; they are looked at every 3 s");
+        }
+        let events = events.ok();
         let shared = Shared {
             config,
             states: States::new(),
@@ -81,7 +86,7 @@ impl Steering {
         let shared = Arc::new(Mutex::new(shared));
         let watcher = Watcher {
             shared: Arc::clone(&shared),
-            events: File::from(sys::route_events()?),
+            events: events.map(File::from),
             reloads: other_end,
             request: Request::from_environment(),
         };
@@ -110,7 +115,8 @@ impl Steering {
 
 struct Watcher {
     shared: Arc<Mutex<Shared>>,
-    events: File,
+    /// Without it, there are looks at intervals alone.
+    events: Option<File>,
     /// Readable after a reload, closed at the end.
     reloads: UnixStream,
     request: Request,
@@ -123,8 +129,8 @@ impl Watcher {
             let config = Arc::clone(&lock(&self.shared).config);
             let idle = config.steers.is_empty();
             let mut fds = vec![sys::readable(self.reloads.as_raw_fd())];
-            if !idle {
-                fds.push(sys::readable(self.events.as_raw_fd()));
+            if let Some(events) = self.events.as_ref().filter(|_| !idle) {
+                fds.push(sys::readable(events.as_raw_fd()));
             }
             let wait = due.saturating_duration_since(now());
             let wait = pathmark_cc::Duration::from_micros(
@@ -158,11 +164,14 @@ impl Watcher {
 
     /// Reads events; true if one may concern the steering.
     fn concerns(&mut self, config: &Config) -> bool {
+        let Some(events) = &mut self.events else {
+            return false;
+        };
         let mut buffer = [0; 32 * 1024];
         let mut any = false;
         // Not for ever: those that go on coming are for the next look.
         for _ in 0..64 {
-            match self.events.read(&mut buffer) {
+            match events.read(&mut buffer) {
                 Ok(len) => {
                     let read = buffer.get(..len).unwrap_or_default();
                     any |= messages(read).any(|(head, body)| match u16_at(head, 4) {

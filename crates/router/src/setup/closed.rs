@@ -131,8 +131,11 @@ impl Closed {
             "table inet {name}; delete table inet {name}; table inet {name} {{ chain closed {{ \
              type filter hook forward priority -300; policy accept; "
         );
-        // What a bridge forwards may come here too (br_netfilter); what is routed is for the host.
-        text.push_str("meta pkttype != unicast accept; ");
+        // What a bridge forwards comes here too where br_netfilter is loaded: neighbour discovery,
+        // whose hop limit of 255 no routed packet has any more, and link-local addresses, which no
+        // router forwards.
+        text.push_str("meta pkttype != unicast accept; ip6 hoplimit 255 accept; ");
+        text.push_str("ip6 saddr fe80::/10 accept; ip6 daddr fe80::/10 accept; ");
         for rule in &self.rules {
             // Writing to a string cannot fail.
             let _ = write!(text, "{rule} comment \"{digest}\"; ");

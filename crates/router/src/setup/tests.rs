@@ -66,7 +66,7 @@ fn fresh() -> State {
 fn everything_is_made_in_an_order_that_lets_nothing_by() {
     let steps = plan(CONFIG, &fresh()).unwrap();
     let (closed, steps) = steps.split_first().unwrap();
-    let rules = "meta pkttype != unicast accept; iifname \"eth1\" oifname \"vcp1\" accept comment";
+    let rules = "ip6 daddr fe80::/10 accept; iifname \"eth1\" oifname \"vcp1\" accept comment";
     assert!(
         closed.starts_with("nft 'table inet vcp_router_closed_11800; delete table inet vcp"),
         "{closed}"
