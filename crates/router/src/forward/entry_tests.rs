@@ -14,8 +14,8 @@ fn what_leaves_where_it_came_in_is_counted_unless_its_entry_has_a_route() {
     let packet = udp(SRC, NEAR, 64, 0, &[7; 100]);
     let away = udp(SRC, "10.1.0.2", 64, 0, &[7; 100]);
     send(&mut router, &packet, Offload::default());
-    send(&mut router, &away, Offload::default());
     assert_eq!(drain(&mut router, BACK).len(), 1);
+    send(&mut router, &away, Offload::default());
     assert_eq!(drain(&mut router, OUT).len(), 1);
     let hairpins = |router: &Router| (router.counters().hairpin, router.counters().forwarded);
     assert_eq!(hairpins(&router), (1, 2));
@@ -24,7 +24,6 @@ fn what_leaves_where_it_came_in_is_counted_unless_its_entry_has_a_route() {
     routes.insert("0.0.0.0/0".parse().unwrap(), Target::Port(OUT));
     router.set_entries(vec![Some(routes.compile()), None]);
     send(&mut router, &packet, Offload::default());
-    assert_eq!(drain(&mut router, BACK).len(), 0);
     assert_eq!(drain(&mut router, OUT).len(), 1);
     assert_eq!(hairpins(&router), (1, 3));
     // The common table is what all else goes by.
