@@ -154,10 +154,7 @@ fn marks_and_destinations_are_watched_too() {
     assert_eq!(watched.cards.setup(), "");
     for (family, rule) in [
         ("-6", "priority 11802 fwmark 7 lookup 11800"),
-        (
-            "-4",
-            "priority 11803 iif wan0 fwmark 4096 to 10.0.0.0/8 lookup 11801",
-        ),
+        ("-4", "priority 11803 iif wan0 fwmark 4096 lookup 11801"),
         (
             "-6",
             "priority 11803 iif wan0 fwmark 4096 to fd00:7::1/128 lookup 11801",

@@ -75,6 +75,10 @@ pub(in super::super) fn wanted(config: &Config, ipv6: bool, names: &[&str]) -> W
             Some(from) => config.cards(from, names).into_iter().map(Some).collect(),
             None => vec![None],
         };
+        let all = |v6: bool| {
+            let mut nets = steer.to.iter().map(|to| to.net());
+            nets.any(|net| net.prefix_len() == 0 && net.addr().is_ipv6() == v6)
+        };
         for from in cards {
             if steer.to.is_empty() {
                 rules.extend([rule(from, false, None), rule(from, true, None)]);
@@ -82,6 +86,10 @@ pub(in super::super) fn wanted(config: &Config, ipv6: bool, names: &[&str]) -> W
             for prefix in &steer.to {
                 let net = prefix.net();
                 let v6 = matches!(net, IpNet::V6(_));
+                // The kernel takes no rule for all destinations next to one for some of them.
+                if net.prefix_len() > 0 && all(v6) {
+                    continue;
+                }
                 // A rule for all destinations has none.
                 rules.push(rule(from, v6, Some(net).filter(|net| net.prefix_len() > 0)));
             }
