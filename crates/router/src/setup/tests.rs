@@ -112,7 +112,9 @@ ip -6 rule add priority 11801 iif br0 fwmark 7 to 2001:db8::/32 lookup 11800 pro
     // Without IPv6, nothing of it.
     let steps = plan(CONFIG, &State::default()).unwrap();
     let v6 = |step: &&String| step.contains("-6") || step.contains("ipv6") || step.contains("::");
-    assert!(!steps.iter().any(|step| v6(&step)), "{steps:?}");
+    // The table of nftables is for both versions.
+    let mut steps = steps.iter().filter(|step| !step.starts_with("nft"));
+    assert!(!steps.any(|step| v6(&step)));
 }
 
 /// A port that opens, one that closes, and what is in others' hands.
