@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::SetupError;
 use super::plan::SPAN;
 use super::state::{Link, MAIN, State};
-use crate::config::{DEFAULT_TABLE, read};
+use crate::config::{DEFAULT_TABLE, read_regular};
 
 const ALIAS: &str = "vcp-router:";
 
@@ -107,7 +107,7 @@ fn default_table() -> u32 {
 /// # Errors
 /// [`SetupError::Unclear`] if that could be several.
 pub(super) fn tables_for(path: &Path, state: &State) -> Result<BTreeSet<u32>, SetupError> {
-    let text = read(path).map_err(|error| error.to_string());
+    let text = read_regular(path).map_err(|error| error.to_string());
     let marks = text.and_then(|text| {
         toml::from_str::<Marks>(&text).map_err(|error| error.message().to_owned())
     });
