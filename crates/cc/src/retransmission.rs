@@ -12,7 +12,11 @@
 //!   one of the same window waits for the timeout, as no further fast retransmit is allowed below
 //!   the highest packet sent (RFC 6582, section 3.2, and the simulator's Reno). The window, which
 //!   counts from the cumulative acknowledgement, then lets no packet go.
+//! - Without SACK lost packets keep their places in the window, which counts from the cumulative
+//!   acknowledgement, until that passes them.
 //! - With fewer than four packets in flight three duplicate acknowledgements do not come.
+//! - A timeout sends all again that was in flight. No RTT is measured until that is acknowledged
+//!   (RFC 6298, section 3), and a loss of it waits for the next timeout, which takes twice as long.
 //!
 //! The timer is RFC 6298's with the least timeout of Linux and of the ns-2 simulator, 200 ms. A
 //! timeout is noticed with the next event after it is due.
@@ -56,8 +60,12 @@ pub(crate) struct RetransmissionTimeout {
     /// Largest packet number acknowledged, and sent.
     acked: Option<u64>,
     sent: Option<u64>,
-    /// Packets up to here were sent before the last timeout: they are all sent again.
-    resent: Option<u64>,
+    /// Packets in flight, and bytes that were lost since the cumulative acknowledgement advanced.
+    flight: u64,
+    missing: u64,
+    /// Packets up to here were sent before the last timeout, and packets up to there send them
+    /// again.
+    resent: Option<(u64, u64)>,
 }
 
 impl RetransmissionTimeout {
@@ -72,6 +80,8 @@ impl RetransmissionTimeout {
             unrepaired: false,
             acked: None,
             sent: None,
+            flight: 0,
+            missing: 0,
             resent: None,
         }
     }
@@ -79,6 +89,7 @@ impl RetransmissionTimeout {
     /// Packet numbers are kept with packets: see [`PacketState`](crate::PacketState).
     pub(crate) fn on_sent(&mut self, now: Instant, sent: &Sent) {
         self.sent = self.sent.max(Some(sent.packet_number));
+        self.flight = sent.in_flight / sent.bytes.max(1);
         if sent.in_flight <= sent.bytes {
             self.since = Some(now);
         }
@@ -89,21 +100,36 @@ impl RetransmissionTimeout {
         self.unrepaired && self.repairs.is_empty()
     }
 
+    /// What a window of `bytes` leaves for packets in flight, one packet of `mtu` bytes at least.
+    pub(crate) fn leaves(&self, bytes: u64, mtu: u64) -> u64 {
+        let left = if self.holds_back() {
+            0
+        } else {
+            bytes.saturating_sub(self.missing)
+        };
+        left.max(mtu)
+    }
+
     /// Packets were acknowledged. True: a timeout came before.
     pub(crate) fn on_ack(&mut self, now: Instant, acked: &Acked) -> bool {
         let timeout = self.on_time(now);
         self.confirm_repairs(now, acked);
         self.acked = self.acked.max(Some(acked.largest));
-        if !self.is_held() {
+        if self.is_new(acked.largest) {
             self.since = Some(now);
-            if let Some(rtt) = acked.rtt {
-                self.on_rtt(rtt);
+            match (self.resent, acked.rtt) {
+                (Some((_, again)), _) if acked.largest <= again => {}
+                (_, Some(rtt)) => self.on_rtt(rtt),
+                (_, None) => {}
             }
         }
         if acked.in_flight_before <= acked.bytes {
             // All is acknowledged.
             (self.since, self.unrepaired) = (None, false);
             self.repairs.clear();
+        }
+        if !self.is_held() {
+            self.missing = 0;
         }
         timeout
     }
@@ -112,8 +138,17 @@ impl RetransmissionTimeout {
     /// retransmit, the first one of its window.
     pub(crate) fn on_loss(&mut self, lost: &Lost, mtu: u64) -> bool {
         let first = lost.first_state.0;
-        if self.resent.is_some_and(|resent| lost.largest <= resent) {
-            return false;
+        if let Some((before, again)) = self.resent {
+            if lost.largest <= before {
+                return false;
+            }
+            if first <= again {
+                self.unrepaired = true;
+                return false;
+            }
+        }
+        if !self.sack {
+            self.missing = self.missing.saturating_add(lost.bytes);
         }
         let mut again = false;
         for repair in &mut self.repairs {
@@ -151,9 +186,17 @@ impl RetransmissionTimeout {
             self.since = Some(now);
             self.repairs.clear();
             self.unrepaired = false;
-            self.resent = self.sent;
+            self.missing = 0;
+            self.resent = self
+                .sent
+                .map(|sent| (sent, sent.saturating_add(self.flight)));
         }
         due
+    }
+
+    /// True if an acknowledgement up to `largest` is one of new data, not a duplicate.
+    pub(crate) fn is_new(&self, largest: u64) -> bool {
+        !self.is_held() && self.resent.is_none_or(|(before, _)| largest > before)
     }
 
     fn is_held(&self) -> bool {

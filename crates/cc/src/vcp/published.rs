@@ -129,11 +129,7 @@ impl Controller for PublishedVcp {
 
     #[inline]
     fn window(&self) -> u64 {
-        if self.timeout.holds_back() {
-            self.mtu
-        } else {
-            self.steering.bytes()
-        }
+        self.timeout.leaves(self.steering.bytes(), self.mtu)
     }
 
     fn pacing_rate(&self) -> Option<u64> {
@@ -156,7 +152,7 @@ impl Controller for PublishedVcp {
         };
         Metrics {
             explicit: true,
-            ..Metrics::new(self.name, phase, self.window())
+            ..Metrics::new(self.name, phase, self.steering.bytes())
         }
     }
 }

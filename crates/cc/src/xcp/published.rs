@@ -100,6 +100,9 @@ impl Controller for PublishedXcp {
         let Feedback::Xcp(feedback) = feedback else {
             return;
         };
+        if !self.params.sack && !self.timeout.is_new(acked.largest) {
+            return;
+        }
         let srtt = self.srtt.unwrap_or(acked.srtt);
         self.settled |= feedback.delta < 0;
         self.steering.apply(feedback.delta, srtt, self.mtu);
@@ -137,11 +140,7 @@ impl Controller for PublishedXcp {
 
     #[inline]
     fn window(&self) -> u64 {
-        if self.timeout.holds_back() {
-            self.mtu
-        } else {
-            self.steering.bytes()
-        }
+        self.timeout.leaves(self.steering.bytes(), self.mtu)
     }
 
     fn pacing_rate(&self) -> Option<u64> {
@@ -171,7 +170,7 @@ impl Controller for PublishedXcp {
         };
         Metrics {
             explicit: true,
-            ..Metrics::new("xcp", phase, self.window())
+            ..Metrics::new("xcp", phase, self.steering.bytes())
         }
     }
 }
