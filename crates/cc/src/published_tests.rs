@@ -178,9 +178,9 @@ fn losses_do_what_the_papers_say() {
         let halves = text.starts_with("vcp") && !text.contains("wlte");
         let after = if halves { before / 2 } else { before };
         assert!(
-            law.window().abs_diff(after) <= 1,
+            law.metrics().window.abs_diff(after) <= 1,
             "{text}: {before} {}",
-            law.window()
+            law.metrics().window
         );
         law.on_probe_timeout(at(600));
         assert_eq!(law.window(), MTU, "{text}");
