@@ -169,7 +169,10 @@ impl XcpLink {
         // What was granted and has not come is as good as there.
         let granted = self.granted.until(now);
         let input = rate_q16(bytes.saturating_add(granted), elapsed);
-        let capacity = to_q16(self.mean_capacity(elapsed));
+        let capacity = match self.told_spare {
+            Some(spare) => to_q16((input >> 16).saturating_add_signed(spare)),
+            None => to_q16(self.mean_capacity(elapsed)),
+        };
         let mut total = 0;
         if bytes > 0 {
             let wanted = mul_div(capacity >> 16, micros(self.wait), 1_000_000);

@@ -61,6 +61,8 @@ pub struct XcpLink {
     newcomers: Newcomers,
     leaving: Leaving,
     policer: Option<Policer>,
+    /// What is spare, in bytes per second, where somebody else measures it.
+    told_spare: Option<i64>,
     overflow: Overflow,
     seen: Seen,
     totals: Totals,
@@ -94,6 +96,7 @@ impl XcpLink {
             newcomers: Newcomers::new(),
             leaving: Leaving::new(0),
             policer: params.police.then(Policer::new),
+            told_spare: None,
             overflow: Overflow::No,
             seen: Seen::default(),
             totals: Totals::default(),
@@ -118,6 +121,11 @@ impl XcpLink {
             let elapsed = now.saturating_since(self.started);
             self.offered.change(elapsed, self.capacity);
         }
+    }
+
+    /// Spare is what somebody else measures, in bytes per second, and not what the capacity leaves.
+    pub(crate) const fn set_spare(&mut self, spare: i64) {
+        self.told_spare = Some(spare);
     }
 
     /// Mean RTT over its flows' packets.
