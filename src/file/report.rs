@@ -23,6 +23,11 @@ pub struct SenderReport {
     /// `ttl-rewritten`, `hidden-hop`, `ecn-mark`, `loss`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
+    /// What became of ECN marks on its path: `capable` where they survive; the reason why packets
+    /// leave without them (`dropped`, `all-ce`, `bleached`, `remarked`, `backwards`, `missing`);
+    /// `testing` or `unknown` before the first answer; `off`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub ecn: String,
     /// The router that bounds the flow, if routers answer.
     pub router_id: Option<u16>,
     /// The rate to start with that routers approved and that was used, in bits per second.
@@ -110,6 +115,7 @@ impl SenderReport {
                 window: shares.window,
                 router: shares.router,
             },
+            ecn: report.ecn.name().to_owned(),
             router_id: report.router,
             approved_bps: asked
                 .filter(|asked| asked.granted > 0)

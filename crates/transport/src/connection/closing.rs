@@ -98,7 +98,8 @@ impl Connection {
         let reason = self.close.due()?.clone();
         let full = self.full_datagram();
         let room = buffer.get_mut(..full)?;
-        if self.route.limit.available() < full as u64 {
+        let limit = &self.address.limit;
+        if !limit.is_validated() && limit.available() < full as u64 {
             return None;
         }
         let mut building = Building::new(room, Permit::AcksOnly);
@@ -126,8 +127,8 @@ impl Connection {
         }
         self.on_datagram_sent(len);
         Some(Transmit {
-            remote: self.route.remote,
-            local: self.route.local,
+            remote: self.address.remote,
+            local: self.address.local,
             ecn: crate::Ecn::NotEct,
             len,
             segment_size: len,

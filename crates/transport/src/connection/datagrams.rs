@@ -30,7 +30,7 @@ impl Connection {
             let data = bytes.saturating_sub(1);
             data.saturating_sub(varint::len(data as u64))
         };
-        let shim = self.feedback.longest_shim(self.route.is_ipv6());
+        let shim = self.feedback.longest_shim(self.address.is_ipv6());
         let id = self.control.remote_ids.current().id.len();
         let packet = usize::from(self.route.mtud.mtu());
         // 0-RTT packets have long headers.

@@ -115,7 +115,7 @@ impl Connection {
             self.follow_peer(now, &carrier.received, &found.dcid);
         }
         let on_route = self
-            .route
+            .address
             .is(carrier.received.remote, carrier.received.local);
         if carrier.first && on_route && summary.ack_eliciting && self.feedback.offered() {
             let arrived = Arrived {
@@ -265,7 +265,7 @@ impl Connection {
             Frame::PathChallenge(_)
                 if at.ty == PacketType::ZeroRtt
                     && !self
-                        .route
+                        .address
                         .is(at.carrier.received.remote, at.carrier.received.local) => {}
             Frame::PathChallenge(data) => {
                 self.on_path_challenge(&at.carrier.received, *data, at.carrier.bytes);
