@@ -39,3 +39,4 @@ pub use connection::Connection;
 pub use datagrams::{DatagramsConfig, SendDatagramError};
 pub use pathmark_cc::{Duration, Instant};
 pub use signal::{Arrived, BadFeedback, Breach, Counters, Ecn, MAX_COUNTERS, Meter, Signal};
+pub use wire::VarInt;

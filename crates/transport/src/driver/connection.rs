@@ -13,11 +13,11 @@ use super::clock;
 use super::opening::Places;
 use super::shared::{Awaited, Shared};
 use super::socket::SocketBuffers;
-use crate::Signal;
 use crate::config::ControllerFactory;
 use crate::connection::{ConnectionError, EarlyData, PathReport, Stats};
 use crate::crypto::{ExportError, HandshakeData};
 use crate::path::LARGEST_MTU;
+use crate::{Signal, VarInt};
 
 /// Bytes of one send batch: with segmentation offload, one system call takes what one datagram may
 /// have.
@@ -43,12 +43,12 @@ impl Connection {
         &self.shared
     }
 
-    /// Ends the connection at once, with an application error code and a reason for people. What is
-    /// not yet delivered is lost: wait with [`SendStream::stopped`](super::SendStream::stopped) for
-    /// what matters.
-    pub fn close(&self, code: u32, reason: &[u8]) {
-        self.shared
-            .close(code.into(), Bytes::copy_from_slice(reason));
+    /// Ends the connection at once, with an application error code below 2^62 and a reason for
+    /// people. What is not yet delivered is lost: wait with
+    /// [`SendStream::stopped`](super::SendStream::stopped) for what matters.
+    pub fn close(&self, code: impl Into<VarInt>, reason: &[u8]) {
+        let code = code.into().into_inner();
+        self.shared.close(code, Bytes::copy_from_slice(reason));
     }
 
     /// Waits until the connection is over, and says why.

@@ -23,10 +23,10 @@ use super::receive::ReceiveTask;
 use super::socket::{Socket, SocketBuffers};
 use super::timers::{TimerTask, Timers};
 use super::waiters::{Place, WaitList};
-use crate::Instant;
 use crate::crypto::tls::EndpointSecret;
 use crate::crypto::{Random, SharedEndpointKey, gather_entropy};
 use crate::endpoint::{self as core, EndpointConfig, EndpointStats};
+use crate::{Instant, VarInt};
 
 /// The cryptography library was told to gather entropy.
 static ENTROPY: Once = Once::new();
@@ -261,15 +261,17 @@ impl Endpoint {
         self.shared.lock().alive
     }
 
-    /// Ends all connections with an application error code and a reason, and accepts none any more.
-    pub fn close(&self, code: u32, reason: &[u8]) {
+    /// Ends all connections with an application error code below 2^62 and a reason, and accepts
+    /// none any more.
+    pub fn close(&self, code: impl Into<VarInt>, reason: &[u8]) {
+        let code = code.into().into_inner();
         let mut state = self.shared.lock();
         let accepting = state.stop_accepting();
         let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
         drop(state);
         accepting.for_each(Waker::wake);
         for connection in connections {
-            connection.close(code.into(), Bytes::copy_from_slice(reason));
+            connection.close(code, Bytes::copy_from_slice(reason));
         }
     }
 

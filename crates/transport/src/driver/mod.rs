@@ -32,6 +32,7 @@ mod rebind;
 mod receive;
 #[cfg(target_os = "linux")]
 mod refusals;
+mod send_stream;
 mod shared;
 mod socket;
 mod streams;
@@ -83,5 +84,6 @@ pub use connection::Connection;
 pub use datagrams::SendDatagramError;
 pub use endpoint::{ConnectError, Endpoint};
 pub use incoming::{Accept, Incoming};
+pub use send_stream::{SendStream, Stopped};
 pub use socket::SocketBuffers;
-pub use streams::{ReadError, ReadToEndError, RecvStream, SendStream, WriteError};
+pub use streams::{ReadError, ReadToEndError, RecvStream, WriteError};

@@ -147,7 +147,7 @@ fn a_task_may_end_as_its_waker_is_forgotten() {
         });
         ends("waits for a stream", async move {
             let (near, _far, _server) = connected(transport()).await;
-            let (mut send, mut recv) = near.open_bi().await.unwrap();
+            let (send, mut recv) = near.open_bi().await.unwrap();
             let held = near.open_uni().await.unwrap();
             forget_waker(held, recv.read(&mut [0; 10]), replaced);
             let held = near.open_uni().await.unwrap();

@@ -16,6 +16,7 @@ use super::clock;
 use super::endpoint_shared::EndpointShared;
 use super::guard::{Guard, Later};
 use super::socket::Socket;
+use super::streams::WriteError;
 use super::unopened::{Group, Inbox};
 use super::waiters::{Place, WaitList, Wakers, replace};
 use crate::Instant;
@@ -104,9 +105,13 @@ impl Drop for Waiting<'_> {
 /// A sending part that the application holds.
 #[derive(Debug, Default)]
 pub(super) struct Sender {
+    /// The part itself and futures of its end that the application holds.
+    handles: u32,
     pub(super) waker: Option<Waker>,
-    /// How it ended: delivered, or stopped with a code.
-    pub(super) end: Option<Option<u64>>,
+    /// Those futures that wait. Most parts have none.
+    stopping: Option<Box<WaitList>>,
+    /// How it ended: delivered or its reset acknowledged, or stopped with a code.
+    end: Option<Option<u64>>,
 }
 
 impl Shared {
@@ -336,10 +341,42 @@ impl State {
         self.later.forget(forgotten);
     }
 
-    /// Nobody holds a sending part any more.
-    pub(super) fn forget_sender(&mut self, id: StreamId) {
-        let sender = self.senders.remove(&id);
-        self.later.forget(sender.and_then(|sender| sender.waker));
+    /// The application holds a sending part, or a future of its end.
+    pub(super) fn hold_sender(&mut self, id: StreamId) {
+        self.senders.entry(id).or_default().handles += 1;
+    }
+
+    /// The application has dropped one of them.
+    pub(super) fn release_sender(&mut self, id: StreamId) {
+        if let Some(sender) = self.senders.get_mut(&id) {
+            sender.handles = sender.handles.saturating_sub(1);
+            if sender.handles == 0 {
+                self.senders.remove(&id);
+            }
+        }
+    }
+
+    /// How a sending part ended: see [`SendStream::stopped`](super::SendStream::stopped).
+    pub(super) fn sender_end(&self, id: StreamId) -> Option<Result<Option<u64>, WriteError>> {
+        match self.senders.get(&id).and_then(|sender| sender.end) {
+            Some(end) => Some(Ok(end)),
+            None => self.lost().map(|error| Err(error.into())),
+        }
+    }
+
+    /// Has `cx` woken at the end of a sending part.
+    pub(super) fn wait_for_end(&mut self, id: StreamId, place: &mut Place, cx: &Context<'_>) {
+        let sender = self.senders.entry(id).or_default();
+        let replaced = sender.stopping.get_or_insert_default().wait(place, cx);
+        self.later.forget(replaced);
+    }
+
+    /// The future with `place` waits no longer.
+    pub(super) fn leave_end(&mut self, id: StreamId, place: &mut Place) {
+        let sender = self.senders.get_mut(&id);
+        let stopping = sender.and_then(|sender| sender.stopping.as_mut());
+        let forgotten = stopping.and_then(|stopping| stopping.leave(place));
+        self.later.forget(forgotten);
     }
 
     /// Wakes who waits for it.
@@ -404,7 +441,9 @@ impl State {
             StreamEvent::Available(dir) => self.wake_waiting(Awaited::Open(dir)),
             StreamEvent::Readable(id) => self.later.wake(self.readers.remove(&id)),
             StreamEvent::Writable(id) => self.wake_sender(id, None),
-            StreamEvent::Finished(id) => self.wake_sender(id, Some(None)),
+            StreamEvent::Finished(id) | StreamEvent::ResetAcked(id) => {
+                self.wake_sender(id, Some(None));
+            }
             StreamEvent::Stopped(id, code) => {
                 if id.dir() == Dir::Bi
                     && id.initiator() != self.core.side()
@@ -430,6 +469,10 @@ impl State {
         if let Some(sender) = self.senders.get_mut(&id) {
             sender.end = sender.end.or(end);
             self.later.wake(sender.waker.take());
+            if end.is_some() {
+                let stopping = sender.stopping.iter_mut();
+                self.later.wake(stopping.flat_map(|list| list.wakers()));
+            }
         }
     }
 
@@ -448,9 +491,12 @@ impl State {
         self.later.wake(lists.flat_map(WaitList::wakers));
         self.later
             .wake(self.readers.drain().map(|(_, waker)| waker));
-        let senders = self.senders.values_mut();
-        self.later
-            .wake(senders.filter_map(|sender| sender.waker.take()));
+        for sender in self.senders.values_mut() {
+            self.later.wake(sender.waker.take());
+            if let Some(stopping) = &mut sender.stopping {
+                self.later.wake(stopping.wakers());
+            }
+        }
     }
 }
 

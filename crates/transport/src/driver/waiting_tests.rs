@@ -118,7 +118,7 @@ async fn a_stop_that_comes_before_its_stream_is_accepted_is_heard() {
     later.finish().unwrap();
     let mut arrived = theirs.accept_uni().await.unwrap();
     assert_eq!(arrived.read_to_end(10).await.unwrap(), b"later");
-    let (mut stopped, _question) = theirs.accept_bi().await.unwrap();
+    let (stopped, _question) = theirs.accept_bi().await.unwrap();
     let limit = Duration::from_secs(10);
     let end = tokio::time::timeout(limit, stopped.stopped()).await;
     assert_eq!(end.expect("it is heard"), Ok(Some(9)));

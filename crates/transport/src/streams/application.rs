@@ -173,6 +173,22 @@ impl Streams {
         self.after_read(id, result)
     }
 
+    /// The application error code with which the peer reset a stream: told once, as by
+    /// [`read`](Self::read), and the receiving part is done. After `None`,
+    /// [`StreamEvent::Readable`] says when to ask again, also where only data arrived.
+    ///
+    /// # Errors
+    /// [`ClosedStream`] if the peer cannot reset it any more: all data has arrived, or this side
+    /// stopped the stream.
+    pub fn received_reset(&mut self, id: StreamId) -> Result<Option<u64>, ClosedStream> {
+        let record = self.records.get_mut(&id).ok_or(ClosedStream)?;
+        let recv = record.recv.as_mut().ok_or(ClosedStream)?;
+        let reset = recv.received_reset()?;
+        record.reader_waits |= reset.is_none();
+        self.forget_if_done(id);
+        Ok(reset)
+    }
+
     /// Wants no more of a stream: what is buffered or arrives is discarded, and the peer is asked
     /// to stop with `code`.
     ///
