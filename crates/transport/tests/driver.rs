@@ -121,11 +121,11 @@ async fn closing_tells_the_peer_why() {
         reason: Bytes::from_static(b"enough"),
     };
     assert_eq!(theirs.closed().await, expected);
-    assert_eq!(ours.closed().await, ConnectionError::Closed);
+    assert_eq!(ours.closed().await, ConnectionError::LocallyClosed);
     while let Ok(Some(_)) = recv.read_chunk().await {}
     assert!(matches!(
         send.write(b"more").await,
-        Err(WriteError::ConnectionLost(ConnectionError::Closed))
+        Err(WriteError::ConnectionLost(ConnectionError::LocallyClosed))
     ));
     let limit = Duration::from_secs(10);
     tokio::time::timeout(limit, client.wait_idle())

@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use rand::Rng as _;
 use rustc_hash::FxHashMap;
+use tokio::runtime::Handle;
 
 use super::clock;
 use super::config::{ClientConfig, ServerConfig};
@@ -51,8 +52,13 @@ pub enum ConnectError {
 
 /// A UDP socket with QUIC connections on it, as client, server or both. Cheap to clone.
 ///
-/// When the last clone is dropped, no further connection is accepted; those there are go on. All of
-/// them end with the tokio runtime that the endpoint was made in, whichever they began in.
+/// When the last clone is dropped, no further connection is accepted; those there are go on.
+///
+/// An endpoint is made inside a tokio runtime that has I/O enabled
+/// ([`enable_all`](tokio::runtime::Builder::enable_all)). A connection's task runs in the runtime
+/// that it is begun in, or in the endpoint's where [`connect`](Self::connect) or
+/// [`Incoming::accept`](super::Incoming::accept) is called outside any. All connections end with the
+/// endpoint's runtime.
 pub struct Endpoint {
     pub(super) shared: Arc<EndpointShared>,
 }
@@ -61,7 +67,7 @@ impl Endpoint {
     /// An endpoint that connects only, bound to `address` (port 0: any).
     ///
     /// # Errors
-    /// If the socket cannot be had.
+    /// If the socket cannot be had, or outside a tokio runtime.
     pub fn client(address: SocketAddr) -> io::Result<Self> {
         Self::new(std::net::UdpSocket::bind(address)?, None)
     }
@@ -69,7 +75,7 @@ impl Endpoint {
     /// An endpoint that accepts connections and may connect too.
     ///
     /// # Errors
-    /// If the socket cannot be had.
+    /// If the socket cannot be had, or outside a tokio runtime.
     pub fn server(config: ServerConfig, address: SocketAddr) -> io::Result<Self> {
         Self::new(std::net::UdpSocket::bind(address)?, Some(config))
     }
@@ -77,8 +83,9 @@ impl Endpoint {
     /// An endpoint on a socket that is bound already.
     ///
     /// # Errors
-    /// If the socket cannot be used.
+    /// If the socket cannot be used, or outside a tokio runtime.
     pub fn new(socket: std::net::UdpSocket, server: Option<ServerConfig>) -> io::Result<Self> {
+        let runtime = Handle::try_current().map_err(io::Error::other)?;
         let mut seed = [0; 32];
         draw(&mut seed);
         let now = clock::now();
@@ -98,6 +105,7 @@ impl Endpoint {
         }
         let socket = Arc::new(Socket::new(socket)?);
         let shared = Arc::new(EndpointShared {
+            runtime,
             timers: Arc::new(Timers::new()?),
             state: Mutex::new(EndpointState {
                 socket: Arc::clone(&socket),

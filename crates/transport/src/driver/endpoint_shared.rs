@@ -9,6 +9,7 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
+use tokio::runtime::Handle;
 
 use super::clock;
 use super::connecting::Connecting;
@@ -34,6 +35,8 @@ const REMEMBERED_SERVERS: usize = 64;
 const LONGEST_TOKEN: usize = 512;
 
 pub(super) struct EndpointShared {
+    /// That the endpoint was made in.
+    pub(super) runtime: Handle,
     pub(super) timers: Arc<Timers>,
     pub(super) state: Mutex<EndpointState>,
     pub(super) interfaces: Interfaces,
@@ -132,6 +135,11 @@ impl EndpointShared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The runtime of the caller, or the endpoint's for a caller outside any.
+    pub(super) fn runtime(&self) -> Handle {
+        Handle::try_current().unwrap_or_else(|_| self.runtime.clone())
+    }
+
     /// The socket that connections begin at.
     pub(super) fn socket(&self) -> Arc<Socket> {
         Arc::clone(&self.lock().socket)
@@ -216,7 +224,7 @@ impl EndpointShared {
         if let Some(group) = refused {
             shared.receive_group(clock::now(), group);
         }
-        tokio::spawn(task);
+        self.runtime().spawn(task);
         connecting
     }
 

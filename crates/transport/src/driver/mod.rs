@@ -59,6 +59,8 @@ mod odd_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
 mod refusal_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
+mod runtime_tests;
+#[cfg(all(test, feature = "aws-lc-rs"))]
 mod sending_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
 mod slow_tests;

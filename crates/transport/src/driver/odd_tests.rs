@@ -293,7 +293,7 @@ async fn a_controller_that_panics_as_it_is_made_ends_its_connection() {
     });
     assert!(made.join().is_err());
     let ended = tokio::time::timeout(Duration::from_secs(5), waiting).await;
-    assert_eq!(ended.expect("it ends").unwrap(), ConnectionError::Closed);
+    assert_eq!(ended.expect("it ends").unwrap(), ConnectionError::Panicked);
 }
 
 /// The flow label and the interface that an address names are not the peer's (RFC 3493 §3.3).

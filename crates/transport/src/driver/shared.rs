@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use super::clock;
 use super::endpoint_shared::EndpointShared;
 use super::guard::{Guard, Later};
-use super::socket::Socket;
+use super::socket::{Outgoing, Socket};
 use super::streams::WriteError;
 use super::unopened::{Group, Inbox};
 use super::waiters::{Place, WaitList, Wakers, replace};
@@ -175,6 +175,28 @@ impl Shared {
         self.state.is_poisoned()
     }
 
+    /// Ends a broken connection: its peer is to hear of it at once, not by its idle timeout.
+    pub(super) fn end_broken(&self, socket: &Socket, dscp: u8) {
+        let mut buffer = self.endpoint.take_buffer();
+        // The half of the connection that this uses may be the one that panicked.
+        let close = catch_unwind(AssertUnwindSafe(|| {
+            let core = &mut self.lock().core;
+            core.close_after_panic(clock::now(), &mut buffer)
+        }));
+        if let Ok(Some(transmit)) = close {
+            socket.send(&Outgoing {
+                to: transmit.remote,
+                from: transmit.local,
+                ecn: transmit.ecn,
+                dscp,
+                bytes: buffer.get(..transmit.len).unwrap_or(&[]),
+                segment: transmit.segment_size,
+            });
+        }
+        self.endpoint.give_buffer(buffer);
+        self.lock().settle(&ConnectionError::Panicked);
+    }
+
     /// The handshake is not complete: whoever has the lock perhaps signs, or checks signatures.
     /// That takes long, and the task that receives for all does not wait for it.
     pub(super) fn is_handshaking(&self) -> bool {
@@ -289,7 +311,7 @@ impl Shared {
     pub(super) fn close(&self, code: u64, reason: Bytes) {
         let mut state = self.lock();
         state.core.close(clock::now(), code, reason);
-        state.settle(&ConnectionError::Closed);
+        state.settle(&ConnectionError::LocallyClosed);
         state.wake_driver();
     }
 }
@@ -324,7 +346,14 @@ impl State {
 
     /// Whoever has `place` waits no longer.
     pub(super) fn leave(&mut self, awaited: Awaited, place: &mut Place) {
-        let forgotten = self.waiting(awaited).leave(place);
+        let waiting = self.waiting(awaited);
+        let forgotten = waiting.leave(place);
+        if let Awaited::Open(dir) = awaited
+            && forgotten.is_some()
+            && waiting.is_empty()
+        {
+            self.core.streams().give_up_opening(dir);
+        }
         self.later.forget(forgotten);
     }
 

@@ -141,12 +141,12 @@ fn connections_end_with_the_runtime_of_their_endpoint() {
             connection.confirmed().await.unwrap();
             endpoints.shutdown_background();
             let ended = soon("closed", connection.closed()).await;
-            assert_eq!(ended, ConnectionError::Closed);
+            assert_eq!(ended, ConnectionError::RuntimeEnded);
             soon("wait_idle", endpoint.wait_idle()).await;
             // Where the socket is not read any more, or was not yet seen to be of no use.
             if let Ok(connecting) = connect() {
                 let ended = soon("connecting", connecting).await;
-                assert_eq!(ended.unwrap_err(), ConnectionError::Closed);
+                assert_eq!(ended.unwrap_err(), ConnectionError::RuntimeEnded);
             }
             let left = Arc::downgrade(&endpoint.shared);
             drop((connection, endpoint));

@@ -22,9 +22,9 @@ pub struct TooLarge(pub u64);
 /// ```
 /// use pathmark_transport::VarInt;
 ///
-/// let code = VarInt::try_from(0x52e4_a40f_a8db)?;
+/// let code = VarInt::try_from(0x52e4_a40f_a8db_u64)?;
 /// assert_eq!(u64::from(code), 0x52e4_a40f_a8db);
-/// assert!(VarInt::try_from(1 << 62).is_err());
+/// assert!(VarInt::try_from(1_u64 << 62).is_err());
 /// # Ok::<(), pathmark_transport::wire::varint::TooLarge>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
