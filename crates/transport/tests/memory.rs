@@ -239,7 +239,7 @@ fn client() -> (Endpoint, ClientConfig) {
 }
 
 async fn connect(endpoint: &Endpoint, config: &ClientConfig, server: SocketAddr) -> Connection {
-    let connecting = endpoint.connect(config.clone(), server, "server.test");
+    let connecting = endpoint.connect_with(config.clone(), server, "server.test");
     connecting.expect("begun").await.expect("connected")
 }
 
@@ -298,7 +298,7 @@ fn first_packets(count: usize) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         let mut buffer = [0; 2048];
         while packets.len() < count {
-            let connecting = endpoint.connect(config.clone(), target, "server.test");
+            let connecting = endpoint.connect_with(config.clone(), target, "server.test");
             let length = trap.recv(&mut buffer).await.expect("a datagram");
             packets.push(buffer[..length].to_vec());
             drop(connecting.expect("begun"));

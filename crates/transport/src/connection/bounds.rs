@@ -2,7 +2,7 @@
 
 use pathmark_cc::Limit;
 
-use crate::{Duration, Instant};
+use crate::Instant;
 
 /// Shares of time that each limit bounded the sender, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -48,12 +48,17 @@ impl Bound {
     }
 }
 
+fn nanos(now: Instant, since: Instant) -> u64 {
+    now.as_nanos().saturating_sub(since.as_nanos())
+}
+
 /// Sums the time under each bound.
 #[derive(Debug)]
 pub(super) struct Bounds {
     current: Bound,
     since: Instant,
-    spent: [Duration; 6],
+    /// Nanoseconds.
+    spent: [u64; 6],
 }
 
 impl Bounds {
@@ -61,7 +66,7 @@ impl Bounds {
         Self {
             current: Bound::Application,
             since: now,
-            spent: [Duration::ZERO; 6],
+            spent: [0; 6],
         }
     }
 
@@ -76,7 +81,7 @@ impl Bounds {
 
     fn settle(&mut self, now: Instant) {
         if let Some(spent) = self.spent.get_mut(self.current as usize) {
-            *spent = spent.saturating_add(now.saturating_since(self.since));
+            *spent = spent.saturating_add(nanos(now, self.since));
         }
         self.since = now;
     }
@@ -86,9 +91,9 @@ impl Bounds {
         let time = |bound: Bound| {
             let mut spent = self.spent.get(bound as usize).copied().unwrap_or_default();
             if bound == self.current {
-                spent = spent.saturating_add(now.saturating_since(self.since));
+                spent = spent.saturating_add(nanos(now, self.since));
             }
-            spent.as_secs_f64()
+            spent as f64
         };
         let all = [
             time(Bound::Application),

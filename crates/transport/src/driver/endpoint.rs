@@ -42,6 +42,9 @@ pub enum ConnectError {
          socket's"
     )]
     Address(SocketAddr),
+    /// The endpoint has no default configuration for clients.
+    #[error("the endpoint has no default client configuration: set one, or connect with one")]
+    NoDefaultClientConfig,
     /// The endpoint was closed.
     #[error("the endpoint is closed")]
     Closed,
@@ -57,8 +60,8 @@ pub enum ConnectError {
 /// An endpoint is made inside a tokio runtime that has I/O enabled
 /// ([`enable_all`](tokio::runtime::Builder::enable_all)). A connection's task runs in the runtime
 /// that it is begun in, or in the endpoint's where [`connect`](Self::connect) or
-/// [`Incoming::accept`](super::Incoming::accept) is called outside any. All connections end with the
-/// endpoint's runtime.
+/// [`Incoming::accept`](super::Incoming::accept) is called outside any. All connections end with
+/// the endpoint's runtime.
 pub struct Endpoint {
     pub(super) shared: Arc<EndpointShared>,
 }
@@ -85,6 +88,19 @@ impl Endpoint {
     /// # Errors
     /// If the socket cannot be used, or outside a tokio runtime.
     pub fn new(socket: std::net::UdpSocket, server: Option<ServerConfig>) -> io::Result<Self> {
+        Self::with_config(socket, server, |_| {})
+    }
+
+    /// An endpoint whose configuration `adjust` changes: it is given the defaults with what
+    /// `server` says, and may change limits, lifetimes of tokens and memory.
+    ///
+    /// # Errors
+    /// If the socket cannot be used, or outside a tokio runtime.
+    pub fn with_config(
+        socket: std::net::UdpSocket,
+        server: Option<ServerConfig>,
+        adjust: impl FnOnce(&mut EndpointConfig),
+    ) -> io::Result<Self> {
         let runtime = Handle::try_current().map_err(io::Error::other)?;
         let mut seed = [0; 32];
         draw(&mut seed);
@@ -103,6 +119,7 @@ impl Endpoint {
             config.remembered_tokens = tokens.unwrap_or(config.remembered_tokens);
             config.server = Some(server.into_core());
         }
+        adjust(&mut config);
         let socket = Arc::new(Socket::new(socket)?);
         let shared = Arc::new(EndpointShared {
             runtime,
@@ -117,6 +134,7 @@ impl Endpoint {
                 idle: WaitList::default(),
                 receiving: WaitList::default(),
                 closed: false,
+                client: None,
                 tokens: FxHashMap::default(),
             }),
             interfaces: Interfaces::default(),
@@ -132,13 +150,36 @@ impl Endpoint {
         Ok(Self { shared })
     }
 
+    /// Begins a connection to `address` with the
+    /// [default configuration](Self::set_default_client_config), as
+    /// [`connect_with`](Self::connect_with) does.
+    ///
+    /// # Errors
+    /// [`ConnectError::NoDefaultClientConfig`] without one; otherwise as
+    /// [`connect_with`](Self::connect_with).
+    pub fn connect(
+        &self,
+        address: SocketAddr,
+        server_name: &str,
+    ) -> Result<Connecting, ConnectError> {
+        let config = self.shared.lock().client.clone();
+        let config = config.ok_or(ConnectError::NoDefaultClientConfig)?;
+        self.connect_with(config, address, server_name)
+    }
+
+    /// Sets what [`connect`](Self::connect) begins connections with, for all clones of this
+    /// endpoint. Connections that are begun already keep what they began with.
+    pub fn set_default_client_config(&self, config: ClientConfig) {
+        self.shared.lock().client = Some(config);
+    }
+
     /// Begins a connection to `address`, whose certificate must fit `server_name`. An endpoint
     /// bound to `[::]` connects to IPv4 addresses too, where the system's sockets take both
     /// versions (on Linux).
     ///
     /// # Errors
     /// [`ConnectError`].
-    pub fn connect(
+    pub fn connect_with(
         &self,
         config: ClientConfig,
         address: SocketAddr,
@@ -155,7 +196,7 @@ impl Endpoint {
         if !Arc::ptr_eq(&socket, &state.socket) {
             // It was replaced in the meantime.
             drop(state);
-            return self.connect(config, address, server_name);
+            return self.connect_with(config, address, server_name);
         }
         if state.closed {
             return Err(ConnectError::Closed);

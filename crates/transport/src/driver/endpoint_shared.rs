@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use tokio::runtime::Handle;
 
 use super::clock;
+use super::config::ClientConfig;
 use super::connecting::Connecting;
 use super::connection::{BATCH_BYTES, Connection};
 use super::interfaces::Interfaces;
@@ -81,6 +82,8 @@ pub(super) struct EndpointState {
     /// The tasks that receive, one for each socket.
     pub(super) receiving: WaitList,
     pub(super) closed: bool,
+    /// What connections begin with unless they are given a configuration.
+    pub(super) client: Option<ClientConfig>,
     /// By server name.
     pub(super) tokens: FxHashMap<String, Bytes>,
 }

@@ -46,7 +46,7 @@ fn calls_outside_a_runtime_fail_or_use_the_endpoints() {
         )
     });
     let config = client(transport());
-    let connecting = endpoint.connect(config, server.local_address(), "server.test");
+    let connecting = endpoint.connect_with(config, server.local_address(), "server.test");
     let connecting = connecting.unwrap();
     let incoming = runtime.block_on(soon("the client", server.accept()));
     let accepting = incoming.unwrap().accept().unwrap();

@@ -15,8 +15,8 @@ use rustc_hash::FxHashMap;
 use super::clock;
 use super::endpoint_shared::EndpointShared;
 use super::guard::{Guard, Later};
+use super::senders::Sender;
 use super::socket::{Outgoing, Socket};
-use super::streams::WriteError;
 use super::unopened::{Group, Inbox};
 use super::waiters::{Place, WaitList, Wakers, replace};
 use crate::Instant;
@@ -63,6 +63,8 @@ pub(super) struct State {
     opening: [WaitList; 2],
     /// Waiting for a datagram.
     reading: WaitList,
+    /// Waiting for room to send a datagram.
+    sending: WaitList,
     /// What is to be done with wakers once the state is free.
     pub(super) later: Later,
 }
@@ -74,6 +76,7 @@ pub(super) enum Awaited {
     Accept(Dir),
     Open(Dir),
     Datagram,
+    DatagramRoom,
 }
 
 /// A place among those who wait for something; dropped, it is given back.
@@ -102,18 +105,6 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A sending part that the application holds.
-#[derive(Debug, Default)]
-pub(super) struct Sender {
-    /// The part itself and futures of its end that the application holds.
-    handles: u32,
-    pub(super) waker: Option<Waker>,
-    /// Those futures that wait. Most parts have none.
-    stopping: Option<Box<WaitList>>,
-    /// How it ended: delivered or its reset acknowledged, or stopped with a code.
-    end: Option<Option<u64>>,
-}
-
 impl Shared {
     pub(super) fn new(
         core: Box<core::Connection>,
@@ -139,6 +130,7 @@ impl Shared {
                 accepting: Default::default(),
                 opening: Default::default(),
                 reading: WaitList::default(),
+                sending: WaitList::default(),
                 later: Later::default(),
             }),
             endpoint,
@@ -321,7 +313,8 @@ impl State {
     #[cfg(test)]
     pub(super) fn waiting_places(&self) -> usize {
         let both = self.accepting.iter().chain(&self.opening);
-        self.progress.len() + self.reading.len() + both.map(WaitList::len).sum::<usize>()
+        let others = [&self.progress, &self.reading, &self.sending].map(WaitList::len);
+        others.iter().sum::<usize>() + both.map(WaitList::len).sum::<usize>()
     }
 
     pub(super) fn waiting(&mut self, awaited: Awaited) -> &mut WaitList {
@@ -330,6 +323,7 @@ impl State {
             Awaited::Accept(dir) => by_dir(&mut self.accepting, dir),
             Awaited::Open(dir) => by_dir(&mut self.opening, dir),
             Awaited::Datagram => &mut self.reading,
+            Awaited::DatagramRoom => &mut self.sending,
         }
     }
 
@@ -363,51 +357,6 @@ impl State {
         self.later.forget(forgotten);
     }
 
-    /// Nobody waits for a sending part any more.
-    pub(super) fn forget_writer(&mut self, id: StreamId) {
-        let sender = self.senders.get_mut(&id);
-        let forgotten = sender.and_then(|sender| sender.waker.take());
-        self.later.forget(forgotten);
-    }
-
-    /// The application holds a sending part, or a future of its end.
-    pub(super) fn hold_sender(&mut self, id: StreamId) {
-        self.senders.entry(id).or_default().handles += 1;
-    }
-
-    /// The application has dropped one of them.
-    pub(super) fn release_sender(&mut self, id: StreamId) {
-        if let Some(sender) = self.senders.get_mut(&id) {
-            sender.handles = sender.handles.saturating_sub(1);
-            if sender.handles == 0 {
-                self.senders.remove(&id);
-            }
-        }
-    }
-
-    /// How a sending part ended: see [`SendStream::stopped`](super::SendStream::stopped).
-    pub(super) fn sender_end(&self, id: StreamId) -> Option<Result<Option<u64>, WriteError>> {
-        match self.senders.get(&id).and_then(|sender| sender.end) {
-            Some(end) => Some(Ok(end)),
-            None => self.lost().map(|error| Err(error.into())),
-        }
-    }
-
-    /// Has `cx` woken at the end of a sending part.
-    pub(super) fn wait_for_end(&mut self, id: StreamId, place: &mut Place, cx: &Context<'_>) {
-        let sender = self.senders.entry(id).or_default();
-        let replaced = sender.stopping.get_or_insert_default().wait(place, cx);
-        self.later.forget(replaced);
-    }
-
-    /// The future with `place` waits no longer.
-    pub(super) fn leave_end(&mut self, id: StreamId, place: &mut Place) {
-        let sender = self.senders.get_mut(&id);
-        let stopping = sender.and_then(|sender| sender.stopping.as_mut());
-        let forgotten = stopping.and_then(|stopping| stopping.leave(place));
-        self.later.forget(forgotten);
-    }
-
     /// Wakes who waits for it.
     fn wake_waiting(&mut self, awaited: Awaited) {
         let wakers = self.waiting(awaited).wakers();
@@ -431,15 +380,6 @@ impl State {
         }
     }
 
-    pub(super) fn wait_to_write(&mut self, id: StreamId, cx: &Context<'_>) {
-        let waker = &mut self.senders.entry(id).or_default().waker;
-        let replaced = match waker {
-            Some(waker) => replace(waker, cx),
-            none => none.replace(cx.waker().clone()),
-        };
-        self.later.forget(replaced);
-    }
-
     pub(super) fn wait_to_read(&mut self, id: StreamId, cx: &Context<'_>) {
         let replaced = match self.readers.entry(id) {
             Entry::Occupied(mut known) => replace(known.get_mut(), cx),
@@ -458,6 +398,7 @@ impl State {
                 self.later.wake(self.progress.wakers());
             }
             Event::DatagramReceived => self.later.wake(self.reading.wakers()),
+            Event::DatagramRoom => self.later.wake(self.sending.wakers()),
             Event::Lost(error) => self.settle(&error),
             // The task passes tokens on to the endpoint; who asks for the address gets the new one.
             Event::NewToken(_) | Event::PathChanged => {}
@@ -494,17 +435,6 @@ impl State {
         }
     }
 
-    fn wake_sender(&mut self, id: StreamId, end: Option<Option<u64>>) {
-        if let Some(sender) = self.senders.get_mut(&id) {
-            sender.end = sender.end.or(end);
-            self.later.wake(sender.waker.take());
-            if end.is_some() {
-                let stopping = sender.stopping.iter_mut();
-                self.later.wake(stopping.flat_map(|list| list.wakers()));
-            }
-        }
-    }
-
     /// The connection is over: everyone who waits hears of it.
     pub(super) fn settle(&mut self, error: &ConnectionError) {
         let error = match (error, self.send_error) {
@@ -516,16 +446,11 @@ impl State {
         };
         self.lost.get_or_insert(error);
         let lists = self.accepting.iter_mut().chain(&mut self.opening);
-        let lists = lists.chain([&mut self.progress, &mut self.reading]);
+        let lists = lists.chain([&mut self.progress, &mut self.reading, &mut self.sending]);
         self.later.wake(lists.flat_map(WaitList::wakers));
         self.later
             .wake(self.readers.drain().map(|(_, waker)| waker));
-        for sender in self.senders.values_mut() {
-            self.later.wake(sender.waker.take());
-            if let Some(stopping) = &mut sender.stopping {
-                self.later.wake(stopping.wakers());
-            }
-        }
+        self.wake_senders();
     }
 }
 

@@ -72,7 +72,7 @@ async fn connecting() -> (Connecting, Connecting) {
     let crypto = Arc::new(testing::client(Trust::Anyone, &[b"test"]));
     let config = ClientConfig::new(crypto, transport);
     let client = Endpoint::client(loopback).unwrap();
-    let connecting = client.connect(config, server.local_address(), "server.test");
+    let connecting = client.connect_with(config, server.local_address(), "server.test");
     let incoming = server.accept().await.unwrap();
     (connecting.unwrap(), incoming.accept().unwrap())
 }
@@ -223,7 +223,7 @@ async fn a_future_that_is_dropped_leaves_no_waker_behind() {
     let crypto = Arc::new(testing::client(Trust::Anyone, &[b"test"]));
     let config = ClientConfig::new(crypto, transport);
     let connecting = endpoint
-        .connect(config, silent.local_addr().unwrap(), "server.test")
+        .connect_with(config, silent.local_addr().unwrap(), "server.test")
         .unwrap();
     let shared = Arc::clone(connecting.shared());
     let connection = Connection::new(Arc::clone(&shared));

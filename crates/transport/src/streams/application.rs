@@ -39,8 +39,8 @@ impl Streams {
 
     /// Sets how many streams of one kind the peer may have open at once, in place of
     /// [`StreamsConfig::max_bidi_streams`](super::StreamsConfig::max_bidi_streams) or
-    /// [`max_uni_streams`](super::StreamsConfig::max_uni_streams). What was promised before stays: a
-    /// lower number holds as streams end.
+    /// [`max_uni_streams`](super::StreamsConfig::max_uni_streams). What was promised before stays:
+    /// a lower number holds as streams end.
     pub fn set_max_concurrent(&mut self, dir: Dir, streams: u64) {
         if let Some(remote) = self.remote.get_mut(slot(dir)) {
             remote.set_concurrent(streams);
