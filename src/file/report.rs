@@ -65,6 +65,9 @@ pub struct BoundedBy {
     pub application: f64,
     /// The peer's flow control.
     pub peer: f64,
+    /// The peer's limit of streams. Senders before it existed report none.
+    #[serde(default)]
+    pub streams: f64,
     /// The sender's own buffers.
     pub buffers: f64,
     /// The congestion window, steered by loss.
@@ -111,6 +114,7 @@ impl SenderReport {
             bounded_by: BoundedBy {
                 application: shares.application,
                 peer: shares.peer,
+                streams: shares.streams,
                 buffers: shares.buffers,
                 window: shares.window,
                 router: shares.router,
@@ -139,6 +143,7 @@ impl SenderReport {
             (b.router, router),
             (b.window, format!("the window of {}", self.algorithm)),
             (b.peer, "the receiver's flow control".to_owned()),
+            (b.streams, "the peer's limit of streams".to_owned()),
             (b.buffers, "the sender's buffers".to_owned()),
             (b.application, "the application".to_owned()),
         ];

@@ -246,6 +246,8 @@ fn transport(algorithm: &Algorithm, packet: u16) -> TransportConfig {
     if grants || algorithm.asks_start() {
         config.streams = config.streams.with_room_for_grants();
     }
+    // No scenario sends any: the handshake's bytes are those of plain streams.
+    config.datagrams.receive_bytes = 0;
     // The largest packet is known, so nothing has to be discovered.
     let payload = packet.saturating_sub(HEADER);
     config.initial_mtu = payload;

@@ -312,7 +312,7 @@ impl Connection {
             )
         });
         if closed {
-            self.drain(now, ConnectionError::Closed);
+            self.drain(now, ConnectionError::LocallyClosed);
         }
     }
 }

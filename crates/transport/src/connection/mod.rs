@@ -244,6 +244,9 @@ impl Connection {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
+        if self.datagrams.take_unblocked() {
+            return Some(Event::DatagramRoom);
+        }
         self.streams.poll_event().map(Event::Stream)
     }
 

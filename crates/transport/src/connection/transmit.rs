@@ -297,6 +297,7 @@ impl Connection {
             self.recovery.note_not_window_limited();
         }
         let explicit = self.route.controller.metrics().explicit;
-        self.bounds.set(now, Bound::new(limit, explicit));
+        let opening = self.streams.waits_to_open();
+        self.bounds.set(now, Bound::new(limit, explicit, opening));
     }
 }

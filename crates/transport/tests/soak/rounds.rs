@@ -208,7 +208,7 @@ async fn live(
     counts: &Arc<Counts>,
 ) {
     let begun = Instant::now();
-    let connecting = endpoint.connect(config.clone(), address, "localhost");
+    let connecting = endpoint.connect_with(config.clone(), address, "localhost");
     let connecting = connecting.expect("begun");
     if random.below(16) == 0 {
         let pause = Duration::from_micros(random.below(20_000));

@@ -28,7 +28,10 @@ fn stream(id: StreamId, offset: u64, data: &'static [u8], fin: bool) -> Frame<'s
 /// hear of it.
 #[track_caller]
 fn breach(from: From, payload: &[u8], code: Code, frame_type: Option<u64>) {
-    let mut pair = Pair::connected(Setup::default());
+    let mut setup = Setup::default();
+    setup.client.datagrams.receive_bytes = 0;
+    setup.server.datagrams.receive_bytes = 0;
+    let mut pair = Pair::connected(setup);
     pair.run(Duration::from_millis(200));
     send(&mut pair, from, SpaceId::Data, payload);
     pair.run(Duration::from_millis(100));
