@@ -288,11 +288,6 @@ pub trait LinkController: Send + fmt::Debug {
     fn room_percent(&self) -> u64 {
         0
     }
-    /// True if what flows have in a start lasts: the port then takes part of what it granted back
-    /// for others who asked within a round trip.
-    fn evens_starts(&self) -> bool {
-        false
-    }
     /// The port has granted a flow that starts `bytes_per_second`. Until
     /// [`on_grant_over`](Self::on_grant_over) that is part of what the law's link will carry.
     fn on_granted(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {

@@ -195,23 +195,21 @@ impl<L: LinkController> QuickStartLink<L> {
             return Answer::None;
         };
         let mut approved = asked.rate;
-        if self.law.evens_starts() {
-            // Others are worth what they wanted, and an equal share each at most.
-            let (others, unmet) = self.waiting.beside(flow, grant.at);
-            let share = grant.of / (others + 1);
-            let left = share.max(grant.rate.saturating_sub(unmet));
-            if left < approved {
-                approved = left;
-                self.metrics.lowered += 1;
-                self.pending.lower(flow, left);
-                let back = mul_div(
-                    grant.told,
-                    grant.rate.saturating_sub(left),
-                    grant.rate.max(1),
-                );
-                self.law.on_given_back(now, back);
-                self.burst.on_given_back(grant.at);
-            }
+        // Others are worth what they wanted, and an equal share each at most.
+        let (others, unmet) = self.waiting.beside(flow, grant.at);
+        let share = grant.of / (others + 1);
+        let left = share.max(grant.rate.saturating_sub(unmet));
+        if left < approved {
+            approved = left;
+            self.metrics.lowered += 1;
+            self.pending.lower(flow, left);
+            let back = mul_div(
+                grant.told,
+                grant.rate.saturating_sub(left),
+                grant.rate.max(1),
+            );
+            self.law.on_given_back(now, back);
+            self.burst.on_given_back(grant.at);
         }
         Answer::QuickStart(QuickStartAnswer {
             approved,

@@ -419,10 +419,6 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         70
     }
 
-    fn evens_starts(&self) -> bool {
-        true
-    }
-
     fn on_granted(&mut self, now: Instant, _flow_hash: u32, bytes_per_second: u64) {
         let started = self.meter.started();
         self.granted.add(now, started, bytes_per_second);

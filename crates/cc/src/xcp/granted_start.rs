@@ -55,7 +55,6 @@ impl Startable for XcpSender {
         }
     }
 
-    /// Of a port of another law, which `auto` has yet to follow.
     fn give_back(&mut self, now: Instant, window: u64) {
         if self.explicit() {
             self.steering.cap(window);
@@ -64,6 +63,7 @@ impl Startable for XcpSender {
             self.hidden.allow(window, srtt);
         } else {
             self.stated = self.stated.min(window);
+            self.fallback.give_back(now, window);
         }
     }
 

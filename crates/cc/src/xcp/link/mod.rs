@@ -334,6 +334,12 @@ impl LinkController for XcpLink {
         }
     }
 
+    fn on_given_back(&mut self, now: Instant, bytes_per_second: u64) {
+        self.granted.take_back(now, self.started, bytes_per_second);
+        let rate = i64::try_from(to_q16(bytes_per_second)).unwrap_or(i64::MAX);
+        self.totals.add(-rate);
+    }
+
     fn on_grant_over(&mut self, now: Instant, bytes_per_second: u64, came: bool) {
         self.granted.take(now, bytes_per_second);
         if !came {
