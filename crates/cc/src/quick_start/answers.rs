@@ -70,7 +70,7 @@ impl<C: Startable> QuickStart<C> {
 
     /// Who was granted all may give part of it back: asks again.
     fn ask_for_share(&mut self) {
-        if self.again < DENIED_AGAIN {
+        if self.shares && self.again < DENIED_AGAIN {
             self.again += 1;
             self.state = State::Ready;
             self.first_asked = None;
@@ -104,7 +104,9 @@ impl<C: Startable> QuickStart<C> {
         let steered = if self.repeats > 0 || self.again > 0 {
             self.law.begin_again_with(now, window)
         } else {
-            self.keep = Keep::Due;
+            if self.shares {
+                self.keep = Keep::Due;
+            }
             self.law.begin_with(now, window)
         };
         self.state = State::Flight(Flight {

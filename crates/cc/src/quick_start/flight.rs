@@ -62,7 +62,9 @@ impl<C: Startable> QuickStart<C> {
         let late = !flight.steered && self.law.begin_with(now, used);
         let steered = flight.steered || late;
         if !steered || unwanted {
-            let (granted, shown) = (flight.window, self.law.shown());
+            // A share of all leaves no more than its part of what ports never grant.
+            let shown = self.law.shown().filter(|_| self.again == 0);
+            let granted = flight.window;
             let threshold = self.after.threshold(used, granted, shown);
             // The peer's flow control, which grows by what arrives, may have held the flight back.
             // Then the window is what was granted, and slow start is over.

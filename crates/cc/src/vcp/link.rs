@@ -425,11 +425,6 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         self.foresee();
     }
 
-    fn on_given_back(&mut self, now: Instant, bytes_per_second: u64) {
-        let started = self.meter.started();
-        self.granted.take_back(now, started, bytes_per_second);
-    }
-
     fn on_grant_over(&mut self, now: Instant, bytes_per_second: u64, _came: bool) {
         self.granted.take(now, bytes_per_second);
     }

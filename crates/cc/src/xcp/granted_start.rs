@@ -59,6 +59,7 @@ impl Startable for XcpSender {
         if self.explicit() {
             self.steering.cap(window);
             self.steering.keep_until(now);
+            self.shared_until = Some(self.last_sent);
             let srtt = self.srtt.unwrap_or_default();
             self.hidden.allow(window, srtt);
         } else {

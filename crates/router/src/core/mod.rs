@@ -37,7 +37,7 @@ pub use link::{Link, LinkConfig};
 pub use port::{Departure, Port, Rebuild};
 pub use schedule::{Change, Restart, Schedule};
 pub use separation::Separation;
-pub use shaper::Shaper;
+pub use shaper::{Retimed, Shaper};
 pub use stats::{DropCause, Drops, LinkStats};
 
 /// Whoever owns the packets that pass through a port: writes marks into them and takes back dropped

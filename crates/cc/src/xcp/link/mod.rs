@@ -139,6 +139,18 @@ impl XcpLink {
         ns_since(now, self.last_arrival) > self.idle_ns && queue == 0
     }
 
+    /// A flow starts with `bytes_per_second`.
+    fn took_start(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
+        // It asked for a total: what it has coming as a guest is part of that.
+        if self.start.is_some() {
+            let own = self.guests.take_back(flow_hash);
+            self.totals.add(-own);
+        }
+        if let Some(policer) = &mut self.policer {
+            policer.on_granted(now, flow_hash, to_q16(bytes_per_second));
+        }
+    }
+
     /// Bytes that the link carries for a packet.
     #[inline]
     fn size(&self, packet: &Arrival) -> u32 {
@@ -324,20 +336,11 @@ impl LinkController for XcpLink {
         let rate = i64::try_from(rate).unwrap_or(i64::MAX);
         self.pools.give_less(rate.unsigned_abs());
         self.totals.add(rate);
-        // It asked for a total: what it has coming as a guest is part of that.
-        if self.start.is_some() {
-            let own = self.guests.take_back(flow_hash);
-            self.totals.add(-own);
-        }
-        if let Some(policer) = &mut self.policer {
-            policer.on_granted(now, flow_hash, rate.unsigned_abs());
-        }
+        self.took_start(now, flow_hash, bytes_per_second);
     }
 
-    fn on_given_back(&mut self, now: Instant, bytes_per_second: u64) {
-        self.granted.take_back(now, self.started, bytes_per_second);
-        let rate = i64::try_from(to_q16(bytes_per_second)).unwrap_or(i64::MAX);
-        self.totals.add(-rate);
+    fn on_dealt_out(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
+        self.took_start(now, flow_hash, bytes_per_second);
     }
 
     fn on_grant_over(&mut self, now: Instant, bytes_per_second: u64, came: bool) {
