@@ -30,7 +30,11 @@ impl Pauses {
         }
         // One may begin as another ends.
         self.0.iter().fold(at, |at, &(from, until)| {
-            if (from..until).contains(&at) { until } else { at }
+            if (from..until).contains(&at) {
+                until
+            } else {
+                at
+            }
         })
     }
 }

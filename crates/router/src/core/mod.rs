@@ -20,6 +20,8 @@ mod port;
 #[cfg(test)]
 mod port_tests;
 pub mod queue;
+#[cfg(test)]
+mod rate_tests;
 mod schedule;
 mod separation;
 mod shaper;

@@ -50,7 +50,11 @@ impl Pulse {
         let late = now.as_nanos().saturating_sub(self.due.as_nanos());
         self.idle += 1;
         let rests = self.idle > REST;
-        self.due = if rests { Instant::FAR_FUTURE } else { next(now) };
+        self.due = if rests {
+            Instant::FAR_FUTURE
+        } else {
+            next(now)
+        };
         if late > BEAT { late } else { 0 }
     }
 }
