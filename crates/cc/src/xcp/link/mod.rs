@@ -181,7 +181,9 @@ impl LinkController for XcpLink {
             _ => None,
         };
         let silent = self.is_silent(now, queue);
-        if silent || (self.waking && self.sums.bytes() == 0) {
+        if silent && self.goes_on(header, self.size(arrival)) {
+            self.resume(now);
+        } else if silent || (self.waking && self.sums.bytes() == 0) {
             self.wake(now, header);
         } else if now >= self.due {
             self.look_or_close(now);
