@@ -62,8 +62,10 @@ impl XcpLink {
     /// True if a header that comes after idleness states more than the window that a flow begins
     /// with: its traffic goes on, as after a stall of its host.
     #[cold]
-    pub(super) fn goes_on(&self, header: Option<&XcpCarried>, bytes: u32) -> bool {
-        let knows = self.params.guard && self.totals.intervals > 0;
+    pub(super) fn goes_on(&self, now: Instant, header: Option<&XcpCarried>, bytes: u32) -> bool {
+        // A granted flight begins, and states what it was granted.
+        let granted = self.flight_at == now;
+        let knows = self.params.guard && self.totals.intervals > 0 && !granted;
         let Some(header) = header.filter(|_| knows) else {
             return false;
         };

@@ -53,6 +53,8 @@ pub struct XcpLink {
     mean_rtt_us: u64,
     sums: Sums,
     granted: Granted,
+    /// When the first packet of a granted flight came last.
+    flight_at: Instant,
     queue: StandingQueue,
     pools: Pools,
     guests: Guests,
@@ -89,6 +91,7 @@ impl XcpLink {
             mean_rtt_us: micros(INITIAL_INTERVAL),
             sums: Sums::new(None),
             granted: Granted::new(now),
+            flight_at: Instant::FAR_FUTURE,
             queue: StandingQueue::new(now),
             pools: Pools::default(),
             guests: Guests::new(),
@@ -181,7 +184,7 @@ impl LinkController for XcpLink {
             _ => None,
         };
         let silent = self.is_silent(now, queue);
-        if silent && self.goes_on(header, self.size(arrival)) {
+        if silent && self.goes_on(now, header, self.size(arrival)) {
             self.resume(now);
         } else if silent || (self.waking && self.sums.bytes() == 0) {
             self.wake(now, header);
@@ -347,7 +350,9 @@ impl LinkController for XcpLink {
 
     fn on_grant_over(&mut self, now: Instant, bytes_per_second: u64, came: bool) {
         self.granted.take(now, bytes_per_second);
-        if !came {
+        if came {
+            self.flight_at = now;
+        } else {
             let rate = i64::try_from(to_q16(bytes_per_second)).unwrap_or(i64::MAX);
             self.totals.add(-rate);
         }
