@@ -104,7 +104,9 @@ impl<C: Startable> QuickStart<C> {
         let steered = if self.repeats > 0 || self.again > 0 {
             self.law.begin_again_with(now, window)
         } else {
-            if self.shares {
+            // The first packet of a flight behind the handshake begins a start at the port: it has
+            // the law's header.
+            if self.shares && !question.ahead {
                 self.keep = Keep::Due;
             }
             self.law.begin_with(now, window)
