@@ -179,12 +179,12 @@ impl LinkController for XcpILink {
         self.own.room_percent()
     }
 
-    fn evens_starts(&self) -> bool {
-        self.own.evens_starts()
-    }
-
     fn on_granted(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
         self.own.on_granted(now, flow_hash, bytes_per_second);
+    }
+
+    fn on_dealt_out(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
+        self.own.on_dealt_out(now, flow_hash, bytes_per_second);
     }
 
     fn on_grant_over(&mut self, now: Instant, bytes_per_second: u64, came: bool) {

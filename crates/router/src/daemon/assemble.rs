@@ -338,9 +338,7 @@ fn adjust(
     let (a, b) = (&old.link, &new.link);
     let context = context(new, config, now);
     if a.rate != b.rate {
-        port.link
-            .port_mut()
-            .set_rate(now, b.rate.map(|rate| rate.bytes()));
+        port.link.set_rate(now, b.rate.map(|rate| rate.bytes()));
     }
     if a.capacity != b.capacity {
         port.link
