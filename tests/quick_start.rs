@@ -119,22 +119,26 @@ fn grants(chain: &Chain, router: usize) -> Value {
 #[test]
 fn two_routers_grant_a_file_its_rate() {
     undisturbed(|| {
-        let chain = Chain::new(program(), 1500, &[hop("quick-start"), hop("quick-start")]).unwrap();
-        chain.hide_wires().unwrap();
-        let plain = fetch(&chain, "cubic")["seconds"].as_f64().unwrap();
-        for cc in ["cubiq", "ada"] {
+        // Each law has routers of its own: what counts as in use is the busiest 200 ms of the last
+        // second, and a file that ended within it lowers the next grant.
+        let fresh = |cc: &str| {
+            let hops = [hop("quick-start"), hop("quick-start")];
+            let chain = Chain::new(program(), 1500, &hops).unwrap();
+            chain.hide_wires().unwrap();
             let figures = fetch(&chain, cc);
+            (chain, figures)
+        };
+        let plain = fresh("cubic").1["seconds"].as_f64().unwrap();
+        for cc in ["cubiq", "ada"] {
+            let (chain, figures) = fresh(cc);
             println!("{cc}: {figures}");
             assert_eq!(figures["feedback"], "quick-start", "{cc}");
             assert_eq!(figures["packets_lost"], 0, "{cc}");
             let seconds = figures["seconds"].as_f64().unwrap();
             assert!(seconds < 0.75 * plain, "{cc}: {seconds} s, cubic {plain} s");
-        }
-        for router in 0..2 {
-            let grants = grants(&chain, router);
-            // One for each, and again what a busy machine held up.
-            let granted = grants["granted"].as_u64();
-            assert!(matches!(granted, Some(2..=4)), "{grants}");
+            for router in 0..2 {
+                assert!(once_or_twice(&grants(&chain, router)), "{cc}");
+            }
         }
     });
 }
