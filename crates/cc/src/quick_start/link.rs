@@ -3,7 +3,7 @@
 use super::approval::approve;
 use super::burst::Burst;
 use super::kept::Kept;
-use super::params::{CREDIT_BYTES, REPEATS, REUSE, SHOWN_PART};
+use super::params::{CREDIT_BYTES, REPEATS, REUSE, SHOWN_PART, TOGETHER};
 use super::pending::{Granting, Pending};
 use super::sources::Sources;
 use super::usage::Usage;
@@ -206,7 +206,9 @@ impl<L: LinkController> QuickStartLink<L> {
         };
         let mut approved = asked.rate;
         // Others are worth what they wanted, and an equal share each at most.
-        let (others, unmet) = self.waiting.beside(flow, grant.at);
+        let rtt = asked.rtt.map(|rtt| self.pending.believed(rtt));
+        let until = grant.at + rtt.unwrap_or_default() / TOGETHER;
+        let (others, unmet) = self.waiting.beside(flow, grant.at, until);
         let share = grant.of / (others + 1);
         let left = share.max(grant.rate.saturating_sub(unmet));
         if left < approved {
@@ -227,7 +229,7 @@ impl<L: LinkController> QuickStartLink<L> {
         if !self.waiting.has(flow, since) {
             return free.saturating_sub(of);
         }
-        let (others, _) = self.waiting.beside(flow, since);
+        let (others, _) = self.waiting.beside(flow, since, Instant::FAR_FUTURE);
         approve(self.capacity, 0, self.pending.counting(), of / (others + 1))
     }
 

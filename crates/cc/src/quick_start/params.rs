@@ -80,3 +80,8 @@ pub(crate) const DENIED_AGAIN: u32 = 2;
 /// Nothing is started with where so many packets, and this part, of those before the flight are
 /// lost: their hop is none of those that grant.
 pub(crate) const FIRST_LOST: (u64, u64) = (2, 4);
+
+/// Flows share a start if they ask within this part of a round trip. A flow that asks later in the
+/// round trip finds the link in use, as one does that asks in the next: where files arrive at
+/// random, starts that are shared with all of a round trip's questions end a fifth later.
+pub(super) const TOGETHER: u32 = 8;

@@ -53,11 +53,12 @@ impl Waiting {
         askers.any(|asker| asker.flow == flow && asker.at >= since && asker.unmet > 0)
     }
 
-    /// Flows other than `flow` that asked at `since` or later, and what all of them together were
-    /// not granted, in bytes per second.
-    pub(super) fn beside(&self, flow: u32, since: Instant) -> (u64, u64) {
+    /// Flows other than `flow` that asked from `since` until `until`, and what all of them together
+    /// were not granted, in bytes per second.
+    pub(super) fn beside(&self, flow: u32, since: Instant, until: Instant) -> (u64, u64) {
         let askers = self.askers.iter().flatten();
-        let others = askers.filter(|asker| asker.flow != flow && asker.at >= since);
+        let asked = |asker: &&Asker| (since..=until).contains(&asker.at);
+        let others = askers.filter(|asker| asker.flow != flow && asked(asker));
         others.fold((0, 0), |(count, unmet), asker| {
             (count + 1, asker.unmet.saturating_add(unmet))
         })
@@ -72,20 +73,21 @@ mod tests {
     fn each_flow_counts_once_and_the_latest_are_remembered() {
         let at = Instant::from_millis;
         let mut waiting = Waiting::new();
-        assert_eq!(waiting.beside(1, at(0)), (0, 0));
+        assert_eq!(waiting.beside(1, at(0), at(90)), (0, 0));
         waiting.add(at(10), 1, 0);
         waiting.add(at(20), 2, 500);
         assert!(waiting.has(2, at(20)) && !waiting.has(2, at(21)));
         assert!(!waiting.has(1, at(0)) && !waiting.has(3, at(0)));
         waiting.add(at(30), 2, 700);
         waiting.add(at(30), 3, u64::MAX);
-        assert_eq!(waiting.beside(1, at(10)), (2, u64::MAX));
-        assert_eq!(waiting.beside(3, at(10)), (2, 700));
-        assert_eq!(waiting.beside(3, at(11)), (1, 700));
-        assert_eq!(waiting.beside(1, at(31)), (0, 0));
+        assert_eq!(waiting.beside(1, at(10), at(90)), (2, u64::MAX));
+        assert_eq!(waiting.beside(3, at(10), at(90)), (2, 700));
+        assert_eq!(waiting.beside(3, at(11), at(90)), (1, 700));
+        assert_eq!(waiting.beside(1, at(31), at(90)), (0, 0));
+        assert_eq!(waiting.beside(1, at(10), at(29)), (0, 0));
         for flow in 100..1000 {
             waiting.add(at(40), flow, 1);
         }
-        assert_eq!(waiting.beside(1, at(0)), (64, 64));
+        assert_eq!(waiting.beside(1, at(0), at(90)), (64, 64));
     }
 }
