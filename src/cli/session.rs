@@ -35,7 +35,7 @@ const LINGER: Duration = Duration::from_millis(20);
 /// … or until its CONNECTION_CLOSE has left, up to this long.
 const LONGEST_LINGER: Duration = Duration::from_secs(1);
 
-/// Time without an answer after which a user is told so.
+/// Time without an answer after which the user gets a message.
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// Longest attempt to connect: as long as the transport's handshake may take.
@@ -61,7 +61,7 @@ impl Stop {
     }
 }
 
-/// Why a command ends that was told to stop.
+/// Why a command ends before its work is done.
 pub(super) fn interrupted() -> anyhow::Error {
     anyhow!("interrupted")
 }
@@ -220,7 +220,7 @@ pub(super) struct Connected<T> {
 /// How long a client tries.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct ConnectArgs {
-    /// Give up without a connection after so long, 30s at most
+    /// Give up after this time without a connection, 30s at most
     #[arg(long, value_name = "DUR", value_parser = connect_timeout, default_value = "30s")]
     connect_timeout: Duration,
 }

@@ -294,7 +294,7 @@ pub trait LinkController: Send + fmt::Debug {
         let _ = (now, flow_hash, bytes_per_second);
     }
     /// The port has granted a flow that starts `bytes_per_second` of what another one gives back.
-    /// Its traffic comes as the other's ends, so it is no more than what the law was told of.
+    /// Its traffic comes as the other's ends, so it is no more than what the law has counted.
     fn on_dealt_out(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
         let _ = (now, flow_hash, bytes_per_second);
     }

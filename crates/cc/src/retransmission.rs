@@ -5,7 +5,7 @@
 //! *fast retransmit* does is the law's business. This module says when the TCP in a law's place
 //! would time out. It follows that TCP's cumulative acknowledgement in packet numbers:
 //!
-//! - The timer starts anew when the cumulative acknowledgement advances (RFC 6298, section 5.3).
+//! - The timer restarts when the cumulative acknowledgement advances (RFC 6298, section 5.3).
 //! - A loss holds it until the repair, the next packet sent, is acknowledged. A lost repair holds
 //!   it until the timeout: these TCPs do not detect the loss of a retransmission.
 //! - With SACK all losses of a window are repaired at once. Without it the first one is; a second

@@ -100,7 +100,7 @@ impl<C: Startable> QuickStart<C> {
         }
         self.metrics.granted = granted;
         self.metrics.outcome = QuickStartOutcome::Used;
-        // What is dealt out anew is a share of all, with what headers were granted before.
+        // What is dealt out again is a share of all, with what headers were granted before.
         let steered = if self.repeats > 0 || self.again > 0 {
             self.law.begin_again_with(now, window)
         } else {

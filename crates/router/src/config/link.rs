@@ -108,8 +108,8 @@ pub struct QueueSpec {
     pub limit: Option<LimitSpec>,
     /// The round-trip time that `bdp` means.
     pub rtt: Option<Span>,
-    /// Keeps packets with feedback and all others in queues of their own, each with half of the
-    /// link. Absent: as the port's controller needs it.
+    /// Keeps packets with feedback and all others in queues of their own, each with a share
+    /// of the link by its number of flows. Absent: as the port's controller needs it.
     pub separate: Option<bool>,
     /// RED: lower threshold in packets.
     pub min: Option<u32>,

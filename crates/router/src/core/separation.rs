@@ -2,11 +2,11 @@
 //!
 //! A sender that obeys load codes leaves a queue alone that a loss-driven one fills, so side by
 //! side in one FIFO the latter takes all. Here each class has a queue of its own; while both wait,
-//! each gets half of the link (deficit round robin), and whoever needs less leaves the rest to the
-//! other. A flow of which some packets carry feedback is in the first class with all of them. The
-//! control law of the port sees its own class only, and as capacity what the others leave, but
-//! never less than its share, and a little more while others take what it left of that
-//! ([`unused`]).
+//! each gets a share of the link by its number of flows (deficit round robin), and a class that
+//! needs less leaves the rest to the other. A flow of which some packets carry feedback is in the
+//! first class with all of them. The control law of the port sees its own class only, and as
+//! capacity what the others leave, but never less than its share, and a little more while others
+//! take what it left of that ([`unused`]).
 
 mod class;
 mod unused;

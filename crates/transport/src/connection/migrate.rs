@@ -422,7 +422,7 @@ impl Connection {
         if self.side.is_client() {
             self.control.remote_ids.switch();
             self.feedback.on_new_incoming_path();
-            // Perhaps nothing works for a while: then they are tried by turns.
+            // Perhaps nothing works for a while: then they are tried alternately.
             self.address.validation = Some(self.validation(now));
             self.fallback = Some(OldPath {
                 address,

@@ -68,7 +68,7 @@ fn what_the_path_carries_no_more_is_out_of_the_way() {
     assert!(datagrams.yields() && !datagrams.yields());
 }
 
-/// Who waits for room is told once there is some, and no older datagram goes for a newer one.
+/// A sender that waits for room wakes once there is some; no newer datagram evicts an older one.
 #[test]
 fn what_waits_for_room_drops_nothing() {
     let mut datagrams = queues(1000);

@@ -23,7 +23,7 @@ use crate::streams::{self, StreamId};
 pub struct SendStream {
     shared: Arc<Shared>,
     id: StreamId,
-    /// A waker of whoever polled last is kept for it.
+    /// The waker of the last poll is kept for it.
     waits: bool,
 }
 

@@ -101,8 +101,8 @@ impl EcnState {
 const TEST_PACKETS: u64 = 10;
 /// Probe timeouts in a row, without an acknowledgement, after which marks may be the cause.
 const SILENT_TIMEOUTS: u32 = 3;
-/// So many marked packets in a row that all came back with CE, over so many round trips, are no
-/// sign of congestion: a window that is reduced eight times by 30 % is at 6 %.
+/// This number of marked packets in a row, all returned with CE, over this number of round trips,
+/// is no sign of congestion: a window that is reduced eight times by 30 % is at 6 %.
 const CE_PACKETS: u64 = 64;
 const CE_ROUNDS: u32 = 8;
 /// First wait until marks are tried again; every failure doubles it. As of a plain path.
@@ -377,7 +377,7 @@ impl EcnValidation {
         ce
     }
 
-    /// True if marked packets have come back with CE for so long that this tells nothing.
+    /// True if a run of CE has both the packets and the round trips above.
     fn run_of_ce(&mut self, ack: &EcnAck, ce: u64, intact: bool) -> bool {
         if intact {
             self.ce = CeRun::NONE;

@@ -45,7 +45,9 @@ const ABOUT: &str = "\
 const READING: &str = "\
     Numbers come out the same on every machine. `--paper-scale` takes more seeds, in some \
     scenarios as many as the papers did, and hours. What a scenario pins, and why, stands in its \
-    file under `crates/emulator/scenarios`; [emulate.md](emulate.md) says how to run one alone. \
+    file under `crates/emulator/scenarios`. A variant `defaults` runs the law of the paper with \
+    this library's own options, `vcp+bise+wlte` or `xcp`; the default law of the commands is \
+    `auto`; [emulate.md](emulate.md) says how to run one alone. \
     *plot only*: the paper's text gives no number, and none was read off a plot. Goodput is what \
     all flows together delivered, over the time from the first start to the last byte. Jain's \
     index is the mean over windows of 20 round trips (1 s at least), each over the flows that \

@@ -63,7 +63,7 @@ pub struct XcpLink {
     newcomers: Newcomers,
     leaving: Leaving,
     policer: Option<Policer>,
-    /// What is spare, in bytes per second, where somebody else measures it.
+    /// What is spare, in bytes per second, where another part measures it.
     told_spare: Option<i64>,
     overflow: Overflow,
     seen: Seen,
@@ -126,7 +126,7 @@ impl XcpLink {
         }
     }
 
-    /// Spare is what somebody else measures, in bytes per second, and not what the capacity leaves.
+    /// Spare is a measured rate, in bytes per second, and not what the capacity leaves.
     pub(crate) const fn set_spare(&mut self, spare: i64) {
         self.told_spare = Some(spare);
     }

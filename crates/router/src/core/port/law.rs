@@ -19,7 +19,7 @@ pub(super) struct Law {
 }
 
 impl Law {
-    /// Nobody in charge.
+    /// No law.
     pub(super) const fn none() -> Self {
         Self {
             controller: None,
@@ -45,7 +45,7 @@ impl Law {
         self.controller.as_deref()
     }
 
-    /// The port did not run for so many nanoseconds.
+    /// The port did not run for this number of nanoseconds.
     #[cold]
     pub(super) fn on_stall(&mut self, nanos: u64) {
         self.stalled = self.stalled.saturating_add(nanos);

@@ -1,4 +1,4 @@
-//! A peer that sends from several of its addresses by turns: congestion control holds for all of
+//! A peer that sends alternately from several of its addresses: congestion control holds for all of
 //! them together.
 
 use std::sync::Arc;
