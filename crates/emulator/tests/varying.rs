@@ -133,7 +133,7 @@ fn what_cannot_be_is_refused() {
         (
             "model = \"leo\", mean = \"10Mbit\"",
             "trace = \"/proc\"",
-            "cannot read the trace",
+            "cannot read /proc: it is a directory",
         ),
     ] {
         let told = told(from, to);

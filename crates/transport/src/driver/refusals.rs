@@ -107,11 +107,14 @@ impl Drop for Listening {
 
 /// Ends the handshake of `shared` with the first ICMP error that says its server is out of reach.
 pub(super) fn watch(shared: Arc<Shared>, socket: Arc<Socket>) {
+    // The caller may be outside any runtime.
+    let runtime = shared.endpoint.runtime();
+    let _entered = runtime.enter();
     let Ok(listening) = Listening::new(socket) else {
         // Then a closed port is found by the timeout of the handshake.
         return;
     };
-    tokio::spawn(async move {
+    runtime.spawn(async move {
         loop {
             let error = tokio::select! {
                 () = is_settled(&shared) => return,
