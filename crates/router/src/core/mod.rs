@@ -54,6 +54,12 @@ pub trait Owner<P> {
         self.mark(run, answer);
     }
 
+    /// IP packets that a packet stands for.
+    fn packets(&self, packet: &P) -> u32 {
+        let _ = packet;
+        1
+    }
+
     /// The packet goes no further.
     fn dropped(&mut self, packet: P, cause: DropCause);
 }

@@ -59,6 +59,8 @@ enum Access {
 pub struct Departure<P> {
     /// The packet, marked.
     pub packet: P,
+    /// IP packets that it stands for.
+    pub packets: u32,
     /// What was known of it; its bytes are those on the wire.
     pub arrival: Arrival,
     /// Its bytes with what the link adds, but before coding.
@@ -243,6 +245,7 @@ impl<P> Port<P> {
         self.measure(now);
         Some(Departure {
             packet,
+            packets,
             arrival,
             frame,
             finished,
@@ -347,10 +350,6 @@ impl<P> Port<P> {
         } else {
             timer
         }
-    }
-
-    pub(super) fn count_drop(&mut self, cause: DropCause) {
-        self.stats.drops.count(cause);
     }
 
     /// Counts packets that were to leave here but never arrived.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::packets;
 use super::prometheus_clouds;
 use super::snapshot::{LinkView, Snapshot};
 
@@ -271,7 +272,8 @@ fn write(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
         out,
         "packets_total",
         "counter",
-        "Packets by what became of them.",
+        "Packets, reads and writes by what became of them, each counted in its own unit; \
+         vcp_router_port_* counts IP packets.",
     )?;
     for (name, value) in &snapshot.counters {
         writeln!(out, "vcp_router_packets_total{{event=\"{name}\"}} {value}")?;
@@ -331,6 +333,7 @@ fn write(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
             )?;
         }
     }
+    packets::write(out, snapshot)?;
     prometheus_clouds::write(out, snapshot)
 }
 

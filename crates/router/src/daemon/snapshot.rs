@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::clouds::MeterView;
 use super::kernel::{Looks, Watches};
+use super::packets::PacketsView;
 use super::rates::{History, Rates};
 use super::steering::{States, SteeringState};
 use crate::core::{DropCause, Summary};
@@ -171,6 +172,8 @@ pub struct LinkView {
     pub times_set_aside: u64,
     /// Bytes of packet buffers that the port's packets take.
     pub memory_bytes: usize,
+    /// IP packets that came in and went out here.
+    pub packets: PacketsView,
     /// What it did lately.
     pub rates: Lately,
     /// How to ask about the interface.
@@ -304,6 +307,7 @@ impl LinkView {
             in_flight: router_port.link.wire().in_flight(),
             queue_bytes: port.depth().bytes,
             times_set_aside: port.times_set_aside(),
+            packets: PacketsView::take(router_port),
             ..Self::default()
         }
     }
