@@ -11,6 +11,7 @@
 //! as an [`Arrival`](pathmark_cc::Arrival), what is to be written into it goes out through its
 //! [`Owner`]. `now` comes in, deadlines go out. Every buffer has a limit.
 
+mod delays;
 mod flows;
 mod follow;
 mod gauge;
@@ -34,6 +35,7 @@ pub mod trace;
 
 use pathmark_cc::Answer;
 
+pub use delays::Delays;
 pub use gauge::{Gauge, Summary};
 pub use link::{Link, LinkConfig};
 pub use port::{Departure, Port, Rebuild};

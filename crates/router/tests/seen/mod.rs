@@ -261,7 +261,10 @@ fn an_interface_that_is_renamed_or_moved_is_still_there() {
     let socket = bed.path("control.sock");
     let metrics = vcp_router(&["show", "--metrics", "--socket", socket.to_str().unwrap()]);
     let metrics = String::from_utf8(metrics.stdout).unwrap();
-    assert!(!metrics.contains("interface_up{"), "{metrics}");
+    assert!(
+        metrics.contains("interface_up{link=\"a\"} 0\n"),
+        "{metrics}"
+    );
 }
 
 /// Whoever leaves the choice of a port for `metrics` to the system is told which one it is.
