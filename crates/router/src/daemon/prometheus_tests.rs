@@ -52,8 +52,10 @@ fn metrics_follow_the_conventions_of_prometheus() {
         "vcp_router_reload_success 1",
         "vcp_router_reload_timestamp_seconds 0",
         "vcp_router_packet_thread_busy_seconds_total 0",
-        "vcp_router_queue_delay_seconds_bucket{port=\"wan\",class=\"feedback\",le=\"0.000524288\"} 0",
-        "vcp_router_queue_delay_seconds_bucket{port=\"wan\",class=\"feedback\",le=\"0.001048576\"} 3",
+        "vcp_router_queue_delay_seconds_bucket{port=\"wan\",class=\"feedback\",\
+         le=\"0.000524288\"} 0",
+        "vcp_router_queue_delay_seconds_bucket{port=\"wan\",class=\"feedback\",\
+         le=\"0.001048576\"} 3",
         "vcp_router_queue_delay_seconds_bucket{port=\"wan\",class=\"feedback\",le=\"+Inf\"} 3",
         "vcp_router_queue_delay_seconds_sum{port=\"wan\",class=\"feedback\"} 0.003",
         "vcp_router_queue_delay_seconds_count{port=\"wan\",class=\"plain\"} 0",
