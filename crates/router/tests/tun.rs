@@ -43,6 +43,30 @@ fn tcp_crosses_a_fast_router_in_super_packets() {
     ] {
         assert_eq!(counter(bad), 0, "{bad}");
     }
+    // Of IP packets, none is counted twice or left out.
+    let (mut moved, mut offered) = (0, 0);
+    for link in state["links"].as_array().unwrap() {
+        let packets = &link["packets"];
+        let of = |key: &str| packets[key].as_u64().unwrap();
+        let dropped = |key: &str| -> u64 {
+            let reasons = packets[key].as_object().unwrap().values();
+            reasons.map(|count| count.as_u64().unwrap()).sum()
+        };
+        assert_eq!(
+            of("received"),
+            of("forwarded") + dropped("dropped_in"),
+            "{link}"
+        );
+        assert_eq!(
+            of("offered"),
+            dropped("dropped_out") + of("held") + of("written"),
+            "{link}"
+        );
+        moved += of("forwarded") + of("generated");
+        offered += of("offered");
+    }
+    assert_eq!(moved, offered, "{state}");
+    assert_eq!(counter("forwarded"), offered);
 }
 
 #[test]

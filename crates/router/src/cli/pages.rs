@@ -7,8 +7,11 @@ use std::path::Path;
 use clap::Command;
 use clap_complete::{Shell, generate_to};
 
-/// Writes a page per command (`vcp-router.1`, `vcp-router-setup.1`, …) and completions for bash,
-/// zsh and fish.
+/// The configuration with every key, which explains itself.
+const EXAMPLE: &str = include_str!("../../packaging/vcp-router.toml");
+
+/// Writes a page per command (`vcp-router.1`, `vcp-router-setup.1`, …), one of the configuration
+/// (`vcp-router.toml.5`), and completions for bash, zsh and fish.
 ///
 /// # Errors
 /// Those of writing.
@@ -19,7 +22,38 @@ pub(super) fn write(directory: &Path, command: Command) -> io::Result<()> {
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         generate_to(shell, &mut command, "vcp-router", directory)?;
     }
+    fs::write(directory.join("vcp-router.toml.5"), configuration())?;
     clap_mangen::generate_to(command, directory)
+}
+
+/// The configuration's page (roff, man(7)).
+fn configuration() -> String {
+    let mut page = concat!(
+        ".TH vcp-router.toml 5 \"\" \"vcp-router ",
+        env!("CARGO_PKG_VERSION"),
+        "\"\n.SH NAME\nvcp\\-router.toml \\- configuration of vcp\\-router\n",
+        ".SH SYNOPSIS\n/etc/vcp\\-router.toml\n",
+        ".SH DESCRIPTION\nThe file is in TOML (https://toml.io). ",
+        "The example below has every key with its meaning.\n",
+        "\\fBvcp\\-router check \\-\\-config\\fR \\fIFILE\\fR names each mistake in a file; ",
+        "\\fBsystemctl reload vcp\\-router\\fR puts a changed file in force.\n",
+        ".SH EXAMPLE\n.nf\n",
+    )
+    .to_owned();
+    for line in EXAMPLE.lines() {
+        let line = line.replace('\\', "\\e").replace('-', "\\-");
+        // A dot or an apostrophe at the start would be a request.
+        page += if line.starts_with(['.', '\'']) {
+            "\\&"
+        } else {
+            ""
+        };
+        page += &line;
+        page.push('\n');
+    }
+    page +=
+        ".fi\n.SH SEE ALSO\nvcp\\-router(1), vcp\\-router\\-check(1), vcp\\-router\\-setup(1)\n";
+    page
 }
 
 #[cfg(test)]
@@ -27,6 +61,21 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    /// The example has every key (`config::tests`), so the page has, too.
+    #[test]
+    fn the_page_of_the_configuration_has_every_key() {
+        let page = configuration().replace("\\-", "-").replace("\\e", "\\");
+        let lines: Vec<_> = page.lines().collect();
+        let mut keys = 0;
+        for line in EXAMPLE.lines() {
+            assert!(lines.contains(&line), "{line}");
+            let key = line.trim_start_matches("# ").split(" = ").next();
+            keys += usize::from(key.is_some_and(|key| key.len() < line.len()));
+        }
+        assert!(keys > 40, "{keys}");
+        assert!(page.starts_with(".TH vcp-router.toml 5 "));
+    }
 
     #[test]
     fn each_command_has_a_page_and_is_completed() {
@@ -40,6 +89,7 @@ mod tests {
             assert!(read("vcp-router.1").contains(&format!("vcp\\-router\\-{command}(1)")));
             assert!(completions.iter().all(|text| text.contains(command)));
         }
+        assert!(read("vcp-router.toml.5").contains(".SH EXAMPLE"));
         for none in ["vcp-router-pages.1", "vcp-router-help.1"] {
             assert!(!directory.path().join(none).exists(), "{none}");
         }

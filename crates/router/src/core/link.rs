@@ -163,12 +163,13 @@ impl<P: 'static> Link<P> {
     fn transmit(&mut self, departure: Departure<P>, owner: &mut dyn Owner<P>) {
         let Departure {
             packet,
+            packets,
             frame,
             finished,
             ..
         } = departure;
         if let Some(cause) = self.wire.send(finished, frame, packet, owner) {
-            self.port.count_drop(cause);
+            self.port.refuse(cause, packets);
         }
     }
 
@@ -283,7 +284,8 @@ impl<P: 'static> Link<P> {
     pub fn clear(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
         self.port.clear(now, owner);
         for packet in self.wire.drain() {
-            self.port.count_drop(DropCause::Removed);
+            let packets = owner.packets(&packet);
+            self.port.refuse(DropCause::Removed, packets);
             owner.dropped(packet, DropCause::Removed);
         }
     }

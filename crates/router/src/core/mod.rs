@@ -11,6 +11,7 @@
 //! as an [`Arrival`](pathmark_cc::Arrival), what is to be written into it goes out through its
 //! [`Owner`]. `now` comes in, deadlines go out. Every buffer has a limit.
 
+mod delays;
 mod flows;
 mod follow;
 mod gauge;
@@ -34,6 +35,7 @@ pub mod trace;
 
 use pathmark_cc::Answer;
 
+pub use delays::Delays;
 pub use gauge::{Gauge, Summary};
 pub use link::{Link, LinkConfig};
 pub use port::{Departure, Port, Rebuild};
@@ -52,6 +54,12 @@ pub trait Owner<P> {
     fn mark_one(&mut self, run: &mut P, index: u32, answer: &Answer) {
         let _ = index;
         self.mark(run, answer);
+    }
+
+    /// IP packets that a packet stands for.
+    fn packets(&self, packet: &P) -> u32 {
+        let _ = packet;
+        1
     }
 
     /// The packet goes no further.

@@ -59,6 +59,8 @@ enum Access {
 pub struct Departure<P> {
     /// The packet, marked.
     pub packet: P,
+    /// IP packets that it stands for.
+    pub packets: u32,
     /// What was known of it; its bytes are those on the wire.
     pub arrival: Arrival,
     /// Its bytes with what the link adds, but before coding.
@@ -238,11 +240,18 @@ impl<P> Port<P> {
             }
         }
         let overhead = self.overhead.saturating_mul(packets);
+        let waited = now.as_nanos().saturating_sub(since.as_nanos());
+        let [plain, feedback] = &mut self.stats.delays;
+        match arrival.carried == pathmark_cc::Carried::Foreign {
+            true => plain.count(waited, packets),
+            false => feedback.count(waited, packets),
+        }
         self.stats.sent_packets += u64::from(packets);
         self.stats.sent_bytes += u64::from(frame.saturating_sub(overhead));
         self.measure(now);
         Some(Departure {
             packet,
+            packets,
             arrival,
             frame,
             finished,
@@ -347,10 +356,6 @@ impl<P> Port<P> {
         } else {
             timer
         }
-    }
-
-    pub(super) fn count_drop(&mut self, cause: DropCause) {
-        self.stats.drops.count(cause);
     }
 
     /// Counts packets that were to leave here but never arrived.

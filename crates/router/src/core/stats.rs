@@ -2,6 +2,7 @@
 
 use pathmark_cc::{Duration, Instant};
 
+use super::delays::Delays;
 use super::{Gauge, Summary};
 
 /// Why a packet went no further.
@@ -94,6 +95,8 @@ pub struct LinkStats {
     pub(crate) sent_bytes: u64,
     pub(crate) drops: Drops,
     pub(crate) queue_packets: Gauge,
+    /// Of plain packets, and of those that carry feedback.
+    pub(crate) delays: [Delays; 2],
     queue_micros: Gauge,
     /// Microseconds per byte in 2^-32: multiplying is cheaper than dividing for each packet.
     micros_q32: u64,
@@ -109,6 +112,7 @@ impl LinkStats {
             sent_bytes: 0,
             drops: Drops::default(),
             queue_packets: Gauge::new(now),
+            delays: [Delays::default(); 2],
             queue_micros: Gauge::new(now),
             micros_q32: micros_per_byte(rate),
             capacity: Capacity {
@@ -173,6 +177,12 @@ impl LinkStats {
     #[must_use]
     pub fn queue_micros(&self, now: Instant) -> Summary {
         self.queue_micros.summary(now)
+    }
+
+    /// How long packets that left had waited: plain ones, and those that carry feedback.
+    #[must_use]
+    pub fn delays(&self) -> &[Delays; 2] {
+        &self.delays
     }
 
     /// Bytes that the link could have carried so far: its rate integrated over time. 0 for a link

@@ -8,6 +8,7 @@ pub mod exchange;
 pub mod http;
 mod kernel;
 mod notify;
+mod packets;
 mod probe;
 mod prometheus;
 mod prometheus_clouds;

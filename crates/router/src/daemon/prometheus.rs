@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::packets;
 use super::prometheus_clouds;
 use super::snapshot::{LinkView, Snapshot};
 
@@ -82,11 +83,8 @@ const LINK_METRICS: [(&str, &str, &str, Value); 34] = [
     (
         "interface_up",
         "gauge",
-        "1 if the interface is there and up, else 0.",
-        |l| match l.interface_state {
-            "unknown" => None,
-            state => Some(f64::from(u8::from(state == "up"))),
-        },
+        "1 if the interface is there and known to be up, else 0.",
+        |l| Some(f64::from(u8::from(l.interface_state == "up"))),
     ),
     (
         "interface_mtu_bytes",
@@ -265,13 +263,37 @@ fn write(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
         head(out, name, kind, help)?;
         writeln!(out, "vcp_router_{name} {value}")?;
     }
+    for (name, kind, help, value) in [
+        (
+            "reload_success",
+            "gauge",
+            "0 if the last reload failed, else 1.",
+            f64::from(u8::from(reload.ok)),
+        ),
+        (
+            "reload_timestamp_seconds",
+            "gauge",
+            "Unix time of the last reload, failed or not, or of the start.",
+            reload.at_unix_s,
+        ),
+        (
+            "packet_thread_busy_seconds_total",
+            "counter",
+            "Processor time of the thread that moves packets; a rate of 1 is all of a core.",
+            snapshot.packet_thread_busy_s,
+        ),
+    ] {
+        head(out, name, kind, help)?;
+        writeln!(out, "vcp_router_{name} {value}")?;
+    }
     head(out, "memory_bytes", "gauge", "Bytes of packet buffers.")?;
     writeln!(out, "vcp_router_memory_bytes {}", snapshot.memory_bytes)?;
     head(
         out,
         "packets_total",
         "counter",
-        "Packets by what became of them.",
+        "Packets, reads and writes by what became of them, each counted in its own unit; \
+         vcp_router_port_* counts IP packets.",
     )?;
     for (name, value) in &snapshot.counters {
         writeln!(out, "vcp_router_packets_total{{event=\"{name}\"}} {value}")?;
@@ -331,7 +353,34 @@ fn write(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
             )?;
         }
     }
+    delays(out, snapshot)?;
+    packets::write(out, snapshot)?;
     prometheus_clouds::write(out, snapshot)
+}
+
+fn delays(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
+    const NAME: &str = "queue_delay_seconds";
+    let help = "Time that packets waited in the queue before they left.";
+    head(out, NAME, "histogram", help)?;
+    for link in &snapshot.links {
+        for (class, delays) in ["plain", "feedback"].into_iter().zip(&link.delays) {
+            let labels = format!("port=\"{}\",class=\"{class}\"", escaped(&link.name));
+            for (bound, count) in delays.cumulative() {
+                writeln!(
+                    out,
+                    "vcp_router_{NAME}_bucket{{{labels},le=\"{bound}\"}} {count}"
+                )?;
+            }
+            let (all, sum) = (delays.packets(), delays.seconds());
+            writeln!(
+                out,
+                "vcp_router_{NAME}_bucket{{{labels},le=\"+Inf\"}} {all}"
+            )?;
+            writeln!(out, "vcp_router_{NAME}_sum{{{labels}}} {sum}")?;
+            writeln!(out, "vcp_router_{NAME}_count{{{labels}}} {all}")?;
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn head(out: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Result {
@@ -346,3 +395,7 @@ pub(super) fn escaped(value: &str) -> String {
         .replace('"', "\\\"")
         .replace('\n', "\\n")
 }
+
+#[cfg(test)]
+#[path = "prometheus_tests.rs"]
+mod tests;

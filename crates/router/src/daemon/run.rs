@@ -181,7 +181,10 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         desk,
         recorder,
         history,
-        reloads: Reload::default(),
+        reloads: Reload {
+            at_unix_s: unix_now(),
+            ..Reload::default()
+        },
         reader,
         reading: None,
         lost: Vec::new(),
@@ -286,7 +289,10 @@ impl Daemon<'_> {
                     next_attempt = now;
                 }
                 Some(Event::Watched(0)) => match self.signals.next() {
-                    Some(Signal::Stop) => return self.stop(),
+                    Some(Signal::Stop) => {
+                        self.stop();
+                        return Ok(());
+                    }
                     Some(Signal::Reload) => self.reload(),
                     None => {}
                 },
@@ -353,17 +359,17 @@ impl Daemon<'_> {
         Snapshot::take(self.driver.router(), self.driver.now(), around)
     }
 
-    fn stop(&mut self) -> Result<(), RunError> {
+    fn stop(&mut self) {
         self.supervisor.stopping(&"stopping");
         if let (Some(recorder), Some(path)) = (self.recorder.take(), &self.options.record) {
             recorder.sample(self.driver.router(), self.driver.now());
-            recorder.finish().map_err(|source| RunError::Record {
-                path: path.clone(),
-                source,
-            })?;
+            // The record is lost; the router has done its work all the same.
+            if let Err(error) = recorder.finish() {
+                let path = path.display();
+                tell!("warning: the record {path} is not complete: {error}");
+            }
         }
         tell!("stopped");
-        Ok(())
     }
 }
 

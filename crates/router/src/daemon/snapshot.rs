@@ -8,12 +8,13 @@ use serde::Serialize;
 
 use super::clouds::MeterView;
 use super::kernel::{Looks, Watches};
+use super::packets::PacketsView;
 use super::rates::{History, Rates};
 use super::steering::{States, SteeringState};
-use crate::core::{DropCause, Summary};
+use crate::core::{Delays, DropCause, Summary};
 use crate::forward::{Router, RouterPort};
 use crate::law_view::LawView;
-use crate::tun::{Device, Watch};
+use crate::tun::{Device, Watch, sys};
 
 /// Everything there is to see.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -33,6 +34,8 @@ pub struct Snapshot {
     pub memory_bytes: usize,
     /// The program.
     pub build: Build,
+    /// Processor time of the thread that moves packets, in seconds.
+    pub packet_thread_busy_s: f64,
     /// The configuration in force.
     pub reload: Reload,
     /// Where Prometheus text is answered over HTTP, with the port that the system chose if the
@@ -75,6 +78,8 @@ pub struct Reload {
     pub error: Option<String>,
     /// When the last one was tried, or the start: seconds since the start.
     pub at_s: f64,
+    /// The same as Unix time in seconds.
+    pub at_unix_s: f64,
 }
 
 impl Default for Reload {
@@ -85,6 +90,7 @@ impl Default for Reload {
             ok: true,
             error: None,
             at_s: 0.0,
+            at_unix_s: 0.0,
         }
     }
 }
@@ -171,8 +177,13 @@ pub struct LinkView {
     pub times_set_aside: u64,
     /// Bytes of packet buffers that the port's packets take.
     pub memory_bytes: usize,
+    /// IP packets that came in and went out here.
+    pub packets: PacketsView,
     /// What it did lately.
     pub rates: Lately,
+    /// How long packets that left had waited: plain ones, and those that carry feedback.
+    #[serde(skip)]
+    pub(super) delays: [Delays; 2],
     /// How to ask about the interface.
     #[serde(skip)]
     pub(super) watch: Option<Watch>,
@@ -248,6 +259,7 @@ impl Snapshot {
             xcp_i: MeterView::take(router, now),
             memory_bytes: router.memory(),
             build: Build::default(),
+            packet_thread_busy_s: sys::thread_seconds(),
             reload: around.reload.clone(),
             metrics: around.metrics,
         }
@@ -304,6 +316,8 @@ impl LinkView {
             in_flight: router_port.link.wire().in_flight(),
             queue_bytes: port.depth().bytes,
             times_set_aside: port.times_set_aside(),
+            packets: PacketsView::take(router_port),
+            delays: *stats.delays(),
             ..Self::default()
         }
     }

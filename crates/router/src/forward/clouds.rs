@@ -14,6 +14,7 @@ use pathmark_shim::udp::Datagram;
 use xcp_edge::{Measurer, Own};
 
 use super::own_udp::{HEADERS, udp_around};
+use super::refuse::generated;
 use super::router::{Router, Target};
 use super::turns::TICK;
 use crate::ip::TokenBucket;
@@ -282,6 +283,7 @@ impl Router {
         }
         let (arrival, carrier) = self.classifier.classify(bytes, &layout);
         let frame = self.yard.pool.copy(bytes, Offload::default());
+        generated(&mut self.ports, port, 1);
         self.enqueue(now, port, frame, arrival, carrier, 1);
         true
     }

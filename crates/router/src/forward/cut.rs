@@ -6,6 +6,7 @@ use pathmark_shim::ip::Layout;
 
 use super::examine::Route;
 use super::frame::Frame;
+use super::refuse::generated;
 use super::router::{Router, enqueue};
 use crate::ip::{Fragments, complete};
 use crate::offload::{Offload, Super};
@@ -22,7 +23,7 @@ impl Router {
     ) {
         for index in 0..whole.segments() {
             let Some(mut buffer) = self.yard.pool.take(whole.segment_len(index)) else {
-                self.counters.no_buffer += 1;
+                self.no_buffer(route.port);
                 continue;
             };
             let Some((len, offload)) = whole.segment(bytes, index, &mut buffer) else {
@@ -49,6 +50,14 @@ impl Router {
         }
     }
 
+    /// Counts a packet for port `port` for which there is no buffer.
+    fn no_buffer(&mut self, port: usize) {
+        self.counters.no_buffer += 1;
+        if let Some(port) = self.ports.get_mut(port) {
+            port.no_buffer(1);
+        }
+    }
+
     pub(super) fn fragment(
         &mut self,
         now: Instant,
@@ -59,7 +68,7 @@ impl Router {
     ) {
         let mtu = self.ports.get(port).map_or(0, |p| p.settings.mtu as usize);
         let Some(mut whole) = self.yard.pool.copy(bytes, Offload::default()) else {
-            self.counters.no_buffer += 1;
+            self.no_buffer(port);
             return;
         };
         if let Some(partial) = offload.checksum {
@@ -68,8 +77,10 @@ impl Router {
         match Fragments::new(whole.bytes(), mtu) {
             Ok(mut fragments) => {
                 self.counters.fragmented += 1;
+                let mut pieces = 0;
                 while let Some(len) = fragments.next_into(&mut self.workbench) {
                     let part = self.workbench.get(..len).unwrap_or(&[]);
+                    pieces += 1;
                     let Ok(layout) = Layout::walk(part) else {
                         continue;
                     };
@@ -90,8 +101,16 @@ impl Router {
                         (arrival, carrier, 1),
                     );
                 }
+                // The first stands for the packet itself.
+                generated(&mut self.ports, port, usize::saturating_sub(pieces, 1));
             }
-            Err(_) => self.counters.too_big += 1,
+            Err(_) => {
+                self.counters.too_big += 1;
+                if let Some(port) = self.ports.get_mut(port) {
+                    port.tally.offered += 1;
+                    port.tally.too_big += 1;
+                }
+            }
         }
         self.yard.pool.give(whole);
     }

@@ -4,7 +4,7 @@ use vcp_proto::mark::Lifted;
 
 use super::pool::Account;
 use crate::core::queue::Popped;
-use crate::offload::Offload;
+use crate::offload::{GsoKind, Offload};
 
 /// Which part of a packet carries feedback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +54,34 @@ impl Frame {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.buffer.get(..self.len as usize).unwrap_or(&[])
+    }
+
+    /// IP packets that it stands for.
+    #[inline]
+    #[must_use]
+    pub fn packets(&self) -> u32 {
+        let Some(gso) = self.offload.gso else {
+            return 1;
+        };
+        let payload = self.len.saturating_sub(self.header_len().into());
+        payload.div_ceil(gso.size.max(1).into()).max(1)
+    }
+
+    /// Bytes of headers of a super-packet up to its payload of UDP or TCP; 0 of another packet.
+    #[must_use]
+    pub fn header_len(&self) -> u16 {
+        let Some(gso) = self.offload.gso else {
+            return 0;
+        };
+        let start = self.offload.checksum.map_or(0, |partial| partial.start);
+        let own = match gso.kind {
+            GsoKind::Udp => 8,
+            GsoKind::TcpV4 | GsoKind::TcpV6 => self
+                .bytes()
+                .get(usize::from(start) + 12)
+                .map_or(20, |words| u16::from(words >> 4) * 4),
+        };
+        start + own
     }
 
     /// The packet, to be rewritten.

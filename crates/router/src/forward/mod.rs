@@ -31,6 +31,9 @@ mod router;
 pub mod shim;
 #[cfg(test)]
 mod super_tests;
+mod tally;
+#[cfg(test)]
+mod tally_tests;
 #[cfg(test)]
 mod tests;
 mod trust;
@@ -48,5 +51,6 @@ pub use own_udp::HEADERS;
 pub use pool::{LARGE, Pool, USUAL, WORKING, cost};
 pub use port::{PortSettings, RouterPort};
 pub use router::{Router, RouterConfig, Target, route_table};
+pub use tally::{Refused, Tally};
 pub use trust::Trust;
 pub use xcp_proto::Identity;

@@ -2,10 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::core::Link;
+use pathmark_cc::Instant;
+
+use crate::core::{DropCause, Link, Owner};
 
 use super::frame::Frame;
 use super::pool::Account;
+use super::tally::Tally;
 use super::trust::Trust;
 
 /// Time that a super-packet may take on the link and still pass as a whole, in microseconds: below
@@ -44,6 +47,7 @@ pub struct RouterPort {
     /// Once it belongs to a router: who answers for its packets' buffers.
     pub(super) account: Account,
     pub(super) not_believed: u64,
+    pub(super) tally: Tally,
 }
 
 impl RouterPort {
@@ -55,7 +59,40 @@ impl RouterPort {
             link,
             account: Account::NONE,
             not_believed: 0,
+            tally: Tally::default(),
         }
+    }
+
+    /// IP packets that came in and went out here.
+    #[must_use]
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// IP packets that wait in the queue or travel on the wire.
+    #[must_use]
+    pub fn held_packets(&self) -> u64 {
+        self.link.port().depth().packets + self.wire_packets()
+    }
+
+    fn wire_packets(&self) -> u64 {
+        let stats = self.link.port().stats();
+        let lost = |cause| stats.drops().of(cause);
+        let wire_lost = lost(DropCause::RandomLoss) + lost(DropCause::WireFull);
+        let left = self.tally.off_wire + wire_lost;
+        stats.sent_packets().saturating_sub(left)
+    }
+
+    /// Drops what waits and travels.
+    pub(super) fn clear(&mut self, now: Instant, owner: &mut dyn Owner<Frame>) {
+        self.tally.off_wire += self.wire_packets();
+        self.link.clear(now, owner);
+    }
+
+    /// Counts packets for which there is no buffer.
+    pub(super) fn no_buffer(&mut self, packets: u32) {
+        self.tally.offered += u64::from(packets);
+        self.link.port_mut().refuse(DropCause::NoBuffer, packets);
     }
 
     /// True if a super-packet of `bytes` in all may pass as a whole.

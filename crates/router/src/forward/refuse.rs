@@ -8,7 +8,9 @@ use pathmark_shim::ip::{Fragment, Layout, Version, protocol};
 
 use super::addresses::is_of_one_link;
 use super::frame::Frame;
+use super::port::RouterPort;
 use super::router::{Router, Target};
+use super::tally::Refused;
 use crate::field::put;
 use crate::ip::{IcmpError, checksum_holds, cut_v6, echo_reply, icmp_error};
 use crate::offload::{Offload, Super};
@@ -36,6 +38,41 @@ pub(super) enum Refusal {
     Icmp(IcmpError),
 }
 
+impl Refusal {
+    fn counted(self) -> Refused {
+        match self {
+            // An answer, never a packet that came in.
+            Self::Malformed | Self::Icmp(IcmpError::PortUnreachable) => Refused::Malformed,
+            Self::BadChecksum => Refused::BadChecksum,
+            Self::BadOffload => Refused::BadOffload,
+            Self::NotForwardable => Refused::NotForwardable,
+            Self::Jumbogram => Refused::Jumbogram,
+            Self::SpoofedOwn => Refused::SpoofedOwn,
+            Self::SourceCheck => Refused::SourceCheck,
+            Self::Local => Refused::Local,
+            Self::Icmp(IcmpError::TimeExceeded) => Refused::TtlExceeded,
+            Self::Icmp(IcmpError::NoRoute) => Refused::NoRoute,
+            Self::Icmp(IcmpError::TooBig(_)) => Refused::TooBig,
+        }
+    }
+}
+
+/// IP packets that a packet as read stands for; 1 if its headers contradict each other.
+fn packets_of(bytes: &[u8], offload: Offload) -> u64 {
+    let whole = offload.gso.and_then(|gso| {
+        let layout = Layout::walk(bytes).ok()?;
+        Super::new(bytes, &layout, gso).ok()
+    });
+    whole.map_or(1, |whole| whole.segments() as u64)
+}
+
+/// Counts packets that the router makes itself for port `port`.
+pub(super) fn generated(ports: &mut [RouterPort], port: usize, packets: usize) {
+    if let Some(port) = ports.get_mut(port) {
+        port.tally.generated += packets as u64;
+    }
+}
+
 impl Router {
     #[cold]
     pub(super) fn refuse(
@@ -46,6 +83,7 @@ impl Router {
         offload: Offload,
         why: Refusal,
     ) {
+        self.discard(from, why.counted(), packets_of(bytes, offload));
         match why {
             Refusal::Malformed => self.counters.malformed += 1,
             Refusal::BadChecksum => self.counters.bad_checksum += 1,
@@ -76,6 +114,12 @@ impl Router {
                 self.complain(now, from, bytes, offload, what);
             }
         }
+    }
+
+    /// Counts what waited in the interface of port `from` while the router did not run.
+    pub fn discard_stale(&mut self, from: usize, bytes: &[u8], offload: Offload) {
+        self.counters.stale += 1;
+        self.discard(from, Refused::Stale, packets_of(bytes, offload));
     }
 
     fn answer_local(&mut self, now: Instant, from: usize, bytes: &[u8], offload: Offload) {
@@ -173,6 +217,7 @@ impl Router {
             return;
         };
         self.counters.icmp_sent += 1;
+        generated(&mut self.ports, port, 1);
         if len > mtu {
             let whole = bytes.to_vec();
             self.originate_in_pieces(now, port, whole, mtu);
@@ -199,6 +244,8 @@ impl Router {
         cut_v6(&whole, mtu, self.next_id.into(), |piece| {
             pieces.push(piece.to_vec());
         });
+        // The first stands for the packet itself.
+        generated(&mut self.ports, port, pieces.len().saturating_sub(1));
         for piece in pieces {
             let Ok(layout) = Layout::walk(&piece) else {
                 continue;

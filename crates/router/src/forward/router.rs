@@ -15,10 +15,11 @@ use super::frame::{Carrier, Frame};
 use super::pool::{Account, LARGE, Pool};
 use super::port::RouterPort;
 use super::shim::tell_alike;
+use super::tally::Refused;
 use super::trust::Trust;
 use crate::core::{DropCause, Owner};
 use crate::ip::{Reassembly, RouteTable, Routes, TokenBucket};
-use crate::offload::Offload;
+use crate::offload::{Offload, Super};
 
 /// Where a route leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +78,10 @@ pub(super) struct Yard {
 }
 
 impl Owner<Frame> for Yard {
+    fn packets(&self, packet: &Frame) -> u32 {
+        packet.packets()
+    }
+
     #[inline]
     fn mark(&mut self, packet: &mut Frame, answer: &Answer) {
         write_answer(packet, 0, answer, &self.id, &mut self.row);
@@ -176,14 +181,14 @@ impl Router {
 
     /// Gives the packets of a port that goes away back to the pool.
     pub fn retire(&mut self, now: Instant, mut port: RouterPort) {
-        port.link.clear(now, &mut self.yard);
+        port.clear(now, &mut self.yard);
         self.yard.pool.close(port.account);
     }
 
     /// Drops what waits in a port and on its wire.
     pub fn clear_port(&mut self, now: Instant, index: usize) {
         if let Some(port) = self.ports.get_mut(index) {
-            port.link.clear(now, &mut self.yard);
+            port.clear(now, &mut self.yard);
             self.wake(index);
         }
     }
@@ -248,10 +253,18 @@ impl Router {
         self.counters.received += 1;
         let Some(bytes) = buffer.get_mut(..len) else {
             self.counters.malformed += 1;
+            self.discard(from, Refused::Malformed, 1);
             return;
         };
         match self.examine(from, bytes, offload) {
-            Ok(route) => self.dispatch(now, from, buffer, offload, &route),
+            Ok(route) => {
+                if let Some(port) = self.ports.get_mut(from) {
+                    let packets = route.whole.as_ref().map_or(1, Super::segments) as u64;
+                    port.tally.received += packets;
+                    port.tally.forwarded += packets;
+                }
+                self.dispatch(now, from, buffer, offload, &route);
+            }
             Err(refusal) => self.refuse(
                 now,
                 from,
@@ -259,6 +272,24 @@ impl Router {
                 offload,
                 refusal,
             ),
+        }
+    }
+
+    /// Counts packets that were read from port `from` and go no further.
+    pub fn discard(&mut self, from: usize, why: Refused, packets: u64) {
+        if let Some(port) = self.ports.get_mut(from) {
+            port.tally.refuse(why, packets);
+        }
+    }
+
+    /// Counts packets that were handed to port `port`'s interface: whether it took them.
+    #[inline]
+    pub fn wrote(&mut self, port: usize, packets: u64, taken: bool) {
+        if let Some(port) = self.ports.get_mut(port) {
+            match taken {
+                true => port.tally.written += packets,
+                false => port.tally.write_errors += packets,
+            }
         }
     }
 
@@ -400,21 +431,25 @@ pub(super) fn enqueue(
     frame: Option<Frame>,
     (arrival, carrier, packets): (Arrival, Carrier, u32),
 ) {
-    let Some(mut frame) = frame else {
-        counters.no_buffer += 1;
+    let Some(port) = ports.get_mut(port) else {
+        if let Some(frame) = frame {
+            yard.pool.give(frame);
+        }
         return;
     };
-    let Some(port) = ports.get_mut(port) else {
-        yard.pool.give(frame);
+    let Some(mut frame) = frame else {
+        counters.no_buffer += u64::from(packets);
+        port.no_buffer(packets);
         return;
     };
     if !yard.pool.charge(&mut frame, port.account) {
         counters.no_buffer += u64::from(packets);
-        port.link.port_mut().refuse(DropCause::NoBuffer, packets);
+        port.no_buffer(packets);
         yard.pool.give(frame);
         return;
     }
     counters.forwarded += u64::from(packets);
+    port.tally.offered += u64::from(packets);
     frame.carrier = carrier;
     port.link.arrive_run(now, arrival, packets, frame, yard);
 }

@@ -72,9 +72,14 @@ pub(super) const OUT: usize = 1;
 
 /// Port 0 leads back to the senders, port 1 to everything else that is routed.
 pub(super) fn router(mtu: u32, rate: Option<u64>, controller: bool) -> Router {
+    router_of(10_000_000, mtu, rate, controller)
+}
+
+/// The same with `memory` bytes of packet buffers.
+pub(super) fn router_of(memory: usize, mtu: u32, rate: Option<u64>, controller: bool) -> Router {
     let mut router = Router::new(RouterConfig {
         id: Identity::new(77),
-        memory: 10_000_000,
+        memory,
         classifier: Classifier {
             shims: true,
             ..Classifier::default()

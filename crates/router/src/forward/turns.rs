@@ -14,10 +14,11 @@ impl Router {
     /// [`Pool::give`](super::Pool::give).
     #[inline]
     pub fn poll(&mut self, now: Instant, port: usize) -> Option<Frame> {
-        let link = &mut self.ports.get_mut(port)?.link;
-        let frame = link.poll(now, &mut self.yard);
-        if frame.is_none() {
-            self.rest(now, port);
+        let place = self.ports.get_mut(port)?;
+        let frame = place.link.poll(now, &mut self.yard);
+        match &frame {
+            Some(frame) => place.tally.off_wire += u64::from(frame.packets()),
+            None => self.rest(now, port),
         }
         frame
     }

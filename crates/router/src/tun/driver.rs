@@ -12,7 +12,8 @@ use super::ingress::Ingress;
 use super::poller::{Poller, Ready};
 use super::presence::Presence;
 use super::sys;
-use crate::forward::Router;
+use crate::forward::{Refused, Router};
+use crate::offload::Offload;
 
 /// Packets read from one interface before the others have their turn.
 const BATCH: usize = 64;
@@ -199,6 +200,7 @@ impl Driver {
                 // A port without interface: what it sends goes nowhere.
                 _ => {
                     while let Some(frame) = self.router.poll(now, port) {
+                        self.router.wrote(port, frame.packets().into(), false);
                         self.router.pool_mut().give(frame);
                     }
                 }
@@ -234,9 +236,12 @@ impl Driver {
             };
             for _ in 0..MOST_STALE {
                 match self.ingress.read(device) {
-                    Ok(Some(_)) => self.router.counters_mut().stale += 1,
+                    Ok(Some((buffer, len, offload))) => {
+                        let bytes = buffer.get(..len).unwrap_or_default();
+                        self.router.discard_stale(port, bytes, offload);
+                    }
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                        self.router.counters_mut().stale += 1;
+                        self.router.discard_stale(port, &[], Offload::default());
                     }
                     // None left; or it is gone, which the next reading tells.
                     Ok(None) | Err(_) => break,
@@ -268,6 +273,7 @@ impl Driver {
                 Ok(None) => break,
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     self.router.counters_mut().bad_offload += 1;
+                    self.router.discard(port, Refused::BadOffload, 1);
                 }
                 Err(_) => {
                     self.poller.remove(device.fd());

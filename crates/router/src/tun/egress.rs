@@ -4,7 +4,7 @@ use std::io::IoSlice;
 
 use super::device::Device;
 use crate::forward::{Frame, Router};
-use crate::offload::{GsoKind, Offload, Train};
+use crate::offload::{GsoKind, Train};
 
 /// Slices of one write: virtio-net header, packet header, and the payloads of a train.
 const SLICES: usize = 66;
@@ -30,15 +30,15 @@ impl Egress {
                 .as_mut()
                 .is_some_and(|train| train.couple(frame.bytes(), frame.offload));
             if !coupled {
-                self.write(train.take(), router, device);
+                self.write(train.take(), router, port, device);
                 train = start(&frame, device);
             }
             self.cars.push(frame);
         }
-        self.write(train, router, device);
+        self.write(train, router, port, device);
     }
 
-    fn write(&mut self, train: Option<Train>, router: &mut Router, device: &Device) {
+    fn write(&mut self, train: Option<Train>, router: &mut Router, port: usize, device: &Device) {
         let Some(first) = self.cars.first() else {
             return;
         };
@@ -57,13 +57,11 @@ impl Egress {
             }
             device.write(slices.get(..used).unwrap_or(&[]))
         } else {
-            let len = first
-                .offload
-                .gso
-                .map_or(0, |gso| headers(first.bytes(), first.offload, gso.kind));
-            let vnet = first.offload.emit(len);
+            let vnet = first.offload.emit(first.header_len());
             device.write(&[IoSlice::new(&vnet), IoSlice::new(first.bytes())])
         };
+        let packets = self.cars.iter().map(|car| u64::from(car.packets())).sum();
+        router.wrote(port, packets, result.is_ok());
         let counters = router.counters_mut();
         match result {
             Ok(()) => counters.written += 1,
@@ -83,16 +81,4 @@ fn start(frame: &Frame, device: &Device) -> Option<Train> {
         GsoKind::TcpV4 | GsoKind::TcpV6 => device.offloads().tcp,
     };
     allowed.then_some(train)
-}
-
-/// Bytes of header of a super-packet that passes whole.
-fn headers(bytes: &[u8], offload: Offload, kind: GsoKind) -> u16 {
-    let start = offload.checksum.map_or(0, |partial| partial.start);
-    let own = match kind {
-        GsoKind::Udp => 8,
-        _ => bytes
-            .get(usize::from(start) + 12)
-            .map_or(20, |words| u16::from(words >> 4) * 4),
-    };
-    start + own
 }

@@ -1,6 +1,6 @@
 //! Nothing fails silently: what is lost, gone or refused is to be seen.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -67,6 +67,38 @@ fn a_deleted_interface_ends_the_router() {
     );
     // What was recorded until then is there.
     assert!(bed.path("record.csv").exists());
+}
+
+/// A record that cannot be written any more costs the record, not a clean end.
+#[test]
+fn a_record_that_fails_does_not_fail_a_clean_stop() {
+    use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
+
+    let mut bed = Bed::new();
+    bed.write("[[port]]\nname = \"a\"\ntun = \"record0\"\n");
+    // A pipe whose reader leaves, in place of a disk that is full.
+    let path = bed.path("record.csv");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let reader = open(
+        &path,
+        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .unwrap();
+    bed.start();
+    drop(reader);
+    let router = bed.router();
+    let mut stderr = BufReader::new(router.child().stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("nothing more is recorded") {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the router ended");
+    }
+    router.terminate().unwrap();
+    assert_eq!(router.wait().unwrap().code(), Some(0));
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("warning: the record"), "{rest}");
 }
 
 /// A persistent interface that is made anew is taken up again, with its queue and counters as they
@@ -261,7 +293,10 @@ fn an_interface_that_is_renamed_or_moved_is_still_there() {
     let socket = bed.path("control.sock");
     let metrics = vcp_router(&["show", "--metrics", "--socket", socket.to_str().unwrap()]);
     let metrics = String::from_utf8(metrics.stdout).unwrap();
-    assert!(!metrics.contains("interface_up{"), "{metrics}");
+    assert!(
+        metrics.contains("interface_up{link=\"a\"} 0\n"),
+        "{metrics}"
+    );
 }
 
 /// Whoever leaves the choice of a port for `metrics` to the system is told which one it is.

@@ -46,11 +46,13 @@ impl<P> fmt::Debug for Rebuild<P> {
 impl<P> Port<P> {
     /// Hands every waiting packet back as [`DropCause::Removed`].
     pub fn clear(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
-        while let Popped {
-            item: Some(item), ..
-        } = self.queues.pop(now, owner)
-        {
-            self.stats.drops.count(DropCause::Removed);
+        loop {
+            let Popped { item, dropped } = self.queues.pop(now, owner);
+            self.refuse(DropCause::Early, u32::try_from(dropped).unwrap_or(u32::MAX));
+            let Some(item) = item else {
+                break;
+            };
+            self.refuse(DropCause::Removed, item.packets);
             owner.dropped(item.packet, DropCause::Removed);
         }
         self.measure(now);

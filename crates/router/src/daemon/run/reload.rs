@@ -8,7 +8,7 @@ use super::super::assemble::{Plan, plan, put_in_force};
 use super::super::query::Hint;
 use super::super::run_error::{RunError, system};
 use super::super::snapshot::seconds;
-use super::{Daemon, PATIENCE};
+use super::{Daemon, PATIENCE, unix_now};
 use crate::config::{Config, PortSpec, RateValue};
 use crate::tell::tell;
 use crate::tun::{Deaf, Device, sys};
@@ -49,6 +49,7 @@ impl Daemon<'_> {
         let result = result.map(|plan| self.change(plan));
         let result = result.map_err(|error| error.to_string());
         let told = self.reloads.note(seconds(self.driver.now()), result);
+        self.reloads.at_unix_s = unix_now();
         self.supervisor.ready(&told);
         tell!("{told} ({})", self.options.config.display());
         if self.reading.take() == Some(true) {

@@ -53,7 +53,7 @@ impl Daemon<'_> {
                 Err(source) => {
                     let port = spec.name.clone();
                     // What happened until now is on record.
-                    self.stop()?;
+                    self.stop();
                     return Err(RunError::Lost { port, source });
                 }
             }

@@ -118,6 +118,15 @@ pub(crate) fn monotonic_micros() -> u64 {
     part(time.tv_sec) * 1_000_000 + part(time.tv_nsec) / 1_000
 }
 
+/// Processor time of the calling thread, in seconds.
+pub(crate) fn thread_seconds() -> f64 {
+    // SAFETY: `timespec` is plain data, for which all zeros is a value.
+    let mut time: libc::timespec = unsafe { zeroed() };
+    // SAFETY: writes one `timespec`, which outlives the call; this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
 /// Lets this process open as many descriptors as it may at all. Failure leaves the limit that there
 /// was.
 pub(crate) fn raise_descriptor_limit() {
