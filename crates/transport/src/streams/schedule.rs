@@ -41,13 +41,11 @@ impl Schedule {
         self.len += 1;
     }
 
-    /// `id` is the next of its equals: its turn is not over, or it has lost data to send again.
-    pub fn push_front(&mut self, priority: i32, id: StreamId) {
-        self.queues
-            .entry(Reverse(priority))
-            .or_default()
-            .push_front(id);
-        self.len += 1;
+    /// Puts equals in the order of their numbers, whosever turn it was.
+    pub(super) fn sort(&mut self) {
+        for queue in self.queues.values_mut() {
+            queue.make_contiguous().sort_unstable();
+        }
     }
 
     /// Drops streams that are gone, once they are most of those that wait: behind others that
@@ -129,11 +127,21 @@ mod tests {
         for (priority, n) in [(0, 1), (-1, 2), (5, 3), (0, 4), (5, 5)] {
             schedule.push_back(priority, id(n));
         }
-        schedule.push_front(0, id(6));
-        assert_eq!(schedule.len(), 6);
+        assert_eq!(schedule.len(), 5);
         let order: Vec<_> = core::iter::from_fn(|| schedule.pop()).collect();
-        assert_eq!(order, [3, 5, 6, 1, 4, 2].map(id));
+        assert_eq!(order, [3, 5, 1, 4, 2].map(id));
         assert!(schedule.is_empty());
+    }
+
+    #[test]
+    fn equals_are_put_in_order() {
+        let mut schedule = Schedule::default();
+        for (priority, n) in [(0, 7), (1, 9), (0, 4), (1, 2), (0, 5)] {
+            schedule.push_back(priority, id(n));
+        }
+        schedule.sort();
+        let order: Vec<_> = core::iter::from_fn(|| schedule.pop()).collect();
+        assert_eq!(order, [2, 9, 4, 5, 7].map(id));
     }
 
     #[test]

@@ -12,6 +12,10 @@ use crate::wire::{
     frame::{Fit, StreamHeader},
 };
 
+/// Packets that take one stream after the other: about as much as a receiver keeps that is as short
+/// of memory as can be.
+const IN_ORDER: u8 = 32;
+
 /// Acknowledged data of one stream, one piece beside the other: see [`Streams::gather_acked`].
 #[derive(Debug, Default)]
 #[must_use = "what is in it has to be settled"]
@@ -163,8 +167,21 @@ impl Streams {
         }
     }
 
+    /// The peer refused what it was sent, and has a place for some of it now. It may wait for the
+    /// lowest stream alone, and have no place for what others send in turn: the next packets take
+    /// one stream after the other. Where that brought nothing since the last time, all take turns.
+    pub fn serve_lowest_first(&mut self) {
+        self.in_order = 0;
+        if core::mem::take(&mut self.progress) {
+            self.in_order = IN_ORDER;
+            self.schedule.sort();
+            self.ready = None;
+        }
+    }
+
     fn on_data_acked(&mut self, id: StreamId, range: Range<u64>, fin: bool) {
         self.ready = None;
+        self.progress = true;
         let Some(record) = self.records.get_mut(&id) else {
             return;
         };
@@ -268,6 +285,10 @@ impl Streams {
 
     /// Behind its equals with it.
     fn rotate(&mut self, id: StreamId) {
+        if self.in_order > 0 {
+            self.in_order -= 1;
+            return;
+        }
         let send = self.records.get(&id).and_then(|r| r.send.as_ref());
         if let Some(send) = send
             && self.schedule.rotate(send.priority(), id)
